@@ -30,8 +30,7 @@ from qbe.feeds.watches import Watches, find, watch_of, watch_session
 from qbe.index.index import open_index
 from qbe.index.source import Execution
 from qbe.query import Query
-from qbe.search.form import SearchForm
-from qbe.search.request import SearchRequest
+from qbe.search.request import SearchForm, SearchRequest
 from qbe.types import Facet, Hit, Paper
 
 RECORDS, PAGE = 10_000, 500
@@ -104,7 +103,7 @@ def main(arguments: list[str]) -> None:
             served = [as_served(opened.paper(each), f"n{number}") for number, each in enumerate(new)]
             served += [as_served(opened.paper(each), each, authors=[("Ek", "Bo")]) for each in replaced]
             served += [paper(1, id=each, datestamp="2026-11-25", deleted=True) for each in deleted]
-            watches.note(opened)
+            watches.known = list(ids)
             facets = (*(str(facet) for facet in Facet), None)
             for number, each in enumerate(queries):
                 asked: dict[str, Any] = {"paper_ids": [each], "facet": facets[number % 4]}

@@ -1,12 +1,10 @@
 """Downloads: continued, tried again, verified; nothing that is not whole is in place."""
 
 import hashlib
-import io
 import socket
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 from support.http_files import Server, served
@@ -48,14 +46,6 @@ def test_digests(tmp_path: Path) -> None:
         matches(empty, "md5:0")
 
 
-def test_a_length_that_is_no_number_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Response(io.BytesIO):
-        headers: ClassVar[dict[str, str]] = {"Content-Length": "\N{SUPERSCRIPT TWO}"}
-
-    monkeypatch.setattr(web.urllib.request, "urlopen", lambda *_, **__: Response(DATA))
-    assert download("https://example.org/x", tmp_path / "x", SHA256)
-
-
 @pytest.mark.parametrize("failures", [["503"], ["short"], ["500", "short"]])
 def test_temporary_failures_are_tried_again(server: Server, tmp_path: Path, failures: list[str]) -> None:
     server.failures["x"] = list(failures)
@@ -72,7 +62,7 @@ def test_temporary_failures_are_tried_again(server: Server, tmp_path: Path, fail
     [
         (["404"], "HTTP status 404 Not Found", 1),
         (["403"], "HTTP status 403 Forbidden", 1),
-        (["503"] * 3, "HTTP status 503 Service Unavailable", 3),
+        (["503"] * 4, "HTTP status 503 Service Unavailable", 4),
         (["short", "404"], "HTTP status 404 Not Found", 2),
     ],
 )
@@ -81,8 +71,7 @@ def test_downloads_that_fail(server, tmp_path, failures, reason, requests):
     with pytest.raises(DatasetError, match=f"cannot download {server.url}x: {reason}; check the network"):
         download(server.url + "x", tmp_path / "new" / "x", SHA256)
     assert server.requests["x"] == requests
-    kept = [".x.partial"] if server.ranges and requests == 2 else []
-    assert files(tmp_path / "new") == kept
+    assert files(tmp_path / "new") == ([".x.partial"] if requests == 2 else [])
 
 
 def test_a_broken_connection_is_continued_and_no_byte_comes_twice(server: Server, tmp_path: Path) -> None:
@@ -90,7 +79,6 @@ def test_a_broken_connection_is_continued_and_no_byte_comes_twice(server: Server
     if not server.ranges:
         with pytest.raises(DatasetError, match="the connection broke"):
             download(server.url + "x", tmp_path / "x", SHA256)
-        assert files(tmp_path) == ["files"]
         return
     assert download(server.url + "x", tmp_path / "x", SHA256)
     assert (server.requests["x"], server.sent["x"]) == (6, len(DATA))

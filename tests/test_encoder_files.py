@@ -46,11 +46,10 @@ def test_damaged_card_and_what_is_no_onnx_model_are_refused(exported):
 
 @pytest.mark.parametrize("older", [None, 3, 5])
 def test_an_export_of_another_format_is_refused(exported, older):
-    card = json.loads((exported / ENCODER.metadata_file).read_text())
+    path = exported / ENCODER.metadata_file
+    card = json.loads(path.read_text())
     del card["format"], card["layers"]  # format 1 had neither
-    (exported / ENCODER.metadata_file).write_text(
-        json.dumps(card if older is None else card | {"format": older})
-    )
+    path.write_text(json.dumps(card if older is None else card | {"format": older}))
     message = f"expected encoder metadata of format 4, found format {older}; delete the folder .* export"
     with pytest.raises(ModelError, match=message):
         resolve_encoder(str(exported))
@@ -110,7 +109,7 @@ def test_an_encoder_is_exported_once_into_the_cache(tmp_path, model, tiny_encode
         shutil.copytree(tiny_encoder, command[command.index("--output") + 1])
         return SimpleNamespace(returncode=0)
 
-    monkeypatch.setattr(folders.processes, "run", run)
+    monkeypatch.setattr(folders.work, "run", run)
     first, second = resolve_encoder("known"), resolve_encoder("known", "fp32")
     assert len(calls) == 1
     assert calls[0][:5] == [sys.executable, "-m", "qbe", "export", "encoder"]
@@ -139,6 +138,6 @@ def test_an_export_under_way_is_waited_for(model, cache, tiny_encoder, monkeypat
 
 def test_an_export_that_fails_is_told(model, cache, monkeypatch):
     failed = SimpleNamespace(returncode=1, stderr="noise\nqbe export: the reason\n")
-    monkeypatch.setattr(folders.processes, "run", lambda *_, **__: failed)
+    monkeypatch.setattr(folders.work, "run", lambda *_, **__: failed)
     with pytest.raises(ModelError, match=r"failed: qbe export: the reason"):
         resolve_encoder(str(model))

@@ -169,7 +169,7 @@ def test_a_sentence_transformer_against_its_library(mpnet, papers, cache, monkey
     """What its folder declares is used; its own layout is one text a pass."""
     from sentence_transformers import SentenceTransformer
 
-    monkeypatch.setattr(folders.processes, "run", exported_here)
+    monkeypatch.setattr(folders.work, "run", exported_here)
     files = resolve_encoder(str(mpnet), "fp32")
     assert files.metadata.encoder_format == EncoderFormat(max_tokens=40)
     alone = EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=40)
@@ -283,7 +283,7 @@ def test_options_override_what_a_folder_declares(tmp_path):
 
 def test_formats_of_the_same_weights_are_kept_apart(monkeypatch, cache, tmp_path):
     """Each has its own place in the cache, by format and adapter."""
-    monkeypatch.setattr(folders.processes, "run", lambda *_, **__: SimpleNamespace(returncode=0))
+    monkeypatch.setattr(folders.work, "run", lambda *_, **__: SimpleNamespace(returncode=0))
     assert ENCODERS[BASE_ENCODER_SENTENCES].digests == ENCODERS["all-MiniLM-L6-v2"].digests
     names = {entry.digests["model.safetensors"] for entry in ENCODERS.values()}
     (digest,) = names
@@ -296,9 +296,8 @@ def test_formats_of_the_same_weights_are_kept_apart(monkeypatch, cache, tmp_path
     assert len(set(places)) == len({entry.encoder_format for entry in PUBLISHED.values()}) + 3
     # Exports of earlier versions are found again: the suffix of a format never changes.
     for name, suffix in (("all-MiniLM-L6-v2", ""), (BASE_ENCODER_SENTENCES, "-81178e02")):
-        source = find(ENCODER, name)
-        assert not isinstance(source, Path)
-        assert folders._variant(source) == suffix
+        source = find(ENCODER, name)._replace(locate=lambda: tmp_path)
+        assert folders.exported(ENCODER, source).name.partition(f"-{ENCODER.format}")[2] == suffix
 
 
 def weights(entry, digest: str, folder: Path) -> folders.Weights:

@@ -65,41 +65,32 @@ def test_hidden_states_are_those_of_the_layers(tiny_encoder, tiny_model):
         np.testing.assert_allclose(exported[0], states, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("added", ["mask", "bias"])
-def test_attention_with_more_than_a_scale_stays_as_it_is(tmp_path, added):
+class Attention(torch.nn.Module):
+    """Different queries, keys and values, whose products are scaled, and perhaps have something added."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts, self.out = torch.nn.Linear(8, 24), torch.nn.Linear(8, 8)
+
+    def forward(self, states, more=None):
+        parts = self.parts(states).chunk(3, -1)
+        query, key, value = (part.view(1, -1, 2, 4).transpose(1, 2) for part in parts)
+        logits = query @ key.transpose(2, 3) / 2
+        attended = torch.softmax(logits if more is None else logits + more, -1) @ value
+        return self.out(attended.transpose(1, 2).reshape(1, -1, 8))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 6), (1, 2, 6, 6)], ids=["mask", "bias"])
+def test_attention_with_more_than_a_scale_stays_as_it_is(tmp_path, shape):
     """Logits with a mask, or with a bias by position as in MPNet."""
-
-    class Attention(torch.nn.Module):
-        def forward(self, states, more):
-            split = [states.view(1, -1, 2, 4).transpose(1, 2) for _ in range(3)]
-            logits = split[0] @ split[1].transpose(2, 3) * 0.5
-            logits = logits + more
-            attended = torch.softmax(logits, -1) @ split[2]
-            return attended.transpose(1, 2).reshape(1, -1, 8)
-
-    path = tmp_path / "model.onnx"
-    more = torch.zeros(1, 1, 1, 6) if added == "mask" else torch.randn(1, 2, 6, 6)
-    to_onnx(Attention(), {"states": torch.randn(1, 6, 8), "more": more}, ["attended"], {}, path)
+    path, inputs = tmp_path / "model.onnx", {"states": torch.randn(1, 6, 8), "more": torch.randn(shape)}
+    to_onnx(Attention(), inputs, ["attended"], {}, path)
     before = path.read_bytes()
     assert fuse_attention(path, 2) == 0
     assert path.read_bytes() == before
 
 
 def test_fused_attention_gives_the_same_numbers(tmp_path):
-    """Different queries, keys and values, whose products are scaled by one over the root of a head's size."""
-
-    class Attention(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.parts = torch.nn.Linear(8, 24)
-            self.out = torch.nn.Linear(8, 8)
-
-        def forward(self, states):
-            parts = self.parts(states).chunk(3, -1)
-            query, key, value = (part.view(1, -1, 2, 4).transpose(1, 2) for part in parts)
-            attended = torch.softmax(query @ key.transpose(2, 3) / 2, -1) @ value
-            return self.out(attended.transpose(1, 2).reshape(1, -1, 8))
-
     module, path = Attention(), tmp_path / "model.onnx"
     axes = {"states": {1: "tokens"}, "attended": {1: "tokens"}}
     to_onnx(module, {"states": torch.randn(1, 6, 8)}, ["attended"], axes, path)
@@ -123,15 +114,15 @@ def codes_of(folder):
 
 def refused(monkeypatch, too_far):
     """Let int8 models whose matrices are ``too_far`` fail the check, as they do on some processors."""
-    measure = export._encoder_parity
+    write = export._write_models
 
-    def parity(model, folder, encoder_format):
-        measured = measure(model, folder, encoder_format)
-        if not too_far(codes_of(folder)):
-            return measured
-        return {**measured, "int8": {**measured["int8"], "min_cosine": 0.0}}
+    def writing(traced, fp32, int8, measure, is_near, *others):
+        def near(figures):
+            return is_near(figures) and not too_far(codes_of(int8.parent))
 
-    monkeypatch.setattr(export, "_encoder_parity", parity)
+        return write(traced, fp32, int8, measure, near, *others)
+
+    monkeypatch.setattr(export, "_write_models", writing)
 
 
 def smoothed_in(model):
@@ -229,17 +220,13 @@ def test_without_an_int8_model_the_other_precision_is_named(tmp_path, tiny_model
 
 
 def test_parity_check_covers_every_layer(tmp_path, tiny_model, monkeypatch):
-    states, to_onnx = export._states, export._trace_encoder
+    original = export._original
 
     def astray(*inputs):
-        last, embeddings, *others = states(*inputs)
+        last, embeddings, *others = original(*inputs)
         return last, embeddings + 0.01, *others
 
-    def export_then_go_astray(model, path):
-        to_onnx(model, path)
-        monkeypatch.setattr(export, "_states", astray)
-
-    monkeypatch.setattr(export, "_trace_encoder", export_then_go_astray)
+    monkeypatch.setattr(export, "_original", astray)
     with pytest.raises(ModelError, match="parity check: expected fp32"):
         export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out")
 

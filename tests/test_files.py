@@ -161,19 +161,12 @@ def test_atomic_file_writes_to_a_pipe_directly() -> None:
     assert Path("/dev/null").is_char_device()
 
 
-@pytest.fixture(params=["exchange", "no exchange"])
-def exchange(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "no exchange":
-        monkeypatch.setattr(files, "_exchange", lambda first, second: False)
-
-
 def directory(path: Path, content: str) -> Path:
     (path / "sub").mkdir(parents=True)
     (path / "sub" / "x").write_text(content)
     return path
 
 
-@pytest.mark.usefixtures("exchange")
 def test_publish_directory(tmp_path: Path) -> None:
     target = tmp_path / "index"
     files.publish_directory(directory(tmp_path / "staged", "first"), target)

@@ -37,15 +37,12 @@ PICKLED = {
     "tokenizer_config.json",
     "special_tokens_map.json",
 }
-FILES = {
+FILES = {  # of the others PICKLED
     "allenai/specter2_base": PICKLED | {"tokenizer.json"},
     "malteos/scincl": PICKLED - {"pytorch_model.bin"} | {"model.safetensors", "tokenizer.json"},
 }
-"""Of the others PICKLED."""
-
+# Read as others are, from files of the same kinds.
 ALIKE = {name for name in PUBLISHED if "singlem" in name or "biomed" in name} | {"allenai/specter"}
-"""Read as others are, from files of the same kinds."""
-
 NAMES = [name for name in PUBLISHED if SIZES is SCIBERT or name not in ALIKE]
 
 
@@ -120,7 +117,7 @@ def requests(tmp_path, monkeypatch) -> list[tuple[str, ...]]:
         asked.append((name, *(file for file in weights if file in allow_patterns)))
         return str(tmp_path / name)
 
-    monkeypatch.setattr(folders.processes, "run", exported_here)
+    monkeypatch.setattr(folders.work, "run", exported_here)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
     return asked

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbe.errors import ModelError
-from qbe.models.words import FILE, NAMES, TechniqueWords, shipped_words, terms_of
+from qbe.models.words import FILE, NAMES, PapersTerms, TechniqueWords, shipped_words, terms_of
 from qbe.types import TEXT_NOT_INCLUDED, Facet, FacetProbabilities, Paper, Sentence
 
 BACKGROUND, METHOD = Facet.BACKGROUND, Facet.METHOD
@@ -19,6 +19,10 @@ def paper(title: str, *sentences: tuple[str, Facet | None]) -> Paper:
     return Paper(title, title, tuple(Sentence(text, facet) for text, facet in sentences), labelled=True)
 
 
+def of(one: Paper) -> PapersTerms:
+    return WORDS.of_papers([one])
+
+
 QUERY = paper(
     "Graph kernels for traffic", ("We use graph kernels.", METHOD), ("Traffic is slow.", BACKGROUND)
 )
@@ -27,7 +31,7 @@ SAME_PROBLEM = paper("On traffic", ("Traffic is everywhere.", BACKGROUND), ("We 
 
 
 def test_terms_stand_in_sentences_of_a_facet():
-    numbers, shares = WORDS.of(
+    _, numbers, shares, _ = of(
         paper("A graph", ("Kernels of a graph", METHOD), ("A graph kernel", BACKGROUND))
     )
     assert numbers.tolist() == [0, 1, 2]
@@ -38,22 +42,20 @@ def test_terms_stand_in_sentences_of_a_facet():
 def test_shares_are_the_taggers_probabilities():
     probabilities = FacetProbabilities(background=0.2, objective=0.1, method=0.6, result=0.1, other=0.0)
     tagged = Paper("p", "", (Sentence("Kernels", METHOD, probabilities),), labelled=True)
-    assert WORDS.of(tagged).shares[:, 0].tolist() == pytest.approx([0.3, 0.6, 0.1, 0.6])
+    assert of(tagged).shares[:, 0].tolist() == pytest.approx([0.3, 0.6, 0.1, 0.6])
 
 
-def test_a_text_that_is_not_included_has_no_words():
+def test_a_pair_of_words_stands_in_one_sentence_and_a_text_not_included_has_none():
+    assert of(paper("", ("A graph.", METHOD), ("Kernel methods", METHOD))).numbers.tolist() == [0, 1]
     words = TechniqueWords(["text", "kernel"], np.ones(2), np.zeros(2))
-    assert words.of(paper("", (TEXT_NOT_INCLUDED, METHOD), ("A kernel", METHOD))).numbers.tolist() == [1]
-
-
-def test_a_pair_of_words_stands_in_one_sentence():
-    assert WORDS.of(paper("", ("A graph.", METHOD), ("Kernel methods", METHOD))).numbers.tolist() == [0, 1]
+    left_out = paper("", (TEXT_NOT_INCLUDED, METHOD), ("A kernel", METHOD))
+    assert words.of_papers([left_out]).numbers.tolist() == [1]
 
 
 @given(st.text(alphabet="graph kernels traffic-the,. 1é", max_size=60))
 def test_terms_are_those_of_the_text(text):
     known = {WORDS.terms.index(term) for term in terms_of(text) if term in WORDS.terms}
-    assert set(WORDS.of(Paper("p", "", (Sentence(text or " "),))).numbers.tolist()) == known
+    assert set(of(Paper("p", "", (Sentence(text or " "),))).numbers.tolist()) == known
 
 
 def test_features_by_hand():
@@ -77,16 +79,13 @@ def test_features_by_hand():
 def test_papers_without_known_terms():
     nothing = paper("Fish", ("They swim.", METHOD))
     assert not WORDS.compare(nothing, WORDS.of_papers([QUERY, nothing])).any()
-    assert WORDS.of(nothing).shares.shape == (4, 0)
+    assert of(nothing).shares.shape == (4, 0)
     assert WORDS.in_common(nothing, [QUERY]) == [()]
     assert WORDS.in_common(QUERY, []) == []
 
 
-def test_words_in_common_are_techniques_and_no_word_of_a_named_pair():
+def test_words_in_common_are_techniques_and_queries_repeat_what_tells_the_facet():
     assert WORDS.in_common(QUERY, [SAME_METHOD, SAME_PROBLEM]) == [("graph kernel",), ()]
-
-
-def test_queries_repeat_what_tells_the_facet():
     assert WORDS.query_text(QUERY, METHOD) == "graph graph kernel kernel kernel kernel"
     assert WORDS.query_text(QUERY, BACKGROUND) == "graph graph traffic traffic traffic traffic"
 
@@ -111,12 +110,6 @@ def test_damaged_words_are_told(tmp_path, content):
 def test_the_words_that_ship_tell_techniques_from_problems():
     words = shipped_words()
     lean = dict(zip(words.terms, words.lean.tolist(), strict=True))
-    for technique in (
-        "variational inference",
-        "neural network",
-        "optimal transport",
-        "reinforcement learning",
-    ):
-        assert lean[technique] > 0, technique
-    for problem in ("machine translation", "sentiment", "traffic", "parsing"):
-        assert lean[problem] < 0, problem
+    techniques = "variational inference", "neural network", "optimal transport", "reinforcement learning"
+    assert all(lean[each] > 0 for each in techniques)
+    assert all(lean[each] < 0 for each in ("machine translation", "sentiment", "traffic", "parsing"))

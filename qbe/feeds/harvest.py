@@ -1,8 +1,8 @@
-"""Harvest a repository into an index: pages are appended to a journal, which an update of the index empties.
+"""Harvest a repository into a journal, which an update of an index empties.
 
-The journal is JSON lines: a header with what is harvested and how far the index has it, the records of each
-page as they come, and behind each page a line that says where the harvest goes on. What follows the last of
-these lines is cut off, so that an interrupted harvest goes on with the page that was not complete.
+The journal is JSON lines: a header, the records of each page as they come, and behind each page a line that
+says where the harvest goes on. What follows the last of these lines, of a page that was interrupted, is cut
+off.
 """
 
 from __future__ import annotations
@@ -32,21 +32,15 @@ from qbe.types import Paper
 from qbe.util.files import StrPath, lock, write_text
 
 VERSION = 2
-MAX_RESTARTS = 3
-"""How often a list is begun again whose resumption token is refused."""
+MAX_RESTARTS = 3  # of a list whose resumption token is refused
 
 _PAGE, _DELETED = b'{"page"', b', "deleted": true}\n'
 
 
 @dataclass(frozen=True, slots=True)
 class HarvestSpec:
-    """What is harvested: the ``address`` of a repository, its ``sets`` (none: all records), the metadata
-    format ``form``, and records changed since ``first_date`` (YYYY-MM-DD, '' for all).
-
-    >>> HarvestSpec("https://oaipmh.arxiv.org/oai", ("cs",), first_date="2026-11")
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected `first_date` such as 2026-11-01, found '2026-11'
+    """What is harvested: ``sets`` (none: all records) of a repository, in the metadata format ``form``, changed
+    since ``first_date`` (YYYY-MM-DD, '' for all).
     """
 
     address: str
@@ -55,16 +49,12 @@ class HarvestSpec:
     first_date: str = ""
 
     def __post_init__(self) -> None:
-        try:
-            is_date = (
-                not self.first_date or date.fromisoformat(self.first_date).isoformat() == self.first_date
-            )
-        except ValueError:
-            is_date = False
-        if not is_date:
-            raise UsageError(f"expected `first_date` such as 2026-11-01, found {self.first_date!r}")
         if self.form not in FORMATS:
             raise UsageError(f"expected `form` of {', '.join(FORMATS)}, found {self.form!r}")
+        with contextlib.suppress(ValueError):
+            if not self.first_date or date.fromisoformat(self.first_date).isoformat() == self.first_date:
+                return
+        raise UsageError(f"expected `first_date` such as 2026-11-01, found {self.first_date!r}")
 
 
 @dataclass(slots=True)
@@ -99,7 +89,6 @@ class Journal:
 
     @classmethod
     def read(cls, path: Path) -> Journal:
-        """Raises InputError, CorpusError for a file that is no journal, or damaged."""
         try:
             with path.open("rb") as stream:
                 header = json.loads(stream.readline())
@@ -122,23 +111,20 @@ class Journal:
             ) from None
 
     def write(self) -> None:
-        header = {name: getattr(self, name) for name in ("harvested_to", "index")}
-        record = {"qbe_harvest": VERSION, "spec": dataclasses.asdict(self.spec), **header}
-        write_text(self.path, json.dumps(record) + "\n")
+        header = {"qbe_harvest": VERSION, "spec": dataclasses.asdict(self.spec)}
+        header |= {"harvested_to": self.harvested_to, "index": self.index}
+        write_text(self.path, json.dumps(header) + "\n")
 
     @property
     def is_complete(self) -> bool:
-        """Whether all pages of the last harvest are there."""
         return self.place is not None and self.place.number >= max(1, len(self.spec.sets))
 
     def begun(self, spec: HarvestSpec) -> Place:
-        """Where a harvest goes on, or begins; raises UsageError for another repository, set or format."""
+        """Where a harvest goes on, or begins; UsageError for another repository, set or format."""
         for name in ("address", "sets", "form"):
-            was, now = getattr(self.spec, name), getattr(spec, name)
+            was, now = (getattr(each, name) for each in (self.spec, spec))
             if was != now:
-                was, now = (
-                    each if isinstance(each, str) else " ".join(each) or "none" for each in (was, now)
-                )
+                was, now = (" ".join(each) or "none" if name == "sets" else each for each in (was, now))
                 raise UsageError(
                     f"expected the `{name}` of the harvest in {self.path}, {was}, found {now}; choose "
                     "another `output`"
@@ -186,7 +172,7 @@ def harvest(
     progress: Callable[[int], object] = lambda _: None,
 ) -> Place:
     """Append to a journal all records since ``spec.first_date`` the first time, later those that changed
-    since the last time, or what an interrupted harvest lacks; returns what came, in counts.
+    since the last time, or what an interrupted harvest lacks.
 
     A later harvest with an earlier ``first_date`` begins there. Raises CorpusError where the server does not
     answer or refuses, or ``path`` is no journal, UsageError where it is one of another harvest.
@@ -213,7 +199,6 @@ def harvest(
 def _fetch(
     stream: Any, spec: HarvestSpec, place: Place, repository: Repository, progress: Callable[[int], object]
 ) -> None:
-    """Append the pages that are missing, each flushed to the disk with its ``place``."""
     sets, restarts, left_out = spec.sets or ("",), 0, Counter(place.left_out)
     while place.number < len(sets):
         arguments = {"resumptionToken": place.token}
@@ -254,11 +239,10 @@ def _fetch(
 
 def update_index(path: StrPath, folder: StrPath, execution: Execution | None = None) -> Written:
     """Add, replace and delete papers of an index as a journal says, in one update, and empty the journal;
-    an index that does not exist is built. Other papers of the index stay.
+    an index that does not exist is built.
 
-    A harvest that is not complete waits. When the update fails or is interrupted the index is unchanged, and
-    the next one does it. Raises CorpusError for a file that is no journal, UsageError for one that updates
-    another index, and what `qbe.index.update.append_papers` does.
+    When the update fails or is interrupted the index is unchanged, and the next one does it. Raises
+    CorpusError for a file that is no complete journal, UsageError for one that updates another index.
     """
     path, folder = Path(path), os.path.realpath(folder)
     with harvest_lock(path):

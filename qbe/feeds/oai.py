@@ -13,6 +13,7 @@ import re
 import socket
 import ssl
 import time
+import urllib.error
 import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -27,8 +28,6 @@ from qbe.util import web
 log = logging.getLogger("qbe.feeds")
 
 RETRIES = web.Retries(attempts=8, pause=5.0, longest_pause=300.0, longest_wait=6 * 3600.0)
-"""A server that asks for a longer wait is asked another day."""
-
 TIMEOUT_S = 120.0
 MAX_PAGE_BYTES = 256 << 20
 _OAI = "{http://www.openarchives.org/OAI/2.0/}"
@@ -36,19 +35,13 @@ _TAGS = frozenset(f"{_OAI}{name}" for name in ("record", "resumptionToken", "err
 _IN_PARENTHESES = re.compile(r"\s*\([^()]*\)")
 
 
-class HarvestedRecord(NamedTuple):
-    """The ``paper_id`` of a record's header, and its corpus record; None for a deleted paper, an error for a
-    record that cannot be used.
+class Page(NamedTuple):
+    """A page of a list: its papers, the token of the next page ('' at the end), and the server's date.
+
+    Papers are ids with records; None for a deleted paper, an error for a record that cannot be used.
     """
 
-    paper_id: str
-    record: Mapping[str, Any] | RecordError | None
-
-
-class Page(NamedTuple):
-    """A page of a list: its records, the token of the next page ('' at the end), and the server's date."""
-
-    records: list[HarvestedRecord]
+    records: list[tuple[str, Mapping[str, Any] | RecordError | None]]
     token: str
     date: str
 
@@ -60,14 +53,9 @@ class TokenError(Exception):
 class Repository:
     """A repository, asked at most once in ``interval`` seconds.
 
-    No answer, an incomplete one, and HTTP status 5xx or 429 are tried again (see RETRIES), after as many
-    seconds as ``Retry-After`` says. So are an unknown host and an answer that is not OAI-PMH, once the
-    repository has answered; before that the URL is taken to be wrong.
-
-    >>> Repository("ftp://example.org/oai")
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected an `address` that begins with https:// or http://, found ftp://example...
+    No answer, an incomplete one, and HTTP status 5xx or 429 are tried again (see RETRIES). So are an unknown
+    host and an answer that is not OAI-PMH, once the repository has answered; before that the URL is taken to
+    be wrong.
     """
 
     def __init__(
@@ -79,9 +67,8 @@ class Repository:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         if not address.lower().startswith(("https://", "http://")):
-            raise UsageError(
-                f"expected an `address` that begins with https:// or http://, found {address}; check it"
-            )
+            expected = "expected an `address` that begins with https:// or http://"
+            raise UsageError(f"{expected}, found {address}; check it")
         if not 0 <= interval < float("inf"):
             raise UsageError(f"expected an `interval` of 0 seconds or more, found {interval:g}")
         self.address = address
@@ -89,7 +76,7 @@ class Repository:
         self._next, self._has_answered = 0.0, False
 
     def records(self, arguments: Mapping[str, str]) -> Page:
-        """The page of ``ListRecords`` with these arguments; empty where no records match.
+        """Ask for a page of ``ListRecords``; it is empty where no records match.
 
         Raises TokenError; CorpusError where the server refuses the arguments, or does not answer.
         """
@@ -98,9 +85,7 @@ class Repository:
             log.warning("%s: %s; asking again in %.0f s", self.address, error, seconds)
 
         try:
-            return self._retries.run(
-                lambda: self._page(self._answer(arguments)), sleep=self._sleep, tell=tell
-            )
+            return self._retries.run(lambda: self._page(self._answer(arguments)), tell, self._sleep)
         except web.TemporaryError as error:
             raise CorpusError(
                 f"{self.address}: expected an answer, found {error} ({error.attempts} attempts); what "
@@ -111,41 +96,42 @@ class Repository:
         """The body of an answer, also with an error status where it may hold the protocol's own error."""
         self._sleep(max(0.0, self._next - time.monotonic()))
         url = f"{self.address}?{urllib.parse.urlencode({'verb': 'ListRecords', **arguments})}"
+        body = bytearray()
         try:
-            answer = web.ask(url, headers={"Accept": "text/xml"}, timeout=TIMEOUT_S, most=MAX_PAGE_BYTES)
-        except web.TooLargeError:
-            limit = f"{MAX_PAGE_BYTES >> 20} MiB"
-            raise CorpusError(
-                f"{self.address}: expected a page of at most {limit}, found more; check `address`"
-            ) from None
+            try:
+                response = web.open_url(url, {"Accept": "text/xml"}, TIMEOUT_S)
+            except urllib.error.HTTPError as error:
+                response = error
+            with response:
+                while block := web.read_block(response, 1 << 18):
+                    body += block
+                    if len(body) > MAX_PAGE_BYTES:
+                        raise self._bad(f"a page of at most {MAX_PAGE_BYTES >> 20} MiB, found more")
         except http.client.IncompleteRead:
             raise web.TemporaryError("an answer that breaks off") from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or str(error) or type(error).__name__
             if isinstance(reason, (socket.gaierror, ssl.SSLCertVerificationError)) and not self._has_answered:
-                raise CorpusError(
-                    f"{self.address}: expected an answer, found none ({reason}); check `address`"
-                ) from None
+                raise self._bad(f"an answer, found none ({reason})") from None
             raise web.TemporaryError(f"no answer ({reason})") from None
         finally:
             self._next = time.monotonic() + self._interval
-        if web.is_temporary_status(answer.status):
-            raise web.TemporaryError(f"HTTP status {answer.status}", web.retry_after(answer.headers))
-        if answer.status >= 300 and b"<error" not in answer.body:
-            raise CorpusError(
-                f"{self.address}: expected the records of a repository, found HTTP status {answer.status} "
-                f"{answer.reason}; check `address`"
-            )
-        return answer.body
+        if web.is_temporary_status(response.status):
+            raise web.TemporaryError(f"HTTP status {response.status}", web.retry_after(response.headers))
+        if response.status >= 300 and b"<error" not in body:
+            found = f"HTTP status {response.status} {response.reason}"
+            raise self._bad(f"the records of a repository, found {found}")
+        return bytes(body)
+
+    def _bad(self, expected: str, culprit: str = "`address`") -> CorpusError:
+        return CorpusError(f"{self.address}: expected {expected}; check {culprit}")
 
     def _page(self, data: bytes) -> Page:
         if b"OAI-PMH" in data[: 1 << 12]:
             self._has_answered = True
         elif not self._has_answered:
             begin = data[:60].decode(errors="replace")
-            raise CorpusError(
-                f"{self.address}: expected an answer by OAI-PMH, found another, {begin!r}; check `address`"
-            )
+            raise self._bad(f"an answer by OAI-PMH, found another, {begin!r}")
         records, texts, errors = [], {"resumptionToken": "", "responseDate": ""}, []
         is_list = False
         try:
@@ -153,7 +139,7 @@ class Repository:
                 name = element.tag.removeprefix(_OAI)
                 is_list |= name in ("record", "resumptionToken")
                 if name == "record":
-                    records.append(harvested(element, where))
+                    records.append(_harvested(element, where))
                 elif name == "error":
                     errors.append((element.get("code", ""), text_of(element)))
                 else:
@@ -165,28 +151,18 @@ class Repository:
             if code == "badResumptionToken":
                 raise TokenError(message)
             if code != "noRecordsMatch":
-                raise CorpusError(
-                    f"{self.address}: expected a list of records, found the error {code}: {message:.200}; "
-                    "check `sets`, `first_date` and `form`"
-                )
+                found = f"the error {code}: {message:.200}"
+                raise self._bad(f"a list of records, found {found}", "`sets`, `first_date` and `form`")
         if not (is_list or errors):
             raise web.TemporaryError("an answer that is no list of records")
         return Page(records, texts["resumptionToken"], texts["responseDate"])
 
 
-def harvested(element: Element, where: str) -> HarvestedRecord:
-    """Read an element ``record`` of OAI-PMH.
-
-    >>> from lxml.etree import fromstring
-    >>> header = "<identifier>oai:arXiv.org:0704.0001</identifier><datestamp>2026-11-02</datestamp>"
-    >>> text = f"<record><header status='deleted'>{header}</header></record>"
-    >>> harvested(fromstring(text), "page, record 1")
-    HarvestedRecord(paper_id='0704.0001', record=None)
-    """
+def _harvested(element: Element, where: str) -> tuple[str, Mapping[str, Any] | RecordError | None]:
     header = element.find("{*}header")
     paper_id = "" if header is None else text_of(header.find("{*}identifier")).removeprefix("oai:arXiv.org:")
     if header is not None and header.get("status") == "deleted":
-        return HarvestedRecord(paper_id, None)
+        return paper_id, None
     try:
         found = next(iter(element.iterfind("{*}metadata/*")), None)
         form = "nothing" if found is None else str(found.tag).rpartition("}")[2]
@@ -198,8 +174,8 @@ def harvested(element: Element, where: str) -> HarvestedRecord:
         record = _record(found, where)
         parse_paper(record, where, lambda text: [text])
     except RecordError as error:
-        return HarvestedRecord(paper_id, error)
-    return HarvestedRecord(record["paper_id"], record)
+        return paper_id, error
+    return record["paper_id"], record
 
 
 def _record(element: Element, where: str) -> dict[str, Any]:

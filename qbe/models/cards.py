@@ -18,30 +18,22 @@ from qbe.models.session import HALF
 from qbe.util.files import publish_directory, sha256
 
 PACKAGE = Path(__file__).parent
-"""The folder of the models that ship."""
 DEFAULT_ENCODER, DEFAULT_TAGGER, DEFAULT_RERANKER = "facet-encoder", "facet-tagger", "joint-grades"
-
-TOKENIZER = "tokenizer.json"
-HEAD = "head.int8.onnx"
 LARGE_ENCODER = "facet-encoder-large"
-DIFFERENCE = "difference.safetensors"
-"""What ships of the large encoder: the difference from its base (`qbe.models.large`)."""
-GRAPH = "graph.onnx"
-"""A traced model without its weights (`qbe.models.export.graph`)."""
-RANGES = "ranges.safetensors"
-"""Beside a graph, the ranges of its activations (`qbe.models.export.quantize.channel_ranges`), float16."""
+JOINT_GRADES = PACKAGE / DEFAULT_RERANKER
+
+TOKENIZER, HEAD = "tokenizer.json", "head.int8.onnx"
+DIFFERENCE = "difference.safetensors"  # what ships of the large encoder (`qbe.models.large`)
+GRAPH = "graph.onnx"  # a traced model without its weights (`qbe.models.export.graph`)
+RANGES = "ranges.safetensors"  # beside a graph: the ranges of its activations, float16
 
 PAIR_INPUTS, SCORE = ("input_ids", "attention_mask", "token_type_ids"), "score"
-"""Inputs and output of a pair cross-encoder; some have no ``token_type_ids``."""
 JOINT_MODEL, JOINT_INPUTS, JOINT_OUTPUT = "model.int8.onnx", ("input_ids", "sides"), "grades"
 """File, inputs and output of joint grades: token ids (1, tokens) int64; for each token 1 where it is one of
 the first paper, 2 of the second, 0 for the special ones; the grades (1, 3) float32.
 """
 
 _FORMAT_KEY = "convention"  # the encoder format's name in encoder.json and in an index's manifest
-
-
-# Cards
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +127,10 @@ Card = TypeVar("Card", EncoderMetadata, CrossEncoderMetadata, TaggerMetadata, Jo
 
 @dataclass(frozen=True, slots=True)
 class ModelKind(Generic[Card]):
-    """A kind of model, its card, and its export.
+    """A kind of model: its card, whose ``marks`` are fields that it must have, and its export.
 
-    ``marks`` are fields that a card must have; ``command`` is the subcommand of ``qbe export`` that makes it
-    from the ``required`` files (each by its possible names), ``cache`` the subfolder of the results.
+    The subcommand ``command`` of ``qbe export`` makes it from the ``required`` files (each by its possible
+    names), into the subfolder ``cache`` of the cache.
     """
 
     noun: str
@@ -184,22 +176,18 @@ JOINT_GRADER = ModelKind(
     remedy="train the model again with qbe train joint-grades",
     marks={"format": 1},
 )
-JOINT_GRADES = PACKAGE / DEFAULT_RERANKER
-"""The folder of the joint grades that ship."""
+_KINDS: tuple[ModelKind[Any], ...] = (ENCODER, CROSS_ENCODER, TAGGER, JOINT_GRADER)
 
 
 def read_card(folder: Path, kind: ModelKind[Card]) -> Card:
     """Read a model's card; raises ModelError where it is damaged, or of another kind or format."""
-    path = folder / kind.metadata_file
-    remedy = _remedy(folder, kind)
+    path, remedy = folder / kind.metadata_file, _remedy(folder, kind)
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        found = {name: record.get(name) for name in kind.marks}
-        if found != kind.marks:
-            expected, actual = (
-                ", ".join(f"{name} {value}" for name, value in marks.items()) for marks in (kind.marks, found)
-            )
-            raise ModelError(f"{path}: expected {kind.noun} metadata of {expected}, found {actual}; {remedy}")
+        marks = [kind.marks, {name: record.get(name) for name in kind.marks}]
+        if marks[0] != marks[1]:
+            expected, found = (", ".join(f"{name} {mark}" for name, mark in each.items()) for each in marks)
+            raise ModelError(f"{path}: expected {kind.noun} metadata of {expected}, found {found}; {remedy}")
         if kind.card is EncoderMetadata:
             record["encoder_format"] = EncoderFormat(**record.pop(_FORMAT_KEY))
         return kind.card(**record)
@@ -208,14 +196,10 @@ def read_card(folder: Path, kind: ModelKind[Card]) -> Card:
 
 
 def write_card(folder: Path, card: Card) -> None:
+    (kind,) = (kind for kind in _KINDS if kind.card is type(card))
     fields = dataclasses.asdict(card)
     record = {_FORMAT_KEY if name == "encoder_format" else name: value for name, value in fields.items()}
-    (folder / _kind(card).metadata_file).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-
-
-def _kind(card: object) -> ModelKind[Any]:
-    kinds: tuple[ModelKind[Any], ...] = (ENCODER, CROSS_ENCODER, TAGGER, JOINT_GRADER)
-    return next(kind for kind in kinds if kind.card is type(card))
+    (folder / kind.metadata_file).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 def _remedy(folder: Path, kind: ModelKind[Any]) -> str:
@@ -229,9 +213,6 @@ def verify_digest(path: Path, expected: str | None, remedy: str) -> None:
         raise ModelError(f"{path}: expected SHA-256 {expected}, found {digest or 'no file'}; {remedy}")
 
 
-# Folders of finished files
-
-
 def model_file(precision: str) -> str:
     return f"model.{precision}.onnx"
 
@@ -241,7 +222,7 @@ def state_output(layer: int, last: int) -> str:
     return "last_hidden_state" if layer == last else f"hidden_state_{layer}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelFolder(Generic[Card]):
     """A model's files, to be run in one precision."""
 
@@ -252,11 +233,12 @@ class ModelFolder(Generic[Card]):
     @property
     def model(self) -> Path:
         """The ONNX model; fp16 is made of fp32 where there is one, else of int8."""
+        names = [model_file(name) for name in ("fp32", "int8")]
         if self.precision != HALF:
-            return self.folder / model_file(self.precision)
-        return self.folder / next(
-            name for name in map(model_file, ("fp32", "int8")) if name in self.metadata.files
-        )
+            names = [model_file(self.precision)]
+        elif names[0] not in self.metadata.files:
+            names.reverse()
+        return self.folder / names[0]
 
     @property
     def tokenizer(self) -> Path:
@@ -264,21 +246,17 @@ class ModelFolder(Generic[Card]):
 
     def verify(self) -> None:
         """Raise ModelError when a file is missing or has another digest than recorded."""
-        kind = _kind(self.metadata)
+        (kind,) = (kind for kind in _KINDS if isinstance(self.metadata, kind.card))
         for path in (self.folder / HEAD,) if kind is TAGGER else (self.model, self.tokenizer):
             verify_digest(path, self.metadata.files.get(path.name), _remedy(self.folder, kind))
 
 
-class RerankerFiles(ModelFolder[CrossEncoderMetadata]):
-    """A pair cross-encoder."""
-
-    __slots__ = ()
+RerankerFiles = ModelFolder[CrossEncoderMetadata]
+TaggerFiles = ModelFolder[TaggerMetadata]
 
 
 class EncoderFiles(ModelFolder[EncoderMetadata]):
     """An exported encoder."""
-
-    __slots__ = ()
 
     def on_any_machine(self) -> EncoderFiles:
         """Return the encoder in the precision that fp16 is made of, which needs no package onnx."""
@@ -286,73 +264,47 @@ class EncoderFiles(ModelFolder[EncoderMetadata]):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Identify vectors that can be compared, as an index records it.
-
-        Defaults are left out, so that indexes built before there was a choice have the same identity.
-        """
+        """Identify vectors that can be compared, as an index records it; defaults are left out."""
+        card = self.metadata
         identity: dict[str, Any] = {
-            "name": self.metadata.name,
+            "name": card.name,
             "precision": self.precision,
-            "weights_sha256": self.metadata.weights_sha256,
+            "weights_sha256": card.weights_sha256,
         }
-        if self.metadata.encoder_format != DEFAULT_FORMAT:
-            identity[_FORMAT_KEY] = dataclasses.asdict(self.metadata.encoder_format)
-        if self.metadata.adapter is not None:
-            identity["adapter"] = self.metadata.adapter
-        return identity
-
-
-class TaggerFiles(ModelFolder[TaggerMetadata]):
-    """A facet tagger."""
-
-    __slots__ = ()
-
-    @property
-    def head(self) -> Path:
-        return self.folder / HEAD
+        if card.encoder_format != DEFAULT_FORMAT:
+            identity[_FORMAT_KEY] = dataclasses.asdict(card.encoder_format)
+        return identity if card.adapter is None else {**identity, "adapter": card.adapter}
 
 
 # Folders that are being made
 
 _NAMED = ("citation", "grades", "facet-projections", "joint-grades")  # cards and weights with their name
-_CARDS = {
-    *(kind.metadata_file for kind in (ENCODER, CROSS_ENCODER, TAGGER)),
-    *(f"{name}.json" for name in _NAMED),
-    *(DIFFERENCE, "words.tsv.gz"),
-}
+_CARDS = {*(kind.metadata_file for kind in _KINDS), *(f"{name}.json" for name in _NAMED)}
+_CARDS |= {DIFFERENCE, "words.tsv.gz"}
 _PYTORCH = {"config.json", "model.safetensors"}
 _BESIDE = {*_CARDS, *_PYTORCH, TOKENIZER, RANGES, *(f"{name}.npz" for name in _NAMED)}
 _BESIDE |= {"README.md", "LICENSE", "NOTICE"}
 
 
-def check_model_folder(folder: Path) -> None:
+def check_model_folder(folder: Path, output: Path | None = None) -> None:
     """Raise OutputError where a folder holds files that are not a model's and would be lost if replaced."""
-    for path in _foreign(folder):
-        raise OutputError(
-            f"{folder}: expected no such folder, or a model to replace, found {path.relative_to(folder)} in "
-            "it; choose another `output`, or move that away"
-        )
-
-
-def _foreign(folder: Path) -> Iterator[Path]:
-    if not folder.is_dir():
-        return
-    paths = sorted(folder.iterdir())
+    output = output or folder
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
     names = {path.name for path in paths}
     is_model = bool(names & _CARDS) or names >= _PYTORCH or any(path.suffix == ".onnx" for path in paths)
     for path in paths:
         if path.is_dir() and not path.is_symlink():
-            yield from _foreign(path)
+            check_model_folder(path, output)
         elif not is_model or (path.name not in _BESIDE and path.suffix != ".onnx"):
-            yield path
+            raise OutputError(
+                f"{output}: expected no such folder, or a model to replace, found {path.relative_to(output)} "
+                "in it; choose another `output`, or move that away"
+            )
 
 
 @contextlib.contextmanager
 def staged_folder(destination: Path) -> Iterator[Path]:
-    """Yield a hidden folder that replaces ``destination`` when the block ends without an error.
-
-    Raises OutputError where `check_model_folder` does, before the block.
-    """
+    """Yield a hidden folder that replaces ``destination`` when the block ends without an error."""
     check_model_folder(destination)
     destination.parent.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", dir=destination.parent))

@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,8 +51,8 @@ from qbe.util.files import cache_folder, make_once, sha256
 
 log = logging.getLogger(__name__)
 
-BASE_ENCODER = "all-MiniLM-L6-v2"
-"""The model that qbe's own small models were trained from."""
+BASE_ENCODER = "all-MiniLM-L6-v2"  # from which qbe's own small models were trained
+BASE_ENCODER_SENTENCES = f"{BASE_ENCODER}-sentences"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +80,11 @@ _MINILM = EncoderEntry(
         "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
     },
 )
-BASE_ENCODER_SENTENCES = f"{BASE_ENCODER}-sentences"
-
+# As its authors use it: single texts of at most 256 tokens (its sentence_bert_config.json).
+_ALONE = EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=256)
 ENCODERS: Mapping[str, EncoderEntry] = {
     BASE_ENCODER: _MINILM,
-    # As its authors use it: single texts of at most 256 tokens (its sentence_bert_config.json).
-    BASE_ENCODER_SENTENCES: replace(
-        _MINILM,
-        name=BASE_ENCODER_SENTENCES,
-        encoder_format=EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=256),
-    ),
+    BASE_ENCODER_SENTENCES: replace(_MINILM, name=BASE_ENCODER_SENTENCES, encoder_format=_ALONE),
 }
 
 
@@ -98,7 +92,7 @@ class PublishedEncoder(NamedTuple):
     """An encoder on the hub whose format is known, and the bottleneck adapter on it, if it has one."""
 
     weights: str
-    encoder_format: EncoderFormat
+    encoder_format: EncoderFormat | None
     adapter: str | None = None
 
 
@@ -106,32 +100,25 @@ class PublishedEncoder(NamedTuple):
 # model cards of SPECTER, SPECTER2 and SciNCL, and SciRepEval's evaluation. (SPECTER's first release mixed
 # layers; the one on the hub does not: https://github.com/allenai/specter.)
 _CLS_512 = EncoderFormat.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 512)
-
 # Means of the tokens of each sentence in context, [CLS] for the paper, 500 tokens and [CLS] and [SEP]:
-# examples/ex_aspire_consent.py of https://github.com/allenai/aspire.
+# examples/ex_aspire_consent.py of https://github.com/allenai/aspire. Of aspire-sentence-embedder a sentence's
+# vector is its [CLS], by the model card and by SentBERTWrapper there. aspire-biencoder-* are missing: their
+# vectors mix the layers by weights that are not on the hub.
 _ASPIRE = EncoderFormat.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 502)
-
-PUBLISHED: Mapping[str, PublishedEncoder] = {
-    "allenai/specter": PublishedEncoder("allenai/specter", _CLS_512),
-    "allenai/specter2": PublishedEncoder("allenai/specter2_base", _CLS_512, "allenai/specter2"),
-    "malteos/scincl": PublishedEncoder("malteos/scincl", _CLS_512),
-    **{
-        name: PublishedEncoder(name, _ASPIRE)
-        for name in (
-            "allenai/aspire-contextualsentence-singlem-compsci",
-            "allenai/aspire-contextualsentence-multim-compsci",
-            "allenai/aspire-contextualsentence-singlem-biomed",
-            "allenai/aspire-contextualsentence-multim-biomed",
-        )
-    },
-    # A sentence's vector is its [CLS], by the model card and by SentBERTWrapper in ASPIRE's repository.
-    "allenai/aspire-sentence-embedder": PublishedEncoder(
-        "allenai/aspire-sentence-embedder", EncoderFormat.pooled(SENTENCES, CLS, L2, 502)
-    ),
+_FORMATS = {
+    "allenai/specter": _CLS_512,
+    "allenai/specter2": _CLS_512,
+    "malteos/scincl": _CLS_512,
+    "allenai/aspire-contextualsentence-singlem-compsci": _ASPIRE,
+    "allenai/aspire-contextualsentence-multim-compsci": _ASPIRE,
+    "allenai/aspire-contextualsentence-singlem-biomed": _ASPIRE,
+    "allenai/aspire-contextualsentence-multim-biomed": _ASPIRE,
+    "allenai/aspire-sentence-embedder": EncoderFormat.pooled(SENTENCES, CLS, L2, 502),
 }
-"""Encoders on the hub by name. Of ASPIRE's, aspire-biencoder-* are missing: their vectors mix the layers by
-weights that are not on the hub. Other folders may declare their format themselves (`declared_format`).
-"""
+PUBLISHED: Mapping[str, PublishedEncoder] = {
+    **{name: PublishedEncoder(name, encoder_format) for name, encoder_format in _FORMATS.items()},
+    "allenai/specter2": PublishedEncoder("allenai/specter2_base", _CLS_512, "allenai/specter2"),
+}
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 ADAPTER_CONFIG = "adapter_config.json"
@@ -155,11 +142,7 @@ class Weights(NamedTuple):
 
 
 def find(kind: ModelKind[Any], name: str) -> Path | Weights:
-    """Find a model by folder, known name or hub name: the folder of finished files, or weights to export.
-
-    Raises ModelError where nothing has that name, files are missing, cannot be downloaded or are not
-    supported.
-    """
+    """Find a model by folder, known name or hub name: finished files, or weights to export."""
     folder = Path(name)
     if (folder / kind.metadata_file).is_file():
         return folder
@@ -180,35 +163,39 @@ def find(kind: ModelKind[Any], name: str) -> Path | Weights:
 
 
 def find_weights(kind: ModelKind[Any], name: str) -> Weights | None:
-    """Find PyTorch weights by folder, known name or hub name; None where there are none.
-
-    The encoder format is a known name's, the one that a folder declares (`declared_format`), or the default.
-    """
-    folder = Path(name)
+    """Find PyTorch weights by folder, known name or hub name; None where there are none."""
+    folder, hub = Path(name), PublishedEncoder(name, None)
     if folder.is_dir():
-        return _weights_in(kind, folder, folder.resolve().name, name)
-    short = name.partition("/")[2]
-    if kind is ENCODER and name in ENCODERS:
-        entry = ENCODERS[name]
+        name_of = folder.resolve().name
+    elif kind is ENCODER and (entry := ENCODERS.get(name)) is not None:
         digest = entry.digests["model.safetensors"]
-        return Weights(name, entry.source, digest, partial(packaged_weights, entry), entry.encoder_format)
-    if kind is ENCODER and name == LARGE_ENCODER:
-        locate = partial(weights_folder, LARGE)
-        graph = PACKAGE / LARGE.folder / GRAPH
-        return Weights(name, LARGE.base.source, LARGE.sha256, locate, DEFAULT_FORMAT, graph=graph)
-    if kind is ENCODER and name in PUBLISHED:
-        published, adapter = PUBLISHED[name], None
-        folder = _download_model(kind, published.weights)
-        if published.adapter is not None:
-            adapter = _download("adapter", published.adapter, [ADAPTER_CONFIG, *_ADAPTER_WEIGHTS])
-        found = _weights_in(kind, folder, short, name)
-        return found._replace(encoder_format=published.encoder_format, adapter=adapter)
-    if _HUB_NAME.fullmatch(name):
-        return _weights_in(kind, _download_model(kind, name), short, name)
-    return None
+        return Weights(name, entry.source, digest, lambda: packaged_weights(entry), entry.encoder_format)
+    elif kind is ENCODER and name == LARGE_ENCODER:
+        graph, source = PACKAGE / LARGE.folder / GRAPH, LARGE.base.source
+        return Weights(name, source, LARGE.sha256, lambda: weights_folder(LARGE), DEFAULT_FORMAT, graph=graph)
+    elif _HUB_NAME.fullmatch(name):
+        name_of = name.partition("/")[2]
+        hub = PUBLISHED.get(name, hub) if kind is ENCODER else hub
+        config, weights, tokenizer = kind.required
+        small = [*config, *tokenizer, *(DECLARING_FILES if kind is ENCODER else ())]
+        for file in weights:
+            folder = _download(kind.noun, hub.weights, [*small, file])
+            if (folder / file).is_file():
+                break
+    else:
+        return None
+    encoder_format, adapter = hub.encoder_format, None
+    if hub.adapter is not None:
+        adapter = _download("adapter", hub.adapter, [ADAPTER_CONFIG, *_ADAPTER_WEIGHTS])
+    if kind is ENCODER:
+        encoder_format = encoder_format or declared_format(folder) or DEFAULT_FORMAT
+    check_required(kind, folder)
+    digest = sha256(weights_file(kind, folder))
+    return Weights(name_of, name, digest, lambda: folder, encoder_format, adapter)
 
 
 def find_start(name: str) -> tuple[str, Path]:
+    """Find the PyTorch encoder that a training starts from: its name and its folder."""
     weights = find_weights(ENCODER, name)
     if weights is None or weights.adapter is not None:
         what = "none of that name" if weights is None else "one that needs an adapter"
@@ -238,14 +225,16 @@ def packaged_weights(entry: EncoderEntry) -> Path:
 
 def check_required(kind: ModelKind[Any], folder: Path) -> None:
     """Raise ModelError when a folder lacks one of the files that an export needs."""
-    present = {
-        " or ".join(names): any((folder / name).is_file() for name in names) for names in kind.required
-    }
-    missing = [names for names, is_present in present.items() if not is_present]
+    expected = [" or ".join(names) for names in kind.required]
+    missing = [
+        each
+        for each, names in zip(expected, kind.required, strict=True)
+        if not any((folder / name).is_file() for name in names)
+    ]
     if missing:
         raise ModelError(
             f"{folder}: expected an exported {kind.noun} ({kind.metadata_file}) or a model with "
-            f"{', '.join(present)}, found no {', '.join(missing)}; give another folder"
+            f"{', '.join(expected)}, found no {', '.join(missing)}; give another folder"
         )
 
 
@@ -261,22 +250,6 @@ def adapter_weights(folder: Path) -> Path:
         f"{folder}: expected an adapter with {ADAPTER_CONFIG} and {' or '.join(_ADAPTER_WEIGHTS)}, found "
         "none; give another `adapter`"
     )
-
-
-def _weights_in(kind: ModelKind[Any], folder: Path, name: str, origin: str) -> Weights:
-    encoder_format = (declared_format(folder) or DEFAULT_FORMAT) if kind is ENCODER else None
-    check_required(kind, folder)
-    return Weights(name, origin, sha256(weights_file(kind, folder)), lambda: folder, encoder_format)
-
-
-def _download_model(kind: ModelKind[Any], name: str) -> Path:
-    config, weights, tokenizer = kind.required
-    small = [*config, *tokenizer, *(DECLARING_FILES if kind is ENCODER else ())]
-    for file in weights:
-        folder = _download(kind.noun, name, [*small, file])
-        if (folder / file).is_file():
-            break
-    return folder
 
 
 def _download(noun: str, name: str, files: Sequence[str]) -> Path:
@@ -295,21 +268,23 @@ def _download(noun: str, name: str, files: Sequence[str]) -> Path:
 
 
 def exported(kind: ModelKind[Any], source: Path | Weights) -> Path:
-    """Return the folder of a model's finished files; export weights in a process of their own, once.
-
-    Raises ModelError where weights cannot be verified or exported.
-    """
+    """Return the folder of a model's finished files; export weights in another process, once."""
     if isinstance(source, Path):
         return source
-    destination = cached_export(kind, source.name, source.sha256, _variant(source))
+    name, origin, digest, locate, encoder_format, adapter, graph = source
+    variant, what = "", f"the {kind.noun} {name}"
+    if adapter is not None or encoder_format not in (None, DEFAULT_FORMAT):
+        of_adapter = "" if adapter is None else sha256(adapter_weights(adapter))
+        settings = " ".join([*(encoder_format or DEFAULT_FORMAT).options(), of_adapter])
+        variant = f"-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
+    destination = cached_export(kind, name, digest, variant)
+
     if (destination / kind.metadata_file).is_file():
         return destination
-    what = f"the {kind.noun} {source.name}"
-    command = [sys.executable, "-m", "qbe", "export", kind.command, "--model", str(source.locate())]
-    command += ["--name", source.name, "--source", source.origin, "--output", str(destination)]
-    if source.encoder_format is not None:
-        command += source.encoder_format.options()
-    for option, path in (("--graph", source.graph), ("--adapter", source.adapter)):
+    command = [sys.executable, "-m", "qbe", "export", kind.command, "--model", str(locate())]
+    command += ["--name", name, "--source", origin, "--output", str(destination)]
+    command += [] if encoder_format is None else encoder_format.options()
+    for option, path in (("--graph", graph), ("--adapter", adapter)):
         command += [] if path is None else [option, str(path)]
 
     def export() -> None:
@@ -332,28 +307,15 @@ def cached_export(kind: ModelKind[Any], name: str, weights_sha256: str, variant:
     return cache_folder() / kind.cache / f"{name}-{weights_sha256[:12]}-{kind.format}{variant}"
 
 
-def _variant(source: Weights) -> str:
-    encoder_format, adapter = source.encoder_format or DEFAULT_FORMAT, source.adapter
-    if encoder_format == DEFAULT_FORMAT and adapter is None:
-        return ""
-    digest = "" if adapter is None else sha256(adapter_weights(adapter))
-    text = " ".join([*encoder_format.options(), digest])
-    return f"-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-
-
-def _check_known(precision: str) -> None:
+def _folder_of(kind: ModelKind[Any], name: str, precision: str) -> Path:
     if precision not in PRECISIONS:
         raise UsageError(f"expected a `precision` of {', '.join(PRECISIONS)}, found {precision!r}")
+    return exported(kind, find(kind, name))
 
 
 def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> EncoderFiles:
-    """Return the files of an encoder: a known name, an exported or Hugging Face folder, or a hub name.
-
-    Raises UsageError for an unknown precision, ModelError where it cannot be found, read, verified or
-    exported.
-    """
-    _check_known(precision)
-    folder = exported(ENCODER, find(ENCODER, name))
+    """Return the files of an encoder: a known name, a folder (exported or not), or a hub name."""
+    folder = _folder_of(ENCODER, name, precision)
     metadata = read_card(folder, ENCODER)
     if precision != HALF and model_file(precision) not in metadata.files:
         raise ModelError(
@@ -365,22 +327,18 @@ def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> Enc
 
 
 def resolve_reranker(name: str, precision: str = "int8") -> RerankerFiles:
-    """Return the files of a pair cross-encoder: an exported or Hugging Face folder, or a hub name.
-
-    Raises as `resolve_encoder` does.
-    """
-    _check_known(precision)
-    if joint_folder(name) is not None:
+    """Return the files of a pair cross-encoder, as `resolve_encoder` does: of a folder or a hub name."""
+    if precision in PRECISIONS and joint_folder(name) is not None:
         raise ModelError(
             f"{name}: expected a pair cross-encoder, found joint grades; open them with qbe.search.rerankers"
         )
-    folder = exported(CROSS_ENCODER, find(CROSS_ENCODER, name))
+    folder = _folder_of(CROSS_ENCODER, name, precision)
     return RerankerFiles(folder, read_card(folder, CROSS_ENCODER), precision)
 
 
 def resolve_tagger(name: str = DEFAULT_TAGGER) -> TaggerFiles:
     """Return the files of a tagger: a known name or a folder; raises ModelError when there is none."""
-    folder = exported(TAGGER, find(TAGGER, name))
+    folder = _folder_of(TAGGER, name, "int8")
     return TaggerFiles(folder, read_card(folder, TAGGER))
 
 

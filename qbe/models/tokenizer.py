@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,11 @@ from qbe.errors import ModelError, check_package
 from qbe.models.formats import SENTENCES, TITLE_ABSTRACT, TITLE_SEP_ABSTRACT
 from qbe.types import Paper
 
-LEAST_TOKENS = 3
-"""A window with room for one token of a sentence: [CLS], this one, and [SEP]."""
+LEAST_TOKENS = 3  # a window with room for one token of a sentence: [CLS], this one, and [SEP]
+
+# MPNet's tokens at the beginning and end of a text and for unknown words, and BERT's; MPNet's vocabulary has
+# these, too, but it was not trained with them.
+SPECIAL_TOKENS = (("<s>", "</s>", "[UNK]"), ("[CLS]", "[SEP]", "[UNK]"))
 
 
 class Window(NamedTuple):
@@ -54,44 +57,30 @@ def passes(
     sentences: Sequence[Sequence[int]],
     special: SpecialTokens,
     max_tokens: int,
-    layout: str,
+    layout: str = TITLE_ABSTRACT,
 ) -> Iterator[Window]:
-    """Arrange a paper in passes of a layout.
-
-    With ``sentences`` the first pass, without spans, is the whole paper, and each further one a sentence.
-    """
-    if layout != SENTENCES:
-        separated = layout == TITLE_SEP_ABSTRACT
-        yield from windows(title, sentences, special, max_tokens, separated=separated)
-        return
-    room = max_tokens - 2
-    yield Window([special.cls, *list(chain(title, *sentences))[:room], special.sep], [])
-    for sentence in sentences:
-        ids = [special.cls, *sentence[:room], special.sep]
-        yield Window(ids, [(0, len(ids))])
-
-
-def windows(
-    title: Sequence[int],
-    sentences: Sequence[Sequence[int]],
-    special: SpecialTokens,
-    max_tokens: int,
-    *,
-    separated: bool = False,
-) -> Iterator[Window]:
-    """Arrange a paper as ``[CLS] title sentence sentence ... [SEP]`` in as few windows as hold all sentences.
+    """Arrange a paper in passes of a layout: ``[CLS] title sentence sentence ... [SEP]`` in as few windows as
+    hold all sentences.
 
     Each window begins with the title, cut to a quarter; a sentence is cut to the rest, one without tokens
-    gets [UNK]. ``separated`` puts another [SEP] after the title, and fills a window with the beginning of the
-    next sentence, outside spans: so the first window equals the input of a model that cuts a paper at its
-    limit.
+    gets [UNK]. ``title-sep-abstract`` puts another [SEP] after the title, and fills a window with the
+    beginning of the next sentence, outside spans: so the first window equals the input of a model that cuts a
+    paper at its limit. With ``sentences`` the first pass, without spans, is the whole paper, and each further
+    one a sentence.
 
     >>> special = SpecialTokens(cls=101, sep=102, unk=100)
-    >>> list(windows([1], [[2, 3], [4, 5]], special, max_tokens=6))
+    >>> list(passes([1], [[2, 3], [4, 5]], special, max_tokens=6))
     [Window(ids=[101, 1, 2, 3, 102], spans=[(2, 4)]), Window(ids=[101, 1, 4, 5, 102], spans=[(2, 4)])]
     """
+    room = sentence_room(title, max_tokens, layout)
+    if layout == SENTENCES:
+        yield Window([special.cls, *list(chain(title, *sentences))[:room], special.sep], [])
+        for sentence in sentences:
+            ids = [special.cls, *sentence[:room], special.sep]
+            yield Window(ids, [(0, len(ids))])
+        return
+    separated = layout == TITLE_SEP_ABSTRACT
     head = [special.cls, *title[: title_room(max_tokens)], *([special.sep] if separated else [])]
-    room = sentence_room(title, max_tokens, TITLE_SEP_ABSTRACT if separated else TITLE_ABSTRACT)
     ids, spans = list(head), list[tuple[int, int]]()
     for sentence in sentences:
         tokens = list(sentence[:room]) or [special.unk]
@@ -117,40 +106,42 @@ def pair_input(first: Sequence[int], second: Sequence[int], cls: int, sep: int) 
     return PairInput(np.array([ids], np.int64), np.array([sides], np.int64))
 
 
-SPECIAL_TOKENS = (("<s>", "</s>", "[UNK]"), ("[CLS]", "[SEP]", "[UNK]"))
-"""MPNet's tokens at the beginning and end of a text and for unknown words, and BERT's. MPNet's vocabulary
-holds BERT's too, with which it was not trained.
-"""
+def open_tokenizer(path: Path) -> Any:
+    """Open a file of the tokenizers package; raises ModelError or MissingDependencyError."""
+    check_package("tokenizers")
+    from tokenizers import Tokenizer
+
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(
+            f"{path}: expected a tokenizer of the tokenizers package, found: {reason}; install or export the "
+            "model again"
+        ) from error
 
 
 class PaperTokenizer:
-    """The tokenizer of a BERT-family model, applied to titles and sentences."""
+    """The tokenizer of a BERT-family model, applied to titles and sentences.
+
+    ``special`` are the ids of its special tokens, ``pad`` is that of padding, 0 where there is none.
+    """
 
     def __init__(self, path: Path) -> None:
         """Raise ModelError where the file is no BERT tokenizer, MissingDependencyError without tokenizers."""
-        check_package("tokenizers")
-        from tokenizers import Tokenizer
-
-        try:
-            self._tokenizer = Tokenizer.from_file(str(path))
-        except Exception as error:
-            reason = str(error).splitlines()[0]
-            raise ModelError(
-                f"{path}: expected a tokenizer of the tokenizers package, found: {reason}; install or "
-                "export the model again"
-            ) from error
+        self._tokenizer = open_tokenizer(path)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
-        for names in SPECIAL_TOKENS:
-            ids = [self._tokenizer.token_to_id(name) for name in names]
-            known = [token_id for token_id in ids if token_id is not None]
-            if len(known) == len(ids):
-                self.special = SpecialTokens(*known)
-                return
-        raise ModelError(
-            f"{path}: expected a BERT-family tokenizer with "
-            f"{' or '.join(', '.join(names) for names in SPECIAL_TOKENS)}, found not all; give another model"
-        )
+        number: Any = self._tokenizer.token_to_id
+        known = [names for names in SPECIAL_TOKENS if all(number(name) is not None for name in names)]
+        if not known:
+            families = " or ".join(", ".join(names) for names in SPECIAL_TOKENS)
+            raise ModelError(
+                f"{path}: expected a BERT-family tokenizer with {families}, found not all; give another model"
+            )
+        self.special = SpecialTokens(*map(number, known[0]))
+        padding = ("<pad>", "[PAD]") if known[0] == SPECIAL_TOKENS[0] else ("[PAD]",)
+        self.pad = next((number(name) for name in padding if number(name) is not None), 0)
 
     def ids(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
@@ -159,15 +150,7 @@ class PaperTokenizer:
     def batch_ids(self, texts: Sequence[str]) -> list[list[int]]:
         return [each.ids for each in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
-    @property
-    def pad(self) -> int:
-        """The id of padding; 0 where the vocabulary has none."""
-        names = ("<pad>", "[PAD]") if self.special.cls == self._tokenizer.token_to_id("<s>") else ("[PAD]",)
-        return next(
-            (number for name in names if (number := self._tokenizer.token_to_id(name)) is not None), 0
-        )
-
     def first_window(self, paper: Paper, max_tokens: int) -> Window:
         """Return a paper's title and as many sentences as fit into ``max_tokens``, but at least one (cut)."""
         sentences = [self.ids(sentence.text) for sentence in paper.sentences]
-        return next(windows(self.ids(paper.title), sentences, self.special, max_tokens))
+        return next(passes(self.ids(paper.title), sentences, self.special, max_tokens))

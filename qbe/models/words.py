@@ -39,11 +39,36 @@ FILE = "words.tsv.gz"
 SHIPPED = PACKAGE / "technique-words"
 
 BACKGROUND, METHOD, RESULT, ANY = range(4)
-_TITLE_SHARES = (1.0, 1.0, 0.5)
-"""How much the words of a title count as background, method and result."""
+_TITLE_SHARES = (1.0, 1.0, 0.5)  # how much the words of a title count as background, method and result
+REPEATS = 4  # how often the word of a technique stands in a query of BM25 for a share of 1
+_KEPT_WORDS = 1 << 19
+_NAMED_FROM, _RARE_FROM = 0.3, 4.0  # the lean and idf above which words in common are named as a technique
 
-REPEATS = 4
-"""How often the word of a technique stands in a query of BM25 for a share of 1."""
+# Facets of the query's and of the candidate's sentences that are compared, and the words that count.
+_VIEWS = (
+    (METHOD, METHOD, "technique"),
+    (METHOD, METHOD, "all"),
+    (BACKGROUND, BACKGROUND, "problem"),
+    (BACKGROUND, BACKGROUND, "all"),
+    (RESULT, RESULT, "all"),
+    (ANY, ANY, "all"),
+    (ANY, ANY, "technique"),
+    (ANY, ANY, "problem"),
+)
+# Facets and kinds of words whose top three shared terms are separate features.
+_BEST = ((ANY, "strong technique"), (METHOD, "strong technique"), (BACKGROUND, "strong problem"))
+_LEANS = {"all": 0.0, "technique": 2.0, "problem": -2.0, "strong technique": 3.0, "strong problem": -3.0}
+# The words that stand for a facet in a query of BM25, and the sentences that they come from.
+_TELLING = {
+    Facet.BACKGROUND: ("problem", BACKGROUND),
+    Facet.METHOD: ("technique", METHOD),
+    Facet.RESULT: ("all", RESULT),
+}
+NAMES = (
+    *(f"words.{_first}.{_kind}.{_part}" for _first, _, _kind in _VIEWS for _part in ("cosine", "share")),
+    *(f"words.{_first}.{_kind}.{_place}" for _first, _kind in _BEST for _place in range(3)),
+)
+"""The names of the features of `TechniqueWords.compare`."""
 
 
 def words_of(text: str) -> list[str]:
@@ -63,6 +88,14 @@ def _raw_words(text: str) -> list[str]:
     return _WORD.findall(folded)
 
 
+def _singular(word: str) -> str:
+    if len(word) > 4 and word.endswith("ies"):
+        return word[:-3] + "y"
+    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        return word[:-1]
+    return word
+
+
 class _Vocabulary(dict[str, int]):
     """Numbers of words as texts spell them; -1 for unknown ones. A cache of `_singular`."""
 
@@ -78,24 +111,6 @@ class _Vocabulary(dict[str, int]):
         return number
 
 
-_KEPT_WORDS = 1 << 19
-
-_NAMED_FROM, _RARE_FROM = 0.3, 4.0  # the lean and idf above which words in common are named as a technique
-
-
-def _singular(word: str) -> str:
-    if len(word) > 4 and word.endswith("ies"):
-        return word[:-3] + "y"
-    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        return word[:-1]
-    return word
-
-
-def _written(word: str) -> str:
-    """Spell a word of `words_of` for people, where it lost more than a plural's ``s``."""
-    return f"{word}s" if word in ("bia", "baye") else re.sub(r"(?<=ss|.x)e$", "", word)
-
-
 def terms_of(text: str) -> Iterator[str]:
     """Yield the terms of a text: its words but stop words, and pairs of neighbours without a stop word.
 
@@ -107,6 +122,12 @@ def terms_of(text: str) -> Iterator[str]:
     for first, second in pairwise(words):
         if first not in STOP_WORDS and second not in STOP_WORDS:
             yield f"{first} {second}"
+
+
+_GIVEN = {None: (0.0, 0.0, 0.0)} | {
+    facet: (float(facet is Facet.BACKGROUND), float(facet is Facet.METHOD), float(facet is Facet.RESULT))
+    for facet in Facet
+}
 
 
 def facet_shares(sentence: Sentence) -> tuple[float, float, float]:
@@ -121,65 +142,17 @@ def facet_shares(sentence: Sentence) -> tuple[float, float, float]:
     return _GIVEN[sentence.facet]
 
 
-_GIVEN = {None: (0.0, 0.0, 0.0)} | {
-    facet: (float(facet is Facet.BACKGROUND), float(facet is Facet.METHOD), float(facet is Facet.RESULT))
-    for facet in Facet
-}
-
-
-class PaperTerms(NamedTuple):
-    """Known terms of a paper: ``numbers`` (n,), ascending, and ``shares`` (4, n) by facet and in any."""
-
-    numbers: Ints
-    shares: Doubles
-
-
-_VIEWS = (
-    (METHOD, METHOD, "technique"),
-    (METHOD, METHOD, "all"),
-    (BACKGROUND, BACKGROUND, "problem"),
-    (BACKGROUND, BACKGROUND, "all"),
-    (RESULT, RESULT, "all"),
-    (ANY, ANY, "all"),
-    (ANY, ANY, "technique"),
-    (ANY, ANY, "problem"),
-)
-"""Facets of the query's and of the candidate's sentences that are compared, and the words that count."""
-
-_BEST = ((ANY, "strong technique"), (METHOD, "strong technique"), (BACKGROUND, "strong problem"))
-"""Facets and kinds of words whose top three shared terms are separate features."""
-
-_LEANS = {"all": 0.0, "technique": 2.0, "problem": -2.0, "strong technique": 3.0, "strong problem": -3.0}
-
-_TELLING = {
-    Facet.BACKGROUND: ("problem", BACKGROUND),
-    Facet.METHOD: ("technique", METHOD),
-    Facet.RESULT: ("all", RESULT),
-}
-"""The words that stand for a facet in a query of BM25, and the sentences that they come from."""
-
-NAMES = (
-    *(f"words.{_first}.{_kind}.{_part}" for _first, _, _kind in _VIEWS for _part in ("cosine", "share")),
-    *(f"words.{_first}.{_kind}.{_place}" for _first, _kind in _BEST for _place in range(3)),
-)
-"""The names of the features of `TechniqueWords.compare`."""
-
-
 class PapersTerms(NamedTuple):
-    """The terms of a number of ``papers``, in order: the paper's place (terms,), and as in `PaperTerms`."""
+    """The known terms of ``papers`` papers, in order, ascending within one.
+
+    The place (terms,) of the paper, the number (terms,) of the term, and its share (4, terms) by facet and in
+    any.
+    """
 
     owners: Ints
     numbers: Ints
     shares: Doubles
     papers: int
-
-
-class _Shared(NamedTuple):
-    """The terms of candidates that a query has (terms,), and its own shares (4, terms) of them."""
-
-    query: PaperTerms
-    is_shared: NDArray[np.bool_]
-    ours: Doubles
 
 
 class TechniqueWords:
@@ -228,10 +201,6 @@ class TechniqueWords:
         text = "\n".join([_HEADER, *(f"{term}\t{idf:.3f}\t{lean:.3f}" for term, idf, lean in rows)]) + "\n"
         with atomic_file(folder / FILE) as stream:
             stream.write(gzip.compress(text.encode(), 9, mtime=0))
-
-    def of(self, paper: Paper) -> PaperTerms:
-        terms = self.of_papers([paper])
-        return PaperTerms(terms.numbers, terms.shares)
 
     def lean_of(self, text: str) -> float:
         """Return the mean lean of a text's terms, weighted by how rare they are; 0 where it has none.
@@ -287,33 +256,36 @@ class TechniqueWords:
         """Compute the features NAMES, (candidates, NAMES), of terms in common."""
         owners, numbers, theirs, count = candidates
         mine, _, ours = self._shared(query, candidates)
-
-        def summed(values: Doubles) -> Doubles:
-            return np.bincount(owners, values, count).astype(np.float64)
-
         columns: list[Doubles] = []
         for first, second, kind in _VIEWS:
             value = self._values[kind]
-            common = summed(ours[first] * theirs[second] * value[numbers])
+            products = (ours[first] * theirs[second] * value[numbers], theirs[second] ** 2 * value[numbers])
+            common, norms = (np.bincount(owners, each, count).astype(np.float64) for each in products)
             norm = float((mine.shares[first] ** 2 * value[mine.numbers]).sum()) + 1e-6
-            norms = summed(theirs[second] ** 2 * value[numbers]) + 1e-6
-            columns += [common / np.sqrt(norm * norms), common / norm]
+            columns += [common / np.sqrt(norm * (norms + 1e-6)), common / norm]
         for part, kind in _BEST:
             weights = np.minimum(ours[part], theirs[part]) * self._values[kind][numbers]
             columns += list(_three_highest(weights, owners, count))
         return np.stack(columns, axis=1)
 
-    def _shared(self, query: Paper, candidates: PapersTerms) -> _Shared:
-        mine, numbers = self.of(query), candidates.numbers
+    def _shared(
+        self, query: Paper, candidates: PapersTerms
+    ) -> tuple[PapersTerms, NDArray[np.bool_], Doubles]:
+        """Return the query's terms, which of the candidates' are among them, and its shares of these."""
+        mine, numbers = self.of_papers([query]), candidates.numbers
         if not len(mine.numbers):
-            return _Shared(mine, numbers < 0, np.zeros_like(candidates.shares))
+            return mine, numbers < 0, np.zeros_like(candidates.shares)
         place = np.searchsorted(mine.numbers, numbers)
         place[place == len(mine.numbers)] = 0
         is_shared = mine.numbers[place] == numbers
-        return _Shared(mine, is_shared, np.where(is_shared, mine.shares[:, place], 0.0))
+        return mine, is_shared, np.where(is_shared, mine.shares[:, place], 0.0)
 
     def in_common(self, query: Paper, candidates: Sequence[Paper], most: int = 3) -> list[tuple[str, ...]]:
         """Name the technique terms that candidates share with a query, but no word of a named pair."""
+
+        def written(word: str) -> str:  # for people, where it lost more than a plural's s
+            return f"{word}s" if word in ("bia", "baye") else re.sub(r"(?<=ss|.x)e$", "", word)
+
         theirs = self.of_papers(candidates)
         owners, numbers = theirs.owners, theirs.numbers
         _, is_shared, ours = self._shared(query, theirs)
@@ -325,7 +297,7 @@ class TechniqueWords:
                 terms, term = named[owners[place]], self.terms[numbers[place]]
                 if not any(term in other or other in term for other in terms):
                     terms.append(term)
-        return [tuple(" ".join(map(_written, term.split())) for term in terms[:most]) for terms in named]
+        return [tuple(" ".join(map(written, term.split())) for term in terms[:most]) for terms in named]
 
     def query_text(self, paper: Paper, facet: Facet) -> str:
         """Write the BM25 query for a facet of a paper; a word's repetitions are its weight.
@@ -334,7 +306,7 @@ class TechniqueWords:
         >>> words.query_text(Paper("1", "Kernels for traffic", ()), Facet.METHOD)
         'kernel kernel kernel kernel'
         """
-        terms = self.of(paper)
+        terms = self.of_papers([paper])
         kind, part = _TELLING[facet]
         leaning = 1 / (1 + np.exp(-_LEANS[kind] * self.lean[terms.numbers]))
         counts = np.rint(REPEATS * terms.shares[part] * leaning).astype(int).tolist()

@@ -12,7 +12,6 @@ from importlib.metadata import version
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match
@@ -28,9 +27,7 @@ from qbe.serve.service import SearchService
 
 log = logging.getLogger("qbe.serve")
 
-REFRESH_SECONDS = 2.0
-"""How often a newer generation of the index is looked for."""
-
+REFRESH_SECONDS = 2.0  # how often a newer generation of the index is looked for
 MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
@@ -79,11 +76,7 @@ def create_app(
 
 
 def page_files() -> dict[str, tuple[bytes, str]]:
-    """Content and media type of the page's files by path; ``/`` is the page itself.
-
-    >>> page_files()["/"][1]
-    'text/html; charset=utf-8'
-    """
+    """Content and media type of the page's files by path; ``/`` is the page itself."""
     files = {}
     for file in (resources.files("qbe.serve") / "page").iterdir():
         name, _, ending = file.name.rpartition(".")
@@ -117,7 +110,15 @@ async def _follow(app: FastAPI) -> None:
         await asyncio.to_thread(state.service.warm)
         state.ready.set()
     log.info("ready")
-    await asyncio.to_thread(_find_new, state.watcher)
+
+    def find_new() -> None:
+        try:
+            if state.watcher is not None:
+                state.watcher.find()
+        except QbeError as error:
+            log.error("%s: %s", type(error).__name__, error)
+
+    await asyncio.to_thread(find_new)
     while True:
         await asyncio.sleep(REFRESH_SECONDS)
         state.metrics.update()
@@ -125,7 +126,7 @@ async def _follow(app: FastAPI) -> None:
             if await asyncio.to_thread(state.service.index.refresh):
                 log.info("a newer commit of the index: %d papers", len(state.service.index))
                 await asyncio.to_thread(state.service.complete, "", 1)  # reads titles
-                await asyncio.to_thread(_find_new, state.watcher)
+                await asyncio.to_thread(find_new)
             state.unreadable = ""
         except QbeError as error:  # the next generation may be readable; until then the last one is served
             if str(error) != state.unreadable:
@@ -133,23 +134,12 @@ async def _follow(app: FastAPI) -> None:
             state.unreadable = str(error)
 
 
-def _find_new(watcher: Watcher | None) -> None:
-    try:
-        if watcher is not None:
-            watcher.find()
-    except QbeError as error:
-        log.error("%s: %s", type(error).__name__, error)
-
-
 def _add_handlers(app: FastAPI) -> None:
     """Make errors of all kinds responses of one form."""
-
-    @app.exception_handler(QbeError)
-    def library(_: Request, error: QbeError) -> JSONResponse:
-        return routes.failure_of(error)
+    app.add_exception_handler(QbeError, lambda _, error: routes.failure_of(error))
 
     @app.exception_handler(RequestValidationError)
-    def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+    def invalid(_: Request, error: RequestValidationError) -> Response:
         return failure(422, problem_in_words(error.errors()))
 
     @app.exception_handler(HTTPException)
@@ -162,9 +152,9 @@ def _add_handlers(app: FastAPI) -> None:
                 message = f"expected an address of the interface, found {request.url.path}; see {described}"
                 return failure(404, message)
             case 405:
-                matching = [
+                matching = (
                     route for route in app.state.routes if route.matches(request.scope)[0] is not Match.NONE
-                ]
+                )
                 methods = {method for route in matching for method in getattr(route, "methods", None) or ()}
                 methods |= ({"HEAD"} if "GET" in methods else set()) | {"OPTIONS"}
                 headers["Allow"] = ", ".join(sorted(methods))
@@ -175,6 +165,6 @@ def _add_handlers(app: FastAPI) -> None:
         return failure(error.status_code, str(error.detail), headers or None)
 
     @app.exception_handler(Exception)
-    def unexpected(_: Request, error: Exception) -> JSONResponse:
+    def unexpected(_: Request, error: Exception) -> Response:
         log.error("an error that should not happen", exc_info=error)
         return failure(500, "something went wrong in the server; its log says what")

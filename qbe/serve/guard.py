@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("qbe.serve")
 
 MIN_KEY = 16
-LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
-"""Names of this machine."""
-
+LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})  # names of this machine
 MAX_BODY, BODY_SECONDS = 1_000_000, 10.0
 MAX_DISCARDED = 20_000_000
 """Bytes of a body that is too long which are read before it is refused: a client that is still sending when
@@ -60,7 +58,6 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-
 _FORMS = ("text/plain", "multipart/form-data", "application/x-www-form-urlencoded", "")
 """Content types that pages of other sites may send without a preflight request."""
 
@@ -72,15 +69,13 @@ when it is imported.
 
 
 class ServeSettings(NamedTuple):
-    """Who may send requests, and what is logged: the ``api_key`` that requests must bring, the ``hosts`` in
-    their Host header (None: any), the ``origins`` of other sites, and a ``root_path`` such as /qbe.
-    """
+    """Who may send requests, and what is logged."""
 
-    api_key: str | None = None
-    hosts: frozenset[str] | None = LOCAL
-    origins: tuple[str, ...] = ()
+    api_key: str | None = None  # that requests must bring
+    hosts: frozenset[str] | None = LOCAL  # in their Host header; None: any
+    origins: tuple[str, ...] = ()  # of other sites
     log_queries: bool = False
-    root_path: str = ""
+    root_path: str = ""  # such as /qbe
 
 
 def settings_for(
@@ -96,10 +91,6 @@ def settings_for(
 
     A local server answers only under the names of this machine and ``hosts``, so that no page of another site
     can reach it by a name that resolves to this machine.
-
-    >>> settings_for("127.0.0.1", None, ("papers.example.org",), (), log_queries=False).hosts == LOCAL | {
-    ...     "papers.example.org"}
-    True
     """
     check_access(host, key)
     names = LOCAL | {name.lower() for name in hosts} if host in LOCAL or hosts else None
@@ -110,13 +101,7 @@ def settings_for(
 
 
 def check_access(host: str, key: str | None) -> None:
-    """Raise UsageError for a host that others can reach without a key.
-
-    >>> check_access("0.0.0.0", None)
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected `key_file` with `host` 0.0.0.0, which others can reach, found none; ...
-    """
+    """Raise UsageError for a host that others can reach without a key."""
     if host not in LOCAL and key is None:
         raise UsageError(
             f"expected `key_file` with `host` {host}, which others can reach, found none; write a key of "
@@ -125,12 +110,7 @@ def check_access(host: str, key: str | None) -> None:
 
 
 def read_key(path: str) -> str:
-    r"""Read the API key in the first line of a file; warn where others may read the file.
-
-    >>> _ = Path("key").write_text("a-key-that-is-long-enough\n")
-    >>> read_key("key")
-    'a-key-that-is-long-enough'
-    """
+    """Read the API key in the first line of a file; warn where others may read the file."""
     try:
         if Path(path).stat().st_mode & 0o077:
             log.warning("%s: others may read this key; chmod 600 it", path)
@@ -148,11 +128,7 @@ def read_key(path: str) -> str:
 
 
 def failure(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    r"""Make the response of an error.
-
-    >>> failure(404, "no such\npaper").body
-    b'{"error":{"message":"no such paper"}}'
-    """
+    """Make the response of an error."""
     return JSONResponse({"error": {"message": one_line(message)[:MAX_MESSAGE]}}, status, headers)
 
 
@@ -162,16 +138,11 @@ class Metrics(Collector):
     def __init__(self, service: SearchService) -> None:
         self._service, registry = service, CollectorRegistry()
         labels = ("method", "route", "status")
-        self._requests = Counter("qbe_http_requests", "Requests answered.", labels, registry=registry)
+        self.requests = Counter("qbe_http_requests", "Requests answered.", labels, registry=registry)
         name, about = "qbe_http_request_seconds", "Time until an answer was complete."
-        self._seconds = Histogram(name, about, ("route",), buckets=BUCKETS, registry=registry)
-        self._waiting = Gauge(
-            "qbe_searches_waiting",
-            "Searches not answered yet.",
-            ("stage",),
-            multiprocess_mode="livesum",
-            registry=registry,
-        )
+        self.seconds = Histogram(name, about, ("route",), buckets=BUCKETS, registry=registry)
+        name, about = "qbe_searches_waiting", "Searches not answered yet."
+        self._waiting = Gauge(name, about, ("stage",), multiprocess_mode="livesum", registry=registry)
         self._collected = registry
         if SHARED_METRICS in os.environ:
             self._collected = CollectorRegistry()
@@ -182,10 +153,6 @@ class Metrics(Collector):
         about, commits = self._service.about(), "Commits since the index was built."
         yield GaugeMetricFamily("qbe_index_papers", "Papers of the index.", about["papers"])
         yield GaugeMetricFamily("qbe_index_generation", commits, about["generation"])
-
-    def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
 
     def update(self) -> None:
         """Publish how many searches wait, for the worker that answers /metrics."""
@@ -219,9 +186,11 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begin, body = time.perf_counter(), b""
+        begin, method, body = time.perf_counter(), scope["method"], b""
         status = 499  # logged for a client that did not wait
-        method, scope = scope["method"], _normalized(scope)
+        scope = _normalized(scope)
+        path = scope["path"].removeprefix(self._settings.root_path)
+        is_file = scope["method"] == "POST" and path == FILE_PATH
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -232,21 +201,18 @@ class Guard:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        is_file = scope["method"] == "POST" and self._path(scope) == FILE_PATH
+        async def replay() -> Message:
+            return messages.pop() if messages else await receive()
+
         self._files += is_file
         try:
-            answer: ASGIApp | None = self._refusal(scope, is_file=is_file)
+            answer: ASGIApp | None = self._refusal(scope, path, is_file=is_file)
             if answer is None:
-                limits = (MAX_FILE, FILE_SECONDS) if is_file else (MAX_BODY, BODY_SECONDS)
                 try:
-                    body, answer = await _read_body(scope, receive, *limits), self._app
+                    body, answer = await _read_body(scope, receive, is_file=is_file), self._app
                 except HTTPException as error:
                     answer = failure(error.status_code, error.detail, {"Connection": "close"})
             messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-            async def replay() -> Message:
-                return messages.pop() if messages else await receive()
-
             await answer(scope, replay, send_with_headers)
         except ClientDisconnect:
             pass
@@ -254,10 +220,7 @@ class Guard:
             self._files -= is_file
             self._record(method, scope, status, time.perf_counter() - begin, b"" if is_file else body)
 
-    def _path(self, scope: Scope) -> str:
-        return str(scope["path"]).removeprefix(self._settings.root_path)
-
-    def _refusal(self, scope: Scope, *, is_file: bool) -> Response | None:
+    def _refusal(self, scope: Scope, path: str, *, is_file: bool) -> Response | None:
         """The response to a request that must not reach the application."""
         key, hosts, *_, root_path = self._settings
         headers = Headers(scope=scope)
@@ -269,7 +232,7 @@ class Guard:
             )
         if root_path and scope["path"] == root_path:  # URLs in the page are relative
             return RedirectResponse(f"{root_path}/")
-        if self._path(scope) in self._open or scope["method"] == "OPTIONS":
+        if path in self._open or scope["method"] == "OPTIONS":
             return None
         if is_file and self._files > MAX_FILES:
             message = f"expected at most {MAX_FILES} files at a time; try again in 1 s"
@@ -288,7 +251,8 @@ class Guard:
         route = getattr(scope.get("route"), "path", "other")
         if self._metrics is not None:
             counted = method if route != "other" and method in METHODS else "other"
-            self._metrics.count(counted, route, status, seconds)
+            self._metrics.requests.labels(counted, route, str(status)).inc()
+            self._metrics.seconds.labels(route).observe(seconds)
         query = ""
         if self._settings.log_queries:
             query = " " + repr((scope["query_string"] or body)[:MAX_LOGGED].decode("utf-8", "replace"))
@@ -296,7 +260,8 @@ class Guard:
         log.info("%s %s %d %.3f s%s", method[:MAX_METHOD], path, status, seconds, query)
 
 
-async def _read_body(scope: Scope, receive: Receive, limit: int, seconds: float) -> bytes:
+async def _read_body(scope: Scope, receive: Receive, *, is_file: bool) -> bytes:
+    limit, seconds = (MAX_FILE, FILE_SECONDS) if is_file else (MAX_BODY, BODY_SECONDS)
     parts, size = [], 0
     try:
         async with asyncio.timeout(seconds):

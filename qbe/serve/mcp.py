@@ -20,8 +20,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 from starlette.middleware import Middleware
 
 from qbe.errors import PaperNotFoundError, QbeError, UsageError
-from qbe.search.form import MAX_SEEN, FacetName
-from qbe.search.records import Record
+from qbe.search.request import MAX_SEEN, FacetName
+from qbe.search.writers import Record
 from qbe.serve.guard import LOCAL, Guard, ServeSettings
 from qbe.serve.models import (
     Body,
@@ -45,12 +45,8 @@ PATH = "/mcp"
 LIMIT, RESERVED = 20_000, 300
 """Bytes of an answer as JSON, and of these for the sentence that says what was left out."""
 
-MAX_AUTHORS, MAX_LINK = 10, 300
-"""Authors of a paper, and characters of a link, in an answer."""
-
-HITS = 10
-"""Hits in an answer by default: about as many as fit in with their abstracts."""
-
+MAX_AUTHORS, MAX_LINK = 10, 300  # authors of a paper, and characters of a link, in an answer
+HITS = 10  # in an answer by default: about as many as fit in with their abstracts
 FACETS = (
     "A facet is what a sentence of an abstract is about: background (the problem, its context, the "
     "objective), method (what was done), result (what was found)."
@@ -65,23 +61,14 @@ PAGES = (
 )
 
 
-def clipped(text: str, longest: int) -> str:
-    """A text as one printable line, shortened where it is longer.
+def _clipped(longest: int) -> AfterValidator:
+    """A text as one printable line, shortened where it is longer."""
 
-    >>> clipped("Fish swim fast.", 10)
-    'Fish swim…'
-    """
-    text = plain(text)
-    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
+    def clip(text: str) -> str:
+        text = plain(text)
+        return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
 
-
-def _year(value: Any) -> int | None:
-    text = str(value)
-    return int(text) if text.isascii() and text.isdigit() else None
-
-
-def _authors(names: list[str]) -> list[str]:
-    return names if len(names) <= MAX_AUTHORS else [*names[:MAX_AUTHORS], "et al."]
+    return AfterValidator(clip)
 
 
 def _closest(matches: list[Record]) -> list[Record]:
@@ -94,8 +81,13 @@ Links = Annotated[
     dict[str, str],
     BeforeValidator(lambda links: {name: link for name, link in links.items() if len(link) <= MAX_LINK}),
 ]
-Short = Annotated[str, AfterValidator(lambda text: clipped(text, 300))]
-SentenceText = Annotated[str, AfterValidator(lambda text: clipped(text, 600))]
+Year = Annotated[int | None, BeforeValidator(lambda year: int(year) if str(year).isdecimal() else None)]
+Short = Annotated[str, _clipped(300)]
+Authors = Annotated[
+    list[Short],
+    BeforeValidator(lambda each: each if len(each) <= MAX_AUTHORS else [*each[:MAX_AUTHORS], "et al."]),
+]
+SentenceText = Annotated[str, _clipped(600)]
 Score = Annotated[float, AfterValidator(lambda score: round(score, 6))]
 Grade = Annotated[float, Field(description="from 0 (not alike) to 3 (nearly the same), estimated")]
 
@@ -109,19 +101,15 @@ class Answer(BaseModel):
 
 
 class Described(BaseModel):
-    """A paper."""
-
     paper_id: str
     title: Short
-    year: Annotated[int | None, BeforeValidator(_year)]
-    authors: Annotated[list[Short], BeforeValidator(_authors)]
+    year: Year
+    authors: Authors
     venue: Short
     links: Links
 
 
 class Pair(BaseModel):
-    """The closest pair of sentences."""
-
     query_sentence: SentenceText
     sentence: SentenceText = Field(description="the sentence of the hit that is closest to query_sentence")
     facet: FacetName | None = Field(description="what the hit's sentence is about")
@@ -129,8 +117,6 @@ class Pair(BaseModel):
 
 
 class Hit(Described):
-    """A paper of a ranking."""
-
     rank: int
     score: Score = Field(description="comparable within this ranking only")
     grades: dict[FacetName, Grade] | None = None
@@ -140,14 +126,10 @@ class Hit(Described):
 
 
 class Searched(BaseModel):
-    """What was searched for."""
-
     heading: Short = Field(description="what was searched for, in words")
 
 
 class Hits(Answer):
-    """A page of a ranking, best first."""
-
     query: Searched
     notes: list[Short]
     hits: list[Hit]
@@ -156,16 +138,12 @@ class Hits(Answer):
 
 
 class Sentence(BaseModel):
-    """A sentence of an abstract."""
-
     position: int
     facet: FacetName | None
-    text: Annotated[str, AfterValidator(lambda text: clipped(text, 3000))]
+    text: Annotated[str, _clipped(3000)]
 
 
 class Sentences(Answer):
-    """The sentences of an abstract, in order."""
-
     title: Short
     sentences: list[Sentence]
 
@@ -175,31 +153,23 @@ class FullPaper(Described, Sentences):
 
 
 class ComparedPair(BaseModel):
-    """The closest pair of sentences of a facet."""
-
     sentence: SentenceText
     other_sentence: SentenceText
     score: float = Field(description="cosine similarity")
 
 
 class FacetComparison(BaseModel):
-    """How alike two papers are in one facet."""
-
     grade: Grade | None
     pair: ComparedPair | None
 
 
 class Compared(BaseModel):
-    """Two papers, compared in each facet."""
-
     paper: Described
     other: Described
     facets: dict[FacetName, FacetComparison]
 
 
 class Exported(Answer):
-    """Papers as (a part of) a file."""
-
     format: Format
     papers: int = Field(description="how many papers are in text")
     text: str = Field(description="the content of the file, or its next part")
@@ -230,14 +200,7 @@ def fitting(answer: AnswerT, name: str, start: int) -> AnswerT:
 
 
 def fitting_hits(answer: Hits, start: int) -> Hits:
-    """Cut a page of a ranking to LIMIT: leave out the abstracts of its last hits, then these hits.
-
-    >>> record = {"paper_id": "7", "title": "On fish", "year": "", "authors": [], "venue": "", "links": {},
-    ...           "rank": 1, "score": 1.0, "matches": [], "abstract": "Fish swim. " * 1000}
-    >>> page = {"query": {"heading": ""}, "notes": [], "hits": [record, record]}
-    >>> fitting_hits(Hits.model_validate(page), 0).cut
-    'To stay below 20 kB, abstracts from hit 2 on were left out (get_paper gives them).'
-    """
+    """Cut a page of a ranking to LIMIT: leave out the abstracts of its last hits, then these hits."""
     excess, kept = size_of(answer) - LIMIT, len(answer.hits)
     if excess <= 0:
         return answer
@@ -256,40 +219,27 @@ def _cut(answer: Answer, left_out: str) -> str:
     return f"To stay below {LIMIT // 1000} kB, {left_out}."
 
 
-# Tools: functions whose docstrings, and whose arguments' fields, are what agents read
-
-
 FirstSentence = Annotated[int, Field(ge=0, description="the first sentence to give; only where cut says so")]
 
 
 class Search(SearchBody):
-    """A search."""
-
     k: K = HITS
 
 
 class Draft(RecommendationBody):
-    """A paper that is being written."""
-
     k: K = HITS
 
 
 class OnePaper(Body):
-    """A paper, or the rest of it."""
-
     paper_id: PaperId = Field(description="a paper of the index, by paper_id or another name")
     start: FirstSentence = 0
 
 
 class Abstract(PastedText):
-    """An abstract, or the rest of it."""
-
     start: FirstSentence = 0
 
 
 class ExportPart(Export):
-    """Papers to export, or the rest of them."""
-
     start: int = Field(default=0, ge=0, lt=MAX_SEEN, description="how many of paper_ids to skip")
 
 
@@ -345,9 +295,8 @@ def export_citations(service: SearchService, body: ExportPart) -> Exported:
 
     All but Markdown have abstracts. A long file comes in parts, which joined are the file.
     """
-    parts = service.export_parts(body.paper_ids, body.format)
-    _check_start(body.start, len(parts), "papers")
-    parts, room = parts[body.start :], LIMIT - RESERVED
+    parts = _from(body.start, service.export_parts(body.paper_ids, body.format), "papers")
+    room = LIMIT - RESERVED
     kept = sum(size <= room for size in accumulate(size_of(part) for part in parts))
     if not kept:
         paper_id = list(dict.fromkeys(body.paper_ids))[body.start]
@@ -357,25 +306,26 @@ def export_citations(service: SearchService, body: ExportPart) -> Exported:
         )
     exported = Exported(format=body.format, papers=kept, text="".join(parts[:kept]))
     if kept < len(parts):
-        end = body.start + kept
+        end, left = body.start + kept, f"the last {len(parts) - kept} papers were left out"
         exported.has_more, exported.next_start = True, end
-        exported.cut = (
-            f"To stay below {LIMIT // 1000} kB, the last {len(parts) - kept} papers were left "
-            f"out (call again with start={end}; the texts joined are the file)."
-        )
+        exported.cut = _cut(exported, f"{left} (call again with start={end}; the texts joined are the file)")
     return exported
 
 
+def _from(start: int, items: list[Any], things: str) -> list[Any]:
+    """The items from number ``start`` on; raises UsageError beyond the last one."""
+    if start and start >= len(items):
+        raise UsageError(f"expected `start` below the number of {things}, {len(items)}, found {start}")
+    return items[start:]
+
+
 def _from_sentence(answer: SentencesT, start: int) -> SentencesT:
-    _check_start(start, len(answer.sentences), "sentences")
-    return fitting(answer.model_copy(update={"sentences": answer.sentences[start:]}), "sentences", start)
+    sentences = _from(start, answer.sentences, "sentences")
+    return fitting(answer.model_copy(update={"sentences": sentences}), "sentences", start)
 
 
-def _check_start(start: int, count: int, things: str) -> None:
-    if start and start >= count:
-        raise UsageError(f"expected `start` below the number of {things}, {count}, found {start}")
-
-
+OF_SEARCH = "exclude year_from categories authors where"
+# Agents read the docstrings of these functions, and the fields of their arguments.
 TOOLS: dict[Callable[..., BaseModel], tuple[str, tuple[str, ...], str]] = {
     search_papers: (
         "Search papers by example",
@@ -385,11 +335,7 @@ TOOLS: dict[Callable[..., BaseModel], tuple[str, tuple[str, ...], str]] = {
     get_paper: ("Read a paper", (FACETS, IDS), ""),
     label_facets: ("Label the sentences of an abstract", (FACETS,), ""),
     compare_papers: ("Compare two papers", (FACETS, IDS), "text title"),
-    recommend_citations: (
-        "Recommend papers to cite",
-        (PAGES, IDS),
-        "exclude year_from categories authors where",
-    ),
+    recommend_citations: ("Recommend papers to cite", (PAGES, IDS), OF_SEARCH),
     export_citations: ("Export citations", (PAGES, IDS), ""),
 }
 """By tool: a title for people, what the description adds to the docstring, fields that are not offered."""
@@ -398,7 +344,16 @@ TOOLS: dict[Callable[..., BaseModel], tuple[str, tuple[str, ...], str]] = {
 class ServiceTool(Tool):
     """A tool over the newest generation of the index; errors of the caller are a ToolError of one line."""
 
-    answer: Callable[[dict[str, Any]], BaseModel] = Field(exclude=True)
+    service: Any = Field(exclude=True)
+    function: Callable[..., BaseModel] = Field(exclude=True)
+    body: Any = Field(exclude=True)
+
+    def answer(self, arguments: dict[str, Any]) -> BaseModel:
+        try:
+            self.service.index.refresh()
+        except QbeError as error:  # what is open goes on
+            log.warning("the newest commit of the index was not opened: %s", error)
+        return self.function(self.service, self.body.model_validate(arguments))
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Answer a call; the text is the JSON of the answer's fields."""
@@ -415,40 +370,6 @@ class ServiceTool(Tool):
         raise ToolError(one_line(message), log_level=logging.DEBUG)
 
 
-def _tool(service: SearchService, function: Callable[..., BaseModel]) -> ServiceTool:
-    title, notes, left_out = TOOLS[function]
-    types = get_type_hints(function)
-    body: type[Body] = types["body"]
-
-    def answer(arguments: dict[str, Any]) -> BaseModel:
-        try:
-            service.index.refresh()
-        except QbeError as error:  # what is open goes on
-            log.warning("the newest commit of the index was not opened: %s", error)
-        return function(service, body.model_validate(arguments))
-
-    schema = body.model_json_schema()
-    properties = {name: each for name, each in schema["properties"].items() if name not in left_out.split()}
-    return ServiceTool(
-        name=function.__name__,
-        title=title,
-        description="\n\n".join([inspect.cleandoc(function.__doc__ or ""), *notes]),
-        parameters={**schema, "description": title, "properties": properties},
-        output_schema=types["return"].model_json_schema(),
-        annotations=ToolAnnotations(
-            title=title,
-            read_only_hint=True,
-            destructive_hint=False,
-            idempotent_hint=True,
-            open_world_hint=False,
-        ),
-        answer=answer,
-    )
-
-
-# Servers
-
-
 def create_server(service: SearchService) -> FastMCP[None]:
     """A server of all tools over a service."""
     with service.index.reading() as reader:
@@ -461,7 +382,31 @@ def create_server(service: SearchService) -> FastMCP[None]:
         "recommend_citations finds what a draft should cite, export_citations gives BibTeX and other "
         "formats. Nothing is changed, and nothing outside of this index is searched."
     )
-    tools = [_tool(service, function) for function in TOOLS]
+    tools = []
+    for function, (title, notes, left_out) in TOOLS.items():
+        types = get_type_hints(function)
+        schema = types["body"].model_json_schema()
+        for name in left_out.split():
+            del schema["properties"][name]
+        tools.append(
+            ServiceTool(
+                name=function.__name__,
+                title=title,
+                description="\n\n".join([inspect.cleandoc(function.__doc__ or ""), *notes]),
+                parameters={**schema, "description": title},
+                output_schema=types["return"].model_json_schema(),
+                annotations=ToolAnnotations(
+                    title=title,
+                    read_only_hint=True,
+                    destructive_hint=False,
+                    idempotent_hint=True,
+                    open_world_hint=False,
+                ),
+                service=service,
+                function=function,
+                body=types["body"],
+            )
+        )
     return FastMCP("qbe", instructions, version=version("qbe"), tools=tools, mask_error_details=True)
 
 

@@ -1,11 +1,11 @@
-"""Request models shared by HTTP and MCP, made of the dataclasses of `qbe.search.form`."""
+"""Request models shared by HTTP and MCP, made of the dataclasses of `qbe.search.request`."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
@@ -13,17 +13,9 @@ from pydantic.fields import FieldInfo
 
 from qbe.errors import did_you_mean
 from qbe.feeds.watches import MAX_WATCH_NAME
-from qbe.search.form import (
-    MAX_HITS,
-    MAX_SEEN,
-    MAX_TEXT,
-    MAX_TITLE,
-    CitationForm,
-    SearchForm,
-)
+from qbe.search.request import MAX_HITS, MAX_SEEN, MAX_TEXT, MAX_TITLE, CitationForm, SearchForm
 
-MAX_FIELD = 60
-"""Characters of an unknown field's name in a message."""
+MAX_FIELD = 60  # characters of an unknown field's name in a message
 
 
 def _is_text(value: str) -> str:
@@ -41,17 +33,10 @@ def _text(**limits: Any) -> Any:
 
 
 PaperId = Annotated[str, _text(min_length=1, max_length=300), AfterValidator(_is_text)]
-Abstract = Annotated[
-    str,
-    _text(
-        max_length=MAX_TEXT,
-        description="an abstract, a few sentences that could stand in one, or a question",
-    ),
-    AfterValidator(_is_text),
-]
-Title = Annotated[
-    str, _text(max_length=MAX_TITLE, description="the title that goes with text"), AfterValidator(_is_text)
-]
+_ABSTRACT = "an abstract, a few sentences that could stand in one, or a question"
+Abstract = Annotated[str, _text(max_length=MAX_TEXT, description=_ABSTRACT), AfterValidator(_is_text)]
+_TITLE = "the title that goes with text"
+Title = Annotated[str, _text(max_length=MAX_TITLE, description=_TITLE), AfterValidator(_is_text)]
 K = Annotated[int, Field(ge=1, le=MAX_HITS, description="how many hits, at most")]
 Format = Literal["bibtex", "ris", "csv", "markdown", "json"]
 
@@ -68,9 +53,6 @@ _KINDS: dict[Any, Any] = {
 class Body(BaseModel):
     """The fields of a request as clients mean them: null and an empty text are the same as none given, and a
     list may be the text of a JSON list, or a single value.
-
-    >>> SearchBody.model_validate({"paper_ids": '["s036"]', "like": "method", "facet": ""}).like
-    ['method']
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -88,33 +70,28 @@ class Body(BaseModel):
     def _normalized(cls, values: Any) -> Any:
         if not isinstance(values, Mapping):
             raise ValueError("expected a JSON object, found another value")
-        fields = cls.model_fields
-        for name in values:
+        fields, given = cls.model_fields, {}
+        for name, value in values.items():
             if name not in fields:
-                raise ValueError(_unknown_field(str(name), fields))
-        given = {
-            name: _listed(value) if is_list(fields[name]) else value
-            for name, value in values.items()
-            if value is not None and value not in ("", [""])
-        }
-        for name, value in given.items():  # numbers to pydantic
+                hint = did_you_mean(str(name), fields)
+                expected = "a field of the request" if hint else f"one of the fields {', '.join(fields)}"
+                found = f"expected {expected}, found {str(name)[:MAX_FIELD]!r}"
+                raise ValueError(f"{found}; {hint}" if hint else found)
+            if value is None or value in ("", [""]):
+                continue
+            given[name] = value = _listed(value) if is_list(fields[name]) else value
             some = value if isinstance(value, list) else [value]
             kind = fields[name].annotation
             is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
+            # They are numbers to pydantic.
             if kind is not bool and not is_model and any(isinstance(each, bool) for each in some):
                 raise ValueError(f"expected a number or text as {name}, found true or false")
         return given
 
 
-def _unknown_field(name: str, names: Collection[str]) -> str:
-    hint = did_you_mean(name, names)
-    expected = "a field of the request" if hint else f"one of the fields {', '.join(names)}"
-    return f"expected {expected}, found {name[:MAX_FIELD]!r}" + (hint and f"; {hint}")
-
-
 def _listed(value: Any) -> Any:
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):  # of a query parameter
-        return _listed(value[0])
+        value = value[0]
     if not isinstance(value, str):
         return value if isinstance(value, list) else [value]
     if value.startswith("["):
@@ -134,8 +111,7 @@ def model_of(form: type) -> Any:
     for each in dataclasses.fields(form):
         kind = _KINDS.get(hints[each.name], hints[each.name])
         default = each.default if each.default_factory is dataclasses.MISSING else []
-        default = 0.0 if kind is float else default
-        fields[each.name] = kind, Field(default=default, **each.metadata)
+        fields[each.name] = kind, Field(default=0.0 if kind is float else default, **each.metadata)
     model = create_model(form.__name__, __base__=Body, **fields)  # type: ignore[call-overload]
     model.form_type = form
     return model
@@ -171,9 +147,8 @@ class Comparison(Body):
     @model_validator(mode="after")
     def _is_one(self) -> Self:
         if (self.paper_id is None) == (self.text is None):
-            raise ValueError(
-                "expected paper_id or text, found " + ("neither" if self.text is None else "both")
-            )
+            found = "neither" if self.text is None else "both"
+            raise ValueError(f"expected paper_id or text, found {found}")
         return self
 
 
@@ -202,15 +177,7 @@ class WatchBody(WatchName):
 
 
 def problem_in_words(problems: Sequence[Any]) -> str:
-    """The first of the problems that pydantic found in a request, in one line, without what was sent.
-
-    >>> from pydantic import ValidationError
-    >>> try:
-    ...     SearchBody(paper_ids=["s036"], k=0)
-    ... except ValidationError as error:
-    ...     problem_in_words(error.errors())
-    'k: input should be greater than or equal to 1'
-    """
+    """The first of the problems that pydantic found in a request, in one line, without what was sent."""
     first = problems[0]
     if first["type"] == "json_invalid":
         return "expected a body of JSON, found what cannot be read as such"

@@ -14,12 +14,9 @@ from qbe.util.work import Closing
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-BATCH_SIZE = 16
-MAX_WAITING = 64
-"""Searches in a batch, and searches of a stage that may wait or be in progress, at most."""
-
-MAX_SECONDS = 60.0
-"""Within which a search must have gone through a stage, waiting included."""
+BATCH_SIZE = 16  # searches in a batch, at most
+MAX_WAITING = 64  # searches of a stage that may wait or be in progress
+MAX_SECONDS = 60.0  # within which a search must have gone through a stage, waiting included
 
 
 class OverloadedError(QbeError):
@@ -43,15 +40,10 @@ class _Waiting(NamedTuple):
 class MicroBatchQueue(Closing):
     """A thread that makes searches in batches of those that wait, so that each batch gets all processors and
     models get many queries at once. A search that is cancelled while it waits is not made.
-
-    >>> with MicroBatchQueue() as queue:
-    ...     queue.submit(lambda tasks: [task.upper() for task in tasks], "a").result()
-    'A'
     """
 
     def __init__(self, limit: int = MAX_WAITING) -> None:
-        self._limit = limit
-        self._waiting: deque[_Waiting] = deque()
+        self._limit, self._waiting = limit, deque[_Waiting]()
         self._changed = threading.Condition()
         self._in_progress, self._closed = 0, False
         self._thread = threading.Thread(target=self._run, name="qbe-searches", daemon=True)
@@ -78,11 +70,12 @@ class MicroBatchQueue(Closing):
         """End the thread after the batch in progress; refuse the searches that wait."""
         with self._changed:
             self._closed = True
-            refused = _begun([*self._waiting])
+            refused = [*self._waiting]
             self._waiting.clear()
             self._changed.notify()
         for each in refused:
-            each.answer.set_exception(OverloadedError())
+            if each.answer.set_running_or_notify_cancel():
+                each.answer.set_exception(OverloadedError())
         self._thread.join()
 
     def _run(self) -> None:
@@ -91,17 +84,12 @@ class MicroBatchQueue(Closing):
                 self._changed.wait_for(lambda: self._waiting or self._closed)
                 if self._closed:
                     return
-                count = min(len(self._waiting), BATCH_SIZE)
-                batch = _begun([self._waiting.popleft() for _ in range(count)])
+                taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH_SIZE))]
+                batch = [each for each in taken if each.answer.set_running_or_notify_cancel()]
                 self._in_progress = len(batch)
             if batch:
                 _answer(batch)
             self._in_progress = 0
-
-
-def _begun(waiting: Sequence[_Waiting]) -> list[_Waiting]:
-    """Drop cancelled searches; mark the rest as running."""
-    return [each for each in waiting if each.answer.set_running_or_notify_cancel()]
 
 
 def _answer(waiting: Sequence[_Waiting]) -> None:

@@ -19,8 +19,8 @@ from qbe.feeds.watches import check_since
 from qbe.label.by_hand import HandGrades, Turn
 from qbe.models.language_model import default_guideline
 from qbe.search.queries import pasted_paper
-from qbe.search.records import as_json
-from qbe.serve.guard import Metrics, failure
+from qbe.search.writers import as_json
+from qbe.serve.guard import failure
 from qbe.serve.models import (
     Comparison,
     Export,
@@ -45,14 +45,14 @@ EXPORTS = {
 }
 """Media type and file extension by format."""
 
-STATUSES: tuple[tuple[type[QbeError], int], ...] = (
-    (PaperNotFoundError, 404),
-    (OverloadedError, 429),
-    (TooSlowError, 503),
-    (UsageError, 422),
-    (FacetNotFoundError, 422),
-    (CorpusError, 422),
-)
+STATUSES = {
+    PaperNotFoundError: 404,
+    OverloadedError: 429,
+    TooSlowError: 503,
+    UsageError: 422,
+    FacetNotFoundError: 422,
+    CorpusError: 422,
+}
 
 SEARCH_EXAMPLES: dict[str, Any] = {
     "by method": {"value": {"paper_ids": ["s036"], "facet": "method", "k": 5}},
@@ -76,33 +76,38 @@ async def single_values(request: Request) -> None:
             raise UsageError(f"expected one value of {name:.60}, found {count}; give one")
 
 
+async def _service(request: Request) -> Any:
+    return request.app.state.service
+
+
+async def _watcher(request: Request) -> Any:
+    return request.app.state.watcher
+
+
+async def _hands(request: Request) -> HandGrades:
+    hands: HandGrades | None = request.app.state.hands
+    if hands is None:
+        raise UsageError(
+            "expected a server of pairs to grade; start it with qbe serve --pairs FILE --labels DIR"
+        )
+    return hands
+
+
+Service = Annotated[SearchService, Depends(_service)]
+Watching = Annotated[Watcher, Depends(_watcher)]
+Hands = Annotated[HandGrades, Depends(_hands)]
 api = APIRouter(prefix="/api", dependencies=[Depends(single_values)])
 operations = APIRouter()
 watching = APIRouter(prefix="/api/watches", dependencies=[Depends(single_values)])
 
 
 def failure_of(error: QbeError) -> JSONResponse:
-    """The response to an error of the library; what is not the client's fault is logged.
-
-    >>> failure_of(OverloadedError(2)).headers["retry-after"]
-    '2'
-    """
-    status = next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
+    """The response to an error of the library; what is not the client's fault is logged."""
+    status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
     if status == 500:
         log.error("%s: %s", type(error).__name__, error)
     headers = {"Retry-After": str(error.retry_after)} if isinstance(error, OverloadedError) else None
     return failure(status, str(error), headers)
-
-
-def _state(name: str) -> Any:
-    def value(request: Request) -> Any:
-        return getattr(request.app.state, name)
-
-    return Depends(value)
-
-
-Service = Annotated[SearchService, _state("service")]
-Watching = Annotated[Watcher, _state("watcher")]
 
 
 def _json(record: dict[str, Any]) -> Response:
@@ -161,14 +166,10 @@ def paper(paper_id: str, service: Service) -> Response:
     return _json(service.paper(paper_id))
 
 
-@api.post(
-    "/paper-file",
-    openapi_extra={
-        "requestBody": {
-            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-        }
-    },
-)
+_FILE = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+
+
+@api.post("/paper-file", openapi_extra={"requestBody": {"content": _FILE}})
 async def paper_file(
     request: Request,
     service: Service,
@@ -269,9 +270,10 @@ async def health(request: Request) -> Response:
 
 
 @operations.get("/metrics")
-def metrics(metrics: Annotated[Metrics, _state("metrics")]) -> Response:
+def metrics(request: Request) -> Response:
     """Counts and times, for Prometheus."""
-    return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    text = request.app.state.metrics.text()
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 Assessor = Annotated[str, Field(max_length=200, description="small letters, digits and hyphens")]
@@ -291,17 +293,6 @@ class GivenGrades(BaseModel):
     result: HandGrade
 
 
-def _hands(hands: Annotated[HandGrades | None, _state("hands")]) -> HandGrades:
-    if hands is None:
-        raise UsageError(
-            "expected a server of pairs to grade; start it with qbe serve --pairs FILE --labels DIR"
-        )
-    return hands
-
-
-Hands = Annotated[HandGrades, Depends(_hands)]
-
-
 @api.get("/labels")
 def next_pair(hands: Hands, service: Service, assessor: Annotated[Assessor, Query()]) -> Response:
     """The next pair for an assessor: titles and abstracts alone, with nothing of how it was found."""
@@ -318,11 +309,8 @@ def give(hands: Hands, service: Service, body: GivenGrades) -> Response:
 def _pair(service: SearchService, turn: Turn) -> Response:
     pair: dict[str, Any] | None = None
     if turn.pair is not None:
-        query, candidate = (service.index.paper(each) for each in (turn.pair.query_id, turn.pair.paper_id))
-        pair = {
-            "query_id": turn.pair.query_id,
-            "paper_id": turn.pair.paper_id,
-            "query": {"title": query.title, "abstract": query.abstract},
-            "candidate": {"title": candidate.title, "abstract": candidate.abstract},
-        }
+        pair = {"query_id": turn.pair.query_id, "paper_id": turn.pair.paper_id}
+        for name, paper_id in (("query", turn.pair.query_id), ("candidate", turn.pair.paper_id)):
+            shown = service.index.paper(paper_id)
+            pair[name] = {"title": shown.title, "abstract": shown.abstract}
     return _json({"graded": turn.graded, "total": turn.total, "pair": pair, "guideline": default_guideline()})

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import Any
 
 from qbe.cite.model import default_model, read_model
 from qbe.cite.recommender import CiteRequest, Recommender
@@ -18,29 +18,23 @@ from qbe.errors import PaperNotFoundError, QbeError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query
 from qbe.search.filters import PaperFilter
-from qbe.search.form import MAX_DEPTH, CitationForm, PageForm, SearchForm, distinct_papers
+from qbe.search.present import heading
 from qbe.search.queries import note_on_papers, pasted_paper
-from qbe.search.records import Record, export_parts, paper_record, sentence_records
-from qbe.search.request import SearchRequest
+from qbe.search.request import MAX_DEPTH, CitationForm, PageForm, SearchForm, SearchRequest, distinct_papers
 from qbe.search.session import FIRST, RERANKED, Ranking, SearchSession, check_index
 from qbe.search.stages import FIRST_STAGES, Stages, default_stages, parse_reranker
-from qbe.search.writers import heading, to_record
+from qbe.search.writers import Record, export_parts, paper_record, sentence_records, to_record
 from qbe.serve.queue import MAX_SECONDS, MAX_WAITING, BatchExecutor, OverloadedError
-from qbe.types import Facet, Hit, Match, Paper
+from qbe.types import Facet, Hit, Paper
 from qbe.util.work import Closing
 
 log = logging.getLogger("qbe.serve")
 
-T = TypeVar("T")
-
-READING_SECONDS = 5.0
-"""How long an uploaded file waits until those before it are read."""
+READING_SECONDS = 5.0  # how long an uploaded file waits until those before it are read
 
 
 def stages_of(index: Index, rerank: str | None) -> Stages | None:
-    """The default stages of an index with the reranker that ``rerank`` says (`parse_reranker`), None where
-    nothing is said.
-    """
+    """The default stages of an index with the reranker that ``rerank`` says, None where nothing is said."""
     return None if rerank is None else replace(default_stages(index), reranker=parse_reranker(rerank))
 
 
@@ -49,11 +43,6 @@ class SearchService(Closing):
 
     Models are opened when they are first needed, or by `warm`. Several threads may use it. Closing it leaves
     the index open.
-
-    >>> with SearchService(index) as service:
-    ...     answer = service.search(SearchForm(paper_ids=["s036"], facet="method", k=1, rerank=False))
-    >>> answer["stage"], answer["hits"][0]["paper_id"]
-    ('first-stage', 's051')
     """
 
     def __init__(
@@ -113,9 +102,7 @@ class SearchService(Closing):
         return {stage: sum(each[stage] for each in counts) for stage in (FIRST, RERANKED)}
 
     def about(self) -> Record:
-        """The index: its number of ``papers``, ``generation``, ``encoder``, ``first_stages``, and whether it
-        can grade (``grades``) and recommend citations (``citations``).
-        """
+        """What the index is, and what can be asked of it."""
         with self.index.reading() as reader:
             dense = reader.manifest.dense
             return {
@@ -129,15 +116,9 @@ class SearchService(Closing):
 
     def search(self, form: SearchForm) -> Record:
         """The final hits of a search, as `stream` has them; raises what that does."""
+        return next(self.stream(form, final=True))
 
-        def search() -> Iterator[Record]:
-            begin, session = time.perf_counter(), self._session(form.first_stage)
-            ranking = session.search(form.request(self.index), rerank=form.rerank)
-            yield self._search_record(ranking, form, begin)
-
-        return next(self._consistent(search))
-
-    def stream(self, form: SearchForm) -> Iterator[Record]:
+    def stream(self, form: SearchForm, *, final: bool = False) -> Iterator[Record]:
         """The hits that the first stage finds, at once, then those of the reranked order, if there is one.
 
         Each record has the query with its sentences (``aspects`` name its papers by their place in
@@ -149,6 +130,9 @@ class SearchService(Closing):
         def stream() -> Iterator[Record]:
             begin, session = time.perf_counter(), self._session(form.first_stage)
             request = form.request(self.index)
+            if final:
+                yield self._search_record(session.search(request, rerank=form.rerank), form, begin)
+                return
             for ranking in session.run(request, rerank=form.rerank):
                 yield self._search_record(ranking, form, begin)
 
@@ -175,7 +159,7 @@ class SearchService(Closing):
             yield {
                 "query": {"heading": f"Papers for “{paper.title or paper.abstract}” to cite"},
                 "notes": [f"{are} not in the index and left out"] if missing else [],
-                **self._page_record(Query(paper), hits, form, begin),
+                **self._page(Query(paper), hits, form, begin)[1],
             }
 
         return next(self._consistent(recommend))
@@ -185,12 +169,8 @@ class SearchService(Closing):
         return paper_record(self.index.find(paper_id), inside=True)
 
     def read_file(self, data: bytes, name: str) -> Record:
-        r"""The ``title`` and the abstract (``text``) of a paper in a file of this content and name, with a
+        """The ``title`` and the abstract (``text``) of a paper in a file of this content and name, with a
         ``note``, '' where there is nothing to say. One is read at a time, a PDF in a process of its own.
-
-        >>> with SearchService(index) as service:
-        ...     service.read_file(b"Title: On stone\nStone is hard.", "a.txt")
-        {'title': 'On stone', 'text': 'Stone is hard.', 'note': ''}
         """
         from qbe.corpus.pdf import end_worker  # the readers of all formats take a while to load
         from qbe.search.queries import paper_from_bytes
@@ -225,8 +205,16 @@ class SearchService(Closing):
             if session.regrades:
                 hits = session.grade(query, hits)
             grades = dict(hits[0].grades or {}) if hits else {}
-            matches = [match for hit in hits for match in reversed(hit.matches)]  # the best one is the last
-            pairs = {facets[match.aspect]: _pair(paper, other, match) for match in matches if facets}
+            pairs: dict[Facet, Record] = {}
+            for match in [match for hit in hits for match in hit.matches if facets]:
+                pair = {
+                    "sentence": paper.sentences[match.query_position].text,
+                    "position": match.query_position,
+                    "other_sentence": other.sentences[match.position].text,
+                    "other_position": match.position,
+                    "score": round(match.score, 6),
+                }
+                pairs.setdefault(facets[match.aspect], pair)  # the first is the best
             yield {
                 "paper": paper_record(paper, inside=paper.paper_id in self.index),
                 "other": paper_record(other, inside=True),
@@ -250,38 +238,37 @@ class SearchService(Closing):
         """Papers as a file of BibTeX, RIS, CSV, Markdown or JSON lines, in parts, one a paper."""
         return export_parts(distinct_papers(self.index, paper_ids), form)
 
-    def _consistent(self, answers: Callable[[], Iterable[T]]) -> Iterator[T]:
+    def _consistent(self, answers: Callable[[], Iterator[Record]]) -> Iterator[Record]:
         """Answers; from the first one again where the index moved on meanwhile, so that a paper was gone."""
         while True:
-            with self.index.reading() as reader:
-                digest = reader.manifest.digest
+            digest = self.index.manifest.digest
             try:
                 yield from answers()
                 return
             except PaperNotFoundError:
-                with self.index.reading() as reader:
-                    if reader.manifest.digest == digest:
-                        raise
+                if self.index.manifest.digest == digest:
+                    raise
 
     def _session(self, first_stage: str | None) -> SearchSession:
         """What searches by a first stage, None: that of the service; all share what reranks."""
         if first_stage not in (None, "dense") and not self._has_postings:
             raise UsageError(f"expected a first stage of dense over this index, found {first_stage}")
         with self._lock:
-            if None not in self._sessions:
+            for stage in (None, first_stage):
+                if stage in self._sessions:
+                    continue
                 executor = self._executor()
-                session = SearchSession(
-                    self.index,
-                    self.stages,
-                    executor,
-                    open_reranker=self._open_reranker,
-                    chosen=self._chosen,
-                )
-                self._sessions[None] = session, executor
-            if first_stage not in self._sessions:
-                executor, stage = self._executor(), FIRST_STAGES[str(first_stage)]()
-                session = self._sessions[None][0].with_first_stage(stage, executor)
-                self._sessions[first_stage] = session, executor
+                if stage is None:
+                    session = SearchSession(
+                        self.index,
+                        self.stages,
+                        executor,
+                        open_reranker=self._open_reranker,
+                        chosen=self._chosen,
+                    )
+                else:
+                    session = self._sessions[None][0].with_first_stage(FIRST_STAGES[stage](), executor)
+                self._sessions[stage] = session, executor
             return self._sessions[first_stage][0]
 
     def _citing(self) -> tuple[Recommender, BatchExecutor]:
@@ -298,8 +285,7 @@ class SearchService(Closing):
         """What the index would need for recommendations, '' where it has it; no update changes that."""
         if not self._has_postings:
             return "postings"
-        with self.index.reading() as reader:
-            dense = reader.manifest.dense
+        dense = self.index.manifest.dense
         assert dense is not None  # an index without vectors is refused at the beginning
         model = read_model(default_model(dense["encoder"]))
         return "" if model.reads(dense["encoder"]) else f"vectors of {model.encoder['name']}"
@@ -307,10 +293,15 @@ class SearchService(Closing):
     def _search_record(self, ranking: Ranking, form: SearchForm, begin: float) -> Record:
         query = ranking.query
         selected: dict[str, set[int]] = {paper.paper_id: set() for paper in query.papers}
+        aspects = []
         for aspect in query.aspects:
+            positions = list(aspect.selected_positions())
             if aspect.weight > 0:
-                selected[aspect.paper.paper_id].update(aspect.selected_positions())
-        hits, _ = _page_of(ranking.hits, form)
+                selected[aspect.paper.paper_id].update(positions)
+            facet = aspect.facet.value if aspect.facet else None
+            place = query.papers.index(aspect.paper)
+            aspects.append({"paper": place, "facet": facet, "positions": positions, "weight": aspect.weight})
+        hits, page = self._page(query, ranking.hits, form, begin)
         return {
             "query": {
                 "query_id": query.query_id,
@@ -321,50 +312,31 @@ class SearchService(Closing):
                     )
                     for paper in query.papers
                 ],
-                "aspects": [
-                    {
-                        "paper": query.papers.index(aspect.paper),
-                        "facet": aspect.facet.value if aspect.facet else None,
-                        "positions": list(aspect.selected_positions()),
-                        "weight": aspect.weight,
-                    }
-                    for aspect in query.aspects
-                ],
+                "aspects": aspects,
             },
             "stage": ranking.stage,
             "first_stage": form.first_stage or self.stages.first_stage.name,
             "passing": ranking.selected.papers,
             "papers": ranking.selected.total,
             "notes": list(ranking.notes),
-            **self._page_record(query, ranking.hits, form, begin),
+            **page,
         }
 
-    def _page_record(self, query: Query, ranked: Sequence[Hit], form: PageForm, begin: float) -> Record:
-        hits, next_start = _page_of(ranked, form)
+    def _page(
+        self, query: Query, ranked: Sequence[Hit], form: PageForm, begin: float
+    ) -> tuple[Sequence[Hit], Record]:
+        """The hits of a page of a ranking, and the record of it, which says where the next one starts."""
+        excluded, end = set(form.exclude), form.start + form.k
+        kept = [hit for hit in ranked if hit.paper_id not in excluded]
+        has_more = len(kept) > end and end < MAX_DEPTH
+        hits = kept[form.start : end]
         record = to_record(self.index.paper, query.query_id, query, hits, first_rank=form.start + 1)
-        return {
+        return hits, {
             "hits": record["hits"],
-            "has_more": next_start is not None,
-            "next_start": next_start,
+            "has_more": has_more,
+            "next_start": end if has_more else None,
             "seconds": round(time.perf_counter() - begin, 4),
         }
-
-
-def _page_of(hits: Sequence[Hit], form: PageForm) -> tuple[Sequence[Hit], int | None]:
-    """The page of a ranking that goes on beyond it, and where the next one starts, None at the end."""
-    excluded, end = set(form.exclude), form.start + form.k
-    kept = [hit for hit in hits if hit.paper_id not in excluded]
-    return kept[form.start : end], end if len(kept) > end and end < MAX_DEPTH else None
-
-
-def _pair(paper: Paper, other: Paper, match: Match) -> Record:
-    return {
-        "sentence": paper.sentences[match.query_position].text,
-        "position": match.query_position,
-        "other_sentence": other.sentences[match.position].text,
-        "other_position": match.position,
-        "score": round(match.score, 6),
-    }
 
 
 def _recommend(

@@ -1,12 +1,8 @@
-"""Atomic writes of files and directories, SHA-256 digests, locks between processes, the cache folder.
-
-Paths are given as `pathlib.Path` or as strings; another type raises TypeError.
-"""
+"""Atomic writes of files and folders, unfinished work, locks between processes, digests, the cache folder."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import hashlib
@@ -14,11 +10,9 @@ import json
 import os
 import re
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,29 +20,14 @@ from qbe.errors import InputError, OutputError, QbeError, file_error, output_err
 
 StrPath = str | os.PathLike[str]
 
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2
-
-_LOCK_POLL_SECONDS = 0.1
-"""Between two looks whether a file is still locked."""
-
+HUB = "hf:"  # what addresses of repositories of Hugging Face begin with
 _PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-
-_POLL_SECONDS = 0.5
-"""Between two looks whether another process has made what this one waits for."""
-
-_CHANGE_SECONDS = 60.0
-"""How long others may take to change a file."""
-HUB = "hf:"
-"""What addresses of repositories of Hugging Face begin with."""
+_POLL_SECONDS = 0.1
+_CHANGE_SECONDS = 60.0  # how long others may take to change a file
 
 
 def is_address(source: StrPath) -> bool:
-    """Return True for an address with a protocol, not a path.
-
-    >>> is_address("s3://papers/a.jsonl"), is_address("a:b.jsonl")
-    (True, False)
-    """
+    """Return True for an address with a protocol (s3://...), not a path."""
     return _PROTOCOL.match(str(source)) is not None
 
 
@@ -106,6 +85,21 @@ def atomic_file(path: StrPath) -> Iterator[IO[bytes]]:
                 temporary.unlink(missing_ok=True)
 
 
+def check_output(path: StrPath, overwrite: bool, parameter: str = "output") -> None:
+    """Raise OutputError for a folder, and without ``overwrite`` for a file that exists and has content.
+
+    What is neither (a pipe, ``/dev/stdout``) passes. The message names the ``parameter`` of the file.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise OutputError(f"{path}: expected a file to write, found a folder; choose another `{parameter}`")
+    if not overwrite and path.is_file() and path.stat().st_size:
+        raise OutputError(
+            f"{path}: expected no such file, found one; choose another `{parameter}`, or give `overwrite` to "
+            "replace it"
+        )
+
+
 def write_text(path: StrPath, text: str) -> None:
     """Write a text file (UTF-8) as `atomic_file` does."""
     with atomic_file(path) as stream:
@@ -120,38 +114,27 @@ def link_or_copy(path: Path, link: Path) -> None:
         shutil.copyfile(path, link)
 
 
-def _exchange(first: Path, second: Path) -> bool:
-    """Swap two paths in one step (Linux ``renameat2``); return False where the system cannot."""
-    if not sys.platform.startswith("linux"):
-        return False
-    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if renameat2 is None:
-        return False
-    status = renameat2(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE)
-    return bool(status == 0)
-
-
 def publish_directory(staged: StrPath, target: StrPath) -> None:
-    """Move a finished directory to its place; replace one that is there in one step.
+    """Move a finished directory to its place, where it replaces one that is there; raise OutputError.
 
-    Both must be on one file system. Where the system cannot exchange directories, ``target`` is absent for a
-    moment. Raises OutputError.
+    Both must be on one file system.
     """
     staged, target = Path(staged), Path(target)
     if target.exists() and not target.is_dir():
         raise OutputError(f"cannot write {target}: it is a file; choose a folder")
+    former = target.with_name(f".{target.name}.old")
     try:
         sync_tree(staged)
-        if not target.exists():
+        shutil.rmtree(former, ignore_errors=True)
+        if target.exists():
+            target.rename(former)
+        try:
             staged.rename(target)
-        elif _exchange(staged, target):
-            shutil.rmtree(staged)
-        else:
-            old = target.with_name(f".{target.name}.old")
-            shutil.rmtree(old, ignore_errors=True)
-            target.rename(old)
-            staged.rename(target)
-            shutil.rmtree(old)
+        except OSError:
+            if former.exists():
+                former.rename(target)
+            raise
+        shutil.rmtree(former, ignore_errors=True)
         sync(target.parent)
     except OSError as error:
         raise output_error(target, error) from error
@@ -193,58 +176,55 @@ def resumable_staging(folder: StrPath, resumable: Callable[[], bool]) -> Iterato
 
 
 @contextlib.contextmanager
-def lock(path: StrPath) -> Iterator[bool]:
+def lock(path: StrPath, seconds: float = 0.0) -> Iterator[bool]:
     """Try to hold an exclusive lock on a file while the block runs; yield whether it was acquired.
 
-    The operating system releases it when the process ends. The file is removed at the end. Raises OutputError
-    where the file cannot be created or is a symbolic link.
+    Waits up to some ``seconds`` for others. The operating system releases the lock when the process ends; the
+    file is removed at the end. Raises OutputError where the file cannot be created or is a symbolic link.
     """
     path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # A link, which another user may have put there, is not followed to a file of this user's.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        stream = os.fdopen(os.open(path, flags, 0o666), "w")
-    except OSError as error:
-        raise output_error(path, error) from error
-    with stream:
+    deadline = time.monotonic() + seconds
+    while True:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            acquired = os.path.samestat(path.lstat(), os.fstat(stream.fileno()))
-        except (BlockingIOError, FileNotFoundError):
-            acquired = False  # held by another process, or just removed by one that ended
-        try:
-            yield acquired
-        finally:
-            if acquired:
-                path.unlink(missing_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # A link, which another user may have put there, is not followed to a file of this user's.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            stream = os.fdopen(os.open(path, flags, 0o666), "w")
+        except OSError as error:
+            raise output_error(path, error) from error
+        with stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                acquired = os.path.samestat(path.lstat(), os.fstat(stream.fileno()))
+            except (BlockingIOError, FileNotFoundError):
+                acquired = False  # held by another process, or just removed by one that ended
+            if acquired or time.monotonic() >= deadline:
+                try:
+                    yield acquired
+                finally:
+                    if acquired:
+                        path.unlink(missing_ok=True)
+                return
+        time.sleep(_POLL_SECONDS)
 
 
 @contextlib.contextmanager
 def change_lock(path: StrPath) -> Iterator[None]:
     """Wait up to a minute for the lock beside a file that the block changes."""
     path = Path(path)
-    deadline = time.monotonic() + _CHANGE_SECONDS
-    while True:
-        with lock(path.with_name(f".{path.name}.lock")) as is_mine:
-            if is_mine:
-                yield
-                return
-        if time.monotonic() > deadline:
+    with lock(path.with_name(f".{path.name}.lock"), _CHANGE_SECONDS) as is_mine:
+        if not is_mine:
             raise OutputError(
                 f"expected to change {path}, found another process at it for a minute; try again"
             )
-        time.sleep(_LOCK_POLL_SECONDS)
+        yield
 
 
 def make_once(
-    target: StrPath, is_made: Callable[[], bool], make: Callable[[], None], on_wait: Callable[[], None]
+    target: StrPath, is_made: Callable[[], bool], make: Callable[[], None], on_wait: Callable[[], object]
 ) -> None:
-    """Call ``make`` unless ``is_made``; wait while another process makes the same (``on_wait`` is called
-    once).
-    """
-    target = Path(target)
-    waits = False
+    """Call ``make`` unless ``is_made``; wait while another process makes the same, as ``on_wait`` tells."""
+    target, waits = Path(target), False
     while not is_made():
         with lock(target.with_name(f".{target.name}.lock")) as is_mine:
             if is_mine:
@@ -263,11 +243,15 @@ def shared_lock(path: StrPath) -> int:
     Raises OSError where the file is gone, or is being removed by a process that holds it exclusively. On a
     file system without locks nothing is locked, and `try_exclusive_lock` never succeeds.
     """
-    path = Path(path)
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _flock(descriptor, fcntl.LOCK_SH)
-        if path.stat().st_ino != os.fstat(descriptor).st_ino:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:
+            pass
+        if os.stat(path).st_ino != os.fstat(descriptor).st_ino:  # noqa: PTH116
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     except BaseException:
         os.close(descriptor)
@@ -275,26 +259,15 @@ def shared_lock(path: StrPath) -> int:
     return descriptor
 
 
-def _flock(descriptor: int, kind: int) -> None:
-    """Lock without waiting; raise BlockingIOError where another process holds a lock."""
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except OSError:
-        if kind == fcntl.LOCK_EX:
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
-
-
 @contextlib.contextmanager
 def try_exclusive_lock(path: StrPath) -> Iterator[bool]:
     """Try to lock an existing file exclusively while the block runs; yield whether that succeeded."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
+        acquired = True
         try:
-            _flock(descriptor, fcntl.LOCK_EX)
-            acquired = True
-        except BlockingIOError:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
             acquired = False
         yield acquired
     finally:
@@ -310,45 +283,27 @@ def cache_folder() -> Path:
     return Path(base) / "qbe" if base else Path.home() / ".cache" / "qbe"
 
 
-@dataclass(frozen=True, slots=True)
-class Unfinished:
-    """A folder that may hold unfinished work, and the words of its error messages.
+def resumed_state(
+    file: Path, inputs: Mapping[str, Any] | None, work: str, called: str, remedy: str, error: type[QbeError]
+) -> dict[str, Any] | None:
+    """Return the state of unfinished ``work``, None where it was interrupted before there was one.
 
-    ``state_file`` is the name of its state, ``name`` that of the work ("build"), ``inputs`` that of its
-    inputs ("the corpus and settings"), ``remedy`` how to discard it, ``error`` the class that is raised.
+    Raises ``error`` where the state's ``inputs`` (or the whole state), which a message calls ``called``, are
+    others, or without ``inputs``: the work is in the way. ``remedy`` says how to discard it.
     """
-
-    folder: Path
-    state_file: str
-    name: str
-    inputs: str
-    remedy: str
-    error: type[QbeError]
-
-    def read_state(self) -> dict[str, Any] | None:
-        """Return the state, or None where the work was interrupted before there was one."""
-        try:
-            state: dict[str, Any] = json.loads((self.folder / self.state_file).read_text())
-        except (OSError, ValueError):
-            return None
-        return state
-
-    def check_inputs(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-        """Raise the error, which names the keys that differ, unless the inputs are equal."""
-        if before != now:
-            changed = ", ".join(key for key in now if before.get(key) != now[key])
-            raise self.error(
-                f"expected {self.inputs} of the unfinished {self.name} in {self.folder}, found other "
-                f"{changed}; repeat the command as it was, or {self.remedy}"
-            )
-
-    def in_the_way(self) -> QbeError:
-        """Return the error for work that would have to be resumed or discarded first."""
-        return self.error(
-            f"{self.folder} holds an unfinished {self.name}; continue it with `resume`, or {self.remedy}"
+    try:
+        state: dict[str, Any] = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None
+    if inputs is None:
+        raise error(f"{file.parent} holds an unfinished {work}; continue it with `resume`, or {remedy}")
+    before = state.get("inputs", state)
+    if before != inputs:
+        changed = ", ".join(key for key in inputs if before.get(key) != inputs[key])
+        raise error(
+            f"expected {called} of the unfinished {work} in {file.parent}, found other {changed}; repeat the "
+            f"command as it was, or {remedy}"
         )
-
-    def remove_partial_files(self) -> None:
-        """Remove files that were being written when the work was interrupted."""
-        for path in self.folder.glob(".*.partial"):
-            path.unlink()
+    for path in file.parent.glob(".*.partial"):  # being written when the work was interrupted
+        path.unlink()
+    return state

@@ -5,29 +5,26 @@ from __future__ import annotations
 import codecs
 import sys
 
+from qbe.errors import FileFormatError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from typing import BinaryIO
 
-    from qbe.errors import FileFormatError
     from qbe.util.files import StrPath
 
+# Control characters, on which terminals act, and Unicode's line separators become spaces; marks that change
+# the order in which letters are shown go.
 _CONTROLS = (*range(32), *range(127, 160), 0x2028, 0x2029)
-"""Control characters, on which terminals act, and Unicode's line separators."""
 _DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-"""Marks that change the order in which letters are shown."""
 _HARMLESS: Mapping[int, str | None] = dict.fromkeys(_CONTROLS, " ") | dict.fromkeys(_DIRECTIONS)
 
 _GZIP = b"\x1f\x8b"
 _COMPRESSED = {_GZIP: "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\0": "xz", b"BZh91AY&SY": "bzip2"}
-_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def plain(value: object) -> str:
     r"""Sanitize untrusted text before printing or logging it.
-
-    Control characters become spaces, direction marks go, and a lone surrogate becomes a question mark.
 
     >>> plain("On \x1b[2Jfish\u2028and \u202estone"), plain(2019)
     ('On  [2Jfish and stone', '2019')
@@ -39,11 +36,7 @@ def plain(value: object) -> str:
 
 
 def one_line(value: object) -> str:
-    r"""Sanitize text and collapse white space, for messages of one line.
-
-    >>> one_line("cannot read a\x1b[2J.bib:\n no such file")
-    'cannot read a [2J.bib: no such file'
-    """
+    """Sanitize text and collapse white space, for messages of one line."""
     return " ".join(plain(value).split())
 
 
@@ -56,28 +49,23 @@ def write_lines(path: StrPath, lines: Iterable[str]) -> None:
 
 
 def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
-    r"""Yield the numbered lines of a text file (``-``: standard input) without line ends and blank lines.
+    """Yield the numbered lines of a text file (``-``: standard input) without line ends and blank lines.
 
     Reads UTF-8 with or without a byte order mark, UTF-16 with one, and gzip. Raises FileFormatError for a
     file that cannot be read, is damaged, has another encoding or another compression.
-
-    >>> from pathlib import Path
-    >>> _ = Path("run.trec").write_bytes("q Q0 d 1 2.5 t\n".encode("utf-16"))
-    >>> list(read_text_lines("run.trec"))
-    [(1, 'q Q0 d 1 2.5 t')]
     """
+    import gzip
+    import zlib
     from contextlib import nullcontext
     from itertools import chain
     from pathlib import Path
-
-    from qbe.errors import FileFormatError
 
     try:
         with nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as stream:
             first, rest = stream.readline(), iter(stream)
             if first.startswith(_GZIP) and stream.seekable():
                 stream.seek(0)
-                rest = _decompressed(stream, path)
+                rest = iter(gzip.GzipFile(fileobj=stream))
                 first = next(rest, b"")
             for magic, compression in _COMPRESSED.items():
                 if first.startswith(magic):
@@ -85,58 +73,34 @@ def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
                         f"{path}: expected a text file, found one that is compressed ({compression}); "
                         "decompress it"
                     )
-            if first.startswith(_UTF_16):
-                first += b"".join(rest)
-            lines = _as_utf_8(first, path).splitlines(keepends=True)
+            if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                try:
+                    first = b"".join((first, *rest)).decode("utf-16").encode()
+                except UnicodeDecodeError as error:
+                    raise FileFormatError(
+                        f"{path}: expected UTF-16 text, as its byte order mark says, found {error.reason}; "
+                        "convert the file to UTF-8"
+                    ) from error
+            lines = first.removeprefix(codecs.BOM_UTF8).splitlines(keepends=True)
             for number, line in enumerate(chain(lines, rest), start=1):
-                text = _decoded(line, path, number)
+                problem = "a NUL character, as of UTF-16" if b"\0" in line else ""
+                try:
+                    text = line.decode().rstrip("\r\n")
+                except UnicodeDecodeError as error:
+                    problem = problem or f"byte 0x{line[error.start]:02x}"
+                if problem:
+                    raise FileFormatError(
+                        f"{path}, line {number}: expected UTF-8 text, found {problem}; convert the file to "
+                        "UTF-8"
+                    )
                 if text.strip():
                     yield number, text
-    except OSError as error:
-        raise FileFormatError(f"cannot read {path}: {error.strerror}; check the path") from error
-
-
-def _decompressed(stream: BinaryIO, path: StrPath) -> Iterator[bytes]:
-    import gzip
-    import zlib
-
-    from qbe.errors import FileFormatError
-
-    try:
-        yield from gzip.GzipFile(fileobj=stream)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise FileFormatError(
             f"{path}: expected a whole file of gzip, found a damaged one ({error}); fetch or write it again"
         ) from error
-
-
-def _as_utf_8(data: bytes, path: StrPath) -> bytes:
-    from qbe.errors import FileFormatError
-
-    if not data.startswith(_UTF_16):
-        return data.removeprefix(codecs.BOM_UTF8)
-    try:
-        return data.decode("utf-16").encode()
-    except UnicodeDecodeError as error:
-        raise FileFormatError(
-            f"{path}: expected UTF-16 text, as its byte order mark says, found {error.reason}; convert the "
-            "file to UTF-8"
-        ) from error
-
-
-def _decoded(line: bytes, path: StrPath, number: int) -> str:
-    from qbe.errors import FileFormatError
-
-    problem = "a NUL character, as of UTF-16" if b"\0" in line else ""
-    try:
-        text = line.decode().rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        problem = problem or f"byte 0x{line[error.start]:02x}"
-    if problem:
-        raise FileFormatError(
-            f"{path}, line {number}: expected UTF-8 text, found {problem}; convert the file to UTF-8"
-        )
-    return text
+    except OSError as error:
+        raise FileFormatError(f"cannot read {path}: {error.strerror}; check the path") from error
 
 
 def read_fields(path: StrPath, separator: str | None) -> Iterator[tuple[int, list[str]]]:
@@ -145,33 +109,17 @@ def read_fields(path: StrPath, separator: str | None) -> Iterator[tuple[int, lis
 
 
 def read_ids(path: StrPath) -> list[str]:
-    r"""Read a text file with one id a line.
-
-    >>> from pathlib import Path
-    >>> _ = Path("some.ids").write_text("s001 \n\n s002")
-    >>> read_ids("some.ids")
-    ['s001', 's002']
-    """
+    """Read a text file with one id a line."""
     return [line.strip() for _, line in read_text_lines(path)]
 
 
 def plain_number(text: str) -> str:
-    """Return the text unless Python alone would read it as a number (non-ASCII digits, underscores).
-
-    >>> float(plain_number("-2.5e3"))
-    -2500.0
-    """
+    """Return the text unless Python alone would read it as a number (non-ASCII digits, underscores)."""
     if not text.isascii() or "_" in text:
         raise ValueError(f"not a plain number: {text!r}")
     return text
 
 
 def bad_line(path: StrPath, number: int, expected: str, value: str) -> FileFormatError:
-    """Return the error for a malformed line, numbered from 1.
-
-    >>> print(bad_line("run.trec", 3, "a number as score", "high"))
-    run.trec, line 3: expected a number as score, found 'high'; mend the file
-    """
-    from qbe.errors import FileFormatError
-
+    """Return the error for a malformed line, numbered from 1."""
     return FileFormatError(f"{path}, line {number}: expected {expected}, found {value[:80]!r}; mend the file")

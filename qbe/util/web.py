@@ -1,16 +1,12 @@
-"""Requests over HTTP: what fails for a while only, after which pauses it is tried again, and when no more.
-
-Downloads of files go on where they were interrupted, and are verified by digest before they are in place.
-"""
+"""Requests over HTTP that are repeated after temporary failures, and downloads that resume and are verified."""
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import http.client
+import io
 import logging
 import os
-import random
 import ssl
 import time
 import urllib.error
@@ -20,22 +16,18 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote, urlsplit
 
 from qbe.errors import QbeError, output_error
 from qbe.util.files import make_once, sync
 
 TIMEOUT_S = 30.0
+MAX_BYTES = 256 << 20  # of a file that is downloaded
 _BLOCK = 1 << 18
+_REPORT_S = 10.0
 _TOO_EARLY = frozenset({408, 409, 425, 429})
-"""Statuses below 500 after which the same request may be answered."""
-
-MAX_BYTES = 256 << 20
-"""Of a file that is downloaded."""
-REPORT_S = 10.0
-
-_FAILURES = (http.client.HTTPException, urllib.error.URLError, TimeoutError, ConnectionError)
-"""Of the network, and not of the file that is written."""
+_LASTING = FileNotFoundError, IsADirectoryError, PermissionError, ssl.SSLCertVerificationError
 
 Outcome = TypeVar("Outcome")
 
@@ -43,61 +35,51 @@ log = logging.getLogger(__name__)
 
 
 class TemporaryError(Exception):
-    """An attempt that failed; the next may not.
-
-    ``wait`` are the seconds that the server asks for. An attempt that made ``progress`` does not count.
-    ``attempts`` counts those that failed.
+    """A failure that may not come again; ``wait`` are the seconds that the server asks for, ``attempts`` is
+    set when there were too many.
     """
 
-    def __init__(self, reason: str, wait: float | None = None, *, progress: bool = False) -> None:
+    def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
-        self.wait, self.progress, self.attempts = wait, progress, 0
-
-
-class TooLargeError(Exception):
-    """A response of more bytes than allowed."""
+        self.wait, self.attempts = wait, 0
 
 
 class Retries(NamedTuple):
     """How often something is attempted, and the seconds between.
 
     The server's Retry-After counts; without it ``pause`` seconds pass before the second attempt, twice as
-    many before each further one, ``longest_pause`` at most, each made longer by a random share of up to
-    ``spread``. A server that asks for more than ``longest_wait`` seconds is not asked again.
+    many before each further one, ``longest_pause`` at most. A server that asks for more than ``longest_wait``
+    seconds is not asked again.
     """
 
-    attempts: int = 6
+    attempts: int = 4
     pause: float = 1.0
     longest_pause: float = 60.0
     longest_wait: float = 300.0
-    spread: float = 0.0
 
     def run(
         self,
         attempt: Callable[[], Outcome],
-        *,
+        tell: Callable[[TemporaryError, float], object],
         sleep: Callable[[float], object] | None = None,
-        tell: Callable[[TemporaryError, float], object] = lambda *_: None,
     ) -> Outcome:
         """Call ``attempt`` until it does not raise TemporaryError; raise the last one when all is given up.
 
-        ``tell`` is called with the error and the seconds before each pause. ``sleep`` replaces `time.sleep`;
-        a true result ends the attempts.
+        ``tell`` is called with the error and the seconds before each pause.
         """
         failed = 0
         while True:
             try:
                 return attempt()
             except TemporaryError as error:
-                failed += not error.progress
-                pause = min(self.pause * 2 ** max(failed - 1, 0), self.longest_pause)
-                seconds = pause * random.uniform(1, 1 + self.spread) if error.wait is None else error.wait
+                pause = min(self.pause * 2**failed, self.longest_pause)
+                seconds = pause if error.wait is None else error.wait
+                failed += 1
                 error.attempts = failed
                 if failed >= self.attempts or seconds > self.longest_wait:
                     raise
                 tell(error, seconds)
-                if (sleep or time.sleep)(seconds):
-                    raise
+                (sleep or time.sleep)(seconds)
 
 
 def is_temporary_status(status: int) -> bool:
@@ -105,20 +87,18 @@ def is_temporary_status(status: int) -> bool:
     return status >= 500 or status in _TOO_EARLY
 
 
-def is_temporary(error: Exception) -> bool:
-    """Return True if a request that failed may succeed when repeated: not after a refusal or a bad
+def temporary(error: Exception) -> TemporaryError | None:
+    """Return the failure of a request that may succeed when repeated; None after a refusal or a bad
     certificate.
     """
+    wait = None
     if isinstance(error, urllib.error.HTTPError):
-        return is_temporary_status(error.code)
-    reason = getattr(error, "reason", None) or error
-    lasting = FileNotFoundError, IsADirectoryError, PermissionError, ssl.SSLCertVerificationError
-    return isinstance(error, OSError | http.client.HTTPException) and not isinstance(reason, lasting)
-
-
-def wait_of(error: Exception) -> float | None:
-    """Return the seconds that a server asks to wait, or None."""
-    return retry_after(error.headers) if isinstance(error, urllib.error.HTTPError) else None
+        if not is_temporary_status(error.code):
+            return None
+        wait = retry_after(error.headers)
+    elif isinstance(getattr(error, "reason", None) or error, _LASTING):
+        return None
+    return TemporaryError(reason_of(error), wait)
 
 
 def retry_after(headers: Mapping[str, str] | Any) -> float | None:
@@ -143,7 +123,7 @@ def reason_of(error: Exception) -> str:
     """Say in a few words why a request failed."""
     match error:
         case urllib.error.HTTPError():
-            wait = wait_of(error)
+            wait = retry_after(error.headers)
             asked = f" (asks to wait {wait:,.0f} s)" if wait else ""
             return f"HTTP status {error.code} {error.reason}{asked}"
         case urllib.error.URLError(reason=Exception() as reason):
@@ -160,75 +140,82 @@ def reason_of(error: Exception) -> str:
             return " ".join(str(error).split())[:200] or type(error).__name__
 
 
-class _NotRedirected(urllib.request.HTTPRedirectHandler):
-    """Return redirects as they are."""
-
-    def redirect_request(self, *_: object) -> None:
-        return None
-
-
-_direct = functools.cache(lambda: urllib.request.build_opener(_NotRedirected()))
-_agent = functools.cache(lambda: f"qbe/{version('qbe')}")
+def open_url(url: str, headers: Mapping[str, str], timeout: float) -> Any:
+    """Open an address of qbe's own, or of the user's choice."""
+    request = urllib.request.Request(url, headers={"User-Agent": f"qbe/{version('qbe')}", **headers})  # noqa: S310
+    return urllib.request.urlopen(request, timeout=timeout)  # noqa: S310
 
 
-def _request(url: str, headers: Mapping[str, str], data: bytes | None = None) -> urllib.request.Request:
-    """Make a request whose headers are not sent to another server after a redirect."""
-    # Addresses are qbe's own, or the user's choice.
-    request = urllib.request.Request(url, data, {"User-Agent": _agent()})  # noqa: S310
-    for name, value in headers.items():
-        request.add_unredirected_header(name, value)
-    return request
+def read_block(response: Any, count: int) -> bytes:
+    """Read from a response; IncompleteRead where it breaks off, of which http.client says nothing."""
+    block: bytes = response.read(count)
+    if not block and getattr(response, "length", None):
+        raise http.client.IncompleteRead(b"", response.length)
+    return block
 
 
-def open_from(url: str, place: int | None, headers: Mapping[str, str] | None = None) -> Any:
-    """Open a URL, from an offset if the server supports ranges (status 206); None asks for the whole."""
-    request = _request(url, headers or {})
-    if place is not None:
-        request.add_header("Range", f"bytes={place}-")
-    return urllib.request.urlopen(request, timeout=TIMEOUT_S)  # noqa: S310
+class Download(io.RawIOBase):
+    """The bytes of a URL, kept in the file ``partial``, from which the next process goes on.
 
-
-class Answer(NamedTuple):
-    """A whole response of any status."""
-
-    status: int
-    reason: str
-    headers: Mapping[str, str]
-    body: bytes
-
-
-def ask(
-    url: str,
-    *,
-    most: int,
-    data: bytes | None = None,
-    headers: Mapping[str, str] | None = None,
-    timeout: float,
-    within: float | None = None,
-    redirected: bool = True,
-) -> Answer:
-    """Send a request, a POST if there is ``data``, and return the response, whatever its status.
-
-    ``timeout`` are seconds without a byte, ``within`` seconds for the whole response. Raises TooLargeError
-    beyond ``most`` bytes, OSError or http.client.HTTPException where there is no whole response.
+    A connection that breaks is opened again where it broke; a server that sends no ranges sends all again.
+    What cannot be read raises ``fail`` of the reason.
     """
-    until = None if within is None else time.monotonic() + within
-    open_url = urllib.request.urlopen if redirected else _direct().open
-    body = bytearray()
-    try:
-        response = open_url(_request(url, headers or {}, data), timeout=timeout)
-    except urllib.error.HTTPError as error:
-        response = error
-    with response:
-        while part := response.read1(_BLOCK):
-            body += part
-            if len(body) > most:
-                raise TooLargeError(f"more than {most:,} bytes")
-            if until is not None and time.monotonic() > until:
-                raise TimeoutError
-        if left := getattr(response, "length", None):  # http.client says nothing
-            raise http.client.IncompleteRead(bytes(body), left)
-        return Answer(response.status, response.reason, response.headers, bytes(body))
+
+    def __init__(self, url: str, partial: Path, fail: Callable[[str], QbeError]) -> None:
+        self._url, self._fail = quote(url, safe=":/?#[]@!$&'()*+,;=%~"), fail
+        self._partial = partial
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        self._file = partial.open("ab+")
+        self._file.seek(0)
+        self._response: Any = None
+        self.size: int | None = None  # of the whole, where the server says so
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        nothing_came = not self.closed and self._response is None and self._file.tell() == 0
+        self._file.close()
+        if nothing_came:
+            self._partial.unlink(missing_ok=True)
+        if self._response is not None:
+            self._response.close()
+        super().close()
+
+    def readinto(self, buffer: Any) -> int:
+        block = self._file.read(len(buffer))
+        if not block:
+            try:
+                block = Retries().run(lambda: self._received(len(buffer)), self._tell)
+            except TemporaryError as error:
+                raise self._fail(str(error)) from error
+            self._file.write(block)
+        buffer[: len(block)] = block
+        return len(block)
+
+    def _tell(self, error: Exception, seconds: float) -> None:
+        log.info("%s: %s; trying again in %.0f s", self._url, error, seconds)
+
+    def _received(self, count: int) -> bytes:
+        """Receive the next bytes, none at the end; connect first where there is no connection."""
+        place = self._file.tell()
+        try:
+            if self._response is None:
+                headers = {"Range": f"bytes={place}-"} if place else {}
+                response = self._response = open_url(self._url, headers, TIMEOUT_S)
+                if urlsplit(self._url).scheme == "https" != urlsplit(response.geturl()).scheme:
+                    raise self._fail("expected an address of https, found one that leads to another")
+                continues = place and response.status == http.client.PARTIAL_CONTENT
+                if (length := getattr(response, "length", None)) is not None:
+                    self.size = length + (place if continues else 0)
+                while not continues and place and (block := read_block(response, min(_BLOCK, place))):
+                    place -= len(block)
+            return read_block(self._response, count)
+        except (OSError, http.client.HTTPException) as error:
+            self._response = None
+            if getattr(error, "code", None) == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
+                return b""  # nothing follows what has come
+            raise temporary(error) or self._fail(reason_of(error)) from error
 
 
 def matches(path: Path, digest: str) -> bool:
@@ -236,31 +223,40 @@ def matches(path: Path, digest: str) -> bool:
     algorithm, _, expected = digest.partition(":")
     if algorithm not in ("sha256", "git"):
         raise ValueError(f"expected a digest of sha256 or git, found {digest!r}")
+    actual = hashlib.sha256() if algorithm == "sha256" else hashlib.sha1(usedforsecurity=False)
+    if algorithm == "git":
+        actual.update(b"blob %d\0" % path.stat().st_size)
     with path.open("rb") as stream:
-        if algorithm == "sha256":
-            return hashlib.file_digest(stream, "sha256").hexdigest() == expected
-        blob = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
         while block := stream.read(_BLOCK):
-            blob.update(block)
-        return blob.hexdigest() == expected
+            actual.update(block)
+    return actual.hexdigest() == expected
 
 
 def download(url: str, target: Path, digest: str, error: type[QbeError], remedy: str) -> bool:
     """Download a file, unless ``target`` has the digest already; return whether it was downloaded.
 
-    An interrupted download continues from the hidden file ``.NAME.partial`` where the server supports ranges;
-    temporary failures are tried again. The file appears whole and with the right digest, or ``error`` is
-    raised, which ends with ``remedy``.
+    An interrupted download continues from the hidden file ``.NAME.partial``. The file appears whole and with
+    the right digest, or ``error`` is raised, which ends with ``remedy``.
     """
     made = False
+    partial = target.with_name(f".{target.name}.partial")
+
+    def fail(reason: str) -> QbeError:
+        return error(f"cannot download {url}: {reason}; {remedy}")
 
     def make() -> None:
         nonlocal made
-        partial = target.with_name(f".{target.name}.partial")
-        try:
-            Retries(attempts=3).run(lambda: _fetch(url, partial))
-        except (TemporaryError, TooLargeError, *_FAILURES) as failure:
-            raise error(f"cannot download {url}: {reason_of(failure)}; {remedy}") from failure
+        done, reported = 0, time.monotonic()
+        with Download(url, partial, fail) as stream:
+            while block := stream.read(_BLOCK):
+                done += len(block)
+                if done > MAX_BYTES:
+                    partial.unlink()
+                    raise fail(f"more than {MAX_BYTES >> 20} MiB")
+                if time.monotonic() - reported >= _REPORT_S:
+                    of = f" of {stream.size / 1e6:.0f}" if stream.size else ""
+                    log.info("downloaded %.0f%s MB ...", done / 1e6, of)
+                    reported = time.monotonic()
         if not matches(partial, digest):
             size, actual = partial.stat().st_size, hashlib.sha256(partial.read_bytes()).hexdigest()
             partial.unlink()
@@ -272,64 +268,15 @@ def download(url: str, target: Path, digest: str, error: type[QbeError], remedy:
         partial.replace(target)
         made = True
 
-    def waits() -> None:
-        log.info("another process downloads %s: waiting for it ...", target.name)
-
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        make_once(target, lambda: target.is_file() and matches(target, digest), make, waits)
+        waits = "another process downloads %s: waiting for it ..."
+        make_once(
+            target,
+            lambda: target.is_file() and matches(target, digest),
+            make,
+            lambda: log.info(waits, target.name),
+        )
     except OSError as failure:
         raise output_error(target, failure) from failure
     return made
-
-
-def _fetch(url: str, partial: Path) -> None:
-    """Complete the partial file; remove it where the server cannot continue it, or sends too much."""
-    before = _size(partial)
-    try:
-        _get(url, partial)
-    except TooLargeError:
-        partial.unlink(missing_ok=True)
-        raise
-    except _FAILURES as failure:
-        if isinstance(failure, urllib.error.HTTPError) and failure.code == 416:
-            return  # nothing lies behind what has come
-        if not is_temporary(failure):
-            raise
-        progress = 0 < before < _size(partial)
-        raise TemporaryError(reason_of(failure), wait_of(failure), progress=progress) from failure
-
-
-def _get(url: str, partial: Path) -> None:
-    """Write what the server sends behind what has come, or from the beginning where it does not continue."""
-    has = _size(partial)
-    with open_from(url, has or None) as response:
-        continues = getattr(response, "status", None) == 206
-        length = response.headers.get("Content-Length", "")
-        size = (has if continues else 0) + int(length) if length.isdecimal() else None
-        whole = False
-        try:
-            with partial.open("ab" if continues else "wb") as stream:
-                _copy(response, stream, size)
-                whole = size is None or stream.tell() >= size
-        finally:
-            if not (whole or continues or response.headers.get("Accept-Ranges") == "bytes"):
-                partial.unlink()
-        if not whole:
-            raise http.client.IncompleteRead(b"", (size or 0) - _size(partial))
-
-
-def _copy(response: IO[bytes], stream: IO[bytes], size: int | None) -> None:
-    reported = time.monotonic()
-    while block := response.read(_BLOCK):
-        stream.write(block)
-        if stream.tell() > MAX_BYTES:
-            raise TooLargeError(f"more than {MAX_BYTES >> 20} MiB")
-        if time.monotonic() - reported >= REPORT_S:
-            of = f" of {size / 1e6:.0f}" if size else ""
-            log.info("downloaded %.0f%s MB ...", stream.tell() / 1e6, of)
-            reported = time.monotonic()
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0

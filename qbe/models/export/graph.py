@@ -8,34 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError, check_package
-from qbe.models.cards import ENCODER
-from qbe.models.folders import weights_file
 from qbe.models.large import read_weights
-from qbe.models.session import open_session
 from qbe.util.files import sha256
 
 TRANSPOSED = ".T"
-MAX_GRAPH_BYTES = 1 << 20
-"""A graph without weights has only small constants of its own, such as its distances of positions."""
+MAX_GRAPH_BYTES = 1 << 20  # a graph without weights has only small constants, such as distances of positions
 
 _DOMAIN = "com.microsoft"
-_SCALED = ("Mul", "Div")
-
-
-class _Attention(NamedTuple):
-    query: str
-    key: str
-    value: str
-    result: str
 
 
 def fuse_attention(path: Path, heads: int) -> int:
@@ -53,20 +41,14 @@ def fuse_attention(path: Path, heads: int) -> int:
     if not attentions:
         return 0
     makers = model.output_name_to_node()
-    model.remove_nodes([makers[attention.result] for attention in attentions])
-    model.add_nodes(
-        [
+    model.remove_nodes([makers[result] for _, result in attentions])
+    for number, (sources, result) in enumerate(attentions):
+        name = f"attention_{number}"
+        model.add_node(
             helper.make_node(
-                "MultiHeadAttention",
-                [attention.query, attention.key, attention.value],
-                [attention.result],
-                name=f"attention_{number}",
-                domain=_DOMAIN,
-                num_heads=heads,
+                "MultiHeadAttention", sources, [result], name=name, domain=_DOMAIN, num_heads=heads
             )
-            for number, attention in enumerate(attentions)
-        ]
-    )
+        )
     model.prune_graph()
     model.topological_sort()
     model.model.opset_import.append(helper.make_opsetid(_DOMAIN, 1))
@@ -74,85 +56,62 @@ def fuse_attention(path: Path, heads: int) -> int:
     return len(attentions)
 
 
-def _attentions(graph: Any) -> Iterator[_Attention]:
+def _attentions(graph: Any) -> Iterator[tuple[list[str], str]]:
     """Find attention as the exporter writes it: softmax of scaled products, times values, all with heads in
-    front.
+    front. Yields the names of query, key and value, and that of the result.
     """
     makers = {name: node for node in graph.node for name in node.output}
     users: dict[str, list[Any]] = {}
     for node in graph.node:
         for name in node.input:
             users.setdefault(name, []).append(node)
-    for softmax in (node for node in graph.node if node.op_type == "Softmax"):
-        product = _unscaled(makers, softmax.input[0])
+
+    def unscaled(name: str) -> Any:  # what makes a tensor, or what is multiplied with a constant to make it
+        node = makers.get(name)
+        if node is not None and node.op_type in ("Mul", "Div"):
+            constant = makers.get(node.input[1])
+            if constant is None or constant.op_type == "Constant":
+                return makers.get(node.input[0])
+        return node
+
+    def heads_behind(name: str) -> str | None:  # before it was reshaped and transposed
+        node = unscaled(name)
+        for kind in ("Transpose", "Reshape"):
+            if node is None or node.op_type != kind:
+                return None
+            name, node = node.input[0], makers.get(node.input[0])
+        return name
+
+    for softmax in graph.node:
+        product = unscaled(softmax.input[0]) if softmax.op_type == "Softmax" else None
         if product is None or product.op_type != "MatMul":
             continue
-        weighted = _only_user(users, softmax.output[0], "MatMul")
-        turned = weighted and _only_user(users, weighted.output[0], "Transpose")
-        result = turned and _only_user(users, turned.output[0], "Reshape")
-        if result is None:
-            continue
-        sources = [_with_heads_behind(makers, name) for name in (*product.input, weighted.input[1])]
-        if None not in sources:
-            query, key, value = (str(source) for source in sources)
-            yield _Attention(query, key, value, result.output[0])
+        steps = [softmax]
+        for kind in ("MatMul", "Transpose", "Reshape"):
+            using = users.get(steps[-1].output[0], [])
+            if len(using) != 1 or using[0].op_type != kind:
+                break
+            steps.append(using[0])
+        else:
+            sources = [heads_behind(name) for name in (*product.input, steps[1].input[1])]
+            if None not in sources:
+                yield [str(source) for source in sources], steps[-1].output[0]
 
 
-def _unscaled(makers: Mapping[str, Any], name: str) -> Any:
-    """Return the node that makes a tensor, or its unscaled input where that is a product with a constant."""
-    node = makers.get(name)
-    if node is not None and node.op_type in _SCALED:
-        constant = makers.get(node.input[1])
-        if constant is None or constant.op_type == "Constant":
-            return makers.get(node.input[0])
-    return node
-
-
-def _with_heads_behind(makers: Mapping[str, Any], name: str) -> str | None:
-    """Return the states that were reshaped and transposed to get the heads in front, or None."""
-    node = _unscaled(makers, name)
-    for kind in ("Transpose", "Reshape"):
-        if node is None or node.op_type != kind:
-            return None
-        name, node = node.input[0], makers.get(node.input[0])
-    return name
-
-
-def _only_user(users: Mapping[str, list[Any]], name: str, kind: str) -> Any:
-    using = users.get(name, [])
-    return using[0] if len(using) == 1 and using[0].op_type == kind else None
-
-
-class StoredModel:
-    """A stored graph with its weights, in place of the PyTorch model in `export_encoder`."""
-
-    def __init__(self, folder: Path, graph: Path) -> None:
-        check_package("onnx")
-        self.weights, self.graph = weights_file(ENCODER, folder), graph
-        self.session: Any = None
-        try:
-            self.config = SimpleNamespace(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
-            raise ModelError(f"{folder}: expected a model's config.json, found {error}") from error
-        counts_from_padding = getattr(self.config, "model_type", "") != "bert"
-        self.embeddings = SimpleNamespace(
-            padding_idx=self.config.pad_token_id if counts_from_padding else None
-        )
-
-    def write(self, path: Path) -> None:
-        fill_graph(self.graph, read_weights(self.weights), path)
-        self.session = open_session(path)
-
-    def states(self, outputs: Sequence[str], ids: NDArray[np.int64]) -> tuple[NDArray[np.float32], ...]:
-        return tuple(self.session.run(list(outputs), {"input_ids": ids}))
+def stored_model(folder: Path) -> Any:
+    """Read the ``config`` of a model in place of the model, for `qbe.models.export.pytorch.positions`."""
+    check_package("onnx")
+    try:
+        config = SimpleNamespace(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise ModelError(f"{folder}: expected a model's config.json, found {error}") from error
+    counts_from_padding = getattr(config, "model_type", "") != "bert"
+    padding = SimpleNamespace(padding_idx=config.pad_token_id if counts_from_padding else None)
+    return SimpleNamespace(config=config, embeddings=padding)
 
 
 def store_graph(model: Path, weights: Path, path: Path) -> None:
-    """Write the graph of an ONNX ``model`` without the weights of the safetensors file ``weights``.
-
-    Raises ModelError where filling it does not restore the model to the byte, or large parts are none of the
-    weights.
-    """
+    """Write the graph of a ``model`` without ``weights``, which `fill_graph` restores to the byte."""
     import onnx
 
     def key(value: NDArray[Any]) -> tuple[tuple[int, ...], bytes]:

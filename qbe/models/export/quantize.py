@@ -24,27 +24,26 @@ last two keep `facet-encoder-large` nearest to fp32 (docs/lessons.md).
 _LEAST = 1e-5  # smaller ranges would make factors without bounds
 
 
-def int8_models(fp32: Path, int8: Path, ranges: Callable[[], Mapping[str, NDArray[Any]]]) -> Iterator[None]:
+def int8_models(
+    fp32: Path, int8: Path, ranges: Callable[[], Mapping[str, NDArray[Any]]] | None
+) -> Iterator[None]:
     """Write ``fp32`` in int8 in one way after the other: plain, smoothed by ``ranges``, then both in 7 bits.
 
-    7 bits are for processors whose sums of two products of bytes overflow (AVX2 without VNNI).
+    Weights have a scale a channel; activations are quantized at each call (dynamic). 7 bits are for
+    processors whose sums of two products of bytes overflow (AVX2 without VNNI).
     """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
         smoothed = Path(temporary, "smoothed.onnx")
         for reduced in (False, True):
-            to_int8(fp32, int8, reduced=reduced)
-            yield
-            if not smoothed.exists():
-                smooth(fp32, ranges(), smoothed)
-            to_int8(smoothed, int8, reduced=reduced)
-            yield
-
-
-def to_int8(fp32: Path, int8: Path, *, reduced: bool = False) -> None:
-    """Quantize weights per channel, in 7 bits if ``reduced``; activations at each call (dynamic)."""
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    quantize_dynamic(fp32, int8, per_channel=True, reduce_range=reduced, weight_type=QuantType.QInt8)
+            for model in (fp32, smoothed) if ranges is not None else (fp32,):
+                if ranges is not None and model == smoothed and not smoothed.exists():
+                    smooth(fp32, ranges(), smoothed)
+                quantize_dynamic(
+                    model, int8, per_channel=True, reduce_range=reduced, weight_type=QuantType.QInt8
+                )
+                yield
 
 
 def channel_ranges(fp32: Path, feeds: Iterable[Mapping[str, NDArray[Any]]]) -> dict[str, Floats]:
