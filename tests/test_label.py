@@ -158,7 +158,7 @@ def test_papers_without_abstracts_are_told(tiny_index, tmp_path, monkeypatch, ca
 def test_a_budget_ends_and_a_larger_one_goes_on(label, capsys):
     rest = ("--queries", "queries.txt", "--candidates", 6, "--output", "graded.tsv", "--model", "tiny")
     with endpoint(by_words) as server:
-        asked = (*rest, "--endpoint", server.url, "--budget-requests")
+        asked = (*rest, "--overwrite", "--endpoint", server.url, "--budget-requests")
         assert "10 of 18 pairs graded" in label(*asked, 10)
         assert len(server.requests) == 10
         assert "15 of 18 pairs graded" in label(*asked, 15)
@@ -181,7 +181,7 @@ def test_pairs_without_a_grade_are_told_and_asked_for_again(label):
         label(*given, "--endpoint", server.url)
     assert [pair.paper_id for pair in read_graded_pairs("graded.tsv")["s036"]] == ["s051", "s124"]
     with endpoint(by_words) as server:
-        label(*given, "--endpoint", server.url)
+        label(*given, "--endpoint", server.url, "--overwrite")
     assert len(server.requests) == 1
     assert len(read_graded_pairs("graded.tsv")["s036"]) == 3
 

@@ -32,11 +32,11 @@ from qbe.train.citation import (
     HeadSchedule,
     ProjectionNetwork,
     ProjectionSchedule,
-    ProjectionTask,
     RankedList,
     citation_figures,
     fit_head,
     projection_of,
+    projection_task,
     read_split,
 )
 from qbe.train.fit import best_weights, copied, fit
@@ -177,7 +177,7 @@ FAST = ProjectionSchedule(epochs=6, queries=5, nearest=20, random=0, learning_ra
 
 
 def fitted(toy, path: Path, schedule: ProjectionSchedule = FAST) -> ProjectionNetwork:
-    task = ProjectionTask(ProjectionNetwork(toy[0]), toy[1], schedule)
+    task = projection_task(ProjectionNetwork(toy[0]), toy[1], schedule)
     fit(task, schedule.schedule(), 0, path)
     return task.network
 
@@ -191,7 +191,7 @@ def test_queries_that_cite_nothing_cannot_be_fitted_to(toy):
     """No step would be done, and the identity taken for what was learned."""
     citations = Citations({20: np.zeros(0, np.int64)}, {20: np.array([1])}, np.full(TOY, 2001.0))
     with pytest.raises(CorpusError, match="expected papers that cite others"):
-        ProjectionTask(ProjectionNetwork(toy[0]), citations, FAST)
+        projection_task(ProjectionNetwork(toy[0]), citations, FAST)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_younger_papers_and_the_query_are_no_rivals(toy, year, is_rival):
     years = np.full(TOY, 2001.0)
     years[1] = year
     citations = Citations({20: np.array([0])}, {20: np.array([1, 20])}, years)
-    task = ProjectionTask(ProjectionNetwork(toy[0]), citations, ProjectionSchedule(anchor=0.0))
+    task = projection_task(ProjectionNetwork(toy[0]), citations, ProjectionSchedule(anchor=0.0))
     (loss,) = task.losses(next(task.batches(0)))
     with torch.no_grad():
         right, wrong = task.network(torch.tensor([20]), torch.tensor([0, 1]))[0].tolist()

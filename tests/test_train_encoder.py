@@ -29,9 +29,9 @@ from qbe.models.tokenizer import PaperTokenizer
 from qbe.search.matching import entropic_transport
 from qbe.train.cocitations import (
     CocitationRecipe,
-    CocitationTask,
     CocitationTraining,
     Pair,
+    cocitation_task,
     draw_negatives,
     first_window,
     hold_out,
@@ -257,7 +257,7 @@ def test_an_encoder_learns_which_sentences_belong_together(bert, tmp_path):
     others = planted_pairs(200, 3)
     recipe = CocitationRecipe("ts+ot", epochs=2, batch=32, accumulate=1, learning_rate=3e-2)
     network = CocitationEncoder(bert)
-    task = CocitationTask(network, tokenizer, recipe, train, dev)
+    task = cocitation_task(network, tokenizer, recipe, train, dev)
     before, untrained = -task.score(), recovered(network, tokenizer, others)
     progress = fit(task, recipe.schedule(), 0, tmp_path / "checkpoint.pt")
     after, trained = -task.score(), recovered(network, tokenizer, others)

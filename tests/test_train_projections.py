@@ -18,8 +18,8 @@ from qbe.search.projections import ProjectedMatching, StoredPapers, read_model
 from qbe.train.fit import copied, fit
 from qbe.train.projections import (
     ProjectionNetwork,
-    ProjectionTask,
     Recipe,
+    projection_task,
     projections_of,
     read_lists,
 )
@@ -38,7 +38,7 @@ def reader(graded_index):
 
 
 def fitted(lists, recipe: Recipe, path: Path) -> ProjectionNetwork:
-    task = ProjectionTask(lists, recipe)
+    task = projection_task(lists, recipe)
     fit(task, recipe.schedule(), 0, path)
     return task.network
 

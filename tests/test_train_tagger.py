@@ -288,7 +288,7 @@ def readings() -> list[HeadInputs]:
     """Of made-up papers, as a head takes them when it labels."""
     papers = [made_up(seed, [(seed + place) % 5 for place in range(2 + seed % 5)]) for seed in range(20)]
     return [
-        HeadInputs(np.ascontiguousarray(paper.states.swapaxes(0, 1)), Head.collate([paper]).spans.numpy())
+        HeadInputs(np.ascontiguousarray(paper.states.swapaxes(0, 1)), Head.collate([paper])[1].numpy())
         for paper in papers
     ]
 
