@@ -141,7 +141,7 @@ def test_papers_without_abstracts_are_told(tiny_index, tmp_path, monkeypatch, ca
 
 def test_a_budget_ends_and_a_larger_one_goes_on(label):
     with endpoint(by_words) as server:
-        asked = (*GRADED, "--endpoint", server.url, "--budget-requests")
+        asked = (*GRADED, "--overwrite", "--endpoint", server.url, "--budget-requests")
         for budget in (10, 15):
             assert f"{budget} of 18 pairs graded" in label(*asked, budget)
             assert len(server.requests) == budget
@@ -161,7 +161,7 @@ def test_pairs_without_a_grade_are_told_and_asked_for_again(label):
         label(*given, "--endpoint", server.url)
     assert [pair.paper_id for pair in read_graded_pairs("graded.tsv")["s036"]] == ["s051", "s124"]
     with endpoint(by_words) as server:
-        label(*given, "--endpoint", server.url)
+        label(*given, "--endpoint", server.url, "--overwrite")
     assert len(server.requests) == 1
     assert len(read_graded_pairs("graded.tsv")["s036"]) == 3
 

@@ -18,8 +18,8 @@ from qbe.index.source import BuildSettings
 from qbe.models.encoder import Encoder
 from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.query import Aspect, Query
+from qbe.search.present import to_table
 from qbe.search.request import SearchRequest
-from qbe.search.writers import to_table
 from qbe.types import Facet, FacetProbabilities, Hit, Match, Paper, Sentence
 
 

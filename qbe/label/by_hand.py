@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from qbe.errors import UsageError
-from qbe.label.pairs import HAND, Grades, Pair, read_grades, read_pairs, write_pairs
+from qbe.errors import OutputError, UsageError
+from qbe.label.pairs import ASSESSOR, Grades, Pair, read_grades, read_pairs, write_pairs
 from qbe.util.files import change_lock
-from qbe.util.outputs import check_output
+from qbe.util.text import read_fields
 
 MOST_ASSESSORS = 100  # files in a folder: clients cannot make more
 
@@ -66,7 +66,10 @@ class HandGrades:
                 f"expected a name of at most 40 small letters, digits and hyphens, found {assessor[:60]!r}"
             )
         path = self._folder / f"{assessor}.tsv"
-        check_output(path, HAND)
-        if not path.exists() and len(list(self._folder.glob("*.tsv"))) >= MOST_ASSESSORS:
+        if path.exists():
+            if next(read_fields(path, "\t"), (1, []))[1][-1:] != [ASSESSOR]:
+                raise OutputError(f"{path}: expected grades by hand, found another file; choose another name")
+            return read_grades(path)
+        if len(list(self._folder.glob("*.tsv"))) >= MOST_ASSESSORS:
             raise UsageError(f"expected at most {MOST_ASSESSORS} assessors; use a name that is there")
-        return read_grades(path) if path.exists() else {}
+        return {}

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from qbe.errors import FileFormatError, UsageError
 from qbe.runs import PAIRS_HEADER, read_graded_pairs
 from qbe.util.files import StrPath
-from qbe.util.outputs import Result
 from qbe.util.text import bad_line, read_fields, write_lines
 
 Grades = Sequence[float]  # of a pair, facet by facet
@@ -17,15 +16,6 @@ Merges = Mapping[int, int]  # grades that count as other ones
 
 IDS = PAIRS_HEADER[:2]
 POOL, GIVEN, ASSESSOR = "pool", "given", "assessor"  # GIVEN: the pool of pairs that a user gave
-
-_BEGINS = [
-    "\t".join(some).encode() + b"\n"
-    for some in ((*IDS, POOL), (*PAIRS_HEADER, POOL), (*PAIRS_HEADER, POOL, ASSESSOR))
-]
-
-PAIRS = Result("pairs without grades that qbe label wrote", lambda head: head.startswith(_BEGINS[0]))
-GRADED = Result("pairs that qbe label wrote", lambda head: head.startswith((_BEGINS[0], _BEGINS[1])))
-HAND = Result("grades by hand", lambda head: head.startswith(_BEGINS[2]))
 
 
 class Pair(NamedTuple):
