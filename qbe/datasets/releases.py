@@ -1,4 +1,4 @@
-"""What data sets share: options, finding a release, judged pools, and files in the form of the other commands."""
+"""What data sets share: options, finding a release, judged pools, files of the other commands."""
 
 from __future__ import annotations
 
