@@ -59,8 +59,9 @@ class HarvestSpec:
 
 @dataclass(slots=True)
 class Place:
-    """Where a harvest of records since ``begin`` goes on: with list ``number`` of the sets at ``token`` ('':
-    its beginning). ``date`` is that of the server's first answer, ``since`` the first date of all harvests.
+    """Where a harvest of records since ``begin`` goes on: in set ``number`` at ``token`` ('': its beginning).
+
+    ``date`` is that of the server's first answer, ``since`` the first date of all harvests.
     """
 
     begin: str
@@ -77,7 +78,7 @@ class Place:
 class Journal:
     """The header of a journal, and the ``place`` of its last page, whose line ends at ``size``.
 
-    ``harvested_to`` is the server's date when the last harvest that is in the ``index`` began.
+    ``harvested_to`` is the server's date at the beginning of the last harvest that is in the ``index``.
     """
 
     path: Path
@@ -137,22 +138,16 @@ class Journal:
         return Place(self.place.date, since) if self.is_complete else self.place
 
     def newest(self) -> tuple[dict[str, int], set[str]]:
-        """Offsets of the newest record of each paper, and the ids of deleted papers."""
-        newest: dict[str, int] = {}
-        deleted: set[str] = set()
+        """Return offsets of the newest record of each paper, and the ids of deleted papers."""
+        newest: dict[str, int | None] = {}
         with self.path.open("rb") as stream:
             place = len(stream.readline())
             for line in stream:
                 if place < self.size and not line.startswith(_PAGE):
-                    paper_id = json.loads(line)["paper_id"]
-                    if line.endswith(_DELETED):
-                        newest.pop(paper_id, None)
-                        deleted.add(paper_id)
-                    else:
-                        newest[paper_id] = place
-                        deleted.discard(paper_id)
+                    newest[json.loads(line)["paper_id"]] = None if line.endswith(_DELETED) else place
                 place += len(line)
-        return newest, deleted
+        deleted = {paper_id for paper_id, place_of in newest.items() if place_of is None}
+        return {each: place_of for each, place_of in newest.items() if place_of is not None}, deleted
 
 
 @contextlib.contextmanager
@@ -203,8 +198,8 @@ def _fetch(
     while place.number < len(sets):
         arguments = {"resumptionToken": place.token}
         if not place.token:
-            first = {"from": place.begin, "set": sets[place.number], "metadataPrefix": spec.form}
-            arguments = {name: value for name, value in first.items() if value}
+            arguments = {"from": place.begin, "set": sets[place.number], "metadataPrefix": spec.form}
+            arguments = {name: value for name, value in arguments.items() if value}
         try:
             page = repository.records(arguments)
         except TokenError as error:
