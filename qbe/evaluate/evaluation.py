@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from qbe.errors import FileFormatError, UsageError
@@ -173,12 +172,6 @@ def too_small(pools: Qrels) -> list[str]:
     if not small:
         return []
     return [f"{len(small)} queries with fewer than 5 pool documents ({_some(small)}): their NDCG%20 is 0"]
-
-
-def mean_of(by_query: Mapping[str, float], queries: Sequence[str]) -> float | None:
-    """Average over the queries that have a value; None where none has."""
-    values = [by_query[query] for query in queries if query in by_query]
-    return fmean(values) if values else None
 
 
 def _some(query_ids: Collection[str]) -> str:

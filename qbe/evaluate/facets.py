@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from qbe.errors import FileFormatError
-from qbe.evaluate.evaluation import ALL, Evaluation, coverage, incomplete, mean_of, pool_scores, scores_of
+from qbe.evaluate.evaluation import ALL, Evaluation, coverage, incomplete, pool_scores, scores_of
 from qbe.evaluate.measures import parse_measures, per_query_values, trec_order
 from qbe.query import (
     COMPETITORS,
@@ -79,10 +79,12 @@ def _evaluation(
     warnings: Iterable[str],
     with_relevant: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Evaluation:
-    figures = {
-        measure: {scope: mean_of(by_query, ids) for scope, ids in queries.items()}
-        for measure, by_query in per_query.items()
-    }
+    """Average values over the queries of each scope that have one; None where none has."""
+    figures: dict[str, dict[str, float | None]] = {measure: {} for measure in per_query}
+    for measure, by_query in per_query.items():
+        for scope, ids in queries.items():
+            values = [by_query[query] for query in ids if query in by_query]
+            figures[measure][scope] = fmean(values) if values else None
     return Evaluation(queries, per_query, figures, tuple(warnings), with_relevant=with_relevant or {})
 
 
