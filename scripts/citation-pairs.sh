@@ -21,11 +21,11 @@ qbe datasets citations --output $data
 mkdir -p $out
 runs=()
 search() { # the name of the run, options
-    qbe search --index $index --topics $data/topics.dev.tsv --year query --output "runs/citations.$1.trec" "${@:2}"
+    qbe search --index $index --topics $data/topics.dev.tsv --year query --output "runs/citations.$1.trec" --overwrite "${@:2}"
     runs+=("runs/citations.$1.trec")
 }
 cite() {
-    qbe cite --index $index --topics $data/topics.dev.tsv --before query --output "runs/citations.$1.trec" "${@:2}"
+    qbe cite --index $index --topics $data/topics.dev.tsv --before query --output "runs/citations.$1.trec" --overwrite "${@:2}"
     runs+=("runs/citations.$1.trec")
 }
 

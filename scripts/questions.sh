@@ -16,7 +16,7 @@ fi
 
 search() {  # the name of the run, the file of topics, options
     rm -rf "runs/.questions.$split.$1.trec.part"  # an interrupted run, perhaps of another index
-    qbe search --index indexes/questions --topics "$2" --output "runs/questions.$split.$1.trec" --run-tag "$1" \
+    qbe search --index indexes/questions --topics "$2" --output "runs/questions.$split.$1.trec" --overwrite --run-tag "$1" \
         --hits 100 "${@:3}"
 }
 
@@ -28,4 +28,4 @@ for stage in bm25 dense fused; do
 done
 search question "data/questions/$split.tsv"
 qbe evaluate --qrels "data/questions/$split.qrels" --run runs/questions."$split".{bm25,dense,fused,question}.trec \
-    --measures nDCG@10 P@10 RR --baseline "runs/questions.$split.dense.trec" --output "runs/questions.$split.json"
+    --measures nDCG@10 P@10 RR --baseline "runs/questions.$split.dense.trec" --output "runs/questions.$split.json" --overwrite

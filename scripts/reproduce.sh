@@ -15,7 +15,7 @@ fi
 # Searches by every facet: index folder, name of the run, first stage, reranker.
 search() {
     qbe search --index "$1" --topics qrels/topics.tsv --pool qrels/pools.tsv --run-tag "$2" \
-        --output "runs/$2.trec" --first-stage "$3" --rerank "$4"
+        --output "runs/$2.trec" --overwrite --first-stage "$3" --rerank "$4"
 }
 plain=fused:background_penalty=0 # the row "fused"
 
@@ -29,7 +29,7 @@ search "indexes/$name" "$name.fused+grades" fused grades
 echo "First stages without and with reranking, compared with fused:"
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
     --run runs/"$name".{bm25,dense,fused,fused+projections,fused+grades}.trec \
-    --baseline runs/"$name".fused.trec $published --output runs/report.json --plot runs/report.svg
+    --baseline runs/"$name".fused.trec $published --output runs/report.json --overwrite --plot runs/report.svg
 
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
     --run runs/"$name".fused+grades.trec --baseline runs/"$name".fused.trec \
@@ -40,7 +40,7 @@ echo "The ten worst queries: runs/worst.txt"
 if [ "$name" = csfcube ]; then
     echo "Pairs of papers of which each is better for one facet:"
     qbe evaluate --protocol crossed --qrels qrels/csfcube.*.qrels \
-        --run runs/csfcube.{bm25,dense,fused,fused+projections,fused+grades}.trec --output runs/crossed.json
+        --run runs/csfcube.{bm25,dense,fused,fused+projections,fused+grades}.trec --output runs/crossed.json --overwrite
     for liked in background method result; do
         for disliked in background method result; do
             [ $liked = $disliked ] && continue
@@ -49,13 +49,13 @@ if [ "$name" = csfcube ]; then
                 'NR == FNR { judged[$2, $3]; next } FNR == 1 || ($3 == liked && ($2, disliked) in judged)' \
                 qrels/topics.tsv qrels/topics.tsv > "$topics"
             qbe search --index indexes/csfcube --topics "$topics" --pool qrels/pools.tsv \
-                --like $liked --unlike $disliked --output "runs/csfcube.grades.$liked-not-$disliked.trec"
+                --like $liked --unlike $disliked --output "runs/csfcube.grades.$liked-not-$disliked.trec" --overwrite
         done
     done
     echo "One facet liked, another disliked:"
     qbe evaluate --protocol exploration --qrels qrels/csfcube.*.qrels \
         --run runs/csfcube.grades.*-not-*.trec runs/csfcube.{bm25,dense,fused+projections}.trec \
-        --baseline runs/csfcube.fused.trec --output runs/explored.json
+        --baseline runs/csfcube.fused.trec --output runs/explored.json --overwrite
 fi
 
 # The same from raw text: each abstract is one string, qbe splits sentences and predicts facets.
@@ -68,7 +68,7 @@ search "indexes/$name-raw" "$name-raw.fused" $plain none
 echo "With predicted facets, from raw text:"
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
     --run runs/"$name".fused.trec runs/"$name"-raw.{bm25,dense,fused}.trec \
-    --baseline runs/"$name".fused.trec --output runs/report-raw.json
+    --baseline runs/"$name".fused.trec --output runs/report-raw.json --overwrite
 
 # Citation recommendation, where its collection is at hand: first stages, then judged by the citation model,
 # without and with what papers of the index cite.
@@ -77,7 +77,7 @@ if [ -d "${QBE_DATA:-}/citations" ]; then
     qbe index --corpus qrels/citations/papers.jsonl --output indexes/citations --overwrite
     recommend() {  # the name of the run, command, options
         qbe "$2" --index indexes/citations --topics qrels/citations/topics.dev.tsv \
-            --run-tag "$1" --output "runs/citations.$1.trec" "${@:3}"
+            --run-tag "$1" --output "runs/citations.$1.trec" --overwrite "${@:3}"
     }
     for stage in bm25 fused; do
         recommend $stage search --first-stage $stage --rerank none --year query

@@ -90,7 +90,7 @@ def make(names: Iterable[str]) -> None:
             _run([*build, "--overwrite"])
             built.add(index)
         search = search_command(name, index, qrels, output)
-        _run(search)
+        _run([*search, "--overwrite"])
         content = output.read_bytes()
         FOLDER.mkdir(parents=True, exist_ok=True)
         (FOLDER / f"{name}.trec.gz").write_bytes(gzip.compress(content, 9, mtime=0))

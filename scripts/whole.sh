@@ -13,7 +13,7 @@ if [ ! -e "$index" ]; then
 fi
 search() { # name of the run, first stage, reranker
     qbe search --index "$index" --topics qrels/topics.tsv --hits 1000 --run-tag "$1" \
-        --output "runs/whole.$1.trec" --first-stage "$2" --rerank "$3"
+        --output "runs/whole.$1.trec" --overwrite --first-stage "$2" --rerank "$3"
 }
 search bm25 bm25 none
 search dense dense none
@@ -21,4 +21,4 @@ search fused fused:background_penalty=0 none
 
 qbe evaluate --qrels qrels/csfcube.*.qrels --run runs/whole.{bm25,dense,fused}.trec \
     --measures 'R(rel=2)@1000' 'nDCG(judged_only=True)@20' 'Judged@20' \
-    --baseline runs/whole.fused.trec --output runs/report-whole.json
+    --baseline runs/whole.fused.trec --output runs/report-whole.json --overwrite

@@ -13,7 +13,7 @@ index="${INDEX:-indexes/arxiv}"
 
 search() {  # the name of the run, the file of topics, options
     rm -rf "runs/.$1.trec.part"  # an interrupted run, perhaps of another index
-    qbe search --index "$index" --topics "$2" --output "runs/$1.trec" --run-tag "$1" "${@:3}"
+    qbe search --index "$index" --topics "$2" --output "runs/$1.trec" --overwrite --run-tag "$1" "${@:3}"
 }
 
 shapes=(same-problem-other-method same-method-other-problem competitors)
@@ -36,7 +36,7 @@ for name in ${WILD-wild-dev}; do
         esac
     done
     qbe evaluate --protocol as-asked --qrels "${judged[@]}" --run runs/"$name".{bm25,default}.*.trec \
-        --output "runs/$name.json"
+        --output "runs/$name.json" --overwrite
 done
 
 for name in ${POOLS:-dev-2 dev-3}; do
@@ -48,7 +48,7 @@ for name in ${POOLS:-dev-2 dev-3}; do
     pooled projections --rerank projections
     pooled grades --rerank "${RERANK:-grades}"
     qbe evaluate --protocol crossed --qrels "$pairs" --run runs/"$name".{bm25,fused,projections,grades}.trec \
-        --baseline "runs/$name.fused.trec" --output "runs/$name.crossed.json"
+        --baseline "runs/$name.fused.trec" --output "runs/$name.crossed.json" --overwrite
     for wish in "background method" "method background"; do
         read -r liked disliked <<< "$wish"
         topics="qrels/$name/topics.$liked.tsv"
@@ -57,7 +57,7 @@ for name in ${POOLS:-dev-2 dev-3}; do
             --like "$liked" --unlike "$disliked" --rerank "${RERANK:-grades}"
     done
     qbe evaluate --protocol exploration --qrels "$pairs" --run runs/"$name".explored.*.trec \
-        --output "runs/$name.exploration.json"
+        --output "runs/$name.exploration.json" --overwrite
     # Lists of whole abstracts, by rising diversity; mixed of all shapes; and of one shape alone.
     topics="qrels/$name/topics.whole.tsv"
     awk -F '\t' -v OFS='\t' 'NR == 1 || $3 == "background" { print $1, $2 }' "qrels/$name/topics.tsv" > "$topics"
@@ -69,7 +69,7 @@ for name in ${POOLS:-dev-2 dev-3}; do
     for shape in "${shapes[@]}"; do listed "only-$shape" --like "$shape"; done
     lists=(runs/"$name".varied-*.trec "runs/$name.mixed.trec" runs/"$name".only-*.trec)
     qbe evaluate --protocol diversity --qrels "$pairs" --run "${lists[@]}" \
-        --baseline "runs/$name.varied-0.trec" --output "runs/$name.diversity.json"
-    qbe evaluate --protocol diversity --qrels "$pairs" --run runs/"$name".varied-*.trec --plot "runs/$name.diversity.svg"
+        --baseline "runs/$name.varied-0.trec" --output "runs/$name.diversity.json" --overwrite
+    qbe evaluate --protocol diversity --qrels "$pairs" --run runs/"$name".varied-*.trec --plot "runs/$name.diversity.svg" --overwrite
     python -m benchmarks.list_distance --index "$index" --run "${lists[@]}"
 done

@@ -20,8 +20,7 @@ from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow
 
-TOLERANCE = 1e-5
-"""Of numbers near 1 in single precision, whatever the batch."""
+TOLERANCE = 1e-5  # of numbers near 1 in single precision, whatever the batch
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -115,7 +114,7 @@ def test_labels_by_the_merged_graph_are_those_of_the_states(mixed, single, tagge
     class States:
         """The tagger without its model: it gets token states."""
 
-        layers, width, compute = Tagger.open().layers, Tagger.width, staticmethod(Tagger.open().compute)
+        layers, compute = Tagger.open().layers, staticmethod(Tagger.open().compute)
 
     by_states = single.encode(mixed, States())
     for left, right in zip(tagged, by_states, strict=True):  # the head alone is quantized on the right
@@ -124,11 +123,8 @@ def test_labels_by_the_merged_graph_are_those_of_the_states(mixed, single, tagge
 
 
 def test_tagging_keeps_order_and_given_labels(papers, half):
-    given = [
-        papers[0],
-        Paper("x", "We route", (Sentence("It is slow."), Sentence("We use trees."))),
-        papers[1],
-    ]
+    bare = Paper("x", "We route", (Sentence("It is slow."), Sentence("We use trees.")))
+    given = [papers[0], bare, papers[1]]
     labelled = list(TaggingEncoder(half, Tagger.open()).encode(iter(given)))
     assert [paper.paper_id for paper, _ in labelled] == [paper.paper_id for paper in given]
     assert [paper.labelled for paper in given] == [True, False, True]
@@ -158,9 +154,8 @@ def test_positions_keep_their_precision(tmp_path):
         helper.make_node("Gather", ["words", "buckets"], ["bias"]),
         helper.make_node("Add", ["states", "bias"], ["result"]),
     ]
-    sides = [
-        helper.make_tensor_value_info(*each) for each in (("input_ids", 7, ["n"]), ("result", 1, ["n", 2]))
-    ]
+    ends = ("input_ids", 7, ["n"]), ("result", 1, ["n", 2])
+    sides = [helper.make_tensor_value_info(*each) for each in ends]
     model = helper.make_model(helper.make_graph(nodes, "g", sides[:1], sides[1:], tables))
     path = tmp_path / "positions.onnx"
     path.write_bytes(model.SerializeToString())
@@ -175,9 +170,8 @@ def test_a_pair_reranker_scores_side_by_side(tiny_cross_encoder, papers):
         return [each.score for each in reranker.batch_score([RerankRequest(query, candidates)])[0]]
 
     query = EncodedAspect.of(Aspect(papers[0], None))
-    half, exact = (
-        CrossEncoder(resolve_reranker(str(tiny_cross_encoder), precision)) for precision in ("fp16", "fp32")
-    )
+    name = str(tiny_cross_encoder)
+    half, exact = (CrossEncoder(resolve_reranker(name, precision)) for precision in ("fp16", "fp32"))
     together = scores(half, papers[1:5])
     assert np.std(together) > 0.01
     assert together == pytest.approx(scores(exact, papers[1:5]), abs=0.05)

@@ -7,7 +7,7 @@ from support.bibliographies import NAMES, TEXTS, paper_of
 
 from qbe.corpus.bibliography import Keys, author_names, reference_of
 from qbe.corpus.names import split_name
-from qbe.search.writers import credits_of
+from qbe.search.present import credits_of
 
 # Fields
 

@@ -45,25 +45,19 @@ def test_the_best_are_never_left_out(problem):
         assert {*wanted.tolist()} <= {*best.rows.tolist()}
 
 
-def test_what_cannot_be_among_the_best_is_left_out():
-    similarities = np.array([[0.9, 0.6, 0.5, 0.1]], np.float32)
-    papers = np.array([[3, 0, 3, 2]])
-    assert may_be_best(similarities, papers, 5, 1).rows.tolist() == [3]
-    assert may_be_best(similarities, papers, 5, 2) == (pytest.approx([0, 3]), True)
-    assert may_be_best(similarities, papers, 5, 3) == (pytest.approx([0, 2, 3]), False)
+OFF = 0.501 - np.array([0, 1.9, 2.1]) * TOLERANCE  # each similarity may be off by the tolerance
+# Paper 1 is found for one of two query sentences: at most (0.8 + 0.2) / 2 below, at least (0.8 - 1) / 2.
+CASES = [
+    ([[0.9, 0.6, 0.5, 0.1]], [[3, 0, 3, 2]], 5, 1, [3], True),
+    ([[0.9, 0.6, 0.5, 0.1]], [[3, 0, 3, 2]], 5, 2, [0, 3], True),
+    ([[0.9, 0.6, 0.5, 0.1]], [[3, 0, 3, 2]], 5, 3, [0, 2, 3], False),
+    ([[*OFF, 0.1]], [[0, 1, 2, 3]], 4, 1, [0, 1], True),
+    ([[0.8, 0.7], [0.6, 0.2]], [[1, 0], [0, 0]], 3, 1, [0], True),  # (0.7 + 0.6) / 2
+    ([[0.8, 0.3], [0.6, 0.4]], [[1, 0], [0, 0]], 3, 1, [0, 1], True),  # 0.45, at most 0.6
+]
 
 
-def test_papers_within_the_tolerance_are_kept():
-    """Similarities of which each may be off by as much: 0.5 might be 0.5 + TOLERANCE, 0.501 less by it."""
-    near = np.array([[0.501, 0.501 - 1.9 * TOLERANCE, 0.501 - 2.1 * TOLERANCE, 0.1]], np.float32)
-    best = may_be_best(near, np.array([[0, 1, 2, 3]]), 4, 1)
-    assert (best.rows.tolist(), best.are_all) == ([0, 1], True)
-
-
-def test_what_was_not_found_lies_between_minus_one_and_the_last():
-    """Paper 1 is found for one query sentence alone: at most (0.8 + 0.2) / 2, at least (0.8 - 1) / 2."""
-    similarities = np.array([[0.8, 0.7], [0.6, 0.2]], np.float32)
-    papers = np.array([[1, 0], [0, 0]])
-    assert may_be_best(similarities, papers, 3, 1).rows.tolist() == [0]  # (0.7 + 0.6) / 2
-    closer = np.array([[0.8, 0.3], [0.6, 0.4]], np.float32)
-    assert may_be_best(closer, papers, 3, 1) == (pytest.approx([0, 1]), True)  # 0.45, at most 0.6
+@pytest.mark.parametrize(("near", "papers", "total", "k", "rows", "are_all"), CASES)
+def test_what_can_be_among_the_best_by_hand(near, papers, total, k, rows, are_all):
+    best = may_be_best(np.array(near, np.float32), np.array(papers), total, k)
+    assert (best.rows.tolist(), best.are_all) == (rows, are_all)

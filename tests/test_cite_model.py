@@ -24,7 +24,7 @@ def test_a_model_is_read_as_it_was_written(folder):
         assert getattr(read.projection, name).dtype == np.float64
     assert read.heads.keys() == {known.key for known in FEATURE_SETS}
     for known in FEATURE_SETS:
-        for actual, expected in zip(read.head(known), written.head(known), strict=True):
+        for actual, expected in zip(read.heads[known.key], written.heads[known.key], strict=True):
             np.testing.assert_array_equal(actual, expected)
     assert (read.encoder, read.training) == (ENCODER, {"made": "by a test"})
     assert sorted(path.name for path in folder.iterdir()) == [CARD, WEIGHTS]
@@ -37,11 +37,10 @@ def test_matrices_are_kept_in_half_precision(tmp_path):
 
 
 def test_features_that_were_never_known_survive(tmp_path):
-    """A training without years has no mean of ages."""
     model = model_of(ENCODER)
     heads = {key: head._replace(mean=np.full_like(head.mean, np.nan)) for key, head in model.heads.items()}
     write_model(tmp_path, type(model)(model.projection, heads, model.encoder, model.training))
-    head = read_model(tmp_path).head(FEATURE_SETS[0])
+    head = read_model(tmp_path).heads[FEATURE_SETS[0].key]
     expected = np.tanh(head.bias) @ head.out
     np.testing.assert_allclose(head.scores(np.ones((1, len(head.mean)))), [expected])
 

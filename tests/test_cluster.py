@@ -7,9 +7,12 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+from support.messages import messages_of
+from support.searching import ids
 
 import qbe
 from qbe.corpus.records import Reading, dump_record, paper_to_record
@@ -20,7 +23,7 @@ from qbe.index.source import BuildSettings
 from qbe.index.store import read_manifest
 from qbe.query import Aspect, Query
 from qbe.search.filters import PaperFilter
-from qbe.search.session import Pipeline
+from qbe.search.pipeline import Pipeline
 from qbe.search.stages import BM25, Dense, Fused, Matching, Stages
 from qbe.types import Facet, Paper
 
@@ -131,9 +134,7 @@ def test_bm25_is_that_of_each_index(whole, several, stage):
             query = Query(one.papers[row])
             hits = found.search(query, k=20)
             assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-            shared += len(
-                {hit.paper_id for hit in hits} & {hit.paper_id for hit in expected.search(query, k=20)}
-            )
+            shared += len({*ids(hits)} & {*ids(expected.search(query, k=20))})
             some = found.search(query, k=20, filter=PaperFilter(years=(2005, 2007)))
             assert {several.paper(hit.paper_id).metadata["year"] for hit in some} <= {2005, 2006, 2007}
         assert shared >= 150  # of 200, in indexes of 43 papers
@@ -160,20 +161,21 @@ def test_what_is_read_of_several_is_what_is_read_of_one(whole, shards, dated, tm
 
 
 def test_indexes_that_do_not_go_together(whole, shards, tiny_encoder, dated, tmp_path, settings, told):
-    build(tmp_path / "words", dated[:2], BuildSettings(dense=False))
-    build(tmp_path / "other", dated[:2], BuildSettings(encoder="facet-encoder"))
-    messages = []
-    for folder, error in (("words", IndexFormatError), ("other", EncoderMismatchError)):
-        with pytest.raises(error) as raised:
-            qbe.open([shards / "1", tmp_path / folder])
-        messages.append(str(raised.value))
-    with pytest.raises(IndexFormatError) as raised:
-        qbe.open([whole, shards / "1"])
-    messages.append(str(raised.value))
-    parents = (str(tmp_path), str(whole.parent), str(shards.parent))
-    for parent in parents:
-        messages = [message.replace(f"{parent}/", "") for message in messages]
-    told("several indexes", messages)
+    words, other = tmp_path / "words", tmp_path / "other"
+    build(words, dated[:2], BuildSettings(dense=False))
+    build(other, dated[:2], BuildSettings(encoder="facet-encoder"))
+    pairs = [(shards / "1", words), (shards / "1", other), (whole, shards / "1")]
+    actions = [partial(qbe.open, pair) for pair in pairs]
+    text = "\n".join(messages_of(actions, (IndexFormatError, EncoderMismatchError)))
+    for gone in (
+        f"{tmp_path}/",
+        f"{whole.parent}/",
+        f"{shards.parent}/",
+        "IndexFormatError: ",
+        "EncoderMismatchError: ",
+    ):
+        text = text.replace(gone, "")
+    told("several indexes", text.split("\n"))
     with pytest.raises(UsageError, match="found none"):
         SeveralIndexes([])
 
@@ -195,17 +197,7 @@ def test_from_the_command_line(corpus, settings, tmp_path):
     command = [sys.executable, "-m", "qbe", "cluster"]
     here = ["--address", "local", "--threads", "1"]
     built = [*command, "index", "--corpus", str(corpus), "--output", "indexes", "--shards", "2"]
-    searched = [
-        "search",
-        "--index",
-        "indexes",
-        "--paper",
-        "s036",
-        "--first-stage",
-        "dense",
-        "--rerank",
-        "none",
-    ]
+    searched = ["search", "--index", "indexes", "--paper=s036", "--first-stage=dense", "--rerank=none"]
     runs = [
         subprocess.run(each, capture_output=True, text=True, cwd=tmp_path, check=False)
         for each in ([*built, "--encoder", settings.encoder, *here], [*command, *searched, *here])

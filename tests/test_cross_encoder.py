@@ -18,17 +18,14 @@ from qbe.util.work import Workers
 
 pytestmark = pytest.mark.slow
 
-QUERY = Paper(
-    "q",
-    "Ranking papers",
-    (
-        Sentence("Search is hard.", Facet.BACKGROUND),
-        Sentence("We read pairs.", Facet.METHOD),
-        Sentence("It works.", Facet.RESULT),
-        Sentence("We cut them.", Facet.METHOD),
-    ),
-    labelled=True,
-)
+BACKGROUND, METHOD, RESULT = Facet
+SENTENCES = {
+    "Search is hard.": BACKGROUND,
+    "We read pairs.": METHOD,
+    "It works.": RESULT,
+    "We cut them.": METHOD,
+}
+QUERY = Paper("q", "Ranking papers", tuple(Sentence(*each) for each in SENTENCES.items()), labelled=True)
 CANDIDATES = [
     Paper("a", "Do retinas age?", (Sentence("We photograph eyes."), Sentence("They do."))),
     Paper("b", "", (Sentence("No title."),)),
@@ -118,15 +115,9 @@ def test_a_model_without_token_types_is_given_none(tmp_path, tiny_classifier):
     from qbe.models.export.encoder import export_cross_encoder
 
     tokenizer = Tokenizer.from_file(str(tiny_classifier / "tokenizer.json"))
+    sizes = {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 128}
     config = transformers.DistilBertConfig(
-        vocab_size=tokenizer.get_vocab_size(),
-        dim=16,
-        n_layers=1,
-        n_heads=2,
-        hidden_dim=32,
-        max_position_embeddings=128,
-        num_labels=1,
-        initializer_range=0.5,
+        vocab_size=tokenizer.get_vocab_size(), num_labels=1, initializer_range=0.5, **sizes
     )
     torch.manual_seed(1)
     model = transformers.DistilBertForSequenceClassification(config).eval()
@@ -136,9 +127,8 @@ def test_a_model_without_token_types_is_given_none(tmp_path, tiny_classifier):
     assert not card.token_types
     reranker = open_reranker(str(tmp_path / "out"), precision="fp32")
     with torch.inference_mode():
-        expected = [
-            model(torch.tensor([tokenizer.encode(METHOD_TEXT, text).ids])).logits.item() for text in TEXTS
-        ]
+        pairs = [tokenizer.encode(METHOD_TEXT, text).ids for text in TEXTS]
+        expected = [model(torch.tensor([ids])).logits.item() for ids in pairs]
     np.testing.assert_allclose(scores(reranker, Query(QUERY, Facet.METHOD)), expected, rtol=0, atol=1e-5)
 
 
@@ -151,11 +141,7 @@ def other_tokens(path: Path) -> None:
     [
         ("model.int8.onnx", truncate, r"model\.int8\.onnx: expected an ONNX model, found: "),
         ("model.int8.onnx", None, "found a model of input_ids to last"),
-        (
-            "tokenizer.json",
-            lambda path: path.write_text("{}"),
-            "expected a tokenizer of the tokenizers package",
-        ),
+        ("tokenizer.json", lambda path: path.write_text("{}"), "expected a tokenizer of the tokenizers pack"),
         ("tokenizer.json", other_tokens, "a BERT-family tokenizer with .*, found not all"),
     ],
 )

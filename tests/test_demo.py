@@ -6,11 +6,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from support.processors import INT8_IS_EXACT
+from support.serving import wait_until
 
 from qbe.cli.demo import main, open_sample_index, sample_papers
 from qbe.cli.search import main as search
@@ -119,21 +119,16 @@ def test_without_lucene_and_a_network_it_searches_by_vectors(demo, few, cache, m
 
 
 def test_an_interrupt_leaves_no_index(tmp_path):
-    environment = os.environ | {"QBE_CACHE": str(tmp_path)}
-    command = [sys.executable, "-m", "qbe", "demo"]
     process = subprocess.Popen(
-        command,
-        env=environment,
+        [sys.executable, "-m", "qbe", "demo"],
+        env=os.environ | {"QBE_CACHE": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         # Where the tests run in a shell's background, the signal is ignored, and that is inherited.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    deadline = time.monotonic() + SECONDS
-    while not any(tmp_path.glob("demo/.sample.building/papers.jsonl")):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until((tmp_path / "demo/.sample.building/papers.jsonl").exists)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=SECONDS)
     assert (process.returncode, out) == (130, "")

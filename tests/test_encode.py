@@ -1,6 +1,8 @@
 """Papers as windows of tokens, and windows as sentence vectors, against plain references."""
 
 import itertools
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -67,63 +69,51 @@ def some(papers) -> list[Paper]:
     return [*PAPERS, *papers[:12]]
 
 
-def reference(paper: Paper, tokenizer: Tokenizer, states) -> tuple[np.ndarray, np.ndarray]:
-    """Unit vectors of the sentences and of the whole paper, from a function of ids to token states."""
-    title = tokenizer.encode(paper.title, add_special_tokens=False).ids
-    sentences = [tokenizer.encode(s.text, add_special_tokens=False).ids for s in paper.sentences]
-    vectors, everything = [], []
-    for window in passes(title, sentences, SPECIAL, MAX_TOKENS):
-        output = states(window.ids)
-        vectors += [output[begin:end].mean(axis=0) for begin, end in window.spans]
-        everything.append(output)
-    means = np.array([*vectors, np.concatenate(everything).mean(axis=0)])
-    unit = means / np.linalg.norm(means, axis=1, keepdims=True)
-    return unit[:-1], unit[-1]
-
-
-def assert_close(vectors: np.ndarray, expected: np.ndarray, precision: str) -> None:
-    """Equal but for rounding: half precision below 1 has steps of at most 2 ** -11."""
-    if precision == "fp32":
-        np.testing.assert_allclose(vectors, expected, rtol=0, atol=2**-11)
-    else:
-        assert (vectors * expected).sum(axis=-1).min() > 0.97
+def windows_of(paper: Paper, model: Path) -> list[Window]:
+    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+    texts = [paper.title, *(sentence.text for sentence in paper.sentences)]
+    title, *sentences = (tokenizer.encode(text, add_special_tokens=False).ids for text in texts)
+    return layout(title, sentences, MAX_TOKENS)
 
 
 def test_vectors_are_means_of_token_states(encoder, some, tiny_model):
-    tokenizer = Tokenizer.from_file(str(tiny_model / "tokenizer.json"))
+    """Equal but for rounding: half precision below 1 has steps of at most 2 ** -11."""
     for item in some:
-        sentences, whole = reference(item, tokenizer, lambda ids: layer_states(tiny_model, ids)[-1])
-        vectors = encoder.encode_paper(item)
-        assert (
-            vectors.sentences.shape == (len(item.sentences), encoder.dimension) == (len(item.sentences), 16)
-        )
-        assert vectors.whole.shape == (16,)
-        assert_close(vectors.sentences, sentences, encoder.files.precision)
-        assert_close(vectors.whole, whole, encoder.files.precision)
+        means, everything = [], []
+        for window in windows_of(item, tiny_model):
+            output = layer_states(tiny_model, window.ids)[-1]
+            means += [output[begin:end].mean(axis=0) for begin, end in window.spans]
+            everything.append(output)
+        means = np.array([*means, np.concatenate(everything).mean(axis=0)])
+        expected = means / np.linalg.norm(means, axis=1, keepdims=True)
+        sentences, whole, _ = encoder.encode_paper(item)
+        assert sentences.shape == (len(item.sentences), encoder.dimension) == (len(item.sentences), 16)
+        vectors = np.array([*sentences, whole])
+        if encoder.files.precision == "fp32":
+            np.testing.assert_allclose(vectors, expected, rtol=0, atol=2**-11)
+        else:
+            assert (vectors * expected).sum(axis=-1).min() > 0.97
 
 
 class MeanHook:
     """The mean state of each sentence at some layers, concatenated."""
 
     def __init__(self, *layers: int) -> None:
-        self.layers, self.width = layers, HIDDEN * len(layers)
+        self.layers = layers
 
     def compute(self, states, spans):
         assert all(array.dtype == np.float32 for array in states)
         means = [[array[begin:end].mean(axis=0) for array in states] for begin, end in spans]
-        return np.array(means).reshape(len(spans), self.width)
+        return np.array(means).reshape(len(spans), HIDDEN * len(self.layers))
 
 
 @pytest.mark.parametrize("layers", [(2, 0), (1,)])
 def test_a_hook_receives_the_states_of_its_layers(tiny_encoder, tiny_model, some, layers):
     """PAPERS[-1] is longer than one window: its values follow the order of its sentences."""
     encoder = Encoder(resolve_encoder(str(tiny_encoder), "fp32"))
-    tokenizer = Tokenizer.from_file(str(tiny_model / "tokenizer.json"))
     for item in some:
-        title = tokenizer.encode(item.title, add_special_tokens=False).ids
-        sentences = [tokenizer.encode(s.text, add_special_tokens=False).ids for s in item.sentences]
         expected = []
-        for window in passes(title, sentences, SPECIAL, MAX_TOKENS):
+        for window in windows_of(item, tiny_model):
             states = layer_states(tiny_model, window.ids)
             expected += [
                 np.concatenate([states[layer][begin:end].mean(axis=0) for layer in layers])
@@ -145,23 +135,15 @@ def test_vectors_depend_on_neither_threads_nor_neighbours_nor_a_hook(encoder, so
         assert others[1].hook_values.shape == (len(vectors.sentences), 3 * HIDDEN)
 
 
-class Spy:
-    """A session that records which outputs are requested."""
-
-    def __init__(self, session) -> None:
-        self.session, self.requested = session, []
-
-    def run(self, outputs, feeds):
-        self.requested.append(outputs)
-        return self.session.run(outputs, feeds)
-
-
 def test_only_the_states_of_the_hook_are_computed(tiny_encoder):
-    encoder = Encoder(resolve_encoder(str(tiny_encoder)))
-    encoder._session = spy = Spy(encoder._session)
+    encoder, requested = Encoder(resolve_encoder(str(tiny_encoder))), []
+    run = encoder._session.run
+    encoder._session = SimpleNamespace(
+        run=lambda outputs, feed: requested.append(outputs) or run(outputs, feed)
+    )
     encoder.encode_paper(PAPERS[0])
     encoder.encode_paper(PAPERS[0], MeanHook(1))
-    assert spy.requested == [["last_hidden_state"], ["last_hidden_state", "hidden_state_1"]]
+    assert requested == [["last_hidden_state"], ["last_hidden_state", "hidden_state_1"]]
     for layer in (-1, 3):
         with pytest.raises(ModelError, match=f"expected layers from 0 to 2, found {layer}"):
             encoder.encode_paper(PAPERS[0], MeanHook(0, layer))

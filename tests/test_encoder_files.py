@@ -46,11 +46,10 @@ def test_damaged_card_and_what_is_no_onnx_model_are_refused(exported):
 
 @pytest.mark.parametrize("older", [None, 3, 5])
 def test_an_export_of_another_format_is_refused(exported, older):
-    card = json.loads((exported / ENCODER.metadata_file).read_text())
+    path = exported / ENCODER.metadata_file
+    card = json.loads(path.read_text())
     del card["format"], card["layers"]  # format 1 had neither
-    (exported / ENCODER.metadata_file).write_text(
-        json.dumps(card if older is None else card | {"format": older})
-    )
+    path.write_text(json.dumps(card if older is None else card | {"format": older}))
     message = f"expected encoder metadata of format 4, found format {older}; delete the folder .* export"
     with pytest.raises(ModelError, match=message):
         resolve_encoder(str(exported))

@@ -70,7 +70,7 @@ def test_plain_table_and_default_measures(collection, capsys):
 
 def test_json_report(collection, capsys):
     arguments = ["--protocol", "csfcube", *qrels(), "--run", *runs("bad"), "--measures", "nDCG"]
-    arguments += ["--published", "--baseline", *runs("good"), "--output", "out/report.json"]
+    arguments += ["--published", "--baseline", *runs("good"), "--output", "out/report.json", "--overwrite"]
     main(arguments)
     report = json.loads(Path("out/report.json").read_text())
     assert (report["protocol"], report["split"]) == ("csfcube", "test")

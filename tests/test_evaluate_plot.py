@@ -53,7 +53,7 @@ def test_with_a_baseline_differences_and_their_intervals():
 def test_the_same_figures_give_the_same_bytes(kind, capsys):
     main([*RUNS, "--plot", f"a.{kind}"])
     first = Path(f"a.{kind}").read_bytes()
-    main([*RUNS, "--plot", f"a.{kind}", "--output", "a.json"])  # replaces its own
+    main([*RUNS, "--plot", f"a.{kind}", "--output", "a.json", "--overwrite"])
     assert Path(f"a.{kind}").read_bytes() == first
     assert json.loads(Path("a.json").read_text())["rows"][0]["run"] == "half"
     Path(f"a.{kind}").write_text("notes")

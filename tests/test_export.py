@@ -65,41 +65,32 @@ def test_hidden_states_are_those_of_the_layers(tiny_encoder, tiny_model):
         np.testing.assert_allclose(exported[0], states, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("added", ["mask", "bias"])
-def test_attention_with_more_than_a_scale_stays_as_it_is(tmp_path, added):
+class Attention(torch.nn.Module):
+    """Different queries, keys and values, whose products are scaled, and perhaps have something added."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts, self.out = torch.nn.Linear(8, 24), torch.nn.Linear(8, 8)
+
+    def forward(self, states, more=None):
+        parts = self.parts(states).chunk(3, -1)
+        query, key, value = (part.view(1, -1, 2, 4).transpose(1, 2) for part in parts)
+        logits = query @ key.transpose(2, 3) / 2
+        attended = torch.softmax(logits if more is None else logits + more, -1) @ value
+        return self.out(attended.transpose(1, 2).reshape(1, -1, 8))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 6), (1, 2, 6, 6)], ids=["mask", "bias"])
+def test_attention_with_more_than_a_scale_stays_as_it_is(tmp_path, shape):
     """Logits with a mask, or with a bias by position as in MPNet."""
-
-    class Attention(torch.nn.Module):
-        def forward(self, states, more):
-            split = [states.view(1, -1, 2, 4).transpose(1, 2) for _ in range(3)]
-            logits = split[0] @ split[1].transpose(2, 3) * 0.5
-            logits = logits + more
-            attended = torch.softmax(logits, -1) @ split[2]
-            return attended.transpose(1, 2).reshape(1, -1, 8)
-
-    path = tmp_path / "model.onnx"
-    more = torch.zeros(1, 1, 1, 6) if added == "mask" else torch.randn(1, 2, 6, 6)
-    to_onnx(Attention(), {"states": torch.randn(1, 6, 8), "more": more}, ["attended"], {}, path)
+    path, inputs = tmp_path / "model.onnx", {"states": torch.randn(1, 6, 8), "more": torch.randn(shape)}
+    to_onnx(Attention(), inputs, ["attended"], {}, path)
     before = path.read_bytes()
     assert fuse_attention(path, 2) == 0
     assert path.read_bytes() == before
 
 
 def test_fused_attention_gives_the_same_numbers(tmp_path):
-    """Different queries, keys and values, whose products are scaled by one over the root of a head's size."""
-
-    class Attention(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.parts = torch.nn.Linear(8, 24)
-            self.out = torch.nn.Linear(8, 8)
-
-        def forward(self, states):
-            parts = self.parts(states).chunk(3, -1)
-            query, key, value = (part.view(1, -1, 2, 4).transpose(1, 2) for part in parts)
-            attended = torch.softmax(query @ key.transpose(2, 3) / 2, -1) @ value
-            return self.out(attended.transpose(1, 2).reshape(1, -1, 8))
-
     module, path = Attention(), tmp_path / "model.onnx"
     axes = {"states": {1: "tokens"}, "attended": {1: "tokens"}}
     to_onnx(module, {"states": torch.randn(1, 6, 8)}, ["attended"], axes, path)

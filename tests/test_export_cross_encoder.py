@@ -20,12 +20,8 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 def test_card_states_origin_digests_and_parity(tiny_classifier, tiny_cross_encoder):
     card = read_card(tiny_cross_encoder, CROSS_ENCODER)
-    assert (card.format, card.kind, card.name, card.source) == (
-        1,
-        "pair",
-        "tiny-classifier",
-        str(tiny_classifier),
-    )
+    described = (card.format, card.kind, card.name, card.source)
+    assert described == (1, "pair", "tiny-classifier", str(tiny_classifier))
     assert (card.max_tokens, card.labels, card.token_types) == (128, 1, True)
     assert {path.name for path in tiny_cross_encoder.iterdir()} == {CROSS_ENCODER.metadata_file, *card.files}
     assert tuple(card.parity) == PRECISIONS

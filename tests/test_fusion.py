@@ -1,7 +1,5 @@
 """Fusion of scores: worked by hand in fractions, and what must hold for any scores."""
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 
@@ -30,13 +28,13 @@ COMPONENTS = {"bm25": array(9, 1, 5), "whole": array(0, 2, 1), "facet": array(4,
 def test_weighted_sum():
     # The first two normalize to (1, -1, 0) and (-1, 1, 0) times the root of 3/2, the third to 0.
     root = (3 / 2) ** 0.5
-    for weights, expected in (
-        ({"bm25": 1, "whole": 1, "facet": 1}, (Fraction(0), Fraction(0), Fraction(0))),
-        ({"bm25": 2, "whole": 1, "facet": 0}, (Fraction(1, 3), Fraction(-1, 3), Fraction(0))),
-        ({"bm25": 2, "whole": 1, "facet": 1}, (Fraction(1, 4), Fraction(-1, 4), Fraction(0))),
-        ({"bm25": 1}, (Fraction(1), Fraction(-1), Fraction(0))),
-        ({"bm25": 1, "sentences": 7}, (Fraction(1), Fraction(-1), Fraction(0))),  # a component not there
-        ({}, (Fraction(0), Fraction(0), Fraction(0))),
+    for weights, first in (
+        ({"bm25": 1, "whole": 1, "facet": 1}, 0),
+        ({"bm25": 2, "whole": 1, "facet": 0}, 1 / 3),
+        ({"bm25": 2, "whole": 1, "facet": 1}, 1 / 4),
+        ({"bm25": 1}, 1),
+        ({"bm25": 1, "sentences": 7}, 1),  # a component not there
+        ({}, 0),
     ):
         found = weighted_sum(COMPONENTS, weights)
-        np.testing.assert_allclose(found, [float(value) * root for value in expected], atol=1e-12)
+        np.testing.assert_allclose(found, [first * root, -first * root, 0], atol=1e-12)

@@ -93,9 +93,6 @@ def test_weights_that_lack_a_part(folder):
     assert "\n" not in str(raised.value)
 
 
-# The model that ships
-
-
 def test_the_model_that_ships_reads_the_encoder_that_ships():
     encoder = resolve_encoder("facet-encoder", "int8").identity
     assert shipped_model(encoder) == SMALL

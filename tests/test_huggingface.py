@@ -13,32 +13,16 @@ from qbe.corpus.records import Reading
 from qbe.errors import CorpusError, MissingDependencyError, UsageError
 from qbe.types import Facet, Paper, Sentence
 
+COLUMNS = ("paper_id", "title", "abstract", "pred_labels", "metadata", "unused")
+METADATA = {"year": 1999, "seen": datetime.date(2020, 1, 2)}
+LABELS = ["objective_label", "method_label"]
 ROWS: list[dict[str, Any]] = [
-    {
-        "paper_id": "a",
-        "title": "One",
-        "abstract": ["First.", "Second."],
-        "pred_labels": ["objective_label", "method_label"],
-        "metadata": {"year": 1999, "seen": datetime.date(2020, 1, 2)},
-        "unused": 1.5,
-    },
-    {
-        "paper_id": "b",
-        "title": "Two",
-        "abstract": ["Third."],
-        "pred_labels": None,
-        "metadata": None,
-        "unused": None,
-    },
+    dict(zip(COLUMNS, ("a", "One", ["First.", "Second."], LABELS, METADATA, 1.5), strict=True)),
+    dict(zip(COLUMNS, ("b", "Two", ["Third."], None, None, None), strict=True)),
 ]
+FIRST, SECOND = Sentence("First.", Facet.BACKGROUND), Sentence("Second.", Facet.METHOD)
 EXPECTED = [
-    Paper(
-        "a",
-        "One",
-        (Sentence("First.", Facet.BACKGROUND), Sentence("Second.", Facet.METHOD)),
-        labelled=True,
-        metadata={"year": 1999, "seen": "2020-01-02"},
-    ),
+    Paper("a", "One", (FIRST, SECOND), labelled=True, metadata={"year": 1999, "seen": "2020-01-02"}),
     Paper("b", "Two", (Sentence("Third."),)),
 ]
 

@@ -80,8 +80,8 @@ def test_pairs_are_graded_alone_as_together_and_once(index, monkeypatch):
     alone = np.vstack([JointGrader().grade(paper, [each]) for each in candidates])
     pairs = []
     monkeypatch.setattr(joint, "KEPT", 6)
-    pair = JointGrader._pair
-    monkeypatch.setattr(JointGrader, "_pair", lambda *given: pairs.append(given[-1]) or pair(*given))
+    pair = joint.pair_input
+    monkeypatch.setattr(joint, "pair_input", lambda *given: pairs.append(given) or pair(*given))
     with Workers(2) as workers:
         grader = JointGrader(workers=workers)
         np.testing.assert_array_equal(
@@ -184,24 +184,19 @@ def test_the_first_ranking_of_an_exploration_waits_for_no_cross_encoder(index, m
 
 
 def test_damage_is_told(tmp_path, told):
-    folders = {}
-    for name, damage in {
-        "no card": lambda folder: (folder / JOINT_GRADER.metadata_file).unlink(),
-        "another format": lambda folder: _replace(
-            folder / JOINT_GRADER.metadata_file, '"format": 1', '"format": 9'
-        ),
-        "a damaged card": lambda folder: (folder / JOINT_GRADER.metadata_file).write_text("{"),
-        "no model": lambda folder: (folder / JOINT_MODEL).unlink(),
-        "another model": lambda folder: (folder / JOINT_MODEL).write_bytes(b"x"),
-    }.items():
-        folders[name] = tmp_path / name.replace(" ", "-")
-        shutil.copytree(JOINT_GRADES, folders[name])
-        damage(folders[name])
-    messages = messages_of([partial(JointGrader, folder) for folder in folders.values()], folder=tmp_path)
+    card = JOINT_GRADER.metadata_file
+    another = (JOINT_GRADES / card).read_text().replace('"format": 1', '"format": 9')
+    damages = {  # None: the file is not there
+        "no-card": (card, None),
+        "another-format": (card, another),
+        "a-damaged-card": (card, "{"),
+        "no-model": (JOINT_MODEL, None),
+        "another-model": (JOINT_MODEL, "x"),
+    }
+    for name, (file, text) in damages.items():
+        path = shutil.copytree(JOINT_GRADES, tmp_path / name) / file
+        path.unlink()
+        if text is not None:
+            path.write_text(text)
+    messages = messages_of([partial(JointGrader, tmp_path / name) for name in damages], folder=tmp_path)
     told("damaged joint grades", [re.sub("[0-9a-f]{64}", "DIGEST", message) for message in messages])
-
-
-def _replace(path, old, new):
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))

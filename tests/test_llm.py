@@ -6,9 +6,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import chain, repeat
+from typing import Any
 
 import pytest
 from support.endpoint import Behaviour, Sent, answer, endpoint, error, grades, kept
+from support.endpoint import Endpoint as Running
 from support.messages import messages_of
 
 from qbe.errors import FileFormatError, ModelError, UsageError
@@ -44,9 +46,9 @@ def pairs(count: int) -> list[PaperPair]:
     return [PaperPair(paper(0), paper(number)) for number in range(1, count + 1)]
 
 
-def in_turn(*sent: Sent, then: Sent | None = None) -> Behaviour:
+def in_turn(*sent: Sent) -> Behaviour:
     """Answers one after the other, the last one for ever."""
-    lock, left = threading.Lock(), chain(sent, repeat(then or sent[-1]))
+    lock, left = threading.Lock(), chain(sent, repeat(sent[-1]))
 
     def behave(_: object) -> Sent:
         with lock:
@@ -61,14 +63,13 @@ def no_pauses(monkeypatch) -> None:
 
 
 @contextmanager
-def client(
-    url: str,
-    budget: Budget | None = None,
-    timeout: float = 5,
-    tries: int = 6,
-    response_format: str = "json_schema",
-) -> Iterator[Client]:
-    yield Client(Endpoint(url, "tiny", timeout, KEY, response_format), budget, retries=tries - 1)
+def running(
+    behaviour: Behaviour | Sent, budget: Budget | None = None, tries: int = 6, **settings: Any
+) -> Iterator[tuple[Running, Client]]:
+    """A server that behaves so, or sends the same for ever, and a client of it."""
+    with endpoint(behaviour) as server:
+        given = {"timeout": 5, "key": KEY, **settings}
+        yield server, Client(Endpoint(server.url, "tiny", **given), budget, retries=tries - 1)
 
 
 def test_what_fails_for_a_while_is_asked_again():
@@ -79,7 +80,7 @@ def test_what_fails_for_a_while_is_asked_again():
         error(500),
         Sent(body=whole.body[:50], length=len(whole.body)),  # a connection that does
     ]
-    with endpoint(in_turn(*failing, whole)) as server, client(server.url) as asking:
+    with running(in_turn(*failing, whole)) as (server, asking):
         assert Grader(asking).grade(pairs(1)).answers[0].grades == (2, 1, 0)
     assert len(server.requests) == 5
     assert len({request.prompt for request in server.requests}) == 1
@@ -87,7 +88,7 @@ def test_what_fails_for_a_while_is_asked_again():
 
 @pytest.mark.parametrize("sent", [Sent(body=b"<html>"), Sent(body=b"[]"), error(503), answer("x", 1, 1)])
 def test_what_fails_for_ever_is_given_up(sent):
-    with endpoint(in_turn(sent)) as server, client(server.url, tries=2) as asking:
+    with running(sent, tries=2) as (server, asking):
         outcome = Grader(asking).grade(pairs(2))
     assert outcome.answers == [None, None]
     assert sorted(outcome.problems) == [0, 1]
@@ -98,41 +99,16 @@ def test_what_fails_for_ever_is_given_up(sent):
 
 def test_a_slow_answer_is_not_waited_for():
     slow = grades()._replace(seconds=1.0)
-    with endpoint(in_turn(slow, grades(3))) as server, client(server.url, timeout=0.2) as asking:
+    with running(in_turn(slow, grades(3)), timeout=0.2) as (server, asking):
         assert Grader(asking).grade(pairs(1)).answers[0].grades[0] == 3
     assert len(server.requests) == 2
-
-
-def test_an_endpoint_that_asks_to_wait_long_ends_all():
-    with (
-        endpoint(in_turn(error(429, Retry_After="3600"))) as server,
-        client(server.url) as asking,
-        pytest.raises(EndpointError, match="3,600 s"),
-    ):
-        Grader(asking, parallel=1).grade(pairs(3))
-    assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize("status", [401, 404, 301])
-def test_what_no_request_can_change_ends_all_and_shows_no_key(status):
-    refused = error(status, f"bad key {KEY}", Location="http://127.0.0.1:1/")
-    with (
-        endpoint(in_turn(refused)) as server,
-        client(server.url) as asking,
-        pytest.raises(EndpointError) as told,
-    ):
-        Grader(asking, parallel=1).grade(pairs(3))
-    assert len(server.requests) == 1
-    assert KEY not in str(told.value)
-    assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
-    assert KEY not in repr(asking.endpoint)
 
 
 def test_a_request_that_is_refused_leaves_the_others():
     def behave(request) -> Sent:
         return error(400, "too long") if "Title 2" in request.prompt else grades()
 
-    with endpoint(behave) as server, client(server.url) as asking:
+    with running(behave) as (server, asking):
         outcome = Grader(asking).grade(pairs(3))
     assert [each and each.grades for each in outcome.answers] == [(2, 1, 0), None, (2, 1, 0)]
     assert list(outcome.problems) == [1]
@@ -140,27 +116,38 @@ def test_a_request_that_is_refused_leaves_the_others():
     assert len(server.requests) == 3
 
 
-def test_all_ends_after_three_pairs_in_a_row_without_an_answer():
+def refusing(status: int) -> Sent:
+    return error(status, f"bad key {KEY}", Location="http://127.0.0.1:1/")
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "tries", "parallel", "asked", "requests", "message"),
+    [
+        (error(429, Retry_After="3600"), 6, 1, 3, 1, "3,600 s"),
+        *((refusing(status), 6, 1, 3, 1, f"{status}") for status in (401, 404, 301)),
+        (in_turn(grades(), error(500)), 2, 1, 9, 1 + 3 * 2, "3 pairs in a row"),
+        # pairs under way are not counted when all has ended
+        (
+            lambda request: error(500)._replace(seconds=0.3 * ("Title 1" in request.prompt)),
+            1,
+            4,
+            4,
+            4,
+            "in a row",
+        ),
+    ],
+)
+def test_what_no_request_can_change_ends_all_and_shows_no_key(
+    behaviour, tries, parallel, asked, requests, message
+):
     with (
-        endpoint(in_turn(grades(), error(500))) as server,
-        client(server.url, tries=2) as asking,
-        pytest.raises(EndpointError, match="3 pairs in a row"),
+        running(behaviour, tries=tries) as (server, asking),
+        pytest.raises(EndpointError, match=message) as told,
     ):
-        Grader(asking, parallel=1).grade(pairs(9))
-    assert len(server.requests) == 1 + 3 * 2
-
-
-def test_pairs_under_way_are_not_counted_when_all_has_ended():
-    def behave(request) -> Sent:
-        return error(500)._replace(seconds=0.3 if "Title 1" in request.prompt else 0)
-
-    with (
-        endpoint(behave) as server,
-        client(server.url, tries=1) as asking,
-        pytest.raises(EndpointError, match="3 pairs in a row"),
-    ):
-        Grader(asking, parallel=4).grade(pairs(4))
-    assert len(server.requests) == 4
+        Grader(asking, parallel=parallel).grade(pairs(asked))
+    assert len(server.requests) == requests
+    assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
+    assert KEY not in str(told.value) + repr(asking.endpoint)
 
 
 def test_the_newest_answers_are_kept_where_there_is_no_file(monkeypatch):
@@ -180,7 +167,7 @@ def test_parameters_that_an_endpoint_refuses_are_left_out_from_then_on():
             return error(400, "response_format: 'maxLength' is not permitted")
         return error(422, "no 'temperature' here") if "temperature" in request.body else grades()
 
-    with endpoint(behave) as server, client(server.url) as asking:
+    with running(behave) as (server, asking):
         outcome = Grader(asking, parallel=4).grade(pairs(4))
         assert None not in outcome.answers
         Grader(asking).grade([PaperPair(paper(9), paper(1))])
@@ -192,7 +179,7 @@ def test_parameters_that_an_endpoint_refuses_are_left_out_from_then_on():
 def test_the_form_of_answers_is_requested_as_the_endpoint_is_said_to_know_it():
     formats = {}
     for name in ("json_schema", "json_object", "none"):
-        with endpoint(in_turn(grades())) as server, client(server.url, response_format=name) as asking:
+        with running(grades(), response_format=name) as (server, asking):
             assert Grader(asking).grade(pairs(1)).answers[0].grades == (2, 1, 0)
         formats[name] = server.requests[0].body.get("response_format")
     schema = {"name": "grades", "strict": True, "schema": answer_schema()}
@@ -205,7 +192,7 @@ def test_the_form_of_answers_is_requested_as_the_endpoint_is_said_to_know_it():
 
 def test_an_endpoint_that_refuses_a_schema_is_told_with_the_option():
     refusal = error(400, "{'loc': ('body', 'response_format', 'type'), 'input': 'json_schema'}")
-    with endpoint(in_turn(refusal)) as server, client(server.url) as asking:
+    with running(refusal) as (server, asking):
         outcome = Grader(asking).grade(pairs(1))
     assert "give another `response_format` or $QBE_LLM_RESPONSE_FORMAT" in outcome.problems[0]
     with pytest.raises(UsageError, match="`response_format` of json_schema, json_object, none, found 'xml'"):
@@ -215,23 +202,20 @@ def test_an_endpoint_that_refuses_a_schema_is_told_with_the_option():
 def test_nothing_of_the_environment_is_sent(monkeypatch):
     for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
         monkeypatch.setenv(name, "of-another-service")
-    with endpoint(in_turn(grades())) as server:
+    with endpoint(grades()) as server:
         Grader(Client(Endpoint(server.url, "tiny"))).grade(pairs(1))
     assert "Authorization" not in server.requests[0].headers
     assert "of-another-service" not in server.requests[0].headers.values()
 
 
 def test_the_model_sees_texts_alone():
-    with endpoint(in_turn(grades())) as server, client(server.url) as asking:
+    with running(grades()) as (server, asking):
         Grader(asking, guideline="Grade.").grade(pairs(1))
     (request,) = server.requests
     assert request.path == "/v1/chat/completions"
     assert request.prompt.startswith("Grade.\n")
     assert "Title: Title 1\nAbstract: We cut stone 1." in request.prompt
     assert "id-" not in request.prompt
-
-
-# Answers
 
 
 WHOLE = '"background": {"grade": 3}, "method": {"grade": 1.0}, "result": 0'
@@ -270,11 +254,7 @@ def test_other_answers_are_refused(told):
 
 def test_an_answer_that_is_refused_is_asked_for_again_and_told_why(tmp_path):
     file = tmp_path / "answers.sqlite"
-    with (
-        endpoint(in_turn(answer("Hm.", 5, 2), grades())) as server,
-        client(server.url) as asking,
-        Answers(file) as answers,
-    ):
+    with running(in_turn(answer("Hm.", 5, 2), grades())) as (server, asking), Answers(file) as answers:
         assert Grader(asking, answers).grade(pairs(1)).answers[0].grades == (2, 1, 0)
     assert "found 'Hm.'" in server.requests[1].prompt
     first, second = kept(file)
@@ -285,15 +265,16 @@ def test_an_answer_that_is_refused_is_asked_for_again_and_told_why(tmp_path):
 
 def test_what_is_kept_is_not_asked_for_again(tmp_path):
     file = tmp_path / "answers.sqlite"
-    with endpoint(in_turn(grades())) as server:
+    with endpoint(grades()) as server:
         for count, asked in ((3, 3), (5, 5), (5, 5)):
-            with client(server.url) as asking, Answers(file) as answers:
+            with Answers(file) as answers:
+                asking = Client(Endpoint(server.url, "tiny"))
                 grader = Grader(asking, answers)
                 assert grader.estimate(pairs(count)).requests == count - min(count, len(server.requests))
                 assert len([*filter(None, grader.grade([*pairs(count), *pairs(2)]).answers)]) == count + 2
             assert len(server.requests) == asked
-        with client(server.url) as asking, Answers(file) as answers:  # another guideline is another question
-            Grader(asking, answers, "Grade.").grade(pairs(1))
+        with Answers(file) as answers:  # another guideline is another question
+            Grader(Client(Endpoint(server.url, "tiny")), answers, "Grade.").grade(pairs(1))
         assert len(server.requests) == 6
 
 
@@ -316,7 +297,7 @@ def test_answers_of_version_0_8_are_taken_over_once(tmp_path):
     before = "".join(lines) + lines[0][:20]  # the last line is of a process that was killed
     old.write_text(before)
     for _ in range(2):
-        with endpoint(in_turn(grades())) as server, client(server.url) as asking, Answers(file) as answers:
+        with running(grades()) as (server, asking), Answers(file) as answers:
             grader = Grader(asking, answers)
             assert (*answers.spent(), grader.estimate(asked).requests) == (3, 1290, 0)
             assert grader.grade(asked).answers == [Answer((3, 1, 0), ("é",) * 3)] * 2
@@ -341,11 +322,8 @@ def test_another_file_is_no_file_of_answers(tmp_path):
     assert not (tmp_path / "absent").exists()
 
 
-# The budget
-
-
 def test_no_request_exceeds_the_budget():
-    with endpoint(in_turn(grades())) as server, client(server.url, Budget(requests=4)) as asking:
+    with running(grades(), Budget(requests=4)) as (server, asking):
         outcome = Grader(asking, parallel=3).grade(pairs(9))
     assert len(server.requests) == len([*filter(None, outcome.answers)]) == 4
     assert "4 of 4 requests" in outcome.stopped
@@ -354,10 +332,10 @@ def test_no_request_exceeds_the_budget():
 
 def test_answers_that_are_kept_are_used_when_the_budget_is_spent():
     answers = Answers()
-    with endpoint(in_turn(grades())) as server, client(server.url) as asking:
+    with running(grades()) as (server, asking):
         Grader(asking, answers).grade(pairs(6)[3:])
-        with client(server.url, Budget(requests=0)) as spent:
-            outcome = Grader(spent, answers, parallel=1).grade(pairs(6))
+        spent = Client(Endpoint(server.url, "tiny"), Budget(requests=0))
+        outcome = Grader(spent, answers, parallel=1).grade(pairs(6))
     assert [each is not None for each in outcome.answers] == [False] * 3 + [True] * 3
     assert "0 of 0 requests" in outcome.stopped
     assert len(server.requests) == 3
@@ -365,7 +343,7 @@ def test_answers_that_are_kept_are_used_when_the_budget_is_spent():
 
 def test_tokens_are_counted_as_the_endpoint_counts_them():
     budget = Budget(tokens=2700)
-    with endpoint(in_turn(grades())) as server, client(server.url, budget) as asking:
+    with running(grades(), budget) as (server, asking):
         outcome = Grader(asking, guideline="Grade.", parallel=1).grade(pairs(20))
     # 430 tokens each; 120 are too few for another
     assert len(server.requests) == 6
@@ -375,11 +353,7 @@ def test_tokens_are_counted_as_the_endpoint_counts_them():
 
 def test_a_request_that_fails_counts_once():
     budget = Budget(requests=1)
-    with (
-        endpoint(in_turn(error(500))) as server,
-        client(server.url, budget, tries=2) as asking,
-        pytest.raises(RequestError, match="500"),
-    ):
+    with running(error(500), budget, tries=2) as (server, asking), pytest.raises(RequestError, match="500"):
         asking.ask("Grade.")
     assert len(server.requests) == 2
     assert (budget.requests_spent, budget.tokens_spent) == (1, 0)
@@ -387,16 +361,13 @@ def test_a_request_that_fails_counts_once():
         asking.ask("Grade.")
 
 
-# Settings
-
-
 def test_addresses_that_are_none(told, monkeypatch):
     for name in ("QBE_LLM_ENDPOINT", "QBE_LLM_KEY"):
         monkeypatch.delenv(name, raising=False)
     urls = (None, "localhost:8080", "ftp://a/v1", "http://ann:secret@a/v1", "http://a/v1?key=1", "http://[a")
-    messages = messages_of([lambda url=url: Endpoint.of(url, "tiny") for url in urls], UsageError)
+    messages = messages_of([lambda url=url: Endpoint(url, "tiny") for url in urls], UsageError)
     monkeypatch.setenv("QBE_LLM_KEY", "my secret\nkey")
-    messages += messages_of([lambda: Endpoint.of("http://127.0.0.1/v1", "tiny")], UsageError)
+    messages += messages_of([lambda: Endpoint("http://127.0.0.1/v1", "tiny")], UsageError)
     assert "secret" not in " ".join(messages)
     told("endpoints", messages)
 
@@ -404,15 +375,15 @@ def test_addresses_that_are_none(told, monkeypatch):
 def test_the_environment_has_the_key_and_may_have_the_address(monkeypatch, caplog):
     monkeypatch.setenv("QBE_LLM_ENDPOINT", "http://models.example.org/v1/chat/completions")
     monkeypatch.setenv("QBE_LLM_KEY", KEY)
-    given = Endpoint.of(None, "tiny")
+    given = Endpoint(None, "tiny")
     assert (given.url, given.key) == ("http://models.example.org/v1", KEY)
     assert "without encryption" in caplog.text
     assert KEY not in caplog.text
 
 
 def test_a_server_that_is_not_there_is_told_at_once():
-    with endpoint(in_turn(grades())) as server:
+    with endpoint(grades()) as server:
         pass
-    with client(server.url) as asking, pytest.raises(EndpointError, match="start it"):
-        Grader(asking).grade(pairs(9))
+    with pytest.raises(EndpointError, match="start it"):
+        Grader(Client(Endpoint(server.url, "tiny"))).grade(pairs(9))
     assert issubclass(RequestError, ModelError)

@@ -14,8 +14,9 @@ from qbe.index.source import BuildSettings
 from qbe.models.pooling import PaperVectors
 from qbe.query import Query
 from qbe.search.matching import VectorMatching, attention, marginals, mean_max, single_match, transport
+from qbe.search.present import to_table
 from qbe.search.rank import RerankScore
-from qbe.search.writers import to_record, to_table
+from qbe.search.writers import to_record
 from qbe.types import Facet, Hit, Match, Paper, Sentence, TransportEntry
 
 NAN = math.nan
@@ -30,7 +31,7 @@ COLUMNS = np.array([[True, True, True], [True, True, False]])
         single_match,
         attention,
         mean_max,
-        lambda *pairs: transport(*pairs, temperature=0.5).scores,
+        lambda *pairs: transport(*pairs, temperature=0.5)[0],
         lambda *pairs: marginals(*pairs, temperature=0.5)[0],
     ],
 )
@@ -76,11 +77,7 @@ def test_only_the_query_is_selected_from():
     assert judged[0].score == pytest.approx(-math.sqrt(0.6**2 + 0.2**2))
     assert judged[0].match == pytest.approx(Match(1, 1, 0.8))
     assert judged[1] == RerankScore(0.0, Match(1, 0, 1.0))
-    assert [one.score for one in scores_by_hand(by_hand("mean-max"), query, [A, B])] == [1.0, 1.0]
-    assert [one.match for one in scores_by_hand(by_hand("mean-max"), query, [A, B])] == [
-        Match(1, 0, 1),
-        Match(1, 0, 1),
-    ]
+    assert scores_by_hand(by_hand("mean-max"), query, [A, B]) == [RerankScore(1.0, Match(1, 0, 1.0))] * 2
 
 
 def test_a_plan_names_sentences_and_leaves_out_the_negligible():
@@ -97,16 +94,10 @@ def test_a_plan_names_sentences_and_leaves_out_the_negligible():
 
 def test_the_temperature_follows_the_query():
     whole, part = Query(ASKED), Query(ASKED, positions=(0, 1, 2))
-    assert scores_by_hand(by_hand("transport"), whole, [A]) == scores_by_hand(
-        by_hand("transport", temperature=5000), part, [A]
-    )
-    assert scores_by_hand(by_hand("transport"), part, [A]) == scores_by_hand(
-        by_hand("transport", temperature=0.5), whole, [A]
-    )
-    assert scores_by_hand(by_hand("transport"), part, [A]) != scores_by_hand(by_hand("transport"), whole, [A])
-
-
-# Over an index.
+    of_whole, of_part = (scores_by_hand(by_hand("transport"), query, [A]) for query in (whole, part))
+    assert of_whole == scores_by_hand(by_hand("transport", temperature=5000), part, [A])
+    assert of_part == scores_by_hand(by_hand("transport", temperature=0.5), whole, [A])
+    assert of_part != of_whole
 
 
 def test_an_index_gives_vectors_of_any_paper(index):
@@ -127,9 +118,6 @@ def test_mean_max_is_that_of_the_first_stage(index, papers):
     scores = {paper.paper_id: scored.score for paper, scored in zip(candidates, matched, strict=True)}
     # Stored vectors are rounded to half precision, and so not quite of unit length.
     assert [scores[hit.paper_id] for hit in hits] == pytest.approx([hit.score for hit in hits], abs=1e-3)
-
-
-# The command.
 
 
 def test_temperature_and_regularization_count(search):

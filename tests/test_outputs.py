@@ -1,8 +1,7 @@
-"""What exists under the name of an output is replaced only by its own kind."""
+"""A file that exists is replaced only where that was asked for."""
 
 import json
 import os
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,75 +11,28 @@ from qbe.cli.search import main as search_main
 from qbe.cli.tag import main as tag_main
 from qbe.errors import OutputError, UsageError
 from qbe.models.cards import check_model_folder
-from qbe.util.outputs import CITED, REPORT, SEARCH, Result, check_output, with_tag
+from qbe.util.files import check_output
 
-RUN = "q1 Q0 p7 1 2.5 qbe-dense\nq1 Q0 p8 2 2.25 qbe-dense\n"
 PAPER = '{"paper_id": "p7", "title": "On fish", "abstract": "Fish swim."}\n'
 LABELLED = '{"paper_id": "p7", "title": "T", "abstract": ["Fish swim."], "pred_labels": ["method_label"]}\n'
 
 
-REPLACED: list[tuple[Result, str]] = [
-    (SEARCH, RUN),
-    (with_tag(SEARCH, "mine"), RUN),
-    (with_tag(SEARCH, "mine"), "q1\tQ0\tp7\t1\t-2.5e-3\tmine\n"),
-    (SEARCH, '{"query_id": "q1", "paper_id": "p7", "facet": null, "hits": []}\n'),
-    (SEARCH, "Papers like “On fish”, for its method:\nNo paper was found.\n"),
-    (SEARCH, "Papers for “Who uses fish?”: fish\nNo paper was found.\n"),
-    (SEARCH, "query_id,rank,paper_id,title,authors,year\n"),
-    (SEARCH, "TY  - JOUR\nDP  - qbe\nID  - 7\nER  - \n"),
-    (SEARCH, ""),
-    (SEARCH, "\n"),
-    (REPORT, '{\n "protocol": null,\n "split": null}\n'),
-]
-KEPT: list[tuple[Result, str]] = [
-    (SEARCH, PAPER),
-    (SEARCH, "q1 Q0 p7 1 2.5 other\n"),
-    (with_tag(SEARCH, "mine"), "q1 Q0 p7 1 2.5 other\n"),
-    (SEARCH, "This is a note to self\n"),  # six words
-    (SEARCH, "query_id\tpaper_id\tfacet\nq1\tp7\tmethod\n"),
-    (SEARCH, "q1 0 p7 1\n"),  # judgements
-    (SEARCH, "salmon river 7 1 2.5 kg\n"),  # six fields with numbers where a run has some
-    (SEARCH, '{"query_id": "q1", "paper_id": "p7", "grades": {"method": 2}}\n'),  # answers of qbe label
-    (SEARCH, '{"query_id": "q1", "text": "no \\"hits\\": [ here"}\n'),
-    (SEARCH, "query_id,rank,paper_id,title,my notes\n"),
-    (SEARCH, '{\n "papers": 3}\n'),
-    (SEARCH, "TY  - JOUR\nTI  - On fish\nDP  - qbe\nER  - \n"),
-    (SEARCH, "TY  - JOUR"),
-    (SEARCH, "% my references\n@article{fish,\n}\n"),
-    (SEARCH, "id,title,abstract\n"),
-    (SEARCH, "## Papers\n"),
-    (REPORT, RUN),
-    (REPORT, '{"protocol": null}'),
-]
-
-
-def test_results_of_the_kind_are_replaced_and_anything_else_is_kept(tmp_path):
-    for kind, text in REPLACED:
-        (tmp_path / "out").write_text(text)
-        check_output(tmp_path / "out", kind)
-    for kind, text in KEPT:
-        (tmp_path / "out").write_text(text)
-        with pytest.raises(OutputError, match=f"or {kind.name} to replace, found another file; choose"):
-            check_output(tmp_path / "out", kind)
-        assert (tmp_path / "out").read_text() == text
-
-
-def test_what_is_no_regular_file_passes_but_for_links_and_what_cannot_be_read(tmp_path, monkeypatch):
+def test_a_file_is_replaced_where_that_was_asked_for_alone(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "absent", tmp_path, tmp_path / "pipe", "/dev/null"):
-        check_output(path, SEARCH)
+    (tmp_path / "empty").touch()
+    for path in (tmp_path / "absent", tmp_path / "empty", tmp_path / "pipe", "/dev/null"):
+        check_output(path, overwrite=False)
     (tmp_path / "papers.jsonl").write_text(PAPER)
     (tmp_path / "link").symlink_to("papers.jsonl")
-    with pytest.raises(OutputError, match="found another file"):
-        check_output(tmp_path / "link", SEARCH)
-    (tmp_path / "run").write_text(RUN)
-
-    def refuse(*_, **__):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(OutputError, match=r"found a file that cannot be read \(Permission denied\); choose"):
-        check_output(tmp_path / "run", SEARCH)
+    for name in ("papers.jsonl", "link"):
+        with pytest.raises(
+            OutputError, match="expected no such file, found one; choose another `save`, or give"
+        ):
+            check_output(tmp_path / name, False, "save")
+        check_output(tmp_path / name, overwrite=True)
+    for overwrite in (False, True):
+        with pytest.raises(OutputError, match="expected a file to write, found a folder"):
+            check_output(tmp_path, overwrite)
 
 
 @pytest.fixture
@@ -93,44 +45,19 @@ def search(tiny_index):
 
 
 @pytest.mark.parametrize("source", [["--paper", "s001"], ["--topics", "topics.tsv"]])
-def test_a_search_keeps_a_corpus(search, sample, tmp_path, monkeypatch, source):
+def test_a_search_keeps_a_file_unless_it_may_overwrite_it(search, sample, tmp_path, monkeypatch, source):
     monkeypatch.chdir(tmp_path)
     Path("topics.tsv").write_bytes((sample / "topics.tsv").read_bytes())
     Path("papers.jsonl").write_text(PAPER)
+    line = [*source, "--format", "trec", "--output"]
     for name in ("papers.jsonl", "topics.tsv"):
         before = Path(name).read_bytes()
-        with pytest.raises(OutputError, match="a result of qbe search to replace, found another file"):
-            search(*source, "--output", name, "--format", "trec")
+        with pytest.raises(OutputError, match="expected no such file, found one; choose another"):
+            search(*line, name)
         assert Path(name).read_bytes() == before
-
-
-def test_any_result_of_a_search_is_replaced_by_another(search, tmp_path):
-    forms = ["trec", "json", "table", "csv", "markdown", "bibtex", "ris"]
-    for first, second in pairwise([*forms, forms[0]]):
-        search("--paper", "s001", "--output", tmp_path / "a", "--format", first)
-        search("--paper", "s002", "--output", tmp_path / "b", "--format", second)
-        search("--paper", "s002", "--output", tmp_path / "a", "--format", second)
-        assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-        (tmp_path / "b").unlink()
-
-
-@pytest.mark.parametrize("name", ["refs.bib", "refs.md"])
-@pytest.mark.parametrize("source", ["--paper", "--topics"])
-def test_a_result_that_was_edited_is_kept(search, sample, tmp_path, name, source):
-    path, line = tmp_path / name, (source, sample / "topics.tsv" if source == "--topics" else "s001")
-    for _ in range(2):  # what was not edited is replaced
-        search(*line, "--output", path)
-    with pytest.raises(OutputError, match=r"expected .* qbe cite to replace, found a result of qbe search"):
-        check_output(path, CITED)
-    for edited in (
-        path.read_text() + "my note\n",
-        "x".join(path.read_text().rsplit("e", 1)),
-        "%% qbe search: q1\n",
-    ):
-        path.write_text(edited)
-        with pytest.raises(OutputError, match="found one that was changed after it was written; choose"):
-            search(*line, "--output", path)
-        assert path.read_text() == edited
+    search(*line, "new")
+    search(*line, "papers.jsonl", "--overwrite")
+    assert Path("papers.jsonl").read_bytes() == Path("new").read_bytes()
 
 
 def test_the_name_of_another_format_needs_a_format(search, tmp_path):
@@ -148,9 +75,10 @@ def test_tagging_keeps_a_corpus_with_and_without_labels(tmp_path, tiny_tagger):
     options = ["--input", str(papers), "--tagger", str(tiny_tagger), "--output"]
     for text in (PAPER, LABELLED):
         other.write_text(text)
-        with pytest.raises(OutputError, match="one without content to replace, found another file"):
+        with pytest.raises(OutputError, match="expected no such file, found one"):
             tag_main([*options, str(other)])
         assert other.read_text() == text
+    tag_main([*options, str(other), "--overwrite"])
     tag_main([*options, str(tmp_path / "tagged.jsonl")])
     assert json.loads((tmp_path / "tagged.jsonl").read_text())["abstract"] == ["Fish swim."]
 
@@ -177,13 +105,13 @@ def evaluation(sample, tmp_path) -> list[str]:
     return ["--protocol", "csfcube", "--qrels", *qrels, *runs]
 
 
-def test_an_evaluation_keeps_a_run_and_replaces_a_report(evaluation, tmp_path, capsys):
+def test_an_evaluation_keeps_a_run(evaluation, tmp_path):
     from qbe.cli.evaluate import main
 
-    with pytest.raises(OutputError, match="a report of qbe evaluate to replace, found another file"):
+    with pytest.raises(OutputError, match="expected no such file, found one"):
         main([*evaluation, "--output", str(tmp_path / "a.trec")])
-    for _ in range(2):
-        main([*evaluation, "--output", str(tmp_path / "report.json")])
+    for more in ([], ["--overwrite"]):
+        main([*evaluation, "--output", str(tmp_path / "report.json"), *more])
     assert json.loads((tmp_path / "report.json").read_text())["protocol"] == "csfcube"
 
 

@@ -12,8 +12,7 @@ from qbe.cli import common as _cli
 from qbe.cli.index import PROGRAM, main
 from qbe.errors import QbeError, UsageError
 from qbe.query import Query
-from qbe.search.records import export_parts
-from qbe.search.writers import Result, open_writer, to_csv
+from qbe.search.writers import Result, export_parts, open_writer, to_csv
 from qbe.types import Hit, Paper, Sentence
 from qbe.util.text import one_line, plain
 
@@ -50,7 +49,7 @@ def test_other_texts_stay(text):
 @pytest.mark.parametrize("form", ["table", "csv", "markdown", "bibtex", "ris"])
 def test_results_are_harmless(form):
     result = Result("q", Query(PAPER), [Hit("p1", 1.5)])
-    text = open_writer(form, "tag", lambda _: PAPER, 80, explain=False).text([result], True)
+    text = open_writer(form, "tag", lambda _: PAPER, 80, explain=False).text(result, True)
     assert not SIGNS & set(text)
 
 
@@ -58,32 +57,19 @@ def test_records_for_shell_and_page_are_harmless_and_json():
     record = json.loads("".join(export_parts([PAPER], "json")))
     texts = [record["year"], record["venue"], *record["authors"], *record["links"].values()]
     assert not SIGNS & set("".join(texts))
-    from qbe.search.records import as_json
+    from qbe.search.writers import as_json
 
     for value in (float("nan"), float("inf")):
         with pytest.raises(ValueError, match="JSON"):
             as_json({"score": value})
 
 
-@pytest.mark.parametrize(
-    ("cell", "written"),
-    [
-        ("=1+1", "'=1+1"),
-        ("+1", "'+1"),
-        ("-0.35", "'-0.35"),
-        ("@SUM(A1)", "'@SUM(A1)"),
-        ("\t=1", "' =1"),
-        ("\r=1", "' =1"),
-        (" =1", "' =1"),
-        ("\u00a0=1", "'\u00a0=1"),
-        ("\uff1d1", "'\uff1d1"),
-        ("On = fish", "On = fish"),
-        ("", ""),
-        (-0.35, "-0.35"),
-        (7, "7"),
-        (None, ""),
-    ],
-)
+QUOTED = ("=1+1", "+1", "-0.35", "@SUM(A1)", "\u00a0=1", "\uff1d1")
+CELLS = [(cell, f"'{cell}") for cell in QUOTED] + [(cell, "' =1") for cell in ("\t=1", "\r=1", " =1")]
+CELLS += [("On = fish", "On = fish"), ("", ""), (-0.35, "-0.35"), (7, "7"), (None, "")]
+
+
+@pytest.mark.parametrize(("cell", "written"), CELLS)
 def test_a_text_is_no_formula_and_a_number_stays_one(cell, written):
     ((read, after),) = csv.reader(io.StringIO(to_csv([[cell, "x"]]), newline=""))
     assert (read, after) == (written, "x")
@@ -92,7 +78,7 @@ def test_a_text_is_no_formula_and_a_number_stays_one(cell, written):
 def test_files_of_csv_have_no_formulas():
     paper = Paper("=id", FORMULA, (Sentence("@SUM(A1) swims."),), metadata={"authors": ["+1"], "venue": "-1"})
     result = Result("=q", Query(paper), [Hit("=id", -0.5)])
-    text = open_writer("csv", "tag", lambda _: paper, 80, explain=False).text([result], True)
+    text = open_writer("csv", "tag", lambda _: paper, 80, explain=False).text(result, True)
     for row in (
         *csv.reader(io.StringIO(text)),
         *csv.reader(io.StringIO("".join(export_parts([paper], "csv")))),
@@ -100,25 +86,9 @@ def test_files_of_csv_have_no_formulas():
         assert not [cell for cell in row if cell[:1] in "=+-@" and cell and cell != "-0.5"]
 
 
-ADDRESSES = (
-    *(
-        "javascript:alert(1)",
-        "JaVaScRiPt:alert(1)",
-        " javascript:alert(1)",
-        "java\tscript:alert(1)",
-        "//evil.example/x",
-    ),
-    *(
-        "data:text/html,<script>alert(1)</script>",
-        "=1+1",
-        'https://x/" onclick="alert(1)',
-        "file:///etc/passwd",
-        "http://a b",
-        "http://a\u202eb",
-        "x",
-        7,
-    ),
-)
+SCRIPTS = ("javascript:alert(1)", "JaVaScRiPt:alert(1)", " javascript:alert(1)", "java\tscript:alert(1)")
+ADDRESSES = (*SCRIPTS, "//evil.example/x", "data:text/html,<script>alert(1)</script>", "=1+1", "x", 7)
+ADDRESSES += ('https://x/" onclick="alert(1)', "file:///etc/passwd", "http://a b", "http://a\u202eb")
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
@@ -131,7 +101,7 @@ def test_only_addresses_of_the_web_become_links(address):
     )
     assert not any(sign in link for link in record["links"].values() for sign in '"<> \t')
     result = Result("q", Query(paper), [Hit("p1", 1.0)])
-    text = open_writer("markdown", "tag", lambda _: paper, 80, explain=False).text([result], True)
+    text = open_writer("markdown", "tag", lambda _: paper, 80, explain=False).text(result, True)
     assert "](http" not in text.replace("](https://doi.org/", "").replace("](https://arxiv.org/", "")
     assert "script:" not in text.lower()
 

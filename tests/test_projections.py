@@ -8,6 +8,7 @@ from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.models.cards import PACKAGE as MODELS
 from qbe.query import Query
+from qbe.search.pipeline import Pipeline
 from qbe.search.projections import (
     TERMS,
     FacetProjection,
@@ -19,7 +20,6 @@ from qbe.search.projections import (
     shipped_model,
     write_model,
 )
-from qbe.search.session import Pipeline
 from qbe.search.stages import Fused, Projections
 from qbe.types import Facet
 
@@ -77,12 +77,8 @@ def test_a_search_mixes_both_stages(graded_index):
 
 
 def test_vectors_of_another_encoder_or_version_are_refused_and_each_model_reads_one(tiny_index):
-    with (
-        Index(tiny_index) as index,
-        pytest.raises(
-            UsageError, match="expected vectors of facet-encoder or facet-encoder-large for `rerank`"
-        ),
-    ):
+    message = "expected vectors of facet-encoder or facet-encoder-large for `rerank`"
+    with Index(tiny_index) as index, pytest.raises(UsageError, match=message):
         Pipeline(index, Fused(), Projections())
     earlier = {"name": "facet-encoder", "weights_sha256": "5f" * 32}
     with pytest.raises(UsageError, match=r"this version's facet-encoder .* \(5f5f5f5f5f5f\)"):

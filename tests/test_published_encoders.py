@@ -37,15 +37,12 @@ PICKLED = {
     "tokenizer_config.json",
     "special_tokens_map.json",
 }
-FILES = {
+FILES = {  # of the others PICKLED
     "allenai/specter2_base": PICKLED | {"tokenizer.json"},
     "malteos/scincl": PICKLED - {"pytorch_model.bin"} | {"model.safetensors", "tokenizer.json"},
 }
-"""Of the others PICKLED."""
-
+# Read as others are, from files of the same kinds.
 ALIKE = {name for name in PUBLISHED if "singlem" in name or "biomed" in name} | {"allenai/specter"}
-"""Read as others are, from files of the same kinds."""
-
 NAMES = [name for name in PUBLISHED if SIZES is SCIBERT or name not in ALIKE]
 
 

@@ -46,12 +46,8 @@ def queries(papers, reranker) -> list[Query]:
     the collection.
     """
     one = next(paper for paper in papers if paper.paper_id == "s024")
-    outside = Paper(
-        "outside",
-        "Ranking code by what it does",
-        (Sentence("Developers search for code.", Facet.BACKGROUND), Sentence("We train a network.")),
-        labelled=True,
-    )
+    sentences = Sentence("Developers search for code.", Facet.BACKGROUND), Sentence("We train a network.")
+    outside = Paper("outside", "Ranking code by what it does", sentences, labelled=True)
     others = [Query(one), Query(one, positions=(3, 0)), Query(outside)]
     facets = [*(Query(one, facet) for facet in Facet), Query(outside, Facet.BACKGROUND)]
     return [*facets, *others] if reranker.takes_whole_abstracts else facets

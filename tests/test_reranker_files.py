@@ -73,15 +73,13 @@ def test_another_card_is_refused(exported, change, message):
 
 
 def test_a_hub_name_is_downloaded_and_exported(tiny_classifier, tiny_cross_encoder, cache, monkeypatch):
-    import huggingface_hub
-
     requests = []
 
     def snapshot_download(name, allow_patterns):
         requests.append((name, allow_patterns))
         return str(tiny_classifier)
 
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
 
     def run(command, **_):
         assert command[:5] == [sys.executable, "-m", "qbe", "export", "cross-encoder"]
@@ -97,11 +95,9 @@ def test_a_hub_name_is_downloaded_and_exported(tiny_classifier, tiny_cross_encod
 
 
 def test_a_failed_download_is_told(cache, monkeypatch):
-    import huggingface_hub
-
     def snapshot_download(*_, **__):
         raise OSError("no network\nat all")
 
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
     with pytest.raises(ModelError, match="cannot load the reranker owner/model from the hub: no network;"):
         resolve_reranker("owner/model")

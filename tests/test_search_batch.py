@@ -9,29 +9,33 @@ import pytest
 
 from qbe.errors import OutputError, RunError, UsageError
 from qbe.index import jvm as _jvm
-from qbe.search import output as outputs
-from qbe.search.output import block_file
+from qbe.search import request
 from qbe.search.session import SearchSession
+from qbe.util.files import lock
 from qbe.util.work import Workers
 
 KILLED = """
 import os, signal, sys
-from qbe.search import output as outputs
+from qbe.search import request
+from qbe.search.session import SearchSession
 from qbe.cli.search import main
 
-def hook(event, values):
-    if event == "os.rename" and str(values[1]).endswith("00000002.block"):
-        os.kill(os.getpid(), signal.SIGKILL)
+batch, done = SearchSession.batch, []
 
-outputs.BLOCK = 5
-sys.addaudithook(hook)
+def killed(self, *arguments, **options):
+    done.append(1)
+    if len(done) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return batch(self, *arguments, **options)
+
+request.BLOCK, SearchSession.batch = 5, killed
 main(sys.argv[1:])
 """
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(outputs, "BLOCK", 5)
+    monkeypatch.setattr(request, "BLOCK", 5)
 
 
 @pytest.fixture
@@ -81,7 +85,7 @@ def interrupt(monkeypatch, after: int, error: BaseException) -> None:
 def test_blocks_do_not_show(search, arguments, monkeypatch, searched, form):
     small = search(*arguments, "--format", form)
     assert searched == [5, 5, 5, 5, 4]
-    monkeypatch.setattr(outputs, "BLOCK", 64)
+    monkeypatch.setattr(request, "BLOCK", 64)
     assert search(*arguments, "--format", form) == small
     assert small.count("\n\n\n") == 0
 
@@ -92,9 +96,11 @@ def test_an_interrupted_run_goes_on(search, arguments, output, part, monkeypatch
     with pytest.raises(KeyboardInterrupt, match="--resume continues with what is finished"):
         search(*arguments, "--output", output)
     assert not output.exists()
-    assert sorted(path.name for path in part.iterdir()) == ["00000000.block", "00000001.block", "run.json"]
-    with pytest.raises(RunError, match="holds an unfinished run; continue it with `resume`, or remove"):
+    assert [path.name for path in output.parent.iterdir()] == [part.name]
+    with pytest.raises(RunError, match="holds an unfinished run; continue it with `resume`, or discard"):
         search(*arguments, "--output", output)
+    with part.open("a") as stream:
+        stream.write('{"query_id": "torn')
     del searched[:]
     search(*arguments, "--output", output, "--resume", "--threads", 2)
     assert searched == [5, 5, 4]
@@ -103,15 +109,15 @@ def test_an_interrupted_run_goes_on(search, arguments, output, part, monkeypatch
 
 
 CHANGES = [
-    (["--hits", "8"], "options"),
-    (["--year", "2003-"], "options"),
-    (["--like", "method", "--unlike", "result"], "options"),
-    (["--facet", "method"], "options"),
-    (["--run-tag", "mine"], "options"),
-    (["--format", "json"], "options"),
-    (["--facets", "predicted"], "options, models"),
-    (["--pool", "pools.tsv"], "pool"),
-    (["--topics", "other.tsv"], "topics"),
+    "--hits 8",
+    "--year 2003-",
+    "--like method --unlike result",
+    "--facet method",
+    "--run-tag mine",
+    "--format json",
+    "--facets predicted",
+    "--pool pools.tsv",
+    "--topics other.tsv",
 ]
 
 
@@ -122,22 +128,26 @@ def test_another_run_is_not_gone_on_with(search, arguments, output, part, sample
     interrupt(monkeypatch, 1, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         search(*arguments, "--output", output)
-    for changed, found in CHANGES:
+    before = part.read_bytes()
+    for changed in map(str.split, CHANGES):
         kept = list(arguments)
         if changed[0] in kept:
             place = kept.index(changed[0])
             del kept[place : place + 2]
-        with pytest.raises(RunError, match=f"found other {found}; repeat the command as it was"):
+        with pytest.raises(RunError, match="another index, other topics or options; repeat the"):
             search(*kept, *changed, "--output", output, "--resume")
-        assert sorted(path.name for path in part.iterdir()) == ["00000000.block", "run.json"]
+    assert part.read_bytes() == before
+    search(*arguments, "--output", output, "--overwrite")
+    assert output.read_text() == search(*arguments)
+    assert [path.name for path in output.parent.iterdir()] == [output.name]
 
 
 def test_what_is_finished_is_kept_when_the_disk_is_full(search, arguments, output, part, monkeypatch):
     interrupt(monkeypatch, 3, OSError(28, "No space left on device"))
-    message = r"No space left on device; free some space .*; what is finished is kept: continue it with `re"
+    message = r"No space left on device.*; what is finished is kept: continue it with `resume`"
     with pytest.raises(OutputError, match=message):
         search(*arguments, "--output", output)
-    assert len(list(part.glob("*.block"))) == 3
+    assert len(part.read_text().splitlines()) == 1 + 3 * 5
 
 
 def test_where_nothing_is_finished_nothing_stays(search, arguments, output, monkeypatch):
@@ -157,13 +167,12 @@ def test_a_killed_run_goes_on(search, arguments, output, part, tiny_index):
     assert [path.name for path in output.parent.iterdir()] == [output.name]
 
 
-def test_a_run_that_another_process_writes_is_refused(output):
+def test_a_run_that_another_process_writes_is_refused(search, arguments, output):
     with (
-        block_file(output, {}, resume=False),
+        lock(output.parent / f".{output.name}.lock"),
         pytest.raises(RunError, match="is being written by another process"),
-        block_file(output, {}, resume=True),
     ):
-        pass
+        search(*arguments, "--output", output)
 
 
 @pytest.mark.parametrize("source", [["--paper", "s001", "--output", "x"], ["--topics", "topics.tsv"]])

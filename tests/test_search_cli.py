@@ -57,7 +57,7 @@ def test_topics_make_a_run(search, sample, tmp_path, stage, tiny_index):
             assert ids(run.rankings[topic.query_id]) == ids(hits)
     written = output.read_bytes()
     assert search(*arguments).encode() == written
-    search(*arguments, "--threads", 3, "--output", output)
+    search(*arguments, "--threads", 3, "--output", output, "--overwrite")
     assert output.read_bytes() == written
 
 

@@ -13,7 +13,7 @@ from support.searching import paper_of
 from qbe.errors import FacetNotFoundError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query
-from qbe.search.session import Pipeline
+from qbe.search.pipeline import Pipeline
 from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Matching
 from qbe.types import Facet, Paper, Sentence
 
@@ -64,15 +64,8 @@ def searcher(index, open_searcher) -> Pipeline:
 def queries(index) -> list[Query]:
     """A query by each facet, by the whole abstract, by positions, and from outside the index."""
     one = index.paper("s024")
-    outside = Paper(
-        "outside",
-        "Ranking code by what it does",
-        (
-            Sentence("Developers search for code.", Facet.BACKGROUND),
-            Sentence("We train a network on graphs."),
-        ),
-        labelled=True,
-    )
+    sentences = Sentence("Developers search for code.", Facet.BACKGROUND), Sentence("We train on graphs.")
+    outside = Paper("outside", "Ranking code by what it does", sentences, labelled=True)
     return [*(Query(one, facet) for facet in (*Facet, None)), Query(one, positions=(3, 0)), Query(outside)]
 
 

@@ -25,18 +25,16 @@ from qbe.query import (
 from qbe.runs import read_run
 from qbe.search.explore import LIKELY_FROM, _as_asked
 from qbe.search.filters import PaperFilter
-from qbe.search.output import RunInputs, fingerprint
+from qbe.search.pipeline import Pipeline
 from qbe.search.request import SearchRequest
-from qbe.search.session import Pipeline, SearchSession
+from qbe.search.session import SearchSession
 from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Grades, Matching, Projections, Stages
 from qbe.types import Facet, Hit, Paper, Sentence
 
 pytestmark = pytest.mark.slow
 
 BACKGROUND, METHOD, RESULT = Facet
-ALL = 127
-"""The papers of the sample without the query's own."""
-
+ALL = 127  # papers of the sample without the query's own
 UNLIKE = {BACKGROUND: 1.0, METHOD: -0.5}
 
 
@@ -58,9 +56,6 @@ def query(index):
     return lambda weights, paper_id="s036": Query.by_facets(index.paper(paper_id), weights)
 
 
-# Order
-
-
 @pytest.mark.parametrize("weights", [UNLIKE, SHAPES[COMPETITORS], {METHOD: 2.0, RESULT: 1.0, BACKGROUND: -1}])
 def test_hits_are_graded_in_every_facet_and_ranked_by_the_chance_of_all(by_vectors, query, weights):
     hits = by_vectors.search(query(weights), ALL, explain=True)
@@ -79,9 +74,8 @@ def test_hits_are_graded_in_every_facet_and_ranked_by_the_chance_of_all(by_vecto
 
 def test_of_several_papers_the_two_that_fit_best_count_and_unlike_ones_as_one():
     papers = [Paper(str(number), "", (Sentence("We cut.", METHOD),)) for number in range(5)]
-    aspects = [
-        Aspect(paper, METHOD, weight=1.0 if number < 3 else -1.5) for number, paper in enumerate(papers)
-    ]
+    weights = (1.0, 1.0, 1.0, -1.5, -1.5)
+    aspects = [Aspect(paper, METHOD, weight=each) for paper, each in zip(papers, weights, strict=True)]
     chances = [np.array([chance]) for chance in (0.9, 0.5, 0.1, 0.25, 0.81)]
     assert _as_asked(chances, aspects).tolist() == pytest.approx([0.7 * 0.5 * 0.9])
     assert _as_asked(chances[:1], aspects[:1]).tolist() == [0.9]
@@ -91,9 +85,8 @@ def test_likely_papers_are_counted(index, query):
     session = SearchSession(index, Stages(Dense()))
     for weights in (SHAPES[COMPETITORS], UNLIKE):
         ranking = session.search(SearchRequest(query(weights), k=3))
-        likely = sum(
-            hit.score >= LIKELY_FROM for hit in session.search(SearchRequest(query(weights), ALL)).hits
-        )
+        hits = session.search(SearchRequest(query(weights), ALL)).hits
+        likely = sum(hit.score >= LIKELY_FROM for hit in hits)
         told = f"papers that are likely what you ask for: {likely or 'none'}"
         assert ranking.notes == ((told,) if weights is not UNLIKE else ())
     session.close()
@@ -109,13 +102,8 @@ def test_a_paper_under_another_id_is_graded_highest(by_vectors, index):
         assert hits[0].grades[facet.value] == best
 
 
-# What is asked for
-
-
 def assert_alike(hits: list[Hit], expected: list[Hit]) -> None:
-    """The same papers with the same scores and grades, as far as double precision goes; those whose scores
-    differ in the last bit alone may change places.
-    """
+    """The same papers, scores and grades; those whose scores differ in the last bit may change places."""
     assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected], abs=1e-9)
     assert sorted(ids(hits)) == sorted(ids(expected))
     by_id = {hit.paper_id: hit for hit in expected}
@@ -174,20 +162,12 @@ def test_explained_hits_have_the_chance_of_each_aspect(by_vectors, query):
 
 def test_a_batch_gives_what_single_searches_give(by_vectors, index, query):
     """Queries by grades and others, in any order."""
-    queries = [
-        query(UNLIKE),
-        Query(index.paper("s024"), METHOD),
-        query(SHAPES[COMPETITORS], "s118"),
-        Query(index.paper("s036")),
-        query(UNLIKE),
-    ]
+    others = Query(index.paper("s024"), METHOD), Query(index.paper("s036"))
+    queries = [query(UNLIKE), others[0], query(SHAPES[COMPETITORS], "s118"), others[1], query(UNLIKE)]
     pools = [None, None, ["s001", "s002", "s003"], None, ["s051"]]
     together = by_vectors.batch_search(queries, 7, pools)
     assert together == [by_vectors.search(each, 7, pool) for each, pool in zip(queries, pools, strict=True)]
     assert [ranked[0].grades is not None for ranked in together] == [True, False, True, False, True]
-
-
-# The query's paper
 
 
 def test_a_facet_that_the_querys_paper_lacks_has_no_grade(by_vectors):
@@ -208,16 +188,10 @@ def test_an_unlabelled_paper_from_outside_is_labelled(by_vectors, index):
     assert list(hits[0].grades) == ["background", "method", "result"]
 
 
-# Without grades
-
-
 def test_queries_of_one_aspect_and_with_one_that_is_no_facet_are_not_graded(by_vectors, index):
     paper = index.paper("s036")
-    queries = [Query(paper, facet) for facet in (*Facet, None)]
-    queries += [
-        Query.of(Aspect(paper, BACKGROUND), other) for other in (Aspect(paper), Aspect(paper, positions=(1,)))
-    ]
-    for asked in queries:
+    mixed = [Query.of(Aspect(paper, BACKGROUND), Aspect(paper, positions=each)) for each in (None, (1,))]
+    for asked in [*(Query(paper, facet) for facet in (*Facet, None)), *mixed]:
         assert [hit.grades for hit in by_vectors.search(asked)] == [None] * 10
 
 
@@ -234,9 +208,6 @@ def test_without_a_grade_model_of_the_encoder_nothing_is_graded(tiny_index):
 def test_no_reranker_changes_what_grades_rank(index, query, by_vectors, reranker):
     with Pipeline(index, Stages(Dense(), reranker)) as pipeline:
         assert pipeline.search(query(UNLIKE), ALL) == by_vectors.search(query(UNLIKE), ALL)
-
-
-# Grades of any hits
 
 
 def test_hits_of_any_query_are_graded_as_a_search_grades_them(by_vectors, index, query):
@@ -256,9 +227,6 @@ def test_a_paper_without_facets_cannot_be_graded_by(by_vectors):
         by_vectors.grade(Query(paper), hits)
 
 
-# The command
-
-
 @pytest.fixture
 def explore(search, graded_index):
     """Run the command on stored vectors in this process; gives what it printed."""
@@ -276,29 +244,18 @@ def test_shapes_have_names_and_are_what_their_facets_come_to(explore, by_vectors
     expected = by_vectors.search(query(SHAPES[name]), 4)
     assert record["query_id"] == query(SHAPES[name]).query_id
     assert [aspect["weight"] for aspect in record["aspects"]] == list(SHAPES[name].values())
-    assert [(hit["paper_id"], hit["grades"]) for hit in record["hits"]] == [
-        (hit.paper_id, hit.grades) for hit in expected
-    ]
-    liked, disliked = (
-        [str(facet) for facet, weight in SHAPES[name].items() if weight * sign > 0] for sign in (1, -1)
-    )
-    wish = parse_wish(liked, disliked)
+    found = [(hit["paper_id"], hit["grades"]) for hit in record["hits"]]
+    assert found == [(hit.paper_id, hit.grades) for hit in expected]
+    wish = parse_wish(*([str(f) for f, weight in SHAPES[name].items() if weight * s > 0] for s in (1, -1)))
     assert (wish.weights, wish.variety) == (SHAPES[name], PLAIN)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "query_id"),
-    [
-        (
-            "--like result --like method:2 --unlike background:0.5",
-            "1*s036_result&2*s036_method&-0.5*s036_background",
-        ),
-        ("--like method:3", "s036_method"),
-    ],
-)
-def test_what_is_liked_and_disliked_with_weights(explore, arguments, query_id):
-    run = explore("--paper", "s036", *arguments.split(), "--hits", 2)
-    assert [line.split()[0] for line in run.splitlines()] == [query_id] * 2
+def test_what_is_liked_and_disliked_with_weights(explore):
+    weighted = "--like result --like method:2 --unlike background:0.5"
+    query_id = "1*s036_result&2*s036_method&-0.5*s036_background"
+    for arguments, expected in ((weighted, query_id), ("--like method:3", "s036_method")):
+        run = explore("--paper", "s036", *arguments.split(), "--hits", 2)
+        assert [line.split()[0] for line in run.splitlines()] == [expected] * 2
 
 
 def test_tables_tell_the_grades(explore, by_vectors, query):
@@ -351,12 +308,3 @@ WRONG = """\
 def test_wrong_weights_of_facets(explore, told):
     wrong = (f"--paper s036 {line}" for line in WRONG.splitlines())
     told("weights of facets", refusals(explore, wrong))
-
-
-def test_a_run_depends_on_the_grade_model(index, sample):
-    run = RunInputs(
-        sample / "topics.tsv", None, {"method": 1.0}, None, "given", 10, "qbe", "trec", 80, explain=False
-    )
-    described = fingerprint(index, Stages(), run)
-    assert list(described["models"]) == ["grades"]
-    assert described["options"]["facet"] == {"method": 1.0}

@@ -18,8 +18,8 @@ from qbe.index.source import BuildSettings
 from qbe.models.encoder import Encoder
 from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.query import Aspect, Query
+from qbe.search.present import to_table
 from qbe.search.request import SearchRequest
-from qbe.search.writers import to_table
 from qbe.types import Facet, FacetProbabilities, Hit, Match, Paper, Sentence
 
 
@@ -242,7 +242,7 @@ def test_every_source_is_tagged_alike(search, raw_index, unlabelled_index, untag
 
 def test_facets_given_and_predicted(search, tiny_index, tiny_tagger, papers, tag, monkeypatch):
     tagged = lambda folder, **named: Index(folder, **named | {"tagger": str(tiny_tagger)})  # noqa: E731
-    monkeypatch.setattr("qbe.index.several.Index", tagged)
+    monkeypatch.setattr("qbe.index.index.Index", tagged)
     options = ("--facet", "method", "--explain", "--format", "json", "--hits", 2)
     given = search(tiny_index, "--paper", "s024", *options)
     assert facets(given) == [str(s.facet) for s in papers[23].sentences]

@@ -15,9 +15,10 @@ from qbe.errors import ModelError
 from qbe.index.build import build
 from qbe.index.source import BuildSettings
 from qbe.query import Query
+from qbe.search.pipeline import Pipeline
+from qbe.search.present import to_table
 from qbe.search.rank import RerankScore
-from qbe.search.session import Pipeline
-from qbe.search.writers import to_record, to_table
+from qbe.search.writers import to_record
 from qbe.types import Facet, Hit, Match, Paper, Sentence
 
 pytestmark = pytest.mark.slow
@@ -44,9 +45,6 @@ def upside_down(first: list[Hit]) -> ByHand:
     return ByHand({hit.paper_id: float(rank) for rank, hit in enumerate(first)})
 
 
-# What is reranked, and what is not.
-
-
 def test_the_first_stage_alone_the_reranker_alone_and_mixed_scores_by_hand(searcher, index, query, first):
     none = reranked(index, upside_down(first), depth=20, weight=0)
     assert ids(none.search(query, 1000)) == ids(first)
@@ -65,10 +63,9 @@ def test_the_first_stage_alone_the_reranker_alone_and_mixed_scores_by_hand(searc
     # The rest lies 1 below, at the distances that the first stage gave it.
     assert ids(found[4:]) == ids(first[4:9])
     lowest = found[3].score - 1
+    rest = [lowest + hit.score - first[4].score for hit in first[4:9]]
     assert found[4].score == lowest
-    assert [hit.score for hit in found[4:]] == pytest.approx(
-        [lowest + hit.score - first[4].score for hit in first[4:9]]
-    )
+    assert [hit.score for hit in found[4:]] == pytest.approx(rest)
 
 
 @pytest.mark.parametrize("score", [math.nan, math.inf])
@@ -78,9 +75,6 @@ def test_scores_that_are_no_numbers_are_refused(searcher, index, query, first, s
     assert reranked(index, reranker, depth=7).search(query)
     with pytest.raises(ModelError, match=message):
         reranked(index, reranker, depth=8).search(query)
-
-
-# Explaining.
 
 
 def test_a_reranked_hit_tells_of_both_stages(searcher, index, query, first):
@@ -100,26 +94,16 @@ def test_a_reranked_hit_tells_of_both_stages(searcher, index, query, first):
     assert reranking.search(query, 5, matches=False) == [hit._replace(matches=()) for hit in plain]
 
 
-ASKED = Paper(
-    "asked", "A question", (Sentence("We ask.", Facet.METHOD), Sentence("We know.", Facet.RESULT)), True
-)
-ANSWER = Paper(
-    "answer",
-    "An answer",
-    (Sentence("They tell.", Facet.METHOD), Sentence("They do.")),
-    True,
-    {"year": "1999"},
-)
+ASKING = (Sentence("We ask.", Facet.METHOD), Sentence("We know.", Facet.RESULT))
+ASKED = Paper("asked", "A question", ASKING, True)
+ANSWERING = (Sentence("They tell.", Facet.METHOD), Sentence("They do."))
+ANSWER = Paper("answer", "An answer", ANSWERING, True, {"year": "1999"})
 BELOW = Paper("below", "Below", (Sentence("Nothing."),), True)
+SCORES = {"bm25": 12.5, "whole": 0.125, "first_stage": 0.75, "reranker": -2.0}
+SCORES_BELOW = {"bm25": 3.0, "whole": 0.0, "first_stage": -1.25}
 HITS = [
-    Hit(
-        "answer",
-        1.5,
-        (Match(0, 1, 0.5),),
-        {"bm25": 12.5, "whole": 0.125, "first_stage": 0.75, "reranker": -2.0},
-        Match(0, 0, 0.25),
-    ),
-    Hit("below", -3.0, (Match(0, 0, 0.125),), {"bm25": 3.0, "whole": 0.0, "first_stage": -1.25}),
+    Hit("answer", 1.5, (Match(0, 1, 0.5),), SCORES, Match(0, 0, 0.25)),
+    Hit("below", -3.0, (Match(0, 0, 0.125),), SCORES_BELOW),
 ]
 
 
@@ -155,7 +139,7 @@ def test_the_table_explains_reranking_and_shows_what_drove_it():
 def test_json_explains_reranking():
     arguments = (Papers(ANSWER, BELOW).paper, "q", Query(ASKED, Facet.METHOD), HITS)
     one, two = to_record(*arguments, explain=True)["hits"]
-    assert one["component_scores"] == {"bm25": 12.5, "whole": 0.125, "first_stage": 0.75, "reranker": -2.0}
+    assert one["component_scores"] == SCORES
     assert one["driven_by"] == {
         "query_position": 0,
         "query_sentence": "We ask.",
@@ -167,16 +151,10 @@ def test_json_explains_reranking():
         "probability": None,
     }
     assert one["plan"] == two["plan"] == []
-    assert (two["component_scores"], two["driven_by"]) == (
-        {"bm25": 3.0, "whole": 0.0, "first_stage": -1.25},
-        None,
-    )
+    assert (two["component_scores"], two["driven_by"]) == (SCORES_BELOW, None)
     for hit in to_record(*arguments)["hits"]:
         about = {"title", "year", "authors", "venue", "links", "abstract"}
         assert set(hit) == {"rank", "paper_id", "score", "matches", *about}
-
-
-# Any object, any function.
 
 
 def test_a_function_reranks(index, query, first):
@@ -211,9 +189,6 @@ def test_an_object_that_says_nothing_of_itself_reranks(index, query):
         for each in (query, Query(index.paper("s024"))):
             lengths = [len(index.paper(hit.paper_id).title) for hit in pipeline.search(each, 9)]
             assert lengths == sorted(lengths, reverse=True)
-
-
-# The command.
 
 
 def test_queries_without_a_facet_follow_one_rule(tiny_index, tiny_cross_encoder, tiny_joint_grades, capsys):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from qbe import BuildSettings, Facet, Fused, Pipeline, Query, Reading, build_index
-from qbe.search.writers import looks_english, to_table
+from qbe.search.present import looks_english, to_table
 
 PAPERS = {
     "chinese": {"title": "河流中的鱼", "abstract": "鱼在河里游泳。我们数鱼。结果是很多。"},

@@ -4,8 +4,8 @@ import pytest
 
 from qbe.errors import UsageError
 from qbe.search.explain import describe, label_of
-from qbe.search.form import SearchForm
-from qbe.search.records import sentence_records
+from qbe.search.request import SearchForm
+from qbe.search.writers import sentence_records
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 AIM = Sentence("We propose X for Y.", Facet.BACKGROUND, FacetProbabilities(0.2, 0.5, 0.3, 0.0, 0.0))

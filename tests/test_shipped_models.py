@@ -20,11 +20,11 @@ from qbe.util.work import Workers
 
 pytestmark = pytest.mark.slow
 
-ENCODER_SIZE, RERANKER_SIZE, TAGGER_SIZE = 30e6, 30e6, 30e6
-"""Bytes that the package may carry for each."""
-
-MICRO_F1, FOLDED = 80.0, 85.0
-"""Floors on CSAbstruct's test split, on the encoder that the tagger was trained on."""
+SIZE = 30e6  # bytes that the package may carry for each
+MICRO_F1, FOLDED = (
+    80.0,
+    85.0,
+)  # floors on CSAbstruct's test split, on the encoder that the tagger was trained on
 
 
 def paper(name: str, title: str, *sentences: str) -> Paper:
@@ -67,9 +67,8 @@ def test_models_are_small_and_whole_and_need_no_export(cache):
     encoder, tagger = resolve_encoder(), resolve_tagger()
     encoder.verify()
     tagger.verify()
-    sizes = {encoder.folder: ENCODER_SIZE, tagger.folder: TAGGER_SIZE, JOINT_GRADES: RERANKER_SIZE}
-    for folder, size in sizes.items():
-        assert sum(path.stat().st_size for path in folder.iterdir()) <= size
+    for folder in (encoder.folder, tagger.folder, JOINT_GRADES):
+        assert sum(path.stat().st_size for path in folder.iterdir()) <= SIZE
     assert (encoder.metadata.name, encoder.metadata.encoder_format) == (DEFAULT_ENCODER, DEFAULT_FORMAT)
     assert (encoder.folder / "README.md").read_text().startswith(f"# {DEFAULT_ENCODER}\n")
     assert JOINT_GRADES.name == open_reranker().name == DEFAULT_RERANKER

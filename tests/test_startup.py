@@ -138,10 +138,7 @@ def actions(command: str, subcommand: str | None = None) -> dict:
 
 
 def choices(command: str, subcommand: str | None = None) -> dict[str, tuple]:
-    """The choices of each argument that has any.
-
-    They are written out in the command line, which may not load the modules for its help.
-    """
+    """The choices of arguments, which help may not load modules for."""
     arguments = actions(command, subcommand)
     return {name: tuple(action.choices) for name, action in arguments.items() if action.choices}
 

@@ -12,7 +12,7 @@ from qbe.errors import IndexFormatError, UsageError
 from qbe.index.params import resolve_stored
 from qbe.index.scoring import nearness, similarities
 from qbe.index.source import BuildSettings
-from qbe.index.vectors import Quantized, open_vectors, quantized, scales_file, vector_file
+from qbe.index.vectors import Quantized, open_vectors, quantized, scales_file, writing_vectors
 
 SIMILARITIES = ("cosine", "l2")
 
@@ -23,7 +23,6 @@ matrices = st.tuples(st.integers(1, 6), st.integers(1, 24)).flatmap(
 
 
 def units(count: int, dimension: int, seed: int) -> np.ndarray:
-    """Unit vectors in half precision."""
     vectors = np.random.default_rng(seed).standard_normal((count, dimension))
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
 
@@ -90,7 +89,7 @@ def test_every_half_is_read_as_numpy_reads_it():
 @pytest.mark.parametrize("form", ["float16", "int8"])
 def test_what_was_written_in_parts_is_read(tmp_path, form, similarity):
     vectors = units(90, 12, 2)
-    with vector_file(tmp_path, "v.npy", (90, 12), form, similarity) as write:
+    with writing_vectors(tmp_path, "v.npy", (90, 12), form, similarity) as write:
         for first in (0, 40, 70):
             write(vectors[first : {0: 40, 40: 70, 70: 90}[first]])
     read = open_vectors(tmp_path, "v.npy", form)
@@ -105,7 +104,7 @@ def test_what_was_written_in_parts_is_read(tmp_path, form, similarity):
 
 
 def test_scales_that_do_not_fit_are_told(tmp_path):
-    with vector_file(tmp_path, "v.npy", (9, 4), "int8", "cosine") as write:
+    with writing_vectors(tmp_path, "v.npy", (9, 4), "int8", "cosine") as write:
         write(units(9, 4, 3))
     np.save(tmp_path / scales_file("v.npy"), np.ones(8, np.float16))
     with pytest.raises(IndexFormatError, match=r"scales\.npy: expected 9 scales, found 8; the index is dam"):

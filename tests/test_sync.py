@@ -39,7 +39,6 @@ def paper(number: int, title: str | None = None, **metadata: object) -> Paper:
 
 
 def content(folder: Path) -> dict[str, tuple]:
-    """The papers of an index as their corpora brought them, by id."""
     with Index(folder) as index:
         return {each.paper_id: (each.title, each.abstract, dict(each.metadata)) for each in index}
 
@@ -145,7 +144,7 @@ def test_files_are_read_as_when_the_index_was_built(tmp_path):
 def test_an_interrupted_sync_is_run_again(index, monkeypatch):
     export, before = [paper(number, year=2020) for number in range(1, 20)], files(index)
     with monkeypatch.context() as patched:
-        patched.setattr(update, "build_lucene", interrupt)
+        patched.setattr(update, "write_lucene_index", interrupt)
         with pytest.raises(KeyboardInterrupt):
             sync_papers(index, export)
     assert files(index) == before

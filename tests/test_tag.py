@@ -55,9 +55,6 @@ def mixed(papers) -> list[Paper]:
     return [*(bare(paper) if i % 2 else paper for i, paper in enumerate(papers[:20])), LONG]
 
 
-# Files.
-
-
 def change(folder: Path, **fields: object) -> None:
     path = folder / TAGGER.metadata_file
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
@@ -90,9 +87,9 @@ def test_damage_is_told(tiny_tagger, tmp_path, monkeypatch, told):
         folder = Path(shutil.copytree(tiny_tagger, tmp_path / "tagger", dirs_exist_ok=True))
         harm(folder)
         messages += messages_of([partial(Tagger.open, str(folder))], ModelError, tmp_path)
-    monkeypatch.setattr("qbe.models.folders.PACKAGE", tmp_path)  # a registered tagger whose card is gone
+    monkeypatch.setattr("qbe.models.cards.PACKAGE", tmp_path)  # a registered tagger whose card is gone
     messages += messages_of([partial(resolve_tagger, "facet-tagger")], ModelError, tmp_path)
-    said_by_others = r"\b[0-9a-f]{64}\b|(?<=an ONNX model, found: ).*|(?<=tagger metadata, found ).+(?=; t)"
+    said_by_others = r"\b[0-9a-f]{64}\b|(?<=an ONNX model, found: ).*|(?<=metadata, found ).+(?=; [ti])"
     told("taggers", [re.sub(said_by_others, "X", each) for each in messages])
 
 
@@ -102,22 +99,15 @@ def test_the_identity_is_name_head_and_trunk(tagger, tiny_tagger, tiny_model):
         "sha256": sha256(tiny_tagger / HEAD),
         "trunk": sha256(tiny_model / "model.safetensors"),
     }
-    assert (tagger.layers, tagger.width) == (LAYERS, 5)
-
-
-# Reading.
-
-
-def weights() -> np.ndarray:
-    """The tiny tagger's only matrix, drawn as it was."""
-    return 10 * np.random.default_rng(0).standard_normal((HIDDEN, 5)).astype(np.float32)
+    assert tagger.layers == LAYERS
 
 
 def head(states, spans) -> np.ndarray:
-    """The tiny tagger's network in plain numpy."""
+    """The tiny tagger's network in plain numpy, its only matrix drawn as it was."""
+    weights = 10 * np.random.default_rng(0).standard_normal((HIDDEN, 5)).astype(np.float32)
     sums = np.sum(list(states), axis=0)
     pooled = np.array([sums[begin:end].mean(axis=0) for begin, end in spans])
-    return (pooled - pooled.mean(axis=0)) @ weights()
+    return (pooled - pooled.mean(axis=0)) @ weights
 
 
 @pytest.mark.parametrize("number", [0, 20])
@@ -131,9 +121,7 @@ def test_labels_follow_from_layers_windows_and_chain(encoder, tagger, mixed, tin
         states = layer_states(tiny_model, window.ids)
         scores += head([states[layer] for layer in LAYERS], window.spans).tolist()
     card = tagger.metadata
-    expected = marginals(
-        np.array(scores), np.array(card.begin), np.array(card.end), np.array(card.transitions)
-    )
+    expected = marginals(*map(np.array, (scores, card.begin, card.end, card.transitions)))
     tagged, _ = TaggingEncoder(encoder, tagger, "predicted").encode_paper(paper)
     probabilities = np.array([sentence.probabilities for sentence in tagged.sentences])
     np.testing.assert_allclose(probabilities, expected, rtol=0, atol=2e-3)
@@ -152,13 +140,8 @@ def test_labels_replace_those_that_were_there():
     paper = Paper("x", "T", (Sentence("A.", Facet.RESULT), Sentence("B.")), True, {"year": 1999})
     first = FacetProbabilities(0.0, 0.0, 0.75, 0.25, 0.0)
     second = FacetProbabilities(0.25, 0.25, 0.0, 0.0, 0.5)
-    assert labelled(paper, [first, second]) == Paper(
-        "x",
-        "T",
-        (Sentence("A.", Facet.METHOD, first), Sentence("B.", Facet.BACKGROUND, second)),
-        True,
-        {"year": 1999},
-    )
+    expected = Sentence("A.", Facet.METHOD, first), Sentence("B.", Facet.BACKGROUND, second)
+    assert labelled(paper, [first, second]) == Paper("x", "T", expected, True, {"year": 1999})
 
 
 def test_layers_that_the_encoder_has_not(folder, encoder):
@@ -168,9 +151,6 @@ def test_layers_that_the_encoder_has_not(folder, encoder):
         ModelError, match=r"expected layers from 0 to 2, found 7; give an encoder and a tagger"
     ):
         tagging.encode_paper(LONG)
-
-
-# Encoding and tagging in a single pass.
 
 
 @pytest.mark.parametrize("facets", ["given", "predicted"])
@@ -197,11 +177,8 @@ def test_without_a_tagger_papers_stay(encoder, mixed):
 def test_labels_depend_on_neither_threads_nor_neighbours(encoder, tagger, mixed):
     alone = [TaggingEncoder(encoder, tagger).encode_paper(paper)[0] for paper in mixed]
     threaded = TaggingEncoder(Encoder(encoder.files, threads=3), tagger)
-    assert [paper for paper, _ in threaded.encode(iter(mixed))] == alone
-    assert [paper for paper, _ in threaded.encode(reversed(mixed))] == alone[::-1]
-
-
-# Another encoder beside the trunk.
+    for step in (1, -1):
+        assert [paper for paper, _ in threaded.encode(iter(mixed[::step]))] == alone[::step]
 
 
 @pytest.fixture(scope="module")
@@ -231,9 +208,8 @@ def test_another_encoder_gives_the_vectors_and_the_trunk_the_labels(other, tagge
 def test_a_trunk_of_other_weights_is_refused(other, folder, tagger):
     trunk = {"name": str(other.files.folder), "weights_sha256": tagger.identity["trunk"]}
     change(folder, trunk=trunk)
-    message = (
-        rf"expected the encoder .* with weights {trunk['weights_sha256'][:12]} for the tagger tiny-tagger, "
-    )
-    message += rf"found {other.files.metadata.weights_sha256[:12]}; give another tagger"
-    with pytest.raises(ModelError, match=message):
+    asked, found = trunk["weights_sha256"][:12], other.files.metadata.weights_sha256[:12]
+    with pytest.raises(
+        ModelError, match=f"with weights {asked} for the tagger tiny-tagger, found {found}; gi"
+    ):
         open_trunk(Tagger.open(str(folder)))

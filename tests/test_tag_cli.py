@@ -19,25 +19,12 @@ from qbe.types import FacetProbabilities, Paper
 
 pytestmark = pytest.mark.slow
 
-STRING = {
-    "paper_id": "a",
-    "title": "On splitting",
-    "abstract": "Fish swim. We count them, e.g. cod. It works!",
-}
-LIST = {
-    "paper_id": 7,
-    "title": "As it is",
-    "abstract": ["One. Two.", "three"],
-    "metadata": {"year": 1999},
-    "source": {"any": ["thing", None]},
-}
-GIVEN = {
-    "paper_id": "c",
-    "title": "",
-    "abstract": ["To aim.", "To do.", "Thanks."],
-    "pred_labels": ["objective_label", "method_label", "other_label"],
-    "x": 1,
-}
+COUNTED = "Fish swim. We count them, e.g. cod. It works!"
+STRING = {"paper_id": "a", "title": "On splitting", "abstract": COUNTED}
+LIST = {"paper_id": 7, "title": "As it is", "abstract": ["One. Two.", "three"]}
+LIST |= {"metadata": {"year": 1999}, "source": {"any": ["thing", None]}}
+GIVEN = {"paper_id": "c", "title": "", "abstract": ["To aim.", "To do.", "Thanks."], "x": 1}
+GIVEN |= {"pred_labels": ["objective_label", "method_label", "other_label"]}
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +42,6 @@ def labels(paper: Paper) -> list[str]:
     return [f"{sentence.probabilities.label}_label" for sentence in paper.sentences]
 
 
-def read(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 @pytest.fixture
 def tag(tmp_path, tagging, tiny_tagger):
     """Tag records, or a file, by the command line in this process; gives the records written."""
@@ -71,20 +54,11 @@ def tag(tmp_path, tagging, tiny_tagger):
         arguments += [] if "--tagger" in options else ["--tagger", tiny_tagger]
         threads = [] if "--threads" in options else ["--threads", 1]
         main([str(argument) for argument in (*arguments, *threads, *options)])
-        return read(output)
+        return [json.loads(line) for line in output.read_text().splitlines()]
 
     run.output = output  # type: ignore[attr-defined]
     run.tagger = ("--tagger", str(tiny_tagger))  # type: ignore[attr-defined]
     return run
-
-
-def command(*arguments: object, **options) -> subprocess.CompletedProcess:
-    """Run the command as a user does."""
-    line = [sys.executable, "-m", "qbe", "tag", *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, check=False, **options)
-
-
-# What is written.
 
 
 def test_strings_are_split_and_lists_kept(tag, expected):
@@ -137,23 +111,14 @@ def test_what_is_written_is_a_corpus_to_qbe(tag, papers, expected):
 def test_both_standard_streams(tag, tiny_tagger):
     tag(STRING, LIST, GIVEN)
     source = b"".join(json.dumps(record).encode() + b"\n" for record in (STRING, LIST, GIVEN))
-    done = command("--input", "-", "--output", "-", "--tagger", tiny_tagger, input=source)
+    line = [sys.executable, "-m", "qbe", "tag", "--input", "-", "--output", "-", "--tagger", str(tiny_tagger)]
+    done = subprocess.run(line, input=source, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout == tag.output.read_bytes()
 
 
-# Whole or not at all.
-
-
-def numbered(count: int) -> list[dict]:
-    return [
-        {"paper_id": str(i), "title": "T", "abstract": f"This is paper {i}. It says {i * i}."}
-        for i in range(count)
-    ]
-
-
 def test_broken_input_leaves_nothing(tag, tmp_path):
-    source = write(tmp_path / "broken.jsonl", *numbered(2))
+    source = write(tmp_path / "broken.jsonl", STRING, STRING)
     source.write_text(source.read_text() + '{"paper_id": \n' + json.dumps(STRING) + "\n")
     with pytest.raises(CorpusError, match=r"broken.jsonl, line 3: expected one JSON object a line, found "):
         tag(source)

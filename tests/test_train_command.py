@@ -24,7 +24,6 @@ GIVEN = "--pairs p.tsv --leave-out e.jsonl --index i --dev d.tsv"
 
 @pytest.fixture
 def calls(monkeypatch, tmp_path):
-    """What the command asks of a training, which writes its card alone."""
     recorded = []
 
     def run_training(own, sources, folders, run):
@@ -79,20 +78,11 @@ def test_sources_that_are_given(calls, tmp_path):
     command.main(["citation", *EVERY.split(), "--collection", "c", "--index", "i"])
     citations = {split: (Path("c", f"{split}.qrels"),) for split in ("train", "dev")}
     assert calls.pop() == (Sources(index=Path("i"), **citations), folders, RunOptions((0, 1, 2), 2), {})
-    line = (
-        "--collection c --index i --encoder mine --query-tokens 384 --candidate-tokens 128 --classes balanced"
-    )
-    line += " --candidates 20 --epochs 0.5 --learning-rate 3e-5"
+    line = "--collection c --index i --encoder mine --query-tokens 384 --candidate-tokens 128 --epochs 0.5"
+    line += " --classes balanced --candidates 20 --learning-rate 3e-5"
     command.main(["citation-pairs", *EVERY.split(), *line.split()])
-    recipe = CrossEncoderRecipe(
-        query_tokens=384,
-        candidate_tokens=128,
-        classes="balanced",
-        candidates=20,
-        epochs=0.5,
-        learning_rate=3e-5,
-    )
-    own = {"encoder": "mine", "recipe": recipe}
+    recipe = {"query_tokens": 384, "candidate_tokens": 128, "classes": "balanced", "candidates": 20}
+    own = {"encoder": "mine", "recipe": CrossEncoderRecipe(**recipe, epochs=0.5, learning_rate=3e-5)}
     assert calls.pop() == (Sources(index=Path("i"), **citations), folders, RunOptions((0,), 2), own)
 
 

@@ -15,7 +15,7 @@ from qbe.runs import GradedPair, read_graded_pairs
 from qbe.search.rerankers import JointGrader
 from qbe.train import joint
 from qbe.train.fit import Schedule, fit
-from qbe.train.joint import FitRecipe, JointNetwork, JointTask, Texts, graded, grades_of, scored
+from qbe.train.joint import FitRecipe, JointNetwork, Texts, graded, grades_of, joint_task, scored
 from qbe.types import Facet
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -55,7 +55,7 @@ def test_the_loss_by_hand(base, texts):
         "s036": [GradedPair("s051", (3.0, 1.0, 1.0)), GradedPair("s002", (1.0, 1.0, 1.0))],
         "s118": [GradedPair("s001", (1.5, 1.5, 1.5)), GradedPair("s003", (1.5, 1.5, 1.5))],
     }
-    (loss,) = JointTask(network, texts, recipe, [lists]).losses(lists)
+    (loss,) = joint_task(network, texts, recipe, [lists]).losses(lists)
     squared = (1.5**2 + 5 * 0.5**2) / 12
     assert loss.item() == pytest.approx(squared + math.log(2) / 3, abs=1e-6)
 
@@ -67,7 +67,7 @@ def test_steps_take_turns_and_the_pairs_are_learned(base, texts, tmp_path):
     ]
     network = JointNetwork(base, torch.float32)
     recipe = FitRecipe(steps=60, learning_rate=3e-3, warm_up=0.1, queries=1)
-    task = JointTask(network, texts, recipe, sets)
+    task = joint_task(network, texts, recipe, sets)
     batches = task.batches(0)
     assert [list(next(batches)) for _ in range(4)] == [["s036"], ["s118"], ["s036"], ["s118"]]
     fit(task, Schedule(1, recipe.clip, warm_up=recipe.warm_up), 0, tmp_path / "fit.pt")

@@ -16,16 +16,13 @@ from qbe.evaluate.facets import alpha_ndcg, diversity_protocol, read_facet_grade
 from qbe.index.index import Index
 from qbe.query import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES, parse_wish
 from qbe.search.explore import varied
-from qbe.search.form import SearchForm
-from qbe.search.session import Pipeline
+from qbe.search.pipeline import Pipeline
+from qbe.search.request import SearchForm
 from qbe.search.stages import Dense, Grades, Stages
 from qbe.types import Facet, Hit
 
 BACKGROUND, METHOD, RESULT = Facet
 MIX = {SAME_PROBLEM_OTHER_METHOD: 1.0, SAME_METHOD_OTHER_PROBLEM: 1.0, COMPETITORS: 2.0}
-
-
-# Wishes
 
 
 def test_thresholds_are_liked_or_disliked_facets():
@@ -61,28 +58,22 @@ def test_requests_of_programs_have_the_same_grammar():
     assert form.aspects is METHOD
 
 
-# Places
-
-
 def test_places_are_shared_out_by_sainte_lague():
     """Quotients 6, 3, 1; 2, 3, 1; 2, 1, 1; 1.2, 1, 1; 0.86, 1, 1; 0.86, 1/3, 1: the first of equals."""
     relevance = np.tile(np.linspace(1, 0.5, 6), (3, 1))
     places = varied(relevance, [6.0, 3.0, 1.0])
-    assert [place.shape for place in places] == [0, 1, 0, 0, 1, 2]
-    assert [place.candidate for place in places] == list(range(6))
+    assert [shape for _, shape, _ in places] == [0, 1, 0, 0, 1, 2]
+    assert [candidate for candidate, *_ in places] == list(range(6))
 
 
 def test_maximal_marginal_relevance_by_hand():
     """Second: 0.75 * 0.8 - 0.25 * 1 = 0.35 and 0.75 * 0.5 - 0 = 0.375; third: 0.35."""
     similarity = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     places = varied(np.array([[1.0, 0.8, 0.5]]), similarity=similarity, diversity=0.25)
-    assert [place.candidate for place in places] == [0, 2, 1]
-    assert [place.value for place in places] == [0.75, 0.375, 0.35]
+    assert [candidate for candidate, *_ in places] == [0, 2, 1]
+    assert [value for *_, value in places] == [0.75, 0.375, 0.35]
     only = varied(np.array([[0.5, 0.8, 1.0]]), similarity=similarity, diversity=1.0)
-    assert [place.candidate for place in only] == [2, 1, 0]  # the best one first, whatever the share
-
-
-# Lists
+    assert [candidate for candidate, *_ in only] == [2, 1, 0]  # the best one first, whatever the share
 
 
 @pytest.fixture(scope="module")
@@ -101,10 +92,8 @@ def test_a_mix_has_each_paper_once_and_the_best_of_each_shape_first(index, pipel
     paper, variety = index.paper("s036"), Variety(MIX)
     hits = pipeline.search(Query.by_facets(paper, variety.weights), 127, variety=variety, matches=False)
     assert len(set(ids(hits))) == len(hits) == 127
-    assert (
-        pipeline.search(Query.by_facets(paper, variety.weights), 9, variety=variety, matches=False)
-        == hits[:9]
-    )
+    query = Query.by_facets(paper, variety.weights)
+    assert pipeline.search(query, 9, variety=variety, matches=False) == hits[:9]
     for name, weights in SHAPES.items():
         alone = pipeline.search(Query.by_facets(paper, weights), 127, matches=False)
         chances = {hit.paper_id: hit.score for hit in alone}
@@ -221,9 +210,7 @@ def test_a_list_is_scored_by_corners(tmp_path, monkeypatch, capsys):
     assert plain["background spread"] == pytest.approx((1 + 3 + 2) / 3)
     lines = "".join(f"p_background Q0 {name} {rank} {9 - rank} x\n" for rank, name in enumerate("acdbe"))
     (tmp_path / "mixed.trec").write_text(lines)
-    evaluate(
-        ["--protocol", "diversity", "--qrels", "pairs.tsv", "--run", "mixed.trec", "--output", "report.json"]
-    )
+    evaluate(["--protocol=diversity", "--qrels=pairs.tsv", "--run=mixed.trec", "--output=report.json"])
     assert capsys.readouterr().out
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["rows"][0]["figures"]["alpha-nDCG@10"]["all"] == 1

@@ -31,8 +31,8 @@ from qbe.index.index import Index
 from qbe.index.source import BuildSettings
 from qbe.index.update import append_papers, delete_papers
 from qbe.query import Query
-from qbe.search.form import SearchForm
 from qbe.search.grading import Features
+from qbe.search.request import SearchForm
 from qbe.types import Facet, Hit, Paper
 
 pytestmark = pytest.mark.slow
@@ -249,7 +249,7 @@ def test_a_report_that_fails_is_made_by_the_next_run(watch, index, some, monkeyp
     watch("run", "--output", "new.md")
     first = Path("new.md").read_text()
     assert first.startswith(f"## all: {NEW} papers\n\n- **")
-    watch("run", "--output", "new.md")
+    watch("run", "--output", "new.md", "--overwrite")
     assert Path("new.md").read_text() == "nothing new\n"
 
     append = Path("watches.json").read_bytes()
@@ -296,7 +296,7 @@ def test_a_feed_has_what_was_found_under_ids_that_stay(watch, index, some):
     watch("run", "--output", "feed.xml")
     append_papers(index, some[OLD : OLD + 2])
     before = ElementTree.parse("feed.xml").getroot()
-    watch("run", "--output", "feed.xml")
+    watch("run", "--output", "feed.xml", "--overwrite")
     after = ElementTree.parse("feed.xml").getroot()
     names = {"a": ATOM}
     (entry,) = before.findall("a:entry", names)

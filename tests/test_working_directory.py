@@ -1,6 +1,5 @@
 """No code of the working directory is run: neither by a command nor by a process that it starts."""
 
-import ast
 import os
 import re
 import subprocess
@@ -22,47 +21,26 @@ OF_PYTHON = (
     *("sitecustomize", "usercustomize", "argparse", "json", "typing", "subprocess", "logging", "csv"),
     *("multiprocessing", "pickle"),
 )
-STARTS = ("exec", "fork", "popen", "posix_spawn", "spawn", "system", "startfile")
-"""How functions of `os` begin that start a process."""
-
-SUSPICIOUS = re.compile(
-    rf"subprocess|multiprocessing|\bpty\b|concurrent|from os |\bos\.(?:{'|'.join(STARTS)})"
+STARTS = re.compile(
+    r"^ *(?:import|from) (subprocess|multiprocessing|pty)\b(?! import \w+Error\b)|(ProcessPoolExecutor)"
+    r"|\b(os\.(?:exec|fork|popen|posix_spawn|spawn|system|startfile)\w*)",
+    re.MULTILINE,
 )
-"""What a text has that starts one; parsing all files takes seconds."""
-
-
-def starts_of(tree: ast.AST) -> set[str]:
-    """What of a module can start a process; classes of errors cannot."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {each.name for each in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found |= {f"{node.module}.{each.name}" for each in node.names}
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            found |= {f"os.{node.attr}"} if node.value.id == "os" and node.attr.startswith(STARTS) else set()
-    libraries = ("subprocess", "multiprocessing", "pty", "concurrent.futures.process")
-    found = {each for each in found if each.startswith((*libraries, "os."))}
-    safe = ("Error", "Expired", "os.PathLike")
-    return {each for each in found if not each.endswith(safe) and each.partition(".")[2] not in {"path"}}
-
-
-def test_what_starts_a_process_is_seen():
-    for code in ("import subprocess", "from subprocess import run", "import os; os.system('x')"):
-        assert SUSPICIOUS.search(code)
-        assert starts_of(ast.parse(code))
+"""What of a module can start a process."""
 
 
 def test_processes_are_started_in_one_place():
-    files = {
-        str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")
+    texts = {str(path.relative_to(PACKAGE)): path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
+    starting = {
+        name: {each for found in STARTS.findall(text) for each in found if each}
+        for name, text in texts.items()
+        if STARTS.search(text)
     }
-    suspicious = {name: text for name, text in files.items() if SUSPICIOUS.search(text)}
-    starting = {name: starts for name, text in suspicious.items() if (starts := starts_of(ast.parse(text)))}
     # The command line may begin itself once more, in place of this process and with the same arguments.
     # uvicorn's supervisor starts workers, after `import_nothing_from_working_directory`.
     own = {"util/work.py": {"subprocess"}, "cli/common.py": {"os.execv"}}
     assert starting == own | {"serve/workers.py": {"multiprocessing"}}
+    assert all(map(STARTS.search, ("import subprocess", "from subprocess import run", "os.system('x')")))
 
 
 @pytest.fixture(scope="module")

@@ -30,8 +30,8 @@ class Evidence:
         return ages
 
     def citing_papers(self, year: int | None, row: int | None) -> NDArray[np.bool_]:
-        """Mask the papers (papers,) whose citations may count: not the one at ``row``, and only those before
-        a known ``year``.
+        """Mask the papers whose citations may count: not the one at ``row``, and only those before a known
+        ``year``.
         """
         citing = np.ones(len(self.years), np.bool_) if year is None else self.years < year
         if row is not None:
@@ -47,12 +47,7 @@ class Neighbours(NamedTuple):
 
 
 class CitationLinks:
-    """Hold the citations among papers: for each row the rows that it ``cites``.
-
-    >>> links = CitationLinks([[1, 2], [2], []])
-    >>> links.cited_by(np.array([2])).tolist(), links.citing(np.array([2])).tolist()
-    ([], [0, 1])
-    """
+    """Hold the citations among papers: for each row the rows that it ``cites``."""
 
     def __init__(self, cites: Sequence[Sequence[int]]) -> None:
         counts = np.array([len(rows) for rows in cites], np.int64)
@@ -126,8 +121,8 @@ class CitationLinks:
 
     def walks(self, seeds: Ints, rows: Ints, earlier: Mask) -> Doubles:
         """Return for each of the rows (n,) the probability of two random steps, from a seed to an ``earlier``
-        paper that cites it and on to a paper cited there, summed over seeds and first steps (Cooper et
-        al., 2014, P3, without the division by the number of first steps).
+        paper that cites it and on to what that cites, summed over seeds and first steps (as P3 of Cooper et
+        al., 2014).
         """
         total = np.zeros(len(self._starts) - 1)
         citing = self.citing(seeds)

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from qbe.cite.projected import Projection
-from qbe.cite.scoring import FEATURE_SETS, FeatureSet
+from qbe.cite.scoring import FEATURE_SETS
 from qbe.models.heads import Arrays, Head, Storage, head_arrays, head_of
 
 _STORAGE = Storage("citation", "citation")
 WEIGHTS, CARD = _STORAGE.weights, _STORAGE.card
+_FEATURES = {each.key: list(each.names) for each in FEATURE_SETS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +27,13 @@ class CitationModel:
     encoder: Mapping[str, Any]
     training: Mapping[str, Any]
 
-    def head(self, feature_set: FeatureSet) -> Head:
-        return self.heads[feature_set.key]
-
     def reads(self, encoder: Mapping[str, Any]) -> bool:
         """Tell if it reads the vectors of an encoder, as a manifest identifies it."""
         return bool(encoder["weights_sha256"] == self.encoder["weights_sha256"])
 
 
 def default_model(encoder: Mapping[str, Any]) -> Path:
-    """Return the folder of the model shipped for the vectors of an ``encoder``, else that for the default
-    one.
-    """
+    """Return the folder of the model shipped for the vectors of an encoder, else for the default one."""
     return _STORAGE.shipped_for(encoder) or _STORAGE.shipped
 
 
@@ -50,7 +46,7 @@ def write_model(folder: Path, model: CitationModel) -> None:
     }
     for key, head in model.heads.items():
         arrays |= head_arrays(key, head)
-    described = {"encoder": dict(model.encoder), "features": _features(), "training": dict(model.training)}
+    described = {"encoder": dict(model.encoder), "features": _FEATURES, "training": dict(model.training)}
     _STORAGE.write(folder, arrays, described)
 
 
@@ -62,8 +58,4 @@ def read_model(folder: Path) -> CitationModel:
         heads = {each.key: head_of(each.key, arrays) for each in FEATURE_SETS}
         return CitationModel(projection, heads, card["encoder"], card["training"])
 
-    return _STORAGE.read(folder, _features(), model_of)
-
-
-def _features() -> dict[str, list[str]]:
-    return {each.key: list(each.names) for each in FEATURE_SETS}
+    return _STORAGE.read(folder, _FEATURES, model_of)

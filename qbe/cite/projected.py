@@ -45,7 +45,8 @@ class CitationSource:
         if not queries:
             return []
         # The nearest of these at unit length; lengths of stored vectors' projections are neglected.
-        turned = [self._transformed(query).sentences for query in queries]
+        matrix = self._projection.sentences
+        turned = [transformed(query.sentence_vectors, matrix) for query in queries]
         vectors = [(each / np.linalg.norm(each, axis=1, keepdims=True)).astype(np.float32) for each in turned]
         nearest = list(self._source().nearest(vectors, k, allowed))
 
@@ -61,8 +62,8 @@ class CitationSource:
         scores = np.full(len(rows), np.nan) if known is None else known.scores_of(rows)
         missing = np.flatnonzero(np.isnan(scores))
         if len(missing):
-            stored = self._stored(rows[missing])
-            scores[missing] = self._projection.weights @ terms(self._transformed(query), stored)
+            turned = self._turned(query.sentence_vectors, query.whole_vector)
+            scores[missing] = self._projection.weights @ terms(turned, self._stored(rows[missing]))
         return {NAME: scores}
 
     def whole_cosines(self, rows: Rows, others: Rows) -> Doubles:
@@ -75,41 +76,30 @@ class CitationSource:
     def likeness(self, papers: Rows, rows: Rows) -> Doubles:
         """Return scores (papers, rows) by late interaction, each of the papers as a query."""
         ascending, places = np.unique(rows, return_inverse=True)
-        stored, matrices = self._stored(ascending), self._projection
+        stored = self._stored(ascending)
         whole = self._vectors.whole(papers).astype(np.float64)
         scores = np.empty((len(papers), len(ascending)))
         for number, row in enumerate(papers.tolist()):
             sentences = self._vectors.gather(np.array([row], np.int64)).vectors.astype(np.float64)
-            query = TransformedQuery(
-                transformed(sentences, matrices.sentences), transformed(whole[[number]], matrices.whole)
-            )
-            scores[number] = matrices.weights @ terms(query, stored)
+            scores[number] = self._projection.weights @ terms(self._turned(sentences, whole[number]), stored)
         likeness: Doubles = scores[:, places]
         return likeness
 
-    def _transformed(self, query: EncodedAspect) -> TransformedQuery:
+    def _turned(self, sentences: NDArray[np.floating], whole: NDArray[np.floating]) -> TransformedQuery:
         projection = self._projection
         return TransformedQuery(
-            transformed(query.sentence_vectors, projection.sentences),
-            transformed(query.whole_vector[None], projection.whole),
+            transformed(sentences, projection.sentences), transformed(whole[None], projection.whole)
         )
 
     def _stored(self, rows: Rows) -> MeasuredPapers:
-        block = self._vectors.gather(rows)
+        block, known = self._vectors.gather(rows), self._sentence_lengths
         sentences = block.vectors.astype(np.float64)
-        unknown = np.isnan(self._sentence_lengths[block.rows])
+        unknown = np.isnan(known[block.rows])
         if unknown.any():
-            self._sentence_lengths[block.rows[unknown]] = lengths(
-                sentences[unknown], self._projection.sentences
-            )
+            known[block.rows[unknown]] = lengths(sentences[unknown], self._projection.sentences)
         whole = self._vectors.whole(rows).astype(np.float64)
-        return MeasuredPapers(
-            sentences,
-            self._sentence_lengths[block.rows],
-            whole,
-            self._lengths_of_whole(rows, whole),
-            block.starts,
-        )
+        whole_lengths = self._lengths_of_whole(rows, whole)
+        return MeasuredPapers(sentences, known[block.rows], whole, whole_lengths, block.starts)
 
     def _lengths_of_whole(self, rows: Rows, vectors: NDArray[np.float64]) -> Doubles:
         unknown = np.isnan(self._whole_lengths[rows])
@@ -119,8 +109,8 @@ class CitationSource:
 
 
 class Projection(NamedTuple):
-    """Hold matrices (dimension, dimension) for vectors of sentences and of whole papers, and weights (3,) of
-    the TERMS; float64.
+    """Hold matrices (dimension, dimension) for vectors of sentences and of whole papers, and weights of the
+    TERMS.
     """
 
     sentences: Doubles
@@ -129,16 +119,14 @@ class Projection(NamedTuple):
 
 
 class TransformedQuery(NamedTuple):
-    """Hold `transformed` vectors: ``sentences`` (n, dimension) and ``whole`` (1, dimension)."""
+    """Hold `transformed` vectors."""
 
-    sentences: Doubles
-    whole: Doubles
+    sentences: Doubles  # (n, dimension)
+    whole: Doubles  # (1, dimension)
 
 
 class MeasuredPapers(NamedTuple):
-    """Hold stored vectors with the lengths of their projections: ``sentences`` (sentences, dimension), those
-    of paper i from ``starts[i]`` on, and ``whole`` (papers, dimension).
-    """
+    """Hold stored vectors with lengths of their projections; sentences of paper i begin at ``starts[i]``."""
 
     sentences: Doubles
     sentence_lengths: Doubles

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,9 @@ from qbe.query import Aspect, Query
 from qbe.search.explain import add_matches
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, check_filter, year_of
 from qbe.search.fusion import best_hits
+from qbe.search.opening import open_rerank_stage
 from qbe.search.rank import RankingRequest, RerankStage
-from qbe.search.session import check_index, open_rerank_stage
+from qbe.search.session import check_index
 from qbe.types import Hit, Paper
 from qbe.util.work import Closing, Workers
 
@@ -54,25 +55,30 @@ class Recommender(Closing):
     def __init__(self, index: Index, config: CiteConfig, model: CitationModel) -> None:
         """Use `Recommender.open` instead."""
         self.index, self.config, self._model = index, config, model
-        self._workers = Workers(index.threads)
+        self._workers, self._opening = Workers(index.threads), threading.Lock()
         self._rerank: RerankStage | None = None
-        self._opening = threading.Lock()
         self._opened: _Opened | None = None
 
     @classmethod
     def open(cls, index: Index, config: CiteConfig | None = None) -> Recommender:
         """Open a recommender of papers of an index.
 
-        Raises TypeError for values of another type, IndexFormatError for an index without vectors or
-        postings, ModelError for a model that cannot be read or is that of another encoder, JavaError where
-        BM25 finds no Java, what `qbe.search.rerankers.open_reranker` does, and UsageError for a reranker that
-        scores facets alone.
+        Raises IndexFormatError for an index without vectors or postings, ModelError for a model that cannot
+        be read or is that of another encoder, UsageError for a reranker that scores facets alone, what
+        opening it raises, and JavaError where BM25 finds no Java.
         """
         config = CiteConfig() if config is None else config
         check_index(index)
         if not isinstance(config, CiteConfig):
             raise TypeError(f"expected a qbe.CiteConfig, found {type(config).__name__}")
-        encoder = _encoder_of(index)
+        dense = index.manifest.dense
+        if dense is None or index.manifest.lucene is None:
+            lacking = "vectors" if dense is None else "postings"
+            raise IndexFormatError(
+                f"{index.folder}: expected an index with vectors and postings, found one without {lacking}; "
+                "build it with both"
+            )
+        encoder = dense["encoder"]
         model = read_model(default_model(encoder) if config.model is None else Path(config.model))
         if not model.reads(encoder):
             raise ModelError(
@@ -82,7 +88,12 @@ class Recommender(Closing):
         recommender = cls(index, config, model)
         try:
             # Before the first stage, so that a reranker that cannot be had is refused before Java starts.
-            recommender._rerank = recommender._rerank_stage()
+            stage = recommender._rerank = open_rerank_stage(config.rerank, index, recommender._workers)
+            if stage is not None and not stage.reranks(None):
+                raise UsageError(
+                    f"expected a `rerank` that reads whole abstracts, found {stage.reranker.name}, which "
+                    "reads those of a facet; give one trained with qbe train citation-pairs"
+                )
             with index.reading() as reader:
                 recommender._over(reader)
         except BaseException:
@@ -107,8 +118,7 @@ class Recommender(Closing):
         itself, what it ``cited`` already and what to ``exclude`` (ids of the index).
 
         ``filter`` replaces that of the configuration. ``matches`` adds the pairs of closest sentences. Raises
-        PaperNotFoundError for ids that the index lacks, UsageError for ``k`` below 1, and for a filter by the
-        paper's year where it has none.
+        PaperNotFoundError for ids that the index lacks, and UsageError for a filter by a year that it lacks.
         """
         request = CiteRequest(paper, cited, exclude)
         return self.batch_recommend([request], k, filter=filter, matches=matches)[0]
@@ -125,7 +135,7 @@ class Recommender(Closing):
         check_count("k", k)
         _check(requests)
         check_filter(filter)
-        return self.index.read(lambda reader: self._recommended(reader, requests, k, filter, matches=matches))
+        return self.index.read(lambda reader: self._recommended(reader, requests, k, filter, matches))
 
     def _recommended(
         self,
@@ -133,7 +143,6 @@ class Recommender(Closing):
         requests: Sequence[CiteRequest],
         k: int,
         filter: PaperFilter | None,
-        *,
         matches: bool,
     ) -> list[list[Hit]]:
         _, scorer, filters = self._over(reader)
@@ -146,7 +155,7 @@ class Recommender(Closing):
             """The candidates of a query, and what citations propose, in the order of the model."""
             scored = scorer.score(queries[place], candidates[place], allowed[place], links=self.config.links)
             features = columns(scored.features, scored.feature_set.names)
-            scores = self._model.head(scored.feature_set).scores(features)
+            scores = self._model.heads[scored.feature_set.key].scores(features)
             ids = [reader.papers.ids[row] for row in scored.rows.tolist()]
             return best_hits(ids, scores.astype(np.float32), deepest)
 
@@ -161,15 +170,6 @@ class Recommender(Closing):
         if not matches:
             return hits
         return add_matches(reader, self._workers, [[query.encoded] for query in queries], hits)
-
-    def _rerank_stage(self) -> RerankStage | None:
-        stage = open_rerank_stage(self.config.rerank, self.index, self._workers)
-        if stage is not None and not stage.reranks(None):
-            raise UsageError(
-                f"expected a `rerank` that reads whole abstracts, found {stage.reranker.name}, which reads "
-                "those of a facet; give one trained with qbe train citation-pairs"
-            )
-        return stage
 
     def selected(self, paper: Paper, filter: PaperFilter | None = None) -> FilterResult:
         """Count the papers of the index that pass the filter (None: that of the configuration) for a paper,
@@ -224,15 +224,3 @@ def _check(requests: object) -> None:
                 raise TypeError(
                     f"expected a sequence of paper ids as `{name}`, found a str; put it into a list"
                 )
-
-
-def _encoder_of(index: Index) -> Mapping[str, Any]:
-    dense = index.manifest.dense
-    lacking = "vectors" if dense is None else "postings" if index.manifest.lucene is None else ""
-    if dense is None or lacking:
-        raise IndexFormatError(
-            f"{index.folder}: expected an index with vectors and postings, found one without {lacking}; "
-            "build it with both"
-        )
-    encoder: Mapping[str, Any] = dense["encoder"]
-    return encoder

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qbe.cite.links import Doubles, Evidence, Ints, Neighbours
 from qbe.cite.projected import CitationSource, Projection
@@ -36,11 +35,7 @@ LINKED = 300  # papers that citations propose besides those of the first stage
 
 
 class FeatureSet(NamedTuple):
-    """Select features besides those of texts: by citations in the index, by papers that the query cites.
-
-    >>> FeatureSet(links=True, seeds=False).names[-3:], FeatureSet(links=True, seeds=False).key
-    (('citations', 'neighbours', 'cited_neighbours'), 'links')
-    """
+    """Select features besides those of texts: by citations in the index, by papers that the query cites."""
 
     links: bool
     seeds: bool
@@ -60,9 +55,7 @@ FEATURE_SETS = tuple(FeatureSet(links, seeds) for seeds in (False, True) for lin
 
 
 def text_features(scores: Mapping[str, Doubles], ages: Doubles) -> dict[str, Doubles]:
-    """Return the features of TEXT, each (candidates,), from ``scores`` of SCORES and ``ages`` (candidates,)
-    in years, NaN where unknown.
-    """
+    """Return the features of TEXT, each (candidates,); ``ages`` are in years, NaN where unknown."""
     years = np.clip(ages, 0, LONGEST_AGE)
     new = np.where(np.isnan(years), np.nan, years <= NEW_YEARS)
     normalized = {name: z_normalize(scores[name]) for name in SCORES}
@@ -70,24 +63,20 @@ def text_features(scores: Mapping[str, Doubles], ages: Doubles) -> dict[str, Dou
 
 
 def columns(features: Mapping[str, Doubles], names: Sequence[str]) -> Doubles:
-    """Stack features as a matrix (candidates, names)."""
     return np.stack([features[name] for name in names], axis=1)
 
 
 class CiteQuery(NamedTuple):
-    """Hold a paper whose bibliography is to be found: its encoded abstract, ``year`` and ``row`` in the index
-    if known, rows of papers it cites (``seeds``), and rows ``excluded`` from the candidates.
-    """
+    """Hold a paper whose bibliography is to be found."""
 
     encoded: EncodedAspect
     year: int | None
-    row: int | None
-    seeds: Ints
-    excluded: frozenset[int]
+    row: int | None  # in the index, if there
+    seeds: Ints  # rows of papers that it cites
+    excluded: frozenset[int]  # rows that are no candidates
 
     @property
     def left_out(self) -> frozenset[int]:
-        """Return the rows of papers that are never candidates."""
         query_rows = frozenset() if self.row is None else frozenset((self.row,))
         return self.excluded | query_rows | frozenset(self.seeds.tolist())
 
@@ -99,23 +88,11 @@ class CitationCandidates(NamedTuple):
     scores: Doubles
     components: Mapping[str, Doubles]
 
-    def without(self, rows: frozenset[int]) -> CitationCandidates:
-        return self._at(np.array([row not in rows for row in self.rows.tolist()], np.bool_))
-
-    def first(self, count: int) -> CitationCandidates:
-        return self._at(np.arange(len(self.rows)) < count)
-
-    def joined(self, others: CitationCandidates) -> CitationCandidates:
-        """Append other candidates."""
-        components = {
-            name: np.concatenate([part, others.components[name]]) for name, part in self.components.items()
-        }
-        rows, scores = (np.concatenate(pair) for pair in zip(self[:2], others[:2], strict=True))
-        return CitationCandidates(rows, scores, components)
-
-    def _at(self, mask: NDArray[np.bool_]) -> CitationCandidates:
-        components = {name: part[mask] for name, part in self.components.items()}
-        return CitationCandidates(self.rows[mask], self.scores[mask], components)
+    def without(self, rows: frozenset[int], count: int | None = None) -> CitationCandidates:
+        """Leave out some rows, and all but the first ``count`` of the others."""
+        kept = np.flatnonzero([row not in rows for row in self.rows.tolist()])[:count]
+        components = {name: part[kept] for name, part in self.components.items()}
+        return CitationCandidates(self.rows[kept], self.scores[kept], components)
 
 
 NO_CANDIDATES = CitationCandidates(np.zeros(0, np.int64), np.zeros(0), {name: np.zeros(0) for name in SCORES})
@@ -171,7 +148,7 @@ class CitationScorer:
                     np.array([hit.score for hit in hits], np.float64),
                     {name: np.array(scores, np.float64) for name, scores in parts.items()},
                 )
-                candidates[place] = all_candidates.without(queries[place].left_out).first(self._depth)
+                candidates[place] = all_candidates.without(queries[place].left_out, self._depth)
         return candidates
 
     def score(
@@ -184,15 +161,15 @@ class CitationScorer:
     ) -> ScoredCandidates:
         """Compute the features of candidates and, with ``links``, of those that citations propose."""
         candidates = candidates.without(query.left_out)
+        rows, components = candidates.rows, candidates.components
         feature_set = FeatureSet(links=links and len(self.evidence.links) > 0, seeds=len(query.seeds) > 0)
         near = self._near(query, candidates, NEAR)
         if feature_set.links:
             linked = self._linked(query, candidates.rows, near, allowed)
-            proposed = CitationCandidates(linked, np.zeros(len(linked)), self._components(query, linked))
-            nearest = self._near(query, candidates, NEAREST)
-            candidates = candidates.joined(proposed)
-        rows = candidates.rows
-        features = text_features(candidates.components, self.evidence.ages(rows, query.year))
+            proposed, nearest = self._components(query, linked), self._near(query, candidates, NEAREST)
+            rows = np.concatenate([rows, linked])
+            components = {name: np.concatenate([part, proposed[name]]) for name, part in components.items()}
+        features = text_features(components, self.evidence.ages(rows, query.year))
         if feature_set.links:
             citations, earlier = self.evidence.links, self.evidence.citing_papers(query.year, query.row)
             features["citations"] = np.log1p(citations.popularity(rows, earlier))

@@ -10,12 +10,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-    from typing import Any
 
-    from qbe.cite.config import CiteConfig
     from qbe.index.index import Index
-    from qbe.search.output import Inputs
+    from qbe.search.writers import Result
     from qbe.types import Paper
 
 PROGRAM = "qbe cite"
@@ -39,6 +36,7 @@ OPTIONS = f"""
 --format {FORMATS}  default: by the name of --output; else a table on a
   terminal, trec elsewhere
 --output FILE  default: standard output
+{common.OVERWRITE}\
 --run-tag TAG  default: qbe-cite
 --resume  with --topics: continue an unfinished run
 {common.THREADS}# papers given, and years
@@ -60,29 +58,31 @@ PARSER = Parser(PROGRAM, ABOUT, OPTIONS)
 def main(arguments: list[str]) -> None:
     """Parse the options, recommend, and write the results."""
     options = PARSER.parse_args(arguments)
-    from pathlib import Path
 
-    from qbe.cite.config import RUN_TAG
-    from qbe.cli.search import check_results, default_hits, destination_of, form_of, named_papers
+    from qbe.cite.config import RUN_TAG, CiteConfig
+    from qbe.cli.search import checked_form, default_hits, named_papers, write
     from qbe.errors import UsageError
-    from qbe.util.outputs import CITED, check_output, with_tag
+    from qbe.search.filters import PaperFilter, describe, parse_before
+    from qbe.search.stages import CrossEncoder, parse_reranker
 
-    form, width = form_of(options)
-    check_results(options, form)
+    form, width = checked_form(options)
     for option in ("cited", "exclude"):
         if getattr(options, option) and (options.topics or options.bibtex):
             raise UsageError(f"--{option} is about one paper; give --paper, --paper-file or --text with it")
-    config = config_of(options)
+    expected = "the folder of a model of pairs as `rerank`"
+    reranker = None if options.rerank is None else parse_reranker(options.rerank, expected)
+    if reranker is not None and not isinstance(reranker, CrossEncoder):
+        raise UsageError(f"expected {expected}, found {reranker.name}")
+    before = None if options.before is None else PaperFilter(before=parse_before(options.before))
+    config = common.made(CiteConfig, options, links=not options.no_links, rerank=reranker, filter=before)
     threads = common.threads(options.threads)
-    if options.output:
-        check_output(options.output, with_tag(CITED, options.run_tag))
 
     from qbe.cite.recommender import CiteRequest, Recommender
     from qbe.index.several import open_index
     from qbe.query import Query
-    from qbe.search.filters import describe
-    from qbe.search.output import write_blocks
-    from qbe.search.writers import Result, heading_to_cite, open_writer
+    from qbe.search import request
+    from qbe.search.present import heading_to_cite
+    from qbe.search.writers import Result, open_writer
 
     k, tag = options.hits or default_hits(form, TABLE_HITS), options.run_tag or RUN_TAG
     with open_index(options.index, encoder=options.encoder, threads=threads) as index:
@@ -94,66 +94,27 @@ def main(arguments: list[str]) -> None:
             form, tag, index.paper, width, explain=False, command=PROGRAM, title=heading_to_cite
         )
 
-        def requests(block: slice) -> list[CiteRequest]:
-            return [CiteRequest(paper, cited, excluded) for paper in load(block)]
-
-        def texts(blocks: Sequence[slice]) -> Iterator[str]:
-            """The recommendations of blocks of papers, made as they are asked for."""
+        def recommend(places: Sequence[int]) -> Iterator[Result]:
+            """The recommendations for some papers, made some at a time."""
             if config.filter is not None:
-                selected = [recommender.selected(each.paper) for block in blocks for each in requests(block)]
+                selected = [recommender.selected(load(place)) for place in places]
                 common.note(PROGRAM, describe(selected, None if len(ids) > 1 else k))
-            with common.Bar("recommending", "papers", sum(len(ids[each]) for each in blocks)) as advance:
-                for block in blocks:
-                    batch = requests(block)
-                    found = recommender.batch_recommend(batch, k, matches=writer.needs_matches)
-                    results = [
-                        Result(query_id, Query(request.paper), hits)
-                        for query_id, request, hits in zip(ids[block], batch, found, strict=True)
-                    ]
-                    yield writer.text(results, block.start == 0)
-                    advance(len(batch))
-
-        def inputs() -> Inputs:
-            options_of_run = {
-                **config.record(),
-                "hits": k,
-                "run_tag": tag,
-                "format": form,
-                "width": width if form == "table" else None,
-            }
-            return _inputs(index, config, Path(options.topics), options_of_run)
+            with common.Bar("recommending", "papers", len(places)) as advance:
+                for first in range(0, len(places), request.BLOCK):
+                    block = places[first : first + request.BLOCK]
+                    papers = list(map(load, block))
+                    requests = [CiteRequest(paper, cited, excluded) for paper in papers]
+                    found = recommender.batch_recommend(requests, k, matches=writer.needs_matches)
+                    for place, paper, hits in zip(block, papers, found, strict=True):
+                        yield Result(ids[place], Query(paper), hits)
+                    advance(len(block))
 
         with Recommender.open(index, config) as recommender:
-            write_blocks(destination_of(options, form, PROGRAM), inputs, len(ids), texts)
+            write(options, form, width, index, writer, ids, recommend)
 
 
-def config_of(options: argparse.Namespace) -> CiteConfig:
-    """The configuration that the options state; raises what `qbe.cite.config.CiteConfig` and
-    `qbe.search.stages.parse_reranker` do, and UsageError for a reranker that is no model of pairs.
-    """
-    from qbe.cite.config import CiteConfig
-    from qbe.errors import UsageError
-    from qbe.search.filters import PaperFilter, parse_before
-    from qbe.search.stages import CrossEncoder, parse_reranker
-
-    expected = "the folder of a model of pairs as `rerank`"
-    reranker = None if options.rerank is None else parse_reranker(options.rerank, expected)
-    if reranker is not None and not isinstance(reranker, CrossEncoder):
-        raise UsageError(f"expected {expected}, found {reranker.name}")
-    before = None if options.before is None else PaperFilter(before=parse_before(options.before))
-    return CiteConfig(
-        **({} if options.depth is None else {"depth": options.depth}),
-        links=not options.no_links,
-        model=options.model,
-        rerank=reranker,
-        filter=before,
-    )
-
-
-def _papers(
-    options: argparse.Namespace, index: Index
-) -> tuple[Sequence[str], Callable[[slice], Sequence[Paper]]]:
-    """The ids in the run of the papers that the options state, and a function that loads some of them."""
+def _papers(options: argparse.Namespace, index: Index) -> tuple[Sequence[str], Callable[[int], Paper]]:
+    """The ids in the run of the papers that the options state, and a function that loads one."""
     from pathlib import Path
 
     from qbe.cli.search import given_paper
@@ -161,7 +122,7 @@ def _papers(
 
     if options.topics:
         source = from_topics(index, Path(options.topics))
-        return source.ids, lambda block: [query.papers[0] for query in source.load(block)]
+        return source.ids, lambda place: source.load([place])[0].papers[0]
     if options.bibtex:
         from qbe.corpus.reading import read_corpus
         from qbe.corpus.records import Reading
@@ -175,7 +136,7 @@ def _papers(
         papers = find_papers(index, [options.paper])
     else:
         papers = [given_paper(PROGRAM, options)]
-    return [paper.paper_id for paper in papers], lambda block: papers[block]
+    return [paper.paper_id for paper in papers], papers.__getitem__
 
 
 def _cited_in(index: Index, paper_file: str | None) -> list[str]:
@@ -191,26 +152,3 @@ def _cited_in(index: Index, paper_file: str | None) -> list[str]:
     except QbeError as error:
         common.note(PROGRAM, f"{error} (nothing of it counts as cited)")
         return []
-
-
-def _inputs(index: Index, config: CiteConfig, topics: Path, options: dict[str, Any]) -> Inputs:
-    """All that a run depends on, as JSON holds it."""
-    from importlib.metadata import version
-    from pathlib import Path
-
-    from qbe.cite.model import WEIGHTS, default_model
-    from qbe.search.request import BLOCK
-    from qbe.search.rerankers import describe_reranker
-    from qbe.util.files import sha256
-
-    dense = index.manifest.dense
-    assert dense is not None  # a recommender was opened
-    model = default_model(dense["encoder"]) if config.model is None else Path(config.model)
-    return {
-        "index": index.manifest.digest,
-        "topics": sha256(topics),
-        "options": options,
-        "model": sha256(model / WEIGHTS),
-        "reranker": None if config.rerank is None else describe_reranker(config.rerank.model),
-        "version": [version("qbe"), BLOCK],
-    }

@@ -28,6 +28,7 @@ max_rejected=--on-error output=FILE path=--watches workers=--threads
 """
 """Parameters of the library whose options have quite other names: of each the first that the command has."""
 
+OVERWRITE = "--overwrite  replace a file that exists\n"
 THREADS = "--threads N  default: all processors this process may use\n"
 RERANK = """\
 --rerank NAME[:PARAMETER=VALUE,...]  how hits are reranked, as of qbe search: none, projections

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 
+from qbe.cli import common
 from qbe.cli.common import Parser
 
 TYPE_CHECKING = False
@@ -14,9 +15,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-OPTIONS = """
+OPTIONS = f"""
 --index DIR  compare all files of this index with their digests
 --save FILE  write the index's intact papers to a corpus
+{common.OVERWRITE}\
 --json  print one JSON object, for programs
 """
 EPILOG = """\
@@ -93,7 +95,8 @@ def main(arguments: list[str]) -> None:
     if options.index is not None:
         from qbe.index.share import local_folder
 
-        checks = index_checks(local_folder(options.index), Path(options.save) if options.save else None)
+        save = Path(options.save) if options.save else None
+        checks = index_checks(local_folder(options.index), save, overwrite=options.overwrite)
     elif options.save is not None:
         raise UsageError("`save` goes with `folder`, the index to save papers of; give it, or drop `save`")
     else:
@@ -299,7 +302,7 @@ def cache_check() -> Check:
     return Check("cache", f"{folder}: {in_bytes(size)}", advice, folder=str(folder), size=size)
 
 
-def index_checks(folder: Path, save: Path | None = None) -> list[Check]:
+def index_checks(folder: Path, save: Path | None = None, *, overwrite: bool = False) -> list[Check]:
     """Check each file of an index, and report licence and source of a pulled one; its intact papers go to
     ``save``, if given, which must not have content.
     """
@@ -307,11 +310,11 @@ def index_checks(folder: Path, save: Path | None = None) -> list[Check]:
 
     from qbe.index.share import pulled_as
     from qbe.index.store import check_index, save_papers
-    from qbe.util.outputs import EMPTY, check_output
+    from qbe.util.files import check_output
     from qbe.util.text import plain
 
     if save is not None:
-        check_output(save, EMPTY, "save")
+        check_output(save, overwrite, "save")
     result = check_index(folder)
     checks = [Check(name, reason, state=DAMAGED) for name, reason in result.damages.items()]
     file = shlex.quote(str(save or "papers.jsonl"))

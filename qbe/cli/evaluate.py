@@ -47,7 +47,7 @@ examples:
 """
 
 
-OPTIONS = """
+OPTIONS = f"""
 --qrels FILE...!  TREC qrels files, which are joined
 --run FILE...!  TREC run files
 --measures NAME...  measures (default: nDCG AP P@20 R@20 RR)
@@ -58,6 +58,7 @@ OPTIONS = """
 --baseline FILE...  runs that the others are compared with, by significance tests
 --published  add published figures (csfcube and citations)
 --output FILE  write the whole report as JSON
+{common.OVERWRITE}\
 --plot FILE  draw the figures of the runs in their order, with a --baseline the differences (.svg, .png)
 --worst N  print the N queries with the largest losses of the first run against the baseline, and the N with
   its lowest scores
@@ -99,16 +100,15 @@ def main(arguments: list[str]) -> None:
 
     from qbe.evaluate.render import to_json, to_text
     from qbe.evaluate.report import Scoring, build_report
-    from qbe.util.files import write_text
-    from qbe.util.outputs import PLOT, REPORT, check_output
+    from qbe.util.files import check_output, write_text
 
     if options.output:
-        check_output(options.output, REPORT)
+        check_output(options.output, options.overwrite)
     if options.plot:
         from qbe.evaluate.plot import check_plot, write_plot
 
         check_plot(options.plot)
-        check_output(options.plot, PLOT, "plot")
+        check_output(options.plot, options.overwrite, "plot")
     scoring = Scoring(options.protocol, tuple(options.measures or ()), options.split or "test", options.folds)
     report = build_report(
         options.qrels,

@@ -29,8 +29,9 @@ The same, graded by a model of a server on this machine; repeated after an inter
 """
 
 
-OPTIONS = """
+OPTIONS = f"""
 --output FILE  the pairs, tab-separated, with their grades
+{common.OVERWRITE}\
 ? --queries FILE  ids of query papers, one a line; - is standard input (default: all of the index)
 ? --pairs FILE  pairs to grade: tab-separated, with the columns query_id and paper_id
 # pairs
@@ -117,8 +118,8 @@ def main(arguments: list[str]) -> None:
     from pathlib import Path
 
     from qbe.label.candidates import drawn, ids_of, pool_candidates
-    from qbe.label.pairs import GRADED, PAIRS, merged, parse_merges, read_grades, read_pairs, write_pairs
-    from qbe.util.outputs import check_output
+    from qbe.label.pairs import merged, parse_merges, read_grades, read_pairs, write_pairs
+    from qbe.util.files import check_output
     from qbe.util.text import read_ids
 
     merges = parse_merges(options.merge or ())
@@ -130,7 +131,7 @@ def main(arguments: list[str]) -> None:
         print(json.dumps(as_record(found)) if record else as_table(found, options.agreement))
         return
     output = Path(options.output)
-    check_output(output, GRADED if options.model or options.pairs else PAIRS)
+    check_output(output, options.overwrite)
     if not options.model and options.pairs:
         grades, pairs = read_grades(options.pairs), read_pairs(options.pairs)
         rows = [[merged(grade, merges) for grade in grades[pair.query_id, pair.paper_id]] for pair in pairs]
@@ -144,7 +145,9 @@ def main(arguments: list[str]) -> None:
 
         guideline = _guideline(options.guideline)
         config = LabelConfig(
-            Endpoint.of(options.endpoint, options.model, options.timeout, options.response_format),
+            Endpoint(
+                options.endpoint, options.model, options.timeout, response_format=options.response_format
+            ),
             Path(options.answers or f"{output}.answers.sqlite"),
             guideline,
             options.budget_requests,
@@ -241,5 +244,6 @@ def _label(
         pair, problem = next(iter(labelled.problems.items()))
         raise ModelError(
             f"expected grades of all pairs, found none for {len(labelled.problems):,}, such as "
-            f"{pair.query_id} and {pair.paper_id} ({problem}); repeat the command, which asks for these alone"
+            f"{pair.query_id} and {pair.paper_id} ({problem}); repeat the command with `overwrite`, which "
+            "asks for these alone"
         )

@@ -8,7 +8,8 @@ from qbe.cli import common
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
 
     from qbe.index.index import IndexReader
     from qbe.types import Paper
@@ -44,8 +45,8 @@ def list_main(arguments: list[str]) -> None:
     from qbe.errors import PaperNotFoundError
     from qbe.index.index import open_index
     from qbe.search.filters import FilterCache
-    from qbe.search.listing import having, tags_of, texts
-    from qbe.search.writers import described, line
+    from qbe.search.present import line
+    from qbe.search.writers import described
 
     paper_filter = filter_of(options)
     with open_index(options.index, threads=1) as index, index.reading() as reader:
@@ -54,11 +55,11 @@ def list_main(arguments: list[str]) -> None:
         width = min(max(map(len, reader.papers.ids)), WIDEST_ID)
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         found = False
-        for text in texts(
-            having(passing, options.word) if options.word else passing,
+        for text in _texts(
+            _having(passing, options.word) if options.word else passing,
             options.format,
             lambda paper: line(paper, width)[:columns],
-            lambda paper: {"paper_id": paper.paper_id, **described(paper), **tags_of(paper)},
+            lambda paper: {"paper_id": paper.paper_id, **described(paper), **_tags_of(paper)},
         ):
             sys.stdout.write(text)
             found = True
@@ -74,9 +75,8 @@ def show_main(arguments: list[str]) -> None:
 
     from qbe.errors import PaperNotFoundError
     from qbe.index.index import open_index
-    from qbe.search.listing import tags_of, texts
-    from qbe.search.records import paper_record
-    from qbe.search.writers import line
+    from qbe.search.present import line
+    from qbe.search.writers import paper_record
 
     with open_index(options.index, threads=1) as index, index.reading() as reader:
         papers, exact = _named(reader, options.id)
@@ -87,11 +87,11 @@ def show_main(arguments: list[str]) -> None:
                 f"expected words of the title of one paper, found {len(papers):,} papers with them; "
                 "give an id, or more words"
             )
-        for text in texts(
+        for text in _texts(
             papers,
             options.format,
             _text,
-            lambda paper: {**paper_record(paper, inside=True), **tags_of(paper)},
+            lambda paper: {**paper_record(paper, inside=True), **_tags_of(paper)},
         ):
             sys.stdout.write(text)
 
@@ -114,8 +114,7 @@ def _text(paper: Paper) -> str:
 
     from qbe.corpus.bibliography import reference_of
     from qbe.search.explain import label_of
-    from qbe.search.listing import tags_of
-    from qbe.search.writers import columns
+    from qbe.search.present import columns
     from qbe.util.text import plain
 
     reference = reference_of(paper)
@@ -124,7 +123,7 @@ def _text(paper: Paper) -> str:
         ("authors", ", ".join(reference.authors)),
         ("year", reference.year),
         ("venue", reference.venue),
-        *((name, ", ".join(values)) for name, values in tags_of(paper).items()),
+        *((name, ", ".join(values)) for name, values in _tags_of(paper).items()),
         ("id", paper.paper_id),
         *((name, address) for name, address in reference.links.items()),
     ]
@@ -135,3 +134,42 @@ def _text(paper: Paper) -> str:
     ]
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     return "\n".join([*columns(rows, width), "", *columns(sentences, width), ""])
+
+
+def _having(papers: Iterable[Paper], words: Sequence[str]) -> Iterator[Paper]:
+    """Papers whose title, authors or ids have all words, each perhaps only begun, case and accents apart."""
+    from qbe.corpus.bibliography import author_names
+    from qbe.corpus.identity import MERGED_IDS, normalized_title
+
+    patterns = [f" {normalized_title(word)}" for word in words]
+    for paper in papers:
+        metadata = paper.metadata
+        ids = metadata.get("ids")
+        names = [metadata.get("doi"), metadata.get("key"), *(ids.values() if isinstance(ids, dict) else ())]
+        names.extend(metadata.get(MERGED_IDS) or ())
+        texts = [paper.paper_id, paper.title, *author_names(metadata.get("authors")), *map(str, names)]
+        text = " ".join(f" {normalized_title(each)}" for each in texts)
+        if all(pattern in text for pattern in patterns):
+            yield paper
+
+
+def _tags_of(paper: Paper) -> dict[str, list[str]]:
+    """The tags and collections of a paper in its owner's library."""
+    lists = {name: paper.metadata.get(name) for name in ("tags", "collections")}
+    return {name: list(map(str, value)) if isinstance(value, list) else [] for name, value in lists.items()}
+
+
+def _texts(
+    papers: Iterable[Paper], form: str, as_text: Callable[[Paper], str], as_record: Callable[[Paper], Any]
+) -> Iterator[str]:
+    """The text of each paper in a format."""
+    import json
+
+    from qbe.corpus.bibliography import entries
+
+    if form == "table":
+        yield from (f"{as_text(paper)}\n" for paper in papers)
+    elif form == "json":
+        yield from (f"{json.dumps(as_record(paper), ensure_ascii=False)}\n" for paper in papers)
+    else:
+        yield from (f"{entry}\n" for entry in entries(papers, form))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from qbe.cli import common
@@ -10,17 +11,18 @@ from qbe.cli.common import Parser
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from functools import partial
 
     from qbe.index.index import Index
     from qbe.query import Wish
     from qbe.search.filters import FilterResult, PaperFilter
-    from qbe.search.output import Destination, RunInputs
+    from qbe.search.opening import RerankerOpener
     from qbe.search.queries import QuerySource
     from qbe.search.request import SearchRequest
-    from qbe.search.session import RerankerOpener, SearchSession
+    from qbe.search.session import SearchSession
     from qbe.search.stages import Stages
-    from qbe.search.writers import ResultWriter
+    from qbe.search.writers import Result, ResultWriter
     from qbe.types import Paper
 
     Pools = Mapping[str, Sequence[str]]
@@ -29,7 +31,7 @@ PROGRAM = "qbe search"
 TABLE_HITS, RUN_HITS = 10, 1000
 FORMATS = "trec|json|table|csv|markdown|bibtex|ris"
 BIBLIOGRAPHIES = ("bibtex", "ris")
-"""Formats in which each paper stands once, whatever queries found it: their text is made all at once."""
+"""Formats in which a paper stands once, whatever queries found it: a run of them cannot be continued."""
 
 FORM_OF_NAME = {
     ".json": "json",
@@ -39,7 +41,7 @@ FORM_OF_NAME = {
     ".bib": "bibtex",
     ".ris": "ris",
 }
-"""How names of files end, and the formats in which they are written where none is given."""
+"""Formats by how names of files end, where none is given."""
 
 OTHER_NAMES = (
     *(".docx", ".htm", ".html", ".parquet", ".pdf", ".rst", ".tex", ".tsv", ".xls", ".xlsx", ".xml"),
@@ -79,6 +81,7 @@ OPTIONS = f"""
   mixed list the sum of its numbers)
 --pool FILE  tab-separated file of query_id, paper_id: candidates for each query
 --output FILE  write there (default: standard output)
+{common.OVERWRITE}\
 --resume  continue an interrupted run of --topics to --output; it ends in the same bytes
 --format {FORMATS}  default: by the name of --output (.json, .jsonl, .csv, .md,
   .bib, .ris), a table on a terminal, else a TREC run
@@ -118,28 +121,25 @@ def run(
     open_reranker: RerankerOpener | None = None,
 ) -> None:
     """Search as the options say. ``open_index`` opens the index, and ``open_reranker`` a cross-encoder, in
-    another place than this process; their parameters are those of `qbe.index.index.Index` and
+    another place than this process, with the parameters of `qbe.index.several.open_index` and
     `qbe.search.rerankers.open_reranker`.
     """
     from qbe.errors import UsageError
-    from qbe.query import parse_wish
+    from qbe.query import PLAIN, parse_wish
     from qbe.search.stages import Fused, LanguageModel, Stages, default_stages
 
-    form, width = form_of(options)
+    form, width = checked_form(options)
     check(options, form)
     stages_of(options, Stages(Fused()))  # what is wrong with them is said before an index is opened
     paper_filter = filter_of(options)
     wish = None if options.like is None else parse_wish(options.like, options.unlike or ())
-    if options.output:
-        from qbe.util.outputs import SEARCH, check_output, with_tag
 
-        check_output(options.output, with_tag(SEARCH, options.run_tag))
-
+    from functools import partial
     from pathlib import Path
 
     from qbe.index import jvm, several
     from qbe.runs import read_pools
-    from qbe.search.output import fingerprint, write_blocks
+    from qbe.search.request import SearchRequest
     from qbe.search.session import SearchSession
     from qbe.search.writers import open_writer
 
@@ -147,6 +147,9 @@ def run(
         jvm.expect_one_search()
     threads = common.threads(options.threads)
     pools = read_pools(Path(options.pool)) if options.pool else None
+    variety, k = PLAIN if wish is None else wish.variety, options.hits
+    if k is None and any(":" in part for part in options.like or ()):  # of a mixed list
+        k = round(sum(variety.mix.values()))
     with (open_index or several.open_index)(options.index, encoder=options.encoder, threads=threads) as index:
         source = _source(options, index, wish)
         for each in source.notes:
@@ -156,18 +159,30 @@ def run(
                 f"expected a pool for each query, found none for {', '.join(absent)}; check --pool"
             )
         stages = stages_of(options, default_stages(index))
-        run = _run_inputs(options, wish, paper_filter, stages, form, width)
         graded_by = ""
-        if isinstance(stages.reranker, LanguageModel) and not run.variety.bounds:  # those are estimated
+        if isinstance(stages.reranker, LanguageModel) and not variety.bounds:  # those are estimated
             graded_by = stages.reranker.model or ""
-        writer = open_writer(form, run.run_tag, index.paper, width, explain=run.explain, graded_by=graded_by)
+        tag = options.run_tag or stages.run_tag
+        writer = open_writer(form, tag, index.paper, width, explain=options.explain, graded_by=graded_by)
+        request = partial(
+            SearchRequest,
+            k=k or default_hits(form),
+            filter=paper_filter,
+            labels=options.facets,
+            matches=writer.needs_matches,
+            explain=options.explain,
+            variety=variety,
+        )
         chosen = options.rerank is not None
         with SearchSession(index, stages, open_reranker=open_reranker, chosen=chosen) as session:
-            write_blocks(
-                destination_of(options, form),
-                lambda: fingerprint(index, session.stages, run),
-                len(source.ids),
-                lambda blocks: _texts(session, source, pools, run, writer, blocks),
+            write(
+                options,
+                form,
+                width,
+                index,
+                writer,
+                source.ids,
+                partial(_results, session, source, pools, request),
             )
 
 
@@ -177,7 +192,6 @@ def check(options: argparse.Namespace, form: str) -> None:
     """
     from qbe.errors import UsageError
 
-    check_results(options, form)
     several = len(options.paper or ()) > 1 or options.not_paper or options.cited
     if options.sentences is not None and (options.topics or several):
         raise UsageError("--sentences picks from one paper; give --paper, --paper-file or --text with it")
@@ -189,15 +203,29 @@ def check(options: argparse.Namespace, form: str) -> None:
         raise UsageError(f"--explain goes with --format table or json, found {form}")
 
 
-def check_results(options: argparse.Namespace, form: str) -> None:
-    """Raise UsageError for options of results that do not go together with each other or with the query's."""
-    from qbe.errors import UsageError, check_count
+def checked_form(options: argparse.Namespace) -> tuple[str, int]:
+    """The format of the output, and how many columns a table has; raises UsageError for options of results
+    that do not go together with each other or with the query's, OutputError for a file that exists.
+    """
+    import shutil
 
+    from qbe.errors import UsageError, check_count
+    from qbe.util.files import check_output
+
+    form = options.format
+    if form is None:
+        form = form_of_file(options.output) if options.output else "table" if sys.stdout.isatty() else "trec"
     if options.hits is not None:
         check_count("k", options.hits)
     if options.title is not None and options.text is None:
         raise UsageError("--title goes with --text; a paper file holds its own title")
-    _check_text(options.text or "")
+    text = options.text or ""
+    path = text.strip().removeprefix("@")
+    is_name = path.lower().endswith((*OTHER_NAMES, *FORM_OF_NAME, ".txt", ".doc", ".odt")) and " " not in path
+    if is_name or (text and len(path) < 256 and os.path.isfile(path)):  # noqa: PTH113
+        raise UsageError(
+            f"expected an abstract as --text, found the name of a file, {text}; give --paper-file {path}"
+        )
     if options.run_tag is not None and len(options.run_tag.split()) != 1:
         raise UsageError(f"expected a --run-tag of one word, found {options.run_tag!r}")
     if options.resume and not (options.topics and options.output):
@@ -207,28 +235,14 @@ def check_results(options: argparse.Namespace, form: str) -> None:
             f"expected --resume with another --format, found {form}, in which a paper stands once, whatever "
             "queries found it; search again"
         )
-
-
-def _check_text(text: str) -> None:
-    """Raise UsageError for a text that is the name of a file."""
-    import os
-
-    path = text.strip().removeprefix("@")
-    is_name = path.lower().endswith((*OTHER_NAMES, *FORM_OF_NAME, ".txt", ".doc", ".odt")) and " " not in path
-    if is_name or (text and len(path) < 256 and os.path.isfile(path)):  # noqa: PTH113
-        from qbe.errors import UsageError
-
-        raise UsageError(
-            f"expected an abstract as --text, found the name of a file, {text}; give --paper-file {path}"
-        )
+    if options.output:
+        check_output(options.output, options.overwrite)
+    return form, min(shutil.get_terminal_size((100, 24)).columns, 120)
 
 
 def form_of_file(name: str) -> str:
     """The format of a file whose format is not given, by its name; raises UsageError for a name that says
     another format.
-
-    >>> form_of_file("runs/a.trec"), form_of_file("runs/a.JSON"), form_of_file("refs.bib")
-    ('trec', 'json', 'bibtex')
     """
     lower = name.lower()
     if lower.endswith(OTHER_NAMES):
@@ -241,32 +255,45 @@ def form_of_file(name: str) -> str:
     return next((form for ending, form in FORM_OF_NAME.items() if lower.endswith(ending)), "trec")
 
 
-def form_of(options: argparse.Namespace) -> tuple[str, int]:
-    """The format of the output, and how many columns a table has."""
-    import shutil
-
-    form = options.format
-    if form is None and options.output is not None:
-        form = form_of_file(options.output)
-    elif form is None:
-        form = "table" if sys.stdout.isatty() else "trec"
-    return form, min(shutil.get_terminal_size((100, 24)).columns, 120)
-
-
 def default_hits(form: str, table_hits: int = TABLE_HITS) -> int:
     """The number of hits a query where none is given; ``table_hits`` in formats for people."""
     return RUN_HITS if form in ("trec", "json") else table_hits
 
 
-def destination_of(options: argparse.Namespace, form: str, command: str = PROGRAM) -> Destination:
-    """Where results go; a run of topics in blocks, unless its text is made at once."""
+def write(
+    options: argparse.Namespace,
+    form: str,
+    width: int,
+    index: Index,
+    writer: ResultWriter,
+    ids: Sequence[str],
+    search: Callable[[Sequence[int]], Iterable[Result]],
+) -> None:
+    """Write results where the options say, as `qbe.search.writers.write_run` does; a run of topics to a file
+    so that it can be continued.
+    """
+    import hashlib
+    import json
+    from importlib.metadata import version
     from pathlib import Path
 
-    from qbe.search.output import Destination
+    from qbe.search.writers import write_run
+    from qbe.util.files import sha256
 
-    path = Path(options.output) if options.output else None
-    in_blocks = bool(options.topics) and form not in BIBLIOGRAPHIES
-    return Destination(path, command, form, in_blocks, options.resume)
+    inputs = None
+    if options.topics and options.output and form not in BIBLIOGRAPHIES:
+        given = {name: value for name, value in vars(options).items() if name not in OF_NO_RESULT}
+        files = [sha256(each) for each in (options.topics, given.pop("pool", None)) if each]
+        described = [version("qbe"), index.manifest.digest, files, given, form, form == "table" and width]
+        inputs = hashlib.sha256(json.dumps(described).encode()).hexdigest()
+    output = Path(options.output) if options.output else None
+    write_run(output, writer, ids, search, inputs, resume=options.resume, overwrite=options.overwrite)
+
+
+OF_NO_RESULT = frozenset(
+    ["index", "topics", "output", "overwrite", "resume", "threads", "address", "replicas", "deadline"]
+)
+"""Options on which results do not depend, or which files stand for."""
 
 
 def stages_of(options: argparse.Namespace, default: Stages) -> Stages:
@@ -283,12 +310,7 @@ def stages_of(options: argparse.Namespace, default: Stages) -> Stages:
 
 
 def filter_of(options: argparse.Namespace) -> PaperFilter | None:
-    """The filter that the options state, None where they state none; raises UsageError.
-
-    >>> options = PARSER.parse_args(["--index", "indexes/sample", "--paper", "s036", "--year", "2018-"])
-    >>> filter_of(options).years
-    (2018, None)
-    """
+    """The filter that the options state, None where they state none; raises UsageError."""
     if all(value is None for value in (options.year, options.category, options.author, options.where)):
         return None
     from qbe.search.filters import PaperFilter, parse_where, parse_years
@@ -300,40 +322,6 @@ def filter_of(options: argparse.Namespace) -> PaperFilter | None:
         authors=tuple(options.author or ()),
         where=parse_where(options.where or ()),
         before=before,
-    )
-
-
-def _run_inputs(
-    options: argparse.Namespace,
-    wish: Wish | None,
-    paper_filter: PaperFilter | None,
-    stages: Stages,
-    form: str,
-    width: int,
-) -> RunInputs:
-    """What a run depends on besides index and stages."""
-    from pathlib import Path
-
-    from qbe.query import PLAIN
-    from qbe.search.output import RunInputs
-
-    facets, hits = options.facet, options.hits
-    if wish is not None:
-        facets = {facet.value: weight for facet, weight in wish.weights.items()}
-        if hits is None and any(":" in part for part in options.like):  # of a mixed list
-            hits = round(sum(wish.variety.mix.values()))
-    return RunInputs(
-        topics=Path(options.topics or "."),
-        pool=Path(options.pool) if options.pool else None,
-        facet=facets,
-        filter=paper_filter,
-        labels=options.facets,
-        k=hits or default_hits(form),
-        run_tag=options.run_tag or stages.run_tag,
-        format=form,
-        width=width,
-        explain=options.explain,
-        variety=PLAIN if wish is None else wish.variety,
     )
 
 
@@ -352,27 +340,20 @@ def _source(options: argparse.Namespace, index: Index, wish: Wish | None) -> Que
         return from_topics(index, Path(options.topics), weights or facet, predicted=predicted)
     positions = parse_positions(options.sentences) if options.sentences is not None else None
     unlike = find_papers(index, options.not_paper or ())
-    return from_query(query_by(_papers(options, index), unlike, weights or facet or positions))
-
-
-def _papers(options: argparse.Namespace, index: Index) -> list[Paper]:
-    """The papers that the options name, bring, or take from a bibliography."""
-    from qbe.search.queries import find_papers
-
     if options.paper is not None:
-        return find_papers(index, options.paper)
-    if options.cited is not None:
-        return [index.paper(paper_id) for paper_id in named_papers(PROGRAM, index, options.cited)]
-    return [given_paper(PROGRAM, options)]
+        papers = find_papers(index, options.paper)
+    elif options.cited is not None:
+        papers = [index.paper(paper_id) for paper_id in named_papers(PROGRAM, index, options.cited)]
+    else:
+        papers = [given_paper(PROGRAM, options)]
+    return from_query(query_by(papers, unlike, weights or facet or positions))
 
 
 def given_paper(program: str, options: argparse.Namespace) -> Paper:
     """The paper from outside that the options bring as a file or as text."""
-    from qbe.search.queries import note_on_papers, pasted_paper
+    from qbe.search.queries import note_on_papers, paper_from_file, pasted_paper
 
     if options.text is None:
-        from qbe.search.queries import paper_from_file
-
         paper = paper_from_file(options.paper_file)
     else:
         paper = pasted_paper(options.text, options.title or "")
@@ -392,57 +373,41 @@ def named_papers(program: str, index: Index, path: str) -> list[str]:
     return named.paper_ids
 
 
-def _texts(
+def _results(
     session: SearchSession,
     source: QuerySource,
     pools: Pools | None,
-    run: RunInputs,
-    writer: ResultWriter,
-    blocks: Sequence[slice],
-) -> Iterator[str]:
-    """The results of blocks of queries, searched as they are asked for; first what users should know is said
-    on standard error.
-    """
-    from qbe.search.request import SearchRequest
+    request: partial[SearchRequest],
+    places: Sequence[int],
+) -> Iterator[Result]:
+    """The results of queries, searched some at a time; what users should know is said on standard error."""
+    from qbe.search import request as requests
+    from qbe.search.filters import describe
     from qbe.search.writers import Result
 
-    def requests(block: slice) -> list[SearchRequest]:
-        return [
-            SearchRequest(
-                query,
-                run.k,
-                None if pools is None else pools[query_id],
-                run.filter,
-                run.labels,
-                matches=writer.needs_matches,
-                explain=run.explain,
-                variety=run.variety,
-            )
-            for query_id, query in zip(source.ids[block], source.load(block), strict=True)
-        ]
+    def load(some: Sequence[int]) -> list[SearchRequest]:
+        of_pools = [None if pools is None else pools[source.ids[place]] for place in some]
+        return [request(query, pool=pool) for query, pool in zip(source.load(some), of_pools, strict=True)]
 
     selected: list[FilterResult] = []
-    if run.filter is not None:  # an invalid one is told before the search starts
-        from qbe.search.filters import describe
-
-        queries = (query for block in blocks for query in source.load(block))
-        selected = [session.selected(query, run.filter) for query in queries]
-        common.note(PROGRAM, describe(selected, run.k if pools is None else None))
-    places = [place for block in blocks for place in range(len(source.ids))[block]]
+    blocks = [places[first : first + requests.BLOCK] for first in range(0, len(places), requests.BLOCK)]
+    if request.keywords["filter"] is not None:  # an invalid one is told before the search starts
+        selected = [session.selected(each.query, each.filter) for block in blocks for each in load(block)]
+        common.note(PROGRAM, describe(selected, request.keywords["k"] if pools is None else None))
     pairs = _rerank_pairs(session, source, pools, places, selected)
     empty: list[str] = []
     bar = ("reranking", "candidates", pairs) if pairs else ("searching", "queries", len(places))
     with common.Bar(*bar) as advance:
         for block in blocks:
-            ids = source.ids[block]
-            rankings = session.batch(requests(block), advance if pairs else None)
-            results = [Result(name, each.query, each.hits) for name, each in zip(ids, rankings, strict=True)]
-            empty += [result.query_id for result in results if not result.hits]
-            yield writer.text(results, block.start == 0)
+            rankings = session.batch(load(block), advance if pairs else None)
+            for place, ranking in zip(block, rankings, strict=True):
+                if not ranking.hits:
+                    empty.append(source.ids[place])
+                yield Result(source.ids[place], ranking.query, ranking.hits)
             if len(source.ids) == 1:
                 common.note(PROGRAM, "; ".join(rankings[0].counts))
             if not pairs:
-                advance(len(ids))
+                advance(len(block))
     if empty and pools is not None:
         held = f"{len(empty)} of {len(places)} pools hold no paper that may be found ({empty[0]}, ...)"
         common.note(PROGRAM, held)
@@ -462,13 +427,13 @@ def _rerank_pairs(
 
     from qbe.search.session import not_reranked
 
-    sizes = [len(session.index if pools is None else pools[source.ids[place]]) for place in places]
-    if selected:
-        sizes = [min(size, each.papers) for size, each in zip(sizes, selected, strict=True)]
     if session.stages.reranker is not None:
-        loads = (partial(lambda place: source.load(slice(place, place + 1))[0], place) for place in places)
+        loads = (partial(lambda place: source.load([place])[0], place) for place in places)
         left = sum(map(session.leaves_out, (source.aspects[place] for place in places), loads))
         if left:
             common.note(PROGRAM, f"{left} of {len(places)} queries: {not_reranked(session.stages)}")
+    sizes = [len(session.index if pools is None else pools[source.ids[place]]) for place in places]
+    if selected:
+        sizes = [min(size, each.papers) for size, each in zip(sizes, selected, strict=True)]
     pairs = zip(places, sizes, strict=True)
     return sum(session.rerank_pairs(source.aspects[place], size) for place, size in pairs)

@@ -20,6 +20,7 @@ OPTIONS = f"""
 --input FILE!  JSON lines with paper_id, title, abstract (a string, or a list of sentences, which is kept as
   it is); .gz, .xz, .zst are read too; - is standard input
 --output FILE!  JSON lines; - is standard output
+{common.OVERWRITE}\
 --facets given|predicted (given)  given: keep the labels of papers that have them; predicted: label all
 --probabilities  add pred_probabilities, five numbers for each sentence
 --tagger NAME  name in the registry, or a folder (default: facet-tagger)
@@ -35,13 +36,13 @@ def main(arguments: list[str]) -> None:
     from pathlib import Path
 
     from qbe.errors import UsageError
-    from qbe.util.outputs import EMPTY, check_output
+    from qbe.util.files import check_output
 
     output = Path(options.output)
     if options.output != "-":
         if output.is_file() and Path(options.input).is_file() and output.samefile(options.input):
             raise UsageError(f"expected an `output` other than the `input`, found {output} as both")
-        check_output(output, EMPTY)  # a result is a corpus, as others have
+        check_output(output, options.overwrite)
 
     from qbe.models.cards import DEFAULT_TAGGER
     from qbe.models.tagger import Tagger, TaggingEncoder, open_trunk, tag_stream

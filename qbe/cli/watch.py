@@ -39,6 +39,7 @@ OF_RUN = f"""\
 --since DATE  report again what was found since then, such as 2026-11-20 (default: what was never reported; in
   a feed everything that is kept)
 --output FILE  write there (default: standard output)
+{common.OVERWRITE}\
 --format table|json|markdown|atom  default: by the name of --output (.json, .md, .xml: atom, a feed), else a
   table
 {common.THREADS}"""
@@ -75,7 +76,7 @@ def _watch(options: argparse.Namespace) -> Watch:
     from qbe.errors import UsageError
     from qbe.feeds.watches import watch_of
     from qbe.query import SHAPES
-    from qbe.search.form import SearchForm
+    from qbe.search.request import SearchForm
 
     papers = filter_of(options)
     if papers is not None and papers.before is not None:
@@ -139,15 +140,14 @@ def _run(options: argparse.Namespace) -> None:
     from qbe.feeds.reports import items_of, report
     from qbe.feeds.watches import changing, check_since, find, watch_session, write_watches
     from qbe.index.index import open_index
-    from qbe.util.files import write_text
-    from qbe.util.outputs import WATCHED, check_output
+    from qbe.util.files import check_output, write_text
 
     lower = (options.output or "").lower()
     form = options.format or next((FORM_OF_NAME[end] for end in FORM_OF_NAME if lower.endswith(end)), "table")
     threads = common.threads(options.threads)
     check_since(options.since)
     if options.output:
-        check_output(options.output, WATCHED)
+        check_output(options.output, options.overwrite)
     with (
         open_index(options.index, threads=threads) as index,
         watch_session(index) as session,

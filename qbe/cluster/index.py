@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
@@ -17,21 +18,13 @@ from qbe.index.several import Ask, SeveralIndexes, Shard
 from qbe.index.store import current, read_manifest
 from qbe.util.work import Workers
 
-DEADLINE = 60.0
-"""Seconds that answers are waited for."""
-RETRY_SECONDS = 0.25
-"""Between two requests to an index all of whose replicas have failed, and may be restarting."""
-ACTOR_BYTES = 2**20
-"""Memory that an actor asks for. Ray places one that asks for nothing on any node, whatever it is told; one
-that asks for a share of a processor would keep tasks that want a whole one from its node.
-"""
-CONCURRENCY = 16
-"""Requests that a replica works on at a time."""
+DEADLINE = 60.0  # seconds that answers are waited for
+RETRY_SECONDS = 0.25  # until an index is asked again all of whose replicas have failed, and may be restarting
+CONCURRENCY = 16  # requests that a replica works on at a time
 KEPT_GENERATIONS = 2
-
-
-class MovedOnError(UsageError):
-    """An index was updated while it was searched."""
+# Memory that an actor asks for. Ray places one that asks for nothing on any node, whatever it is told; one
+# that asks for a share of a processor would keep tasks that want a whole one from its node.
+ACTOR_BYTES = 2**20
 
 
 class Holder:
@@ -48,19 +41,14 @@ class Holder:
             reader = IndexReader(self._folder, self._threads)
             if reader.generation != generation:
                 reader.release()
-                raise MovedOnError(
-                    f"expected generation {generation} of {self._folder}, found {reader.generation}; "
-                    f"search again"
-                )
+                found = f"expected generation {generation} of {self._folder}, found {reader.generation}"
+                raise UsageError(f"{found}; search again")  # it was updated while it was searched
             self._open[generation] = reader, Shard(reader)
             while len(self._open) > KEPT_GENERATIONS:
                 self._open.popitem(last=False)[1][0].release()
         return getattr(self._open[generation][1], method)(*arguments)
 
     def process(self) -> int:
-        """Return the process's id."""
-        import os
-
         return os.getpid()
 
 
@@ -80,55 +68,50 @@ class ClusterIndex(SeveralIndexes):
         self._resources.close()
 
     def _asking(self, readers: Sequence[IndexReader]) -> Ask:
-        generations = [reader.generation for reader in readers]
-
-        def ask(method: str, asked: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
-            return self._answers(
-                {shard: (generations[shard], method, arguments) for shard, arguments in asked.items()}
-            )
-
-        return ask
-
-    def _answers(self, requests: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
         """Ask a replica of each index, and the next one where it died: Ray starts it again.
 
         Raises ClusterError for those that do not answer in time; what one raises itself is raised here.
         """
-        import ray
-        from ray.exceptions import RayError, RayTaskError
+        generations = [reader.generation for reader in readers]
 
-        turn, deadline = next(self._turn), time.monotonic() + self._deadline
-        answers: dict[int, Any] = {}
-        failures = Counter[int]()
+        def ask(method: str, asked: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
+            import ray
+            from ray.exceptions import RayError, RayTaskError
 
-        def send(shard: int) -> Any:
-            replicas = self.replicas[shard]
-            return replicas[(turn + failures[shard]) % len(replicas)].ask.remote(*requests[shard])
+            turn, deadline = next(self._turn), time.monotonic() + self._deadline
+            answers: dict[int, Any] = {}
+            failures = Counter[int]()
 
-        pending = {send(shard): shard for shard in requests}
-        while pending:
-            # A request that fails early must be noticed while others are still waited for.
-            ready, _ = ray.wait(list(pending), num_returns=len(pending), timeout=RETRY_SECONDS)
-            failed = []
-            for reference in ready:
-                shard = pending.pop(reference)
-                try:
-                    answers[shard] = ray.get(reference)
-                except RayTaskError as error:
-                    raise raised_in_task(error) from None
-                except RayError:
-                    failures[shard] += 1
-                    failed.append(shard)
-            if any(failures[shard] % len(self.replicas[shard]) == 0 for shard in failed):
-                time.sleep(RETRY_SECONDS)
-            pending.update({send(shard): shard for shard in failed})
-            if pending and time.monotonic() >= deadline:
-                names = ", ".join(str(self.folders[shard]) for shard in sorted(pending.values()))
-                raise ClusterError(
-                    f"no answer from {names} within {self._deadline:g} s; wait until its node is back, "
-                    "or raise `deadline`"
-                )
-        return answers
+            def send(shard: int) -> Any:
+                replica = self.replicas[shard][(turn + failures[shard]) % len(self.replicas[shard])]
+                return replica.ask.remote(generations[shard], method, asked[shard])
+
+            pending = {send(shard): shard for shard in asked}
+            while pending:
+                # A request that fails early must be noticed while others are still waited for.
+                ready, _ = ray.wait(list(pending), num_returns=len(pending), timeout=RETRY_SECONDS)
+                failed = []
+                for reference in ready:
+                    shard = pending.pop(reference)
+                    try:
+                        answers[shard] = ray.get(reference)
+                    except RayTaskError as error:
+                        raise raised_in_task(error) from None
+                    except RayError:
+                        failures[shard] += 1
+                        failed.append(shard)
+                if any(failures[shard] % len(self.replicas[shard]) == 0 for shard in failed):
+                    time.sleep(RETRY_SECONDS)
+                pending.update({send(shard): shard for shard in failed})
+                if pending and time.monotonic() >= deadline:
+                    names = ", ".join(str(self.folders[shard]) for shard in sorted(pending.values()))
+                    raise ClusterError(
+                        f"no answer from {names} within {self._deadline:g} s; wait until its node is back, "
+                        "or raise `deadline`"
+                    )
+            return answers
+
+        return ask
 
 
 def indexes_in(folder: str | Path | Sequence[str | Path]) -> list[Path]:
@@ -155,10 +138,9 @@ def open_index(
 ) -> ClusterIndex:
     """Open indexes on a cluster, each held by ``replicas`` processes that end when it is closed.
 
-    ``folder`` is what `qbe.cluster.build.build_on_cluster` wrote, or a list of indexes; the nodes of the
-    ``cluster`` (``local``, ``auto``, or an address) must see it under the same path. Options are those of
-    `qbe.index.index.Index`. Raises what that does, MissingDependencyError without Ray, and ClusterError where
-    the cluster cannot be reached or does not answer within ``deadline`` seconds.
+    The nodes of the ``cluster`` (``local``, ``auto``, or an address) must see the folders under the same
+    path; options are those of `qbe.index.index.Index`. Raises what that does, MissingDependencyError without
+    Ray, and ClusterError where the cluster cannot be reached or does not answer within ``deadline`` seconds.
     """
     check_positive("replicas", replicas)
     check_positive("deadline", deadline)

@@ -16,14 +16,9 @@ from typing import Any
 from qbe.errors import MissingDependencyError, QbeError, UsageError
 
 LOCAL, AUTO = "local", "auto"
-
 CONNECT_SECONDS = 5.0
-"""For a connection to an address."""
-
 FATAL = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
-
-_ACTION_BYTES = 256
-"""More than a ``struct sigaction`` of any platform has."""
+_ACTION_BYTES = 256  # more than a ``struct sigaction`` of any platform has
 
 
 class ClusterError(QbeError):
@@ -58,23 +53,23 @@ def connected(address: str, threads: int | None = None) -> Iterator[Any]:
         return
     if not address:
         raise UsageError("expected `cluster` local, auto or an address such as 10.0.0.1:6379, found none")
-    if address not in (LOCAL, AUTO):
-        _check_reachable(address)
-    where: dict[str, Any] = (
-        {"address": LOCAL, "num_cpus": threads} if address == LOCAL else {"address": address}
-    )
+    where: dict[str, Any] = {"address": address}
+    if address == LOCAL:
+        where |= {"num_cpus": threads, "include_dashboard": False}
     try:
+        if address not in (LOCAL, AUTO):  # Ray would end the process where nothing answers
+            host, _, port = address.removeprefix("ray://").rpartition(":")
+            if not port.isdecimal():
+                raise ValueError("no port")
+            socket.create_connection((host or "localhost", int(port)), CONNECT_SECONDS).close()
         # Ray's workers import from the folder that it is started in: one from which they do so anyway.
         with handlers_kept(), contextlib.chdir(Path(ray.__file__).parent.parent):
-            ray.init(
-                **where,
-                namespace="qbe",
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                include_dashboard=False if address == LOCAL else None,
-            )
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        raise _unreachable(address, error) from error
+            ray.init(**where, namespace="qbe", log_to_driver=False, logging_level=logging.ERROR)
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ClusterError(
+            f"expected a Ray cluster at {address}, found none ({reason}); start one with: ray start --head"
+        ) from error
     try:
         yield ray
     finally:
@@ -83,26 +78,8 @@ def connected(address: str, threads: int | None = None) -> Iterator[Any]:
 
 
 def raised_in_task(error: Any) -> Exception:
-    """What a task raised, of the RayTaskError that stands for it."""
+    """Return what a task raised, of the RayTaskError that stands for it."""
     return error.cause if isinstance(error.cause, Exception) else error
-
-
-def _check_reachable(address: str) -> None:
-    """Raise ClusterError where nothing answers at an address: Ray would end the process."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    try:
-        if not port.isdecimal():
-            raise ValueError("no port")
-        socket.create_connection((host or "localhost", int(port)), CONNECT_SECONDS).close()
-    except (OSError, ValueError) as error:
-        raise _unreachable(address, error) from error
-
-
-def _unreachable(address: str, error: Exception) -> ClusterError:
-    reason = " ".join(str(error).split())[:200]
-    return ClusterError(
-        f"expected a Ray cluster at {address}, found none ({reason}); start one with: ray start --head"
-    )
 
 
 @contextlib.contextmanager

@@ -192,7 +192,7 @@ def _metadata(cells: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _items(value: Any, separator: str = ";") -> list[Any]:
-    """Return the items of a list: one, or a text of one in brackets (as Python writes it) or with separators."""
+    """Return the items of a list, or of the text of one, in brackets as Python's or with separators."""
     if not isinstance(value, str):
         return value if isinstance(value, list) else []
     if not (value.startswith("[") and value.endswith("]")):
@@ -567,7 +567,7 @@ def _unreadable(place: str, error: Exception) -> CorpusError:
 def _typed(
     names: Sequence[str], reading: Reading, name: str
 ) -> tuple[dict[str, str], Callable[[dict[str, Any], str], dict[str, Any]]]:
-    """Return the columns of a typed table that are needed, by field, and what makes a record of their values."""
+    """Return the columns of a typed table by field, and what makes a record of their values."""
     columns = find_columns(names, reading.columns, name)
     own = {"paper_id", "title", "abstract"} <= set(names) and not _OWN.isdisjoint(names)
     if own and not reading.columns:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from qbe.errors import MissingDependencyError, UsageError
 from qbe.evaluate.report import IN_PER_CENT, Report
 from qbe.util.files import StrPath, atomic_file
-from qbe.util.outputs import PLOT_SOFTWARE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,8 +29,8 @@ _STYLE: Mapping[Any, Any] = {
     "svg.fonttype": "none",
 }
 _METADATA: Mapping[str, dict[str, Any]] = {
-    "svg": {"Date": None, "Creator": PLOT_SOFTWARE},
-    "png": {"Software": PLOT_SOFTWARE},
+    "svg": {"Date": None, "Creator": "qbe plots"},
+    "png": {"Software": "qbe plots"},
 }
 
 

@@ -22,7 +22,7 @@ from qbe.corpus.records import AS_IT_COMES, Reading
 from qbe.corpus.rejected import SUFFIX, RejectedRecords
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, IndexBuildError, IndexFormatError, check_package
-from qbe.index import jvm as _jvm
+from qbe.index import jvm, store
 from qbe.index.faiss import check_factory, write_faiss
 from qbe.index.lucene import INPUT, write_input, write_lucene_index
 from qbe.index.papers import (
@@ -34,35 +34,10 @@ from qbe.index.papers import (
     without_labels,
     write_papers,
 )
-from qbe.index.params import FLOAT16, FaissParams, resolve, resolve_stored
+from qbe.index.params import FaissParams, resolve, resolve_stored
 from qbe.index.source import BuildSettings, Corpus, Execution, Source, open_corpus
-from qbe.index.store import (
-    COMMIT,
-    FORMAT_VERSION,
-    MANIFEST,
-    RECORDS,
-    STORED_AS,
-    Manifest,
-    clean,
-    current,
-    describe_files,
-    digest,
-    publish,
-    read_manifest,
-    reason_of,
-    seal,
-    write_lock,
-)
-from qbe.index.vectors import (
-    SENTENCES,
-    WHOLE,
-    Half,
-    Quantized,
-    npy_header,
-    quantized,
-    read_vectors,
-    scales_file,
-)
+from qbe.index.store import Manifest
+from qbe.index.vectors import SENTENCES, WHOLE, read_vectors, writing_rows, writing_vectors
 from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder
 from qbe.models.tagger import Tagger, TaggingEncoder
@@ -72,18 +47,12 @@ from qbe.util.files import atomic_file, resumable_staging, resumed_state, sync_t
 log = logging.getLogger(__name__)
 
 STATE = "build.json"
-_WORK = ("build", "the corpus and settings", "discard it with `overwrite` alone", IndexBuildError)
-REJECTED = "rejected.jsonl"
-"""The list of records that were left out, within an unfinished build."""
-BLOCK = 512
-"""Papers that are encoded between two notes of how far a build is: what a killed one may lose."""
-
+REJECTED = "rejected.jsonl"  # the list of records that were left out, within an unfinished build
+BLOCK = 512  # papers that are encoded between two notes of how far a build is: what a killed one may lose
 LABELS = len(FacetProbabilities._fields)
+_WORK = ("build", "the corpus and settings", "discard it with `overwrite` alone", IndexBuildError)
 
-State = dict[str, Any]
-"""``inputs`` (settings, sources, encoder), ``counts``, ``tagger``, ``lucene`` once it is done, and how many
-papers are ``encoded``.
-"""
+State = dict[str, Any]  # inputs, counts, tagger, lucene once it is done, and how many papers are encoded
 Identity = dict[str, str]
 
 
@@ -100,30 +69,21 @@ def build(
     """Build an index at ``output``; it appears there complete or not at all.
 
     ``corpus`` is a path or ``hf:`` name, several of them, papers (`qbe.types.Paper`), or a
-    `qbe.index.source.Source`. ``reading`` says how files are read: their format, which papers are kept, and
-    what is done with records that cannot be used; those that are left out are listed in the file
-    ``OUTPUT.rejected.jsonl``, and counted in the manifest.
-
-    The work is done in a hidden folder next to ``output``. When it is interrupted, what is finished stays
-    there, and the same call with ``resume`` goes on and ends in an index of the same digest. Resuming a build
-    that had ended returns its manifest. ``overwrite`` replaces an index (the old one can be read until the
-    new one is complete) and discards an unfinished build. Returns the manifest.
+    `qbe.index.source.Source`; records that cannot be used are listed in ``OUTPUT.rejected.jsonl``, and
+    counted in the manifest. An interrupted build leaves what is finished in a hidden folder, with which
+    ``resume`` goes on to an index of the same digest. ``overwrite`` replaces an index, and discards an
+    unfinished build.
 
     Raises IndexBuildError when the target exists, another process builds it, or an unfinished build is in the
-    way or has other inputs; TypeError and CorpusError for a corpus that cannot be read; ModelError, JavaError
-    and OutputError for what the stages need.
-
-    >>> papers = [index.paper("s001"), index.paper("s002")]
-    >>> build(Path("indexes/two"), papers, BuildSettings(dense=False)).corpus["papers"]
-    2
+    way or has other inputs; TypeError and CorpusError for the corpus; ModelError, JavaError and OutputError.
     """
     source = open_corpus(corpus, reading)
     settings, execution = settings or BuildSettings(), execution or Execution()
     output = Path(os.path.realpath(output))  # "." has no name, and a link must stay
     check_replaceable(output)
-    staging = _staging(output)
-    with write_lock(output), resumable_staging(staging, (staging / STATE).exists):
-        finished = _finished(output, source, settings, overwrite=overwrite, resume=resume)
+    staging = output.parent / f".{output.name}.building"
+    with store.write_lock(output), resumable_staging(staging, (staging / STATE).exists):
+        finished = _finished(output, staging, source, settings, overwrite=overwrite, resume=resume)
         if finished is not None:
             return finished
         models = BuildModels(settings, execution.threads)
@@ -133,7 +93,7 @@ def build(
             "encoder": models.identity,
             **({"reading": source.origin.reading} if source.origin.reading else {}),
         }
-        state = _read_state(staging, inputs)
+        state = resumed_state(staging / STATE, inputs, *_WORK)
         if state is None:
             shutil.rmtree(staging, ignore_errors=True)
             staging.mkdir(parents=True)
@@ -145,66 +105,64 @@ def build(
             if models.encoder is not None:  # settings that do not fit are refused before the long work
                 resolve(settings.faiss, state["counts"]["sentences"], models.encoder.dimension)
             save_state(staging, state)
+        else:
+            log.info("going on with the unfinished build in %s", staging)
+        counts = state["counts"]
         if settings.bm25:
             if "lucene" not in state:
-                state["lucene"] = build_lucene(staging, state["counts"]["papers"], settings, execution)
+                state["lucene"] = write_lucene_index(staging, counts["papers"], settings, execution)
                 save_state(staging, state)
             shutil.rmtree(staging / INPUT, ignore_errors=True)
         if models.encoder is not None:
-            sentences = state["counts"]["sentences"]
-            params = resolve(settings.faiss, sentences, models.encoder.dimension)
-            stored = resolve_stored(settings.stored, sentences)
+            params = resolve(settings.faiss, counts["sentences"], models.encoder.dimension)
+            stored = resolve_stored(settings.stored, counts["sentences"])
             encode_papers(staging, models.tagging_encoder(state["tagger"]), stored, state, execution)
-            faiss = build_faiss(staging, stored, params, models.similarity, execution)
             state["dense"] = {
                 "encoder": models.identity,
                 "dimension": models.encoder.dimension,
-                "similarity": STORED_AS[models.similarity],
+                "similarity": store.STORED_AS[models.similarity],
                 "stored": stored,
-                **faiss,
+                **build_faiss(staging, stored, params, models.similarity, execution),
             }
         if (staging / REJECTED).exists():  # else of a build that was killed after this point
             add_rejected(staging, rejected_file(output), keeps=False)
         manifest = describe(staging, state)
-        folder = publish(staging, output)
-        (folder / STATE).unlink()
-        clean(output)
+        (store.publish(staging, output) / STATE).unlink()
+        store.clean(output)
         return manifest
 
 
 def unfinished_build(output: Path) -> bool:
-    """Whether an interrupted build at ``output`` has left finished work, which another one can resume."""
-    return (_staging(Path(os.path.realpath(output))) / STATE).exists()
-
-
-def _staging(output: Path) -> Path:
-    return output.parent / f".{output.name}.building"
+    """Return whether an interrupted build has left finished work, which another one can resume."""
+    output = Path(os.path.realpath(output))
+    return (output.parent / f".{output.name}.building" / STATE).exists()
 
 
 def _finished(
-    output: Path, source: Source, settings: BuildSettings, *, overwrite: bool, resume: bool
+    output: Path, staging: Path, source: Source, settings: BuildSettings, *, overwrite: bool, resume: bool
 ) -> Manifest | None:
-    """The manifest when a build to resume has ended already; None when there is something to build, and no
-    unfinished build is in the way any more. Raises IndexBuildError.
-    """
-    staging = _staging(output)
+    """Return the manifest of a finished build to resume; None when nothing is in the way of a build."""
     unfinished = (staging / STATE).exists()
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         existing = None
-        if not (output / COMMIT).is_file():  # else of an older version, and perhaps not readable
+        if not (output / store.COMMIT).is_file():  # else of an older version, and perhaps not readable
             try:
-                existing = read_manifest(output)
+                existing = store.read_manifest(output)
             except IndexFormatError as error:
-                found = "other files" if isinstance(error.__cause__, FileNotFoundError) else reason_of(error)
+                absent = isinstance(error.__cause__, FileNotFoundError)
                 raise IndexBuildError(
-                    f"expected no such path, or an index, at {output}, found {found}; choose another "
-                    "`folder`, or remove it"
+                    f"expected no such path, or an index, at {output}, found "
+                    f"{'other files' if absent else store.reason_of(error)}; choose another `folder`, or "
+                    "remove it"
                 ) from error
         if existing is not None and resume and not overwrite and not unfinished:
-            same = existing.settings == settings.record(source.origin.names)
-            same = same and existing.corpus.get("reading", {}) == source.origin.reading
-            same = same and "updates" not in existing.corpus
-            if same and source.origin.changed <= (current(output) / MANIFEST).stat().st_mtime_ns:
+            built = (store.current(output) / store.MANIFEST).stat().st_mtime_ns
+            if (
+                existing.settings == settings.record(source.origin.names)
+                and existing.corpus.get("reading", {}) == source.origin.reading
+                and "updates" not in existing.corpus
+                and source.origin.changed <= built
+            ):
                 log.info("the build of %s had ended; nothing is left to do", output)
                 return existing
         if not overwrite:
@@ -225,26 +183,13 @@ def save_state(staging: Path, state: State) -> None:
     write_text(staging / STATE, json.dumps(state, indent=1))
 
 
-def _read_state(staging: Path, inputs: dict[str, Any]) -> State | None:
-    """The state of an unfinished build of the same inputs; None where no stage was finished."""
-    state = resumed_state(staging / STATE, inputs, *_WORK)
-    if state is None:
-        return None
-    log.info("going on with the unfinished build in %s", staging)
-    return state
-
-
 class BuildModels:
     """The encoder of a build, None without vectors, and which of its papers are tagged, by which tagger."""
 
     def __init__(
         self, settings: BuildSettings, threads: int, expected_tagger: Identity | None = None
     ) -> None:
-        """Load the encoder. ``expected_tagger`` is the identity that the tagger must have, if one is needed.
-
-        Raises what `qbe.models.encoder.Encoder` does, UsageError for a factory string that FAISS does
-        not take, and JavaError where Java is needed and missing.
-        """
+        """Load the encoder; ``expected_tagger`` is the identity that the tagger must have."""
         self._settings, self._expected_tagger = settings, expected_tagger
         self.encoder: Encoder | None = None
         self.identity: dict[str, Any] | None = None
@@ -255,7 +200,7 @@ class BuildModels:
             check_package("faiss")
             check_factory(settings.faiss, self.encoder.dimension, self.similarity)
         if settings.bm25:
-            _jvm.java_class("java.lang.Object")  # a missing Java is reported before the work
+            jvm.java_class("java.lang.Object")  # a missing Java is reported before the work
 
     @cached_property
     def tagger(self) -> Tagger:
@@ -271,22 +216,17 @@ class BuildModels:
         return tagger
 
     def prepare(self, papers: Iterable[Paper]) -> Iterator[Paper]:
-        """Papers as the index is to store them: without given labels where all are predicted. Opens the
-        tagger at the first paper to be tagged: raises ModelError, or IndexBuildError when it is not the
-        expected one.
-        """
-        drops_labels = self._settings.dense and self._settings.facets == "predicted"
+        """Yield papers as they are to be stored; open the tagger at the first one to be tagged."""
+        dense = self._settings.dense
         for paper in papers:
-            kept = without_labels(paper) if drops_labels else paper
-            if self._settings.dense and not kept.labelled:
-                _ = self.tagger  # opened once
-            yield kept
+            if dense and self._settings.facets == "predicted":
+                paper = without_labels(paper)
+            if dense and not paper.labelled:
+                _ = self.tagger
+            yield paper
 
     def tagging_encoder(self, tagger: Identity | None) -> TaggingEncoder:
-        """The encoder, with the tagger of that identity, or with none.
-
-        Raises IndexBuildError where the tagger was exchanged since an unfinished build began.
-        """
+        """Return the encoder with the tagger, unless it was exchanged since the build began, or with none."""
         assert self.encoder is not None
         if tagger is None:
             return TaggingEncoder(self.encoder, None)
@@ -309,17 +249,15 @@ def read_papers(
     *,
     lucene: bool,
 ) -> State:
-    """The stage that reads the corpus, split into sentences, into an empty folder, and where there is to be a
-    Lucene index, its input. Returns the ``counts`` and the ``tagger`` of a build's state.
-    """
+    """Read the corpus, split into sentences; return ``counts`` and ``tagger`` of a build's state."""
     read = execution.progress.papers(source.papers(split_sentences, left_out), source.share_read)
     papers = models.prepare(read)
     counts = write_papers(folder, write_input(folder, papers) if lucene else papers)
-    predicted = 0 if models.encoder is None else counts.papers - counts.labelled
+    predicted = 0 if models.encoder is None else counts["papers"] - counts["labelled"]
     skipped = {"left_out": left_out.counts()} if left_out else {}
     reading = {"reading": source.origin.reading} if source.origin.reading else {}
     return {
-        "counts": {**counts._asdict(), "predicted": predicted, **reading, **skipped},
+        "counts": {**counts, "predicted": predicted, **reading, **skipped},
         "tagger": models.tagger.identity if predicted else None,
     }
 
@@ -327,109 +265,43 @@ def read_papers(
 def encode_papers(
     folder: Path, tagging: TaggingEncoder, stored: str, state: State, execution: Execution
 ) -> None:
-    """The stage of vectors and, out of the same pass, of predicted facets; begins behind the papers that
-    ``state`` says are ``encoded``, and saves how many are after each BLOCK.
-    """
-    store, done = Papers(folder, predictions=False), state.get("encoded", 0)
+    """Write vectors and predicted facets of the papers behind those that ``state`` says are ``encoded``."""
+    papers, done = Papers(folder, predictions=False), state.get("encoded", 0)
     starts = np.load(folder / STARTS_FILE)
-    dimension = tagging.encoder.dimension
+    total, first, dimension = int(starts[-1]), int(starts[done]), tagging.encoder.dimension
     similarity = tagging.encoder.files.metadata.encoder_format.similarity
     with contextlib.ExitStack() as stack:
-        advance = stack.enter_context(execution.progress.steps("encoding", "papers", len(store)))
+        advance = stack.enter_context(execution.progress.steps("encoding", "papers", len(papers)))
         advance(done)
-        writers: list[Callable[[Any], Any]] = [
-            stack.enter_context(
-                writing_vectors(folder, name, (rows, dimension), stored, similarity, finished)
-            )
-            for name, rows, finished in (
-                (SENTENCES, int(starts[-1]), int(starts[done])),
-                (WHOLE, len(store), done),
-            )
+        opened: list[contextlib.AbstractContextManager[Callable[[Any], Any]]] = [
+            writing_vectors(folder, SENTENCES, (total, dimension), stored, similarity, first),
+            writing_vectors(folder, WHOLE, (len(papers), dimension), stored, similarity, done),
         ]
         if tagging.tagger is not None:
-            for name, shape, kind in (
-                (FACETS_FILE, (int(starts[-1]),), np.uint8),
-                (PROBABILITIES_FILE, (int(starts[-1]), LABELS), np.float16),
-            ):
-                writers.append(
-                    stack.enter_context(writing_rows(folder / name, shape, kind, int(starts[done])))
-                )
+            opened.append(writing_rows(folder / FACETS_FILE, (total,), np.uint8, first))
+            opened.append(writing_rows(folder / PROBABILITIES_FILE, (total, LABELS), np.float16, first))
+        writers = [stack.enter_context(each) for each in opened]
         # One stream: what encodes may read ahead beyond the end of a block.
-        encoded = tagging.encode(store.read_from(done) if done < len(store) else ())
-        while done < len(store):
-            papers: list[tuple[NDArray[Any], ...]] = []  # of each paper, in the order of the writers
+        encoded, unknown = (
+            tagging.encode(papers.read_from(done) if done < len(papers) else ()),
+            (0.0,) * LABELS,
+        )
+        while done < len(papers):
+            block: list[tuple[NDArray[Any], ...]] = []  # of each paper, in the order of the writers
             for paper, vectors in islice(encoded, BLOCK):
-                arrays = vectors.sentences.astype(np.float16), vectors.whole.astype(np.float16)[None]
-                papers.append((*arrays, np.frombuffer(facet_codes(paper), np.uint8), _probabilities(paper)))
-                advance(1)
-            for write, array in zip(writers, map(np.concatenate, zip(*papers, strict=True)), strict=False):
-                write(array)
-            done += len(papers)
-            save_state(folder, state | {"encoded": done})
-
-
-def _probabilities(paper: Paper) -> Half:
-    unknown = (0.0,) * LABELS
-    return np.array([sentence.probabilities or unknown for sentence in paper.sentences], dtype=np.float16)
-
-
-@contextlib.contextmanager
-def writing_rows(
-    path: Path, shape: tuple[int, ...], kind: Any, done: int = 0
-) -> Iterator[Callable[[NDArray[Any]], None]]:
-    """Write a ``.npy`` file block by block, from the row ``done`` on: gives a function that writes the next
-    rows.
-
-    Plain writes, not a memory map: on a full disk they raise OSError, where a map would end the process.
-    """
-    header = npy_header(shape, np.dtype(kind))
-    end = len(header) + done * int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(kind).itemsize
-    with path.open("r+b" if done else "wb") as stream:
-        if done:
-            if path.stat().st_size < end:
-                raise IndexBuildError(
-                    f"{path}: expected {done} rows, found fewer; build with `overwrite` alone"
+                block.append(
+                    (
+                        vectors.sentences.astype(np.float16),
+                        vectors.whole.astype(np.float16)[None],
+                        np.frombuffer(facet_codes(paper), np.uint8),
+                        np.array([each.probabilities or unknown for each in paper.sentences], np.float16),
+                    )
                 )
-            stream.truncate(end)
-            stream.seek(end)
-        else:
-            stream.write(header)
-
-        def write(rows: NDArray[Any]) -> None:
-            stream.write(np.ascontiguousarray(rows, kind).data)
-            stream.flush()
-
-        yield write
-
-
-@contextlib.contextmanager
-def writing_vectors(
-    folder: Path, name: str, shape: tuple[int, int], stored: str, similarity: str, done: int = 0
-) -> Iterator[Callable[[Half | Quantized], None]]:
-    """Write the file ``name``, and that of its scales, as `writing_rows` does; vectors that are quantized
-    already are written as they are. ``stored`` is one of `qbe.index.params.STORED`.
-    """
-    if stored == FLOAT16:
-        with writing_rows(folder / name, shape, np.float16, done) as write:
-            yield write  # type: ignore[misc]
-        return
-    with (
-        writing_rows(folder / name, shape, np.int8, done) as codes,
-        writing_rows(folder / scales_file(name), shape[:1], np.float16, done) as scales,
-    ):
-
-        def write_both(block: Half | Quantized) -> None:
-            numbers = block if isinstance(block, Quantized) else quantized(block, similarity)
-            codes(numbers.codes)
-            scales(numbers.scales)
-
-        yield write_both
-
-
-def build_lucene(folder: Path, papers: int, settings: BuildSettings, execution: Execution) -> dict[str, Any]:
-    """The stage of Lucene, over the input that `write_input` left, which stays."""
-    execution.progress.stage("indexing with Lucene")
-    return write_lucene_index(folder, papers, execution.threads, settings.positions, settings.docvectors)
+                advance(1)
+            for write, array in zip(writers, map(np.concatenate, zip(*block, strict=True)), strict=False):
+                write(array)
+            done += len(block)
+            save_state(folder, state | {"encoded": done})
 
 
 def build_faiss(
@@ -440,9 +312,7 @@ def build_faiss(
     execution: Execution,
     learned: tuple[Path, bool, int] | None = None,
 ) -> dict[str, Any]:
-    """The stage of FAISS: what the manifest says of it. ``learned`` is an index whose centroids and codes are
-    kept, whether its vectors are, too, and the number of sentences when it was trained.
-    """
+    """Build FAISS's index; ``learned``: whose centroids are kept, its vectors too, trained on how many."""
     vectors = read_vectors(folder, stored)[0]
     with execution.progress.steps("indexing with FAISS", "vectors", len(vectors)) as advance:
         before, kept, trained = learned or (None, False, len(vectors))
@@ -454,19 +324,19 @@ def build_faiss(
 
 def describe(folder: Path, state: State) -> Manifest:
     """Describe the finished files of a folder in a manifest there."""
-    files = describe_files(folder, leave_out=(STATE, MANIFEST))
+    files = store.describe_files(folder, leave_out=(STATE, store.MANIFEST))
     manifest = Manifest(
-        format_version=FORMAT_VERSION,
+        format_version=store.FORMAT_VERSION,
         qbe_version=version("qbe"),
         settings=state["inputs"]["settings"],
-        corpus={**state["counts"], "sha256": files[RECORDS]["sha256"]},
+        corpus={**state["counts"], "sha256": files[store.RECORDS]["sha256"]},
         lucene=state.get("lucene"),
         dense=state.get("dense"),
         tagger=state["tagger"],
         files=files,
-        digest=digest(files, state.get("lucene")),
+        digest=store.digest(files, state.get("lucene")),
     )
-    write_text(folder / MANIFEST, seal(dataclasses.asdict(manifest)))
+    write_text(folder / store.MANIFEST, store.seal(dataclasses.asdict(manifest)))
     return manifest
 
 
@@ -479,15 +349,12 @@ def rejected_file(output: Path) -> Path:
 def check_replaceable(output: Path) -> None:
     """Raise IndexBuildError where a file that is not qbe's is in the place of that list."""
     path = rejected_file(output)
-    if not path.exists():
-        return
-    try:
+    with contextlib.suppress(OSError, ValueError, TypeError):
         with path.open(encoding="utf-8") as stream:
             line = stream.readline()
-        is_replaceable = not line or set(json.loads(line)) == {"where", "reason", "message"}
-    except (OSError, ValueError, TypeError):
-        is_replaceable = False
-    if not is_replaceable:
+        if not line or set(json.loads(line)) == {"where", "reason", "message"}:
+            return
+    if path.exists():
         raise IndexBuildError(
             f"expected no file, or an earlier list of skipped records, at {path}, found another file; "
             "move it away, or choose another `folder`"
@@ -496,8 +363,8 @@ def check_replaceable(output: Path) -> None:
 
 @contextlib.contextmanager
 def recorded(folder: Path, output: Path, *, keeps: bool = False) -> Iterator[RejectedRecords]:
-    """Records that are left out, listed in the folder of an unfinished build; where the corpus then cannot be
-    used, beside the index ``output``, behind what is listed there already where that ``keeps`` its list.
+    """List left-out records; where the corpus cannot be used, beside the index ``output``, which may keep its
+    list.
     """
     with (folder / REJECTED).open("wb") as stream:
         left_out = RejectedRecords(stream)
@@ -506,16 +373,13 @@ def recorded(folder: Path, output: Path, *, keeps: bool = False) -> Iterator[Rej
         except CorpusError as error:
             stream.flush()
             if left_out:
-                listed = rejected_file(output)
-                add_rejected(folder, listed, keeps=keeps)
+                add_rejected(folder, listed := rejected_file(output), keeps=keeps)
                 raise CorpusError(f"{error} ({listed} lists them)") from None
             raise
 
 
 def add_rejected(folder: Path, listed: Path, *, keeps: bool) -> None:
-    """Move the list of an unfinished build in the place of another, or to its end where it ``keeps`` its
-    lines. Raises OutputError.
-    """
+    """Put the list of an unfinished build in the place of another, or at its end where that ``keeps``."""
     path = folder / REJECTED
     lists = [each for each in ((listed, path) if keeps else (path,)) if each.exists() and each.stat().st_size]
     if not lists:

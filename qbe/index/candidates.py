@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -17,75 +17,45 @@ from qbe.index.rows import PerSelection, Rows, Selection, distinct
 from qbe.index.scoring import may_be_best
 from qbe.index.vectors import Floats
 
+# Positions that FAISS returns in one call, at 12 bytes each, unless a single query needs more.
 MOST_POSITIONS = 1 << 24
-"""Positions that FAISS returns in one call, at 12 bytes each, unless a single query needs more."""
+# Sentences of selected papers up to which all these papers are candidates: scoring some 7,000 papers takes
+# as long as an unfiltered search with the scoring of its candidates, and is exact.
 FEW_SENTENCES = 50_000
-"""Sentences of selected papers up to which all these papers are candidates: scoring some 7,000 papers takes
-as long as an unfiltered search with the scoring of its candidates, and is exact."""
+# Sentences looked up first where their similarities tell which papers can be among the best, in all and per
+# paper asked for. 97 to 99 % of CSFCube's queries for 10 to 100 papers need no more.
 FIRST_SENTENCES, FIRST_PER_PAPER = 200, 12
-"""Sentences looked up first where their similarities tell which papers can be among the best, in all and per
-paper asked for. 97 to 99 % of CSFCube's queries for 10 to 100 papers need no more."""
+# Factor on the usual number of lists for selected papers: the nearest of them are farther away, and so in
+# other lists, than the nearest of all.
 BREADTH = 2
-"""Factor on the usual number of lists for selected papers: the nearest of them are farther away, and so in
-other lists, than the nearest of all."""
 
 
 class CandidateSource(Protocol):
-    """Finds the papers whose sentences are nearest to those of a query; several threads may share one.
-
-    >>> query = index.sentence_vectors[:2].astype(np.float32)
-    >>> [rows] = index.candidate_source().nearest([query], k=5)
-    >>> 0 in rows  # the paper that the vectors are from
-    True
-    """
+    """Finds the papers whose sentences are nearest to those of a query; several threads may share one."""
 
     def nearest(
         self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
     ) -> Iterator[Rows]:
         """Yield the candidates of each query: rows of papers, int64, ascending, each once.
 
-        A query is the vectors of its sentences, (n, dimension) float32, n at least 1. ``k`` is the number of
-        papers asked for, so many of which should be among the candidates; there may be more, and fewer where
-        sentences of the same papers are nearest. ``allowed`` restricts them to some papers: then there are at
-        least ``k``, or all of these. Where papers are then scored ``by_mean`` (`qbe.index.scoring.mean_max`),
-        a source may leave out those that cannot be among the best ``k``. The candidates of one query do not
-        depend on the others. Raises IndexFormatError where the source is damaged.
+        A query is the vectors of its sentences, (n, dimension) float32. There should be at least ``k``
+        candidates, and are where ``allowed`` restricts them to enough papers. Where papers are then scored
+        ``by_mean`` (`qbe.index.scoring.mean_max`), a source may leave out those that cannot be among the best
+        ``k``. The candidates of one query do not depend on the others.
         """
 
 
-class _Selected(NamedTuple):
-    size: int
-    sentences: Any
-
-
 class FaissCandidates:
-    """A `CandidateSource` over a FAISS index.
-
-    >>> source = FaissCandidates(FaissIndex(index.folder / "000001", 1), index.layout.starts)
-    >>> query = index.sentence_vectors[:2].astype(np.float32)
-    >>> [len(rows) for rows in source.nearest([query], k=10)]
-    [128]
-    """
+    """A `CandidateSource` over a FAISS index."""
 
     def __init__(self, sentences: FaissIndex, starts: Rows) -> None:
         """Sentences of paper i are from ``starts[i]`` to ``starts[i + 1]``; ``starts`` is (papers + 1,)."""
         self.sentences, self._starts = sentences, starts
-        self._selected = PerSelection(self._select)
-
-    def _select(self, selection: Selection) -> _Selected:
-        mask = selection.sentences(self._starts)
-        return _Selected(int(np.count_nonzero(mask)), self.sentences.select(mask))
+        self._selected = PerSelection(lambda some: sentences.select(some.sentences(starts)))
 
     def nearest(
         self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
     ) -> Iterator[Rows]:
-        """Yield the candidates of each query; see `CandidateSource.nearest`.
-
-        For each query sentence at least ``max(min_candidates, 2 * k)`` nearest sentences are looked up, in
-        one call of FAISS for as many queries as MOST_POSITIONS allows; ``by_mean`` fewer, where their
-        similarities show that these name all that can be among the best. Of few selected papers all are
-        candidates; of many, more lists are read, and more sentences until there are candidates enough.
-        """
         count = max(self.sentences.min_candidates, 2 * k)
         if allowed is None:
             if by_mean:
@@ -98,7 +68,7 @@ class FaissCandidates:
         if selected.size <= FEW_SENTENCES or len(allowed) <= 2 * k:
             yield from (allowed.rows for _ in queries)
             return
-        search = partial(self.sentences.nearest, allowed=selected.sentences, breadth=BREADTH)
+        search = partial(self.sentences.nearest, allowed=selected, breadth=BREADTH)
         for query, rows in zip(queries, self._papers(queries, count, search), strict=True):
             yield rows if len(rows) >= k else self._more(query, k, count, allowed)
 
@@ -117,9 +87,8 @@ class FaissCandidates:
             papers = np.searchsorted(self._starts, positions, side="right") - 1
             ends = _ends(vectors)
             unsettled = []
-            for place, near, of in zip(
-                waiting, np.split(similarities, ends), np.split(papers, ends), strict=True
-            ):
+            split = np.split(similarities, ends), np.split(papers, ends)
+            for place, near, of in zip(waiting, *split, strict=True):
                 best = may_be_best(near, of, len(self._starts) - 1, k)
                 candidates[place] = best.rows
                 if not best.are_all:
@@ -153,7 +122,7 @@ class FaissCandidates:
         selected, breadth = self._selected(allowed), BREADTH
         while count < selected.size:
             count, breadth = 2 * count, 2 * breadth
-            search = partial(self.sentences.nearest, allowed=selected.sentences, breadth=breadth)
+            search = partial(self.sentences.nearest, allowed=selected, breadth=breadth)
             (rows,) = self._papers([query], count, search)
             if len(rows) >= k:
                 return rows

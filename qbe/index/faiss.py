@@ -19,32 +19,24 @@ from qbe.errors import OutputError, UsageError, check_package
 from qbe.index.params import AUTO, FaissParams
 from qbe.index.rows import Rows
 from qbe.index.store import Files
-from qbe.index.vectors import Floats, Vectors, blocks
+from qbe.index.vectors import Floats, Vectors
 from qbe.models.formats import L2
 
 FAISS = "faiss.index"
-SAMPLED = 64
-"""Vectors per list that its centroid is learned from."""
-CODE_SAMPLED = 2**16
-"""Vectors that codes are learned from, at least (if there are as many)."""
+SAMPLED = 64  # vectors per list that its centroid is learned from
+CODE_SAMPLED = 2**16  # vectors that codes are learned from, at least (if there are as many)
+# Number of query vectors from which FAISS uses matrix products when it searches: never.
 ONE_BY_ONE = 2**31 - 1
-"""Number of query vectors from which FAISS uses matrix products when it searches: never."""
-TOGETHER = 20
-"""The same when it builds (FAISS's default)."""
+TOGETHER = 20  # the same when it builds (FAISS's default)
 
+_ADDED = 65_536  # vectors that are added at a time
 _state = threading.Condition()
 _unlimited = _builds = 0
 _reading = threading.Lock()
 
 
 def check_factory(factory: str, dimension: int, similarity: str) -> None:
-    """Raise UsageError for a factory that FAISS does not take, or whose index cannot search a selection.
-
-    >>> check_factory("IVF16,PQ7", 16, "cosine")
-    Traceback (most recent call last):
-        ...
-    qbe.errors.UsageError: expected `faiss` as auto or a FAISS factory string such as IVF1024,PQ64x4fs, ...
-    """
+    """Raise UsageError for a factory that FAISS does not take, or whose index cannot search a selection."""
     import faiss
 
     if factory == AUTO:
@@ -89,16 +81,8 @@ def write_faiss(
 ) -> None:
     """Build an index over vectors (sentences, dimension), by default an exact one, and save it in a folder.
 
-    The same vectors and parameters give the same bytes. ``advance`` is called with the number of vectors just
-    added. ``learned`` is the file of an index of the same parameters whose centroids and codes are taken; by
-    default they are trained. Its own vectors are ``kept`` where they are the first of ``vectors``. Raises
-    OutputError where the file cannot be written.
-
-    >>> folder = Path("exact")
-    >>> folder.mkdir()
-    >>> write_faiss(folder, np.eye(3, dtype=np.float16), "cosine")
-    >>> [path.name for path in folder.iterdir()]
-    ['faiss.index']
+    The same vectors and parameters give the same bytes. ``learned`` is the file of an index whose centroids
+    and codes are taken; its own vectors are ``kept`` where they are the first of ``vectors``.
     """
     import faiss
 
@@ -112,7 +96,8 @@ def write_faiss(
                 if not kept:
                     index.reset()
             advance(index.ntotal)
-            for block in blocks(vectors, first=index.ntotal):
+            for first in range(index.ntotal, len(vectors), _ADDED):
+                block = vectors[first : first + _ADDED].astype(np.float32)
                 index.add(block)
                 advance(len(block))
             faiss.write_index(index, str(folder / FAISS))
@@ -146,10 +131,7 @@ def _train(vectors: Vectors, similarity: str, params: FaissParams) -> Any:
 
 
 def _read_index(path: Path, flags: int) -> Any:
-    """Read an index; counts in a damaged file allocate no more than the file's size, or 256 MB.
-
-    FAISS applies the limit to tables that it computes, too, which are larger than a small file.
-    """
+    """Read an index; counts in a damaged file allocate its size at most, or 256 MB, which tables need."""
     import faiss
 
     untyped: Any = faiss
@@ -170,25 +152,12 @@ class SentenceSelection(NamedTuple):
 
 
 class FaissIndex:
-    """Find the nearest sentences by the similarity of the index.
-
-    >>> faiss_index = FaissIndex(index.folder / "000001", threads=1)
-    >>> faiss_index.nearest(index.sentence_vectors[5:6].astype(np.float32), 1).tolist()
-    [[5]]
-    """
+    """Find the nearest sentences by the similarity of the index."""
 
     def __init__(
-        self,
-        folder: Path | Files,
-        threads: int,
-        params: FaissParams | None = None,
-        nprobe: int | None = None,
+        self, folder: Path | Files, threads: int, params: FaissParams | None = None, nprobe: int | None = None
     ) -> None:
-        """Open the index in a folder, built with ``params``; ``nprobe`` overrides theirs.
-
-        Raises IndexFormatError for a damaged index, UsageError for ``nprobe`` of an index without lists,
-        MissingDependencyError without FAISS.
-        """
+        """Open the index in a folder, built with ``params``; ``nprobe`` overrides theirs."""
         check_package("faiss")
         import faiss
 
@@ -233,19 +202,11 @@ class FaissIndex:
     def nearest(
         self, queries: Floats, count: int, allowed: SentenceSelection | None = None, breadth: int = 1
     ) -> Rows:
-        """Return the positions (queries, up to count) of the nearest sentences, best first; -1 for none.
-
-        ``allowed`` restricts them; ``breadth`` multiplies the usual number of lists. Raises IndexFormatError
-        for positions that the index cannot have.
-        """
+        """Return the positions (queries, up to count) of the nearest sentences, best first; -1 for none."""
         return nearer(*self.search(queries, count, allowed, breadth), count)
 
     def nearest_scored(self, queries: Floats, count: int) -> tuple[Floats, Rows] | None:
-        """Return similarities, up to `qbe.index.scoring.TOLERANCE`, and positions (queries, count), best
-        first.
-
-        None unless the index is exact and compares by inner product.
-        """
+        """Return similarities and positions, best first, of an exact index by inner product."""
         if not (self.params.is_exact and self._inner_product and self.sentences):
             return None
         return self.search(queries, count)
@@ -253,10 +214,7 @@ class FaissIndex:
     def search(
         self, queries: Floats, count: int, allowed: SentenceSelection | None = None, breadth: int = 1
     ) -> tuple[Floats, Rows]:
-        """Return closeness (more is closer) and positions of the nearest sentences, best first; -1 for none.
-
-        Both are (queries, count), or one more where `nearer` needs it.
-        """
+        """Return closeness and positions (queries, count, or one more), best first; -1 for none."""
         allowed = allowed or SentenceSelection(self.sentences)
         count = min(count if self.params.is_exact else count + 1, allowed.size)
         if not count:
@@ -294,12 +252,7 @@ class FaissIndex:
 def nearer(closeness: Floats, positions: Rows, count: int) -> Rows:
     """Return the first ``count`` positions (queries, count), without those as near as the next one (-1).
 
-    Short codes often tie, and which of the last ties are found depends on how threads share the work. Where
-    all are as near, all are kept.
-
-    >>> closeness = np.array([[0.9, 0.7, 0.7]], np.float32)
-    >>> nearer(closeness, np.array([[4, 8, 2]]), 2).tolist()
-    [[4, -1]]
+    Short codes often tie, and which of the last ties are found depends on how threads share the work.
     """
     if positions.shape[1] <= count:
         return positions
@@ -319,14 +272,7 @@ def set_for_searching(threads: int) -> None:
 
 @contextmanager
 def searching() -> Iterator[int]:
-    """Enter one search of FAISS; gives the number of query vectors that it may take at a time.
-
-    While this process builds an index these are so few that FAISS compares them one by one all the same.
-
-    >>> with searching() as most:
-    ...     most == ONE_BY_ONE
-    True
-    """
+    """Give the number of query vectors that a search may take at a time: few during a build."""
     global _unlimited
     with _state:
         limited = _builds > 0
@@ -341,14 +287,7 @@ def searching() -> Iterator[int]:
 
 @contextmanager
 def building(threads: int) -> Iterator[None]:
-    """Enter the building of a FAISS index with this many threads; then go back to the settings of searching.
-
-    Waits for searches under way; those that begin meanwhile take few query vectors at a time (`searching`).
-
-    >>> with building(threads=1), searching() as most:
-    ...     most
-    19
-    """
+    """Wait for searches under way, and build with this many threads; then reset."""
     global _builds
     import faiss
 

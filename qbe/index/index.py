@@ -12,51 +12,46 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSp
 import numpy as np
 
 from qbe.errors import IndexFormatError, PaperNotFoundError, UsageError
+from qbe.index.candidates import CandidateSource, FaissCandidates
+from qbe.index.faiss import FaissIndex
+from qbe.index.lucene import LuceneSearch, Postings, TextSearch, open_postings
 from qbe.index.models import IndexModels
 from qbe.index.papers import Mask, PaperLayout, Papers, facet_mask
+from qbe.index.params import FaissParams
+from qbe.index.scoring import MappedVectors, VectorStore
 from qbe.index.store import Manifest, open_generation
+from qbe.index.vectors import SENTENCES, WHOLE, Vectors, read_vectors
+from qbe.models.pooling import PaperVectors
 from qbe.types import Facet, Paper
 from qbe.util.files import is_remote
 from qbe.util.work import Closing, thread_count
 
 if TYPE_CHECKING:
     from qbe.corpus.records import Reading
-    from qbe.index.candidates import CandidateSource
-    from qbe.index.lucene import Postings, TextSearch
     from qbe.index.names import Names
-    from qbe.index.scoring import VectorStore
     from qbe.index.source import BuildSettings, Corpus, Progress
     from qbe.index.update import Written
-    from qbe.index.vectors import Vectors
     from qbe.models.encoder import Encoder
-    from qbe.models.pooling import PaperVectors
+
+_SHOWN = 3  # papers that a message names where a name is that of several
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-_SHOWN = 3
-"""Papers that a message names where a name is that of several."""
 
 
 class IndexReader:
     """The papers, vectors and postings of one generation of an index, each opened when first used.
 
-    A reader never changes. Iterating over it gives its papers, ``in`` looks an id up, ``len`` counts the
-    papers. Threads may share it. It is closed when each `retain`, and its opening, has met a `release`.
+    It never changes, and threads may share it. It is closed when each `retain`, and its opening, has met a
+    `release`.
     """
 
     def __init__(self, folder: Path, threads: int = 1) -> None:
-        """Open the newest generation of the index in ``folder``; ``threads`` are FAISS's.
-
-        Raises IndexFormatError for a folder that is no sound index.
-        """
-        self.folder, self._threads = folder, threads
+        """Open the newest generation of the index in ``folder``; ``threads`` are FAISS's."""
+        self._share(folder, threads)
         self._files = open_generation(folder)
         self.manifest: Manifest = self._files.manifest
         self.generation = self._files.number
-        self._lock, self._naming = threading.RLock(), threading.Lock()
-        self._holders = 1
-        self._opened: dict[object, Any] = {}
         try:
             self.papers = Papers(self._files)
             if len(self.papers) != (count := self.manifest.corpus["papers"]):
@@ -65,8 +60,14 @@ class IndexReader:
             self._files.close()
             raise
 
+    def _share(self, folder: Path, threads: int) -> None:
+        self.folder, self._threads = folder, threads
+        self._lock, self._naming = threading.RLock(), threading.Lock()
+        self._holders = 1
+        self._opened: dict[object, Any] = {}
+
     def retain(self) -> IndexReader:
-        """Add a holder; returns the reader. Raises UsageError where it is closed already."""
+        """Add a holder; raise UsageError where the reader is closed already."""
         with self._lock:
             if not self._holders:
                 raise UsageError(
@@ -81,13 +82,15 @@ class IndexReader:
             self._holders -= 1
             if self._holders:
                 return
-            postings = self._opened.pop("lucene", None)
+        self._close()
+
+    def _close(self) -> None:
+        postings = self._opened.pop("lucene", None)
         if postings is not None:
             postings.close()
         self._files.close()
 
     def is_current(self) -> bool:
-        """Whether the index has no newer generation; raises IndexFormatError where it is no index now."""
         return self._files.is_current()
 
     def __len__(self) -> int:
@@ -119,35 +122,25 @@ class IndexReader:
             return names
 
     def find(self, name: str) -> Paper:
-        """The one paper of a name: its id, a DOI, an id of arXiv or the ACL, each also as a URL, its title,
-        or a part of it that no other title has.
-
-        Raises PaperNotFoundError where there is none, or several, which it names; TypeError.
-
-        >>> index.find("Two Crops of a Paragraph").paper_id, index.find("S036").paper_id
-        ('s036', 's036')
+        """Return the one paper of a name: its id, DOI, id of arXiv or the ACL, a URL of it, its title or part
+        of it.
         """
-        if isinstance(name, str) and self.papers.find(name) is None:
-            from qbe.index.names import shortcuts
+        if not isinstance(name, str) or self.papers.find(name) is not None:
+            return self.paper(name)
+        from qbe.index.names import MOST, shortcuts
 
-            found = next((each for each in shortcuts(name) if self.papers.find(each) is not None), None)
-            ids = [found] if found is not None else self.names.find(name)
-            if len(ids) != 1:
-                raise PaperNotFoundError(self._not_named(name, ids))
-            name = ids[0]
-        return self.paper(name)
-
-    def _not_named(self, name: str, ids: Sequence[str]) -> str:
-        from qbe.index.names import MOST
-
+        found = next((each for each in shortcuts(name) if self.papers.find(each) is not None), None)
+        ids = [found] if found is not None else self.names.find(name)
+        if len(ids) == 1:
+            return self.paper(ids[0])
         if not ids:
-            return (
+            raise PaperNotFoundError(
                 f"expected the id, DOI, arXiv id or title of one of the {len(self)} papers of the index, "
                 f"found {name!r}; check it"
             )
         shown = [f"{paper_id} ({self.paper(paper_id).title:.60})" for paper_id in ids[:_SHOWN]]
         count = f"{len(ids):,}" if len(ids) < MOST else f"{MOST:,} or more"
-        return (
+        raise PaperNotFoundError(
             f"expected the name of one paper, found {count} with {name!r} in their titles: "
             f"{', '.join([*shown, *(['...'] if len(ids) > _SHOWN else [])])}; give an id, or more "
             "of the title"
@@ -170,27 +163,17 @@ class IndexReader:
         return self._open_once("layout", lambda: self.papers.layout)
 
     def facet_mask(self, facet: Facet) -> Mask:
-        """Which sentences (sentences,) bool count as a facet: those labelled so, and in a paper whose labels
-        were predicted and do not include it, the best guess (see `qbe.index.papers.facet_mask`). A paper that
-        came with labels, none of them the facet's, has no such sentence.
-        """
+        """Return which sentences (sentences,) count as a facet; see `qbe.index.papers.facet_mask`."""
         return self._open_once(facet, lambda: facet_mask(self.layout, facet))
 
     @property
     def similarity(self) -> str:
-        """How its vectors are compared, one of `qbe.models.formats.SIMILARITIES`.
-
-        Raises IndexFormatError where the index has no vectors.
-        """
         self.require_vectors()
         return self.manifest.similarity
 
     @property
     def sentence_vectors(self) -> Vectors:
-        """Vectors of all sentences, (sentences, dimension), in half precision or quantized, memory-mapped.
-
-        Raises IndexFormatError where the index has no vectors.
-        """
+        """Vectors of all sentences, (sentences, dimension), as stored, memory-mapped."""
         return self._vectors()[0]
 
     @property
@@ -199,8 +182,6 @@ class IndexReader:
         return self._vectors()[1]
 
     def _vectors(self) -> tuple[Vectors, Vectors]:
-        from qbe.index.vectors import SENTENCES, WHOLE, read_vectors
-
         def open_vectors() -> tuple[Vectors, Vectors]:
             pair, corpus = read_vectors(self._files, self.manifest.stored), self.manifest.corpus
             for name, vectors, unit in zip((SENTENCES, WHOLE), pair, ("sentences", "papers"), strict=True):
@@ -213,28 +194,15 @@ class IndexReader:
 
     @property
     def vector_store(self) -> VectorStore:
-        """The stored vectors by paper; raises IndexFormatError where the index has none."""
-        from qbe.index.scoring import MappedVectors
-
-        sentences, whole = self._vectors()
-        return MappedVectors(sentences, whole, self.layout.starts, self.similarity)
+        return MappedVectors(*self._vectors(), self.layout.starts, self.similarity)
 
     def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
-        """What finds candidates by sentence vectors: FAISS, opened once for each ``nprobe``, which overrides
-        the number of lists that the index's settings have it search.
-
-        Raises UsageError for an ``nprobe`` below 1 or of an index without lists, IndexFormatError where the
-        index has no vectors or its FAISS index is damaged.
-        """
+        """Return what finds candidates by sentence vectors, opened once for each number of lists."""
         self.require_vectors()
         if nprobe is not None and nprobe < 1:
             raise UsageError(f"expected `nprobe` of at least 1, found {nprobe}")
 
         def open_source() -> CandidateSource:
-            from qbe.index.candidates import FaissCandidates
-            from qbe.index.faiss import FaissIndex
-            from qbe.index.params import FaissParams
-
             params = FaissParams.read(self.manifest.dense or {})
             sentences = FaissIndex(self._files, self._threads, params, nprobe)
             return FaissCandidates(sentences, self.layout.starts)
@@ -243,31 +211,23 @@ class IndexReader:
 
     @property
     def lucene(self) -> Postings:
-        """The Lucene postings, opened once; raises IndexFormatError where the index has none, JavaError where
-        Java cannot be started.
-        """
-        from qbe.index.lucene import open_postings
-
         described = self.manifest.lucene
         if described is None:
             raise self._lacking("postings")
         return self._open_once("lucene", lambda: open_postings(self._files, self.papers.ids, described))
 
     def text_search(self) -> TextSearch:
-        """What searches the texts by BM25, opened once; raises what `lucene` does."""
-        from qbe.index.lucene import LuceneSearch
-
+        """Return what searches the texts by BM25, opened once."""
         return self._open_once("text search", lambda: LuceneSearch(self.lucene, self.papers.ids))
 
     def stored_vectors(self, paper: Paper) -> PaperVectors | None:
-        """The stored vectors of a paper, if the index has one of its id with the same texts, however its
-        sentences are labelled; else None. Raises IndexFormatError where the index has no vectors.
-        """
-        from qbe.models.pooling import PaperVectors
-
+        """Return the stored vectors of a paper, if the index has one of its id with the same texts."""
         self.require_vectors()
         row = self.papers.find(paper.paper_id)
-        if row is None or _texts(self.papers[row]) != _texts(paper):
+        if row is None:
+            return None
+        own = self.papers[row]
+        if (own.title, [s.text for s in own.sentences]) != (paper.title, [s.text for s in paper.sentences]):
             return None
         first, last = self.layout.starts[row : row + 2]
         sentences, whole = self.sentence_vectors[first:last], self.whole_vectors[row]
@@ -282,15 +242,14 @@ class IndexReader:
         return part
 
 
-def _texts(paper: Paper) -> tuple[str, ...]:
-    return (paper.title, *(sentence.text for sentence in paper.sentences))
-
-
 class LabelledPaper(NamedTuple):
     """A labelled paper, and the vectors of the same pass of the encoder; None where there was none."""
 
     paper: Paper
     vectors: PaperVectors | None
+
+
+# An index's methods and attributes are those of its current reader, which is held meanwhile.
 
 
 def _held(method: Callable[Concatenate[IndexReader, P], T]) -> Callable[Concatenate[Index, P], T]:
@@ -304,8 +263,6 @@ def _held(method: Callable[Concatenate[IndexReader, P], T]) -> Callable[Concaten
 
 
 class _OfReader(Generic[T]):
-    """An attribute of an index that is its current reader's attribute of the same name."""
-
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
@@ -321,13 +278,11 @@ class Index(Closing):
     """An index folder opened for searching and updating, also as a context manager; threads may share it.
 
     It reads the generation that was the newest when it was opened or last refreshed; its own updates refresh
-    it. Iterating over it gives its papers, ``in`` looks an id up, ``len`` counts the papers.
+    it.
 
     >>> with Index("indexes/sample") as opened:
     ...     [paper.paper_id for paper in opened][:3], len(opened), opened.similarity
     (['s001', 's002', 's003'], 128, 'cosine')
-
-    The attributes are those of its current `IndexReader`.
     """
 
     generation = _OfReader[int]()
@@ -335,10 +290,10 @@ class Index(Closing):
     papers = _OfReader[Papers]()
     layout = _OfReader[PaperLayout]()
     similarity = _OfReader[str]()
-    sentence_vectors: _OfReader[Vectors] = _OfReader()
-    whole_vectors: _OfReader[Vectors] = _OfReader()
-    vector_store: _OfReader[VectorStore] = _OfReader()
-    lucene: _OfReader[Postings] = _OfReader()
+    sentence_vectors = _OfReader[Vectors]()
+    whole_vectors = _OfReader[Vectors]()
+    vector_store = _OfReader[VectorStore]()
+    lucene = _OfReader[Postings]()
 
     __len__ = _held(IndexReader.__len__)
     __contains__ = _held(IndexReader.__contains__)
@@ -356,16 +311,16 @@ class Index(Closing):
         tagger: str | None = None,
         threads: int | None = None,
     ) -> None:
-        """Open the index in ``folder``, or at an address (see `qbe.index.share`), from which it is
-        pulled into the cache when it is first opened.
+        """Open the index in ``folder``, or at an address, from which it is pulled into the cache the first
+        time.
 
-        ``encoder`` (a name or folder) says where the encoder of the index is now, if not where it was.
-        ``tagger`` (a name or folder) labels queries; by default the one in the index's settings. ``threads``
-        serve FAISS and the models; by default all available processors.
+        ``encoder`` (a name or folder) says where the encoder of the index is now, if not where it was;
+        ``tagger`` labels queries, by default the index's. ``threads`` serve FAISS and the models; by default
+        all processors.
 
         Raises IndexFormatError for a folder that is no sound index, EncoderMismatchError for another encoder
-        than the index's, ModelError for a tagger that cannot be found, UsageError for threads below 1, and
-        what `qbe.index.share.pull` does.
+        than the index's, ModelError for a tagger that cannot be found, UsageError, and what
+        `qbe.index.share.pull` does.
         """
         self.threads = thread_count(threads)
         if is_remote(folder):
@@ -416,7 +371,7 @@ class Index(Closing):
             reader.release()
 
     def read(self, function: Callable[[IndexReader], T]) -> T:
-        """The result of a function of the current reader, which is held until it returns."""
+        """Return the result of a function of the current reader, which is held until it returns."""
         with self.reading() as reader:
             return function(reader)
 
@@ -425,11 +380,10 @@ class Index(Closing):
             yield from reader
 
     def refresh(self) -> bool:
-        """Move to the newest generation; returns whether there was a newer one.
+        """Move to the newest generation; return whether there was a newer one. Searches under way keep the
+        old one.
 
-        Searches under way keep the old reader. Raises IndexFormatError where the folder is no sound index
-        now, EncoderMismatchError where it was rebuilt with another encoder than ``encoder``; then nothing
-        changes.
+        Raises IndexFormatError and EncoderMismatchError; then nothing changes.
         """
         with self._refreshing:
             with self.reading() as old:
@@ -437,7 +391,9 @@ class Index(Closing):
                     return False
                 reader = self._open_reader()
                 try:
-                    models = self._models_for(reader) if _rebuilt(old, reader) else self._models
+                    models = self._models
+                    if _built_with(old.manifest) != _built_with(reader.manifest):
+                        models = self._models_for(reader)
                 except BaseException:
                     reader.release()
                     raise
@@ -451,23 +407,19 @@ class Index(Closing):
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder of the index, for queries from outside, loaded when first used; raises
-        EncoderMismatchError for another one, IndexFormatError where the index has no vectors.
-        """
+        """The encoder of the index, for queries from outside, loaded when first used."""
         self.require_vectors()
         return self._models.encoder
 
     def label_facets(self, paper: Paper, facets: str = "given") -> Paper:
-        """A query's paper with its sentences labelled; see `label_and_encode`."""
+        """Return a query's paper with its sentences labelled; see `label_and_encode`."""
         return self.label_and_encode(paper, facets).paper
 
     def label_and_encode(self, paper: Paper, facets: str = "given") -> LabelledPaper:
-        """A query's paper with its sentences labelled, and its vectors if labelling made them.
+        """Return a query's paper with its sentences labelled, and its vectors if labelling made them.
 
         With ``facets`` "given" labels it has are kept, with "predicted" they are predicted again; those that
-        a tagger predicted before are kept in any case. The tagger is the one named at opening, else the one
-        in the index's settings. Raises TypeError for what is no paper, UsageError for other ``facets``,
-        ModelError for a tagger that cannot be loaded.
+        a tagger predicted before are kept in any case.
         """
         _check_paper(paper)
         if facets != "given":
@@ -481,55 +433,36 @@ class Index(Closing):
         return LabelledPaper(labelled, None if self.manifest.dense is None else vectors)
 
     def vectors(self, paper: Paper) -> PaperVectors:
-        """Vectors of any paper: those stored for a paper of the index, however its sentences are labelled;
-        any other is encoded, which loads the encoder.
-
-        Raises TypeError for what is no paper, IndexFormatError where the index has no vectors.
-        """
+        """Return vectors of any paper: those stored for a paper of the index; any other is encoded."""
         _check_paper(paper)
         with self.reading() as reader:
             stored = reader.stored_vectors(paper)
         return self.encoder.encode_paper(paper) if stored is None else stored
 
     def append(self, corpus: Corpus, *, reading: Reading | None = None, update: bool = False) -> Written:
-        """Add papers that the index lacks, all of them or none; with ``update`` replace those that it has
-        with other content. Parameters and errors are those of `qbe.index.update.append_papers`.
-        """
-        from qbe.index.update import append_papers
-
-        return self._changed(append_papers, corpus, **self._how(reading), update=update)
+        """Add papers, or ``update`` those of other content; see `qbe.index.update.append_papers`."""
+        return self._changed("append_papers", corpus, reading=reading, update=update)
 
     def sync(self, corpus: Corpus, *, reading: Reading | None = None, overwrite: bool = False) -> Written:
-        """Make the papers of the index those of a corpus, all at once; more than one paper and a tenth of all
-        are deleted with ``overwrite`` only. See `qbe.index.update.sync_papers`.
-        """
-        from qbe.index.update import sync_papers
-
-        return self._changed(sync_papers, corpus, **self._how(reading), confirm=lambda _: overwrite)
+        """Make the papers those of a corpus, by ``overwrite`` many; see `qbe.index.update.sync_papers`."""
+        return self._changed("sync_papers", corpus, reading=reading, confirm=lambda _: overwrite)
 
     def delete(self, paper_ids: Iterable[str]) -> Written:
         """Delete papers by id, all of them or none; see `qbe.index.update.delete_papers`."""
-        from qbe.index.source import Execution
-        from qbe.index.update import delete_papers
+        return self._changed("delete_papers", paper_ids)
 
-        return self._changed(delete_papers, paper_ids, execution=Execution(self.threads))
-
-    def _changed(self, change: Callable[..., T], *arguments: Any, **named: Any) -> T:
-        result = change(self.folder, *arguments, **named)
-        self.refresh()
-        return result
-
-    def _how(self, reading: Reading | None) -> dict[str, Any]:
-        """How papers are read and encoded."""
+    def _changed(self, change: str, changed: Any, **named: Any) -> Written:
         from qbe.corpus.records import Reading
+        from qbe.index import update
         from qbe.index.source import Execution
 
-        return {
-            "reading": reading or Reading(),
-            "encoder": self._encoder_name,
-            "tagger": self._tagger_name,
-            "execution": Execution(self.threads),
-        }
+        if named:
+            named["reading"] = named["reading"] or Reading()
+            named |= {"encoder": self._encoder_name, "tagger": self._tagger_name}
+        execution = Execution(self.threads)
+        written: Written = getattr(update, change)(self.folder, changed, execution=execution, **named)
+        self.refresh()
+        return written
 
 
 def _check_paper(paper: object) -> None:
@@ -537,23 +470,29 @@ def _check_paper(paper: object) -> None:
         raise TypeError(f"expected a qbe.Paper, found {paper!r:.60}; look one up with index.paper(id)")
 
 
-def _rebuilt(old: IndexReader, new: IndexReader) -> bool:
-    models = [
-        [each.settings.get("encoder"), each.settings.get("tagger"), (each.dense or {}).get("encoder")]
-        for each in (old.manifest, new.manifest)
-    ]
-    return models[0] != models[1]
+def _built_with(manifest: Manifest) -> list[Any]:
+    settings = manifest.settings
+    return [settings.get("encoder"), settings.get("tagger"), (manifest.dense or {}).get("encoder")]
 
 
 def open_index(
-    folder: str | Path,
+    folder: str | Path | Sequence[str | Path],
     *,
     encoder: str | None = None,
     tagger: str | None = None,
     threads: int | None = None,
 ) -> Index:
-    """Open the index in a folder; parameters and errors are those of `Index`."""
-    return Index(folder, encoder=encoder, tagger=tagger, threads=threads)
+    """Open an index, or several as one; options and errors are those of `Index`.
+
+    >>> len(open_index("indexes/sample"))
+    128
+    """
+    folders = [folder] if isinstance(folder, str | Path) else folder
+    if len(folders) == 1:
+        return Index(folders[0], encoder=encoder, tagger=tagger, threads=threads)
+    from qbe.index.several import SeveralIndexes
+
+    return SeveralIndexes(folders, encoder=encoder, tagger=tagger, threads=threads)
 
 
 def build_index(
@@ -567,15 +506,15 @@ def build_index(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Index:
-    """Build an index of a corpus in a folder, and open it.
+    """Build an index of a corpus in a folder, and open it; see `qbe.index.build.build`.
 
     ``corpus`` is a path (of a file in any of the formats that qbe reads, or a folder) or ``hf:`` name,
-    several of them, or an iterable of `qbe.types.Paper`; ``reading`` says how files are read. By default the
-    index has Lucene postings and vectors, made by the default encoder in int8. ``threads`` are by default all
-    available processors. ``overwrite`` replaces an index, ``resume`` goes on with an interrupted build; of
-    papers that only works for a sequence, such as a list. ``progress`` observes the stages. See
-    `qbe.index.build.build` for how the build goes, what it leaves when interrupted, and the errors
-    it raises; TypeError for ``settings`` and ``reading`` that are none.
+    several of
+    them, or an iterable of `qbe.types.Paper`; ``reading`` says how files are read. By default the index has
+    Lucene postings and vectors, made by the default encoder in int8. ``overwrite`` replaces an index,
+    ``resume``
+    goes on with an interrupted build; of papers that only works for a sequence. ``progress`` observes the
+    stages.
 
     >>> from qbe.types import Paper, Sentence
     >>> paper = Paper("1", "A title", (Sentence("We study search."), Sentence("It works.")))
@@ -585,7 +524,8 @@ def build_index(
     """
     from qbe.corpus.records import Reading
     from qbe.index.build import build
-    from qbe.index.source import BuildSettings, Execution, Silent
+    from qbe.index.source import BuildSettings, Execution
+    from qbe.index.source import Progress as Observer
 
     if settings is not None and not isinstance(settings, BuildSettings):
         raise TypeError(
@@ -605,6 +545,6 @@ def build_index(
         reading=reading or Reading(),
         overwrite=overwrite,
         resume=resume,
-        execution=Execution(threads, progress or Silent()),
+        execution=Execution(threads, progress or Observer()),
     )
     return Index(folder, threads=threads)

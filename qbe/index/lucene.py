@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,53 +27,38 @@ from qbe.index.store import Files
 from qbe.types import Paper
 from qbe.util.files import link_or_copy
 
-LUCENE = "lucene"
-ROWS = "rows.npy"
-"""In Lucene's folder: the row of the paper of each document, (documents,) int32. Lucene numbers documents as
-its threads index them, so builds differ in this file as in Lucene's own.
-"""
-K1 = 0.9
-B = 0.4
-"""BM25 parameters: Anserini's defaults (Yang et al., 2018)."""
+if TYPE_CHECKING:
+    from qbe.index.source import BuildSettings, Execution
 
-INPUT = "lucene-input"
-"""The folder of Anserini's input, until the Lucene index is built."""
+LUCENE = "lucene"
+# In Lucene's folder: the row of the paper of each document, (documents,) int32. Lucene numbers documents as
+# its threads index them, so builds differ in this file as in Lucene's own.
+ROWS = "rows.npy"
+K1 = 0.9
+B = 0.4  # BM25 parameters: Anserini's defaults (Yang et al., 2018)
+
+INPUT = "lucene-input"  # the folder of Anserini's input, until the Lucene index is built
 _PAPERS_A_FILE = 10_000
 _IDS_AT_A_TIME = 20_000
-_NEAR = np.float32(1.5e-4)
-"""Above the difference of a ten-thousandth up to which scores count as equal."""
-_WARM_UP = 2
-"""Uses of a costly filter before Lucene caches its documents."""
+_NEAR = np.float32(1.5e-4)  # above the difference of a ten-thousandth up to which scores count as equal
+_WARM_UP = 2  # uses of a costly filter before Lucene caches its documents
+# Extra documents per search: all ties at the last place must be known, since ties are ordered by id.
 _SPARE = 16
-"""Extra documents per search: all ties at the last place must be known, since ties are ordered by id."""
 _OF_A_LATER_LUCENE = ("IndexFormatTooNewException", "indexCreatedVersionMajor is in the future")
 
+# Pyjnius binds a method to the object it was last looked up on, in whatever thread. So only one thread at a
+# time may call methods of objects that belong to one thread, such as a builder; shared objects need no
+# lock.
 BUILDER_LOCK = threading.Lock()
-"""pyjnius binds a method to the object it was last looked up on, in whatever thread. So only one thread at a
-time may call methods of objects that belong to one thread, such as a builder; shared objects need no lock.
-"""
 
 
 def contents(paper: Paper) -> str:
-    """Return the text that is indexed for BM25: title and abstract, with a space between.
-
-    >>> from qbe.types import Sentence
-    >>> contents(Paper("1", "On fish", (Sentence("Fish swim."), Sentence("We count them."))))
-    'On fish Fish swim. We count them.'
-    """
+    """Return the text that is indexed for BM25: title and abstract, with a space between."""
     return f"{paper.title} {paper.abstract}"
 
 
 def write_input(folder: Path, papers: Iterable[Paper]) -> Iterator[Paper]:
-    """Yield papers while writing them to ``folder/lucene-input`` as files of JSON lines, one per Java thread.
-
-    >>> folder = Path("input")
-    >>> folder.mkdir()
-    >>> sum(1 for paper in write_input(folder, index))
-    128
-    >>> [path.name for path in (folder / "lucene-input").iterdir()]
-    ['0000000000.jsonl']
-    """
+    """Yield papers while writing them to ``folder/lucene-input`` as JSON lines, a file per Java thread."""
     target = folder / INPUT
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir()
@@ -94,16 +79,10 @@ def write_input(folder: Path, papers: Iterable[Paper]) -> Iterator[Paper]:
 
 
 def write_lucene_index(
-    folder: Path,
-    count: int,
-    threads: int,
-    positions: bool = False,
-    docvectors: bool = False,
+    folder: Path, count: int, settings: BuildSettings, execution: Execution
 ) -> dict[str, Any]:
-    """Index the ``count`` papers that `write_input` wrote, into ``folder/lucene``; the input stays.
-
-    Returns version, settings and term statistics. Raises IndexBuildError if Lucene fails or drops a paper.
-    """
+    """Index the ``count`` papers that `write_input` wrote; return version, settings and term statistics."""
+    execution.progress.stage("indexing with Lucene")
     shutil.rmtree(folder / LUCENE, ignore_errors=True)
     jvm.silence_log4j()
     arguments = jvm.java_class("io.anserini.index.IndexCollection$Args")()
@@ -111,28 +90,28 @@ def write_lucene_index(
     arguments.generatorClass = "DefaultLuceneDocumentGenerator"
     arguments.input = str(folder / INPUT)
     arguments.index = str(folder / LUCENE)
-    arguments.threads = threads
-    arguments.storePositions = positions
-    arguments.storeDocvectors = docvectors
+    arguments.threads = execution.threads
+    arguments.storePositions = settings.positions
+    arguments.storeDocvectors = settings.docvectors
     arguments.optimize = True
     arguments.quiet = True
-    with _building(folder, count):
+    with _building(folder, count) as statistics:
         indexer = jvm.java_class("io.anserini.index.IndexCollection")(arguments)
         jvm.silence_log4j()
         indexer.run()
-    settings = {"k1": K1, "b": B, "positions": positions, "docvectors": docvectors}
-    return {"version": jvm.lucene_version(), **settings, **_finish(folder, count)}
+    stored = {"positions": settings.positions, "docvectors": settings.docvectors}
+    return {"version": jvm.lucene_version(), "k1": K1, "b": B, **stored, **statistics}
 
 
 def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence[str]) -> dict[str, Any]:
     """Write ``folder/lucene``: that of ``old`` without ``deleted`` papers and with those of ``added``.
 
     The papers of ``folder`` must be there already. Files of ``old`` are linked, since Lucene never changes
-    one. Returns version and term statistics. Raises IndexBuildError.
+    one.
     """
     java, target = jvm.java_class, folder / LUCENE
     count = (folder / IDS).read_bytes().count(b"\n")
-    with _building(folder, count):
+    with _building(folder, count) as statistics:
         target.mkdir()
         for file in (old / LUCENE).iterdir():
             if file.name not in (ROWS, "write.lock"):
@@ -153,47 +132,40 @@ def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence
             writer.commit()
         finally:
             writer.close()
-    return {"version": jvm.lucene_version(), **_finish(folder, count)}
+    return {"version": jvm.lucene_version(), **statistics}
 
 
 @contextlib.contextmanager
-def _building(folder: Path, count: int) -> Iterator[None]:
-    """Convert Lucene's errors; those of a full disk are many."""
+def _building(folder: Path, count: int) -> Iterator[dict[str, int]]:
+    """Write the rows of the documents that the block has indexed, and give the term statistics; convert
+    Lucene's errors, of which a full disk has many.
+    """
+    statistics: dict[str, int] = {}
+    failure: Exception | None = None
     try:
-        yield
-    except Exception as error:
-        raise _unfinished(folder, count, jvm.java_message(error)) from error
-
-
-def _unfinished(folder: Path, count: int, result: str) -> IndexBuildError:
-    return IndexBuildError(
-        f"expected Lucene to index {count} papers into {folder / LUCENE}, found {result} and "
-        f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB left on the disk; check its free space, and go on "
-        "with `resume`"
-    )
-
-
-def _finish(folder: Path, count: int) -> dict[str, int]:
-    """Write the rows of the documents and return the term statistics."""
-    with _building(folder, count):
+        yield statistics
         reader = jvm.open_lucene(folder / LUCENE)
         try:
             ids = (folder / IDS).read_text(encoding="utf-8").split("\n")[:-1]
-            statistics = {"documents": reader.numDocs(), "tokens": reader.getSumTotalTermFreq("contents")}
+            statistics["documents"] = reader.numDocs()
+            statistics["tokens"] = reader.getSumTotalTermFreq("contents")
             if statistics["documents"] == len(ids):
                 np.save(folder / LUCENE / ROWS, document_rows(reader, ids))
         finally:
             reader.close()
-    if statistics["documents"] != count:
-        raise _unfinished(folder, count, f"{statistics['documents']} documents")
-    return statistics
+        result = f"{statistics['documents']} documents"
+    except Exception as error:
+        failure, result = error, jvm.java_message(error)
+    if failure is not None or statistics["documents"] != count:
+        raise IndexBuildError(
+            f"expected Lucene to index {count} papers into {folder / LUCENE}, found {result} and "
+            f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB left on the disk; check its free space, and go "
+            "on with `resume`"
+        ) from failure
 
 
 def document_rows(reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
-    """Return the row of each document's paper, (documents,) int32, given the ids of the papers by row.
-
-    Raises KeyError for a document that is none of them.
-    """
+    """Return the row of each document's paper, (documents,) int32, given the ids of the papers by row."""
     java = jvm.java_class
     searcher = java("org.apache.lucene.search.IndexSearcher")(reader.getContext())
     query = java("org.apache.lucene.search.MatchAllDocsQuery")()
@@ -210,10 +182,7 @@ def document_rows(reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
 
 
 def read_rows(folder: Path | Files, reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
-    """Return what `document_rows` gave; indexes of qbe before 0.5 have no file of it.
-
-    Raises IndexFormatError where the documents are not those of so many ``ids``.
-    """
+    """Return what `document_rows` gave; indexes of qbe before 0.5 have no file of it."""
     files, name = Files.of(folder), f"{LUCENE}/{ROWS}"
     try:
         rows = files.array(name, "int32", 1) if files.has(name) else document_rows(reader, ids)
@@ -226,11 +195,7 @@ def read_rows(folder: Path | Files, reader: Any, ids: Sequence[str]) -> NDArray[
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Postings:
-    """Open postings: Lucene's ``reader``, the BM25 parameters, and ``rows`` as `document_rows` gives them.
-
-    >>> index.lucene.k1, index.lucene.b, index.lucene.reader.maxDoc()
-    (0.9, 0.4, 128)
-    """
+    """Open postings: Lucene's ``reader``, the BM25 parameters, and ``rows`` as `document_rows` gives them."""
 
     reader: Any
     k1: float
@@ -243,10 +208,7 @@ class Postings:
 
 
 def open_postings(files: Files, ids: Sequence[str], lucene: Mapping[str, Any]) -> Postings:
-    """Open postings with the parameters of a manifest's ``lucene``; ``ids`` are those of the papers by row.
-
-    The caller closes them. Raises IndexFormatError where they are damaged, JavaError without Java.
-    """
+    """Open postings with the parameters of a manifest's ``lucene``; ``ids`` are by row."""
     jvm.java_class("java.lang.Object")
     path = files.path(LUCENE)
     try:
@@ -284,14 +246,8 @@ class LuceneSearch:
     """Search as Anserini's SimpleSearcher does: the same queries, scores and order.
 
     SimpleSearcher fetches the stored fields of each hit and has Lucene compare ids where scores are equal,
-    which takes half as long as everything else. Here a result comes as one JSON text of document numbers and
-    scores, and ties are ordered afterwards.
-
-    >>> with index.reading() as reader:
-    ...     lucene = LuceneSearch(reader.lucene, reader.papers.ids)
-    ...     (row,), scores = lucene.search("unlabelled eye photographs", 1)
-    >>> index.papers[row].title
-    'Fewer Graded Retinas: Learning from Unlabelled Eye Photographs'
+    which takes half as long as everything else. Here a result is one JSON text, and ties are ordered
+    afterwards.
     """
 
     def __init__(self, postings: Postings, ids: Sequence[str]) -> None:
@@ -310,9 +266,8 @@ class LuceneSearch:
     def search(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
         """Return the best hits for a bag of words, ties by id.
 
-        A ``pool`` (rows) is ranked as it is: also papers without any of the words, at a score of 0 or, after
-        ties are broken, a little below. ``allowed`` (see `filtering`) restricts the hits and changes no
-        score, but for the millionths that break ties.
+        A ``pool`` (rows) is ranked as it is: also papers without any of the words. ``allowed`` (see
+        `filtering`) restricts the hits and changes no score, but for the millionths that break ties.
         """
         rows, scores = self.unbroken(text, k, pool, allowed)
         return Ranked(rows, break_ties(scores))
@@ -380,13 +335,7 @@ class LuceneSearch:
 
 
 def break_ties(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Round descending scores (n,) to four decimals and lower equal ones, as Anserini does.
-
-    In single precision, the second of equal scores loses a millionth, the third two millionths, and so on.
-
-    >>> break_ties(np.array([2.5, 2.5, 2.5, 1.0])).round(6).tolist()
-    [2.5, 2.499999, 2.499998, 1.0]
-    """
+    """Round descending scores (n,) to four decimals and lower equal ones by millionths, as Anserini does."""
     adjusted = (np.floor(scores * 10_000 + 0.5) / 10_000).astype(np.float32)
     run = 0
     # Most scores are further apart: there is work only behind one that is near enough, or was lowered.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qbe.errors import EncoderMismatchError, MissingDependencyError
 from qbe.index.store import Manifest
@@ -18,22 +17,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Keys of an encoder's identity that say how it reads papers; absent where that is as the default one.
 READING = ("convention", "adapter")
-"""Keys of an encoder's identity that say how it reads papers; absent where that is as the default one."""
 
 
 class IndexModels:
-    """The encoder and the tagger of an index, for queries, each loaded when first used; threads may share
-    them.
-    """
+    """The encoder and the tagger of an index, for queries, each loaded when first used."""
 
     def __init__(
         self, folder: Path, manifest: Manifest, encoder: str | None, tagger: str | None, threads: int
     ) -> None:
-        """``encoder`` and ``tagger`` are names or folders, by default those in the index's settings.
-
-        Raises EncoderMismatchError where ``encoder`` is not the one the index was built with.
-        """
         self._folder, self._manifest, self._threads = folder, manifest, threads
         self._encoder_name, self._tagger_name = encoder, tagger
         self._lock = threading.RLock()
@@ -66,10 +59,7 @@ class IndexModels:
 
     @property
     def tagging(self) -> TaggingEncoder:
-        """The encoder, or without vectors the tagger's own, that labels every paper it encodes.
-
-        Raises ModelError where the tagger cannot be loaded, and what `matching_encoder` does.
-        """
+        """The encoder, or without vectors the tagger's own, that labels every paper it encodes."""
         from qbe.models.tagger import Tagger, TaggingEncoder, open_trunk
 
         with self._lock:
@@ -81,10 +71,7 @@ class IndexModels:
 
 
 def matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> EncoderFiles:
-    """The files of the encoder that an index with vectors was built with, or those of ``name``, checked.
-
-    Raises EncoderMismatchError for other weights, another format or adapter, ModelError where none is found.
-    """
+    """Return the encoder of an index, or ``name``; raise EncoderMismatchError for another."""
     from qbe.models.folders import resolve_encoder
 
     assert manifest.dense is not None
@@ -98,15 +85,13 @@ def matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> Enco
         )
     expected, actual = ({key: identity.get(key) for key in READING} for identity in (built, files.identity))
     if actual != expected:
+        texts = []
+        for reading in (expected, actual):
+            stated = {**(reading["convention"] or {}), "adapter": reading["adapter"]}
+            words = [f"{key} {value}" for key, value in stated.items() if value is not None]
+            texts.append(", ".join(words) or "the default encoder")
         raise EncoderMismatchError(
-            f"{folder} was built with the encoder {built['name']} read as {_in_words(expected)}, "
-            f"found it read as {_in_words(actual)}; give the encoder it was built with as `encoder`, or "
-            "build the index again"
+            f"{folder} was built with the encoder {built['name']} read as {texts[0]}, found it read as "
+            f"{texts[1]}; give the encoder it was built with as `encoder`, or build the index again"
         )
     return files
-
-
-def _in_words(reading: Mapping[str, Any]) -> str:
-    stated = {**(reading["convention"] or {}), "adapter": reading["adapter"]}
-    words = [f"{key} {value}" for key, value in stated.items() if value is not None]
-    return ", ".join(words) or "the default encoder"

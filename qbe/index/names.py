@@ -17,37 +17,25 @@ from qbe.corpus.identity import FEWEST_WORDS, first_author, normalized_title, ot
 from qbe.index.papers import Papers
 from qbe.types import Paper, year_given
 
-MOST = 1000
-"""Papers that a part of a title may find."""
+MOST = 1000  # papers that a part of a title may find
 
 _END = b"\n"
 _ARXIV_ID = r"(\d{4}\.\d{4,5}|[a-z-]+(?:\.[a-z]{2})?/\d{7})(?:v\d+)?(?![\w/])"
 _ARXIV = re.compile(rf"(?:^|arxiv[.:]\s*|arxiv\.org/\w+/){_ARXIV_ID}")
 _ARXIV_IDS = re.compile(rf"(?<![\w./]){_ARXIV_ID}")
-_PREFIX = re.compile(r"[a-z]+:\s*(?!/)")
-"""As of ``PMID: 7`` and ``doi:10.1234/5``."""
+_PREFIX = re.compile(r"[a-z]+:\s*(?!/)")  # as of ``PMID: 7`` and ``doi:10.1234/5``
+# Where a number alone is a paper's id; "isbn:123" and the page of a publisher name others.
 _NUMBERED = re.compile(r"pubmed|ncbi\.nlm|pmid|pmc|semanticscholar|corpusid|mag:")
-"""Where a number alone is a paper's id; "isbn:123" and the page of a publisher name others."""
+# Of a single word that may be a part of a title: "s12" or "2019" is rather an id that the index lacks.
 _FEWEST_LETTERS = 4
-"""Of a single word that may be a part of a title: "s12" or "2019" is rather an id that the index lacks."""
-_ACL = "10.18653/v1/"
-"""What a DOI of the ACL Anthology has before the id there."""
+_ACL = "10.18653/v1/"  # what a DOI of the ACL Anthology has before the id there
 _ACL_NAME = re.compile(
     r"(?:acl:\s*|https?://(?:www\.)?aclanthology\.org/)([\w.]+-[\w.-]+?)(?:\.pdf)?/?", re.IGNORECASE
 )
 
 
 class Names:
-    """What the papers of an index are called.
-
-    Ids come in another case and without a version, too; DOIs, arXiv's ids and others with or without address
-    and prefix; titles by their words.
-
-    >>> with index.reading() as reader:
-    ...     names = reader.names
-    >>> names.find("S036"), names.find("two crops of a para"), names.find("nosuch")
-    (['s036'], ['s036'], [])
-    """
+    """What the papers of an index are called: ids, DOIs, addresses, titles."""
 
     def __init__(self, papers: Papers) -> None:
         """Read the ids, titles and metadata of all papers: 1.3 seconds of a processor for 180,000."""
@@ -70,8 +58,9 @@ class Names:
         self._text = bytes(text)
 
     def find(self, text: str) -> list[str]:
-        """The ids of at most MOST papers that a text may name: by id; else by title; else those whose titles
-        have these words in sequence, the last perhaps only begun; else those whose titles have all of them.
+        """Return the ids of at most MOST papers that a text may name: by id; else by title; else those whose
+        titles have these words in sequence, the last perhaps only begun; else those whose titles have all of
+        them.
         """
         named = self._named([text])
         if named is not None:
@@ -83,13 +72,7 @@ class Names:
         return [self._papers.ids[row] for row in rows]
 
     def complete(self, text: str) -> Iterator[str]:
-        """The ids of the paper of that name, and of those whose titles have all words of a text, the last one
-        perhaps only begun.
-
-        >>> with index.reading() as reader:
-        ...     list(reader.names.complete("crops two of a par"))
-        ['s036']
-        """
+        """Yield the ids of the paper of that name, and of those whose titles have all words."""
         named = self._named([text])
         if named is not None:
             yield self._papers.ids[named]
@@ -97,13 +80,7 @@ class Names:
             yield from (self._papers.ids[row] for row in self._with_words(title) if row != named)
 
     def of_record(self, record: Mapping[str, Any]) -> str | None:
-        """The id of the paper that a record of a corpus is: by its ids, then by its title, with year and
-        first author, then by a key where titles differ little; None where the index has none.
-
-        >>> with index.reading() as reader:
-        ...     reader.names.of_record({"metadata": {"ids": {"x": "S036"}}})
-        's036'
-        """
+        """Return the id of the paper that a record of a corpus is: by its ids, its title, or a key."""
         metadata = record.get("metadata")
         metadata = metadata if isinstance(metadata, Mapping) else {}
         own = record.get("paper_id")
@@ -119,13 +96,12 @@ class Names:
         return None if row is None else self._papers.ids[row]
 
     def _named(self, texts: Sequence[str]) -> int | None:
-        names = (name for text in texts for name in (*_names(text), *_parts(text)))
-        return next((row for name in names if (row := self._row_of(name)) is not None), None)
-
-    def _row_of(self, name: str) -> int | None:
-        place = int(np.searchsorted(self._keys, hash(name)))
-        is_there = place < len(self._keys) and self._keys[place] == hash(name)
-        return int(self._rows_of_keys[place]) if is_there else None
+        for text in texts:
+            for name in (*_names(text), *_parts(text)):
+                place = int(np.searchsorted(self._keys, hash(name)))
+                if place < len(self._keys) and self._keys[place] == hash(name):
+                    return int(self._rows_of_keys[place])
+        return None
 
     @cached_property
     def _by_title(self) -> dict[str, list[int]]:
@@ -170,13 +146,8 @@ class Names:
 
 
 def contradicts(paper: Paper, record: Mapping[str, Any]) -> bool:
-    """Whether a record tells of another paper, though its id is the paper's: it has another title, another
-    year and another first author; of a citation key, which others choose too, another title and no id of it.
-
-    >>> record = {"title": "On birds", "metadata": {"year": 1950, "authors": ["Bo Ray"]}}
-    >>> paper = Paper("ray", "On fish", (), metadata={"year": 2020, "authors": ["Ann Lee"]})
-    >>> contradicts(paper, record), contradicts(paper, {"title": "On birds", "metadata": {"key": "ray"}})
-    (True, True)
+    """Return whether a record tells of another paper, though its id is the paper's: another title, year and
+    first author; of a citation key, which others choose too, another title and no id of it.
     """
     title, metadata = record.get("title"), record.get("metadata")
     if not isinstance(title, str) or not isinstance(metadata, Mapping):
@@ -189,12 +160,8 @@ def contradicts(paper: Paper, record: Mapping[str, Any]) -> bool:
 
 
 def differs_little(paper: Paper, record: Mapping[str, Any]) -> bool:
-    """Whether a record with a title and the paper's key may tell of that paper: more than half the words of
-    the shorter title are in the other, and neither first author nor DOI differs; a DOI of arXiv may.
-
-    >>> record = {"title": "On the fish of lakes", "metadata": {"key": "lee"}}
-    >>> differs_little(Paper("lee", "On fish of lakes: a survey", ()), record)
-    True
+    """Return whether a record with the paper's key may tell of that paper: more than half the words of the
+    shorter title are in the other, and neither first author nor DOI differs; a DOI of arXiv may.
     """
     metadata = record["metadata"]
     words, its_words = (set(normalized_title(each).split()) for each in (record["title"], paper.title))
@@ -211,13 +178,7 @@ def _authors(paper: Paper, metadata: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def shortcuts(text: str) -> list[str]:
-    """Ids that a text may stand for, which are looked up before all names are read.
-
-    >>> "1706.03762" in shortcuts("https://arxiv.org/abs/1706.03762v5")
-    True
-    >>> shortcuts("https://aclanthology.org/P18-1001/")[0], shortcuts("ACL:P18-1001")[0]
-    ('P18-1001', 'P18-1001')
-    """
+    """Ids that a text may stand for, which are looked up before all names are read."""
     acl = _ACL_NAME.fullmatch(text.strip())
     return [*([acl[1]] if acl else []), *_names(text)]
 

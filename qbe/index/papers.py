@@ -21,40 +21,28 @@ from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 IDS = "papers.ids"
 OFFSETS = "papers.offsets.npy"
-FACET_CODES: tuple[Facet | None, ...] = (None, *Facet)
-"""A sentence's facet is stored as its position in this tuple."""
+STARTS_FILE = "sentences.npy"
+FACETS_FILE = "facets.npy"
+PROBABILITIES_FILE = "facet_probabilities.npy"
+FACET_CODES: tuple[Facet | None, ...] = (None, *Facet)  # a sentence's facet is stored as its position here
+_CODES = {facet: code for code, facet in enumerate(FACET_CODES)}
 
 Metadata = Mapping[str, Any]
 Mask = NDArray[np.bool_]
 _LABELS = len(FacetProbabilities._fields)
 
+# Before the metadata, the last field in a line of `dump_record`; no text in front of it has bare quotes.
 _METADATA_KEY = b'"metadata": '
-"""What stands before the metadata in a line that `qbe.corpus.records.dump_record` wrote. It is the last
-field, and the quotes of no text in front of it are bare, so that the first such bytes are those of the field.
-"""
-_ABSTRACT_KEY = b'", "abstract": ['
-"""What stands behind the title in such a line."""
-
-
-class PaperCounts(NamedTuple):
-    """How many papers a store holds, how many carry labels, and their sentences."""
-
-    papers: int
-    labelled: int
-    sentences: int
+_ABSTRACT_KEY = b'", "abstract": ['  # what stands behind the title in such a line
 
 
 class PaperLayout(NamedTuple):
     """Sentences of all papers, concatenated.
 
     ``starts`` (papers + 1,) int64: paper i has the sentences starts[i] to starts[i + 1]; ``facets``
-    (sentences,) uint8: places in FACET_CODES; ``probabilities`` (sentences, 5) float16: of the labels in
-    the order of `qbe.types.FacetProbabilities`, zeros where the corpus brought the label, None where it
-    brought all of them or nothing was tagged.
-
-    >>> layout = index.layout
-    >>> [FACET_CODES[code].value for code in layout.facets[layout.starts[0] : layout.starts[1]]]
-    ['background', 'background', 'method', 'result', 'result']
+    (sentences,) uint8: places in FACET_CODES; ``probabilities`` (sentences, 5) float16: of the labels in the
+    order of `qbe.types.FacetProbabilities`, zeros where the corpus brought the label, None where nothing was
+    tagged.
     """
 
     starts: np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -62,16 +50,8 @@ class PaperLayout(NamedTuple):
     probabilities: np.ndarray[tuple[int, int], np.dtype[np.float16]] | None = None
 
 
-STARTS_FILE = "sentences.npy"
-FACETS_FILE = "facets.npy"
-PROBABILITIES_FILE = "facet_probabilities.npy"
-
-
-def write_papers(folder: Path, papers: Iterable[Paper]) -> PaperCounts:
-    """Write the papers, a stream, and their layout into a folder.
-
-    Raises CorpusError for metadata that JSON cannot hold, which only papers of a program can have.
-    """
+def write_papers(folder: Path, papers: Iterable[Paper]) -> dict[str, int]:
+    """Write the papers, a stream, and their layout into a folder; return their counts."""
     offsets, starts, facets, labelled = [0], [0], bytearray(), 0
     with (folder / RECORDS).open("wb") as records, (folder / IDS).open("w", encoding="utf-8") as ids:
         for paper in papers:
@@ -85,7 +65,7 @@ def write_papers(folder: Path, papers: Iterable[Paper]) -> PaperCounts:
     np.save(folder / OFFSETS, np.array(offsets, dtype=np.int64))
     np.save(folder / STARTS_FILE, np.array(starts, dtype=np.int64))
     np.save(folder / FACETS_FILE, np.frombuffer(bytes(facets), dtype=np.uint8))
-    return PaperCounts(len(offsets) - 1, labelled, starts[-1])
+    return {"papers": len(offsets) - 1, "labelled": labelled, "sentences": starts[-1]}
 
 
 def encode_paper(paper: Paper) -> bytes:
@@ -121,9 +101,6 @@ def _decode_paper(line: bytes) -> Paper:
 def facet_codes(paper: Paper) -> bytes:
     """The facet of each sentence, one byte each: its place in FACET_CODES."""
     return bytes(_CODES[sentence.facet] for sentence in paper.sentences)
-
-
-_CODES = {facet: code for code, facet in enumerate(FACET_CODES)}
 
 
 class Papers:
@@ -181,9 +158,7 @@ class Papers:
                 yield self._paper(place, line)
 
     def read_containing(self, parts: Sequence[bytes]) -> Iterator[Paper | None]:
-        """All papers, in order; None for one of plain ASCII that lacks some of the parts, which are ASCII in
-        lower case.
-        """
+        """Yield all papers; None for one of plain ASCII that lacks some of the parts, ASCII in lower case."""
         with self._files.stream(RECORDS) as stream:
             for row, line in enumerate(stream):
                 lower = line.lower()
@@ -250,8 +225,8 @@ def rows_of(papers: Papers, paper_ids: Iterable[str]) -> NDArray[np.int64]:
     return np.array([papers.row(paper_id) for paper_id in paper_ids], dtype=np.int64)
 
 
+# What decoding raises for a line that is no record of a paper.
 _NO_RECORD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""What decoding raises for a line that is no record of a paper."""
 
 
 def read_metadata(lines: Iterable[bytes]) -> Iterator[Metadata]:
@@ -266,23 +241,12 @@ def read_metadata(lines: Iterable[bytes]) -> Iterator[Metadata]:
 
 
 def without_labels(paper: Paper) -> Paper:
-    """The paper without the facets of its sentences, not labelled."""
     sentences = tuple(Sentence(sentence.text) for sentence in paper.sentences)
     return dataclasses.replace(paper, sentences=sentences, labelled=False)
 
 
 def facet_mask(layout: PaperLayout, facet: Facet) -> Mask:
-    """Which sentences (sentences,) count as a facet.
-
-    Those of the facet, and in a predicted paper that has none, the best guess: the sentence where the
-    facet is most probable, the first of equals. It is what `qbe.types.Paper.facet_positions` gives for one
-    paper.
-
-    >>> shares = np.array([[0.7, 0, 0.3, 0, 0], [0.1, 0, 0.6, 0.3, 0]], np.float16)
-    >>> layout = PaperLayout(np.array([0, 2]), np.array([1, 2], np.uint8), shares)  # background, method
-    >>> facet_mask(layout, Facet.METHOD).tolist(), facet_mask(layout, Facet.RESULT).tolist()
-    ([False, True], [False, True])
-    """
+    """Return which sentences (sentences,) count as a facet, as `qbe.types.Paper.facet_positions` does."""
     mask: Mask = layout.facets == FACET_CODES.index(facet)
     if layout.probabilities is None:
         return mask

@@ -12,18 +12,15 @@ from typing import Any
 from qbe.errors import UsageError
 
 AUTO = "auto"
+# The factory string of an exhaustive index over vectors in half precision, which holds them as they are.
 EXACT = "SQfp16"
-"""The factory string of an exhaustive index over vectors in half precision, which holds them as they are."""
 
 FLOAT16, INT8 = "float16", "int8"
 STORED = (FLOAT16, INT8)
 
-AUTO_SENTENCES = 200_000
-"""Sentences up to which ``auto`` means an exact index and half precision."""
-MIN_CANDIDATES = 2000
-"""Sentences that are looked up for each sentence of a query, at least."""
-PROBE_FRACTION = 4
-"""A search reads nlist / 4 of the lists by default."""
+AUTO_SENTENCES = 200_000  # sentences up to which ``auto`` means an exact index and half precision
+MIN_CANDIDATES = 2000  # sentences that are looked up for each sentence of a query, at least
+PROBE_FRACTION = 4  # a search reads nlist / 4 of the lists by default
 
 _LISTS = re.compile(r"IVF(\d+)")
 _ROUNDED = re.compile(r"PQ|SQ[468]|SQbf16|RQ|LSQ|LSH|ITQ|PCA|RR")
@@ -36,9 +33,6 @@ class FaissParams:
 
     A search reads ``nprobe`` lists (None where there are none) and looks up at least ``min_candidates``
     sentences for each sentence of a query; ``seed`` draws the sample that centroids and codes learn from.
-
-    >>> FaissParams("IVF512,PQ128x4fs", nprobe=128).nlist
-    512
     """
 
     factory: str = EXACT
@@ -48,7 +42,6 @@ class FaissParams:
 
     @property
     def nlist(self) -> int | None:
-        """The number of lists; None where there are none."""
         match = _LISTS.search(self.factory)
         return int(match[1]) if match else None
 
@@ -63,19 +56,12 @@ class FaissParams:
         return _ROUNDED.search(self.factory) is not None
 
     def record(self) -> dict[str, Any]:
-        """Return the parameters as a manifest holds them."""
         record = dataclasses.asdict(self)
         return {"depth" if name == "min_candidates" else name: value for name, value in record.items()}
 
     @classmethod
     def read(cls, dense: Mapping[str, Any]) -> FaissParams:
-        """Read a manifest's ``dense``; up to format 5 indexes had kinds in place of factory strings.
-
-        Raises ValueError for an unknown kind.
-
-        >>> FaissParams.read({"ann": {"kind": "ivf-pq", "nlist": 512, "nprobe": 128, "pq": 64}}).factory
-        'IVF512,PQ128x4fs'
-        """
+        """Read a manifest's ``dense``; up to format 5 indexes had kinds in place of factory strings."""
         params = dense["ann"]
         if (factory := params.get("factory")) is None:
             nlist, pq = params.get("nlist"), params.get("pq") or 0
@@ -99,11 +85,7 @@ def resolve(faiss: str, sentences: int, dimension: int) -> FaissParams:
     """Return the parameters for a factory string, or for ``auto``.
 
     ``auto`` is exact up to AUTO_SENTENCES sentences; above, there are as many lists as sentences in each, to
-    a power of two, of 4-bit codes for three dimensions each (or four, two or one). Raises UsageError for more
-    lists, or values of a code, than sentences; `qbe.index.faiss.check_factory` tells whether FAISS takes it.
-
-    >>> resolve("auto", sentences=5_600_000, dimension=384)
-    FaissParams(factory='IVF2048,PQ128x4fs', nprobe=512, min_candidates=2000, seed=0)
+    a power of two, of 4-bit codes for three dimensions each (or four, two or one).
     """
     if faiss == AUTO:
         nlist = int(2 ** round(math.log2(max(sentences, 1)) / 2))
@@ -123,11 +105,7 @@ def resolve(faiss: str, sentences: int, dimension: int) -> FaissParams:
 
 
 def resolve_or_exact(faiss: str, sentences: int, dimension: int) -> FaissParams:
-    """Resolve like `resolve`, but to an exact index where an update left too few sentences.
-
-    >>> resolve_or_exact("IVF64,SQ8", sentences=10, dimension=384).factory
-    'SQfp16'
-    """
+    """Resolve to an exact index where an update left too few sentences."""
     try:
         return resolve(faiss, sentences, dimension)
     except UsageError:
@@ -135,11 +113,7 @@ def resolve_or_exact(faiss: str, sentences: int, dimension: int) -> FaissParams:
 
 
 def resolve_stored(stored: str, sentences: int) -> str:
-    """Resolve how vectors are stored; ``auto`` is half precision for a small corpus, bytes for a large one.
-
-    >>> resolve_stored("auto", 1_000), resolve_stored("auto", 1_000_000)
-    ('float16', 'int8')
-    """
+    """Resolve how vectors are stored; ``auto``: half precision for few sentences, bytes for many."""
     if stored != AUTO:
         return stored
     return INT8 if sentences > AUTO_SENTENCES else FLOAT16

@@ -26,12 +26,7 @@ def distinct(values: NDArray[Any]) -> Rows:
 
 
 def sentence_rows(starts: Rows, papers: Rows) -> Rows:
-    """The rows of all sentences of some papers, paper after paper, where ``starts`` (all papers + 1,) is the
-    layout of `qbe.index.papers.PaperLayout`.
-
-    >>> sentence_rows(np.array([0, 2, 3, 6]), np.array([2, 0])).tolist()
-    [3, 4, 5, 0, 1]
-    """
+    """Return the rows of all sentences of some papers, paper after paper; ``starts`` is (all papers + 1,)."""
     begins = block_starts(starts, papers)
     counts = starts[papers + 1] - starts[papers]
     rows: Rows = np.arange(counts.sum()) + np.repeat(starts[papers] - begins, counts)
@@ -51,9 +46,7 @@ Mask = NDArray[np.bool_]
 
 
 class Selection:
-    """Some papers of an index, by row: ``mask`` (papers,) says which. No two selections are equal, so that
-    what is made of one is found by it again (see `PerSelection`).
-    """
+    """Some papers of an index, by row: ``mask`` (papers,) says which. No two selections are equal."""
 
     def __init__(self, mask: Mask) -> None:
         self.mask = mask
@@ -70,9 +63,7 @@ class Selection:
         return rows
 
     def sentences(self, starts: Rows) -> Mask:
-        """Which sentences (sentences,) its papers have, where those of paper i are from ``starts[i]`` to
-        ``starts[i + 1]``.
-        """
+        """Return which sentences (sentences,) its papers have; ``starts`` is (papers + 1,)."""
         return np.repeat(self.mask, np.diff(starts))
 
 

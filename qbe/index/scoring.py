@@ -1,8 +1,4 @@
-"""Exact comparison of stored vectors, and scores of papers from similarities of sentences.
-
-In all functions on sentences ``starts`` (papers,) gives the first sentence of each paper, as in
-`SentenceBlock`; every paper has at least one.
-"""
+"""Exact comparison of stored vectors, and scores of papers, which begin at the sentences ``starts``."""
 
 from __future__ import annotations
 
@@ -18,45 +14,29 @@ from qbe.index.vectors import Floats, Half, Quantized, Vectors
 Doubles = NDArray[np.float64]
 Numbers = NDArray[Any]
 
+# By how much FAISS's similarities of unit vectors may differ from exact ones: numbers stored in bytes are
+# rounded to half precision (2 ** -11 of their size), sums to single precision.
 TOLERANCE = 1e-3
-"""By how much FAISS's similarities of unit vectors may differ from exact ones: numbers stored in bytes are
-rounded to half precision (2 ** -11 of their size), sums to single precision.
-"""
+# Vectors multiplied at a time: more would not stay in a processor's nearest cache in double precision.
 _BLOCK = 256
-"""Vectors multiplied at a time: more would not stay in a processor's nearest cache in double precision."""
+# The ratio of numbers whose bits are the same once moved from half to single precision's place.
 _HALF_TO_SINGLE = 2.0**112
-"""The ratio of numbers whose bits are the same once moved from half to single precision's place."""
 
 
 def best_per_paper(similarities: Floats, starts: Rows) -> Floats:
-    """Return each query sentence's best similarity per paper: (queries, sentences) -> (queries, papers).
-
-    >>> best_per_paper(np.array([[0.1, 0.9, 0.5]], np.float32), np.array([0, 2])).tolist()
-    [[0.8999999761581421, 0.5]]
-    """
+    """Return each query sentence's best similarity per paper: (queries, sentences) -> (queries, papers)."""
     best: Floats = np.maximum.reduceat(similarities, starts, axis=1)
     return best
 
 
 def restrict(similarities: Floats, starts: Rows, keep: NDArray[np.bool_]) -> Floats:
-    """Set similarities (queries, sentences) to minus infinity where ``keep`` (sentences,) is false.
-
-    A paper of which no sentence would be kept keeps all.
-
-    >>> keep = np.array([True, False, False])
-    >>> restrict(np.array([[0.25, 0.75, 0.5]], np.float32), np.array([0, 2]), keep).tolist()
-    [[0.25, -inf, 0.5]]
-    """
+    """Set similarities to minus infinity where `kept_or_all` (sentences,) is false."""
     restricted: Floats = np.where(kept_or_all(keep, starts), similarities, -np.inf).astype(np.float32)
     return restricted
 
 
 def kept_or_all(keep: NDArray[np.bool_], starts: Rows) -> NDArray[np.bool_]:
-    """Return a mask (sentences,) that keeps all sentences of a paper of which ``keep`` keeps none.
-
-    >>> kept_or_all(np.array([True, False, False]), np.array([0, 2])).tolist()
-    [True, False, True]
-    """
+    """Return a mask (sentences,) that keeps all sentences of a paper of which ``keep`` keeps none."""
     counts = np.diff(np.append(starts, len(keep)))
     any_kept = np.repeat(np.logical_or.reduceat(keep, starts), counts)
     kept: NDArray[np.bool_] = keep | ~any_kept
@@ -67,19 +47,13 @@ def mean_max(best: Floats) -> Floats:
     """Return the mean over query sentences of their best matches: (queries, papers) -> (papers,).
 
     The soft alignment of ColBERT (Khattab and Zaharia, 2020, eq. 3) over sentences, as a mean.
-
-    >>> mean_max(np.array([[0.5, 1.0], [0.25, 0.0]], np.float32)).tolist()
-    [0.375, 0.5]
     """
     mean: Floats = best.mean(axis=0, dtype=np.float64).astype(np.float32)
     return mean
 
 
 class MayBeBest(NamedTuple):
-    """Papers that can be among the best: ``rows`` (papers,) int64, ascending.
-
-    Unless they ``are_all``, papers of which no sentence was looked up can be among the best, too.
-    """
+    """Rows (papers,) that can be among the best; others can be, too, unless they ``are_all``."""
 
     rows: Rows
     are_all: bool
@@ -93,13 +67,6 @@ def may_be_best(similarities: Floats, papers: Rows, total: int, k: int) -> MayBe
     Where none of a paper's sentences is among the nearest of a query sentence, its best similarity there lies
     between -1 and that of the last one. A paper whose score is at most what ``k`` others' scores are at least
     is left out (the threshold algorithm of Fagin et al., 2001, with one round).
-
-    >>> similarities = np.array([[0.9, 0.5, 0.3], [0.8, 0.7, 0.3]], np.float32)
-    >>> papers = np.array([[4, 1, 4], [4, 1, 0]])
-    >>> may_be_best(similarities, papers, 6, 1)
-    MayBeBest(rows=array([4]), are_all=True)
-    >>> may_be_best(similarities, papers, 6, 3)
-    MayBeBest(rows=array([0, 1, 4]), are_all=False)
     """
     best = np.full((len(papers), total), -np.inf, np.float32)
     places = papers + total * np.arange(len(papers))[:, None]
@@ -117,12 +84,7 @@ def similarities(queries: Floats, vectors: Vectors) -> Floats:
     """Return inner products (queries, vectors) of unit vectors (n, dimension) in any stored form, as float32.
 
     Stored numbers are multiples of 2 ** -24 (see `qbe.index.vectors.quantized`), and so are a query's, so
-    their products are multiples of 2 ** -48 and double precision holds the sums exactly. The result depends
-    neither on the order of summation, which changes with the threads of the linear algebra library, nor on
-    which other vectors are compared.
-
-    >>> similarities(np.array([[1, 0]], np.float32), np.array([[0.6, 0.8], [0, 1]], np.float16)).tolist()
-    [[0.60009765625, 0.0]]
+    their products are multiples of 2 ** -48 and double precision holds the sums exactly, in any order.
     """
     left = queries.astype(np.float64)
     products = np.empty((len(queries), len(vectors)), np.float32)
@@ -135,11 +97,8 @@ def similarities(queries: Floats, vectors: Vectors) -> Floats:
 def nearness(queries: Floats, vectors: Vectors) -> Floats:
     """Return minus the Euclidean distances (queries, vectors) of vectors (n, dimension).
 
-    Squared distances are sums of products of multiples of 2 ** -16 (see `qbe.models.pooling.stored`),
-    exact in double precision like `similarities`, so equal vectors have distance 0.
-
-    >>> nearness(np.array([[0, 0]], np.float32), np.array([[3, 4], [0, 2]], np.float16)).tolist()
-    [[-5.0, -2.0]]
+    Squared distances are sums of products of multiples of 2 ** -16 (see `qbe.models.pooling.stored`), exact
+    in double precision like `similarities`, so equal vectors have distance 0.
     """
     left = queries.astype(np.float64)
     lengths = (left * left).sum(axis=1)
@@ -152,27 +111,20 @@ def nearness(queries: Floats, vectors: Vectors) -> Floats:
 
 
 def negative_distances(products: Numbers, squares: Numbers, other_squares: Numbers) -> Numbers:
-    """Return minus the distances (m, n) of vectors with inner products (m, n) and squared lengths (m,), (n,).
-
-    >>> negative_distances(np.array([[0.0]]), np.array([9.0]), np.array([16.0])).tolist()
-    [[-5.0]]
-    """
+    """Return minus the distances (m, n) by inner products (m, n) and squared lengths (m,), (n,)."""
     distances: Numbers = np.sqrt(np.maximum(squares[:, None] + other_squares - 2 * products, 0))
     return -distances
 
 
-COMPARISONS: Mapping[str, Callable[[Floats, Vectors], Floats]] = {
-    "cosine": similarities,
-    "l2": nearness,
-}
-"""How vectors are compared, by the similarity of their index; more is better."""
+# How vectors are compared, by the similarity of their index; more is better.
+COMPARISONS: Mapping[str, Callable[[Floats, Vectors], Floats]] = {"cosine": similarities, "l2": nearness}
 
 
 def _parts(vectors: Half | Floats | Quantized) -> tuple[Doubles, Doubles | float]:
     """Return vectors as numbers (n, dimension) and the factors, one for all or (n,), to multiply them with.
 
-    Half precision is widened by moving its bits to their place in single precision, many numbers at a time:
-    sign and digits are right, and the exponent is too small by the same amount for all numbers.
+    Half precision is widened by moving its bits to their place in single precision: sign and digits are
+    right, and the exponent is too small by the same amount for all numbers.
     """
     if isinstance(vectors, Quantized):
         return vectors.codes.astype(np.float64), vectors.scales.astype(np.float64)
@@ -185,15 +137,8 @@ def _parts(vectors: Half | Floats | Quantized) -> tuple[Doubles, Doubles | float
 
 
 class SentenceBlock(NamedTuple):
-    """The sentences of some papers, concatenated.
-
-    ``vectors`` (sentences, dimension) are as stored. Those of paper i are from ``starts[i]`` to
-    ``starts[i + 1]``, or to the end for the last paper; ``starts`` is (papers,) int64. ``rows`` (sentences,)
-    int64 are the positions among all sentences of the index, such as of a facet mask.
-
-    >>> block = index.vector_store.gather(np.array([1, 0]))
-    >>> block.vectors.shape, block.starts.tolist(), block.rows.tolist()
-    ((10, 384), [0, 5], [5, 6, 7, 8, 9, 0, 1, 2, 3, 4])
+    """The sentences of some papers, concatenated: ``vectors`` (sentences, dimension) as stored; ``starts``
+    (papers,) where those of each begin; ``rows`` (sentences,) the positions among all sentences of the index.
     """
 
     vectors: Vectors
@@ -202,10 +147,8 @@ class SentenceBlock(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """The sentences of some papers compared with a query's.
-
-    ``similarities`` (queries, sentences) float32; ``starts`` (papers,) and ``rows`` (sentences,) are those of
-    a `SentenceBlock`; ``whole`` (papers,) float32 has the similarities of whole papers, if asked for.
+    """Sentences of papers compared with a query's: ``similarities`` (queries, sentences); ``starts`` and
+    ``rows`` of a `SentenceBlock`; ``whole`` (papers,) the similarities of whole papers, if asked for.
     """
 
     similarities: Floats
@@ -215,18 +158,11 @@ class Compared(NamedTuple):
 
 
 class VectorStore(Protocol):
-    """Stored vectors of papers by row, wherever they are; several threads may share one.
-
-    >>> index.vector_store.similarity, index.vector_store.whole(np.array([1, 0])).shape
-    ('cosine', (2, 384))
-    >>> query = index.sentence_vectors[5:6].astype(np.float32)
-    >>> index.vector_store.compare(query, np.array([1])).similarities.shape
-    (1, 5)
-    """
+    """Stored vectors of papers by row, wherever they are; several threads may share one."""
 
     @property
     def similarity(self) -> str:
-        """How the vectors are compared, one of `qbe.models.formats.SIMILARITIES`."""
+        """One of `qbe.models.formats.SIMILARITIES`."""
 
     def gather(self, rows: Rows) -> SentenceBlock:
         """Return the sentence vectors of papers (n,), in the order of ``rows``."""
@@ -235,19 +171,11 @@ class VectorStore(Protocol):
         """Return the whole-paper vectors (n, dimension), as stored, in the order of ``rows``."""
 
     def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
-        """Compare papers (n,) exactly with a query's ``sentences`` (m, dimension) and ``whole`` (dimension,).
-
-        A similarity depends on its two vectors alone.
-        """
+        """Compare papers (n,) exactly with a query's ``sentences`` (m, dimension) and ``whole``."""
 
 
 class MappedVectors:
-    """A `VectorStore` over arrays of all vectors of an index.
-
-    >>> store = MappedVectors(index.sentence_vectors, index.whole_vectors, index.layout.starts, "cosine")
-    >>> store.gather(np.array([0, 1])).starts.tolist()
-    [0, 5]
-    """
+    """A `VectorStore` over arrays of all vectors of an index."""
 
     def __init__(self, sentences: Vectors, whole: Vectors, starts: Rows, similarity: str) -> None:
         """Sentences of paper i are from ``starts[i]`` to ``starts[i + 1]``; ``starts`` is (papers + 1,)."""

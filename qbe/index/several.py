@@ -14,42 +14,36 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from qbe.errors import EncoderMismatchError, IndexFormatError, UsageError
+from qbe.index import jvm
 from qbe.index.index import Index, IndexReader
+from qbe.index.index import open_index as open_index
+from qbe.index.lucene import Ranked, break_ties
 from qbe.index.papers import Metadata, PaperLayout, Papers
 from qbe.index.rows import PerSelection, Rows, Selection, block_starts, sentence_rows
+from qbe.index.scoring import Compared, SentenceBlock
+from qbe.index.store import Manifest
+from qbe.index.vectors import Floats, Quantized, Vectors
+from qbe.models.pooling import PaperVectors
 from qbe.types import FacetProbabilities, Paper
 from qbe.util.work import Workers
 
-if TYPE_CHECKING:
-    from qbe.index.candidates import CandidateSource
-    from qbe.index.lucene import Ranked, TextSearch
-    from qbe.index.scoring import Compared, SentenceBlock, VectorStore
-    from qbe.index.store import Manifest
-    from qbe.index.vectors import Floats, Vectors
-    from qbe.models.pooling import PaperVectors
-
 T = TypeVar("T")
 
+# Calls a method of `Shard` on some indexes, by number, each with its own arguments.
 Ask = Callable[[str, Mapping[int, Sequence[Any]]], dict[int, Any]]
-"""Calls a method of `Shard` on some indexes, by number, each with its own arguments."""
-KEPT_SELECTIONS = 32
-"""Selections of papers that a shard keeps in the form that Lucene and FAISS take."""
-
-
-def _starts_of(counts: Sequence[int]) -> Rows:
-    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
+KEPT_SELECTIONS = 32  # of papers that a shard keeps in the form that Lucene and FAISS take
 
 
 class Shard:
     """What one of several indexes is asked; arguments and answers can be sent to another process."""
 
     def __init__(self, reader: IndexReader) -> None:
-        self._reader = reader
+        self._reader, self._lock = reader, threading.Lock()
         self._kept: OrderedDict[tuple[str, str], Any] = OrderedDict()
 
     def nearest(
@@ -64,18 +58,9 @@ class Shard:
         allowed = None if selected is None else self._once("dense", selected, Selection)
         return list(self._reader.candidate_source(nprobe).nearest(queries, k, allowed, by_mean))
 
-    def gather(self, rows: Rows) -> Vectors:
-        """Return the sentence vectors of papers."""
-        return self._reader.vector_store.gather(rows).vectors
-
-    def whole(self, rows: Rows) -> Vectors:
-        """Return the whole-paper vectors of papers."""
-        return self._reader.vector_store.whole(rows)
-
-    def compare(self, sentences: Floats, rows: Rows, whole: Floats | None) -> tuple[Floats, Floats | None]:
-        """Return the similarities of sentences and of whole papers."""
-        compared = self._reader.vector_store.compare(sentences, rows, whole)
-        return compared.similarities, compared.whole
+    def of_papers(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the `VectorStore`."""
+        return getattr(self._reader.vector_store, method)(*arguments)
 
     def search(self, text: str, k: int, pool: Rows | None, selected: tuple[str, Rows] | None) -> Ranked:
         """Return the best papers by BM25, with the scores that Lucene gives."""
@@ -86,12 +71,13 @@ class Shard:
 
     def _once(self, kind: str, selected: tuple[str, Any], make: Callable[[Any], T]) -> T:
         key, papers = selected
-        if (kind, key) not in self._kept:
-            self._kept[kind, key] = make(papers)
-            while len(self._kept) > KEPT_SELECTIONS:
-                self._kept.popitem(last=False)
-        made: T = self._kept[kind, key]
-        return made
+        with self._lock:
+            made: T | None = self._kept.get((kind, key))
+            if made is None:
+                made = self._kept[kind, key] = make(papers)
+                if len(self._kept) > KEPT_SELECTIONS:
+                    self._kept.popitem(last=False)
+            return made
 
 
 class SeveralPapers(Papers):
@@ -99,14 +85,13 @@ class SeveralPapers(Papers):
 
     def __init__(self, parts: Sequence[Papers]) -> None:
         self._parts = parts
-        self.starts = _starts_of([len(part) for part in parts])
+        self.starts: Rows = np.cumsum([0, *map(len, parts)], dtype=np.int64)
 
     def __len__(self) -> int:
         return int(self.starts[-1])
 
     @cached_property
     def ids(self) -> list[str]:
-        """Paper ids by row."""
         return [paper_id for part in self._parts for paper_id in part.ids]
 
     def __getitem__(self, row: int) -> Paper:
@@ -131,21 +116,25 @@ class SeveralPapers(Papers):
     def layout(self) -> PaperLayout:
         """The layouts one after the other; papers without predicted labels have probabilities of zero."""
         layouts = [part.layout for part in self._parts]
-        firsts = _starts_of([len(each.facets) for each in layouts])
-        starts = [each.starts[1:] + first for each, first in zip(layouts, firsts[:-1], strict=True)]
+        starts = np.cumsum(np.concatenate([[0], *(np.diff(each.starts) for each in layouts)]), dtype=np.int64)
+        known = [each.probabilities for each in layouts]
         probabilities = None
-        if any(each.probabilities is not None for each in layouts):
+        if any(each is not None for each in known):
             shape = len(FacetProbabilities._fields)
             probabilities = np.concatenate(
                 [
-                    np.zeros((len(each.facets), shape), np.float16)
-                    if each.probabilities is None
-                    else each.probabilities
-                    for each in layouts
+                    np.zeros((len(layout.facets), shape), np.float16) if each is None else each
+                    for layout, each in zip(layouts, known, strict=True)
                 ]
             )
-        facets = np.concatenate([each.facets for each in layouts])
-        return PaperLayout(np.concatenate([np.zeros(1, np.int64), *starts]), facets, probabilities)
+        return PaperLayout(starts, np.concatenate([each.facets for each in layouts]), probabilities)
+
+    def local(self, rows: Rows) -> tuple[Rows, dict[int, Rows]]:
+        """Return the number of each paper's index (n,), and the papers by index, as rows there."""
+        owners = np.searchsorted(self.starts, rows, side="right") - 1
+        return owners, {
+            shard: rows[owners == shard] - self.starts[shard] for shard in np.unique(owners).tolist()
+        }
 
 
 class SeveralVectors:
@@ -175,44 +164,38 @@ class SeveralVectors:
             yield np.concatenate([none, *(answer[place] + starts[shard] for shard, answer in answers)])
 
     def gather(self, rows: Rows) -> SentenceBlock:
-        from qbe.index.scoring import SentenceBlock
-
         owners, answers = self._owners("gather", rows)
         starts = self._papers.layout.starts
-        vectors = _together(np.repeat(owners, starts[rows + 1] - starts[rows]), answers)
+        parts = {shard: block.vectors for shard, block in answers.items()}
+        vectors = _together(np.repeat(owners, starts[rows + 1] - starts[rows]), parts)
         return SentenceBlock(vectors, block_starts(starts, rows), sentence_rows(starts, rows))
 
     def whole(self, rows: Rows) -> Vectors:
         return _together(*self._owners("whole", rows))
 
     def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
-        from qbe.index.scoring import Compared
-
-        owners, answers = self._owners("compare", rows, sentences, whole)
+        owners, answers = self._owners("compare", rows, (sentences,), (whole,))
         starts = self._papers.layout.starts
         of_sentences = np.repeat(owners, starts[rows + 1] - starts[rows])
         similarities = np.empty((len(sentences), len(of_sentences)), np.float32)
         of_papers = None if whole is None else np.empty(len(rows), np.float32)
-        for shard, (part, papers) in answers.items():
-            similarities[:, of_sentences == shard] = part
+        for shard, compared in answers.items():
+            similarities[:, of_sentences == shard] = compared.similarities
             if of_papers is not None:
-                of_papers[owners == shard] = papers
+                of_papers[owners == shard] = compared.whole
         return Compared(similarities, block_starts(starts, rows), sentence_rows(starts, rows), of_papers)
 
-    def _owners(self, method: str, rows: Rows, *compared: Any) -> tuple[Rows, dict[int, Any]]:
+    def _owners(
+        self, method: str, rows: Rows, before: tuple[Any, ...] = (), after: tuple[Any, ...] = ()
+    ) -> tuple[Rows, dict[int, Any]]:
         """Ask the indexes of papers (n,); return the number of each paper's index (n,), and the answers."""
-        starts = self._papers.starts
-        owners = np.searchsorted(starts, rows, side="right") - 1
-        local = {shard: rows[owners == shard] - starts[shard] for shard in np.unique(owners).tolist()}
-        arguments = {
-            shard: (compared[0], some, compared[1]) if compared else (some,) for shard, some in local.items()
-        }
-        return owners, self._ask(method, arguments)
+        owners, local = self._papers.local(rows)
+        asked = {shard: (method, *before, some, *after) for shard, some in local.items()}
+        return owners, self._ask("of_papers", asked)
 
 
 def _together(owners: Rows, parts: Mapping[int, Any]) -> Vectors:
     """Return vectors (n, dimension), row i from the part of ``owners[i]``, in a form that holds all."""
-    from qbe.index.vectors import Quantized
 
     def merged(arrays: Mapping[int, Any]) -> Any:
         first = next(iter(arrays.values()))
@@ -224,29 +207,14 @@ def _together(owners: Rows, parts: Mapping[int, Any]) -> Vectors:
     if not parts:
         return np.zeros((0, 0), np.float16)
     if all(isinstance(part, Quantized) for part in parts.values()):
-        codes = merged({shard: part.codes for shard, part in parts.items()})
-        return Quantized(codes, merged({shard: part.scales for shard, part in parts.items()}))
+        codes, scales = (
+            {shard: getattr(part, name) for shard, part in parts.items()} for name in ("codes", "scales")
+        )
+        return Quantized(merged(codes), merged(scales))
     if len({part.dtype for part in parts.values()}) > 1:
         parts = {shard: part.astype(np.float32) for shard, part in parts.items()}
     vectors: Vectors = merged(parts)
     return vectors
-
-
-class _Stacked:
-    """Vectors of several indexes, one after the other."""
-
-    def __init__(self, parts: Sequence[Any]) -> None:
-        self._parts = parts
-        self.shape = (sum(map(len, parts)), *parts[0].shape[1:])
-
-    def __len__(self) -> int:
-        return int(self.shape[0])
-
-    def astype(self, dtype: Any) -> Any:
-        return np.concatenate([part[:].astype(dtype) for part in self._parts])
-
-    def __getitem__(self, rows: Any) -> Any:
-        return self.astype(np.float32)[rows]
 
 
 class SeveralTexts:
@@ -257,33 +225,24 @@ class SeveralTexts:
 
     def filtering(self, rows: Rows) -> dict[int, tuple[str, Rows]]:
         key = uuid.uuid4().hex
-        return {shard: (key, some) for shard, some in self._local(rows).items()}
+        return {shard: (key, some) for shard, some in self._papers.local(rows)[1].items()}
 
     def search(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
-        from qbe.index.lucene import Ranked, break_ties
-
+        starts, ids = self._papers.starts, self._papers.ids
         asked: dict[int, tuple[Any, ...]]
         if pool is not None:
-            asked = {shard: (text, k, rows, None) for shard, rows in self._local(pool).items()}
+            asked = {shard: (text, k, rows, None) for shard, rows in self._papers.local(pool)[1].items()}
         elif allowed is not None:
             asked = {shard: (text, k, None, some) for shard, some in allowed.items()}
         else:
-            asked = dict.fromkeys(range(len(self._papers.starts) - 1), (text, k, None, None))
-        ids = self._papers.ids
+            asked = dict.fromkeys(range(len(starts) - 1), (text, k, None, None))
         best = sorted(
             (-score, ids[row], row)
             for shard, ranked in self._ask("search", asked).items()
-            for row, score in zip(
-                (ranked.rows + self._papers.starts[shard]).tolist(), ranked.scores.tolist(), strict=True
-            )
+            for row, score in zip((ranked.rows + starts[shard]).tolist(), ranked.scores.tolist(), strict=True)
         )[:k]
         scores = break_ties(np.array([-score for score, _, _ in best], np.float64))
         return Ranked(np.array([row for _, _, row in best], np.int64), scores)
-
-    def _local(self, rows: Rows) -> dict[int, Rows]:
-        starts = self._papers.starts
-        owners = np.searchsorted(starts, rows, side="right") - 1
-        return {shard: rows[owners == shard] - starts[shard] for shard in np.unique(owners).tolist()}
 
 
 class SeveralReader(IndexReader):
@@ -293,7 +252,7 @@ class SeveralReader(IndexReader):
 
     def __init__(self, readers: Sequence[IndexReader], ask: Ask) -> None:
         """Take over readers; raise EncoderMismatchError or IndexFormatError unless they go together."""
-        self._share_state(readers[0])
+        self._share(readers[0].folder, readers[0]._threads)
         self.readers, self._ask = readers, ask
         self.papers = SeveralPapers([reader.papers for reader in readers])
         self.generation = sum(reader.generation for reader in readers)
@@ -304,22 +263,12 @@ class SeveralReader(IndexReader):
                 for paper_id in reader.papers.ids:
                     if paper_id in seen:
                         raise IndexFormatError(
-                            f"paper {paper_id!r} is in {seen[paper_id]} and in {reader.folder}; "
-                            f"delete it from "
-                            "one of them"
+                            f"paper {paper_id!r} is in {seen[paper_id]} and in {reader.folder}; delete it "
+                            "from one of them"
                         )
                     seen[paper_id] = reader.folder
 
-    def _share_state(self, first: IndexReader) -> None:
-        self.folder, self._threads = first.folder, first._threads
-        self._lock, self._naming = threading.RLock(), threading.Lock()
-        self._holders, self._opened = 1, {}
-
-    def release(self) -> None:
-        with self._lock:
-            self._holders -= 1
-            if self._holders:
-                return
+    def _close(self) -> None:
         for reader in self.readers:
             reader.release()
 
@@ -328,39 +277,41 @@ class SeveralReader(IndexReader):
 
     def _vectors(self) -> tuple[Any, Any]:
         self.require_vectors()
-        pairs = [reader._vectors() for reader in self.readers]
-        return _Stacked([pair[0] for pair in pairs]), _Stacked([pair[1] for pair in pairs])
+
+        def joined() -> tuple[Any, ...]:
+            sides = zip(*(reader._vectors() for reader in self.readers), strict=True)
+            return tuple(np.concatenate([part[:].astype(np.float32) for part in side]) for side in sides)
+
+        sentences, whole = self._open_once("joined vectors", joined)
+        return sentences, whole
 
     @property
-    def vector_store(self) -> VectorStore:
-        similarity = self.similarity
-        return self._open_once("vectors", lambda: SeveralVectors(self._ask, self.papers, similarity))
+    def vector_store(self) -> SeveralVectors:
+        return self.candidate_source(None)
 
-    def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
+    def candidate_source(self, nprobe: int | None = None) -> SeveralVectors:
         similarity = self.similarity
         return self._open_once(
-            ("candidates", nprobe), lambda: SeveralVectors(self._ask, self.papers, similarity, nprobe)
+            ("vectors", nprobe), lambda: SeveralVectors(self._ask, self.papers, similarity, nprobe)
         )
 
     @property
     def lucene(self) -> Any:
         raise UsageError("several indexes have no postings in common; open one of them")
 
-    def text_search(self) -> TextSearch:
+    def text_search(self) -> SeveralTexts:
         if self.manifest.lucene is None:
             raise self._lacking("postings")
         return self._open_once("text search", lambda: SeveralTexts(self._ask, self.papers))
 
     def stored_vectors(self, paper: Paper) -> PaperVectors | None:
         self.require_vectors()
-        for reader in self.readers:
-            if paper.paper_id in reader:
-                return reader.stored_vectors(paper)
-        return None
+        owner = next((each for each in self.readers if paper.paper_id in each), None)
+        return None if owner is None else owner.stored_vectors(paper)
 
 
 def _manifest(readers: Sequence[IndexReader]) -> Manifest:
-    """Return the manifest of the first index with the counts of all; raises where they do not go together."""
+    """Return the manifest of the first index with the counts of all; raise where they do not go together."""
     first = readers[0].manifest
     for reader in readers[1:]:
         other = reader.manifest
@@ -391,33 +342,16 @@ def combined_manifest(manifests: Sequence[Manifest]) -> Manifest:
         **{name: sum((each.lucene or {})[name] for each in manifests) for name in ("documents", "tokens")},
     }
     digest = hashlib.sha256("".join(each.digest for each in manifests).encode()).hexdigest()
-    files = {
-        f"{number}/{name}": entry
-        for number, each in enumerate(manifests, 1)
-        for name, entry in each.files.items()
-    }
+    numbered = enumerate(manifests, 1)
+    files = {f"{number}/{name}": entry for number, each in numbered for name, entry in each.files.items()}
     corpus = {**first.corpus, **sums, "sha256": digest}
     return dataclasses.replace(first, corpus=corpus, lucene=lucene, files=files, digest=digest)
 
 
 class SeveralIndexes(Index):
-    """Ordinary indexes opened side by side; they are updated one by one, and `refresh` shows it.
-
-    >>> from qbe.index.index import build_index
-    >>> papers = list(index)
-    >>> build_index("indexes/a", papers[:2]).close(), build_index("indexes/b", papers[2:4]).close()
-    (None, None)
-    >>> with SeveralIndexes(["indexes/a", "indexes/b"]) as several:
-    ...     [paper.paper_id for paper in several]
-    ['s001', 's002', 's003', 's004']
-    """
+    """Ordinary indexes opened side by side; they are updated one by one, and `refresh` shows it."""
 
     def __init__(self, folders: Sequence[str | Path], **options: Any) -> None:
-        """Open indexes; options are those of `qbe.index.index.Index`.
-
-        Raises what that does, EncoderMismatchError or IndexFormatError for indexes of other encoders or other
-        parts, and IndexFormatError for a paper that is in two.
-        """
         from qbe.index.share import local_folder
 
         if not folders:
@@ -437,10 +371,8 @@ class SeveralIndexes(Index):
 
     def _asking(self, readers: Sequence[IndexReader]) -> Ask:
         """Return what asks these readers, in a thread each."""
-        from qbe.index.jvm import leave_at_exit
-
         shards, workers = [Shard(reader) for reader in readers], Workers(len(readers))
-        leave_at_exit(workers)
+        jvm.leave_at_exit(workers)
 
         def ask(method: str, asked: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
             answers = workers.map(lambda shard: getattr(shards[shard], method)(*asked[shard]), list(asked))
@@ -450,17 +382,3 @@ class SeveralIndexes(Index):
 
     def _changed(self, *_: Any, **__: Any) -> Any:
         raise UsageError("several indexes are opened for searching; open the one that is to be changed")
-
-
-def open_index(
-    folder: str | Path | Sequence[str | Path],
-    *,
-    encoder: str | None = None,
-    tagger: str | None = None,
-    threads: int | None = None,
-) -> Index:
-    """Open an index, or several as one; options and errors are those of `Index` and `SeveralIndexes`."""
-    folders = [folder] if isinstance(folder, str | Path) else folder
-    if len(folders) == 1:
-        return Index(folders[0], encoder=encoder, tagger=tagger, threads=threads)
-    return SeveralIndexes(folders, encoder=encoder, tagger=tagger, threads=threads)

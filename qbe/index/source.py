@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from qbe.corpus import paper_to_record, parse_paper, read_corpus
 from qbe.corpus.reading import files_of
@@ -27,12 +27,11 @@ from qbe.models.session import CPU, DEVICES, PRECISIONS, chosen_device, usual_pr
 from qbe.models.tagger import LABEL_SOURCES
 from qbe.types import Paper
 
-ShareRead = Callable[[], float | None]
-"""Gives the share of a corpus that has been read; None where it is not known."""
+ShareRead = Callable[[], float | None]  # the share of a corpus that has been read; None: not known
 
 
-class Progress(Protocol):
-    """An observer of a build's progress; the command line shows bars, a library stays silent."""
+class Progress:
+    """An observer of a build's progress, which shows nothing; the command line shows bars."""
 
     def papers(self, papers: Iterable[Paper], share_read: ShareRead) -> Iterator[Paper]:  # noqa: ARG002
         """Pass the corpus through while it is read; ``share_read`` says how much of it has been."""
@@ -44,35 +43,27 @@ class Progress(Protocol):
         unit: str,  # noqa: ARG002
         total: int,  # noqa: ARG002
     ) -> contextlib.AbstractContextManager[Callable[[int], Any]]:
-        """A context, for a stage of ``total`` items, that gives a function to call with the number of items
-        just finished.
-        """
+        """Give, for a stage of ``total`` items, a function to call with the number of items just finished."""
         return contextlib.nullcontext(lambda _: None)
 
-    def stage(self, name: str) -> None:  # noqa: ARG002
+    def stage(self, name: str) -> None:
         """A stage without steps begins."""
-        return
-
-
-class Silent(Progress):
-    """A `Progress` that shows nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildSettings:
     """What shapes an index, its corpus apart; a resumed build must have the same settings.
 
-    ``bm25`` and ``dense`` say whether it has Lucene postings and vectors. ``encoder`` and ``tagger`` are
-    names or folders, ``precision`` is the encoder's, one of `qbe.models.session.PRECISIONS` (by default
-    int8, on a GPU fp16), and ``device``, one of `qbe.models.session.DEVICES`, runs it; ``auto`` becomes what
-    this machine has.
-
-    ``facets`` says whose labels an index with vectors holds: with ``given`` those that the corpus brings, and
-    the ``tagger``'s for papers without; with ``predicted`` the tagger's for all papers. Without vectors
-    nothing is tagged, and given labels are kept. ``positions`` and ``docvectors`` store term positions and
-    vectors in Lucene. ``faiss`` says which FAISS index finds candidates (a factory string such as
-    ``IVF1024,PQ64x4fs``, or ``auto``: by the size of the corpus), ``stored`` how vectors are stored (one
-    of `qbe.index.params.STORED`, or ``auto``: by the size of the corpus).
+    ``encoder`` and ``tagger`` are names or folders, ``precision`` is the encoder's, one of
+    `qbe.models.session.PRECISIONS`, and ``device``, one of `qbe.models.session.DEVICES`, runs it. With
+    ``facets``
+    "given" an index with vectors holds the labels that the corpus brings, and the ``tagger``'s for papers
+    without; with "predicted" the tagger's for all papers. ``positions`` and ``docvectors`` store term
+    positions
+    and vectors in Lucene. ``faiss`` says which FAISS index finds candidates (a factory string such as
+    ``IVF1024,PQ64x4fs``), ``stored`` how vectors are stored (one of `qbe.index.params.STORED`); ``auto`` goes
+    by
+    the size of the corpus, or by what this machine has.
 
     Raises TypeError and UsageError for values that are not possible.
 
@@ -93,7 +84,6 @@ class BuildSettings:
     device: str = CPU
 
     def __post_init__(self) -> None:
-        """Raise TypeError for values of other types, UsageError for ones that are not possible."""
         for name in ("encoder", "precision", "facets", "tagger", "faiss", "stored", "device"):
             value = getattr(self, name)
             if not isinstance(value, str):
@@ -117,7 +107,7 @@ class BuildSettings:
             raise UsageError("expected `bm25`, `dense` or both, found neither; an index needs one of them")
 
     def record(self, corpus: Sequence[str]) -> dict[str, Any]:
-        """The settings, with the names of the corpus's sources, as an index's manifest holds them."""
+        """Return the settings, with the names of the corpus's sources, as a manifest holds them."""
         record = {"corpus": list(corpus), **dataclasses.asdict(self)}
         if self.device == CPU:  # as in the indexes of the time before there was a choice
             del record["device"]
@@ -125,9 +115,7 @@ class BuildSettings:
 
     @classmethod
     def read(cls, record: Mapping[str, Any], **changes: Any) -> BuildSettings:
-        """The settings of a manifest, with changes. Older ones name kinds of FAISS indexes; all of these but
-        the exact one become ``auto``.
-        """
+        """Return the settings of a manifest, with changes; older ones name kinds of FAISS indexes."""
         settings = {name: value for name, value in record.items() if name not in ("corpus", "ann")}
         if record.get("ann", {}).get("kind") == "flat":
             settings["faiss"] = EXACT
@@ -138,23 +126,19 @@ class BuildSettings:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """How a build or change is carried out, which has no influence on its result: the number of ``threads``
-    and the observer of its ``progress``.
-    """
+    """How a build is carried out, which has no influence on its result."""
 
     threads: int = 1
-    progress: Progress = field(default_factory=Silent)
+    progress: Progress = field(default_factory=Progress)
 
 
-IN_MEMORY = "<papers>"
-"""What a manifest calls a corpus of papers that a program handed over."""
+IN_MEMORY = "<papers>"  # what a manifest calls a corpus of papers that a program handed over
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where papers come from: ``names`` of sources, ``facts`` (JSON values that differ when the papers do),
-    when files last ``changed`` (nanoseconds, else 0), and the record of a `qbe.corpus.records.Reading` other
-    than usual.
+    """Where papers come from: ``names`` of sources, ``facts`` that differ when the papers do, when files last
+    ``changed`` (nanoseconds, else 0), and the record of an unusual `Reading`.
     """
 
     names: tuple[str, ...]
@@ -165,57 +149,36 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A stream of ``papers``, given a splitter of abstracts and a count of records that are left out; their
-    `Origin`; and the share that has been read, None where that is not known.
-    """
+    """A stream of ``papers``, given a splitter and a count of left-out records, and their `Origin`."""
 
     papers: Callable[[Splitter, RejectedRecords], Iterator[Paper]]
     origin: Origin
-    share_read: Callable[[], float | None] = lambda: None
+    share_read: ShareRead = lambda: None
 
 
+# A path or ``hf:`` name, several of them, papers, or a source as it is.
 Corpus = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Iterable[Paper] | Source
-"""A path or ``hf:`` name, several of them, papers, or a source as it is."""
 
 
 def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
-    """The source of a corpus; ``reading`` says how files are read.
-
-    A build of a sequence of papers can be resumed with equal ones, one of any other iterable cannot. Raises
-    TypeError for anything but a path or ``hf:`` name, several of them, or papers, and CorpusError.
-    """
+    """Return the source of a corpus; a build of a sequence of papers can be resumed, of a stream not."""
     if isinstance(corpus, Source):
         return corpus
-    if isinstance(corpus, str | os.PathLike):
-        return _of_files([os.fspath(corpus)], reading)
-    if not isinstance(corpus, Iterable) or isinstance(corpus, Mapping | bytes):
+    items: Any = [corpus] if isinstance(corpus, str | os.PathLike) else corpus
+    if not isinstance(items, Iterable) or isinstance(items, Mapping | bytes):
         raise _wrong_type(corpus)
-    items: Iterable[Any]
-    if isinstance(corpus, Sequence):
-        in_memory, items = any(isinstance(item, Paper) for item in corpus), corpus
-    else:
-        stream = iter(corpus)
+    if not isinstance(items, Sequence):
+        stream = iter(items)
         first = list(itertools.islice(stream, 1))
-        in_memory = not (first and isinstance(first[0], str | os.PathLike))
         items = itertools.chain(first, stream)
-    if in_memory:
+        if first and isinstance(first[0], str | os.PathLike):
+            items = list(items)
+    if not isinstance(items, Sequence) or any(isinstance(item, Paper) for item in items):
         return _in_memory(items)
-    names = list(items)
-    for name in names:
-        if not isinstance(name, str | os.PathLike):
-            raise _wrong_type(name)
-    return _of_files([os.fspath(name) for name in names], reading)
-
-
-def _wrong_type(value: object) -> TypeError:
-    return TypeError(
-        "expected `corpus` as a path (str or os.PathLike), several paths, or an iterable of qbe.Paper, found "
-        f"{type(value).__name__}"
-    )
-
-
-def _of_files(names: Sequence[str], reading: Reading) -> Source:
-    """The papers of files and data sets (see `qbe.corpus.read_corpus`)."""
+    for item in items:
+        if not isinstance(item, str | os.PathLike):
+            raise _wrong_type(item)
+    names = [os.fspath(item) for item in items]
     files = [file for name in names for file in files_of(name)]
     statuses = [Path(file).stat() if Path(file).is_file() else None for file in files]
     facts: list[list[Any]] = [
@@ -231,37 +194,39 @@ def _of_files(names: Sequence[str], reading: Reading) -> Source:
     )
 
 
+def _wrong_type(value: object) -> TypeError:
+    return TypeError(
+        "expected `corpus` as a path (str or os.PathLike), several paths, or an iterable of qbe.Paper, found "
+        f"{type(value).__name__}"
+    )
+
+
 def _in_memory(papers: Iterable[Any]) -> Source:
-    """Papers that a program hands over."""
+    """Return the source of papers that a program hands over, checked as those of a record are."""
+
+    def checked() -> Iterator[Paper]:
+        numbers: dict[str, int] = {}
+        for number, paper in enumerate(papers, start=1):
+            if not isinstance(paper, Paper):
+                raise TypeError(
+                    f"expected `corpus` of qbe.Paper, found {type(paper).__name__} as number {number}; "
+                    "convert records with qbe.corpus.parse_paper"
+                )
+            yield parse_paper(paper_to_record(paper), f"paper {number}")
+            first = numbers.setdefault(paper.paper_id, number)
+            if first != number:
+                raise CorpusError(
+                    f"paper {number}: expected each paper_id once, found {paper.paper_id!r} again (first as "
+                    f"paper {first}); drop one of them"
+                )
+        if not numbers:
+            raise CorpusError("expected at least one paper, found none; check `corpus`")
+
     fact = uuid.uuid4().hex
     if isinstance(papers, Sequence):
         digest = hashlib.sha256()
-        for number, paper in enumerate(papers, start=1):
-            digest.update(encode_paper(_checked(paper, number)))
+        for paper in checked():
+            digest.update(encode_paper(paper))
         fact = digest.hexdigest()
     origin = Origin((IN_MEMORY,), [[IN_MEMORY, fact]], sys.maxsize)
-    return Source(lambda split, left_out: _checked_papers(papers), origin)  # noqa: ARG005  (sentences)
-
-
-def _checked_papers(papers: Iterable[Any]) -> Iterator[Paper]:
-    """The papers as `qbe.corpus.parse_paper` makes them of a record."""
-    numbers: dict[str, int] = {}
-    for number, paper in enumerate(papers, start=1):
-        yield _checked(paper, number)
-        first = numbers.setdefault(paper.paper_id, number)
-        if first != number:
-            raise CorpusError(
-                f"paper {number}: expected each paper_id once, found {paper.paper_id!r} again (first as "
-                f"paper {first}); drop one of them"
-            )
-    if not numbers:
-        raise CorpusError("expected at least one paper, found none; check `corpus`")
-
-
-def _checked(paper: Any, number: int) -> Paper:
-    if not isinstance(paper, Paper):
-        raise TypeError(
-            f"expected `corpus` of qbe.Paper, found {type(paper).__name__} as number {number}; convert "
-            "records with qbe.corpus.parse_paper"
-        )
-    return parse_paper(paper_to_record(paper), f"paper {number}")
+    return Source(lambda split, left_out: checked(), origin)  # noqa: ARG005  (sentences)

@@ -17,7 +17,7 @@ import shutil
 import threading
 import time
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path, PurePosixPath
@@ -41,45 +41,30 @@ from qbe.util.files import (
 )
 
 FORMAT_VERSION = 6
+# 4 is 5 without digests of Lucene's files and of the manifest itself; 5 is 6 with names of kinds of FAISS
+# indexes in place of factory strings.
 READABLE = (4, 5, 6)
-"""Formats that can be read: 4 is 5 without digests of Lucene's files and of the manifest itself, 5 is
-6 with names of kinds of FAISS indexes in place of factory strings.
-"""
 MANIFEST = "manifest.json"
 CURRENT = "CURRENT"
-NEXT = ".next"
-"""The folder, in an index, of an update under way."""
+NEXT = ".next"  # the folder, in an index, of an update under way
 RECORDS = "papers.jsonl"
-STORED_AS = {COSINE: "inner product", L2: "l2"}
-"""What the manifest calls a similarity: vectors of unit length are compared by their inner product."""
-SMALL = 1 << 20
-"""Bytes of a file up to which its digest is compared at opening."""
+STORED_AS = {COSINE: "inner product", L2: "l2"}  # what the manifest calls a similarity
+SMALL = 1 << 20  # bytes of a file up to which its digest is compared at opening
 
 _GENERATION = re.compile(r"\d{6,}")
-COMMIT, _SEGMENTS, _DELETED, _PART = "segments.json", "segments", "deleted", "part.json"
-"""Files and folders of qbe 0.9 and before."""
-_HEADER = re.compile(
-    rb"\x93NUMPY\x01\x00..\{'descr': '([|<][a-z]\d)', "
-    rb"'fortran_order': False, 'shape': \((\d+),(?: (\d+))?\), \} *\n",
-    re.DOTALL,
-)
-"""Of a ``.npy`` file of version 1.0 with one or two axes, in the words of numpy."""
+COMMIT, _SEGMENTS, _DELETED, _PART = "segments.json", "segments", "deleted", "part.json"  # before 0.9
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError)
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The description of a generation.
+    """The description of a generation; two builds of one corpus with the same settings have the same
+    ``digest``.
 
-    ``corpus`` counts papers (``labelled`` as they came, or ``predicted``) and sentences; ``lucene`` (None
-    without BM25) has the version, settings and term statistics; ``dense`` (None without vectors) the
-    encoder's identity, how vectors compare (one of ``STORED_AS``) and are ``stored``, the parameters of the
-    FAISS index, ``ann``, and, where that learns, the number of sentences when it was ``trained``; ``tagger``
-    (None where nothing was predicted) its identity; ``files`` the size and the SHA-256 of every file. Two
-    builds of one corpus with the same settings have the same ``digest``.
-
-    >>> manifest = index.manifest
-    >>> manifest.corpus["papers"], manifest.corpus["sentences"], manifest.dense["dimension"]
-    (128, 594, 384)
+    ``corpus`` counts papers (``labelled`` as they came, or ``predicted``) and sentences; ``lucene`` has the
+    version, settings and term statistics; ``dense`` the encoder's identity, how vectors compare and are
+    ``stored``, FAISS's parameters ``ann``, and, where that learns, the sentences when it was ``trained``;
+    ``tagger`` its identity where papers were predicted; ``files`` the size and the SHA-256 of every file.
     """
 
     format_version: int
@@ -118,19 +103,14 @@ def describe_files(folder: Path, leave_out: Collection[str] = ()) -> dict[str, d
 
 
 def digest(files: Mapping[str, Mapping[str, Any]], lucene: Mapping[str, Any] | None) -> str:
-    """One SHA-256 over the digests of all files but Lucene's, of which each build makes others, and over
-    Lucene's statistics.
-    """
+    """Return a SHA-256 over all files but Lucene's, which differ by build, and its statistics."""
     content = {name: entry["sha256"] for name, entry in files.items() if not name.startswith("lucene/")}
     text = json.dumps([content, lucene], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of an index's newest generation, or of the generation in ``folder``.
-
-    Raises IndexFormatError for no index, another format version and a damaged one, InputError.
-    """
+    """Read the manifest of an index's newest generation, or of the generation in ``folder``."""
     path = current(folder) / MANIFEST
     try:
         record = unseal(path.read_bytes())
@@ -179,10 +159,7 @@ def seal(record: Mapping[str, Any]) -> str:
 
 
 def unseal(text: bytes) -> dict[str, Any]:
-    """The description of a text, without its checksum, if it has one.
-
-    Raises ValueError for a text that is no JSON object, or has another checksum.
-    """
+    """Return the description of a text without its checksum; raise ValueError for another text."""
     try:
         record = json.loads(text)
     except RecursionError:
@@ -203,24 +180,16 @@ class Files:
     """The files of a generation's folder, or of a folder that is being built; several threads may use it."""
 
     def __init__(self, folder: Path, expected: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        """Compare the sizes of the ``expected`` files (those of a manifest), and the digests of small ones.
-
-        None are expected of a folder that is being built. Raises IndexFormatError, InputError for a file that
-        may not be read.
-        """
+        """Compare the sizes of the ``expected`` files (of a manifest), and the digests of small ones."""
         self.folder, self._expected = folder, expected
         self._streams: dict[str, BinaryIO] = {}
         self._lock, self._closed = threading.Lock(), False
         for name, entry in (expected or {}).items():
-            if entry["bytes"] < SMALL:
-                self.verify([name])
-            else:
-                with self._open(name, f"{entry['bytes']} bytes") as stream:
-                    self._check_size(name, os.fstat(stream.fileno()).st_size)
+            self.verify(name, entry, entry["bytes"] < SMALL)
 
     @staticmethod
     def of(folder: Path | Files) -> Files:
-        """The files of a folder that is being built, or those given."""
+        """Return the files of a folder that is being built, or those given."""
         return folder if isinstance(folder, Files) else Files(folder)
 
     def close(self) -> None:
@@ -236,37 +205,32 @@ class Files:
             raise UsageError(f"expected an open index of {self.folder}, found a closed one; open it again")
 
     def path(self, name: str) -> Path:
-        """The path of a file or folder for a library that opens it; call `check` when it has."""
+        """Return the path of a file or folder for a library that opens it; call `check` when it has."""
         self.check()
         return self.folder / name
 
     def has(self, name: str) -> bool:
-        """Whether there is a file of that name."""
         return (self.folder / name).is_file() if self._expected is None else name in self._expected
 
     def damaged(self, name: str, expected: str, actual: object) -> IndexFormatError:
-        """The error for a file that is not as it was written."""
+        """Return the error for a file that is not as it was written."""
         return IndexFormatError(
             f"{self.folder / name}: expected {expected}, found {actual}; the index is damaged: build it "
             "again (qbe doctor --index shows what is intact)"
         )
 
-    def verify(self, names: Sequence[str] | None = None) -> None:
-        """Verify sizes and digests of files (None: all); raise IndexFormatError for the first damaged one."""
-        for name in self._expected or () if names is None else names:
-            entry = (self._expected or {})[name]
-            with self._open(name, f"{entry['bytes']} bytes") as stream:
-                self._check_size(name, os.fstat(stream.fileno()).st_size)
-                if entry.get("sha256") not in (None, hashlib.file_digest(stream, "sha256").hexdigest()):
-                    raise self.damaged(name, f"the SHA-256 {entry['sha256'][:12]}", "another")
-
-    def _check_size(self, name: str, size: int) -> None:
-        expected = (self._expected or {})[name]["bytes"]
-        if size != expected:
-            raise self.damaged(name, f"{expected} bytes", f"{size} bytes")
+    def verify(self, name: str, entry: Mapping[str, Any], by_digest: bool = True) -> None:
+        """Compare a file with its entry in a manifest; raise IndexFormatError."""
+        with self._open(name, expected := f"{entry['bytes']} bytes") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size != entry["bytes"]:
+                raise self.damaged(name, expected, f"{size} bytes")
+            stated = entry.get("sha256") if by_digest else None
+            if stated and stated != hashlib.file_digest(stream, "sha256").hexdigest():
+                raise self.damaged(name, f"the SHA-256 {stated[:12]}", "another")
 
     def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
-        """The bytes of a file from ``begin`` to ``end``, which must lie inside."""
+        """Return the bytes of a file from ``begin`` to ``end``, which must lie inside."""
         with self._lock:
             if name not in self._streams:
                 self._streams[name] = self._open(name)
@@ -282,32 +246,27 @@ class Files:
         raise self.damaged(name, f"the bytes {begin} to {end}", f"{size} bytes")
 
     def stream(self, name: str, begin: int = 0) -> BinaryIO:
-        """A stream of a file from a place on."""
+        """Return a stream of a file from an offset on."""
         stream = self._open(name)
         stream.seek(begin)
         return stream
 
     def array(self, name: str, dtype: str, axes: int, *, mapped: bool = True) -> NDArray[Any]:
-        """The array of a ``.npy`` file, memory-mapped or read.
-
-        Raises IndexFormatError for another ``dtype``, another number of ``axes``, and a shape that the file's
-        size does not allow.
-        """
+        """Return the array of a ``.npy`` file, memory-mapped or read; raise IndexFormatError."""
         with self._open(name) as stream:
-            size = os.fstat(stream.fileno()).st_size
-            content = mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ) if size else b""
-        length = int.from_bytes(content[8:10], "little")
-        match = _HEADER.fullmatch(content[: 10 + length])
-        expected = f"an array of {dtype} with {axes} axes"
-        if match is None:
-            raise self.damaged(name, expected, "another header")
-        kind = np.dtype(match[1].decode())
-        shape = tuple(int(number) for number in match.groups()[1:] if number is not None)
-        if kind != np.dtype(dtype) or len(shape) != axes:
-            raise self.damaged(name, expected, f"one of {kind} with the shape {shape}")
-        if 10 + length + int(np.prod(shape, dtype=object)) * kind.itemsize != size:
-            raise self.damaged(name, f"{size} bytes of {kind}", f"the shape {shape}")
-        array: NDArray[Any] = np.ndarray(shape, kind, content, 10 + length)
+            expected, size = f"an array of {dtype} with {axes} axes", os.fstat(stream.fileno()).st_size
+            try:
+                version = np.lib.format.read_magic(stream)
+                shape, by_columns, kind = np.lib.format.read_array_header_1_0(stream)
+            except Exception as error:  # numpy parses it as Python, and raises what that does
+                raise self.damaged(name, expected, "another header") from error
+            if version != (1, 0) or by_columns or kind != np.dtype(dtype) or len(shape) != axes:
+                raise self.damaged(name, expected, f"one of {kind} with the shape {shape}")
+            begin = stream.tell()
+            if min(shape) < 0 or begin + int(np.prod(shape, dtype=object)) * kind.itemsize != size:
+                raise self.damaged(name, f"{size} bytes of {kind}", f"the shape {shape}")
+            content = mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ)
+        array: NDArray[Any] = np.ndarray(shape, kind, content, begin)
         return array if mapped else array.copy()
 
     def _open(self, name: str, expected: str = "a file") -> BufferedReader:
@@ -327,10 +286,7 @@ class Files:
 
 
 class Generation(Files):
-    """A generation of the index in the folder ``index``, locked against removal until it is closed.
-
-    ``number`` is 0 for an index of qbe 0.9 or before. `open_generation` opens it.
-    """
+    """A generation of an index (0: before 0.9), locked against removal until it is closed."""
 
     def __init__(self, index: Path, folder: Path, lock: int) -> None:
         self._locked = os.fstat(lock)
@@ -349,8 +305,12 @@ class Generation(Files):
         if not self._is_at(self.folder):
             raise self.damaged(MANIFEST, "the index that was opened", "another in its place, or none")
 
+    def verify_all(self) -> None:
+        for name, entry in self.manifest.files.items():
+            self.verify(name, entry)
+
     def is_current(self) -> bool:
-        """Whether the index has no newer generation; raises IndexFormatError where it is no index now."""
+        """Return whether there is no newer generation; raise IndexFormatError where it is no index now."""
         folder = current(self.index)
         if not (folder / MANIFEST).exists():
             read_manifest(self.index)  # which says what is wrong
@@ -364,7 +324,7 @@ class Generation(Files):
 
 
 def open_generation(index: Path) -> Generation:
-    """The newest generation of an index, locked against removal; raises IndexFormatError, InputError."""
+    """Open the newest generation of an index, locked against removal; raise IndexFormatError, InputError."""
     while True:
         folder = current(index)
         try:
@@ -383,12 +343,7 @@ def open_generation(index: Path) -> Generation:
 
 
 def current(index: Path) -> Path:
-    """The folder of the newest generation of an index; ``index`` itself where it has none, as that of
-    qbe 0.9 or before. Raises IndexFormatError.
-
-    >>> current(Path("indexes/sample")).name
-    '000001'
-    """
+    """Return the folder of the newest generation; ``index`` itself where it has none, as before 0.9."""
     try:
         text = (index / CURRENT).read_text(encoding="ascii").strip()
     except (FileNotFoundError, NotADirectoryError):
@@ -397,19 +352,16 @@ def current(index: Path) -> Path:
         text = getattr(error, "strerror", None) or "other bytes"
     if _GENERATION.fullmatch(text) is None:
         raise IndexFormatError(
-            f"{index / CURRENT}: expected the name of a generation, such as 000001, found "
-            f"{text!r:.60}; put back "
-            "a whole copy of the index, or build it again"
+            f"{index / CURRENT}: expected the name of a generation, such as 000001, found {text!r:.60}; put "
+            "back a whole copy of the index, or build it again"
         )
     return index / text
 
 
 def _without_current(index: Path) -> Path:
-    """The generation of an index without a CURRENT: of an older version, or of a build that was killed
-    between its last two steps.
-    """
+    """Return the generation of an older version, or of a build that was killed between its last two steps."""
     if (index / COMMIT).is_file():
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        with contextlib.suppress(*_UNREADABLE):
             (segment,) = unseal((index / COMMIT).read_bytes())["segments"]
             if segment["deletions"] is None and re.fullmatch(rf"\.|{_SEGMENTS}/\d{{6,}}", segment["name"]):
                 return index / str(segment["name"])
@@ -427,14 +379,16 @@ def _without_current(index: Path) -> Path:
     return first if (first / MANIFEST).is_file() and not (index / MANIFEST).exists() else index
 
 
+def _generations(index: Path) -> list[Path]:
+    return [path for path in index.glob("*") if _GENERATION.fullmatch(path.name)]
+
+
 def publish(staged: Path, index: Path) -> Path:
-    """Make a finished folder the newest generation of an index, which may not be there yet; returns its
-    folder. Only for who holds the `write_lock`. Raises OSError, OutputError.
-    """
+    """Make a finished folder the newest generation of an index, new or there; only under the `write_lock`."""
     sync_tree(staged)
     index.mkdir(parents=True, exist_ok=True)
-    numbers = [int(path.name) for path in index.iterdir() if _GENERATION.fullmatch(path.name)]
-    folder = index / f"{max(numbers, default=0) + 1:06d}"
+    number = max((int(path.name) for path in _generations(index)), default=0) + 1
+    folder = index / f"{number:06d}"
     staged.rename(folder)
     sync(index)
     write_text(index / CURRENT, f"{folder.name}\n")
@@ -445,10 +399,7 @@ def publish(staged: Path, index: Path) -> Path:
 
 @contextlib.contextmanager
 def write_lock(index: Path) -> Iterator[None]:
-    """Keep other processes from writing to an index, or building one there; ``index`` has no link in it.
-
-    Raises IndexBuildError where one does, and what `qbe.util.files.lock` does.
-    """
+    """Keep other processes from writing to an index, or building one there; ``index`` has no link in it."""
     with lock(index.with_name(f".{index.name}.lock")) as alone:
         if not alone:
             raise IndexBuildError(f"{index} is being written by another process; wait until it ends")
@@ -457,10 +408,7 @@ def write_lock(index: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writing(index: str | Path) -> Iterator[Generation]:
-    """The newest generation of an index, while no other process writes to it.
-
-    Raises IndexFormatError for no sound index, IndexBuildError where another process writes, OutputError.
-    """
+    """Give the newest generation of an index, while no other process writes to it."""
     index = Path(os.path.realpath(index))  # the lock file is named after its last part
     open_generation(index).close()  # a folder that is no index gets no lock file
     with write_lock(index):
@@ -475,44 +423,37 @@ def writing(index: str | Path) -> Iterator[Generation]:
 
 
 def clean(index: Path) -> None:
-    """Remove from an index all but its newest generation and what others read; only the writer may.
-
-    Files that cannot be removed stay for the next writer. Raises IndexFormatError.
-    """
+    """Remove from an index all but its newest generation and what others read; only the writer may."""
     newest = current(index)
     with contextlib.suppress(OSError):
         shutil.rmtree(index / NEXT, ignore_errors=True)
         for partial in index.glob(f".{CURRENT}.*.partial"):
             partial.unlink()
-        for path in index.iterdir():
-            if path != newest and _GENERATION.fullmatch(path.name):
-                with _unread(path) as unread:
-                    if unread:
-                        (path / MANIFEST).unlink(missing_ok=True)  # from now on nobody can lock it
-                        shutil.rmtree(path)
+        for path in {*_generations(index)} - {newest}:
+            with _unread(path) as unread:
+                if unread:
+                    (path / MANIFEST).unlink(missing_ok=True)  # from now on nobody can lock it
+                    shutil.rmtree(path)
         if newest.parent == index:
             _remove_former(index)
 
 
 def _remove_former(index: Path) -> None:
     """Remove the files of an index of qbe 0.8 beside generations unless they are read."""
-    folders = [index, *(index / _SEGMENTS).glob("*")]
     with contextlib.ExitStack() as stack:
+        folders = [index, *(index / _SEGMENTS).glob("*")]
         if not all(stack.enter_context(_unread(folder)) for folder in folders):
             return
         for name in (_SEGMENTS, _DELETED):
             shutil.rmtree(index / name, ignore_errors=True)
-        names = [COMMIT]
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            names += [*unseal((index / MANIFEST).read_bytes())["files"], MANIFEST]
-        for name in names:
-            path = PurePosixPath(name)
-            if path.is_absolute() or ".." in path.parts:
-                continue
-            (index / path).unlink(missing_ok=True)
-            for parent in path.parents[:-1]:
-                with contextlib.suppress(OSError):  # not empty, or gone
-                    (index / parent).rmdir()
+        (index / COMMIT).unlink(missing_ok=True)
+        with contextlib.suppress(*_UNREADABLE):
+            for name in (*unseal((index / MANIFEST).read_bytes())["files"], MANIFEST):
+                if ".." in name or name.startswith("/"):
+                    continue
+                (index / name).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # not empty, or the index
+                    (index / name).parent.rmdir()
 
 
 @contextlib.contextmanager
@@ -525,16 +466,14 @@ def _unread(folder: Path) -> Iterator[bool]:
 
 
 def verify(folder: Path) -> Manifest:
-    """Compare the digests of all files of an index; raises IndexFormatError for the first damaged one."""
+    """Compare the digests of all files of an index; raise IndexFormatError for the first damaged one."""
     with contextlib.closing(open_generation(folder)) as generation:
-        generation.verify()
+        generation.verify_all()
         return generation.manifest
 
 
 class Checked(NamedTuple):
-    """What was found of an index: how many ``files`` with how many ``size`` bytes, what is wrong with which
-    (``damages``, by the file's name), and the file of its ``papers``, None where that is damaged.
-    """
+    """What was found of an index: ``damages`` by file, and the file of its ``papers`` unless damaged."""
 
     files: int
     size: int
@@ -548,8 +487,7 @@ def check_index(index: Path) -> Checked:
     try:
         folder = current(index)
     except IndexFormatError as error:
-        generations = sorted(path for path in index.glob("*") if _GENERATION.fullmatch(path.name))
-        if not generations:
+        if not (generations := sorted(_generations(index))):
             raise
         folder, damages[CURRENT] = generations[-1], reason_of(error)
     try:
@@ -559,10 +497,9 @@ def check_index(index: Path) -> Checked:
             raise
         return Checked(0, 0, {**damages, MANIFEST: reason_of(error)}, None)
     files = Files(folder)
-    files._expected = entries
-    for name in entries:
+    for name, entry in entries.items():
         try:
-            files.verify([name])
+            files.verify(name, entry)
         except (IndexFormatError, OSError) as error:
             damages[name] = reason_of(error)
     size = sum(entry["bytes"] for entry in entries.values())
@@ -573,12 +510,9 @@ def check_index(index: Path) -> Checked:
 def save_papers(checked: Checked, path: Path) -> int:
     """Write the intact papers of an index as a corpus of JSON lines; returns how many. Raises OutputError."""
     count = 0
-    with atomic_file(path) as corpus:
-        if checked.papers is not None:
-            with checked.papers.open("rb") as records:
-                for line in records:
-                    corpus.write(line)
-                    count += 1
+    with atomic_file(path) as corpus, Path(checked.papers or os.devnull).open("rb") as records:
+        for count, line in enumerate(records, start=1):  # noqa: B007
+            corpus.write(line)
     return count
 
 

@@ -13,66 +13,46 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qbe.corpus.identity import MADE, Seen, are_apart, content_id, made_id, second_id, told_apart, usable_id
 from qbe.corpus.records import AS_IT_COMES, Reading, Splitter, paper_to_record
 from qbe.corpus.rejected import KEPT, RENAMED, RejectedRecords
 from qbe.errors import OutputError, PaperNotFoundError, UsageError
-from qbe.index.build import (
-    LABELS,
-    BuildModels,
-    State,
-    add_rejected,
-    build_faiss,
-    build_lucene,
-    check_replaceable,
-    describe,
-    encode_papers,
-    read_papers,
-    recorded,
-    rejected_file,
-    writing_vectors,
-)
+from qbe.index import build, papers
+from qbe.index.build import BuildModels, State
 from qbe.index.faiss import FAISS
-from qbe.index.lucene import update_lucene
+from qbe.index.lucene import update_lucene, write_lucene_index
 from qbe.index.models import matching_encoder
 from qbe.index.names import contradicts, differs_little
-from qbe.index.papers import (
-    FACETS_FILE,
-    IDS,
-    OFFSETS,
-    PROBABILITIES_FILE,
-    STARTS_FILE,
-    Papers,
-    encode_paper,
-    without_labels,
-)
+from qbe.index.papers import Papers, encode_paper, without_labels
 from qbe.index.params import FLOAT16, INT8, FaissParams, resolve_or_exact, resolve_stored
 from qbe.index.rows import Rows, sentence_rows
 from qbe.index.source import BuildSettings, Corpus, Execution, Source, open_corpus
 from qbe.index.store import NEXT, RECORDS, Files, Generation, Manifest, publish, writing
-from qbe.index.vectors import SENTENCES, WHOLE, read_vectors
+from qbe.index.vectors import SENTENCES, WHOLE, read_vectors, writing_vectors
 from qbe.types import Paper
 
 log = logging.getLogger(__name__)
 
-_ROWS = 65_536
-"""Rows of vectors that are copied at a time."""
+_ROWS = 65_536  # of vectors that are copied at a time
+_BYTES = 1 << 20  # of records
+# What becomes of a corpus's papers that an index holds with other content, and of papers that the corpus
+# lacks: the index keeps both; the first are replaced; the first are replaced and the second deleted.
+APPEND, UPDATE, SYNC = "append", "update", "sync"
+NAMED = 3  # how many papers a question or an error names
+
+Confirm = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What an update did, in papers, and the index afterwards: how many ``papers`` it has, and its
-    ``generation``. ``replaced`` papers are counted neither as ``added`` nor as ``deleted``. ``left_out``
-    counts, by the reason, records of the corpus that were skipped.
-
-    ``unchanged`` papers of the corpus were in the index as they are. ``kept`` are the ids of papers that stay
-    as the index has them although the corpus has other content for them, or a record that cannot be used.
-    ``deleted_titles`` are those of papers that the corpus lacks, by id.
+    """What an update did, in papers, and the index afterwards. ``replaced`` papers are counted neither as
+    ``added`` nor as ``deleted``; ``left_out`` counts skipped records by reason; ``kept`` are ids of papers
+    that stay although the corpus has other content for them; ``deleted_titles`` those of papers that the
+    corpus lacks, by id.
     """
 
     added: int
@@ -100,36 +80,21 @@ def append_papers(
     *,
     reading: Reading = AS_IT_COMES,
     update: bool = False,
-    encoder: str | None = None,
-    tagger: str | None = None,
-    device: str | None = None,
     execution: Execution | None = None,
+    **models: str | None,
 ) -> Written:
     """Add the papers of a corpus to an index, encoded with the index's settings, as its next generation.
 
-    ``corpus`` is a path or ``hf:`` name, several of them, or papers, ``reading`` as in
-    `qbe.index.build.build`. Papers that the index has as they are are counted and left alone. Of one
-    that it has with other content under the same id the index keeps its own, and the corpus's is listed with
-    the records that are left out; with ``update`` the corpus's replaces it, and gets a new row.
-    Another paper with a citation key of the index gets another id, as in a build. With ``reading.dedupe``
-    papers that repeat one of the index by title or DOI are left out.
-    Records that are left out are counted, and added to the index's list
-    (`qbe.index.build.rejected_file`).
-    ``encoder`` and ``tagger`` (a name or folder) say where those that the index was built with are now,
-    ``device`` (one of `qbe.models.session.DEVICES`) runs the encoder. All papers become visible at once, to
-    readers that open the index later; when anything fails the index is unchanged.
+    ``corpus`` and ``reading`` are those of `qbe.index.build.build`. Papers that the index has as they are are
+    left alone. Of one that it has with other content under the same id the index keeps its own; with
+    ``update`` the corpus's replaces it, and gets a new row. Another paper with a citation key of the index
+    gets another id, as in a build. With ``reading.dedupe`` papers that repeat one of the index by title or
+    DOI are left out. ``encoder`` and ``tagger`` (a name or folder) say where those of the index are now,
+    ``device`` runs the encoder. All papers become visible at once, to readers that open the index later.
 
-    Raises IndexBuildError for another tagger than the index's and where another process writes,
-    EncoderMismatchError for another encoder than the index's, and what
-    `qbe.index.build.build` and `qbe.index.store.writing` do.
-
-    >>> from qbe.index.build import build
-    >>> _ = build(Path("indexes/longer"), [index.paper("s001")], BuildSettings(dense=False))
-    >>> written = append_papers("indexes/longer", [index.paper("s001"), index.paper("s002")])
-    >>> written.added, written.unchanged, written.papers
-    (1, 1, 2)
+    Raises IndexBuildError for another tagger and where another process writes, EncoderMismatchError for
+    another encoder, and what `qbe.index.build.build` does; then the index is unchanged.
     """
-    models = {"encoder": encoder, "tagger": tagger, "device": device}
     source, how = open_corpus(corpus, reading), UPDATE if update else APPEND
     with writing(folder) as generation:
         return _change(generation, source, how, models, execution)
@@ -141,30 +106,19 @@ def sync_papers(
     *,
     reading: Reading = AS_IT_COMES,
     confirm: Confirm = lambda question: False,  # noqa: ARG005
-    encoder: str | None = None,
-    tagger: str | None = None,
-    device: str | None = None,
     execution: Execution | None = None,
+    **models: str | None,
 ) -> Written:
     """Make the papers of an index those of a corpus, in one generation: those that it lacks are added, those
     of other content replaced, those that the corpus lacks deleted; all others are left alone.
 
-    A paper whose record in the corpus was skipped stays as it is. Where no ``reading`` is given, files are
-    read as they were when the index was built. ``confirm`` is called with a question before more than one
-    paper and a tenth of all are deleted, or any while skipped records do not tell their ids. Other parameters
-    and errors are those of `append_papers`; raises UsageError where the answer is no, and for a reading with
-    a ``limit``.
-
-    >>> from qbe.index.build import build
-    >>> papers = [index.paper(f"s00{number}") for number in (1, 2, 3)]
-    >>> _ = build(Path("indexes/same"), papers[:2], BuildSettings(dense=False))
-    >>> written = sync_papers("indexes/same", papers[1:])
-    >>> written.added, written.deleted, written.unchanged, list(written.deleted_titles)
-    (1, 1, 1, ['s001'])
+    A paper whose record in the corpus was skipped stays. Where no ``reading`` is given, files are read as
+    they were when the index was built. ``confirm`` is called with a question before more than one paper and a
+    tenth of all are deleted, or any while skipped records do not tell their ids; UsageError where the answer
+    is no.
     """
     if reading.limit is not None:
         raise UsageError("`limit` is of no use with `sync`, which would delete the papers beyond it; drop it")
-    models = {"encoder": encoder, "tagger": tagger, "device": device}
     with writing(folder) as generation:
         if reading == AS_IT_COMES:
             as_built = generation.manifest.corpus.get("reading", {})
@@ -183,43 +137,45 @@ def _change(
 ) -> Written:
     """Write what a source changes of an index, if anything; ``how`` is that of `Additions`."""
     index, manifest, execution = generation.index, generation.manifest, execution or Execution()
-    check_replaceable(index)
+    build.check_replaceable(index)
     changed = {name: value for name, value in models.items() if value is not None}
     settings = BuildSettings.read(manifest.settings, **changed)
     if manifest.dense is not None:
         matching_encoder(index, manifest, settings.encoder)
-    papers = Papers(generation, predictions=False)
-    additions = Additions(source, papers, how, confirm, settings.dense and settings.facets == "predicted")
+    before = Papers(generation, predictions=False)
+    additions = Additions(source, before, how, confirm, settings.dense and settings.facets == "predicted")
     part = index / NEXT / "added"
     part.mkdir(parents=True)
-    build_models = BuildModels(settings, execution.threads, tagger_identity(manifest))
-    with recorded(part, index, keeps=True) as left_out:
-        state = read_papers(part, additions.source, build_models, execution, left_out, lucene=settings.bm25)
+    added = BuildModels(settings, execution.threads, tagger_identity(manifest))
+    with build.recorded(part, index, keeps=True) as left_out:
+        new = dataclasses.replace(source, papers=additions.read)
+        state = build.read_papers(part, new, added, execution, left_out, lucene=settings.bm25)
     if additions.written:
         if settings.bm25:
-            build_lucene(part, additions.written, settings, execution)
+            write_lucene_index(part, additions.written, settings, execution)
         if settings.dense:
-            encode_papers(part, build_models.tagging_encoder(state["tagger"]), FLOAT16, state, execution)
+            tagging = added.tagging_encoder(state["tagger"])
+            build.encode_papers(part, tagging, FLOAT16, state, execution)
     dead = sorted({*additions.replaced, *additions.gone})
     number = generation.number
     if additions.written or dead:
-        names = dict.fromkeys([*manifest.settings["corpus"], *source.origin.names])
-        added = (part, state, [*names]) if additions.written else None
-        number = write_next(generation, dead, added, settings, execution)
+        names = [*dict.fromkeys([*manifest.settings["corpus"], *source.origin.names])]
+        new_papers = (part, state, names) if additions.written else None
+        number = write_next(generation, dead, new_papers, settings, execution)
     try:
-        add_rejected(part, rejected_file(index), keeps=how != SYNC)
+        build.add_rejected(part, build.rejected_file(index), keeps=how != SYNC)
     except (OSError, OutputError) as error:  # the papers are there all the same
         log.warning("%s: records were skipped, but the list of them could not be written", error)
     return Written(
         added=additions.written - len(additions.replaced),
         replaced=len(additions.replaced),
         deleted=len(additions.gone),
-        papers=len(papers) + additions.written - len(dead),
+        papers=len(before) + additions.written - len(dead),
         generation=number,
         left_out=additions.left_out.counts(),
         unchanged=additions.unchanged,
         kept=tuple(additions.kept),
-        deleted_titles={papers.ids[row]: title for row, title in additions.gone.items()},
+        deleted_titles={before.ids[row]: title for row, title in additions.gone.items()},
     )
 
 
@@ -233,31 +189,26 @@ def tagger_identity(manifest: Manifest) -> dict[str, str] | None:
 def delete_papers(
     folder: str | Path, paper_ids: Iterable[str], *, execution: Execution | None = None
 ) -> Written:
-    """Delete papers from an index.
-
-    Raises PaperNotFoundError where the index lacks one of the ids, UsageError for none and for all of its ids
-    (then nothing is deleted), TypeError, and what `qbe.index.store.writing` does.
-    """
-    if isinstance(paper_ids, str):
-        raise TypeError("expected `paper_ids` as an iterable of str, found one str; put it into a list")
-    if not isinstance(paper_ids, Iterable):
-        raise TypeError(f"expected `paper_ids` as an iterable of str, found {type(paper_ids).__name__}")
+    """Delete papers from an index; none where it lacks one of the ids, or would be left empty."""
+    if isinstance(paper_ids, str) or not isinstance(paper_ids, Iterable):
+        found = "one str; put it into a list" if isinstance(paper_ids, str) else type(paper_ids).__name__
+        raise TypeError(f"expected `paper_ids` as an iterable of str, found {found}")
     paper_ids = list(paper_ids)
     for paper_id in paper_ids:
         if not isinstance(paper_id, str):
             raise TypeError(f"expected `paper_ids` of str, found {type(paper_id).__name__} in them")
     with writing(folder) as generation:
-        papers, index = Papers(generation, predictions=False), generation.index
-        rows = {paper_id: papers.find(paper_id) for paper_id in paper_ids}
+        before, index = Papers(generation, predictions=False), generation.index
+        rows = {paper_id: before.find(paper_id) for paper_id in paper_ids}
         unknown = [paper_id for paper_id, row in rows.items() if row is None]
         if unknown:
             raise PaperNotFoundError(
                 f"expected ids of papers of {index}, found {len(unknown)} of {len(rows)} that it lacks, "
                 f"such as {unknown[0]!r}; nothing was deleted: check them"
             )
-        if not 0 < len(rows) < len(papers):
-            possible = f"1 to {len(papers) - 1} of the {len(papers)} papers"
-            if len(papers) == 1:
+        if not 0 < len(rows) < len(before):
+            possible = f"1 to {len(before) - 1} of the {len(before)} papers"
+            if len(before) == 1:
                 possible = "papers beside the only one"
             raise UsageError(
                 f"expected ids of {possible} of {index}, found "
@@ -266,7 +217,7 @@ def delete_papers(
         dead = sorted(row for row in rows.values() if row is not None)
         settings = BuildSettings.read(generation.manifest.settings)
         number = write_next(generation, dead, None, settings, execution or Execution())
-        return Written(0, 0, len(dead), len(papers) - len(dead), number)
+        return Written(0, 0, len(dead), len(before) - len(dead), number)
 
 
 class _Part(NamedTuple):
@@ -277,11 +228,11 @@ class _Part(NamedTuple):
     rows: Rows
     sentences: Rows
 
-    @classmethod
-    def of(cls, files: Files, dead: Sequence[int] = ()) -> _Part:
-        papers = Papers(files, predictions=False)
-        rows = np.delete(np.arange(len(papers)), dead)
-        return cls(files, papers, rows, sentence_rows(papers.layout.starts, rows))
+
+def _part(files: Files, dead: Sequence[int] = ()) -> _Part:
+    stored = Papers(files, predictions=False)
+    rows = np.delete(np.arange(len(stored)), dead)
+    return _Part(files, stored, rows, sentence_rows(stored.layout.starts, rows))
 
 
 def write_next(
@@ -291,19 +242,18 @@ def write_next(
     settings: BuildSettings,
     execution: Execution,
 ) -> int:
-    """Write and publish the generation behind ``generation``, without the papers of the ``dead`` rows, and
-    with those that were ``added``: the folder of their files, the state of its build, and the names of all
-    sources. Returns its number.
+    """Write and publish the next generation, without the papers of the ``dead`` rows, and with those that
+    were ``added``: the folder of their files, the state of its build, and the names of all sources.
 
     The result is that of a build of these papers in this order, but for FAISS's centroids and codes, which
     are kept until the number of sentences has doubled, and for vectors in bytes, which stay so.
     """
     manifest, folder = generation.manifest, generation.index / NEXT / "generation"
-    generation.verify()  # damage that was copied would have valid digests
+    generation.verify_all()  # damage that was copied would have valid digests
     execution.progress.stage("copying")
     folder.mkdir(parents=True)
-    old = _Part.of(generation, dead)
-    parts = [old, _Part.of(Files(added[0]))] if added else [old]
+    old = _part(generation, dead)
+    parts = [old, _part(Files(added[0]))] if added else [old]
     _copy_records(folder, parts)
 
     gone = {"papers": len(dead), "labelled": sum(old.papers[row].labelled for row in dead)}
@@ -329,64 +279,47 @@ def write_next(
         state["lucene"] = {**manifest.lucene, **statistics}
     if manifest.dense is not None:
         if counts["predicted"]:
-            np.save(folder / PROBABILITIES_FILE, np.concatenate([_probabilities(part) for part in parts]))
+            known = [
+                part.files.array(papers.PROBABILITIES_FILE, "float16", 2)[part.sentences]
+                if part.files.has(papers.PROBABILITIES_FILE)
+                else np.zeros((len(part.sentences), build.LABELS), np.float16)
+                for part in parts
+            ]
+            np.save(folder / papers.PROBABILITIES_FILE, np.concatenate(known))
         state["dense"] = _write_dense(folder, manifest, parts, settings, execution)
-    describe(folder, state)
+    build.describe(folder, state)
     return int(publish(folder, generation.index).name)
 
 
 def _copy_records(folder: Path, parts: Sequence[_Part]) -> None:
-    """Write what a folder holds of papers, out of that of others, without reading the records."""
-    with (folder / RECORDS).open("wb") as records, (folder / IDS).open("w", encoding="utf-8") as ids:
-        for files, papers, rows, _ in parts:
-            ids.writelines(f"{papers.ids[row]}\n" for row in rows.tolist())
-            with files.stream(RECORDS) as stream:
-                for run in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1):
-                    if len(run):
-                        begin, end = papers.offsets[[run[0], run[-1] + 1]].tolist()
-                        stream.seek(begin)
-                        _copy_bytes(stream, records, end - begin)
+    """Write what a folder holds of papers, out of that of others, without parsing the records."""
+    with (folder / RECORDS).open("wb") as records, (folder / papers.IDS).open("w", encoding="utf-8") as ids:
+        for files, stored, rows, _ in parts:
+            ids.writelines(f"{stored.ids[row]}\n" for row in rows.tolist())
+            for run in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1):
+                begin, end = stored.offsets[[run[0], run[-1] + 1]].tolist() if len(run) else (0, 0)
+                for place in range(begin, end, _BYTES):
+                    records.write(files.read(RECORDS, place, min(place + _BYTES, end)))
     lengths = [np.diff(part.papers.offsets)[part.rows] for part in parts]
     sizes = [np.diff(part.papers.layout.starts)[part.rows] for part in parts]
-    for name, counts in ((OFFSETS, lengths), (STARTS_FILE, sizes)):
+    for name, counts in ((papers.OFFSETS, lengths), (papers.STARTS_FILE, sizes)):
         np.save(folder / name, np.cumsum(np.concatenate([[0], *counts]), dtype=np.int64))
-    np.save(
-        folder / FACETS_FILE, np.concatenate([part.papers.layout.facets[part.sentences] for part in parts])
-    )
-
-
-def _copy_bytes(source: BinaryIO, target: BinaryIO, count: int) -> None:
-    while count:
-        block = source.read(min(count, 1 << 20))
-        if not block:
-            raise EOFError("the file has become shorter")
-        target.write(block)
-        count -= len(block)
-
-
-def _probabilities(part: _Part) -> NDArray[np.float16]:
-    if not part.files.has(PROBABILITIES_FILE):
-        return np.zeros((len(part.sentences), LABELS), np.float16)
-    probabilities: NDArray[np.float16] = part.files.array(PROBABILITIES_FILE, "float16", 2)[part.sentences]
-    return probabilities
+    facets = [part.papers.layout.facets[part.sentences] for part in parts]
+    np.save(folder / papers.FACETS_FILE, np.concatenate(facets))
 
 
 def _write_dense(
     folder: Path, manifest: Manifest, parts: Sequence[_Part], settings: BuildSettings, execution: Execution
 ) -> dict[str, Any]:
-    """Copy the vectors of all parts, and fill FAISS's index; returns what the manifest says of them."""
+    """Copy the vectors of all parts, and fill FAISS's index; return what the manifest says of them."""
     assert manifest.dense is not None
     dimension, sentences = manifest.dense["dimension"], sum(len(part.sentences) for part in parts)
     # Half precision is not made of bytes again.
     stored = INT8 if manifest.stored == INT8 else resolve_stored(settings.stored, sentences)
-    vectors = [
-        read_vectors(parts[0].files, manifest.stored),
-        *(read_vectors(p.files, FLOAT16) for p in parts[1:]),
-    ]
-    for name, side, chosen in (
-        (SENTENCES, 0, [part.sentences for part in parts]),
-        (WHOLE, 1, [part.rows for part in parts]),
-    ):
+    forms = [manifest.stored, *[FLOAT16] * (len(parts) - 1)]
+    vectors = [read_vectors(part.files, form) for part, form in zip(parts, forms, strict=True)]
+    of_sentences, of_papers = [part.sentences for part in parts], [part.rows for part in parts]
+    for name, side, chosen in ((SENTENCES, 0, of_sentences), (WHOLE, 1, of_papers)):
         shape = (sum(map(len, chosen)), dimension)
         with writing_vectors(folder, name, shape, stored, manifest.similarity) as write:
             for pair, rows in zip(vectors, chosen, strict=True):
@@ -396,40 +329,19 @@ def _write_dense(
     trained, learned = manifest.dense.get("trained", manifest.corpus["sentences"]), None
     both_learn = all(each.nlist is not None or each.by_codes for each in (before, params))
     if both_learn and trained / 2 < sentences < trained * 2:
-        params, learned = (
-            before,
-            (parts[0].files.path(FAISS), len(parts[0].rows) == len(parts[0].papers), trained),
-        )
+        keeps_vectors = len(parts[0].rows) == len(parts[0].papers)
+        params, learned = before, (parts[0].files.path(FAISS), keeps_vectors, trained)
+    faiss = build.build_faiss(folder, stored, params, manifest.similarity, execution, learned)
     kept = {name: manifest.dense[name] for name in ("encoder", "dimension", "similarity")}
-    faiss = build_faiss(folder, stored, params, manifest.similarity, execution, learned)
     return {**kept, "stored": stored, **faiss}
 
 
-APPEND, UPDATE, SYNC = "append", "update", "sync"
-"""What becomes of a corpus's papers that an index holds with other content, and of papers that the corpus
-lacks: the index keeps both; the first are replaced; the first are replaced and the second deleted.
-"""
-
-NAMED = 3
-"""How many papers a question or an error names."""
-
-Confirm = Callable[[str], bool]
-"""Answers a question."""
-
-
 class Additions:
-    """The papers of a source that are new to an index or replace some of it; once they are read, also the
-    rows of papers that are ``replaced``, the count of ``unchanged`` ones, the ids of those that are ``kept``
-    although the corpus has other content for them, and the titles, by row, of those that are to go
-    (``gone``).
-    """
+    """The papers of a source that are new to an index or replace some of it; then also those that go."""
 
     def __init__(
         self, source: Source, papers: Papers, how: str, confirm: Confirm, drops_labels: bool
     ) -> None:
-        """``papers`` are the index's without predictions, ``drops_labels`` says that all its facets are
-        predicted, and ``confirm`` is called before many papers are deleted.
-        """
         self._source, self._papers, self._how, self._confirm = source, papers, how, confirm
         self._drops_labels = drops_labels
         self._seen: set[int] = set()
@@ -441,75 +353,59 @@ class Additions:
         self.kept: list[str] = []
         self.gone: dict[int, str] = {}
 
-    @property
-    def source(self) -> Source:
-        """What is to be written, as the source of a build."""
-        return dataclasses.replace(self._source, papers=self._papers_to_write)
-
-    def _papers_to_write(self, split: Splitter, left_out: RejectedRecords) -> Iterator[Paper]:
-        """The papers as a stream; raises UsageError at their end where many others would be deleted and the
-        answer is no.
-        """
-        self.left_out = left_out
-        before = self._papers_before()
+    def read(self, split: Splitter, left_out: RejectedRecords) -> Iterator[Paper]:
+        """Yield the papers to write; raise UsageError at their end where too many others would be deleted."""
+        self.left_out, papers = left_out, self._papers
+        by, before = self._source.origin.reading.get("dedupe"), None
+        if by is not None and self._how != SYNC:
+            before = Seen(by)
+            for paper_id, title, metadata in papers.read_headings():
+                before.add(Paper(paper_id, title, (), metadata=metadata))
         for each in self._source.papers(split, left_out):
             paper, row = self._placed(each)
             if row is not None:
                 self._seen.add(row)
-                if self._is_same(row, paper):
+                stored = without_labels(paper) if self._drops_labels else paper
+                if json.loads(encode_paper(stored)) == paper_to_record(papers[row]):
                     self.unchanged += 1
                     continue
             same_paper = row
             if row is None and self._how != SYNC:  # without an id of its own so far
-                same_paper = self._papers.find(made_id(paper))
+                same_paper = papers.find(made_id(paper))
                 if same_paper is not None and self._is_another(same_paper, paper, is_made=True):
                     same_paper = None
             if same_paper is None and before is not None and (first := before.first(paper)) is not None:
                 left_out.merge(paper.paper_id, paper.paper_id, first, before.by, "in the index")
                 continue
             if same_paper is not None and self._how == APPEND:
-                left_out.note(
-                    KEPT, paper.paper_id, "the index has this paper with other content, which it keeps"
-                )
+                reason = "the index has this paper with other content, which it keeps"
+                left_out.note(KEPT, paper.paper_id, reason)
                 self.kept.append(paper.paper_id)
                 continue
             if paper.paper_id != each.paper_id and row is None:
-                message = (
-                    f"the index has another paper of the id {each.paper_id!r}; this one is {paper.paper_id!r}"
-                )
-                left_out.note(RENAMED, each.paper_id, message)
+                reason = f"the index has another paper of the id {each.paper_id!r}; this one is "
+                left_out.note(RENAMED, each.paper_id, f"{reason}{paper.paper_id!r}")
             self.written += 1
             if row is not None:
                 self.replaced.append(row)
             elif same_paper is not None:
                 self._former.add(same_paper)
             if self._how == SYNC:
-                self._ids.update(_ids(paper))
+                self._ids.update((content_id(paper), made_id(paper)))
             yield paper
-        rows = {self._papers.find(paper_id) for paper_id in left_out.deleted}
-        deleted = {row: self._papers[row].title for row in rows - self._seen if row is not None}
+        rows = {papers.find(paper_id) for paper_id in left_out.deleted}
+        deleted = {row: papers[row].title for row in rows - self._seen if row is not None}
         self._seen |= deleted.keys()
         if self._how == SYNC:
             self._find_gone(left_out)
-            self._check_gone(left_out)
         else:
             self.replaced += self._former - self._seen
         if self._how != APPEND:
             self.gone |= deleted
 
-    def _papers_before(self) -> Seen | None:
-        by = self._source.origin.reading.get("dedupe")
-        if by is None or self._how == SYNC:
-            return None
-        seen = Seen(by)
-        for paper_id, title, metadata in self._papers.read_headings():
-            seen.add(Paper(paper_id, title, (), metadata=metadata))
-        return seen
-
     def _placed(self, paper: Paper) -> tuple[Paper, int | None]:
-        """The paper under the id that it would have in a build behind the index's papers, and its row in the
-        index, if any: where its key, or the id made from its content, is another paper's, it has a
-        `second_id`.
+        """Return the paper under the id that it would have in a build behind the index's papers, and its row,
+        if any: where its key, or the id made from its content, is another paper's, it has a `second_id`.
         """
         is_made, key = paper.paper_id.startswith(MADE), paper.metadata.get("key")
         plain = made_id(paper) if is_made else usable_id(str(key or ""))
@@ -530,51 +426,38 @@ class Additions:
             return are_apart(told_apart(stored), told_apart(paper))
         return contradicts(stored, record) and not differs_little(stored, record)
 
-    def _is_same(self, row: int, paper: Paper) -> bool:
-        stored = without_labels(paper) if self._drops_labels else paper
-        return bool(json.loads(encode_paper(stored)) == paper_to_record(self._papers[row]))
-
     def _find_gone(self, left_out: RejectedRecords) -> None:
-        """Find the papers that the corpus lacks; one whose record there is broken stays, and one that has
-        another id there is replaced.
+        """Find papers that the corpus lacks: one whose record is broken stays, one of another id there is
+        replaced. Ask before many are deleted, or one that may be among the records that were skipped.
         """
+        papers = self._papers
         for paper_id in left_out.ids:
-            row = self._papers.find(paper_id)
+            row = papers.find(paper_id)
             if row is not None and row not in self._seen:
                 self._seen.add(row)
                 self.kept.append(paper_id)
         left = self.written - len(self.replaced)  # papers that replace none so far
-        for row in range(len(self._papers)):
-            if row not in self._seen:
-                paper = self._papers[row]
-                if left and not self._ids.isdisjoint(_ids(paper)):
-                    self.replaced.append(row)
-                    left -= 1
-                else:
-                    self.gone[row] = paper.title
-
-    def _check_gone(self, left_out: RejectedRecords) -> None:
-        """Ask before more than one paper and a tenth of all is deleted, or one that may be among the records
-        that were skipped.
-        """
-        count, total = len(self.gone), len(self._papers)
+        for row in range(len(papers)):
+            if row in self._seen:
+                continue
+            paper = papers[row]
+            if left and not self._ids.isdisjoint((content_id(paper), made_id(paper))):
+                self.replaced.append(row)
+                left -= 1
+            else:
+                self.gone[row] = paper.title
+        count, total = len(self.gone), len(papers)
         is_few = count <= max(1, total // 10)
         if not count or (is_few and not left_out.nameless):
             return
-        named = ", ".join(
-            f"{title:.60} [{self._papers.ids[row]}]" for row, title in islice(self.gone.items(), NAMED)
-        )
-        others = f" and {count - NAMED:,} more" if count > NAMED else ""
-        missing = f"{count:,} of the {total:,} papers of the index missing in the corpus ({named}{others})"
+        some = [f"{title:.60} [{papers.ids[row]}]" for row, title in islice(self.gone.items(), NAMED)]
+        named = ", ".join(some) + (f" and {count - NAMED:,} more" if count > NAMED else "")
+        missing = f"{count:,} of the {total:,} papers of the index missing in the corpus ({named})"
         if left_out.nameless:
             missing += f" and {left_out.nameless:,} skipped records, which may be theirs"
         if not self._confirm(f"found {missing}; delete these papers?"):
             expected = "no skipped records" if is_few else "at most one paper or a tenth to delete"
             raise UsageError(
-                f"expected {expected}, found {missing}; nothing was changed: "
-                "check the corpus, or delete them with `overwrite`"
+                f"expected {expected}, found {missing}; nothing was changed: check the corpus, or delete "
+                "them with `overwrite`"
             )
-
-
-def _ids(paper: Paper) -> tuple[str, str]:
-    return content_id(paper), made_id(paper)

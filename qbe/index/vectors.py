@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from qbe.errors import IndexBuildError
 from qbe.index.params import FLOAT16, INT8
 from qbe.index.store import Files
 from qbe.models.formats import L2
@@ -18,8 +19,7 @@ from qbe.models.pooling import GRID
 
 SENTENCES = "vectors.npy"
 WHOLE = "whole.npy"
-LARGEST = 127
-"""The largest code; codes are symmetric around 0."""
+LARGEST = 127  # the largest code; codes are symmetric around 0
 
 Half = NDArray[np.float16]
 Floats = NDArray[np.float32]
@@ -30,10 +30,6 @@ class Quantized:
 
     ``[rows]`` and ``[slice]`` give fewer of them, ``[row]`` one as an array (dimension,), ``astype`` all
     numbers, which single precision holds exactly: a scale has 11 binary digits, a code 7.
-
-    >>> vectors = Quantized(np.array([[127, -64], [0, 127]], np.int8), np.array([0.5, 1], np.float16))
-    >>> vectors.shape, vectors[0].tolist()
-    ((2, 2), [63.5, -32.0])
     """
 
     dtype = np.dtype(np.float32)
@@ -59,8 +55,8 @@ class Quantized:
         return self.astype(np.float32 if dtype is None else dtype)
 
 
+# Stored vectors: both forms have ``len``, ``shape``, ``[rows]``, ``[slice]``, ``[row]`` and ``astype``.
 Vectors = Half | Quantized
-"""Stored vectors: both forms have ``len``, ``shape``, ``[rows]``, ``[slice]``, ``[row]`` and ``astype``."""
 
 
 def quantized(vectors: NDArray[Any], similarity: str) -> Quantized:
@@ -69,10 +65,6 @@ def quantized(vectors: NDArray[Any], similarity: str) -> Quantized:
     The scale v . c / c . c has the least squared error for a vector v and codes c. It is rounded to half
     precision, so that a vector's numbers, like those of half precision, are multiples of 2 ** -24 where
     vectors have unit length, and with the similarity ``l2`` of 2 ** -16 (`qbe.models.pooling.stored`).
-
-    >>> vectors = quantized(np.array([[0.6, -0.8]]), "cosine")
-    >>> vectors.codes.tolist(), vectors.astype(np.float64).round(3).tolist()
-    ([[95, -127]], [[0.599, -0.801]])
     """
     exact = np.asarray(vectors, dtype=np.float64)
     steps = np.abs(exact).max(axis=1, keepdims=True) / LARGEST
@@ -85,71 +77,60 @@ def quantized(vectors: NDArray[Any], similarity: str) -> Quantized:
 
 
 def scales_file(name: str) -> str:
-    """Return the name of the file of scales beside a file of codes.
-
-    >>> scales_file("vectors.npy")
-    'vectors.scales.npy'
-    """
+    """Return the name of the file of scales beside a file of codes."""
     return name.replace(".npy", ".scales.npy")
 
 
 @contextmanager
-def vector_file(
-    folder: Path, name: str, shape: tuple[int, int], stored: str, similarity: str
-) -> Iterator[Callable[[Half | Quantized], None]]:
-    """Write a file of ``shape`` (vectors, dimension) block by block, with the function that is given.
+def writing_rows(
+    path: Path, shape: tuple[int, ...], kind: Any, done: int = 0
+) -> Iterator[Callable[[NDArray[Any]], None]]:
+    """Write a ``.npy`` file block by block, from the row ``done`` on, with the function that is given.
 
-    Quantized blocks are written as they are. Plain writes, not a memory map: on a full disk they raise
-    OSError, where a map would kill the process.
-
-    >>> with vector_file(Path(), "two.npy", (2, 2), "int8", "cosine") as write:
-    ...     write(np.array([[1, 0]], np.float16))
-    ...     write(np.array([[0, 1]], np.float16))
-    >>> open_vectors(Path(), "two.npy", "int8").codes.tolist()
-    [[127, 0], [0, 127]]
+    Plain writes, not a memory map: on a full disk they raise OSError, where a map would end the process.
     """
-    with ExitStack() as stack:
-        stream = stack.enter_context((folder / name).open("wb"))
-        if stored == FLOAT16:
-            stream.write(npy_header(shape, np.dtype(np.float16)))
-            yield lambda block: write_array(stream, block.astype(np.float16))
-            return
-        scales = stack.enter_context((folder / scales_file(name)).open("wb"))
-        stream.write(npy_header(shape, np.dtype(np.int8)))
-        scales.write(npy_header(shape[:1], np.dtype(np.float16)))
+    start, dtype = io.BytesIO(), np.dtype(kind)
+    description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(start, description)
+    end = start.tell() + done * int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
+    with path.open("r+b" if done else "wb") as stream:
+        if done and path.stat().st_size < end:
+            raise IndexBuildError(f"{path}: expected {done} rows, found fewer; build with `overwrite` alone")
+        stream.write(start.getvalue())
+        stream.truncate(end)
+        stream.seek(end)
 
-        def write(block: Half | Quantized) -> None:
-            codes = block if isinstance(block, Quantized) else quantized(block, similarity)
-            write_array(stream, codes.codes)
-            write_array(scales, codes.scales)
+        def write(rows: NDArray[Any]) -> None:
+            stream.write(np.ascontiguousarray(rows, dtype).data)
+            stream.flush()
 
         yield write
 
 
-def write_array(stream: Any, array: NDArray[Any]) -> None:
-    """Write the numbers of an array, in C order, without a header."""
-    stream.write(array.tobytes())
+@contextmanager
+def writing_vectors(
+    folder: Path, name: str, shape: tuple[int, int], stored: str, similarity: str, done: int = 0
+) -> Iterator[Callable[[Half | Quantized], None]]:
+    """Write the file ``name``, and that of its scales, as `writing_rows` does."""
+    if stored == FLOAT16:
+        with writing_rows(folder / name, shape, np.float16, done) as write:
+            yield write  # type: ignore[misc]
+        return
+    with (
+        writing_rows(folder / name, shape, np.int8, done) as codes,
+        writing_rows(folder / scales_file(name), shape[:1], np.float16, done) as scales,
+    ):
 
+        def write_both(block: Half | Quantized) -> None:
+            numbers = block if isinstance(block, Quantized) else quantized(block, similarity)
+            codes(numbers.codes)
+            scales(numbers.scales)
 
-def npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
-    """Return the header of a ``.npy`` file of an array in C order.
-
-    >>> header = npy_header((2,), np.dtype(np.int8))
-    >>> np.load(io.BytesIO(header + bytes([7, 9]))).tolist()
-    [7, 9]
-    """
-    header = io.BytesIO()
-    description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(header, description)
-    return header.getvalue()
+        yield write_both
 
 
 def open_vectors(folder: Path | Files, name: str, stored: str) -> Vectors:
-    """Memory-map vectors (their scales are read); raises IndexFormatError for a file of another form.
-
-    >>> open_vectors(index.folder / "000001", "whole.npy", "float16").shape
-    (128, 384)
-    """
+    """Memory-map vectors (their scales are read); raises IndexFormatError for a file of another form."""
     files = Files.of(folder)
     array = files.array(name, stored, 2)
     if stored != INT8:
@@ -164,13 +145,3 @@ def open_vectors(folder: Path | Files, name: str, stored: str) -> Vectors:
 def read_vectors(folder: Path | Files, stored: str = FLOAT16) -> tuple[Vectors, Vectors]:
     """Memory-map the sentence vectors and the whole-paper vectors of an index; raises IndexFormatError."""
     return open_vectors(folder, SENTENCES, stored), open_vectors(folder, WHOLE, stored)
-
-
-def blocks(vectors: Vectors, rows: int = 65536, first: int = 0) -> Iterator[Floats]:
-    """Yield the vectors from ``first`` on as float32 arrays of up to ``rows`` rows, in order.
-
-    >>> [len(block) for block in blocks(np.zeros((5, 2), np.float16), rows=2)]
-    [2, 2, 1]
-    """
-    for begin in range(first, len(vectors), rows):
-        yield vectors[begin : begin + rows].astype(np.float32)

@@ -19,22 +19,16 @@ Floats = NDArray[np.float64]
 
 
 class FacetAgreement(NamedTuple):
-    """Hold the agreement of two assessors in a facet: mean ``grades`` of each, quadratically weighted
-    ``kappa`` (Cohen, 1968), Spearman's correlation over all pairs and its median over queries, the shares
-    of pairs with equal grades and on the same side of `SIMILAR_FROM`, and counts of grades (of the first,
-    of the second).
-
-    A figure is None where an assessor gave one grade only.
-    """
+    """Hold the agreement of two assessors in a facet; a figure is None where one gave one grade only."""
 
     facet: Facet
-    grades: tuple[float, float]
+    grades: tuple[float, float]  # the mean of each
     kappa: float | None
-    spearman: float | None
-    median_spearman: float | None
-    equal: float
-    same_side: float
-    confusion: Mapping[tuple[float, float], int]
+    spearman: float | None  # over all pairs
+    median_spearman: float | None  # over queries
+    equal: float  # the share of pairs with equal grades
+    same_side: float  # the share of pairs on the same side of SIMILAR_FROM
+    confusion: Mapping[tuple[float, float], int]  # counts of grades (of the first, of the second)
 
 
 class Agreement(NamedTuple):
@@ -50,14 +44,6 @@ def agreement(first: StrPath, second: StrPath, merges: Merges = {}) -> Agreement
     """Compare two files of graded pairs after merging grades.
 
     Raises FileFormatError for a file that cannot be read, and where they share no pair.
-
-    >>> from qbe.label.pairs import Pair, write_pairs
-    >>> pairs = [Pair("q", "a"), Pair("q", "b"), Pair("q", "c")]
-    >>> write_pairs("a.tsv", pairs, [(3, 0, 0), (1, 1, 0), (0, 3, 0)])
-    >>> write_pairs("b.tsv", pairs, [(2, 0, 1), (1, 1, 1), (0, 3, 1)])
-    >>> found = agreement("a.tsv", "b.tsv").facets
-    >>> [facet.kappa and round(facet.kappa, 3) for facet in found], found[0].spearman
-    ([0.857, 1.0, 0.0], 1.0)
     """
     graded = [
         {key: [merged(grade, merges) for grade in grades] for key, grades in read_grades(path).items()}
@@ -94,8 +80,8 @@ def _of_facet(facet: Facet, queries: NDArray[Any], first: Floats, second: Floats
 
 
 def weighted_kappa(first: Floats, second: Floats) -> float | None:
-    """Return kappa with quadratic weights (Cohen, 1968) of grades (n,), which may be any numbers: 1 - the
-    mean squared difference over its expectation for independent assessors.
+    """Return kappa with quadratic weights (Cohen, 1968) of grades (n,): 1 - the mean squared difference over
+    its expectation for independent assessors.
     """
     expected = float(first.var() + second.var() + (first.mean() - second.mean()) ** 2)
     if expected == 0:
@@ -104,35 +90,25 @@ def weighted_kappa(first: Floats, second: Floats) -> float | None:
 
 
 def spearman(first: Floats, second: Floats) -> float | None:
-    """Return Spearman's rank correlation of values (n,), ties at their mean rank; None where one side is
-    constant.
-    """
-    ranks = [_ranks(each) - (len(each) + 1) / 2 for each in (first, second)]
+    """Return Spearman's rank correlation of values (n,), ties at their mean rank; None for constant ones."""
+    ranks = []
+    for values in (first, second):
+        _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+        ranks.append((np.cumsum(counts) - (counts - 1) / 2)[places] - (len(values) + 1) / 2)
     spread = float(np.sqrt((ranks[0] @ ranks[0]) * (ranks[1] @ ranks[1])))
     return round(float(ranks[0] @ ranks[1]) / spread, 12) if spread else None
 
 
-def _ranks(values: Floats) -> Floats:
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return np.asarray((ends - (counts - 1) / 2)[places], dtype=np.float64)
-
-
 def as_record(found: Agreement) -> dict[str, Any]:
-    return {
-        **found._asdict(),
-        "facets": {
-            str(each.facet): {
-                **{name: value for name, value in each._asdict().items() if name != "facet"},
-                "confusion": [[*grades, count] for grades, count in sorted(each.confusion.items())],
-            }
-            for each in found.facets
-        },
-    }
+    facets = {}
+    for each in found.facets:
+        confusion = [[*grades, count] for grades, count in sorted(each.confusion.items())]
+        record = {**each._asdict(), "confusion": confusion}
+        facets[str(record.pop("facet"))] = record
+    return {**found._asdict(), "facets": facets}
 
 
 def as_table(found: Agreement, names: Sequence[str]) -> str:
-    """Lay out an agreement for a terminal; ``names`` are those of the assessors."""
     lines = [
         f"{found.pairs:,} pairs of {found.queries:,} queries in both; {found.only[0]:,} only in {names[0]}, "
         f"{found.only[1]:,} only in {names[1]}",

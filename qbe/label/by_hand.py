@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from qbe.errors import UsageError
-from qbe.label.pairs import HAND, Grades, Pair, read_grades, read_pairs, write_pairs
+from qbe.errors import OutputError, UsageError
+from qbe.label.pairs import ASSESSOR, Grades, Pair, read_grades, read_pairs, write_pairs
 from qbe.util.files import change_lock
-from qbe.util.outputs import check_output
+from qbe.util.text import read_fields
 
 MOST_ASSESSORS = 100  # files in a folder: clients cannot make more
 
@@ -27,16 +27,10 @@ class Turn(NamedTuple):
 
 
 class HandGrades:
-    """Hand out pairs to assessors, to each in an order of their own, and keep their grades in
+    """Hand out pairs to assessors, each in an order of their own, and keep their grades in
     ``folder/NAME.tsv``.
 
     Threads may share it, and other processes may keep grades of the same pairs in the folder.
-
-    >>> hands = HandGrades([Pair("q", "a", "method"), Pair("q", "b", "far")], Path("grades"))
-    >>> hands.grade("ann", "q", "b", (0, 1, 3)).graded, hands.turn("ben").graded
-    (1, 0)
-    >>> hands.turn("ann").pair
-    Pair(query_id='q', paper_id='a', pool='method')
     """
 
     def __init__(self, pairs: Sequence[Pair], folder: Path) -> None:
@@ -44,44 +38,38 @@ class HandGrades:
         self._folder = folder
 
     def turn(self, assessor: str) -> Turn:
-        """Return what is next for an assessor; raises UsageError for an invalid name, and what `read_grades`
-        does.
-        """
-        return self._turn(assessor, self._grades_of(assessor))
+        """Return what is next for an assessor; raises UsageError for an invalid name."""
+        given, order = self._grades_of(assessor), list(self._pairs)
+        random.Random(assessor).shuffle(order)
+        left = [key for key in order if key not in given]
+        return Turn(self._pairs[left[0]] if left else None, len(order) - len(left), len(order))
 
     def grade(self, assessor: str, query_id: str, paper_id: str, grades: Grades) -> Turn:
         """Keep the grades of a pair in place of the assessor's earlier ones, and return what is next.
 
-        Grades of pairs that are no longer handed out stay in the file. Raises UsageError for an unknown pair
-        or an invalid name, OutputError where grades cannot be kept.
+        Grades of pairs that are no longer handed out stay in the file. Raises UsageError for an unknown pair.
         """
         if (query_id, paper_id) not in self._pairs:
             raise UsageError(f"expected one of the pairs to be graded, found {query_id} and {paper_id}")
         self._grades_of(assessor)  # where there can be none, nothing is written
         with change_lock(self._folder / "grades"):
             given = {**self._grades_of(assessor), (query_id, paper_id): grades}
-            path = self._path(assessor)
+            path = self._folder / f"{assessor}.tsv"
             earlier = {pair[:2]: pair for pair in read_pairs(path)} if path.exists() else {}
             kept = {key: pair for key, pair in {**self._pairs, **earlier}.items() if key in given}
             write_pairs(path, list(kept.values()), [given[key] for key in kept], assessor)
-            return self._turn(assessor, given)
-
-    def _turn(self, assessor: str, given: dict[tuple[str, str], Grades]) -> Turn:
-        order = list(self._pairs)
-        random.Random(assessor).shuffle(order)
-        left = [key for key in order if key not in given]
-        return Turn(self._pairs[left[0]] if left else None, len(order) - len(left), len(order))
+            return self.turn(assessor)
 
     def _grades_of(self, assessor: str) -> dict[tuple[str, str], Grades]:
         if not _NAME.fullmatch(assessor):
             raise UsageError(
                 f"expected a name of at most 40 small letters, digits and hyphens, found {assessor[:60]!r}"
             )
-        path = self._path(assessor)
-        check_output(path, HAND)
-        if not path.exists() and len(list(self._folder.glob("*.tsv"))) >= MOST_ASSESSORS:
+        path = self._folder / f"{assessor}.tsv"
+        if path.exists():
+            if next(read_fields(path, "\t"), (1, []))[1][-1:] != [ASSESSOR]:
+                raise OutputError(f"{path}: expected grades by hand, found another file; choose another name")
+            return read_grades(path)
+        if len(list(self._folder.glob("*.tsv"))) >= MOST_ASSESSORS:
             raise UsageError(f"expected at most {MOST_ASSESSORS} assessors; use a name that is there")
-        return read_grades(path) if path.exists() else {}
-
-    def _path(self, assessor: str) -> Path:
-        return self._folder / f"{assessor}.tsv"
+        return {}

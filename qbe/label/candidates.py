@@ -22,15 +22,12 @@ DEPTH = 60  # ranks of a list from which candidates are drawn
 BATCH = 8  # query papers searched for together
 FAR, ABSTRACT = "far", "abstract"
 MIXED = (SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD)
+# Sources of candidates: rankings by facet, by mixed queries and by the whole abstract, and what none holds.
 POOLS = (*(facet.value for facet in Facet), *MIXED, ABSTRACT, FAR)
-"""The sources of candidates: rankings by facet, by mixed queries and by the whole abstract, and the papers
-that none of these holds."""
 
 
 def drawn(items: Sequence[T], count: int | None, seed: int) -> list[T]:
-    """Return ``count`` random items in their order, or all for None; raises UsageError where there are too
-    few.
-    """
+    """Return ``count`` random items in their order, or all for None."""
     if count is None:
         return list(items)
     if not 1 <= count <= len(items):
@@ -41,8 +38,7 @@ def drawn(items: Sequence[T], count: int | None, seed: int) -> list[T]:
 
 def ids_of(index: Index) -> list[str]:
     with index.reading() as reader:
-        ids = reader.papers.ids
-        return list(ids)
+        return list(reader.papers.ids)
 
 
 def pool_candidates(
@@ -55,9 +51,7 @@ def pool_candidates(
     """Return for each query paper ``count`` candidates, taken from POOLS in turn: the best of mixed rankings;
     of the others by turns the best and one drawn from the first DEPTH.
 
-    The first stage alone ranks, so that no reranker chooses what it is to learn from. The same index, ids and
-    ``seed`` give the same pairs. Raises PaperNotFoundError, UsageError for a ``count`` below 1 and where
-    there is no candidate.
+    The first stage alone ranks, so that no reranker chooses what it is to learn from.
     """
     if count < 1:
         raise UsageError(f"expected `candidates` of at least 1, found {count}")

@@ -17,32 +17,27 @@ from qbe.util.files import lock
 
 
 class LabelConfig(NamedTuple):
-    """Configure grading: ``guideline`` None is qbe's own, budgets None are unlimited, ``answers`` keeps what
-    was answered, ``seed`` shuffles the requests; ``merges`` apply to the grades written, not to the
-    answers.
-    """
+    """Configure grading by a model; budgets None are unlimited."""
 
     endpoint: Endpoint
-    answers: Path
-    guideline: str | None = None
+    answers: Path  # keeps what was answered
+    guideline: str | None = None  # None: qbe's own
     budget_requests: int | None = None
     budget_tokens: int | None = None
     parallel: int = 4
-    merges: Merges = MappingProxyType({})
-    seed: int = 0
+    merges: Merges = MappingProxyType({})  # of the grades written, not of the answers
+    seed: int = 0  # shuffles the requests
 
 
 class Labelled(NamedTuple):
-    """Report a run: pairs with grades, pairs that failed and why, why the rest was not asked for
-    (``stopped``, else empty), requests and tokens spent in all, and counts of grades.
-    """
+    """Report a run."""
 
     graded: int
-    problems: Mapping[Pair, str]
-    stopped: str
-    requests: int
+    problems: Mapping[Pair, str]  # why pairs failed
+    stopped: str  # why the rest was not asked for, else empty
+    requests: int  # spent in all
     tokens: int
-    counts: Mapping[Facet, Counter[float]]
+    counts: Mapping[Facet, Counter[float]]  # of grades
 
 
 def label(
@@ -56,10 +51,9 @@ def label(
 ) -> Labelled | None:
     """Grade pairs by a model, and write those that have grades to ``output``.
 
-    The model sees the texts of ``papers``, pair by pair, in shuffled order; answers in the file are not asked
-    for again. Returns None, and asks nothing, where ``approve`` refuses the estimate. Raises ModelError where
-    the endpoint stops answering or grades no pair, OutputError where answers cannot be kept or another
-    process writes them; earlier answers are kept.
+    Answers in the file are not asked for again. Returns None, and asks nothing, where ``approve`` refuses the
+    estimate. Raises ModelError where the endpoint stops answering or grades no pair; earlier answers are
+    kept.
     """
     order = list(pairs)
     random.Random(config.seed).shuffle(order)

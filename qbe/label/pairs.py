@@ -9,7 +9,6 @@ from typing import NamedTuple
 from qbe.errors import FileFormatError, UsageError
 from qbe.runs import PAIRS_HEADER, read_graded_pairs
 from qbe.util.files import StrPath
-from qbe.util.outputs import Result
 from qbe.util.text import bad_line, read_fields, write_lines
 
 Grades = Sequence[float]  # of a pair, facet by facet
@@ -17,15 +16,6 @@ Merges = Mapping[int, int]  # grades that count as other ones
 
 IDS = PAIRS_HEADER[:2]
 POOL, GIVEN, ASSESSOR = "pool", "given", "assessor"  # GIVEN: the pool of pairs that a user gave
-
-_BEGINS = [
-    "\t".join(some).encode() + b"\n"
-    for some in ((*IDS, POOL), (*PAIRS_HEADER, POOL), (*PAIRS_HEADER, POOL, ASSESSOR))
-]
-
-PAIRS = Result("pairs without grades that qbe label wrote", lambda head: head.startswith(_BEGINS[0]))
-GRADED = Result("pairs that qbe label wrote", lambda head: head.startswith((_BEGINS[0], _BEGINS[1])))
-HAND = Result("grades by hand", lambda head: head.startswith(_BEGINS[2]))
 
 
 class Pair(NamedTuple):
@@ -37,15 +27,8 @@ class Pair(NamedTuple):
 
 
 def read_pairs(path: StrPath) -> list[Pair]:
-    r"""Read the pairs of a tab-separated file with the columns query_id and paper_id, each once.
-
-    Other columns but pool are ignored. Raises FileFormatError for a file that cannot be read, lacks the
-    columns, or has no pair.
-
-    >>> from pathlib import Path
-    >>> _ = Path("pairs.tsv").write_text("query_id\tpaper_id\nq\ta\nq\tb\nq\ta\n")
-    >>> read_pairs("pairs.tsv")
-    [Pair(query_id='q', paper_id='a', pool='given'), Pair(query_id='q', paper_id='b', pool='given')]
+    """Read the pairs of a tab-separated file with the columns query_id and paper_id, and pool if any, each
+    once.
     """
     rows = read_fields(path, "\t")
     number, header = next(rows, (1, []))
@@ -83,15 +66,7 @@ def read_grades(path: StrPath) -> dict[tuple[str, str], Grades]:
 def write_pairs(
     path: StrPath, pairs: Sequence[Pair], grades: Sequence[Grades] | None = None, assessor: str = ""
 ) -> None:
-    """Write pairs, with their grades and the ``assessor`` by hand if there are any; raises OutputError.
-
-    >>> from pathlib import Path
-    >>> write_pairs("graded.tsv", [Pair("q", "a", "method")], [(3, 1.5, 0)])
-    >>> print(Path("graded.tsv").read_text().expandtabs(12))
-    query_id    paper_id    background  method      result      pool
-    q           a           3           1.5         0           method
-    <BLANKLINE>
-    """
+    """Write pairs, with their grades and the ``assessor`` by hand if there are any."""
     hand = [assessor] if assessor else []
     header = (*(IDS if grades is None else PAIRS_HEADER), POOL, *(ASSESSOR for _ in hand))
     given: Sequence[Grades] = [()] * len(pairs) if grades is None else grades
@@ -117,11 +92,7 @@ def parse_merges(texts: Sequence[str]) -> dict[int, int]:
 
 
 def merged(grade: float, merges: Merges) -> float:
-    """Return a grade after merging, interpolated where it lies between two whole ones.
-
-    >>> [merged(grade, {3: 2}) for grade in (3, 2.5, 1.5, 0)]
-    [2, 2.0, 1.5, 0]
-    """
+    """Return a grade after merging, interpolated where it lies between two whole ones."""
     below, above = math.floor(grade), math.ceil(grade)
     share = grade - below
     if not share:

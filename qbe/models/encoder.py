@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -13,20 +13,16 @@ from qbe.errors import ModelError
 from qbe.models.cards import DEFAULT_ENCODER, EncoderFiles, state_output
 from qbe.models.folders import resolve_encoder
 from qbe.models.formats import CLS, SENTENCES
-from qbe.models.pooling import Floats, PaperVectors, WholeVector, pooled, stored
+from qbe.models.pooling import Floats, PaperVectors, stored, whole_vector
 from qbe.models.session import CPU, HALF, check_precision, chosen_device, open_session, usual_precision
 from qbe.models.tokenizer import PaperTokenizer, Window, passes, sentence_room, title_room
 from qbe.types import Paper
 from qbe.util.work import ordered_map
 
-if TYPE_CHECKING:
-    from qbe.models.gpu import BatchModel
-
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-CHUNK = 512
-"""Papers that are sorted by length and then encoded in batches."""
+CHUNK = 512  # papers that are sorted by length and then encoded in batches
 
 
 class TokenStateHook(Protocol):
@@ -39,10 +35,6 @@ class TokenStateHook(Protocol):
     @property
     def layers(self) -> Sequence[int]:
         """The layers whose states the hook receives; 0: the embeddings."""
-
-    @property
-    def width(self) -> int:
-        """The number of values for each sentence."""
 
     def compute(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
         """Compute values (spans, width) from ``states``, one float32 array (tokens, dimension) a layer."""
@@ -74,22 +66,18 @@ class Encoder:
         batch_tokens: int | None = None,
         half: bool = True,
     ) -> None:
-        """Load the model and tokenizer; ``batch_tokens`` (with padding) and ``half`` products concern fp16.
-
-        Raises ModelError when a file is damaged, MissingDependencyError for an unusable device and for fp16
-        without onnx, UsageError for int8 on a GPU.
-        """
+        """Load model and tokenizer; ``batch_tokens`` (with padding) and ``half`` products concern fp16."""
         self.device = chosen_device(device)
         check_precision(files.precision, self.device)
         files.verify()
-        self.files = files
-        self.threads = threads
-        self._batches: BatchModel | None = None
+        self.files, self.threads = files, threads
+        self.dimension, self.batched = files.metadata.dimension, files.precision == HALF
         self._session: Any = None
-        if files.precision == HALF:
+        self.batch_model: Any = None
+        if self.batched:
             from qbe.models.gpu import BatchModel  # the other precisions do without it
 
-            self._batches = BatchModel(files, self.device, half=half, tokens=batch_tokens)
+            self.batch_model = BatchModel(files, self.device, half=half, tokens=batch_tokens)
         else:
             self._session = open_session(files.model, device=self.device)
         self.tokenizer = PaperTokenizer(files.tokenizer)
@@ -101,19 +89,6 @@ class Encoder:
         """Open an encoder by name, folder or hub name, by default in int8 on the CPU and fp16 on a GPU."""
         device = chosen_device(device)
         return cls(resolve_encoder(name, precision or usual_precision(device)), threads, device)
-
-    @property
-    def dimension(self) -> int:
-        return self.files.metadata.dimension
-
-    @property
-    def batched(self) -> bool:
-        return self._batches is not None
-
-    @property
-    def batch_model(self) -> BatchModel:
-        assert self._batches is not None
-        return self._batches
 
     def encode(self, papers: Iterable[Paper], hook: TokenStateHook | None = None) -> Iterator[PaperVectors]:
         """Encode papers in order; at most 4 * CHUNK papers are read ahead, never the whole stream."""
@@ -128,21 +103,23 @@ class Encoder:
         """Encode one paper; raises ModelError where the hook wants a layer that the model lacks."""
         if self.batched:
             return self._encode_chunk([paper], hook)[0]
-        encoder_format = self.files.metadata.encoder_format
-        outputs = self._outputs(hook)
+        encoder_format, outputs = self.files.metadata.encoder_format, self._outputs(hook)
         vectors: list[Floats] = []
         hook_values: list[Floats] = []
-        whole = WholeVector(encoder_format, self.dimension)
+        sums: list[tuple[Any, int]] = []
         for window in self.windows(paper):
             feed = {"input_ids": np.array([window.ids], dtype=np.int64)}
             last, *hook_states = [states[0] for states in self._session.run(outputs, feed)]
-            vectors.extend(pooled(last[begin:end], encoder_format.sentences) for begin, end in window.spans)
-            whole.add(last)
+            for begin, end in window.spans:
+                first = encoder_format.sentences == CLS
+                vectors.append(last[begin] if first else last[begin:end].mean(axis=0))
+            states = last[:1] if encoder_format.whole == CLS else last
+            sums.append((states.sum(axis=0, dtype=np.float64), len(states)))
             if hook:
                 hook_values.append(hook.compute(hook_states, window.spans))
         return PaperVectors(
             stored(np.stack(vectors), encoder_format.similarity),
-            stored(whole.vector(), encoder_format.similarity),
+            stored(whole_vector(sums, encoder_format), encoder_format.similarity),
             np.concatenate(hook_values) if hook else None,
         )
 
@@ -157,26 +134,25 @@ class Encoder:
             list(self._windows(paper, next(ids), list(islice(ids, len(paper.sentences))))) for paper in papers
         ]
         passed = iter(self.batch_model.run(list(chain.from_iterable(windows)), hook, self.tokenizer.pad))
+        first, of_first = encoder_format.sentences == CLS, encoder_format.whole == CLS
         sums: list[Floats] = []
         counts: list[int] = []
         wholes: list[Floats] = []
         hook_values: list[Floats | None] = []
         for passes_of_paper in windows:
-            whole, values = WholeVector(encoder_format, self.dimension), list[Floats]()
+            whole, values = list[tuple[Any, int]](), list[Floats]()
             for window, result in zip(passes_of_paper, passed, strict=False):
-                whole.add_sum(result.sums[0], 1 if encoder_format.whole == CLS else len(window.ids))
-                first = encoder_format.sentences == CLS
+                whole.append((result.sums[0], 1 if of_first else len(window.ids)))
                 sums.extend(result.sums[:1] if first and window.spans else result.sums[1:])
                 counts.extend(1 if first else end - begin for begin, end in window.spans)
                 if result.values is not None:
                     values.append(result.values)
-            wholes.append(whole.vector())
+            wholes.append(whole_vector(whole, encoder_format))
             hook_values.append(np.concatenate(values) if values else None)
         means = np.stack(sums) / np.array(counts, np.float32)[:, None]
-        sentences = stored(means, encoder_format.similarity)
         ends = np.cumsum([len(paper.sentences) for paper in papers])[:-1]
-        whole_vectors = stored(np.stack(wholes), encoder_format.similarity)
-        parts = zip(np.split(sentences, ends), whole_vectors, hook_values, strict=True)
+        sentences = np.split(stored(means, encoder_format.similarity), ends)
+        parts = zip(sentences, stored(np.stack(wholes), encoder_format.similarity), hook_values, strict=True)
         return [PaperVectors(*vectors) for vectors in parts]
 
     def windows(self, paper: Paper) -> Iterator[Window]:

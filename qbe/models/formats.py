@@ -39,11 +39,13 @@ class EncoderFormat:
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value, known in (
-            ("layout", self.layout, LAYOUTS),
-            ("pooling of the whole", self.whole, POOLINGS),
-            ("similarity", self.similarity, SIMILARITIES),
-        ):
+        layout, whole, similarity = (
+            (self.layout, LAYOUTS),
+            (self.whole, POOLINGS),
+            (self.similarity, SIMILARITIES),
+        )
+        names = {"layout": layout, "pooling of the whole": whole, "similarity": similarity}
+        for name, (value, known) in names.items():
             if value not in known:
                 raise UsageError(f"expected a {name} of {', '.join(known)}, found {value!r}")
         pooling = self.whole if self.layout == SENTENCES else MEAN
@@ -73,14 +75,10 @@ class EncoderFormat:
 DEFAULT_FORMAT = EncoderFormat()
 
 MODULES = "modules.json"
-DECLARING_FILES = (
-    MODULES,
-    "1_Pooling/config.json",
-    "sentence_bert_config.json",
-    "config_sentence_transformers.json",
+DECLARING_FILES = (  # of a sentence-transformers folder: they declare its format
+    *(MODULES, "1_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
     "tokenizer_config.json",
 )
-"""The files of a sentence-transformers folder that declare its format."""
 
 _OLD_POOLINGS = {"pooling_mode_cls_token": CLS, "pooling_mode_mean_tokens": MEAN}
 _UNLIMITED = 10**6  # tokenizers without a limit declare a number larger than any length
@@ -90,8 +88,7 @@ def declared_format(folder: Path) -> EncoderFormat | None:
     """Return the format that a sentence-transformers folder declares; None without ``modules.json``.
 
     It declares no layout: that is the default. Vectors that are not normalized are compared by
-    ``similarity_fn_name``, else by cosine. Raises ModelError where a file is damaged or a setting
-    unsupported.
+    ``similarity_fn_name``, else by cosine.
     """
     if not (folder / MODULES).is_file():
         return None

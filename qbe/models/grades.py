@@ -22,11 +22,7 @@ Doubles = NDArray[np.float64]
 
 
 class Estimates(NamedTuple):
-    """Grades (candidates, 3) from 0 to 3 by facet, and the chances (candidates, 3) of `SIMILAR_FROM` and
-    `OTHER_TO`.
-
-    Grades may lie a little outside their scale (see `on_scale`), where they still tell candidates apart.
-    """
+    """Grades (candidates, 3) by facet, 0 to 3 or a little beyond; chances of SIMILAR_FROM and OTHER_TO."""
 
     grades: Doubles
     similar: Doubles

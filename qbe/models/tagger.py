@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import tee
+from itertools import repeat, tee
 from typing import IO, Any
 
 import numpy as np
@@ -31,8 +31,7 @@ from qbe.util.work import ordered_map
 Doubles = NDArray[np.float64]
 Record = dict[str, Any]
 
-LABEL_SOURCES = ("given", "predicted")
-"""Which labels are used: those of the corpus, where it has any, or always the tagger's."""
+LABEL_SOURCES = ("given", "predicted")  # the corpus's labels, where it has any, or always the tagger's
 
 
 def marginals(scores: Doubles, begin: Doubles, end: Doubles, transitions: Doubles) -> Doubles:
@@ -70,23 +69,18 @@ def marginals(scores: Doubles, begin: Doubles, end: Doubles, transitions: Double
 class Tagger:
     """Labels sentences from an encoder's token states, as a `qbe.models.encoder.TokenStateHook`."""
 
-    width = len(FacetProbabilities._fields)
-
     def __init__(self, files: TaggerFiles) -> None:
         """Load the network; raises ModelError when a file is damaged or the tagger has other labels."""
         files.verify()
-        metadata = files.metadata
+        self.metadata = metadata = files.metadata
         if tuple(metadata.labels) != FacetProbabilities._fields:
             raise ModelError(
                 f"{files.folder}: expected a tagger of the labels {', '.join(FacetProbabilities._fields)}, "
                 f"found {', '.join(metadata.labels)}; give another `tagger`"
             )
-        self.metadata = metadata
-        self.layers = tuple(metadata.layers)
-        self.head = files.folder / HEAD
+        self.layers, self.head = tuple(metadata.layers), files.folder / HEAD
         self._session = open_session(self.head)
-        self._begin, self._end = np.array(metadata.begin), np.array(metadata.end)
-        self._transitions = np.array(metadata.transitions)
+        self._chain = [np.array(each) for each in (metadata.begin, metadata.end, metadata.transitions)]
 
     @classmethod
     def open(cls, name: str = DEFAULT_TAGGER) -> Tagger:
@@ -100,32 +94,27 @@ class Tagger:
     def supports(self, encoder: Encoder) -> bool:
         """Return True if the tagger knows the encoder's weights, and sentences are encoded in context."""
         metadata = encoder.files.metadata
+        known = {trunk["weights_sha256"] for trunk in self.metadata.trunks}
         in_context = metadata.encoder_format.layout == TITLE_ABSTRACT and metadata.adapter is None
-        return in_context and any(
-            metadata.weights_sha256 == trunk["weights_sha256"] for trunk in self.metadata.trunks
-        )
+        return in_context and metadata.weights_sha256 in known
 
     def compute(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
-        """Compute the label scores (sentences, labels) of a window from its states, as the hook's protocol
-        says.
-        """
+        """Compute the label scores (sentences, labels) of a window from its states."""
         if not spans:
-            return np.zeros((0, self.width), np.float32)
+            return np.zeros((0, len(FacetProbabilities._fields)), np.float32)
         feed = {"states": np.stack(states), "spans": span_mask(spans, len(states[0]))}
         scores: Floats = self._session.run(None, feed)[0][0]
         return scores
 
     def probabilities(self, scores: Sequence[Floats]) -> list[list[FacetProbabilities]]:
-        """Turn papers' scores (sentences, labels) into probabilities, in half precision as an index stores
-        them.
-        """
+        """Turn papers' scores (sentences, labels) into probabilities, rounded as an index stores them."""
         alike: dict[int, list[int]] = {}
         for place, each in enumerate(scores):
             alike.setdefault(len(each), []).append(place)
         probabilities: list[list[FacetProbabilities]] = [[] for _ in scores]
         for places in alike.values():
             stacked = np.stack([scores[place] for place in places]).astype(np.float64)
-            shares = marginals(stacked, self._begin, self._end, self._transitions).astype(np.float16)
+            shares = marginals(stacked, *self._chain).astype(np.float16)
             for place, rows in zip(places, shares.tolist(), strict=True):
                 probabilities[place] = [FacetProbabilities(*row) for row in rows]
         return probabilities
@@ -168,25 +157,18 @@ class TaggingEncoder:
             yield from ordered_map(self.encode_paper, papers, self.encoder.threads)
             return
         # all papers of a batch get scores, some of them labels
-        triples: Iterator[tuple[Paper, PaperVectors, PaperVectors]]
-        if self._trunk is self.encoder:
-            stream, encoded = tee(papers)
-            vectors = self.encoder.encode(encoded, self.tagger)
-            triples = ((paper, result, result) for paper, result in zip(stream, vectors, strict=True))
-        else:
-            stream, encoded, scored = tee(papers, 3)
-            vectors, scores = self.encoder.encode(encoded), self._trunk.encode(scored, self.tagger)
-            triples = zip(stream, vectors, scores, strict=True)
-        for chunk in chunks(triples):
-            labels = iter(self._labels([(paper, scores) for paper, _, scores in chunk]))
+        own_pass = self._trunk is not self.encoder
+        stream, encoded = tee(papers)
+        scores: Iterator[PaperVectors | None] = repeat(None)
+        if own_pass:
+            encoded, scored = tee(encoded)
+            scores = self._trunk.encode(scored, self.tagger)
+        vectors = self.encoder.encode(encoded, None if own_pass else self.tagger)
+        for chunk in chunks(zip(stream, vectors, scores, strict=False)):
+            wanted = [own or result for paper, result, own in chunk if self.wants(paper)]
+            labels = iter(self._labels(wanted))
             for paper, result, _ in chunk:
                 yield labelled(paper, next(labels)) if self.wants(paper) else paper, result
-
-    def _labels(self, papers: Sequence[tuple[Paper, PaperVectors]]) -> list[list[FacetProbabilities]]:
-        scores = [result.hook_values for paper, result in papers if self.wants(paper)]
-        if self.tagger is None or not scores:
-            return []
-        return self.tagger.probabilities([each for each in scores if each is not None])
 
     def encode_paper(self, paper: Paper) -> tuple[Paper, PaperVectors]:
         if not self.wants(paper):
@@ -194,8 +176,15 @@ class TaggingEncoder:
         own_pass = self._trunk is not self.encoder
         vectors = self.encoder.encode_paper(paper, None if own_pass else self.tagger)
         scores = self._trunk.encode_paper(paper, self.tagger) if own_pass else vectors
-        (probabilities,) = self._labels([(paper, scores)])
+        (probabilities,) = self._labels([scores])
         return labelled(paper, probabilities), vectors
+
+    def _labels(self, scores: Sequence[PaperVectors]) -> list[list[FacetProbabilities]]:
+        if self.tagger is None or not scores:
+            return []
+        return self.tagger.probabilities(
+            [each.hook_values for each in scores if each.hook_values is not None]
+        )
 
 
 def open_trunk(tagger: Tagger, threads: int = 1, device: str = CPU) -> Encoder:
@@ -226,8 +215,7 @@ def tag_stream(
 
     Other fields, lists of sentences, and labelled records (unless all are predicted) stay; an abstract that
     was one string gets ``sentence_offsets``. ``probabilities`` adds ``pred_probabilities``, five numbers a
-    sentence in the order background, objective, method, result, other. Raises CorpusError for records that
-    are no papers.
+    sentence in the order of the labels.
     """
 
     def tag(item: tuple[Record, Paper]) -> Record:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,8 @@ from qbe.types import Paper
 
 LEAST_TOKENS = 3  # a window with room for one token of a sentence: [CLS], this one, and [SEP]
 
-# MPNet's tokens at the beginning and end of a text and for unknown words, and BERT's. MPNet's vocabulary holds
-# BERT's too, with which it was not trained.
+# MPNet's tokens at the beginning and end of a text and for unknown words, and BERT's; MPNet's vocabulary has
+# these, too, but it was not trained with them.
 SPECIAL_TOKENS = (("<s>", "</s>", "[UNK]"), ("[CLS]", "[SEP]", "[UNK]"))
 
 
@@ -106,6 +106,21 @@ def pair_input(first: Sequence[int], second: Sequence[int], cls: int, sep: int) 
     return PairInput(np.array([ids], np.int64), np.array([sides], np.int64))
 
 
+def open_tokenizer(path: Path) -> Any:
+    """Open a file of the tokenizers package; raises ModelError or MissingDependencyError."""
+    check_package("tokenizers")
+    from tokenizers import Tokenizer
+
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(
+            f"{path}: expected a tokenizer of the tokenizers package, found: {reason}; install or export the "
+            "model again"
+        ) from error
+
+
 class PaperTokenizer:
     """The tokenizer of a BERT-family model, applied to titles and sentences.
 
@@ -114,25 +129,15 @@ class PaperTokenizer:
 
     def __init__(self, path: Path) -> None:
         """Raise ModelError where the file is no BERT tokenizer, MissingDependencyError without tokenizers."""
-        check_package("tokenizers")
-        from tokenizers import Tokenizer
-
-        try:
-            self._tokenizer = Tokenizer.from_file(str(path))
-        except Exception as error:
-            reason = str(error).splitlines()[0]
-            raise ModelError(
-                f"{path}: expected a tokenizer of the tokenizers package, found: {reason}; install or "
-                "export the model again"
-            ) from error
+        self._tokenizer = open_tokenizer(path)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
-        number = self._tokenizer.token_to_id
+        number: Any = self._tokenizer.token_to_id
         known = [names for names in SPECIAL_TOKENS if all(number(name) is not None for name in names)]
         if not known:
+            families = " or ".join(", ".join(names) for names in SPECIAL_TOKENS)
             raise ModelError(
-                f"{path}: expected a BERT-family tokenizer with "
-                f"{' or '.join(', '.join(names) for names in SPECIAL_TOKENS)}, found not all; give another model"
+                f"{path}: expected a BERT-family tokenizer with {families}, found not all; give another model"
             )
         self.special = SpecialTokens(*map(number, known[0]))
         padding = ("<pad>", "[PAD]") if known[0] == SPECIAL_TOKENS[0] else ("[PAD]",)

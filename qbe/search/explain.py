@@ -24,18 +24,7 @@ def add_matches(
     queries: Sequence[Sequence[EncodedAspect]],
     hits: Sequence[Sequence[Hit]],
 ) -> list[list[Hit]]:
-    """Add to each query's hits, for every sentence of every aspect, the closest sentence of the paper, best
-    pair first. ``queries`` are the encoded aspects of each query.
-
-    >>> from qbe.models.pooling import EncodedAspect
-    >>> from qbe.util.work import Workers
-    >>> paper = index.paper("s036")
-    >>> query = EncodedAspect.of(Aspect(paper, Facet.METHOD), index.vectors(paper))
-    >>> with index.reading() as reader:
-    ...     ((hit,),) = add_matches(reader, Workers(), [[query]], [[Hit("s051", 1.0)]])
-    >>> [(match.query_position, match.position) for match in hit.matches]
-    [(3, 2), (2, 2)]
-    """
+    """Add to each query's hits the closest sentence to every sentence of every aspect, best pair first."""
 
     def matched(number: int) -> list[Hit]:
         rows = rows_of(reader.papers, (hit.paper_id for hit in hits[number]))
@@ -79,16 +68,7 @@ class ExplainedSentence(NamedTuple):
 
 
 def explain_query(aspect: Aspect) -> list[ExplainedSentence]:
-    """Describe all sentences of an aspect's paper, in order; raises what `Aspect.selected_positions` does.
-
-    >>> for sentence in explain_query(Aspect(index.paper("s036"), Facet.METHOD)):
-    ...     print(sentence.position, sentence.facet, sentence.selected)
-    0 background False
-    1 background False
-    2 method True
-    3 method True
-    4 result False
-    """
+    """Describe all sentences of an aspect's paper, in order."""
     selected, guess = aspect.selected_positions(), aspect.is_guess
     return [
         ExplainedSentence(
@@ -105,7 +85,7 @@ def explain_query(aspect: Aspect) -> list[ExplainedSentence]:
 
 
 def facet_probability(sentence: Sentence) -> float | None:
-    """The probability of a predicted facet (``other`` for none), to four decimals; None for a given one."""
+    """Return the probability of a predicted facet (``other`` for none); None for a given one."""
     probabilities = sentence.probabilities
     if probabilities is None:
         return None
@@ -113,11 +93,8 @@ def facet_probability(sentence: Sentence) -> float | None:
 
 
 def techniques_in_common(query: Query, papers: Sequence[Paper]) -> list[list[str]]:
-    """The words of techniques that each paper shares with the papers that a query likes, at most three of
-    each of these, the most telling first (`qbe.models.words`).
-
-    >>> techniques_in_common(Query(index.paper("s036"), Facet.METHOD), [index.paper("s051")])[0][:1]
-    ['masking']
+    """Return the words of techniques that each paper shares with the query's liked papers, the most telling
+    first.
     """
     from qbe.models.words import shipped_words
 
@@ -130,12 +107,6 @@ def techniques_in_common(query: Query, papers: Sequence[Paper]) -> list[list[str
 def describe(paper: Paper, position: int, facet: Facet | None) -> str:
     """Describe a sentence's label: ``method 0.93``, ``method given``, ``no label``, or where it is the best
     guess for the facet searched for, ``background 0.62, best guess for method 0.31``.
-
-    >>> from qbe.types import FacetProbabilities
-    >>> probabilities = FacetProbabilities(background=0.5, objective=0.25, method=0.25, result=0.0, other=0.0)
-    >>> sentence = Sentence("Stone is hard.", Facet.BACKGROUND, probabilities)
-    >>> describe(Paper("1", "On stone", (sentence,), labelled=True), 0, Facet.METHOD)
-    'background 0.75, best guess for method 0.25'
     """
     if not paper.labelled:
         return "no label"
@@ -150,53 +121,36 @@ def describe(paper: Paper, position: int, facet: Facet | None) -> str:
 
 
 class Shown(NamedTuple):
-    """A pair of sentences, and the label of the paper's sentence (see `label_of`)."""
+    """A pair of sentences, and the label (`label_of`) of the paper's; "(" begins one of another facet."""
 
     match: Match
     label: str
 
     @property
-    def carries_facet(self) -> bool:
-        """Whether the sentence carries the facet, if only as a best guess, or none was searched for."""
-        return not self.label.startswith("(")
-
-    @property
     def prefix(self) -> str:
         """What stands before the sentence, such as "method: "."""
-        if not self.label:
-            return ""
-        return f"{self.label}: " if self.carries_facet else f"{self.label} "
+        return self.label and self.label + (" " if self.label.startswith("(") else ": ")
 
 
 def shown(query: Query, paper: Paper, hit: Hit) -> Shown | None:
-    """The best pair of a hit whose sentence carries the facet searched for, else the best pair; None without
-    matches.
+    """Return the best pair of a hit whose sentence carries the facet searched for, else the best pair, if
+    any.
 
-    Best is the pair that contributed most to a reranker's score, then the closest. Pairs of aspects with a
-    negative weight count only where there are no others.
-
-    >>> query = Query(index.paper("s036"), Facet.METHOD)
-    >>> matches = Match(2, 0, 0.75), Match(2, 2, 0.5)
-    >>> shown(query, index.paper("s051"), Hit("s051", 1.5, matches))
-    Shown(match=Match(query_position=2, position=2, score=0.5, aspect=0), label='method')
-    >>> shown(query, index.paper("s051"), Hit("s051", 1.5, matches[:1])).label
-    '(labelled background)'
+    Best is the pair that contributed most to a reranker's score, then the closest; pairs of disliked aspects
+    come last.
     """
     pairs = [*([hit.driven_by] if hit.driven_by else []), *hit.matches]
     pairs = [pair for pair in pairs if query.aspects[pair.aspect].weight > 0] or pairs
     candidates = [
         Shown(pair, label_of(paper, pair.position, query.aspects[pair.aspect].facet)) for pair in pairs
     ]
-    return next((each for each in candidates if each.carries_facet), candidates[0] if candidates else None)
+    carrying = (each for each in candidates if not each.label.startswith("("))
+    return next(carrying, candidates[0] if candidates else None)
 
 
 def label_of(paper: Paper, position: int, facet: Facet | None) -> str:
-    """The label to show with a sentence for a facet: the facet, with a question mark for a best guess, and in
-    parentheses another label; for no facet the sentence's own label, '' if it has none.
-
-    >>> paper = index.paper("s036")
-    >>> [label_of(paper, position, Facet.METHOD) for position in (1, 2)], label_of(paper, 1, None)
-    (['(labelled background)', 'method'], 'background')
+    """Return the label to show with a sentence for a facet: the facet, with a question mark for a best guess,
+    or another label in parentheses; for no facet the sentence's own label, if any.
     """
     sentence = paper.sentences[position]
     if facet is None or sentence.facet is facet:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,25 +25,19 @@ if TYPE_CHECKING:
     from qbe.models.grades import Estimates
     from qbe.search.grading import Candidates, GradedQuery, Grader, Regrader
 
-DEPTH = 300
-"""How many candidates each first stage brings by each liked aspect."""
+DEPTH = 300  # candidates that each first stage brings by each liked aspect
+LIKELY_FROM = 0.6  # papers with at least this chance are called likely
+VARIED_DEPTH = (
+    100  # papers, of a mix by each shape, that are compared with each other where hits should differ
+)
 
-LIKELY_FROM = 0.6
-"""Papers with at least this chance are called likely."""
 
-VARIED_DEPTH = 100
-"""Papers, of a mix by each shape, that are compared with each other where hits should differ."""
-
-_Grade = Callable[["ExploreRequest", Rows, Callable[[Sequence["Estimates"]], Scores]], list["Estimates"]]
-"""Estimates papers, given by rows, by each paper of a request; where the request asks for it, those with the
-highest ``fit`` (papers,), a function of the estimates, are graded again."""
-
-_PLACES: Mapping[Facet, int] = {facet: place for place, facet in enumerate(Facet)}
+_Known = dict[bytes, tuple[list[Paper], "Sequence[Paper] | Candidates"]]  # candidates by their rows
 
 
 class ExploreRequest(NamedTuple):
-    """A query whose aspects are all facets, its papers with vectors, how the list is put together, and
-    whether the best candidates are graded ``again``.
+    """A query of facets, its papers with vectors, how its list is made, and whether the best are graded
+    ``again``.
     """
 
     ranking: RankingRequest
@@ -56,8 +50,8 @@ class ExploreStage:
     """Ranks by how likely a candidate is as asked: similar in the liked facets (a grade of at least 1.5), and
     different in the disliked ones (at most 1).
 
-    Candidates come from the first stages, by every liked aspect. Those that fit best may be graded again
-    (`qbe.search.grading.Regrader`). Grader and regrader are opened when something is graded.
+    Candidates come from the first stages, by every liked aspect. Those that fit best may be graded again.
+    Grader and regrader are opened when something is graded.
     """
 
     def __init__(
@@ -72,30 +66,68 @@ class ExploreStage:
 
     def rank(self, requests: Sequence[ExploreRequest], k: int, *, explain: bool) -> list[list[Hit]]:
         """Rank all candidates of each request, at least ``k`` where there are, with grades, ties by id."""
-        grade = self._grading()
-        return [
-            self._ranked(request, self._rows(request.ranking, k), grade, explain=explain)
-            for request in requests
-        ]
+        known: _Known = {}
+        ranked = []
+        for request in requests:
+            paper_ids = checked_pool(self._reader, request.ranking)
+            if paper_ids is None:
+                depth = min(max(k, DEPTH), len(self._reader))
+                by_stage = (liked_candidates(stage, request.ranking, depth) for stage in self._stages)
+                paper_ids = [paper_id for found in by_stage for paper_id in found]
+            rows = distinct(rows_of(self._reader.papers, paper_ids))
+            graded = self._graded(request, rows, known)
+            if request.variety.mix:
+                ranked.append(self._mixed(request, rows, graded, explain=explain))
+            else:
+                hits = self._by_chance(request, rows, graded, explain=explain)
+                ranked.append(self.diversified(hits, request.variety.diversity or 0.0))
+        return ranked
 
-    def _ranked(self, request: ExploreRequest, rows: Rows, grade: _Grade, *, explain: bool) -> list[Hit]:
-        graded = grade(request, rows, lambda some: _fit(request, some))
-        variety = request.variety
-        if variety.mix:
-            return self._mixed(request, rows, graded, explain=explain)
-        hits = [
-            hit
-            for hit in _hits(self._reader, request, rows, graded, explain=explain)
-            if variety.admits(hit.grades or {})
-        ]
-        return self.diversified(hits, variety.diversity or 0.0)
+    def _graded(
+        self, request: ExploreRequest, rows: Rows, known: _Known, fit: Scores | None = None
+    ) -> list[Estimates]:
+        """Estimate papers by each paper of a request, the best again where it asks for it; ``known`` are the
+        papers of the request before, read once where equal.
+        """
+        key = rows.astype(np.int64).tobytes()
+        if key not in known:
+            known.clear()
+            found = [self._reader.papers[row] for row in rows.tolist()]
+            known[key] = found, self._open_grader().features.candidates(found) if found else found
+        papers, candidates = known[key]
+        graded = [self._open_grader().grade(query, candidates)[0] for query in request.papers]
+        regrader = self._open_regrader() if request.again else None
+        if regrader is None:
+            return graded
+        best = regrader.best(_fit(request, graded) if fit is None else fit)
+        pairs = zip(request.papers, graded, strict=True)
+        return [regrader.regraded(query.paper, papers, estimates, best) for query, estimates in pairs]
+
+    def _by_chance(
+        self, request: ExploreRequest, rows: Rows, graded: Sequence[Estimates], *, explain: bool
+    ) -> list[Hit]:
+        if not len(rows):
+            return []
+        ids = [self._reader.papers.ids[row] for row in rows.tolist()]
+        aspects = request.ranking.query.aspects
+        chances, grades = _chances(request, graded, aspects), _named_grades(request, graded)
+        place = {paper_id: number for number, paper_id in enumerate(ids)}
+        hits = []
+        for hit in best_hits(ids, _as_asked(chances, aspects).astype(np.float32), len(ids)):
+            number = place[hit.paper_id]
+            if not request.variety.admits(grades[number]):
+                continue
+            hit = hit._replace(grades=grades[number], chance=hit.score)
+            if explain:
+                named = {request.ranking.label(i): float(column[number]) for i, column in enumerate(chances)}
+                hit = hit._replace(component_scores=named)
+            hits.append(hit)
+        return hits
 
     def _mixed(
         self, request: ExploreRequest, rows: Rows, graded: Sequence[Estimates], *, explain: bool
     ) -> list[Hit]:
-        """Candidates of a mixed list, each with the shape that it is there for; the score is the reciprocal
-        of the place, since chances of different shapes do not compare.
-        """
+        """Candidates of a mixed list, each with the shape that it is there for; the score is 1 / place."""
         ids, variety = [self._reader.papers.ids[row] for row in rows.tolist()], request.variety
         grades = _named_grades(request, graded) if len(rows) else []
         by_id = sorted(range(len(ids)), key=ids.__getitem__)
@@ -109,27 +141,29 @@ class ExploreStage:
             compared = distinct(best.ravel())
             similarity = self._similarity([ids[kept[each]] for each in compared.tolist()])
         relevance = np.array([scaled(each) for each in chances[:, compared]])
-        places = [
-            place._replace(candidate=int(compared[place.candidate]))
-            for place in varied(relevance, shares, similarity, diversity)
-        ]
         rest = np.setdiff1d(np.arange(len(kept)), compared)
-        places += [
-            place._replace(candidate=int(rest[place.candidate])) for place in varied(chances[:, rest], shares)
-        ]
-        return [
-            Hit(
-                ids[kept[place.candidate]],
-                1 / number,
-                component_scores=dict(zip(shapes, chances[:, place.candidate].tolist(), strict=True))
-                if explain
-                else None,
-                grades=grades[kept[place.candidate]],
-                chance=float(chances[place.shape, place.candidate]),
-                corner=shapes[place.shape],
+        chosen = [
+            (int(several[place]), shape)
+            for several, places in (
+                (compared, varied(relevance, shares, similarity, diversity)),
+                (rest, varied(chances[:, rest], shares)),
             )
-            for number, place in enumerate(places, start=1)
+            for place, shape, _ in places
         ]
+        hits = []
+        for number, (candidate, shape) in enumerate(chosen, start=1):
+            named = dict(zip(shapes, chances[:, candidate].tolist(), strict=True))
+            hits.append(
+                Hit(
+                    ids[kept[candidate]],
+                    1 / number,
+                    component_scores=named if explain else None,
+                    grades=grades[kept[candidate]],
+                    chance=named[shapes[shape]],
+                    corner=shapes[shape],
+                )
+            )
+        return hits
 
     def diversified(self, hits: Sequence[Hit], diversity: float) -> list[Hit]:
         """Order the first VARIED_DEPTH hits by maximal marginal relevance, which becomes their score."""
@@ -139,7 +173,7 @@ class ExploreStage:
         relevance = scaled(np.array([hit.score for hit in first]))[None]
         similarity = self._similarity([hit.paper_id for hit in first])
         places = varied(relevance, similarity=similarity, diversity=diversity)
-        moved = [first[place.candidate]._replace(score=place.value) for place in places]
+        moved = [first[place]._replace(score=value) for place, _, value in places]
         return [*moved, *below(moved[-1].score, hits[VARIED_DEPTH:])]
 
     def _similarity(self, paper_ids: Sequence[str]) -> Scores:
@@ -150,54 +184,23 @@ class ExploreStage:
 
     def grade(self, requests: Iterable[tuple[ExploreRequest, Sequence[Hit]]]) -> list[list[Hit]]:
         """Add grades to the hits of each query, whatever found them, in their order."""
-        grade = self._grading()
-        return [self._with_grades(request, hits, grade) for request, hits in requests]
-
-    def _with_grades(self, request: ExploreRequest, hits: Sequence[Hit], grade: _Grade) -> list[Hit]:
-        in_order = rows_of(self._reader.papers, (hit.paper_id for hit in hits))
-        rows = distinct(in_order)
-
-        def hits_below(_: Sequence[Estimates]) -> Scores:
-            below_row = dict(zip(reversed(in_order.tolist()), range(len(hits)), strict=True))
-            return np.array([below_row[row] for row in rows.tolist()], np.float64)
-
-        graded = grade(request, rows, hits_below)
-        by_row = dict(zip(rows.tolist(), _named_grades(request, graded), strict=True))
-        return [hit._replace(grades=by_row[self._reader.papers.row(hit.paper_id)]) for hit in hits]
-
-    def _grading(self) -> _Grade:
-        """Make a function that grades for several requests; equal candidates of two requests in a row are
-        read once.
-        """
-
-        @lru_cache(maxsize=1)
-        def read(rows: bytes) -> tuple[list[Paper], Sequence[Paper] | Candidates]:
-            papers = [self._reader.papers[row] for row in np.frombuffer(rows, np.int64).tolist()]
-            return papers, self._open_grader().features.candidates(papers) if papers else papers
-
-        def grade(
-            request: ExploreRequest, rows: Rows, fit: Callable[[Sequence[Estimates]], Scores]
-        ) -> list[Estimates]:
-            papers, candidates = read(rows.astype(np.int64).tobytes())
-            graded = [self._open_grader().grade(query, candidates)[0] for query in request.papers]
-            regrader = self._open_regrader() if request.again else None
-            if regrader is None:
-                return graded
-            best, pairs = regrader.best(fit(graded)), zip(request.papers, graded, strict=True)
-            return [regrader.regraded(query.paper, papers, estimates, best) for query, estimates in pairs]
-
-        return grade
-
-    def _rows(self, request: RankingRequest, k: int) -> Rows:
-        papers, paper_ids = self._reader.papers, checked_pool(self._reader, request)
-        if paper_ids is None:
-            depth = min(max(k, DEPTH), len(self._reader))
-            paper_ids = [each for stage in self._stages for each in liked_candidates(stage, request, depth)]
-        return distinct(rows_of(papers, paper_ids))
+        known: _Known = {}
+        results = []
+        for request, hits in requests:
+            in_order = rows_of(self._reader.papers, (hit.paper_id for hit in hits)).tolist()
+            rows = distinct(np.array(in_order, np.int64))
+            below_row = dict(zip(reversed(in_order), range(len(hits)), strict=True))
+            fit = np.array([below_row[row] for row in rows.tolist()], np.float64)  # hits below it
+            named = _named_grades(request, self._graded(request, rows, known, fit))
+            by_row = dict(zip(rows.tolist(), named, strict=True))
+            results.append(
+                [hit._replace(grades=by_row[row]) for row, hit in zip(in_order, hits, strict=True)]
+            )
+        return results
 
 
 def _shape_chances(request: ExploreRequest, graded: Sequence[Estimates], name: str) -> Scores:
-    """The chances of candidates (papers,) by a shape; of disliked papers only what the shape likes counts."""
+    """The chances of candidates (papers,) by a shape; of disliked papers what the shape likes counts."""
     query, weights = request.ranking.query, SHAPES[name]
     liked = {aspect.paper.paper_id for aspect in query.aspects if aspect.weight > 0}
     aspects = []
@@ -228,16 +231,15 @@ def _chances(request: ExploreRequest, graded: Sequence[Estimates], aspects: Sequ
         assert aspect.facet is not None
         estimates = graded[papers.index(aspect.paper.paper_id)]
         chances = estimates.similar if aspect.weight > 0 else estimates.other
-        columns.append(chances[:, _PLACES[aspect.facet]])
+        columns.append(chances[:, list(Facet).index(aspect.facet)])
     return columns
 
 
 def _as_asked(chances: Sequence[Scores], aspects: Sequence[Aspect]) -> Scores:
     """The chances of candidates (papers,) by all aspects, which count as independent.
 
-    An aspect's weight is an exponent of its chances. With several liked papers it is the mean of the two
-    (BEST_PAPERS) that a candidate fits best; papers that are only disliked count together as much as one
-    liked paper.
+    An aspect's weight is an exponent. Of several liked papers the mean of the best BEST_PAPERS counts; papers
+    that are only disliked count together as much as one liked paper.
     """
     papers: dict[str, Scores] = {}
     liked = {aspect.paper.paper_id for aspect in aspects if aspect.weight > 0}
@@ -252,16 +254,8 @@ def _as_asked(chances: Sequence[Scores], aspects: Sequence[Aspect]) -> Scores:
 
 
 def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str | None:
-    """Say how many hits of `ExploreStage` are likely as asked, of a mix by shape, and where that is fewer
-    than the first ``k`` show; None where weights other than 1 make scores no chances.
-
-    >>> from qbe.types import Paper, Sentence
-    >>> paper = Paper("p1", "", (Sentence("We route.", Facet.METHOD), Sentence("It helps.", Facet.RESULT)))
-    >>> query = Query.by_facets(paper, {Facet.METHOD: 1, Facet.RESULT: -1})
-    >>> likely(query, Variety(), [Hit("p2", 0.7, chance=0.7), Hit("p3", 0.2, chance=0.2)], 2)
-    'papers that are likely what you ask for: 1'
-    >>> likely(query, Variety({"competitors": 1}), [Hit("p2", 1.0, chance=0.2, corner="competitors")], 2)
-    'papers that are likely what you ask for: competitors none (fewer than asked for)'
+    """Say how many hits are likely as asked, of a mix by shape, and where that is fewer than the first ``k``
+    show; None where weights other than 1 make scores no chances.
     """
     if not variety.mix and any(abs(aspect.weight) != 1 for aspect in query.aspects):
         return None
@@ -276,17 +270,14 @@ def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str |
 
 
 def _named_grades(request: ExploreRequest, graded: Sequence[Estimates]) -> list[dict[str, float]]:
-    """The grades of each candidate by facet, the best over the liked papers; a facet that none of these has
-    sentences of is left out.
-    """
+    """The grades of each candidate by facet, the best over the liked papers that have sentences of it."""
     from qbe.search.grading import named_grades
 
     liked = {aspect.paper.paper_id for aspect in request.ranking.query.aspects if aspect.weight > 0}
-    papers = (each.paper for each in request.papers)
     named = [
-        named_grades(paper, estimates)
-        for paper, estimates in zip(papers, graded, strict=True)
-        if paper.paper_id in liked
+        named_grades(query.paper, estimates)
+        for query, estimates in zip(request.papers, graded, strict=True)
+        if query.paper.paper_id in liked
     ]
     return [
         {
@@ -298,55 +289,20 @@ def _named_grades(request: ExploreRequest, graded: Sequence[Estimates]) -> list[
     ]
 
 
-def _hits(
-    reader: IndexReader, request: ExploreRequest, rows: Rows, graded: Sequence[Estimates], *, explain: bool
-) -> list[Hit]:
-    if not len(rows):
-        return []
-    ids = [reader.papers.ids[row] for row in rows.tolist()]
-    aspects = request.ranking.query.aspects
-    chances, grades = _chances(request, graded, aspects), _named_grades(request, graded)
-    scores = _as_asked(chances, aspects)
-    place = {paper_id: number for number, paper_id in enumerate(ids)}
-    hits = []
-    for hit in best_hits(ids, scores.astype(np.float32), len(ids)):
-        number = place[hit.paper_id]
-        hit = hit._replace(grades=grades[number], chance=hit.score)
-        if explain:
-            named = {request.ranking.label(i): float(column[number]) for i, column in enumerate(chances)}
-            hit = hit._replace(component_scores=named)
-        hits.append(hit)
-    return hits
-
-
-class Place(NamedTuple):
-    """A place of a list: the numbers of its ``candidate`` and ``shape``, and the ``value`` of the choice."""
-
-    candidate: int
-    shape: int
-    value: float
-
-
 def varied(
     relevance: Scores,
     shares: Sequence[float] = (1.0,),
     similarity: Scores | None = None,
     diversity: float = 0.0,
-) -> list[Place]:
+) -> list[tuple[int, int, float]]:
     """Put all candidates into a list in which shapes have their shares and neighbours differ.
 
-    ``relevance`` (shapes, candidates) is from 0 to 1. Each place goes to the shape with the highest quotient
-    ``share / (2 * places + 1)``, the first of equals (Sainte-Lague, as in PM-1 of Dang and Croft, 2012),
-    which takes the candidate with the highest ``(1 - diversity) * relevance - diversity * closest``, where
-    ``closest`` is the largest ``similarity`` (candidates, candidates) to one that has a place (maximal
-    marginal relevance; Carbonell and Goldstein, 1998); of equals the most relevant one, then the first.
-
-    >>> relevance = np.array([[0.9, 0.8, 0.1, 0.2], [0.0, 0.1, 0.7, 0.6]])
-    >>> [place[:2] for place in varied(relevance, [2, 1])]
-    [(0, 0), (2, 1), (1, 0), (3, 0)]
-    >>> alike = np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.2], [0.1, 0.2, 1.0]])
-    >>> [place.candidate for place in varied(np.array([[1.0, 0.9, 0.6]]), [1], alike, diversity=0.5)]
-    [0, 2, 1]
+    Each place goes to the shape with the highest ``share / (2 * places + 1)``, the first of equals
+    (Sainte-Lague, as in PM-1 of Dang and Croft, 2012), which takes the candidate with the highest ``(1 -
+    diversity) * relevance - diversity * closest``, where ``closest`` is the largest ``similarity``
+    (candidates, candidates) to one that has a place (Carbonell and Goldstein, 1998); of equals the most
+    relevant, then the first. ``relevance`` (shapes, candidates) is from 0 to 1. Returns candidate, shape and
+    value of each place.
     """
     count = relevance.shape[1]
     weights, taken = np.array(shares, np.float64), np.zeros(len(shares))
@@ -357,7 +313,7 @@ def varied(
         values = ((1 - diversity) * relevance[shape] - diversity * closest).round(6)
         best = left & (values == values[left].max())
         candidate = int(np.where(best, relevance[shape], -np.inf).argmax())
-        places.append(Place(candidate, shape, float(values[candidate])))
+        places.append((candidate, shape, float(values[candidate])))
         taken[shape] += 1
         left[candidate] = False
         if similarity is not None:

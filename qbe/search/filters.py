@@ -9,14 +9,14 @@ import threading
 import unicodedata
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from qbe.errors import UsageError, did_you_mean
 from qbe.query import Query
-from qbe.types import Facet, Paper, Sentence, year_given
+from qbe.types import Facet, Paper, year_given
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,24 +26,20 @@ if TYPE_CHECKING:
     from qbe.index.rows import Mask, Selection
 
 T = TypeVar("T")
+Metadata = Mapping[str, Any]
+Years = tuple[int | None, int | None]  # the first and the last one; None is unbounded
 
-OF_QUERY: Literal["query"] = "query"
-"""Stands for the year of the query's paper."""
+OF_QUERY: Literal["query"] = "query"  # the year of the query's paper
+OF_LIBRARIES = ("tags", "collections")  # keys that people fill in: compared without regard to case
+TECHNIQUE = "technique"  # the key of ``where`` that is compared with texts, too
+LAST_YEAR, NO_YEAR = 9999, 0
+KEPT = 64  # filters whose results are cached
 
-LAST_YEAR = 9999
+SAID_FROM = 0.3
+"""From this probability of method and objective together on a sentence counts as one that says how: "we
+propose a graph network for traffic" is an objective, and names the technique."""
 
-OF_LIBRARIES = ("tags", "collections")
-"""Keys of metadata that people fill in: their values are compared without regard to case."""
-
-TECHNIQUE = "technique"
-"""The key of ``where`` that is compared with texts, too (see `Technique`)."""
-
-Years = tuple[int | None, int | None]
-"""The first and the last year; None is unbounded."""
-
-_YEAR = re.compile(r"\s*(\d{4}(?!\d)|\d{1,3}(?=\s*$))", re.ASCII)
-"""A year of four digits at the beginning, or a number alone."""
-
+_YEAR = re.compile(r"\s*(\d{4}(?!\d)|\d{1,3}(?=\s*$))", re.ASCII)  # four digits first, or a number alone
 _YEARS = re.compile(r"(?P<first>\d{1,4})?(?:(?P<range>-)(?P<last>\d{1,4})?)?")
 _NAMES = re.compile(r",|\band\b")
 _NAME_PARTS = ("name", "given", "first", "middle", "family", "last")
@@ -70,10 +66,6 @@ class PaperFilter:
     >>> papers = PaperFilter(years=(2015, 2019), categories=("cs",), authors=("d. knuth",))
     >>> papers.keeps({"categories": ["cs.DS"], "authors": ["Donald D. Knuth"]})  # years apart
     True
-    >>> PaperFilter(years=(2019, 2015))
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected `years` from an earlier to a later one, found 2019-2015
     """
 
     years: Years | None = None
@@ -87,11 +79,24 @@ class PaperFilter:
             _check_years(self.years)
             object.__setattr__(self, "years", tuple(self.years))
         for name in ("categories", "authors"):
-            object.__setattr__(self, name, _texts(name, getattr(self, name)))
+            values = getattr(self, name)
+            if isinstance(values, str) or not isinstance(values, Sequence):
+                raise TypeError(f"expected a tuple of str as `{name}`, found {values!r:.60}")
+            for value in values:
+                if not isinstance(value, str):
+                    raise TypeError(f"expected a tuple of str as `{name}`, found {value!r:.60} in it")
+                if not value.strip():
+                    raise UsageError(f"expected texts as `{name}`, found an empty one")
+            object.__setattr__(self, name, tuple(values))
         for author in self.authors:
             if not _name_words(author):
                 raise UsageError(f"expected names as `authors`, found {author!r}")
-        _check_where(self.where)
+        if not isinstance(self.where, Mapping):
+            example = "{'venue': 'SIGIR'}"
+            raise TypeError(f"expected a mapping as `where`, such as {example}, found {self.where!r:.60}")
+        for key, value in self.where.items():
+            if not isinstance(key, str) or not isinstance(value, str):
+                raise TypeError(f"expected str keys and values as `where`, found {key!r}: {value!r:.60}")
         object.__setattr__(self, "where", dict(self.where))
         if isinstance(self.before, str):
             if self.before != OF_QUERY:
@@ -105,13 +110,8 @@ class PaperFilter:
         return self.years is not None or self.before is not None
 
     def of(self, query: Query) -> PaperFilter:
-        """Replace ``"query"`` by the latest year of the papers that a query likes.
-
-        Raises UsageError for one without a year.
-
-        >>> paper = index.paper("s036")
-        >>> PaperFilter(before="query").of(Query(paper)).before
-        2018
+        """Replace ``"query"`` by the latest year of the papers that a query likes; raises UsageError for one
+        without.
         """
         if self.before != OF_QUERY:
             return self
@@ -133,28 +133,19 @@ class PaperFilter:
         limits = [limit for limit in (last, self.before) if isinstance(limit, int)]
         return (first is None or first <= year) and all(year <= limit for limit in limits)
 
-    def keeps(self, metadata: Mapping[str, Any]) -> bool:
+    def keeps(self, metadata: Metadata) -> bool:
         """Test the metadata of a paper, years and techniques apart."""
         return self.test()(metadata)
 
-    def test(self) -> Callable[[Mapping[str, Any]], bool]:
+    def test(self) -> Callable[[Metadata], bool]:
         """Return `keeps` as a function, for many papers."""
-        tests = []
-        if self.categories:
-            tests.append(_in_categories(self.categories))
-        if self.authors:
-            tests.append(_by_authors(self.authors))
+        tests = [_in_categories(self.categories)] if self.categories else []
+        tests += [_by_authors(self.authors)] if self.authors else []
         tests += [_has_value(key, value) for key, value in self.where.items() if key != TECHNIQUE]
-        if len(tests) == 1:
-            return tests[0]
-        return lambda metadata: all(test(metadata) for test in tests)
+        return tests[0] if len(tests) == 1 else lambda metadata: all(test(metadata) for test in tests)
 
     def record(self) -> dict[str, Any]:
-        """The conditions as JSON.
-
-        >>> PaperFilter(years=(2015, None), before="query").record()
-        {'years': [2015, None], 'before': 'query'}
-        """
+        """The conditions as JSON."""
         values = {
             "years": None if self.years is None else list(self.years),
             "categories": list(self.categories),
@@ -165,12 +156,8 @@ class PaperFilter:
         return {name: value for name, value in values.items() if value}
 
 
-def year_of(metadata: Mapping[str, Any]) -> int | None:
-    """The year of a paper (see `qbe.types.year_given`) as a number; None for none or another text.
-
-    >>> year_of({"date": "2019-05"}), year_of({"date": "5 May 2019"}), year_of({"year": "in print"})
-    (2019, None, None)
-    """
+def year_of(metadata: Metadata) -> int | None:
+    """The year of a paper (see `qbe.types.year_given`) as a number; None for none or another text."""
     return _first_year(year_given(metadata))
 
 
@@ -183,9 +170,6 @@ def _first_year(text: str) -> int | None:
 def parse_years(text: str) -> tuple[Years | None, Literal["query"] | None]:
     """Parse years such as ``2015-2019``, ``2015-``, ``-2019``, ``2018``, ``query`` or ``2015-query``; raises
     UsageError.
-
-    >>> parse_years("2015-2019"), parse_years("2018"), parse_years("2015-query")
-    (((2015, 2019), None), ((2018, 2018), None), ((2015, None), 'query'))
     """
     head, _, last = text.strip().rpartition("-")
     of_query = last.strip() == OF_QUERY
@@ -195,8 +179,7 @@ def parse_years(text: str) -> tuple[Years | None, Literal["query"] | None]:
     if match is None or not (match["first"] or match["last"]):
         raise UsageError(f"expected `years` such as 2015-2019, 2015-, -2019, 2018 or query, found {text!r}")
     first, last_year = (int(year) if year else None for year in match.group("first", "last"))
-    years = (first, last_year) if match["range"] else (first, first)
-    return years, OF_QUERY if of_query else None
+    return (first, last_year if match["range"] else first), OF_QUERY if of_query else None
 
 
 def parse_before(text: str) -> int | Literal["query"]:
@@ -209,11 +192,7 @@ def parse_before(text: str) -> int | Literal["query"]:
 
 
 def parse_where(texts: Sequence[str]) -> dict[str, str]:
-    """Parse keys and values such as ``venue=SIGIR``; raises UsageError.
-
-    >>> parse_where(["venue=SIGIR", "note=a=b"])
-    {'venue': 'SIGIR', 'note': 'a=b'}
-    """
+    """Parse keys and values such as ``venue=SIGIR``; raises UsageError."""
     values: dict[str, str] = {}
     for text in texts:
         key, sign, value = text.partition("=")
@@ -225,13 +204,13 @@ def parse_where(texts: Sequence[str]) -> dict[str, str]:
     return values
 
 
-def _in_categories(categories: Sequence[str]) -> Callable[[Mapping[str, Any]], bool]:
+def _in_categories(categories: Sequence[str]) -> Callable[[Metadata], bool]:
     from qbe.corpus.records import Reading
 
     reading = Reading(categories=(*categories, *(f"{category}.*" for category in categories)))
     known: dict[str | tuple[str, ...], bool] = {}  # many papers have the same categories
 
-    def keeps(metadata: Mapping[str, Any]) -> bool:
+    def keeps(metadata: Metadata) -> bool:
         value = metadata.get("categories")
         names = value if isinstance(value, str) else tuple(map(str, value)) if isinstance(value, list) else ()
         if names not in known:
@@ -241,14 +220,18 @@ def _in_categories(categories: Sequence[str]) -> Callable[[Mapping[str, Any]], b
     return keeps
 
 
-def _by_authors(authors: Sequence[str]) -> Callable[[Mapping[str, Any]], bool]:
+def _by_authors(authors: Sequence[str]) -> Callable[[Metadata], bool]:
     wanted = [frozenset(_name_words(author)) for author in authors]
     plain = all(word.isascii() for words in wanted for word in words)
 
-    def keeps(metadata: Mapping[str, Any]) -> bool:
+    def keeps(metadata: Metadata) -> bool:
         value = metadata.get("authors")
-        if plain:  # a cheap test that most papers fail
-            text = _letters(value if isinstance(value, str) else " ".join(_names(value)))
+        if plain:  # a cheap test that most papers fail: the letters of all names, folded as their words are
+            text = value if isinstance(value, str) else " ".join(_names(value))
+            if not text.isascii():
+                folded = unicodedata.normalize("NFKD", text.casefold().translate(_LETTERS))
+                text = folded.encode("ascii", "ignore").decode()
+            text = text.lower().replace("'", "")
             if not any(all(word in text for word in words) for words in wanted):
                 return False
         names = [set(_name_words(name)) for name in _names(value)]
@@ -278,20 +261,8 @@ def _name_words(name: str) -> list[str]:
     return normalized_title(name.casefold().translate(_LETTERS)).split()
 
 
-def _letters(text: str) -> str:
-    """Fold a text so that its words of ASCII letters are those of `_name_words`."""
-    if not text.isascii():
-        folded = unicodedata.normalize("NFKD", text.casefold().translate(_LETTERS))
-        text = folded.encode("ascii", "ignore").decode()
-    return text.lower().replace("'", "")
-
-
-def _has_value(key: str, value: str) -> Callable[[Mapping[str, Any]], bool]:
+def _has_value(key: str, value: str) -> Callable[[Metadata], bool]:
     folded = value.casefold() if key in OF_LIBRARIES else None
-
-    def keeps(metadata: Mapping[str, Any]) -> bool:
-        stored = metadata.get(key)
-        return any(map(is_value, stored)) if isinstance(stored, list) else is_value(stored)
 
     def is_value(item: object) -> bool:
         if folded is not None and isinstance(item, str):
@@ -299,6 +270,10 @@ def _has_value(key: str, value: str) -> Callable[[Mapping[str, Any]], bool]:
         if isinstance(item, bool):
             return value == str(item).lower()
         return isinstance(item, str | int | float) and value == str(item)
+
+    def keeps(metadata: Metadata) -> bool:
+        stored = metadata.get(key)
+        return any(map(is_value, stored)) if isinstance(stored, list) else is_value(stored)
 
     return keeps
 
@@ -323,25 +298,6 @@ def _check_year(name: str, year: object) -> None:
         raise UsageError(f"expected a year from 1 to {LAST_YEAR} in `{name}`, found {year}")
 
 
-def _texts(name: str, values: object) -> tuple[str, ...]:
-    if isinstance(values, str) or not isinstance(values, Sequence):
-        raise TypeError(f"expected a tuple of str as `{name}`, found {values!r:.60}")
-    for value in values:
-        if not isinstance(value, str):
-            raise TypeError(f"expected a tuple of str as `{name}`, found {value!r:.60} in it")
-        if not value.strip():
-            raise UsageError(f"expected texts as `{name}`, found an empty one")
-    return tuple(values)
-
-
-def _check_where(where: object) -> None:
-    if not isinstance(where, Mapping):
-        raise TypeError(f"expected a mapping as `where`, such as {{'venue': 'SIGIR'}}, found {where!r:.60}")
-    for key, value in where.items():
-        if not isinstance(key, str) or not isinstance(value, str):
-            raise TypeError(f"expected str keys and values as `where`, found {key!r}: {value!r:.60}")
-
-
 def check_filter(value: object) -> None:
     """Raise TypeError for anything but a `PaperFilter` or None."""
     if value is not None and not isinstance(value, PaperFilter):
@@ -350,19 +306,9 @@ def check_filter(value: object) -> None:
         )
 
 
-KEPT = 64
-"""Filters whose results are cached."""
-
-NO_YEAR = 0
-
-SAID_FROM = 0.3
-"""From this probability of method and objective together on a sentence counts as one that says how: "we
-propose a graph network for traffic" is an objective, and names the technique."""
-
-
 class FilterResult(NamedTuple):
-    """The papers that pass a filter: ``selection``, None if all do; how many ``papers`` of the ``total``; and
-    how many more would pass if their year was known, ``unknown_year``.
+    """The papers that pass a filter (``selection``: None if all do), and how many more would if their year
+    was known.
     """
 
     selection: Selection | None
@@ -372,16 +318,8 @@ class FilterResult(NamedTuple):
 
 
 class FilterCache:
-    """The papers of an index, as opened by a reader, that pass filters.
-
-    Metadata is read when the first filter comes, and again for other categories, authors or values; all
-    papers for a technique. Years are kept, in two bytes a paper, and of each of the last KEPT filters a byte
-    a paper. Several threads may use it.
-
-    >>> with index.reading() as reader:
-    ...     passing = FilterCache(reader).of(PaperFilter(years=(2020, None)))
-    >>> passing.papers, passing.total, passing.unknown_year
-    (86, 128, 0)
+    """The papers of an index, as opened by a reader, that pass filters. Years are kept, in two bytes a paper,
+    and of each of the last KEPT filters a byte a paper. Several threads may use it.
     """
 
     def __init__(self, reader: IndexReader) -> None:
@@ -398,25 +336,20 @@ class FilterCache:
         return self.of(paper_filter.of(query))
 
     def of(self, paper_filter: PaperFilter) -> FilterResult:
-        """Apply a filter whose ``before`` is a year by now (see `PaperFilter.of`).
-
-        Raises UsageError for a filter by the year of a query, for a key of ``where`` that no paper has, and
-        for a technique without a name.
+        """Apply a filter whose ``before`` is a year by now; raises UsageError for a key of ``where`` that no
+        paper has, and for a technique without a name.
         """
         if paper_filter.before == OF_QUERY:
             raise UsageError("expected `years` without query, since there is no query, found it; give a year")
         with self._lock:
-            return _remembered(self._passing, _key(paper_filter), lambda: self._computed(paper_filter))
+            return _remembered(self._passing, paper_filter, self._computed)
 
     def _computed(self, paper_filter: PaperFilter) -> FilterResult:
         import numpy as np
 
         from qbe.index.rows import Selection
 
-        without_years = PaperFilter(
-            categories=paper_filter.categories, authors=paper_filter.authors, where=paper_filter.where
-        )
-        mask = _remembered(self._kept, _key(without_years), lambda: self._read(without_years))
+        mask = _remembered(self._kept, dataclasses.replace(paper_filter, years=None, before=None), self._read)
         missing = 0
         if paper_filter.by_year:
             assert self._years is not None
@@ -433,45 +366,37 @@ class FilterCache:
 
         rows = len(self._papers.ids)
         keeps, years = paper_filter.test(), array("h")
-        metadata = self._papers.read_metadata()
+
+        def test(metadata: Metadata) -> bool:
+            if self._years is None:
+                years.append(year_of(metadata) or NO_YEAR)
+            return keeps(metadata)
+
+        mask = np.fromiter(map(test, self._papers.read_metadata()), np.bool_, rows)
         if self._years is None:
-
-            def test(each: Mapping[str, Any]) -> bool:
-                years.append(year_of(each) or NO_YEAR)
-                return keeps(each)
-
-            mask = np.fromiter(map(test, metadata), np.bool_, rows)
             self._years = np.array(years, np.int16)
-        else:
-            mask = np.fromiter(map(keeps, metadata), np.bool_, rows)
-        if TECHNIQUE in paper_filter.where:
-            technique = Technique(paper_filter.where[TECHNIQUE])
+        where = paper_filter.where
+        if TECHNIQUE in where:
+            technique = Technique(where[TECHNIQUE])
             candidates = self._papers.read_containing(technique.parts)
             named = (paper is not None and technique.is_named_by(paper) for paper in candidates)
             mask &= np.fromiter(named, np.bool_, rows)
-        if paper_filter.where and not mask.any():
-            self._check_keys(paper_filter.where)
+        if where and not mask.any():
+            known = sorted(set[str]().union(*self._papers.read_metadata()))
+            for key in where:
+                if key != TECHNIQUE and key not in known:
+                    raise UsageError(
+                        f"no paper of the index has {key!r}, a key of `where`; they have "
+                        f"{', '.join(known) or 'no metadata'}; {did_you_mean(key, known, 'check it')}"
+                    )
         return mask
 
-    def _check_keys(self, where: Iterable[str]) -> None:
-        """Raise UsageError for a key that no paper's metadata has."""
-        known = sorted(set().union(*self._papers.read_metadata()))
-        for key in where:
-            if key != TECHNIQUE and key not in known:
-                raise UsageError(
-                    f"no paper of the index has {key!r}, a key of `where`; they have "
-                    f"{', '.join(known) or 'no metadata'}; {did_you_mean(key, known, 'check it')}"
-                )
 
-
-def _key(paper_filter: PaperFilter) -> str:
-    return json.dumps(paper_filter.record(), sort_keys=True)
-
-
-def _remembered(known: OrderedDict[str, T], key: str, make: Callable[[], T]) -> T:
-    """Look a key up, or make its value; of more than KEPT keys the least recently used is dropped."""
+def _remembered(known: OrderedDict[str, T], asked: PaperFilter, make: Callable[[PaperFilter], T]) -> T:
+    """Look a filter up, or make its value; of more than KEPT ones the least recently used is dropped."""
+    key = json.dumps(asked.record(), sort_keys=True)
     if key not in known:
-        known[key] = make()
+        known[key] = make(asked)
         if len(known) > KEPT:
             known.popitem(last=False)
     known.move_to_end(key)
@@ -481,14 +406,6 @@ def _remembered(known: OrderedDict[str, T], key: str, make: Callable[[], T]) -> 
 class Technique:
     """The name of a technique: words that stand next to each other, whatever their grammatical number and
     case.
-
-    >>> from qbe.types import Facet, Sentence
-    >>> technique = Technique("conditional random field")
-    >>> technique.is_named_by(Paper("1", "Conditional Random Fields for tagging", ()))
-    True
-    >>> other = Paper("2", "On stone", (Sentence("We cut it by random fields.", Facet.METHOD),), True)
-    >>> technique.is_named_by(other), Technique("random-field").is_named_by(other)
-    (False, True)
     """
 
     def __init__(self, name: str) -> None:
@@ -502,23 +419,22 @@ class Technique:
         self.parts: Sequence[bytes] = [word.removesuffix("y").encode() for word in self._words]
 
     def is_named_by(self, paper: Paper) -> bool:
-        """True if the title has the name, or a sentence that says how (any of a paper without labels), or
-        the metadata under this key.
-        """
-        said = [sentence.text for sentence in paper.sentences if not paper.labelled or _says_how(sentence)]
+        """True if title, metadata, or a sentence that says how (any of a paper without labels) has the name."""
+        texts = [paper.title]
+        for sentence in paper.sentences:
+            chances = sentence.probabilities
+            says_how = sentence.facet is Facet.METHOD
+            if chances is not None:
+                says_how = chances.method + chances.objective >= SAID_FROM
+            if says_how or not paper.labelled:
+                texts.append(sentence.text)
         stored = paper.metadata.get(TECHNIQUE, [])
-        kept = stored if isinstance(stored, list) else [stored]
-        return any(map(self._stands_in, (paper.title, *said, *map(str, kept))))
-
-    def _stands_in(self, text: str) -> bool:
-        words, length = _words(text), len(self._words)
-        return any(words[place : place + length] == self._words for place in range(len(words) - length + 1))
-
-
-def _says_how(sentence: Sentence) -> bool:
-    if sentence.probabilities is None:
-        return sentence.facet is Facet.METHOD
-    return sentence.probabilities.method + sentence.probabilities.objective >= SAID_FROM
+        texts += map(str, stored if isinstance(stored, list) else [stored])
+        length = len(self._words)
+        for words in map(_words, texts):
+            if any(words[at : at + length] == self._words for at in range(len(words) - length + 1)):
+                return True
+        return False
 
 
 def _words(text: str) -> list[str]:
@@ -530,22 +446,15 @@ def _words(text: str) -> list[str]:
 def describe(passing: Sequence[FilterResult], hits: int | None) -> str | None:
     """Tell users in one line that filters leave fewer papers than the ``hits`` asked for (None: any number),
     or drop papers without a year; None where neither is so.
-
-    >>> describe([FilterResult(None, 3, 128, 5)], hits=10)
-    '3 of 128 papers pass the filter, fewer than the 10 hits asked for; 5 papers have no year and do not pass'
     """
     parts = []
-    few = [each for each in passing if hits is not None and each.papers < hits]
-    if few:
-        least = min(few, key=lambda each: each.papers)
-        several = len(passing) > 1
+    if few := [each for each in passing if hits is not None and each.papers < hits]:
+        least, several = min(few, key=lambda each: each.papers), len(passing) > 1
         parts.append(
-            f"{least.papers} of {least.total} papers pass the filter"
-            + (" of a query" if several else "")
-            + f", fewer than the {hits} hits asked for"
+            f"{least.papers} of {least.total} papers pass the filter{' of a query' if several else ''}, fewer "
+            f"than the {hits} hits asked for"
             + (f" (so of {len(few)} in {len(passing)} queries)" if several else "")
         )
-    missing = max((each.unknown_year for each in passing), default=0)
-    if missing:
+    if missing := max((each.unknown_year for each in passing), default=0):
         parts.append(f"{missing} papers have no year and do not pass")
     return "; ".join(parts) or None

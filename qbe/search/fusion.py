@@ -12,8 +12,8 @@ from qbe.types import Hit
 
 Floats = NDArray[np.float64]
 
+# Papers of a query that count for a candidate; chosen on the bibliographies of `citations` train.
 BEST_PAPERS = 2
-"""Papers of a query that count for a candidate; chosen on the bibliographies of `citations` train."""
 
 
 def z_normalize(scores: Floats) -> Floats:
@@ -27,12 +27,7 @@ def z_normalize(scores: Floats) -> Floats:
 
 
 def weighted_sum(components: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
-    """The weighted mean of z-normalized components, each (n,); components without weight do not count.
-
-    >>> components = {"bm25": np.array([1.0, 3.0]), "whole": np.array([0.4, 0.2])}
-    >>> weighted_sum(components, {"bm25": 1.0, "whole": 3.0}).round(6).tolist()  # (-1 + 3 * 1) / 4
-    [0.5, -0.5]
-    """
+    """Return the weighted mean of z-normalized components (n,); those without weight do not count."""
     used = [name for name in components if weights.get(name, 0.0)]
     total = sum(weights[name] for name in used)
     length = len(next(iter(components.values())))
@@ -42,15 +37,8 @@ def weighted_sum(components: Mapping[str, Floats], weights: Mapping[str, float])
 
 def combine_aspects(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats:
     """Combine the scores (n,) of candidates by several aspects: `sum_of_papers` of z-normalized scores, over
-    the sum of the weights' absolute values. With at most two liked papers that is ``sum(weight * z(scores)) /
-    sum(abs(weight))``, CombSUM (Fox and Shaw, 1994) of normalized scores with weights. Negative weights lower
-    the score of papers that are like the aspect, as in Rocchio's feedback (1971).
-
-    >>> from qbe.types import Paper, Sentence
-    >>> paper = Paper("1", "On stone", (Sentence("Stone is hard."), Sentence("We cut it.")))
-    >>> aspects = [Aspect(paper), Aspect(paper, positions=(1,), weight=-0.5)]
-    >>> combine_aspects([np.array([1.0, 3.0]), np.array([0.0, 2.0])], aspects).round(3).tolist()
-    [-0.333, 0.333]
+    the sum of the weights' absolute values (CombSUM, Fox and Shaw, 1994; negative weights as in Rocchio,
+    1971).
     """
     total = sum(abs(aspect.weight) for aspect in aspects)
     return sum_of_papers([z_normalize(each) for each in scores], aspects) / total
@@ -59,15 +47,9 @@ def combine_aspects(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floa
 def sum_of_papers(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats:
     """Sum the aspects' scores (n,) times their weights, paper by paper of the query.
 
-    A paper is liked if one of its aspects has a positive weight. With at most two liked papers (BEST_PAPERS)
-    the scores of all papers are summed up. With n >= 3 a candidate gets ``n / 2 * (largest + second largest
-    score of a liked paper)`` plus the scores of the others, so that it need not be in the middle of all.
-
-    >>> from qbe.types import Paper, Sentence
-    >>> papers = [Paper(str(number), "", (Sentence("We cut stone."),)) for number in range(3)]
-    >>> columns = [np.array([1.0]), np.array([0.5]), np.array([-9.0])]
-    >>> sum_of_papers(columns, [Aspect(paper) for paper in papers]).tolist()  # 3 / 2 * (1 + 0.5)
-    [2.25]
+    With n >= 3 liked papers (of a positive weight) a candidate gets ``n / 2`` times the sum of its two
+    largest scores by these (BEST_PAPERS), so that it need not be in the middle of all, plus the scores of the
+    others.
     """
     by_paper: dict[str, Floats] = {}
     liked: set[str] = set()
@@ -90,22 +72,14 @@ def penalized(scores: Floats, background: Floats, strength: float) -> Floats:
 
 
 def interpolate(first_stage: Sequence[float], reranker: Sequence[float], weight: float) -> list[float]:
-    """``(1 - weight) * z(first stage) + weight * z(reranker)`` of papers scored by both, in their order.
-
-    >>> [round(score, 6) for score in interpolate([5.0, 7.0], [0.9, 0.1], 0.75)]  # 0.25 * -1 + 0.75 * 1
-    [0.5, -0.5]
-    """
+    """Mix scores of the same papers: ``(1 - weight) * z(first stage) + weight * z(reranker)``."""
     mixed = (1 - weight) * z_normalize(np.array(first_stage)) + weight * z_normalize(np.array(reranker))
     scores: list[float] = mixed.tolist()
     return scores
 
 
 def best_hits(paper_ids: Sequence[str], scores: NDArray[np.floating], k: int) -> list[Hit]:
-    """Select the best ``k`` papers by score, ties by id.
-
-    >>> [hit.paper_id for hit in best_hits(["c", "b", "a"], np.array([0.5, 0.75, 0.5]), 2)]
-    ['b', 'a']
-    """
+    """Select the best ``k`` papers by score, ties by id."""
     chosen = np.arange(len(scores))
     if k < len(scores):  # only those that reach the last place are worth sorting, ties with it included
         chosen = np.flatnonzero(scores >= np.partition(scores, -k)[-k])

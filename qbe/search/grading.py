@@ -1,9 +1,4 @@
-"""Grades of candidates in each facet, from 0 to 3, by stored vectors and words, and a reranker by them.
-
-A candidate is compared with a paper in several views: projected and plain sentence vectors of each facet
-(`qbe.search.projections`), also weighted by the tagger's probabilities, and words of techniques and problems
-that both have (`qbe.models.words`). The grade model turns these features into grades.
-"""
+"""Grades of candidates in each facet, from 0 to 3, by stored vectors and words, and a reranker by them."""
 
 from __future__ import annotations
 
@@ -37,7 +32,7 @@ from qbe.search.projections import (
     mark_facet,
 )
 from qbe.search.projections import read_model as read_projections
-from qbe.search.rank import Progress, RerankRequest, RerankScore, scored_in_threads
+from qbe.search.rank import Progress, Requests, RequestScores, RerankRequest, RerankScore, scored_in_threads
 from qbe.types import Facet, Paper
 from qbe.util.work import Workers
 
@@ -48,6 +43,7 @@ _SPACES = ("projected", "plain")
 _OTHERS = tuple(permutations(range(len(Facet)), 2))
 _NAMES = tuple(facet.value for facet in Facet)
 
+# The names of the features of a candidate, in their order.
 FEATURES = (
     *(
         f"{facet}.{space}.{term}"
@@ -61,7 +57,6 @@ FEATURES = (
     "sentences of candidate",
     *WORD_FEATURES,
 )
-"""The names of the features of a candidate, in their order."""
 
 
 class GradedQuery(NamedTuple):
@@ -92,8 +87,8 @@ class Candidates(NamedTuple):
 
 class Compared(NamedTuple):
     """Candidates compared with a paper: ``values`` (candidates, FEATURES), NaN where the paper has no
-    sentence of a facet; by facet the ``cosines`` (query's sentences, candidates' sentences) of projected
-    vectors; and the ``places`` of each candidate's sentences among these.
+    sentence of a facet; by facet the ``cosines`` of projected sentences; the ``places`` of each candidate's
+    among these.
     """
 
     values: Doubles
@@ -102,12 +97,11 @@ class Compared(NamedTuple):
 
 
 class Features:
-    """Compares candidates with a paper in every view."""
+    """Compares candidates with a paper by projected and plain vectors of each facet, and by words."""
 
     def __init__(
         self, projections: Mapping[Facet, FacetProjection], words: TechniqueWords, vectors: VectorSource
     ) -> None:
-        """``vectors`` returns stored vectors by the encoder that the projections read."""
         self._projections, self._words, self._vectors = projections, words, vectors
 
     def candidates(self, papers: Sequence[Paper]) -> Candidates:
@@ -125,10 +119,35 @@ class Features:
             return Compared(np.empty((0, len(FEATURES))), [], [])
         if not isinstance(candidates, Candidates):
             candidates = self.candidates(candidates)
-        by_vectors, cosines = _by_vectors(query, candidates, self._projections)
+        starts, count, mine = candidates.plain.starts, candidates.words.papers, _shares([query.paper])
+        sentences, whole = query.vectors.sentences, query.vectors.whole
+        plain = Space.of(sentences, whole, candidates.plain, None)
+        roots = [np.sqrt(view.shares) for view in candidates.views]
+        columns: list[Doubles] = []
+        cosines: list[Doubles] = []
+        for facet, share, view, root in zip(Facet, mine, candidates.views, roots, strict=True):
+            positions = list(query.paper.facet_positions(facet)[0])
+            space = Space.of(sentences, whole, view.projected, self._projections[facet].matrix)
+            cosines.append(space.cosines)
+            for each, sums in zip((space, plain), view.sums, strict=True):
+                if not positions:
+                    columns += [np.full(count, np.nan)] * (len(TERMS) + 3)
+                    continue
+                by_share = np.maximum.reduceat(each.cosines * root, starts, axis=1)
+                columns += each.terms(positions, view.marked, sums, starts)
+                columns += [each.best[positions].max(axis=0), _mean(by_share, share), _mean(each.best, share)]
+        for first, second in _OTHERS:
+            by_share = np.maximum.reduceat(plain.cosines * roots[second], starts, axis=1)
+            columns.append(_mean(by_share, mine[first]))
+        nearest = plain.cosines.max(axis=0)
+        for view in candidates.views:
+            of_facet = np.add.reduceat(view.shares, starts) + _LEAST
+            columns.append(np.add.reduceat(nearest * view.shares, starts) / of_facet)
+        sizes = np.diff([*starts.tolist(), len(candidates.plain.sentences)])
+        columns += [np.full(count, np.log(len(query.paper.sentences))), np.log(sizes)]
         by_words = self._words.compare(query.paper, candidates.words)
-        places = candidates.plain.places()
-        return Compared(np.concatenate([by_vectors, by_words], axis=1), cosines, places)
+        values = np.concatenate([np.stack(columns, axis=1), by_words], axis=1)
+        return Compared(values, cosines, candidates.plain.places())
 
     def similarities(self, papers: Sequence[Paper]) -> Doubles:
         """The cosines (facets, papers, papers) of the sums of papers' projected sentences of each facet."""
@@ -141,61 +160,6 @@ class Features:
             sums = space.sums(mark_facet(papers, facet, stored))
             by_facet.append(sums @ sums.T)
         return np.stack(by_facet)
-
-
-class Grader:
-    """Grades candidates by their features, of which ``model`` was trained.
-
-    >>> grader, paper = open_grader(index), index.paper("s036")
-    >>> (grades, *_), _ = grader.grade(GradedQuery(paper, index.vectors(paper)), [paper, index.paper("s051")])
-    >>> grades.shape, bool((grades[0] > grades[1]).all())
-    ((2, 3), True)
-    """
-
-    def __init__(self, features: Features, model: GradeModel) -> None:
-        self.features, self._model = features, model
-
-    def grade(
-        self, query: GradedQuery, candidates: Sequence[Paper] | Candidates
-    ) -> tuple[Estimates, Compared]:
-        compared = self.features.compare(query, candidates)
-        return self._model.estimates(compared.values), compared
-
-
-def _by_vectors(
-    query: GradedQuery, candidates: Candidates, projections: Mapping[Facet, FacetProjection]
-) -> tuple[Doubles, list[Doubles]]:
-    starts, count, mine = candidates.plain.starts, candidates.words.papers, _shares([query.paper])
-    sentences, whole = query.vectors.sentences, query.vectors.whole
-    plain = Space.of(sentences, whole, candidates.plain, None)
-    roots = [np.sqrt(view.shares) for view in candidates.views]
-    columns: list[Doubles] = []
-    cosines: list[Doubles] = []
-    for facet, share, view, root in zip(Facet, mine, candidates.views, roots, strict=True):
-        positions = list(query.paper.facet_positions(facet)[0])
-        space = Space.of(sentences, whole, view.projected, projections[facet].matrix)
-        cosines.append(space.cosines)
-        for each, sums in zip((space, plain), view.sums, strict=True):
-            if not positions:
-                columns += [np.full(count, np.nan)] * (len(TERMS) + 3)
-                continue
-            by_share = np.maximum.reduceat(each.cosines * root, starts, axis=1)
-            columns += each.terms(positions, view.marked, sums, starts)
-            columns += [
-                each.best[positions].max(axis=0),
-                _mean(by_share, share),
-                _mean(each.best, share),
-            ]
-    for first, second in _OTHERS:
-        by_share = np.maximum.reduceat(plain.cosines * roots[second], starts, axis=1)
-        columns.append(_mean(by_share, mine[first]))
-    nearest = plain.cosines.max(axis=0)
-    for view in candidates.views:
-        of_facet = np.add.reduceat(view.shares, starts) + _LEAST
-        columns.append(np.add.reduceat(nearest * view.shares, starts) / of_facet)
-    sizes = np.diff([*starts.tolist(), len(candidates.plain.sentences)])
-    columns += [np.full(count, np.log(len(query.paper.sentences))), np.log(sizes)]
-    return np.stack(columns, axis=1), cosines
 
 
 _LEAST = 1e-6
@@ -211,12 +175,24 @@ def _shares(papers: Sequence[Paper]) -> Doubles:
     return np.array([facet_shares(each) for paper in papers for each in paper.sentences], np.float64).T
 
 
+class Grader:
+    """Grades candidates by their features, of which ``model`` was trained."""
+
+    def __init__(self, features: Features, model: GradeModel) -> None:
+        self.features, self._model = features, model
+
+    def grade(
+        self, query: GradedQuery, candidates: Sequence[Paper] | Candidates
+    ) -> tuple[Estimates, Compared]:
+        compared = self.features.compare(query, candidates)
+        return self._model.estimates(compared.values), compared
+
+
 def named_grades(paper: Paper, estimates: Estimates) -> list[dict[str, float]]:
-    """The grades of each candidate, from 0 to 3, by the names of the facets that a paper has sentences of."""
+    """Return the grades of each candidate, from 0 to 3, by the facets that a paper has sentences of."""
     places = [place for place, facet in enumerate(Facet) if paper.facet_positions(facet)[0]]
-    names = [_NAMES[place] for place in places]
     shown = on_scale(estimates.grades[:, places]).round(4)
-    return [dict(zip(names, row, strict=True)) for row in shown.tolist()]
+    return [dict(zip([_NAMES[place] for place in places], row, strict=True)) for row in shown.tolist()]
 
 
 class Regrader:
@@ -227,7 +203,7 @@ class Regrader:
         self._chances = np.array(grader.card.chances, np.float64)
 
     def best(self, scores: Doubles) -> Ints:
-        """The places of the candidates to grade again, by scores (candidates,), ties by place."""
+        """Return the places of the candidates to grade again, by scores (candidates,), ties by place."""
         return np.argsort(-scores, kind="stable")[: self._count]
 
     def regraded(
@@ -245,9 +221,8 @@ class Regrader:
 
 
 class GradedReranker:
-    """Scores candidates for an aspect that is a facet by their estimated grade in it.
-
-    ``match`` is the closest pair of sentences by projected vectors, ``grades`` are `named_grades`.
+    """Scores candidates for a facet by their grade in it; ``match`` is the closest pair of projected
+    sentences.
     """
 
     name = "grades"
@@ -260,12 +235,9 @@ class GradedReranker:
         workers: Workers | None = None,
         open_regrader: Callable[[], Regrader | None] = lambda: None,
     ) -> None:
-        """``open_regrader`` is called when something is scored."""
         self._grader, self._workers, self._open_regrader = grader, workers or Workers(), open_regrader
 
-    def batch_score(
-        self, requests: Sequence[RerankRequest], progress: Progress | None = None
-    ) -> list[list[RerankScore]]:
+    def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
         regrader = self._open_regrader()
         # A regrader takes all threads for one request.
         workers = self._workers if regrader is None else Workers()
@@ -273,30 +245,23 @@ class GradedReranker:
 
     def _score(self, regrader: Regrader | None, request: RerankRequest) -> list[RerankScore]:
         query, papers = request
-        facet, vectors = query.aspect.facet, query.vectors
+        paper, facet, vectors = query.aspect.paper, query.aspect.facet, query.vectors
         assert facet is not None and vectors is not None
-        estimates, compared = self._grader.grade(GradedQuery(query.aspect.paper, vectors), papers)
+        estimates, compared = self._grader.grade(GradedQuery(paper, vectors), papers)
         place = list(Facet).index(facet)
         if regrader is not None:
             best = regrader.best(estimates.grades[:, place])
-            estimates = regrader.regraded(query.aspect.paper, papers, estimates, best)
-        named = named_grades(query.aspect.paper, estimates)
+            estimates = regrader.regraded(paper, papers, estimates, best)
         scores = []
-        for grade, sentences, grades in zip(
-            estimates.grades[:, place].tolist(), compared.places, named, strict=True
-        ):
+        of_facet, named = estimates.grades[:, place].tolist(), named_grades(paper, estimates)
+        for grade, sentences, grades in zip(of_facet, compared.places, named, strict=True):
             cosines = compared.cosines[place][list(query.positions), sentences]
-            match = closest_pair(cosines, query.positions)
-            scores.append(RerankScore(grade, match, grades=grades))
+            scores.append(RerankScore(grade, closest_pair(cosines, query.positions), grades=grades))
         return scores
 
 
 def stored_vectors(index: Index, reader: IndexReader | None = None) -> VectorSource:
-    """Return a function that reads the stored vectors of papers, by a ``reader`` or the index's newest.
-
-    >>> stored_vectors(index)([index.paper("s036")]).whole.shape
-    (1, 384)
-    """
+    """Return a function that reads the stored vectors of papers, by a ``reader`` or the index's newest."""
 
     def stored(papers: Sequence[Paper]) -> StoredPapers:
         with index.reading() if reader is None else nullcontext(reader) as current:

@@ -1,8 +1,4 @@
-"""Late interaction of stored sentence vectors, projected for each facet, and the reranker made of it.
-
-A linear projection for each facet, learned from graded pairs, keeps of sentence vectors what makes two papers
-alike in that facet. Neither texts nor a pass of a model are needed. All arithmetic is in double precision.
-"""
+"""Late interaction of stored sentence vectors, projected for each facet, in double precision."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from numpy.typing import NDArray
 
 from qbe.errors import UsageError
 from qbe.models.heads import Arrays, Storage
-from qbe.search.rank import Progress, RerankRequest, RerankScore, scored_in_threads
+from qbe.search.rank import Progress, Requests, RequestScores, RerankRequest, RerankScore, scored_in_threads
 from qbe.types import Facet, Match, Paper
 from qbe.util.work import Workers
 
@@ -24,8 +20,8 @@ Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+# The similarities that make a score, in the order of their weights.
 TERMS = ("sentences", "facet", "whole", "mean")
-"""The similarities that make a score, in the order of their weights."""
 
 
 class FacetProjection(NamedTuple):
@@ -36,8 +32,8 @@ class FacetProjection(NamedTuple):
 
 
 class StoredPapers(NamedTuple):
-    """The stored vectors of some papers: ``sentences`` (sentences, dimension), those of paper i from
-    ``starts[i]`` on, and ``whole`` (papers, dimension); float64.
+    """The vectors of papers: ``sentences`` (sentences, dimension), paper i's from ``starts[i]``, and
+    ``whole``.
     """
 
     sentences: Doubles
@@ -45,12 +41,10 @@ class StoredPapers(NamedTuple):
     whole: Doubles
 
     def places(self) -> list[slice]:
-        """The sentences of each paper as slices."""
         ends = [*self.starts[1:].tolist(), len(self.sentences)]
         return [slice(begin, end) for begin, end in zip(self.starts.tolist(), ends, strict=True)]
 
     def projected(self, matrix: Doubles | None) -> StoredPapers:
-        """Project all vectors (see `projected`)."""
         return StoredPapers(projected(self.sentences, matrix), self.starts, projected(self.whole, matrix))
 
     def sums(self, marked: Bools) -> Doubles:
@@ -58,13 +52,10 @@ class StoredPapers(NamedTuple):
         return unit(np.add.reduceat(np.where(marked[:, None], self.sentences, 0.0), self.starts, axis=0))
 
 
-class Compared(NamedTuple):
-    """The TERMS of some papers, (4, papers), and the cosines (query's sentences, sentences) of projected
-    vectors; float64.
-    """
-
-    terms: Doubles
-    cosines: Doubles
+def unit(vectors: Doubles) -> Doubles:
+    """Scale vectors (..., dimension) to unit length."""
+    scaled: Doubles = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    return scaled
 
 
 def projected(vectors: NDArray[np.floating], matrix: Doubles | None) -> Doubles:
@@ -74,8 +65,8 @@ def projected(vectors: NDArray[np.floating], matrix: Doubles | None) -> Doubles:
 
 
 class Space(NamedTuple):
-    """Sentence vectors of a ``query`` and of papers, at unit length in a space, compared: ``cosines``
-    (query's sentences, sentences), ``best`` (query's sentences, papers), ``whole`` (papers,); float64.
+    """A ``query`` and papers at unit length in a space: ``cosines`` (query's sentences, sentences), ``best``
+    (query's sentences, papers), ``whole`` (papers,); float64.
     """
 
     query: Doubles
@@ -100,8 +91,8 @@ class Space(NamedTuple):
     def terms(
         self, positions: Sequence[int] | slice, facet: Bools, sums: Doubles, starts: Ints
     ) -> list[Doubles]:
-        """The TERMS (papers,) of the query's sentences at ``positions``; ``sums`` are `StoredPapers.sums` of
-        the sentences of the ``facet``.
+        """The TERMS (papers,) of the query's sentences at ``positions``; ``sums`` of the sentences of the
+        ``facet``.
         """
         of_facet = np.where(facet, self.cosines[positions], -np.inf)
         return [
@@ -124,36 +115,22 @@ def compare(
     papers: StoredPapers,
     facet: Bools,
     matrix: Doubles,
-) -> Compared:
+) -> tuple[Doubles, Doubles]:
     """Compare a query's ``sentences`` of a facet (n, dimension) and its ``whole`` vector (dimension,) with
     papers whose sentences of the ``facet`` (sentences,) are marked, at least one of each.
 
-    The term ``sentences`` is the mean over the query's sentences of each one's best cosine with a sentence of
-    the paper (mean-max; Khattab and Zaharia, 2020, eq. 3, over sentences), ``facet`` the same with the
-    paper's sentences of the facet, ``whole`` the cosine of the whole papers, ``mean`` that of the summed
+    Returns the TERMS (4, papers) and the cosines (n, sentences) of projected vectors. ``sentences`` is the
+    mean over the query's sentences of each one's best cosine with a sentence of the paper, ``facet`` the same
+    with the paper's sentences of the facet, ``whole`` the cosine of the whole papers, ``mean`` that of summed
     sentences.
-
-    >>> axes = np.eye(2)
-    >>> papers = StoredPapers(axes, np.array([0]), axes[:1])
-    >>> compared = compare(axes[:1], axes[0], papers, np.array([False, True]), axes)
-    >>> dict(zip(TERMS, compared.terms[:, 0].tolist()))
-    {'sentences': 1.0, 'facet': 0.0, 'whole': 1.0, 'mean': 0.0}
     """
     there = papers.projected(matrix)
     space = Space.of(sentences, whole, there, matrix)
-    return Compared(
-        np.stack(space.terms(slice(None), facet, there.sums(facet), papers.starts)), space.cosines
-    )
+    terms = space.terms(slice(None), facet, there.sums(facet), papers.starts)
+    return np.stack(terms), space.cosines
 
 
-def unit(vectors: Doubles) -> Doubles:
-    """Scale vectors (..., dimension) to unit length."""
-    scaled: Doubles = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-    return scaled
-
-
-VectorSource = Callable[[Sequence[Paper]], StoredPapers]
-"""Returns the stored vectors of papers, in their order."""
+VectorSource = Callable[[Sequence[Paper]], StoredPapers]  # the stored vectors of papers, in their order
 
 
 class ProjectedMatching:
@@ -171,9 +148,7 @@ class ProjectedMatching:
     ) -> None:
         self._projections, self._vectors, self._workers = projections, vectors, workers or Workers()
 
-    def batch_score(
-        self, requests: Sequence[RerankRequest], progress: Progress | None = None
-    ) -> list[list[RerankScore]]:
+    def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
         return scored_in_threads(self._score, requests, self._workers, progress)
 
     def _score(self, request: RerankRequest) -> list[RerankScore]:
@@ -182,15 +157,15 @@ class ProjectedMatching:
             return []
         stored, facet = self._vectors(papers), query.aspect.facet
         assert facet is not None
-        projection = self._projections[facet]
+        matrix, weights = self._projections[facet]
         marked = mark_facet(papers, facet, stored)
-        compared = compare(query.sentence_vectors, query.whole_vector, stored, marked, projection.matrix)
+        terms, cosines = compare(query.sentence_vectors, query.whole_vector, stored, marked, matrix)
         # In single precision, so that no score depends on the order in which products are summed.
-        terms = compared.terms.astype(np.float32).astype(np.float64)
+        terms = terms.astype(np.float32).astype(np.float64)
         scores = []
         for place, sentences in enumerate(stored.places()):
-            closest = closest_pair(compared.cosines[:, sentences], query.positions)
-            scores.append(RerankScore(float(projection.weights @ terms[:, place]), closest))
+            closest = closest_pair(cosines[:, sentences], query.positions)
+            scores.append(RerankScore(float(weights @ terms[:, place]), closest))
         return scores
 
 
@@ -207,8 +182,7 @@ _STORAGE = Storage("projection", "facet-projections")
 WEIGHTS, CARD = _STORAGE.weights, _STORAGE.card
 shipped_model = _STORAGE.shipped_for
 
-ENCODERS = ("facet-encoder", "facet-encoder-large")
-"""Encoders for whose vectors a model ships."""
+ENCODERS = ("facet-encoder", "facet-encoder-large")  # for whose vectors a model ships
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,18 +195,17 @@ class ProjectionModel:
 
 
 def find_model(encoder: Mapping[str, Any], folder: Path | None = None) -> Path:
-    """Find the model that reads the vectors of an ``encoder``: the one given, else one that ships.
-
-    Raises UsageError where none does, ModelError for one that is absent or damaged.
+    """Find the model that reads the vectors of an ``encoder``: the one given, else one that ships; raise
+    UsageError where none does.
     """
     model_folder = shipped_model(encoder) if folder is None else folder
-    if model_folder is None and encoder["name"] in ENCODERS:
-        raise UsageError(
-            f"expected vectors of this version's {encoder['name']} for `rerank` projections, found those of "
-            f"other weights ({encoder['weights_sha256'][:12]}); build the index again, or choose another "
-            "`rerank`"
-        )
     if model_folder is None:
+        if encoder["name"] in ENCODERS:
+            raise UsageError(
+                f"expected vectors of this version's {encoder['name']} for `rerank` projections, found those "
+                f"of other weights ({encoder['weights_sha256'][:12]}); build the index again, or choose "
+                "another `rerank`"
+            )
         raise UsageError(
             f"expected vectors of {' or '.join(ENCODERS)} for `rerank` projections, found those of "
             f"{encoder['name']}; choose another `rerank`, or train projections for them (qbe train "
@@ -258,8 +231,6 @@ def write_model(folder: Path, model: ProjectionModel) -> None:
 
 
 def read_model(folder: Path) -> ProjectionModel:
-    """Read a model; raises ModelError for one that is absent, damaged or of another format."""
-
     def model_of(card: Mapping[str, Any], arrays: Arrays) -> ProjectionModel:
         projections = {
             facet: FacetProjection(arrays[f"{facet}.matrix"], arrays[f"{facet}.weights"]) for facet in Facet

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from qbe.corpus.sentences import paper_from_text
 from qbe.errors import PaperNotFoundError, UsageError, package_error
 from qbe.evaluate.run import COLUMNS, Run
-from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect, Query
+from qbe.search.first_stages import Aspects
 from qbe.search.rerankers import paper_text, query_text
 from qbe.types import Facet, Hit, Paper, Pools
 
@@ -24,11 +24,9 @@ def as_transformer(pipeline: Any, k: int = 1000, facet: Facet | None = None) -> 
 
     It takes a data frame of queries with the columns ``qid`` and ``query``: the id of a paper of the index,
     or an abstract, which is more than one word of ASCII. A column ``facet`` takes the place of ``facet``. Of
-    a data frame of results, with ``docno``, only these papers are ranked. It returns the best ``k`` papers of
-    each query in the columns ``qid``, ``query``, ``docno``, ``score`` and ``rank``.
-
-    Raises MissingDependencyError where PyTerrier is not installed; the transformer PaperNotFoundError for an
-    id that is not in the index, UsageError where a query or its id is missing, or a qid has several queries.
+    a data frame of results, with ``docno``, only these papers are ranked. Raises MissingDependencyError
+    without PyTerrier; the transformer PaperNotFoundError for an id that is not in the index, UsageError where
+    a query or its id is missing, or a qid has several queries.
     """
     try:
         import pyterrier as pt
@@ -36,8 +34,6 @@ def as_transformer(pipeline: Any, k: int = 1000, facet: Facet | None = None) -> 
         raise package_error(error, "pyterrier") from error
 
     class QbeTransformer(pt.Transformer):
-        """Searches with a pipeline of qbe."""
-
         def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
             pt.validate.columns(inp, includes=list(QUERY_COLUMNS))
             return _searched(pipeline, inp, k, facet)
@@ -53,10 +49,22 @@ def _searched(pipeline: Any, frame: pd.DataFrame, k: int, facet: Facet | None) -
     rows = frame.drop_duplicates("qid")
     if len(frame.drop_duplicates(asked)) > len(rows):
         raise UsageError("expected one query and facet for each qid, found several for some; give other qids")
-    facets = [_facet(value) for value in rows["facet"]] if "facet" in frame.columns else [facet] * len(rows)
-    queries = [
-        Query(_paper(pipeline, str(text)), each) for text, each in zip(rows["query"], facets, strict=True)
-    ]
+    facets = list(rows["facet"]) if "facet" in frame.columns else [facet] * len(rows)
+    queries = []
+    for text, value in zip(map(str, rows["query"]), facets, strict=True):
+        try:
+            paper: Paper = pipeline.index.paper(text)
+        except PaperNotFoundError:
+            if text.isascii() and len(text.split()) == 1:  # an id that is misspelt
+                raise
+            paper = paper_from_text("", text)
+        try:
+            of_row = None if value is None or value != value or value == "" else Facet(value)
+        except ValueError:
+            raise UsageError(
+                f"expected background, method or result in the column facet, found {value!r}"
+            ) from None
+        queries.append(Query(paper, of_row))
     pools: Pools | None = None
     if "docno" in frame.columns:
         by_query = {query_id: list(map(str, docnos)) for query_id, docnos in frame.groupby("qid")["docno"]}
@@ -68,40 +76,16 @@ def _searched(pipeline: Any, frame: pd.DataFrame, k: int, facet: Facet | None) -
     return merged[[*of_queries, *COLUMNS[1:]]]
 
 
-def _paper(pipeline: Any, text: str) -> Paper:
-    try:
-        paper: Paper = pipeline.index.paper(text)
-    except PaperNotFoundError:
-        if text.isascii() and len(text.split()) == 1:  # an id that is misspelt
-            raise
-        return paper_from_text("", text)
-    return paper
-
-
-def _facet(value: object) -> Facet | None:
-    if value is None or value != value or value == "":
-        return None
-    try:
-        return value if isinstance(value, Facet) else Facet(value)
-    except ValueError:
-        raise UsageError(
-            f"expected background, method or result in the column facet, found {value!r}"
-        ) from None
-
-
 def from_transformer(transformer: Any) -> TransformerStage:
-    """Make a first stage or a reranker of a `qbe.Pipeline` of a transformer of PyTerrier.
-
-    ``transformer`` is any object with ``transform``, from data frame to data frame; raises TypeError for
-    others.
+    """Make a first stage or a reranker of a `qbe.Pipeline` of a transformer of PyTerrier, an object with
+    ``transform`` from data frame to data frame; raises TypeError for others.
 
     >>> class ByLength:
     ...     def transform(self, frame):
     ...         return frame.assign(score=frame["text"].str.len())
-    >>> stage = from_transformer(ByLength())
     >>> from qbe.types import Sentence
     >>> papers = [Paper(name, "", (Sentence(text),)) for name, text in (("a", "One."), ("b", "One two."))]
-    >>> stage(Aspect(papers[0]), papers)
+    >>> from_transformer(ByLength())(Aspect(papers[0]), papers)
     [4.0, 8.0]
     """
     if isinstance(transformer, type) or not callable(getattr(transformer, "transform", None)):
@@ -113,11 +97,8 @@ def from_transformer(transformer: Any) -> TransformerStage:
 
 
 class TransformerStage:
-    """A transformer as a stage, made by `from_transformer`.
-
-    As a reranker it gets the columns ``qid``, ``query``, ``docno`` and ``text`` (title and abstract), as a
-    first stage ``qid`` and ``query``, the title with the sentences that count. Papers that it leaves out come
-    last.
+    """A transformer as a stage; papers that it leaves out come last. As a reranker it gets ``qid``,
+    ``query``, ``docno`` and ``text`` (title and abstract), as a first stage ``qid`` and ``query``.
     """
 
     needs_vectors = False
@@ -126,7 +107,6 @@ class TransformerStage:
         self._transformer = transformer
 
     def __call__(self, aspect: Aspect, papers: Sequence[Paper]) -> list[float]:
-        """The transformer's score of each paper."""
         import pandas as pd
 
         query = query_text(aspect)
@@ -137,15 +117,8 @@ class TransformerStage:
         return [scores.get(paper.paper_id, lowest) for paper in papers]
 
     def batch_search(
-        self,
-        queries: Sequence[EncodedAspect],
-        k: int,
-        pools: Pools,
-        allowed: object = None,
-        *,
-        explain: bool = False,
+        self, queries: Aspects, k: int, pools: Pools, allowed: object = None, *, explain: bool = False
     ) -> list[list[Hit]]:
-        """Raises UsageError for a filter, which the transformer cannot read."""
         import pandas as pd
 
         if allowed is not None:

@@ -1,16 +1,11 @@
-"""The stages of a search as dataclasses: first stages and rerankers.
-
-Their fields make the checks, the JSON form and the grammar of the command line,
-``fused:depth=500,background_penalty=0``. Nothing here opens an index or loads a model.
-"""
+"""The stages of a search as dataclasses, whose fields make checks, JSON and the command line's grammar."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from qbe.errors import UsageError, check_count, check_positive, did_you_mean
@@ -22,37 +17,28 @@ if TYPE_CHECKING:
 
 TITLE_FACET, TITLE_ABSTRACT, TELLING_WORDS = "title+facet", "abstract", "words"
 BM25_QUERIES = (TITLE_FACET, TITLE_ABSTRACT, TELLING_WORDS)
-COMPONENTS = ("bm25", "sentences", "facet", "whole")
-"""Scores that the fused first stage weighs."""
-
-MATCHINGS = ("transport", "attention", "single-match", "mean-max")
-"""The matchings of ASPIRE (Mysore et al., 2022), and the mean of best matches."""
-
-NO_RERANKING = "none"
-
+COMPONENTS = ("bm25", "sentences", "facet", "whole")  # scores that the fused first stage weighs
 EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(COMPONENTS, 1.0)
-"""Default weights of the fused first stage."""
 
-FUSED_DEPTH = 300
-"""How many papers BM25 and vectors each bring to the fusion; chosen on graded pairs."""
+# The matchings of ASPIRE (Mysore et al., 2022), and the mean of best matches.
+MATCHINGS = ("transport", "attention", "single-match", "mean-max")
 
-RERANK_DEPTH = 100
-"""How many papers of the first stage are reranked."""
-
-RERANK_WEIGHT = 0.5
-"""The reranker's share of the score, the rest being the first stage's; chosen on graded pairs."""
-
-GRADES_WEIGHT = 0.75
-"""The grades' share of the score; chosen on graded pairs."""
-
-BACKGROUND_PENALTY = 0.35
-"""How much similarity to the query's background lowers scores by method and result; chosen on graded pairs.
-"""
+# Chosen on graded pairs: papers that BM25 and vectors each bring to the fusion, and papers that are reranked;
+# the share of the reranker, or of grades, in the score; how much similarity to the query's background lowers
+# scores by method and result.
+FUSED_DEPTH, RERANK_DEPTH = 300, 100
+RERANK_WEIGHT, GRADES_WEIGHT, BACKGROUND_PENALTY = 0.5, 0.75, 0.35
 
 
 def _parameter(default: Any, kind: str, text: str, choices: tuple[str, ...] = ()) -> Any:
     """Make a field of a stage; ``kind`` says how values are checked and parsed."""
     return field(default=default, metadata={"kind": kind, "help": text, "choices": choices})
+
+
+_DEPTH = (RERANK_DEPTH, "count", "papers of the first stage to rerank")
+_WEIGHT = (RERANK_WEIGHT, "share", "the reranker's share of the score, 0 to 1")
+_LOWERS = "by method or result: lowers papers on the query's own problem, 0 to 1"
+_PENALTY = (BACKGROUND_PENALTY, "share", _LOWERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +49,10 @@ class _Stage:
         for each in dataclasses.fields(self):
             value = getattr(self, each.name)
             if value is not None or each.default is not None:
-                _CHECKS[each.metadata["kind"]](each.name, value, each.metadata["choices"])
+                _check(each.name, value, each.metadata["kind"], each.metadata["choices"])
 
     def to_json(self) -> dict[str, Any]:
-        """Return name and parameters as JSON; raises TypeError for a model that is an object.
-
-        >>> Dense(nprobe=4).to_json()
-        {'stage': 'dense', 'nprobe': 4}
-        """
+        """Return name and parameters as JSON; raises TypeError for a model that is an object."""
         record: dict[str, Any] = {"stage": self.name}
         for each in dataclasses.fields(self):
             value = getattr(self, each.name)
@@ -83,8 +65,9 @@ class _Stage:
         return record
 
 
-@dataclass(frozen=True, slots=True)
 class _FirstStage(_Stage):
+    __slots__ = ()
+
     def __rshift__(self, reranker: Any) -> Stages:
         return Stages(self, reranker)
 
@@ -93,9 +76,8 @@ class _FirstStage(_Stage):
 class BM25(_FirstStage):
     """Ranks by BM25 over title and abstract, exactly as Pyserini does.
 
-    ``query`` is the text of the query: ``title+facet`` (title and the aspect's sentences), ``abstract``
-    (title and whole abstract) or ``words`` (those typical of the facet, see `qbe.models.words`; for
-    other aspects as ``title+facet``). Raises UsageError for another one.
+    ``query``: ``title+facet`` (title and the aspect's sentences), ``abstract`` (title and whole abstract) or
+    ``words`` (those typical of the facet, see `qbe.models.words`; for other aspects as ``title+facet``).
 
     >>> BM25() >> CrossEncoder()
     Stages(first_stage=BM25(query='title+facet'), reranker=CrossEncoder(model=None, ...))
@@ -109,13 +91,7 @@ class BM25(_FirstStage):
 class Dense(_FirstStage):
     """Ranks by sentence vectors: the mean over the query's sentences of each one's best match in a paper.
 
-    ``nprobe`` lists of an approximate index are read (None: as built). Raises TypeError or UsageError for
-    anything but a number of at least 1.
-
-    >>> Dense(nprobe=0)
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected `nprobe` of at least 1, found 0
+    ``nprobe`` lists of an approximate index are read (None: as built).
     """
 
     name: ClassVar[str] = "dense"
@@ -128,9 +104,8 @@ class Fused(_FirstStage):
 
     ``bm25_query`` and ``nprobe`` are those of `BM25` and `Dense`; ``weights`` are of bm25, sentences, facet
     and whole (default: all 1; those left out get 0); each side brings ``depth`` papers;
-    ``background_penalty``, from 0 to 1, says how much similarity to the query's background lowers scores by
-    method and result (see `qbe.search.first_stages`). Raises TypeError for values of another type, UsageError
-    for values out of range.
+    ``background_penalty`` says how much similarity to the query's background lowers scores by method and
+    result. Raises TypeError for values of another type, UsageError for values out of range.
 
     >>> Fused(weights={"bm25": 1, "whole": 0.5}).depth
     300
@@ -143,26 +118,20 @@ class Fused(_FirstStage):
         None, "weights", "of bm25, sentences, facet, whole, as in bm25:1+whole:0.5; those left out get 0"
     )
     depth: int = _parameter(FUSED_DEPTH, "count", "papers that BM25 and vectors each bring")
-    background_penalty: float = _parameter(
-        BACKGROUND_PENALTY, "share", "by method or result: lowers papers on the query's own problem, 0 to 1"
-    )
+    background_penalty: float = _parameter(*_PENALTY)
 
 
 @dataclass(frozen=True, slots=True)
 class Grades(_Stage):
     """Reranks by learned grades from 0 to 3, out of stored vectors and words: tens of milliseconds a query.
 
-    Takes queries by facet. ``depth`` papers are reranked, and ``weight`` is the grades' share of the score,
-    from 0 to 1. ``diversity``, from 0 to 1, says how much a paper is put lower that resembles those above it.
-    The ``joint`` best of a query by one facet are graded again by a cross-encoder that reads each together
-    with the query: seconds a query. Errors are those of `Fused`.
-
-    >>> (Fused() >> Grades(depth=50)).run_tag
-    'qbe-fused+grades'
+    Takes queries by facet. ``diversity`` says how much a paper is put lower that resembles those above it.
+    The ``joint`` best are graded again by a cross-encoder that reads each together with the query: seconds a
+    query.
     """
 
     name: ClassVar[str] = "grades"
-    depth: int = _parameter(RERANK_DEPTH, "count", "papers of the first stage to rerank")
+    depth: int = _parameter(*_DEPTH)
     weight: float = _parameter(GRADES_WEIGHT, "share", "the grades' share of the score, 0 to 1")
     diversity: float = _parameter(
         0.0, "share", "how much papers are put lower that resemble those above them, 0 to 1"
@@ -177,20 +146,13 @@ class Projections(_Stage):
     """Reranks by stored sentence vectors, projected for the facet: milliseconds a query; facets only.
 
     ``model`` is a folder written by `qbe train facet-projections` (None: what ships for the index's encoder).
-    ``depth`` papers are reranked, ``weight`` is the reranker's share of the score, from 0 to 1, and
-    ``background_penalty`` that of `Fused`. Errors are those of `Fused`.
-
-    >>> Projections(depth=1000).to_json()["depth"]
-    1000
     """
 
     name: ClassVar[str] = "projections"
     model: str | None = _parameter(None, "folder", "folder written by qbe train facet-projections")
-    depth: int = _parameter(RERANK_DEPTH, "count", "papers of the first stage to rerank")
-    weight: float = _parameter(RERANK_WEIGHT, "share", "the reranker's share of the score, 0 to 1")
-    background_penalty: float = _parameter(
-        BACKGROUND_PENALTY, "share", "by method or result: lowers papers on the query's own problem, 0 to 1"
-    )
+    depth: int = _parameter(*_DEPTH)
+    weight: float = _parameter(*_WEIGHT)
+    background_penalty: float = _parameter(*_PENALTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +161,7 @@ class CrossEncoder(_Stage):
 
     ``model`` is a name, a folder or the name of a model on the Hugging Face hub (None: joint grades, by facet
     only), an object with ``batch_score`` (`qbe.search.rank.Reranker`), or a function ``(aspect, papers) ->
-    scores``. ``device``, one of DEVICES, runs a pair model of a name or folder (None: the CPU). The other
-    parameters and errors are those of `Projections`.
+    scores``. ``device``, one of DEVICES, runs a pair model of a name or folder (None: the CPU).
 
     >>> shortest = CrossEncoder(model=lambda aspect, papers: [-len(paper.abstract) for paper in papers])
     >>> (Fused() >> shortest).reranker.depth
@@ -209,11 +170,9 @@ class CrossEncoder(_Stage):
 
     name: ClassVar[str] = "cross-encoder"
     model: Any = _parameter(None, "model", "name, folder, or hub name of a pair model; None: joint grades")  # noqa: RUF009
-    depth: int = _parameter(RERANK_DEPTH, "count", "papers of the first stage to rerank")
-    weight: float = _parameter(RERANK_WEIGHT, "share", "the reranker's share of the score, 0 to 1")
-    background_penalty: float = _parameter(
-        BACKGROUND_PENALTY, "share", "by method or result: lowers papers on the query's own problem, 0 to 1"
-    )
+    depth: int = _parameter(*_DEPTH)
+    weight: float = _parameter(*_WEIGHT)
+    background_penalty: float = _parameter(*_PENALTY)
     device: str | None = _parameter(None, "choice", "what runs a pair model; None: the CPU", DEVICES)
 
     def __post_init__(self) -> None:
@@ -226,9 +185,8 @@ class CrossEncoder(_Stage):
 class Matching(_Stage):
     """Reranks by another matching of stored sentence vectors: those of ASPIRE (Mysore et al., 2022).
 
-    ``kind`` is ``transport``, ``attention``, ``single-match`` or ``mean-max``; ``temperature`` (default 0.5;
-    5000 for whole abstracts) and ``regularization`` (default 20) belong to transport. The other parameters
-    and errors are those of `Projections`.
+    ``temperature`` (default 0.5; 5000 for whole abstracts) and ``regularization`` (default 20) belong to the
+    ``kind`` transport.
 
     >>> Matching("attention", temperature=1)
     Traceback (most recent call last):
@@ -238,7 +196,7 @@ class Matching(_Stage):
 
     name: ClassVar[str] = "matching"
     kind: str = _parameter("transport", "choice", "how sentence vectors are matched", MATCHINGS)
-    depth: int = _parameter(RERANK_DEPTH, "count", "papers of the first stage to rerank")
+    depth: int = _parameter(*_DEPTH)
     weight: float = _parameter(1.0, "share", "the matching's share of the score, 0 to 1")
     temperature: float | None = _parameter(
         None, "positive", "transport: the higher, the more evenly sentences weigh (0.5; 5000 for abstracts)"
@@ -259,12 +217,8 @@ class LanguageModel(_Stage):
     """Reranks by the grades, 0 to 3, that a language model behind an OpenAI-compatible endpoint gives.
 
     ``model`` is its name there, ``endpoint`` the URL (None: ``$QBE_LLM_ENDPOINT``); the key, if any, is
-    ``$QBE_LLM_KEY``. Each of ``depth`` papers is a request, ``parallel`` of them at a time. By the default
-    ``weight`` grades decide, and the first stage orders papers of equal grades. Raises UsageError without a
-    model, and for values out of range.
-
-    >>> LanguageModel("qwen3:4b").to_json()["depth"]
-    20
+    ``$QBE_LLM_KEY``. By the default ``weight`` grades decide, and the first stage orders papers of equal
+    grades.
     """
 
     name: ClassVar[str] = "llm"
@@ -280,12 +234,16 @@ class LanguageModel(_Stage):
             raise UsageError("expected the name of a model as in llm:model=NAME, found none; check `rerank`")
 
 
+FIRST_STAGES: Mapping[str, type[_FirstStage]] = {stage.name: stage for stage in (BM25, Dense, Fused)}
+RERANKERS: Mapping[str, type[_Stage]] = {
+    stage.name: stage for stage in (Grades, Projections, CrossEncoder, Matching, LanguageModel)
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """A first stage, and a reranker or None.
-
-    ``first_stage`` may also be an object that meets `qbe.search.first_stages.FirstStage`, and ``reranker``
-    what `CrossEncoder` takes as its model. Raises TypeError for anything else.
+    """A first stage, or an object that meets `qbe.search.first_stages.FirstStage`; and a reranker, what
+    `CrossEncoder` takes as its model, or None. Raises TypeError for anything else.
 
     >>> Stages(Fused(), Projections()).run_tag
     'qbe-fused+projections'
@@ -295,17 +253,17 @@ class Stages:
     reranker: Any = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.first_stage, _FirstStage) and not _has(self.first_stage, "batch_search"):
+        first = self.first_stage
+        if not isinstance(first, _FirstStage) and not callable(getattr(first, "batch_search", None)):
             raise TypeError(
-                f"expected a first stage such as qbe.Fused(), found {self.first_stage!r:.60} "
-                f"({type(self.first_stage).__name__})"
+                f"expected a first stage such as qbe.Fused(), found {first!r:.60} ({type(first).__name__})"
             )
-        if self.reranker is not None and not isinstance(self.reranker, _RERANKERS):
+        if self.reranker is not None and not isinstance(self.reranker, tuple(RERANKERS.values())):
             object.__setattr__(self, "reranker", CrossEncoder(self.reranker))
 
     @property
     def run_tag(self) -> str:
-        """The tag of runs: ``qbe-``, the first stage, and ``+`` with the reranker."""
+        """Return the tag of runs: ``qbe-``, the first stage, and ``+`` with the reranker."""
         first = self.first_stage.name if isinstance(self.first_stage, _FirstStage) else "first-stage"
         if self.reranker is None:
             return f"qbe-{first}"
@@ -316,10 +274,8 @@ class Stages:
         """Return the stages with all parameters as JSON; raises TypeError for stages that are objects."""
         if not isinstance(self.first_stage, _FirstStage):
             raise TypeError(f"expected a stage of qbe to be written as JSON, found {self.first_stage!r:.60}")
-        return {
-            "first_stage": self.first_stage.to_json(),
-            "reranker": self.reranker and self.reranker.to_json(),
-        }
+        reranker = self.reranker and self.reranker.to_json()
+        return {"first_stage": self.first_stage.to_json(), "reranker": reranker}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
@@ -330,21 +286,14 @@ class Stages:
         True
         """
         try:
-            first, second = record["first_stage"], record["reranker"]
-            return cls(stage_of(first), second and stage_of(second))
+            stages = []
+            for values in (record["first_stage"], record["reranker"]):
+                parameters = dict(values or {})
+                kind = parameters.pop("stage", None)
+                stages.append(None if values is None else {**FIRST_STAGES, **RERANKERS}[kind](**parameters))
+            return cls(*stages)
         except (KeyError, TypeError) as error:
             raise UsageError(f"expected a record of stages, found another ({error})") from None
-
-
-FIRST_STAGES: Mapping[str, type[_FirstStage]] = {stage.name: stage for stage in (BM25, Dense, Fused)}
-_RERANKERS = (Grades, Projections, CrossEncoder, Matching, LanguageModel)
-RERANKERS: Mapping[str, type[_Stage]] = {stage.name: stage for stage in _RERANKERS}
-_STAGES: Mapping[str, type[_Stage]] = {**FIRST_STAGES, **RERANKERS}
-
-
-def stage_of(record: Mapping[str, Any]) -> Any:
-    """Make a stage of a record of `to_json`; raises KeyError and TypeError for another one."""
-    return _STAGES[record["stage"]](**{name: value for name, value in record.items() if name != "stage"})
 
 
 def parse_first_stage(text: str) -> Any:
@@ -363,8 +312,7 @@ def parse_first_stage(text: str) -> Any:
 
 
 def parse_reranker(text: str, expected: str = "") -> Any:
-    """Parse a reranker: ``none`` (returns None), or a name or the folder of a model, and parameters after a
-    colon.
+    """Parse a reranker: ``none`` (returns None), or a name or a model's folder, and parameters after a colon.
 
     Raises UsageError, which says that ``expected`` was wanted, by default any of these.
 
@@ -372,7 +320,7 @@ def parse_reranker(text: str, expected: str = "") -> Any:
     (None, 50)
     """
     name, _, parameters = text.partition(":")
-    if name == NO_RERANKING:
+    if name == "none":
         if parameters:
             raise UsageError(f"expected `rerank` none without parameters, found {text!r}")
         return None
@@ -383,7 +331,7 @@ def parse_reranker(text: str, expected: str = "") -> Any:
     if not (os.sep in folder or os.path.isdir(folder)):  # noqa: PTH112
         if expected:
             raise UsageError(f"expected {expected}, found {folder!r}; check it")
-        names = (NO_RERANKING, *RERANKERS)
+        names = ("none", *RERANKERS)
         raise UsageError(
             f"expected `rerank` of {', '.join(names)}, or the folder of a model, found {folder!r}; "
             f"{did_you_mean(folder, names, 'check it')}"
@@ -393,30 +341,34 @@ def parse_reranker(text: str, expected: str = "") -> Any:
     return _parsed(kind, f"model={folder}{parameters and ','}{parameters}", "rerank")
 
 
-def _parsed(kind: type[_Stage], parameters: str, option: str) -> Any:
-    known = {each.name: each for each in dataclasses.fields(kind)}
-    values: dict[str, str] = {}
-    for part in parameters.split(",") if parameters else ():
-        name, sign, value = part.partition("=")
-        if not sign or name not in known or name in values:
-            raise UsageError(
-                f"expected parameters of {kind.name} as in {kind.name}:{next(iter(known))}=..., each once, "
-                f"of {', '.join(known)}, found {part!r}; check `{option}`"
-            )
-        values[name] = value
+def _parsed(stage: type[_Stage], parameters: str, option: str) -> Any:
+    kinds = {each.name: each.metadata["kind"] for each in dataclasses.fields(stage)}
+    values: dict[str, Any] = {}
     try:
-        parsed: dict[str, Any] = dict(values)
+        for part in parameters.split(",") if parameters else ():
+            name, sign, value = part.partition("=")
+            if not sign or name not in kinds or name in values:
+                raise UsageError(
+                    f"expected parameters of {stage.name} as in {stage.name}:{next(iter(kinds))}=..., each "
+                    f"once, of {', '.join(kinds)}, found {part!r}"
+                )
+            values[name] = value
         for name, value in values.items():
-            if read := _READ.get(known[name].metadata["kind"]):
-                parsed[name] = read(name, value)
-        return kind(**parsed)
+            if kinds[name] in ("count", "share", "positive"):
+                values[name] = _number(name, value, int if kinds[name] == "count" else float)
+            elif kinds[name] == "weights":
+                pairs = [part.partition(":") for part in value.split("+")]
+                if len({component for component, *_ in pairs}) < len(pairs):
+                    raise UsageError(f"expected each component of `{name}` once, found {value!r}")
+                values[name] = {component: _number(name, weight, float) for component, _, weight in pairs}
+        return stage(**values)
     except UsageError as error:
         if f"`{option}`" in str(error):
             raise
         raise UsageError(f"{error}; check `{option}`") from None
 
 
-def _number(name: str, value: str, kind: type[int | float] = float) -> float:
+def _number(name: str, value: str, kind: type[int | float]) -> float:
     try:
         return kind(value)
     except ValueError:
@@ -424,28 +376,8 @@ def _number(name: str, value: str, kind: type[int | float] = float) -> float:
         raise UsageError(f"expected {wanted} as `{name}`, found {value!r}") from None
 
 
-def _weights(name: str, value: str) -> dict[str, float]:
-    pairs = [part.partition(":") for part in value.split("+")]
-    if len({component for component, *_ in pairs}) < len(pairs):
-        raise UsageError(f"expected each component of `{name}` once, found {value!r}")
-    return {component: _number(name, weight) for component, _, weight in pairs}
-
-
-_READ: Mapping[str, Callable[[str, str], Any]] = {
-    "count": partial(_number, kind=int),
-    "share": _number,
-    "positive": _number,
-    "weights": _weights,
-}
-
-
 def describe_stages(stages: Mapping[str, type[_Stage]]) -> str:
-    """Describe stages with their parameters for people.
-
-    >>> print(describe_stages({"dense": Dense}))
-    dense: Ranks by sentence vectors: the mean over the query's sentences of each one's best match in a paper.
-      nprobe  lists of an approximate index that are read
-    """
+    """Describe stages with their parameters for people."""
     lines = []
     for name, stage in stages.items():
         lines.append(f"{name}: {(stage.__doc__ or '').partition(chr(10))[0]}")
@@ -475,72 +407,50 @@ def default_stages(index: Index) -> Stages:
     first = Dense() if lucene is None else Fused()
     if shipped_model(dense["encoder"]):
         return first >> Grades()
-    return first >> (
-        Projections()
-        if Storage("projection", "facet-projections").shipped_for(dense["encoder"])
-        else CrossEncoder()
-    )
+    projected = Storage("projection", "facet-projections").shipped_for(dense["encoder"])
+    return first >> (Projections() if projected else CrossEncoder())
 
 
-def _has(value: object, method: str) -> bool:
-    return callable(getattr(value, method, None))
-
-
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
+def _check(name: str, value: Any, kind: str, choices: tuple[str, ...]) -> None:
+    """Raise TypeError for a value of another type than its kind, UsageError for one out of range."""
+    wanted = ""
+    if kind == "choice" and value not in choices:
         raise UsageError(f"expected `{name}` of {', '.join(choices)}, found {value!r}")
-
-
-def _check_share(name: str, value: object, _: object) -> None:
-    if not 0 <= _checked_number(name, value) <= 1:
-        raise UsageError(f"expected `{name}` from 0 to 1, found {value:g}")
-
-
-def _checked_number(name: str, value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise TypeError(f"expected a number as `{name}`, found {value!r} ({type(value).__name__})")
-    return value
-
-
-def _check_weights(name: str, weights: object, _: object) -> None:
-    if not isinstance(weights, Mapping):
-        raise TypeError(f"expected a mapping as `{name}`, such as {{'bm25': 1}}, found {weights!r}")
-    numbers = all(isinstance(weight, int | float) for weight in weights.values())
-    sound = numbers and all(0 <= weight <= MAX_WEIGHT for weight in weights.values())
-    if set(weights) - set(COMPONENTS) or not sound or not any(weights.values()):
-        raise UsageError(
-            f"expected `{name}` from 0 to {MAX_WEIGHT:g}, not all 0, of {', '.join(COMPONENTS)}, found "
-            f"{dict(weights)}"
-        )
-
-
-def _check_folder(name: str, value: object, _: object) -> None:
-    if not isinstance(value, str | os.PathLike):
-        raise TypeError(f"expected a folder as `{name}`, found {value!r:.60} ({type(value).__name__})")
-
-
-def _check_text(name: str, value: object, _: object) -> None:
-    if not isinstance(value, str):
-        raise TypeError(f"expected a str as `{name}`, found {value!r:.60} ({type(value).__name__})")
-
-
-def _check_model(name: str, value: object, _: object) -> None:
-    if _has(value, "transform") and not _has(value, "batch_search"):
-        raise TypeError(f"expected a model as `{name}`, found a transformer; give qbe.from_transformer(it)")
-    if not (isinstance(value, str | os.PathLike) or callable(value) or _has(value, "batch_score")):
-        raise TypeError(
-            f"expected a model as `{name}`: a name, a folder, an object with batch_score, or a function of "
-            f"an aspect and papers, found {value!r:.60} ({type(value).__name__})"
-        )
-
-
-_CHECKS: Mapping[str, Callable[[str, Any, tuple[str, ...]], None]] = {
-    "choice": _check_choice,
-    "count": lambda name, value, _: check_count(name, value),
-    "share": _check_share,
-    "positive": lambda name, value, _: check_positive(name, _checked_number(name, value)),
-    "weights": _check_weights,
-    "folder": _check_folder,
-    "text": _check_text,
-    "model": _check_model,
-}
+    if kind == "count":
+        check_count(name, value)
+    elif kind in ("share", "positive"):
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            wanted = f"a number as `{name}`"
+        elif kind == "positive":
+            check_positive(name, value)
+        elif not 0 <= value <= 1:
+            raise UsageError(f"expected `{name}` from 0 to 1, found {value:g}")
+    elif kind == "weights":
+        if not isinstance(value, Mapping):
+            raise TypeError(f"expected a mapping as `{name}`, such as {{'bm25': 1}}, found {value!r}")
+        sound = all(isinstance(each, int | float) and 0 <= each <= MAX_WEIGHT for each in value.values())
+        if set(value) - set(COMPONENTS) or not sound or not any(value.values()):
+            raise UsageError(
+                f"expected `{name}` from 0 to {MAX_WEIGHT:g}, not all 0, of {', '.join(COMPONENTS)}, found "
+                f"{dict(value)}"
+            )
+    elif kind == "folder" and not isinstance(value, str | os.PathLike):
+        wanted = f"a folder as `{name}`"
+    elif kind == "text" and not isinstance(value, str):
+        wanted = f"a str as `{name}`"
+    elif kind == "model":
+        has = {
+            each: callable(getattr(value, each, None))
+            for each in ("transform", "batch_search", "batch_score")
+        }
+        if has["transform"] and not has["batch_search"]:
+            raise TypeError(
+                f"expected a model as `{name}`, found a transformer; give qbe.from_transformer(it)"
+            )
+        if not (isinstance(value, str | os.PathLike) or callable(value) or has["batch_score"]):
+            wanted = (
+                f"a model as `{name}`: a name, a folder, an object with batch_score, or a function of an "
+            )
+            wanted += "aspect and papers"
+    if wanted:
+        raise TypeError(f"expected {wanted}, found {value!r:.60} ({type(value).__name__})")

@@ -20,8 +20,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 from starlette.middleware import Middleware
 
 from qbe.errors import PaperNotFoundError, QbeError, UsageError
-from qbe.search.form import MAX_SEEN, FacetName
-from qbe.search.records import Record
+from qbe.search.request import MAX_SEEN, FacetName
+from qbe.search.writers import Record
 from qbe.serve.guard import LOCAL, Guard, ServeSettings
 from qbe.serve.models import (
     Body,
@@ -71,11 +71,6 @@ def _clipped(longest: int) -> AfterValidator:
     return AfterValidator(clip)
 
 
-def _year(value: Any) -> int | None:
-    text = str(value)
-    return int(text) if text.isascii() and text.isdigit() else None
-
-
 def _closest(matches: list[Record]) -> list[Record]:
     """The closest pair of the first aspect, whose weight is positive."""
     matches = [each for each in matches if each.get("aspect", 0) == 0] or matches
@@ -86,6 +81,7 @@ Links = Annotated[
     dict[str, str],
     BeforeValidator(lambda links: {name: link for name, link in links.items() if len(link) <= MAX_LINK}),
 ]
+Year = Annotated[int | None, BeforeValidator(lambda year: int(year) if str(year).isdecimal() else None)]
 Short = Annotated[str, _clipped(300)]
 Authors = Annotated[
     list[Short],
@@ -105,19 +101,15 @@ class Answer(BaseModel):
 
 
 class Described(BaseModel):
-    """A paper."""
-
     paper_id: str
     title: Short
-    year: Annotated[int | None, BeforeValidator(_year)]
+    year: Year
     authors: Authors
     venue: Short
     links: Links
 
 
 class Pair(BaseModel):
-    """The closest pair of sentences."""
-
     query_sentence: SentenceText
     sentence: SentenceText = Field(description="the sentence of the hit that is closest to query_sentence")
     facet: FacetName | None = Field(description="what the hit's sentence is about")
@@ -125,8 +117,6 @@ class Pair(BaseModel):
 
 
 class Hit(Described):
-    """A paper of a ranking."""
-
     rank: int
     score: Score = Field(description="comparable within this ranking only")
     grades: dict[FacetName, Grade] | None = None
@@ -136,14 +126,10 @@ class Hit(Described):
 
 
 class Searched(BaseModel):
-    """What was searched for."""
-
     heading: Short = Field(description="what was searched for, in words")
 
 
 class Hits(Answer):
-    """A page of a ranking, best first."""
-
     query: Searched
     notes: list[Short]
     hits: list[Hit]
@@ -152,16 +138,12 @@ class Hits(Answer):
 
 
 class Sentence(BaseModel):
-    """A sentence of an abstract."""
-
     position: int
     facet: FacetName | None
     text: Annotated[str, _clipped(3000)]
 
 
 class Sentences(Answer):
-    """The sentences of an abstract, in order."""
-
     title: Short
     sentences: list[Sentence]
 
@@ -171,31 +153,23 @@ class FullPaper(Described, Sentences):
 
 
 class ComparedPair(BaseModel):
-    """The closest pair of sentences of a facet."""
-
     sentence: SentenceText
     other_sentence: SentenceText
     score: float = Field(description="cosine similarity")
 
 
 class FacetComparison(BaseModel):
-    """How alike two papers are in one facet."""
-
     grade: Grade | None
     pair: ComparedPair | None
 
 
 class Compared(BaseModel):
-    """Two papers, compared in each facet."""
-
     paper: Described
     other: Described
     facets: dict[FacetName, FacetComparison]
 
 
 class Exported(Answer):
-    """Papers as (a part of) a file."""
-
     format: Format
     papers: int = Field(description="how many papers are in text")
     text: str = Field(description="the content of the file, or its next part")
@@ -245,40 +219,27 @@ def _cut(answer: Answer, left_out: str) -> str:
     return f"To stay below {LIMIT // 1000} kB, {left_out}."
 
 
-# Tools: functions whose docstrings, and whose arguments' fields, are what agents read
-
-
 FirstSentence = Annotated[int, Field(ge=0, description="the first sentence to give; only where cut says so")]
 
 
 class Search(SearchBody):
-    """A search."""
-
     k: K = HITS
 
 
 class Draft(RecommendationBody):
-    """A paper that is being written."""
-
     k: K = HITS
 
 
 class OnePaper(Body):
-    """A paper, or the rest of it."""
-
     paper_id: PaperId = Field(description="a paper of the index, by paper_id or another name")
     start: FirstSentence = 0
 
 
 class Abstract(PastedText):
-    """An abstract, or the rest of it."""
-
     start: FirstSentence = 0
 
 
 class ExportPart(Export):
-    """Papers to export, or the rest of them."""
-
     start: int = Field(default=0, ge=0, lt=MAX_SEEN, description="how many of paper_ids to skip")
 
 
@@ -363,6 +324,8 @@ def _from_sentence(answer: SentencesT, start: int) -> SentencesT:
     return fitting(answer.model_copy(update={"sentences": sentences}), "sentences", start)
 
 
+OF_SEARCH = "exclude year_from categories authors where"
+# Agents read the docstrings of these functions, and the fields of their arguments.
 TOOLS: dict[Callable[..., BaseModel], tuple[str, tuple[str, ...], str]] = {
     search_papers: (
         "Search papers by example",
@@ -372,11 +335,7 @@ TOOLS: dict[Callable[..., BaseModel], tuple[str, tuple[str, ...], str]] = {
     get_paper: ("Read a paper", (FACETS, IDS), ""),
     label_facets: ("Label the sentences of an abstract", (FACETS,), ""),
     compare_papers: ("Compare two papers", (FACETS, IDS), "text title"),
-    recommend_citations: (
-        "Recommend papers to cite",
-        (PAGES, IDS),
-        "exclude year_from categories authors where",
-    ),
+    recommend_citations: ("Recommend papers to cite", (PAGES, IDS), OF_SEARCH),
     export_citations: ("Export citations", (PAGES, IDS), ""),
 }
 """By tool: a title for people, what the description adds to the docstring, fields that are not offered."""

@@ -19,7 +19,7 @@ from qbe.feeds.watches import check_since
 from qbe.label.by_hand import HandGrades, Turn
 from qbe.models.language_model import default_guideline
 from qbe.search.queries import pasted_paper
-from qbe.search.records import as_json
+from qbe.search.writers import as_json
 from qbe.serve.guard import failure
 from qbe.serve.models import (
     Comparison,

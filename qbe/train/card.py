@@ -29,11 +29,8 @@ def reader_name(kind: str, encoder: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """What a model's card says.
-
-    ``purpose``, ``input`` and ``caption`` are sentences. ``figures`` are rows of numbers by label; a label
-    of several columns has `` | `` between them. ``columns`` are the names of all columns; a last one named
-    ``mean`` is computed. ``command`` is the subcommand of ``qbe train``, with its options.
+    """What a model's card says; labels of ``figures`` have `` | `` between columns, and a last column
+    ``mean`` is computed.
     """
 
     name: str

@@ -44,9 +44,7 @@ Cited = Mapping[int, Ints]  # what queries cite, by row
 
 
 def read_split(reader: IndexReader, qrels: Path) -> dict[int, Ints]:
-    """For each query of a split, by row, the rows of the papers that it cites, ascending; out of qrels, whose
-    query ids are paper ids. Raises CorpusError where the index lacks a paper of them.
-    """
+    """The rows of what each query of a split cites, ascending, by its row; out of qrels of paper ids."""
     cited: dict[int, Ints] = {}
     for query_id, judged in read_qrels(qrels).items():
         rows = []
@@ -109,22 +107,19 @@ START_WEIGHTS = (8.0, 14.0, 2.0)
 
 @dataclass(frozen=True, slots=True)
 class ProjectionSchedule:
-    """How the projection is fitted, in steps of ``queries`` papers.
-
-    Candidates are all papers that one of them cites, the ``nearest`` others of each by the first stage, and
-    ``random`` ones of its best ``depth``. ``anchor`` is the weight of the squared distance of the matrices to
-    the identity.
+    """How the projection is fitted; candidates of a step are all papers that one of its queries cites, and
+    others.
     """
 
     epochs: int = 10
     patience: int = 2
-    queries: int = 24
-    nearest: int = 20
-    random: int = 10
+    queries: int = 24  # a step
+    nearest: int = 20  # other candidates of each query, the best of the first stage
+    random: int = 10  # and of its best ``depth``
     depth: int = 1000
     learning_rate: float = 3e-4
     weight_rate: float = 2e-2
-    anchor: float = 1e-3
+    anchor: float = 1e-3  # the weight of the squared distance of the matrices to the identity
 
     def schedule(self) -> Schedule:
         return Schedule(self.epochs, patience=self.patience)
@@ -176,63 +171,59 @@ class Citations(NamedTuple):
     years: NDArray[np.float64]
 
 
-class ProjectionTask(Task[tuple[Sequence[int], Ints]]):
-    """A projection that learns to rank what is cited above what is not, as ``figure`` measures it on dev (if
-    None, the last epoch is kept). Raises CorpusError where no query cites a paper.
+def projection_task(
+    network: ProjectionNetwork,
+    citations: Citations,
+    schedule: ProjectionSchedule,
+    figure: Callable[[ProjectionNetwork], float | None] = lambda _: None,
+) -> Task[tuple[Sequence[int], Ints]]:
+    """A projection that learns to rank what is cited above what is not, as ``figure`` measures it on dev.
+
+    Batches are the queries of each step and the candidates of all of them, by row.
     """
+    cited, nearest, years = citations
+    every, identity = (
+        sorted(query for query in cited if len(cited[query])),
+        torch.eye(len(network.matrices[0])),
+    )
+    if not every:
+        raise CorpusError("expected papers that cite others to train on, found none; give more citations")
 
-    network: ProjectionNetwork
-
-    def __init__(
-        self,
-        network: ProjectionNetwork,
-        citations: Citations,
-        schedule: ProjectionSchedule,
-        figure: Callable[[ProjectionNetwork], float] | None = None,
-    ) -> None:
-        self.network = network
-        self._citations, self._schedule, self._figure = citations, schedule, figure
-        self._queries = sorted(query for query, cited in citations.cited.items() if len(cited))
-        if not self._queries:
-            raise CorpusError("expected papers that cite others to train on, found none; give more citations")
-        self.steps_per_epoch = -(-len(self._queries) // schedule.queries)
-        self._identity = torch.eye(network.matrices.shape[1])
-
-    def rate(self, name: str, _: Tensor) -> tuple[float, float]:
-        return self._schedule.weight_rate if name == "weights" else self._schedule.learning_rate, 0.0
-
-    def batches(self, seed: int) -> Iterator[tuple[Sequence[int], Ints]]:
-        """The queries of each step and the candidates of all of them, by row."""
-        schedule, rng = self._schedule, np.random.default_rng(seed)
-        for chosen in shuffled(self._queries, schedule.queries, schedule.epochs, rng):
-            nearest = [self._citations.nearest[query] for query in chosen]
-            parts = [self._citations.cited[query] for query in chosen]
-            parts += [rows[: schedule.nearest] for rows in nearest]
-            parts += [rng.choice(rows, min(schedule.random, len(rows))) for rows in nearest]
+    def batches(seed: int) -> Iterator[tuple[Sequence[int], Ints]]:
+        rng = np.random.default_rng(seed)
+        for chosen in shuffled(every, schedule.queries, schedule.epochs, rng):
+            parts = [cited[query] for query in chosen]
+            parts += [nearest[query][: schedule.nearest] for query in chosen]
+            for rows in (nearest[query] for query in chosen):
+                parts.append(rng.choice(rows, min(schedule.random, len(rows))))
             yield chosen, np.unique(np.concatenate(parts))
 
-    def losses(self, batch: tuple[Sequence[int], Ints]) -> Iterator[Tensor]:
+    def losses(batch: tuple[Sequence[int], Ints]) -> Iterator[Tensor]:
         """The loss of a step, and how far the matrices are from the identity."""
         queries, candidates = batch
-        scores, years = self.network(torch.tensor(queries), torch.tensor(candidates)), self._citations.years
-        losses = []
+        scores, losses = network(torch.tensor(queries), torch.tensor(candidates)), []
         for place, query in enumerate(queries):
             may = (candidates != query) & ~(years[candidates] > years[query])
-            right = np.isin(candidates, self._citations.cited[query])
+            right = np.isin(candidates, cited[query])
             losses.append(citation_loss(scores[place], torch.tensor(right), torch.tensor(may | right)))
-        distance = ((self.network.matrices - self._identity) ** 2).sum()
-        yield torch.stack(losses).mean() + self._schedule.anchor * distance
+        yield torch.stack(losses).mean() + schedule.anchor * ((network.matrices - identity) ** 2).sum()
 
-    def score(self) -> float | None:
-        return None if self._figure is None else self._figure(self.network)
+    return Task(
+        network,
+        -(-len(every) // schedule.queries),
+        rate=lambda name, _: (schedule.weight_rate if name == "weights" else schedule.learning_rate, 0.0),
+        batches=batches,
+        losses=losses,
+        score=lambda: figure(network),
+    )
 
 
 # The heads.
 
 
 class FeatureList(NamedTuple):
-    """The candidates of one query: ``features`` (candidates, F), and which of them are ``cited``
-    (candidates,) bool; how many papers it cites in ``total``, found or not.
+    """The ``features`` (candidates, F) of a query's candidates, which are ``cited``, and how many it cites in
+    all.
     """
 
     features: Doubles
@@ -263,40 +254,6 @@ class _RankingHead(nn.Module):
         return scores
 
 
-class _RankingTask(Task[list[int]]):
-    """The cross-entropy of the softmax of scores against equal shares for what is cited."""
-
-    network: _RankingHead
-
-    def __init__(
-        self, lists: Sequence[FeatureList], schedule: HeadSchedule, figure: Callable[[Head], float]
-    ) -> None:
-        together = np.concatenate([each.features for each in lists])
-        self._standard, self._schedule, self._figure = Standardization.of(together), schedule, figure
-        self.network = _RankingHead(together.shape[1], schedule.hidden)
-        self._inputs = [self._standard.inputs(each.features) for each in lists]
-        self._cited = [torch.tensor(each.cited) for each in lists]
-        self._usable = [place for place, each in enumerate(lists) if each.cited.any()]
-        self.steps_per_epoch = len(self._usable)
-
-    def rate(self, _: str, __: Tensor) -> tuple[float, float]:
-        return self._schedule.learning_rate, self._schedule.weight_decay
-
-    def batches(self, seed: int) -> Iterator[list[int]]:
-        return shuffled(self._usable, 1, self._schedule.epochs, np.random.default_rng(seed))
-
-    def losses(self, batch: list[int]) -> Iterator[Tensor]:
-        for place in batch:
-            yield -torch.log_softmax(self.network(self._inputs[place]), 0)[self._cited[place]].mean()
-
-    def head(self) -> Head:
-        parts = (self.network.hidden, self.network.bias, self.network.direct, self.network.out)
-        return Head(*self._standard, *map(as_array, parts))
-
-    def score(self) -> float:
-        return self._figure(self.head())
-
-
 def fit_head(
     lists: Sequence[FeatureList],
     schedule: HeadSchedule,
@@ -304,14 +261,33 @@ def fit_head(
     figure: Callable[[Head], float],
     path: Path,
 ) -> Head:
-    """Fit a head that ranks, by ListNet (Cao et al., 2007, section 4.1), with its checkpoints in ``path``.
-
-    The best epoch by ``figure``, which measures a head on dev, is returned.
+    """Fit a head that ranks, by ListNet (Cao et al., 2007, section 4.1): the cross-entropy of the softmax of
+    scores against equal shares for what is cited. The best epoch by ``figure``, of a head on dev, is kept.
     """
     torch.manual_seed(seed)  # for the weights at the start
-    task = _RankingTask(lists, schedule, figure)
+    together = np.concatenate([each.features for each in lists])
+    standard, network = Standardization.of(together), _RankingHead(together.shape[1], schedule.hidden)
+    inputs = [standard.inputs(each.features) for each in lists]
+    cited = [torch.tensor(each.cited) for each in lists]
+    usable = [place for place, each in enumerate(lists) if each.cited.any()]
+
+    def losses(batch: list[int]) -> Iterator[Tensor]:
+        for place in batch:
+            yield -torch.log_softmax(network(inputs[place]), 0)[cited[place]].mean()
+
+    def head() -> Head:
+        return Head(*standard, *map(as_array, (network.hidden, network.bias, network.direct, network.out)))
+
+    task = Task(
+        network,
+        len(usable),
+        rate=lambda *_: (schedule.learning_rate, schedule.weight_decay),
+        batches=lambda seed: shuffled(usable, 1, schedule.epochs, np.random.default_rng(seed)),
+        losses=losses,
+        score=lambda: figure(head()),
+    )
     fit(task, Schedule(schedule.epochs, patience=schedule.patience), seed, path)
-    return task.head()
+    return head()
 
 
 # The whole.
@@ -326,18 +302,16 @@ SEEDS_SEED = 7  # of the halves of bibliographies that are seeds
 class Recipe:
     """The schedules, and how many candidates the first stage brings.
 
-    The heads learn from the last ``held_back`` years of the training queries by the features of a projection
-    that was fitted without these years: features of queries that it was fitted to would promise too much.
-    Those that know papers which the query cites learn from ``draws`` lists of each query, one with half of
-    its bibliography known and the others with a share drawn from ``shares``, at a learning rate as many times
-    smaller.
+    The heads learn from the last years of the training queries by a projection that was fitted without these
+    years: features of queries that it was fitted to would promise too much. Those that know papers which the
+    query cites learn at a rate smaller by the number of draws.
     """
 
     projection: ProjectionSchedule = ProjectionSchedule()
     heads: HeadSchedule = HeadSchedule()
     depth: int = 1000
-    held_back: int = 6
-    draws: int = 3
+    held_back: int = 6  # years that the heads learn from
+    draws: int = 3  # lists of each query, one with half of its bibliography known, the others with a share
     shares: tuple[float, float] = (0.2, 0.7)
 
 
@@ -345,8 +319,7 @@ class Recipe:
 class CitationTraining(Training):
     """The citation model: the mean of the seeds' projections, and of their heads.
 
-    Sources are an index of the papers, and qrels of who cites whom, to train on and of dev. Figures on dev
-    are by what is known beside texts.
+    Sources are an index of the papers, and qrels of who cites whom, to train on and of dev.
     """
 
     recipe: Recipe = Recipe()
@@ -376,23 +349,19 @@ class CitationTraining(Training):
         for query, rows in self._ranked(ProjectionNetwork(self._vectors), sorted(self._train)):
             nearest[query] = rows[~np.isin(rows, self._train[query])][:depth]
         early, late = self._split_by_year()
+        networks = ProjectionNetwork(self._vectors), ProjectionNetwork(self._vectors)
         task, without_late = (
-            ProjectionTask(
-                ProjectionNetwork(self._vectors),
-                Citations(cited, nearest, self._years),
-                self.recipe.projection,
-                self._f1,
-            )
-            for cited in (self._train, early)
+            projection_task(network, Citations(cited, nearest, self._years), self.recipe.projection, self._f1)
+            for network, cited in zip(networks, (self._train, early), strict=True)
         )
         fitted = fit_seeds(task, schedule, seeds, self.work)
         by_seed = {
-            name: with_weights(task.network, weights, lambda: self._f1(task.network))
+            name: with_weights(networks[0], weights, lambda: self._f1(networks[0]))
             for name, weights in fitted.items()
         }
         self._projection = projection_of(list(fitted.values())[-1])
         fit(without_late, schedule, seeds[0], self.work / "held-back.pt")
-        held_back = projection_of(copied(without_late.network))
+        held_back = projection_of(copied(networks[1]))
         self._heads, self._figures = self._fitted_heads(
             self._lists(held_back, late, self.recipe.draws), self._lists(self._projection, self._dev)
         )
@@ -450,8 +419,8 @@ class CitationTraining(Training):
         ).f1
 
     def _fitted_heads(self, train: Lists, dev: Lists) -> tuple[dict[str, Head], dict[str, CitationFigures]]:
-        """A head for everything that may be known, the mean of the seeds', and its figures on dev; those
-        without seeds also where half of what is cited is left out.
+        """For all that may be known a head, the mean of the seeds', and its figures on dev; those without
+        seeds also where half of what is cited is left out.
         """
         heads, figures = {}, {}
         if not all(parts[known.key] for parts in (train, dev) for known in FEATURE_SETS):

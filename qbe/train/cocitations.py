@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -49,10 +49,7 @@ class Pair(NamedTuple):
 
 
 def read_parts(sources: Sources, *, aligned: bool) -> tuple[list[Pair], list[Pair]]:
-    """Read pairs to train on and pairs of dev; no set of cited papers is in both.
-
-    Raises CorpusError for malformed ones, and for too few.
-    """
+    """Read pairs to train on and pairs of dev; no set of cited papers is in both."""
     evaluated = TitleIndex.of_corpus(sources.leave_out)
     train, dev = (
         [pair for path in paths for pair in read_cocitations(path, evaluated, aligned=aligned)]
@@ -73,10 +70,7 @@ def read_parts(sources: Sources, *, aligned: bool) -> tuple[list[Pair], list[Pai
 
 
 def hold_out(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """Split pairs by their sets; dev is a random sample of the sets that depends on nothing else.
-
-    It has a share HELD_OUT of the sets, at least 2 and at most MOST_HELD_OUT.
-    """
+    """Split pairs by their sets; dev is a random sample of at least 2 sets that depends on nothing else."""
     sets = sorted({pair.cited for pair in pairs}, key=sorted)
     count = min(max(2, round(HELD_OUT * len(sets))), MOST_HELD_OUT, len(sets))
     dev = set(random.Random("held out").sample(sets, count))
@@ -86,12 +80,10 @@ def hold_out(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
 def read_cocitations(source: Path, evaluated: TitleIndex, *, aligned: bool = False) -> Iterator[Pair]:
     """Stream pairs of papers that were cited together, without those of papers in ``evaluated``.
 
-    Lines are JSON as ``pre_proc_cocits.py`` of ASPIRE's code writes it. ``cited_pids``: the ids of all papers
-    that were cited together, two or more (of a set of three there are three lines). ``query`` and
-    ``pos_context``: two of these papers, each ``TITLE`` (a string) and ``ABSTRACT`` (sentences). Inside
-    ``pos_context``, where ``aligned``, ``cc_align``: positions of an aligned sentence of the query and of the
-    positive, found through the sentences that cite both. Equal papers are one object. Raises CorpusError with
-    file and line for malformed lines.
+    Lines are JSON as ``pre_proc_cocits.py`` of ASPIRE's code writes it: ``cited_pids``, the ids of all papers
+    that were cited together; ``query`` and ``pos_context``, two of these, each ``TITLE`` and ``ABSTRACT``
+    (sentences); and in ``pos_context``, where ``aligned``, ``cc_align``, the positions of two sentences,
+    found through those that cite both. Equal papers are one object. Raises CorpusError with file and line.
     """
     papers: dict[tuple[str, tuple[Sentence, ...]], Paper] = {}
     kept: dict[str, bool] = {}
@@ -162,22 +154,16 @@ def _unusable(where: str, expected: str, value: Any, remedy: str) -> CorpusError
 
 @dataclass(frozen=True, slots=True)
 class CocitationRecipe:
-    """How an encoder learns from co-citations, by one of `qbe.train.losses.OBJECTIVES`.
+    """How an encoder learns from co-citations; negatives are drawn within a batch."""
 
-    Distances are those of vectors as they are (``similarity`` "l2"), or scaled to unit length ("cosine").
-    AdamW at ``learning_rate`` (None: the objective's). A step sees ``accumulate`` batches of ``batch`` pairs;
-    negatives are drawn within a batch. ``weight_decay`` is not applied to biases and normalizations.
-    Raises UsageError for numbers out of range.
-    """
-
-    objective: str = "ot"
-    similarity: str = L2
+    objective: str = "ot"  # one of `qbe.train.losses.OBJECTIVES`
+    similarity: str = L2  # of vectors as they are, or "cosine": scaled to unit length
     epochs: int = 1
-    learning_rate: float | None = None
-    batch: int = 10
-    accumulate: int = 3
+    learning_rate: float | None = None  # None: the objective's
+    batch: int = 10  # pairs
+    accumulate: int = 3  # batches a step
     warm_up: float = 0.05
-    weight_decay: float = 0.01
+    weight_decay: float = 0.01  # not of biases and normalizations
     clip: float = 1.0
     patience: int = 2
     settings: Settings = field(default_factory=Settings)
@@ -188,12 +174,10 @@ class CocitationRecipe:
 
     @property
     def rate(self) -> float:
-        """The full learning rate."""
         return OBJECTIVES[self.objective].rate if self.learning_rate is None else self.learning_rate
 
     @property
     def format(self) -> EncoderFormat:
-        """How the trained encoder is to be read: as it was in training."""
         return EncoderFormat.pooled(TITLE_SEP_ABSTRACT, MEAN, self.similarity)
 
     def schedule(self) -> Schedule:
@@ -201,10 +185,10 @@ class CocitationRecipe:
 
 
 def draw_negatives(pairs: Sequence[Pair], rng: random.Random) -> list[tuple[int, int]]:
-    """For each pair (by its number) another one without a common paper, whose positive is its negative.
+    """For each pair (by its number) another one without a common paper, if any, whose positive is its
+    negative.
 
-    A pair that shares papers with all others is left out. (The code of Mysore et al., 2022, takes a random
-    permutation of the positives, which may assign a paper to its own query.)
+    (The code of Mysore et al., 2022, permutes positives, which may give a paper to its own query.)
     """
     drawn = []
     for number, pair in enumerate(pairs):
@@ -214,64 +198,29 @@ def draw_negatives(pairs: Sequence[Pair], rng: random.Random) -> list[tuple[int,
     return drawn
 
 
-class CocitationTask(Task[tuple[Sequence[Pair], random.Random]]):
-    """An encoder that learns from pairs; its scores are losses on dev, negated."""
+def cocitation_task(
+    network: CocitationEncoder,
+    tokenizer: PaperTokenizer,
+    recipe: CocitationRecipe,
+    pairs: Sequence[Pair],
+    dev: Sequence[Pair],
+) -> Task[tuple[Sequence[Pair], random.Random]]:
+    """An encoder that learns from pairs; its scores are mean losses on dev, negated."""
+    size = min(recipe.batch * recipe.accumulate, len(pairs))
+    steps = len(pairs) // size
 
-    network: CocitationEncoder
-
-    def __init__(
-        self,
-        network: CocitationEncoder,
-        tokenizer: PaperTokenizer,
-        recipe: CocitationRecipe,
-        pairs: Sequence[Pair],
-        dev: Sequence[Pair],
-    ) -> None:
-        self.network = network
-        self._tokenizer, self._recipe, self._pairs, self._dev = tokenizer, recipe, pairs, dev
-        self._pairs_per_step = min(recipe.batch * recipe.accumulate, len(pairs))
-        self.steps_per_epoch = len(pairs) // self._pairs_per_step
-
-    def rate(self, _: str, part: Tensor) -> tuple[float, float]:
-        return self._recipe.rate, self._recipe.weight_decay if part.dim() > 1 else 0.0
-
-    def batches(self, seed: int) -> Iterator[tuple[Sequence[Pair], random.Random]]:
-        """The pairs of each step, and the generator of its dropout and negatives."""
-        count, size = len(self._pairs), self._pairs_per_step
-        for epoch in range(self._recipe.epochs):
-            order = random.Random(f"{seed}-{epoch}").sample(range(count), count)
-            for place in range(self.steps_per_epoch):
-                pairs = [self._pairs[number] for number in order[place * size : (place + 1) * size]]
-                yield pairs, random.Random(f"{seed}-{epoch * self.steps_per_epoch + place}")
-
-    def losses(self, batch: tuple[Sequence[Pair], random.Random]) -> Iterator[Tensor]:
-        pairs, rng = batch
-        torch.manual_seed(rng.getrandbits(63))  # for dropout
-        for part in self._losses(pairs, rng):
-            yield part.sum() / len(pairs)
-
-    @torch.no_grad()
-    def score(self) -> float:
-        """The mean loss on dev, negated, without dropout, against negatives that are always the same."""
-        self.network.eval()
-        rng = random.Random("dev")
-        order = rng.sample(list(self._dev), len(self._dev))
-        each = [loss for part in self._losses(order, rng) for loss in part.tolist()]
-        return -float(np.mean(each)) if each else math.nan
-
-    def _losses(self, pairs: Sequence[Pair], rng: random.Random) -> Iterator[Tensor]:
+    def by_batch(pairs: Sequence[Pair], rng: random.Random) -> Iterator[Tensor]:
         """The losses of the pairs that have a negative, by batches that are encoded in one pass."""
-        recipe = self._recipe
         for begin in range(0, len(pairs), recipe.batch):
             some = pairs[begin : begin + recipe.batch]
             drawn = draw_negatives(some, rng)
             if not drawn:
                 continue
             windows = [
-                first_window(self._tokenizer, paper, self.network.max_tokens, recipe.format.layout)
+                first_window(tokenizer, paper, network.max_tokens, recipe.format.layout)
                 for paper in (*(pair.query for pair in some), *(pair.positive for pair in some))
             ]
-            vectors = self.network(table_of([each.ids for each in windows], [each.spans for each in windows]))
+            vectors = network(table_of([each.ids for each in windows], [each.spans for each in windows]))
             device = vectors.whole.device
             numbers, others = (torch.tensor(column, device=device) for column in zip(*drawn, strict=True))
             alignments = torch.tensor([pair.alignment for pair in some], device=device)
@@ -280,6 +229,32 @@ class CocitationTask(Task[tuple[Sequence[Pair], random.Random]]):
             )
             triplets = Triplets(query, positive, negative, alignments[numbers], alignments[others, 1])
             yield triplet_losses(OBJECTIVES[recipe.objective], triplets, recipe.settings)
+
+    def batches(seed: int) -> Iterator[tuple[Sequence[Pair], random.Random]]:
+        for epoch in range(recipe.epochs):
+            order = random.Random(f"{seed}-{epoch}").sample(range(len(pairs)), len(pairs))
+            for step in range(steps):
+                some = [pairs[number] for number in order[step * size : (step + 1) * size]]
+                yield some, random.Random(f"{seed}-{epoch * steps + step}")
+
+    def losses(batch: tuple[Sequence[Pair], random.Random]) -> Iterator[Tensor]:
+        some, rng = batch
+        torch.manual_seed(rng.getrandbits(63))  # for dropout
+        for part in by_batch(some, rng):
+            yield part.sum() / len(some)
+
+    @torch.no_grad()
+    def score() -> float:
+        """Without dropout, against negatives that are the same in every call."""
+        network.eval()
+        rng = random.Random("dev")
+        each = [loss for part in by_batch(rng.sample(list(dev), len(dev)), rng) for loss in part.tolist()]
+        return -float(np.mean(each)) if each else math.nan
+
+    def rate(_: str, part: Tensor) -> tuple[float, float]:
+        return recipe.rate, recipe.weight_decay if part.dim() > 1 else 0.0
+
+    return Task(network, steps, rate, batches, losses, score)
 
 
 def first_window(tokenizer: PaperTokenizer, paper: Paper, max_tokens: int, layout: str) -> Window:
@@ -290,12 +265,11 @@ def first_window(tokenizer: PaperTokenizer, paper: Paper, max_tokens: int, layou
 
 @dataclass
 class CocitationTraining(Training):
-    """An encoder of the BERT family that learns from co-citations.
+    """An encoder of the BERT family that learns from co-citations, whatever it was trained for.
 
     Sources are files of co-citations to train on and of dev (none: a share of the former), and papers to
-    leave out. ``encoder`` is the name or folder of the model to start from, whatever it was trained for.
-    Pairs whose aligned sentences are beyond the model's window are left out. Of the seeds and their mean the
-    one with the lowest loss on dev is published: weights in the format of Hugging Face, and ONNX models.
+    leave out. Pairs whose aligned sentences are beyond the model's window are left out. Of the seeds and
+    their mean the one with the lowest loss on dev is published.
     """
 
     recipe: CocitationRecipe = CocitationRecipe()
@@ -326,11 +300,13 @@ class CocitationTraining(Training):
             raise CorpusError(
                 "expected pairs whose aligned sentences the model reads, found none; give shorter ones"
             )
-        task = CocitationTask(network, tokenizer, recipe, train, dev)
+        task = cocitation_task(network, tokenizer, recipe, train, dev)
         weights = {"untrained": copied(network)}
         weights |= fit_seeds(task, recipe.schedule(), self.run.seeds, self.work)
         self._counts = len(train), len(dev)
-        self._losses = {name: -with_weights(network, each, task.score) for name, each in weights.items()}
+        self._losses = {
+            name: -cast(float, with_weights(network, each, task.score)) for name, each in weights.items()
+        }
         self._best = min((name for name in weights if name != "untrained"), key=self._losses.__getitem__)
         network.load_state_dict(weights[self._best], strict=False)
 

@@ -65,29 +65,22 @@ LOSSES = {1: losses.BinaryCrossEntropyLoss, 2: losses.CrossEntropyLoss}  # by th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossEncoderRecipe:
-    """How a cross-encoder learns whom papers cite.
+    """How a cross-encoder learns whom papers cite; F1@20 on dev chooses among the evaluations."""
 
-    The ``candidates`` best of BM25, by title and abstract, are learned from as ``classes`` says (see
-    CLASSES); ``query_tokens`` and ``candidate_tokens`` of either text are read, special tokens included. A
-    step has ``batch`` pairs. F1@20 is measured ``evaluations`` times, on ``dev_queries`` whose ``dev_depth``
-    best candidates of BM25 are reranked; after ``patience`` measurements that are no better, training ends.
-    Raises UsageError for values out of range.
-    """
-
-    query_tokens: int = SIDE_TOKENS
+    query_tokens: int = SIDE_TOKENS  # that are read, special tokens included
     candidate_tokens: int = SIDE_TOKENS
-    classes: str = "natural"
-    candidates: int = 10
+    classes: str = "natural"  # one of CLASSES
+    candidates: int = 10  # the best of BM25, by title and abstract
     epochs: float = 1.0
-    batch: int = 16
+    batch: int = 16  # pairs a step
     learning_rate: float = 5e-5
     weight_decay: float = 0.01
     clip: float = 1.0
     warm_up: float = 0.1
     evaluations: int = 8
-    patience: int = 3
+    patience: int = 3  # evaluations that are no better, after which training ends
     dev_queries: int = 60
-    dev_depth: int = 40
+    dev_depth: int = 40  # candidates of BM25 that are reranked
 
     def __post_init__(self) -> None:
         if self.classes not in CLASSES:
@@ -120,10 +113,7 @@ class Candidates(NamedTuple):
 def bm25_candidates(
     reader: IndexReader, workers: Workers, cited: Mapping[int, Ints], depth: int
 ) -> list[Candidates]:
-    """For each query its best candidates by BM25, title and abstract as the query; none is younger than it.
-
-    Raises IndexFormatError for an index without postings.
-    """
+    """For each query its best candidates by BM25, title and abstract as the query, none younger than it."""
     stage, evidence, filters = BM25Stage(reader, workers, "abstract"), Evidence(reader), FilterCache(reader)
     found = []
     for row in sorted(cited):
@@ -215,10 +205,8 @@ class PairReader(CrossEncoder):
 
 
 def open_pair_reader(folder: Path, work: Path, device: str) -> PairReader:
-    """The model in ``folder`` under a classifier of pairs, which is random where the folder lacks it.
-
-    It is written to ``work`` in Hugging Face's format first. Attention has no dropout, without which it is
-    twice as fast on a CPU. Raises ModelError when it cannot be loaded.
+    """The model in ``folder``, written to ``work`` first, under a classifier of pairs, which is random where
+    it lacks one. Attention has no dropout, without which it is twice as fast on a CPU.
     """
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # it warns that the classifier is random
@@ -288,10 +276,9 @@ class CitationEvaluator(BaseEvaluator):
 
 @dataclass
 class CrossEncoderTraining(Training):
-    """A cross-encoder for citations, published in the format of Hugging Face, and as ONNX models.
+    """A cross-encoder for citations; of several seeds the mean is published.
 
-    Sources are an index with postings, and qrels of who cites whom, to train on and of dev. ``encoder`` is
-    the name or folder of the BERT-family model to start from. Of several seeds the mean is published.
+    Sources are an index with postings, and qrels of who cites whom, to train on and of dev.
     """
 
     recipe: CrossEncoderRecipe = CrossEncoderRecipe()

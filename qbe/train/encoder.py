@@ -7,7 +7,7 @@ import json
 import random
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -52,109 +52,92 @@ RANGED = 512  # papers on which ranges of activations are measured
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradedRecipe:
-    """How an encoder learns from graded lists.
-
-    A step has ``queries`` lists; of a list's candidates without a grade of 1 or more, at most ``unrelated``
-    are used, and of a paper the first ``max_tokens``. AdamW: the layers learn at ``learning_rate`` with
-    ``weight_decay``, the projections at ``head_rate``, the weights of similarities at ``weight_rate``. For
-    ``crossed`` see `qbe.train.losses.order_weights`. Papers are encoded in ``chunks`` of similar lengths.
-    What training changed of a matrix of the large base is published at a ``rank``.
-    """
+    """How an encoder learns from graded lists."""
 
     steps: int = 363
-    queries: int = 8
-    unrelated: int = 4
-    max_tokens: int = 384
-    learning_rate: float = 6e-5
-    head_rate: float = 1e-4
-    weight_rate: float = 2e-2
-    weight_decay: float = 0.01
+    queries: int = 8  # lists a step
+    unrelated: int = 4  # candidates of a list without a grade of 1 or more, at most
+    max_tokens: int = 384  # of a paper
+    learning_rate: float = 6e-5  # of the layers
+    head_rate: float = 1e-4  # of the projections
+    weight_rate: float = 2e-2  # of the weights of similarities
+    weight_decay: float = 0.01  # of the layers
     clip: float = 1.0
     warm_up: float = 0.1
-    crossed: float = 3.0
-    chunks: int = 2
-    rank: int = 64
+    crossed: float = 3.0  # see `qbe.train.losses.order_weights`
+    chunks: int = 2  # of similar lengths, in which papers are encoded
+    rank: int = 64  # of what training changed of a matrix of the large base, as it is published
 
 
-class GradedTask(Task[tuple[Tensor, ...]]):
-    """A network that is fitted to graded lists, whose papers have ``rows`` of the table; one epoch."""
+def graded_task(
+    network: GradedEncoder,
+    table: PaperTable,
+    rows: Mapping[str, int],
+    lists: GradedLists,
+    recipe: GradedRecipe,
+) -> Task[tuple[Tensor, ...]]:
+    """A network that is fitted to graded lists, whose papers have ``rows`` of the table; one epoch.
 
-    network: GradedEncoder
-    betas = (0.9, 0.98)
+    Batches, without end, are rows of the queries (lists,) and of the candidates (candidates,), the list of
+    each candidate, and its grades (candidates, facets).
+    """
+    queries, heads = queries_of(lists, recipe.queries), {"weights": recipe.weight_rate}
+    heads["projections"] = recipe.head_rate
 
-    def __init__(
-        self,
-        network: GradedEncoder,
-        table: PaperTable,
-        rows: Mapping[str, int],
-        lists: GradedLists,
-        recipe: GradedRecipe,
-    ) -> None:
-        self.network, self.steps_per_epoch = network, recipe.steps
-        self._table, self._rows, self._lists, self._recipe = table, rows, lists, recipe
-
-    def rate(self, name: str, part: Tensor) -> tuple[float, float]:
-        recipe = self._recipe
-        heads = {"weights": recipe.weight_rate, "projections": recipe.head_rate}
+    def rate(name: str, part: Tensor) -> tuple[float, float]:
         decay = recipe.weight_decay if name not in heads and part.dim() > 1 else 0.0
         return heads.get(name, recipe.learning_rate), decay
 
-    def batches(self, seed: int) -> Iterator[tuple[Tensor, ...]]:
-        """Steps without end: rows of the queries (lists,) and the candidates (candidates,), the list of each
-        candidate, and its grades (candidates, facets).
-
-        Raises CorpusError where there are fewer lists than a step has.
-        """
-        recipe, lists = self._recipe, self._lists
-        queries = queries_of(lists, recipe.queries)
+    def batches(seed: int) -> Iterator[tuple[Tensor, ...]]:
         for epoch in itertools.count():
             for chosen in in_steps(queries, recipe.queries, f"{seed}-{epoch}"):
                 pairs = []
                 for owner, query in enumerate(chosen):
                     rng = random.Random(f"{seed}-{epoch}-{query}")
                     some = sample_unrelated(lists[query], recipe.unrelated, rng)
-                    pairs += [(self._rows[pair.paper_id], owner, pair.grades) for pair in some]
-                candidates, owners, grades = zip(*pairs, strict=True)
-                rows = [self._rows[query] for query in chosen]
-                yield tuple(map(torch.tensor, (rows, candidates, owners, grades)))
+                    pairs += [(rows[pair.paper_id], owner, pair.grades) for pair in some]
+                of_queries = [rows[query] for query in chosen]
+                yield tuple(map(torch.tensor, (of_queries, *zip(*pairs, strict=True))))
 
-    def losses(self, batch: tuple[Tensor, ...]) -> Iterable[Tensor]:
+    def losses(batch: tuple[Tensor, ...]) -> Iterator[Tensor]:
         """The loss of a step; papers that occur twice are encoded once."""
-        device = self._table.ids.device
-        queries, candidates, owners, grades = (part.to(device, non_blocking=True) for part in batch)
-        rows, places = torch.unique(torch.cat([queries, candidates]), return_inverse=True)
-        vectors = self.network.encode(self._table, rows, self._recipe.chunks)
-        count = len(queries)
-        scores = self.network.scores(vectors.rows(places[:count]), vectors.rows(places[count:]))
-        yield list_loss(scores, owners, grades, self._recipe.crossed)
+        asked, candidates, owners, grades = (part.to(table.ids.device, non_blocking=True) for part in batch)
+        papers, places = torch.unique(torch.cat([asked, candidates]), return_inverse=True)
+        vectors, count = network.encode(table, papers, recipe.chunks), len(asked)
+        scores = network.scores(vectors.rows(places[:count]), vectors.rows(places[count:]))
+        yield list_loss(scores, owners, grades, recipe.crossed)
 
-    @torch.no_grad()
-    def correlations(self, dev: GradedLists) -> tuple[list[float], list[float]]:
-        """Spearman's correlations by facet: by mean-max of the vectors as they are, and of the scores."""
-        network, table, plain, projected = self.network, self._table, [], []
-        for query, pairs in dev.items():
-            some = [self._rows[paper_id] for paper_id in (query, *(pair.paper_id for pair in pairs))]
-            papers = network.encode(table, torch.tensor(some, device=table.ids.device), 4)
-            one, others = papers.rows(torch.tensor([0])), papers.rows(torch.arange(1, len(some)))
-            grades = [pair.grades for pair in pairs]
-            by_sentences = network.terms(one, others, plain=True)[:, 0, 0].T
-            plain.append((by_sentences.float().cpu().numpy(), grades))
-            projected.append((network.scores(one, others)[0].float().cpu().numpy(), grades))
-        return facet_correlations(plain), facet_correlations(projected)
+    return Task(network, recipe.steps, rate, batches, losses, betas=(0.9, 0.98))
+
+
+@torch.no_grad()
+def correlations(
+    network: GradedEncoder, table: PaperTable, rows: Mapping[str, int], dev: GradedLists
+) -> tuple[list[float], list[float]]:
+    """Spearman's correlations by facet: by mean-max of the vectors as they are, and of the scores."""
+    plain, projected = [], []
+    for query, pairs in dev.items():
+        some = [rows[paper_id] for paper_id in (query, *(pair.paper_id for pair in pairs))]
+        papers = network.encode(table, torch.tensor(some, device=table.ids.device), 4)
+        one, others = papers.rows(torch.tensor([0])), papers.rows(torch.arange(1, len(some)))
+        grades = [pair.grades for pair in pairs]
+        by_sentences = network.terms(one, others, plain=True)[:, 0, 0].T
+        plain.append((by_sentences.float().cpu().numpy(), grades))
+        projected.append((network.scores(one, others)[0].float().cpu().numpy(), grades))
+    return facet_correlations(plain), facet_correlations(projected)
 
 
 @dataclass
 class GradedTraining(Training):
     """An encoder of the kind BERT or MPNet with all layers trained on graded lists, and projections with it.
 
-    Sources are files of graded pairs, the corpus of their papers, and papers to leave out. ``encoder`` is the
-    name or folder of the model to start from. The mean of the seeds is published, the projections in the
-    folder ``projections`` inside; of the large base (all-mpnet-base-v2), which is downloaded, the difference
-    from it.
+    Sources are files of graded pairs, the corpus of their papers, and papers to leave out. The mean of the
+    seeds is published, the projections in a folder inside; of the large base (all-mpnet-base-v2), which is
+    downloaded, the difference from it.
     """
 
     recipe: GradedRecipe = GradedRecipe()
-    encoder: str = MPNET.name
+    encoder: str = MPNET.name  # the name or folder of the model to start from
 
     def open(self) -> dict[str, Any]:
         self._large, self._dtype = self.encoder == MPNET.name, matmul_dtype(self.run.device)
@@ -172,11 +155,12 @@ class GradedTraining(Training):
         papers = list(self._papers.values())
         windows = [self._tokenizer.first_window(paper, recipe.max_tokens) for paper in papers]
         table = table_of([window.ids for window in windows], [window.spans for window in windows], papers)
-        network = GradedEncoder(self._base, self._dtype).to(self.run.device)
-        rows = {name: row for row, name in enumerate(self._papers)}
-        self._task = GradedTask(network, table.to(self.run.device), rows, self._lists, recipe)
+        table, rows = table.to(self.run.device), {name: row for row, name in enumerate(self._papers)}
+        network = self._network = GradedEncoder(self._base, self._dtype).to(self.run.device)
+        task = graded_task(network, table, rows, self._lists, recipe)
+        self._measure = partial(correlations, network, table, rows)
         untrained, schedule = copied(network), Schedule(1, recipe.clip, warm_up=recipe.warm_up)
-        trained = fit_seeds(self._task, schedule, self.run.seeds, self.work, SAVE_EVERY)
+        trained = fit_seeds(task, schedule, self.run.seeds, self.work, SAVE_EVERY)
         self._weights: dict[str, Weights] = {self._start: untrained, **trained}
 
     def publish(self, folder: Path) -> Card:
@@ -203,7 +187,7 @@ class GradedTraining(Training):
         by_scores: dict[str, dict[str, list[float]]] = {}
         for label, each in {**compared, last: trained}.items():
             for pairs, lists in self._dev.items():
-                found = with_weights(self._task.network, each, partial(self._task.correlations, lists))
+                found = with_weights(self._network, each, partial(self._measure, lists))
                 by_vectors.setdefault(label, {})[pairs], by_scores.setdefault(label, {})[pairs] = found
         count = sum(map(len, self._lists.values()))
         made = json.loads(json.dumps({part: self.made_from[part] for part in ("recipe", "data")}))
@@ -239,7 +223,7 @@ class GradedTraining(Training):
     def _write_whole(self, weights: Weights, whole: Path, folder: Path) -> None:
         """Write the trained model to ``whole``, and a difference from the large base to ``folder``."""
         original = load_file(self._base / WEIGHTS)
-        changed = self._task.network.merged(original, weights)
+        changed = self._network.merged(original, weights)
         if not self._large:
             whole.mkdir()
             shutil.copyfile(self._base / "config.json", whole / "config.json")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -25,16 +24,20 @@ T = TypeVar("T")
 Weights = Mapping[str, Tensor]
 
 
-class Task(ABC, Generic[B]):
-    """A network to train, and what it is trained on; its parameters that have gradients are trained."""
+@dataclass
+class Task(Generic[B]):
+    """A network to train; its parameters that have gradients are trained.
+
+    A resumed training draws finished batches again, so they hold ids or places, nothing that takes time.
+    """
 
     network: nn.Module
     steps_per_epoch: int
-    betas = (0.9, 0.999)
-
-    def rate(self, name: str, part: nn.Parameter) -> tuple[float, float]:
-        """The full learning rate of a parameter, and its weight decay, for AdamW."""
-        raise NotImplementedError
+    rate: Callable[[str, Tensor], tuple[float, float]]  # a parameter's full learning rate and weight decay
+    batches: Callable[[int], Iterator[B]]  # of a seed, one a step, for as many epochs as are trained
+    losses: Callable[[B], Iterable[Tensor]]  # parts of a step's loss; gradients of each come before the next
+    score: Callable[[], float | None] = lambda: None  # on dev, higher is better; None keeps the last epoch
+    betas: tuple[float, float] = (0.9, 0.999)
 
     def optimizer(self) -> torch.optim.Optimizer:
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
@@ -45,37 +48,16 @@ class Task(ABC, Generic[B]):
             betas=self.betas,
         )
 
-    @abstractmethod
-    def batches(self, seed: int) -> Iterator[B]:
-        """The batch of each step, for at least as many epochs as are trained; all randomness is the seed's.
-
-        A resumed training draws finished batches again: they hold ids or places, nothing that takes time.
-        """
-
-    @abstractmethod
-    def losses(self, batch: B) -> Iterable[Tensor]:
-        """The parts of a step's loss, which is their sum; gradients of each are computed before the next."""
-
-    def score(self) -> float | None:
-        """The network's score on dev, higher is better; None keeps the last epoch."""
-        return None
-
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How long `fit` trains: ``epochs``, or until ``patience`` epochs had no better score on dev.
-
-    Gradients are clipped to a norm of ``clip``. Learning rates follow `lr_factor` with ``warm_up`` (None:
-    constant). With an ``ema_decay`` an exponential moving average of the weights is scored and kept; while
-    ``ema_ramp``, it follows the first steps more closely.
-    """
+    """How long `fit` trains, and how the optimizer's steps are scaled."""
 
     epochs: int
-    clip: float | None = None
-    patience: int | None = None
-    warm_up: float | None = None
-    ema_decay: float | None = None
-    ema_ramp: bool = True
+    clip: float | None = None  # the largest norm of gradients
+    patience: int | None = None  # epochs without a better score on dev, after which it ends
+    warm_up: float | None = None  # as in `lr_factor`; None: learning rates are constant
+    ema_decay: float | None = None  # of the average of the weights, which is scored and kept
 
 
 class Progress(NamedTuple):
@@ -88,10 +70,8 @@ class Progress(NamedTuple):
 def fit_seeds(
     task: Task[B], schedule: Schedule, seeds: Iterable[int], work: Path, every: int = 50
 ) -> dict[str, dict[str, Tensor]]:
-    """Fit a task once a seed from the network's present weights, and return the weights by name.
-
-    These are ``seed 0``, ``seed 1`` and so on; of several the last is their ``mean`` (a "soup"; Wortsman et
-    al., *Model soups*, ICML 2022). Checkpoints are ``seed-N.pt`` in ``work``.
+    """Fit a task once a seed from the network's present weights, and return the weights by name: ``seed 0``
+    and so on, and of several last their ``mean`` (a "soup"; Wortsman et al., *Model soups*, ICML 2022).
     """
     start, weights = copied(task.network), {}
     for seed in seeds:
@@ -105,8 +85,7 @@ def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 5
     """Train a network, and leave the weights of the epoch with the best score on dev in it.
 
     Its state is written to ``path`` after each ``every`` steps and each epoch. An interrupted fit continues
-    from there and ends in the same weights (on a CPU, on one machine, with as many threads). Raises
-    ModelError for a checkpoint that cannot be read, and for a loss that is not finite.
+    from there and ends in the same weights (on a CPU, on one machine, with as many threads).
     """
     torch.manual_seed(seed)
     network, state = task.network, _State(task, schedule)
@@ -164,12 +143,9 @@ class _State:
         self._optimizer.zero_grad(set_to_none=True)
         self.step += 1
         if self._average is not None and schedule.ema_decay is not None:
-            # At first the average follows closely: the weights that it started from are soon out of date.
-            early = (1 + self.step) / (10 + self.step) if schedule.ema_ramp else 1.0
-            decay = min(schedule.ema_decay, early)
             with torch.no_grad():
                 for name, part in trainable(network).items():
-                    self._average[name].mul_(decay).add_(part, alpha=1 - decay)
+                    self._average[name].mul_(schedule.ema_decay).add_(part, alpha=1 - schedule.ema_decay)
 
     def measure(self) -> None:
         network, average, task = self._task.network, self._average, self._task
@@ -181,7 +157,6 @@ class _State:
             log.info("epoch %d: dev %.4f", len(self.dev), score)
 
     def should_stop(self) -> bool:
-        """Whether none of the last ``patience`` scores exceeds the best one before them."""
         patience, dev = self._schedule.patience, self.dev
         return patience is not None and bool(dev) and len(dev) - 1 - dev.index(max(dev)) >= patience
 
@@ -217,9 +192,8 @@ def shuffled(items: Sequence[T], size: int, epochs: int, rng: np.random.Generato
 
 
 def matmul_dtype(device: str) -> torch.dtype:
-    """The type of numbers for matrix products: bfloat16 where the processor multiplies it, else float32.
-
-    Raises UsageError for a GPU where torch sees none.
+    """bfloat16 where the processor multiplies it, else float32; raises UsageError for a GPU that is not
+    there.
     """
     if device != "cpu" and not torch.cuda.is_available():
         raise UsageError(
@@ -230,9 +204,7 @@ def matmul_dtype(device: str) -> torch.dtype:
 
 
 def lr_factor(step: int, total: int, warm_up: float = 0.1) -> float:
-    """The factor of the full learning rate at a step (from 0): it rises linearly to 1 over a share
-    ``warm_up`` of the steps, and then falls linearly to 0.
-    """
+    """Rise linearly from 0 to 1 over a share ``warm_up`` of the steps, and then fall linearly to 0."""
     warm = max(1, int(total * warm_up))
     return min((step + 1) / warm, max(0.0, (total - step) / max(1, total - warm)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,42 +70,31 @@ class _GradeHead(nn.Module):
         )
 
 
-class _GradeTask(Task[list[int]]):
-    network: _GradeHead
-
-    def __init__(self, features: Doubles, grades: Doubles, recipe: GradeRecipe) -> None:
-        self.standard, self._recipe = Standardization.of(features), recipe
-        self.network = _GradeHead(features.shape[1], recipe.hidden)
-        self._inputs = self.standard.inputs(features)
-        self._grades = torch.tensor(grades, dtype=torch.float32)
-        self.steps_per_epoch = -(-len(grades) // recipe.batch)
-
-    def rate(self, _: str, __: Tensor) -> tuple[float, float]:
-        return self._recipe.learning_rate, self._recipe.weight_decay
-
-    def batches(self, seed: int) -> Iterator[list[int]]:
-        places, recipe = range(len(self._inputs)), self._recipe
-        return shuffled(places, recipe.batch, recipe.epochs, np.random.default_rng(seed))
-
-    def losses(self, batch: list[int]) -> Iterator[Tensor]:
-        weights = {name: getattr(self._recipe, name) for name in ("differences", "chances", "crossed")}
-        yield grade_loss(self.network(self._inputs[batch]), self._grades[batch], **weights)
-
-
 def fit_grade_head(features: Doubles, grades: Doubles, recipe: GradeRecipe, seed: int, path: Path) -> Head:
-    """Fit a head of OUTPUTS scores to features (pairs, F), NaN where one is missing, and grades (pairs, 3),
-    with checkpoints in the file ``path``; the last epoch is kept.
-    """
+    """Fit a head of OUTPUTS scores to features (pairs, F), NaN where one lacks, and grades (pairs, 3)."""
     torch.manual_seed(seed)  # for the weights at the start
-    task = _GradeTask(features, grades, recipe)
+    standard, network = Standardization.of(features), _GradeHead(features.shape[1], recipe.hidden)
+    inputs, truth = standard.inputs(features), torch.tensor(grades, dtype=torch.float32)
+    weights = {name: getattr(recipe, name) for name in ("differences", "chances", "crossed")}
+    rng, places = np.random.default_rng, range(len(inputs))
+
+    def losses(batch: list[int]) -> Iterator[Tensor]:
+        yield grade_loss(network(inputs[batch]), truth[batch], **weights)
+
+    task = Task(
+        network,
+        -(-len(grades) // recipe.batch),
+        rate=lambda *_: (recipe.learning_rate, recipe.weight_decay),
+        batches=lambda seed: shuffled(places, recipe.batch, recipe.epochs, rng(seed)),
+        losses=losses,
+    )
     fit(task, Schedule(recipe.epochs), seed, path)
-    return task.network.head(task.standard)
+    return network.head(standard)
 
 
 def calibrated(head: Head, features: Doubles, grades: Doubles) -> Head:
-    """The head with log odds that are true of pairs with these features (pairs, F) and grades (pairs, 3):
-    each gets the line of `platt`, for of the best of a hundred thousand papers fewer are what they seem than
-    of the pairs of a training.
+    """Give each log odds of a head the line of `platt` over pairs with these features and grades: of the best
+    of a hundred thousand papers fewer are what they seem than of the pairs of a training.
     """
     scores = head.scores(features)
     direct, out = head.direct.copy(), head.out.copy()
@@ -167,9 +156,8 @@ def query_of(reader: IndexReader, paper_id: str) -> GradedQuery:
 def load_or_measure(
     reader: IndexReader, source: Features, lists: GradedLists, file: Path, workers: Workers
 ) -> GradedFeatures:
-    """The features of lists, out of ``file`` if it is there, else computed and kept there.
-
-    Raises CorpusError where the index lacks the papers of all, ModelError where the file cannot be read.
+    """The features of lists of papers of an index, out of ``file`` if it is there, else computed and kept
+    there.
     """
 
     def measure(item: tuple[str, Sequence[GradedPair]]) -> GradedFeatures:
@@ -193,7 +181,7 @@ class GradeTraining(Training):
     Sources are files of graded pairs, an index of their papers, and papers to leave out.
     """
 
-    recipe: GradeRecipe = field(default_factory=GradeRecipe)
+    recipe: GradeRecipe = GradeRecipe()
 
     def open(self) -> dict[str, Any]:
         self._workers = self.opened.enter_context(Workers(self.run.threads))

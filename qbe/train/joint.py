@@ -8,8 +8,8 @@ import logging
 import math
 import random
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
@@ -30,8 +30,8 @@ from qbe.models.tokenizer import PaperTokenizer, pair_input
 from qbe.query import SHAPES, SIMILAR_FROM, Query
 from qbe.runs import GradedLists, GradedPair
 from qbe.search.grading import Grader, open_grader
+from qbe.search.pipeline import Pipeline
 from qbe.search.rerankers import JointGrader, paper_ids
-from qbe.search.session import Pipeline
 from qbe.search.stages import Fused
 from qbe.train.card import APACHE, BY_FACET, GRADES_LIMITS, Card
 from qbe.train.fit import Schedule, Task, copied, fit_seeds, matmul_dtype
@@ -72,8 +72,8 @@ class Texts:
 
     def chunks(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[list[int], tuple[Tensor, ...]]]:
         """Places of pairs of similar length, at most about TOKENS with padding, and what the network reads of
-        them: token ids and sides (pairs, tokens) int64, padded with 0 (`qbe.models.cards.JOINT_INPUTS`), and
-        lengths (pairs,).
+        them: token ids and sides (pairs, tokens) int64 (`qbe.models.cards.JOINT_INPUTS`), and lengths
+        (pairs,).
         """
         lengths = [len(self._ids[first]) + len(self._ids[second]) + 3 for first, second in pairs]
         chunks: list[list[int]] = []
@@ -99,9 +99,8 @@ class Texts:
 class JointNetwork(TrainedEncoder):
     """An encoder whose layers are all trained, over pairs, and a head of one hidden layer.
 
-    The head sees the state of [CLS], the product of the two papers' vectors (the means of their tokens'
-    states, of unit length), and the size of their difference, so that it begins with what encoders of single
-    papers know.
+    The head sees the state of [CLS], the product of the two papers' vectors (mean states of unit length) and
+    the size of their difference, so that it begins with what encoders of single papers know.
     """
 
     def __init__(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
@@ -138,76 +137,63 @@ def grades_of(scores: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitRecipe:
-    """How a cross-encoder of pairs learns.
-
-    It takes ``steps`` of ``queries`` lists; of a list's candidates without a grade of 1 or more, at most
-    ``unrelated`` are used. AdamW: the layers learn at ``learning_rate`` with ``weight_decay``, the head at
-    ``head_rate``. The loss is the squared error of the grades and RankNet's of the scores of a list, with
-    ``crossed`` of `qbe.train.losses.order_weights`. Half of the pairs are read the other way round.
+    """How a cross-encoder of pairs learns: by the squared error of the grades and RankNet's of a list's
+    scores. Half of the pairs are read the other way round.
     """
 
     steps: int
     learning_rate: float
     warm_up: float
-    queries: int = 8
-    unrelated: int = 4
+    queries: int = 8  # lists a step
+    unrelated: int = 4  # candidates of a list without a grade of 1 or more, at most
     head_rate: float = 3e-4
     weight_decay: float = 0.01
     clip: float = 1.0
-    crossed: float = 3.0
+    crossed: float = 3.0  # see `qbe.train.losses.order_weights`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointRecipe:
     """How joint grades are made: by ``student`` from graded lists and as many that the ``teacher`` graded.
 
-    The teacher grades candidates of papers that are drawn from the index, ``depth`` of the fused first stage
-    by each facet: of ``found`` papers out of the rankings by each facet, and of ``graded`` papers out of
-    those by the grade model, by each facet and each shape of exploration. Of a ranking as many are drawn as
-    ``found_picks`` and ``graded_picks`` say, among those up to each rank.
+    The teacher grades candidates of papers that are drawn from the index, out of rankings by each facet, and
+    of others out of those by the grade model, by each facet and each shape of exploration.
     """
 
     teacher: FitRecipe = FitRecipe(steps=2000, learning_rate=4e-5, warm_up=0.06)
     student: FitRecipe = FitRecipe(steps=9871, learning_rate=1.5e-4, warm_up=0.07)
-    depth: int = 300
-    found: int = 2315
+    depth: int = 300  # of the fused first stage
+    found: int = 2315  # papers with candidates out of its rankings: so many of those up to each rank
     found_picks: tuple[tuple[int, int], ...] = ((6, 6), (30, 5), (150, 4), (300, 1))
-    graded: int = 1766
+    graded: int = 1766  # papers with candidates out of rankings by the grade model
     graded_picks: tuple[tuple[int, int], ...] = ((8, 8), (50, 5), (900, 2))
 
 
-class JointTask(Task[dict[str, list[GradedPair]]]):
-    """A network fitted to graded lists, of each of the ``sets`` equally often; the last step is kept."""
+def joint_task(
+    network: JointNetwork, texts: Texts, recipe: FitRecipe, sets: Sequence[GradedLists]
+) -> Task[dict[str, list[GradedPair]]]:
+    """A network fitted to graded lists, of each of the ``sets`` equally often; the last step is kept.
 
-    network: JointNetwork
-    betas = (0.9, 0.98)
+    Batches are pairs by query, without end.
+    """
+    queries = [queries_of(lists, recipe.queries) for lists in sets]
 
-    def __init__(
-        self, network: JointNetwork, texts: Texts, recipe: FitRecipe, sets: Sequence[GradedLists]
-    ) -> None:
-        self.network, self.steps_per_epoch = network, recipe.steps
-        self._texts, self._recipe, self._sets = texts, recipe, sets
-        self._queries = [queries_of(lists, recipe.queries) for lists in sets]
+    def rate(name: str, part: Tensor) -> tuple[float, float]:
+        decay = recipe.weight_decay if part.dim() > 1 else 0.0
+        return recipe.head_rate if name in HEAD else recipe.learning_rate, decay
 
-    def rate(self, name: str, part: Tensor) -> tuple[float, float]:
-        recipe = self._recipe
-        rate = recipe.head_rate if name in HEAD else recipe.learning_rate
-        return rate, recipe.weight_decay if part.dim() > 1 else 0.0
+    def drawn(number: int, seed: int) -> Iterator[dict[str, list[GradedPair]]]:
+        for epoch in itertools.count():
+            of_epoch = f"{seed}-{number}-{epoch}"
+            rng, lists = random.Random(of_epoch), sets[number]
+            for chosen in in_steps(queries[number], recipe.queries, of_epoch):
+                yield {query: sample_unrelated(lists[query], recipe.unrelated, rng) for query in chosen}
 
-    def batches(self, seed: int) -> Iterator[dict[str, list[GradedPair]]]:
-        """Lists without end, pairs by query; their order and unrelated candidates follow from the seed."""
+    def batches(seed: int) -> Iterator[dict[str, list[GradedPair]]]:
+        for of_set in itertools.cycle([drawn(number, seed) for number in range(len(sets))]):
+            yield next(of_set)
 
-        def drawn(number: int) -> Iterator[dict[str, list[GradedPair]]]:
-            lists, recipe = self._sets[number], self._recipe
-            for epoch in itertools.count():
-                rng = random.Random(f"{seed}-{number}-{epoch}")
-                for queries in in_steps(self._queries[number], recipe.queries, f"{seed}-{number}-{epoch}"):
-                    yield {each: sample_unrelated(lists[each], recipe.unrelated, rng) for each in queries}
-
-        for batches in itertools.cycle([drawn(number) for number in range(len(self._sets))]):
-            yield next(batches)
-
-    def losses(self, batch: Mapping[str, Sequence[GradedPair]]) -> Iterable[Tensor]:
+    def losses(batch: Mapping[str, Sequence[GradedPair]]) -> Iterator[Tensor]:
         graded = [
             (owner, query, pair) for owner, (query, pairs) in enumerate(batch.items()) for pair in pairs
         ]
@@ -216,12 +202,14 @@ class JointTask(Task[dict[str, list[GradedPair]]]):
             (pair.paper_id, query) if turn else (query, pair.paper_id)
             for (_, query, pair), turn in zip(graded, turned, strict=True)
         ]
-        scores = scored(self.network, self._texts, pairs)
+        scores = scored(network, texts, pairs)
         owners = torch.tensor([owner for owner, *_ in graded], device=scores.device)
         grades = torch.tensor([pair.grades for *_, pair in graded], device=scores.device)
         same = (owners[:, None] == owners)[..., None]
-        ranked = ranknet(scores, order_weights(grades, self._recipe.crossed) * same)
+        ranked = ranknet(scores, order_weights(grades, recipe.crossed) * same)
         yield F.mse_loss(grades_of(scores), grades) + ranked
+
+    return Task(network, recipe.steps, rate, batches, losses, betas=(0.9, 0.98))
 
 
 def scored(network: JointNetwork, texts: Texts, pairs: Sequence[tuple[str, str]]) -> Tensor:
@@ -248,11 +236,11 @@ class JointTraining(Training):
     """Joint grades, made by a student of graded pairs and of pairs that a teacher graded.
 
     Sources are files of graded pairs, an index of their papers, and papers to leave out; the last file of dev
-    calibrates chances. The teacher is made of the first of the ``bases`` (None: the large encoder), the
-    student of the second (None: the base encoder). Of several seeds the mean is published.
+    calibrates chances. ``bases`` of teacher and student are by default the large encoder and the base
+    encoder.
     """
 
-    recipe: JointRecipe = field(default_factory=JointRecipe)
+    recipe: JointRecipe = JointRecipe()
     bases: tuple[Path, Path] | None = None
 
     def open(self) -> dict[str, Any]:
@@ -291,7 +279,7 @@ class JointTraining(Training):
         network = JointNetwork(base, self._dtype).to(self.run.device)
         texts = Texts(papers, PaperTokenizer(base / TOKENIZER))
         schedule = Schedule(1, recipe.clip, warm_up=recipe.warm_up)
-        fitted = fit_seeds(JointTask(network, texts, recipe, sets), schedule, self.run.seeds, work)
+        fitted = fit_seeds(joint_task(network, texts, recipe, sets), schedule, self.run.seeds, work)
         network.load_state_dict(list(fitted.values())[-1], strict=False)
         return network, texts
 

@@ -23,10 +23,10 @@ _BACKGROUND, _METHOD = (tuple(Facet).index(facet) for facet in (Facet.BACKGROUND
 
 
 def ranknet(scores: Tensor, weights: Tensor) -> Tensor:
-    """RankNet (Burges et al., 2005, eq. 3), the mean over facets and lists.
+    """RankNet (Burges et al., 2005, eq. 3) of scores (..., candidates, facets), the mean over facets and
+    lists.
 
-    ``scores`` (..., candidates, facets); ``weights`` (..., candidates, candidates, facets) of the pairs whose
-    first one should have the higher score.
+    ``weights`` (..., candidates, candidates, facets) are of pairs whose first one should score higher.
     """
     losses = weights * F.softplus(-(scores[..., :, None, :] - scores[..., None, :, :]))
     return (losses.sum((-3, -2)) / weights.sum((-3, -2)).clamp(min=1e-9)).mean()
@@ -38,9 +38,9 @@ def logistic(scores: Tensor, grades: Tensor) -> Tensor:
 
 
 def order_weights(grades: Tensor, crossed: float) -> Tensor:
-    """Weights (candidates, candidates, facets) of the orders of two candidates by ``grades`` (candidates,
-    facets). Orders that background and method give in opposite ways, a grade or more apart in both, count
-    ``crossed`` times in these facets.
+    """Weights (candidates, candidates, facets) of the orders that ``grades`` (candidates, facets) give: those
+    that background and method give in opposite ways, by a grade or more, count ``crossed`` times in these
+    facets.
     """
     apart = grades[:, None] - grades[None, :]
     background, method = apart[..., _BACKGROUND], apart[..., _METHOD]
@@ -51,10 +51,9 @@ def order_weights(grades: Tensor, crossed: float) -> Tensor:
 
 
 def list_loss(scores: Tensor, owners: Tensor, grades: Tensor, crossed: float = 1.0) -> Tensor:
-    """`ranknet` with `order_weights` over the pairs of each list.
+    """`ranknet` of scores (lists, candidates, facets) with `order_weights` over the pairs of each list.
 
-    ``scores`` (lists, candidates, facets), ``owners`` (candidates,) the list of each candidate, ``grades``
-    (candidates, facets) float32.
+    ``owners`` (candidates,) are the lists of the candidates.
     """
     own = owners == torch.arange(len(scores), device=owners.device)[:, None]
     return ranknet(scores, order_weights(grades, crossed) * (own[:, :, None] & own[:, None])[..., None])
@@ -73,10 +72,9 @@ def grade_loss(
 ) -> Tensor:
     """The loss of scores (pairs, 9), as of `qbe.models.grades.GradeModel`, against grades (pairs, 3).
 
-    Grades are fitted by squared error; with the weight ``differences`` those of two facets of a candidate;
-    with the weight ``chances``, by cross-entropy, `as_asked`. Pairs whose grades by background and method
-    lie at least one apart weigh ``1 + crossed``: in most pairs the facets agree, so that the others alone
-    teach to tell them apart.
+    Squared errors of grades, and with the weight ``differences`` of those of two facets; with the weight
+    ``chances`` cross-entropy, `as_asked`. Pairs whose grades by background and method lie at least one apart
+    weigh ``1 + crossed``: in most pairs the facets agree, so that the others alone teach to tell them apart.
     """
     weights = 1 + crossed * ((grades[:, :1] - grades[:, 1:2]).abs() >= 1)
     error = predicted[:, :FACETS] - grades
@@ -90,9 +88,8 @@ def grade_loss(
 
 
 def citation_loss(scores: Tensor, cited: Tensor, candidates: Tensor) -> Tensor:
-    """The mean over what is cited of the cross-entropy of one cited paper against all that are not.
-
-    All are (candidates,): ``scores``; ``cited``, a mask; ``candidates``, a mask of those that count.
+    """The mean over what is ``cited`` of the cross-entropy of one cited paper against all that are not; of
+    scores (candidates,), of which ``candidates`` (a mask) count.
     """
     others = torch.logsumexp(scores[candidates & ~cited], 0)
     chosen = scores[candidates & cited]
@@ -119,17 +116,11 @@ class PaperVectors(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How distances are computed and compared; the values are those of the paper's code.
+    """How distances are computed and compared; the values are those of the paper's code."""
 
-    The distance of a positive should be smaller than that of a negative by ``margin``. ``temperature`` (tau)
-    and ``regularization`` (lambda) are the transport's: masses are softmax(-smallest distance / tau), so that
-    with 5000 all sentences have nearly the same mass; the plan is regularized by its entropy / lambda (20 is
-    a blur of 0.05).
-    """
-
-    margin: float = 1.0
-    temperature: float = 5000.0
-    regularization: float = 20.0
+    margin: float = 1.0  # by which the distance of a positive should be smaller than that of a negative
+    temperature: float = 5000.0  # tau of the transport's masses, which are nearly the same at 5000
+    regularization: float = 20.0  # lambda of the transport's entropy; 20 is a blur of 0.05
 
 
 class Triplets(NamedTuple):
@@ -161,14 +152,11 @@ def transport_cost(query: PaperVectors, candidate: PaperVectors, settings: Setti
     """The regularized cost (pairs,) of optimal transport between the sentences of two papers.
 
     The cost of moving one sentence to another is their L2 distance; the masses of a paper's sentences are
-    softmax(-distance to the nearest sentence of the other paper / tau). The value is
-
-        min over plans P with these marginals of  <P, C> + KL(P | rows x columns) / lambda
-
-    (Cuturi, 2013), the loss that geomloss computes for ASPIRE in training with the blur 1 / lambda. The plan
-    is computed in double precision (`qbe.search.matching`) and held constant: by the envelope theorem
-    (Peyré and Cuturi, 2019, section 9.1) the gradient with respect to the costs is then the plan. The masses
-    are held constant too; with the default temperature their own gradient, which the authors' code has, is
+    softmax(-distance to the nearest sentence of the other paper / tau). The value is the minimum over plans P
+    with these marginals of <P, C> + KL(P | rows x columns) / lambda (Cuturi, 2013), the loss that geomloss
+    computes for ASPIRE with the blur 1 / lambda. The plan is computed in double precision and held constant:
+    by the envelope theorem (Peyré and Cuturi, 2019, section 9.1) the gradient with respect to the costs is
+    then the plan. The masses are held constant too; their own gradient, which the authors' code has, is
     negligible.
     """
     costs = torch.cdist(query.sentences, candidate.sentences, compute_mode="donot_use_mm_for_euclid_dist")
@@ -186,15 +174,12 @@ def transport_cost(query: PaperVectors, candidate: PaperVectors, settings: Setti
 
 
 class Objective(NamedTuple):
-    """An objective: its name in the paper, and the learning rate of the authors for computer science.
-
-    ``distance`` compares two papers; where ``aligned``, the distance of two aligned sentences counts.
-    """
+    """An objective: its name in the paper, and the learning rate of the authors for computer science."""
 
     name: str
     rate: float
-    distance: Callable[[PaperVectors, PaperVectors, Settings], Tensor] | None = None
-    aligned: bool = False
+    distance: Callable[[PaperVectors, PaperVectors, Settings], Tensor] | None = None  # of two papers
+    aligned: bool = False  # whether the distance of two aligned sentences counts
 
 
 OBJECTIVES: Mapping[str, Objective] = {

@@ -34,17 +34,13 @@ _LOWEST = -2.0  # less than any cosine
 
 
 class PaperTable(NamedTuple):
-    """Papers as padded tensors, one row a paper: ``ids`` (papers, tokens) and ``lengths`` (papers,) of the
-    first windows, ``begins`` and ``ends`` (papers, sentences) of the tokens of each sentence, both 0 for
-    padding, and ``marked`` (papers, sentences, facets) bool, the sentences of a facet, all where a paper has
-    none of it.
-    """
+    """Papers as padded tensors, one row a paper."""
 
-    ids: Tensor
-    lengths: Tensor
-    begins: Tensor
+    ids: Tensor  # (papers, tokens) of first windows
+    lengths: Tensor  # (papers,)
+    begins: Tensor  # (papers, sentences) of the tokens of each, 0 for padding
     ends: Tensor
-    marked: Tensor
+    marked: Tensor  # (papers, sentences, facets) bool; all where a paper has none of a facet
 
     def to(self, device: torch.device | str) -> PaperTable:
         return PaperTable(*(part.to(device) for part in self))
@@ -97,16 +93,13 @@ class Shape(NamedTuple):
 
 
 class Base(NamedTuple):
-    """An encoder's kind, its shape, its weights by BERT's names, the position of a text's first token, and
-    ``distances`` (buckets, heads), in MPNet (Song et al., 2020) the bias of the attention logits by the
-    distance of two tokens.
-    """
+    """An encoder's kind, its shape and its weights by BERT's names."""
 
     kind: str
     shape: Shape
     weights: Mapping[str, Tensor]
-    first_position: int = 0
-    distances: Tensor | None = None
+    first_position: int = 0  # of a text's tokens
+    distances: Tensor | None = None  # (buckets, heads) bias of attention, in MPNet (Song et al., 2020)
 
 
 def read_base(folder: Path) -> Base:
@@ -153,11 +146,10 @@ def _layer_names(kind: str, layers: int) -> dict[str, str]:
 
 
 def position_bias(distances: Tensor, length: int) -> Tensor:
-    """The bias (heads, length, length) of the attention of each token, in rows, for each other.
-
-    ``distances`` (buckets, heads): half of the buckets are for tokens that come later, and of each half again
-    half for small distances, one each, the others for ranges that grow logarithmically up to MAX_DISTANCE
-    (Raffel et al., 2020, section 2.1).
+    """The bias (heads, length, length) of the attention of each token for each other, by ``distances``
+    (buckets, heads): half of the buckets are for tokens that come later, and of each half again half for
+    small distances, others for ranges that grow logarithmically up to MAX_DISTANCE (Raffel et al., 2020,
+    section 2.1).
     """
     half = len(distances) // 2
     exact = half // 2
@@ -331,8 +323,7 @@ def _terms(queries: PaperVectors, candidates: PaperVectors, facet: int) -> Tenso
 class CocitationEncoder(nn.Module):
     """A BERT-family encoder of transformers; all parameters are trained but its pooler, which no vector uses.
 
-    Matrix products run in ``dtype``, all else in single precision; ``unit`` scales vectors to length 1,
-    as an index does. Raises ModelError for a folder that cannot be loaded.
+    Matrix products run in ``dtype``, all else in single precision; ``unit`` scales vectors to length 1.
     """
 
     def __init__(self, folder: Path, dtype: torch.dtype = torch.float32, *, unit: bool = False) -> None:
@@ -394,16 +385,13 @@ class StoredVectors:
 
 
 class ProjectedPapers(NamedTuple):
-    """Papers as a facet's projection gives them, all vectors of unit length: ``sentences`` (sentences,
-    dimension), which belong to the papers ``places`` (sentences,) int64, those of the facet ``marked``
-    (sentences,) bool, and together ``means`` (papers, dimension), and ``whole`` papers (papers, dimension).
-    """
+    """Papers as a facet's projection gives them, all vectors of unit length."""
 
-    sentences: Tensor
-    places: Tensor
-    marked: Tensor
-    means: Tensor
-    whole: Tensor
+    sentences: Tensor  # (sentences, dimension)
+    places: Tensor  # (sentences,) int64, of their papers
+    marked: Tensor  # (sentences,) bool, those of the facet
+    means: Tensor  # (papers, dimension) of these
+    whole: Tensor  # (papers, dimension)
 
     @classmethod
     def of(cls, vectors: StoredVectors, papers: Tensor, marked: Tensor, matrix: Tensor) -> ProjectedPapers:
@@ -418,9 +406,7 @@ class ProjectedPapers(NamedTuple):
 
 
 def vector_terms(queries: ProjectedPapers, candidates: ProjectedPapers) -> Tensor:
-    """The similarities ``sentences``, ``facet``, ``whole`` and ``mean``
-    (`qbe.search.projections.compare`) of each query with each candidate: (4, queries, candidates).
-    """
+    """The similarities (4, queries, candidates) of `qbe.search.projections.compare`."""
     owners, counts = queries.places[queries.marked], (len(queries.whole), len(candidates.whole))
     cosines = queries.sentences[queries.marked] @ candidates.sentences.T
     best = best_within(cosines, candidates.places, counts[1])

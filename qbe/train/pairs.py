@@ -32,9 +32,7 @@ DATA = Path(__file__).parents[2] / "data"  # of a checkout; the READMEs there de
 
 
 def data_file(parameter: str, name: str) -> Path:
-    """A file or folder of graded pairs of the repository; raises UsageError in an installation, which has
-    none, and names the ``parameter`` that gives another.
-    """
+    """A file or folder of graded pairs of the repository; an installation has none."""
     path = DATA / name
     if not path.exists():
         raise UsageError(
@@ -45,10 +43,7 @@ def data_file(parameter: str, name: str) -> Path:
 
 
 def pair_files(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Files of pairs to train on: paths that are files, and for each folder its ``train*.tsv`` by name.
-
-    Raises UsageError for a folder without such files.
-    """
+    """Files of pairs to train on: paths that are files, and for each folder its ``train*.tsv`` by name."""
     files: list[Path] = []
     for path in paths:
         inside = sorted(path.glob("train*.tsv"), key=lambda file: file.stem) if path.is_dir() else [path]
@@ -83,10 +78,7 @@ def without(lists: GradedLists, excluded: Container[str]) -> Lists:
 
 
 def within(lists: GradedLists, reader: IndexReader) -> Lists:
-    """The lists of two candidates or more whose query and candidates an index holds: others have no order.
-
-    Raises CorpusError where none is left.
-    """
+    """The lists of two candidates or more whose query and candidates an index holds: others have no order."""
     papers = papers_of(lists)
     kept = without(lists, {name for name in papers if reader.papers.find(name) is None})
     kept = {query: pairs for query, pairs in kept.items() if len(pairs) > 1}
@@ -109,7 +101,7 @@ def papers_of(*sets: GradedLists) -> set[str]:
 
 
 def encoder_of(reader: IndexReader) -> dict[str, Any]:
-    """The identity of the encoder of an index; raises IndexFormatError for an index without vectors."""
+    """The identity of the encoder of an index."""
     reader.require_vectors()
     assert reader.manifest.dense is not None
     encoder: dict[str, Any] = reader.manifest.dense["encoder"]
@@ -117,10 +109,7 @@ def encoder_of(reader: IndexReader) -> dict[str, Any]:
 
 
 def without_evaluated(lists: GradedLists, reader: IndexReader, evaluated: Path) -> Lists:
-    """The pairs whose papers have no title like that of a paper in ``evaluated``; what the index lacks stays.
-
-    Raises CorpusError where ``evaluated`` cannot be read.
-    """
+    """The pairs whose papers have no title like one of a corpus ``evaluated``; what the index lacks stays."""
     titles = TitleIndex.of_corpus(evaluated)
     held = (name for name in papers_of(lists) if reader.papers.find(name) is not None)
     return without(lists, {name for name in held if titles.holds(reader.paper(name).title)})
@@ -147,10 +136,8 @@ def facet_readers(threads: int) -> tuple[Encoder, Tagger]:
 def read_graded_papers(
     sources: Sources, encoder: Encoder, tagger: Tagger
 ) -> tuple[Lists, Mapping[str, GradedLists], dict[str, Paper]]:
-    """`split_lists` with their papers by id out of a corpus, whose sentences get predicted facets.
-
-    Papers to leave out are not trained on. Raises FileFormatError for pairs and CorpusError for papers that
-    cannot be read, and for pairs of dev that no correlation can be computed with.
+    """`split_lists`, and their papers by id out of a corpus, with predicted facets; none to leave out is
+    trained on.
     """
     train, dev = split_lists(sources)
     check_dev(dev, sources)
@@ -225,9 +212,8 @@ def spearman(scores: Sequence[float], grades: Sequence[float]) -> float | None:
 
 
 def facet_correlations(lists: Iterable[tuple[Floats, Sequence[Sequence[float]]]]) -> list[float]:
-    """For each facet the mean over lists of the correlation of scores (candidates, 3) and grades.
-
-    Lists whose grades for a facet are all equal are left out there; NaN where all are.
+    """For each facet the mean over lists of the correlation of scores (candidates, 3) and grades; lists
+    without two grades for a facet are left out there, NaN where all are.
     """
     values: list[list[float]] = [[] for _ in Facet]
     for scores, grades in lists:

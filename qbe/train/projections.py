@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -29,9 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class GradedList(NamedTuple):
-    """A query and its candidates by their places among stored papers, () and (n,) int64, and the grades
-    (n, 3) float32.
-    """
+    """A query and its candidates by their places among stored papers, and their grades (n, 3) float32."""
 
     query: Tensor
     candidates: Tensor
@@ -39,8 +37,8 @@ class GradedList(NamedTuple):
 
 
 class StoredLists(NamedTuple):
-    """The vectors of all papers of some lists, their sentences of each facet ``marked`` (3, sentences), and
-    each set of lists by the papers' places.
+    """The vectors of the papers of some lists, their sentences of each facet ``marked`` (3, sentences), and
+    sets of lists by the papers' places.
     """
 
     vectors: StoredVectors
@@ -71,9 +69,7 @@ def read_lists(reader: IndexReader, sets: Sequence[GradedLists]) -> StoredLists:
 
 
 class ProjectionNetwork(nn.Module):
-    """A matrix for each facet, (3, dimension, dimension), which begins as the identity, and weights (3, 4)
-    of the terms. A paper that has no sentence of a facet is read by all of its sentences.
-    """
+    """A matrix for each facet, which begins as the identity, and weights (3, 4) of the terms."""
 
     marked: Tensor
 
@@ -108,51 +104,39 @@ def projections_of(weights: Weights) -> dict[Facet, FacetProjection]:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How the projections are fitted.
-
-    ``queries`` lists a step; the matrices begin as the identity and are held near it, by the squared
-    differences of their numbers times ``anchor``; all learning rates rise over the first tenth of the steps
-    and fall to 0 in the end. A running mean of the weights (``ema_decay``) is measured after each epoch.
-    """
+    """How the projections are fitted; learning rates rise over a tenth of the steps, and fall to 0."""
 
     epochs: int = 2
-    queries: int = 4
+    queries: int = 4  # lists a step
     learning_rate: float = 3e-4
     weight_rate: float = 2e-2
-    anchor: float = 1e-3
-    ema_decay: float = 0.98
+    anchor: float = 1e-3  # the weight of the squared distance of the matrices to the identity
+    ema_decay: float = 0.98  # of the mean of the weights that is measured after each epoch
     clip: float = 1.0
     start_weight: float = START_WEIGHT
 
     def schedule(self) -> Schedule:
-        return Schedule(self.epochs, self.clip, warm_up=0.1, ema_decay=self.ema_decay, ema_ramp=False)
+        return Schedule(self.epochs, self.clip, warm_up=0.1, ema_decay=self.ema_decay)
 
 
-class ProjectionTask(Task[list[GradedList]]):
+def projection_task(lists: StoredLists, recipe: Recipe) -> Task[list[GradedList]]:
     """Projections that are fitted to the first set of lists, and measured on the second."""
+    network, (train, dev) = ProjectionNetwork(lists, recipe.start_weight), lists.sets[:2]
+    identity = torch.eye(network.matrices.shape[1])
 
-    network: ProjectionNetwork
-
-    def __init__(self, lists: StoredLists, recipe: Recipe) -> None:
-        self.network = ProjectionNetwork(lists, recipe.start_weight)
-        self._train, self._dev, self._recipe = *lists.sets[:2], recipe
-        self.steps_per_epoch = -(-len(self._train) // recipe.queries)
-
-    def rate(self, name: str, _: Tensor) -> tuple[float, float]:
-        return self._recipe.weight_rate if name == "weights" else self._recipe.learning_rate, 0.0
-
-    def batches(self, seed: int) -> Iterator[list[GradedList]]:
-        recipe = self._recipe
-        return shuffled(self._train, recipe.queries, recipe.epochs, np.random.default_rng(seed))
-
-    def losses(self, batch: Sequence[GradedList]) -> Iterable[Tensor]:
+    def losses(batch: Sequence[GradedList]) -> Iterator[Tensor]:
         """The mean loss of the lists and facets, and the distance of the matrices from the identity."""
-        identity = torch.eye(self.network.matrices.shape[1])
-        loss = torch.stack([logistic(self.network(graded), graded.grades) for graded in batch]).mean()
-        yield loss + self._recipe.anchor * ((self.network.matrices - identity) ** 2).sum()
+        loss = torch.stack([logistic(network(graded), graded.grades) for graded in batch]).mean()
+        yield loss + recipe.anchor * ((network.matrices - identity) ** 2).sum()
 
-    def score(self) -> float:
-        return float(np.mean(self.network.correlations(self._dev)))
+    return Task(
+        network,
+        -(-len(train) // recipe.queries),
+        rate=lambda name, _: (recipe.weight_rate if name == "weights" else recipe.learning_rate, 0.0),
+        batches=lambda seed: shuffled(train, recipe.queries, recipe.epochs, np.random.default_rng(seed)),
+        losses=losses,
+        score=lambda: float(np.mean(network.correlations(dev))),
+    )
 
 
 Figures = Mapping[str, Mapping[str, Sequence[float]]]  # correlations by facet, by weights and file of pairs
@@ -161,13 +145,13 @@ FIGURES = "Spearman's correlation with the grades, mean over queries. The mean o
 
 @dataclass
 class ProjectionTraining(Training):
-    """Facet projections, fitted to graded pairs over the vectors of an index.
+    """Facet projections, the mean of the seeds, fitted to graded pairs over the vectors of an index.
 
     Sources are files of graded pairs, an index of their papers, and papers to leave out; the first file of
-    dev chooses the epochs. The mean of the seeds is published.
+    dev chooses the epochs.
     """
 
-    recipe: Recipe = field(default_factory=Recipe)
+    recipe: Recipe = Recipe()
 
     def open(self) -> dict[str, Any]:
         _, self._reader = self.open_index()
@@ -179,8 +163,8 @@ class ProjectionTraining(Training):
         check_dev(dev, self.sources)
         stored = read_lists(self._reader, [train, *dev.values()])
         log.info("fitting to %d lists, %d papers", len(stored.sets[0]), len(papers_of(train)))
-        task = ProjectionTask(stored, self.recipe)
-        network = task.network
+        task = projection_task(stored, self.recipe)
+        network = cast(ProjectionNetwork, task.network)
         fitted = fit_seeds(task, self.recipe.schedule(), self.run.seeds, self.work)
         self._published = list(fitted.values())[-1]
         identity = torch.eye(stored.vectors.whole.shape[1]).repeat(FACETS, 1, 1)

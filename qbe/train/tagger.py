@@ -7,7 +7,7 @@ import logging
 import random
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,16 +39,14 @@ log = logging.getLogger(__name__)
 # Abstracts to learn from: CSAbstruct's and unlabelled ones.
 
 LABELS = FacetProbabilities._fields
-"""The five labels; a label's number is its position here."""
-
 _NUMBERS = {label: number for number, label in enumerate(LABELS)}
-
 SPLITS = ("train", "dev", "test")
+MIN_SENTENCES, MAX_SENTENCES = 3, 20  # shorter abstracts have no structure; longer ones are mostly none
 
 
 class LabelledAbstract(NamedTuple):
-    """An abstract's sentences, their labels (positions in LABELS), and the annotators' confidences: the share
-    of the (quality-weighted) votes for the label, in (0, 1].
+    """An abstract's sentences, their labels (positions in LABELS), and the share of annotators' votes for
+    each.
     """
 
     sentences: tuple[str, ...]
@@ -56,15 +54,11 @@ class LabelledAbstract(NamedTuple):
     confidences: tuple[float, ...]
 
     def paper(self) -> Paper:
-        """The abstract without a title."""
         return Paper("", "", tuple(map(Sentence, self.sentences)))
 
 
 def read_csabstruct(folder: Path) -> Mapping[str, list[LabelledAbstract]]:
-    """Read the abstracts of ``train.jsonl``, ``dev.jsonl`` and ``test.jsonl`` in a folder, by split.
-
-    Raises CorpusError for a file that is absent or not in the release's format.
-    """
+    """Read the abstracts of CSAbstruct's train.jsonl, dev.jsonl and test.jsonl in a folder, by split."""
     splits = {}
     for split in SPLITS:
         path = folder / f"{split}.jsonl"
@@ -93,22 +87,13 @@ def _abstract(record: Mapping[str, Any], where: str) -> LabelledAbstract:
     return LabelledAbstract(sentences, labels, confidences)
 
 
-MIN_SENTENCES, MAX_SENTENCES = 3, 20
-"""Shorter abstracts have no structure to learn; longer texts are mostly not abstracts."""
-
-
 def sample_papers(source: str | Path, evaluated: TitleIndex, count: int, seed: int) -> list[Paper]:
-    """Choose papers of a corpus at random, without those that have the title of an ``evaluated`` one.
-
-    The sample depends on the corpus and the seed only; a larger one holds every smaller one. Raises
-    CorpusError where the corpus has fewer of them.
+    """Choose papers of a corpus at random, without those that have the title of an ``evaluated`` one; a
+    larger sample holds every smaller one of the seed.
     """
-    rng = random.Random(seed)
-    shuffled = sorted(
-        (rng.random(), i, paper) for i, paper in enumerate(read_jsonl(source, lambda text: [text]))
-    )
-    papers: list[Paper] = []
-    for _, _, paper in shuffled:
+    rng, papers = random.Random(seed), list[Paper]()
+    read = enumerate(read_jsonl(source, lambda text: [text]))
+    for _, _, paper in sorted((rng.random(), number, paper) for number, paper in read):
         if len(papers) >= count:
             break
         sentences = tuple(map(Sentence, split_sentences(paper.abstract)))
@@ -176,10 +161,8 @@ class Schedule:
 
 
 def batches(lengths: Sequence[int], size: int, rng: random.Random | None) -> list[list[int]]:
-    """Positions of papers in groups of at most ``size`` and of similar length (in tokens).
-
-    With ``rng`` the groups are in random order, and up to 20 is added to each length at random, so that they
-    differ from epoch to epoch.
+    """Positions of papers in groups of at most ``size`` and of similar length (in tokens); with ``rng`` in
+    random order, and up to 20 is added to each length, so that groups differ from epoch to epoch.
     """
     noise = [rng.random() * 20 if rng else 0.0 for _ in lengths]
     ranked = sorted(range(len(lengths)), key=lambda i: lengths[i] + noise[i])
@@ -192,9 +175,8 @@ def batches(lengths: Sequence[int], size: int, rng: random.Random | None) -> lis
 def loss(model: Head | Teacher, scores: Tensor, present: Tensor, examples: Sequence[Example]) -> Tensor:
     """Cross-entropy of the marginals of the label chain, weighted by sentence (a scalar).
 
-    ``scores`` (papers, sentences, labels) are those before the chain, ``present`` that of a `Batch`. With
-    one-hot targets and the annotators' confidences as weights uncertain labels count less; with probabilities
-    as targets this is distillation (Hinton et al., 2015, section 2, at temperature 1).
+    With one-hot targets and the annotators' confidences as weights uncertain labels count less; with
+    probabilities as targets this is distillation (Hinton et al., 2015, section 2, at temperature 1).
     """
     targets = torch.zeros_like(scores)
     weights = torch.zeros(scores.shape[:2])
@@ -206,44 +188,33 @@ def loss(model: Head | Teacher, scores: Tensor, present: Tensor, examples: Seque
     return -((marginals * targets).sum(-1) * weights).sum() / weights.sum()
 
 
-class TaggerTask(trainer.Task[list[Example]]):
-    """A head or a teacher that learns from examples in bfloat16; its last epoch is kept."""
-
-    network: Head | Teacher
-
-    def __init__(self, network: Head | Teacher, examples: Sequence[Example], schedule: Schedule) -> None:
-        self.network = network
-        self._examples, self._schedule = examples, schedule
-        self.steps_per_epoch = -(-len(examples) // schedule.papers)
-
-    def rate(self, name: str, _: Tensor) -> tuple[float, float]:
-        pretrained = name.startswith("trunk.")
-        rate = self._schedule.learning_rate * (ENCODER_RATE if pretrained else 1)
-        return rate, self._schedule.weight_decay
-
-    def batches(self, seed: int) -> Iterator[list[Example]]:
-        rng = random.Random(seed)
-        lengths = [len(example.paper.ids) for example in self._examples]
-        for _ in range(self._schedule.epochs):
-            for group in batches(lengths, self._schedule.papers, rng):
-                yield [self._examples[i] for i in group]
-
-    def losses(self, batch: list[Example]) -> Iterator[Tensor]:
-        papers = self.network.collate([example.paper for example in batch])
-        with torch.autocast("cpu", torch.bfloat16):
-            scores = self.network(*papers)
-        yield loss(self.network, scores.float(), papers.present, batch)
-
-
 def fit(
     network: Head | Teacher, examples: Sequence[Example], schedule: Schedule, seed: int, path: Path
 ) -> None:
-    """Fit a network, with its checkpoints in the file ``path``."""
-    steps = trainer.Schedule(schedule.epochs, schedule.clip, warm_up=0.1)
-    trainer.fit(TaggerTask(network, examples, schedule), steps, seed, path)
+    """Fit a head or a teacher in bfloat16, with its checkpoints in ``path``; the last epoch is kept."""
+    lengths = [len(example.paper.ids) for example in examples]
+
+    def batched(seed: int) -> Iterator[list[Example]]:
+        rng = random.Random(seed)
+        for _ in range(schedule.epochs):
+            for group in batches(lengths, schedule.papers, rng):
+                yield [examples[i] for i in group]
+
+    def losses(batch: list[Example]) -> Iterator[Tensor]:
+        papers = network.collate([example.paper for example in batch])
+        with torch.autocast("cpu", torch.bfloat16):
+            scores = network(*papers)
+        yield loss(network, scores.float(), papers[-1], batch)
+
+    def rate(name: str, _: Tensor) -> tuple[float, float]:
+        share = ENCODER_RATE if name.startswith("trunk.") else 1
+        return schedule.learning_rate * share, schedule.weight_decay
+
+    task = trainer.Task(network, -(-len(examples) // schedule.papers), rate, batched, losses)
+    trainer.fit(task, trainer.Schedule(schedule.epochs, schedule.clip, warm_up=0.1), seed, path)
 
 
-def predict(model: Head | Teacher, papers: Sequence[Tokens]) -> Iterator[Floats]:
+def predict(model: Head | Teacher, papers: Sequence[Tokens]) -> list[Floats]:
     """Probabilities (sentences, labels) of each paper, in order."""
     model.eval()
     probabilities: dict[int, Floats] = {}
@@ -252,10 +223,10 @@ def predict(model: Head | Teacher, papers: Sequence[Tokens]) -> Iterator[Floats]
             batch = model.collate([papers[i] for i in group])
             with torch.autocast("cpu", torch.bfloat16):
                 scores = model(*batch)
-            marginals = model.chain.log_marginals(scores.float(), batch.present).exp().numpy()
+            marginals = model.chain.log_marginals(scores.float(), batch[-1]).exp().numpy()
             for row, i in enumerate(group):
                 probabilities[i] = marginals[row, : len(papers[i].spans)]
-    yield from (probabilities[i] for i in range(len(papers)))
+    return [probabilities[i] for i in range(len(papers))]
 
 
 def one_hot(labels: Sequence[int]) -> Floats:
@@ -267,28 +238,21 @@ def one_hot(labels: Sequence[int]) -> Floats:
 
 
 class Scores(NamedTuple):
-    """Agreement over all sentences of a split, in per cent.
+    """Agreement over all sentences of a split, in per cent."""
 
-    ``micro_f1`` is over the five labels (equal to accuracy, since each sentence has one label), ``folded``
-    the same with objective folded into background; ``confident`` is micro_f1 with each sentence weighted by
-    its annotators' confidence.
-    """
-
-    micro_f1: float
-    folded: float
-    confident: float
+    micro_f1: float  # over the five labels, equal to accuracy
+    folded: float  # with objective folded into background
+    confident: float  # each sentence weighted by its annotators' confidence
 
     @property
     def figures(self) -> dict[str, float]:
-        """The scores that a card has, rounded."""
         return {name: round(value, 2) for name, value in self._asdict().items()}
 
 
 def score(abstracts: Sequence[LabelledAbstract], probabilities: Sequence[NDArray[np.floating]]) -> Scores:
-    """Compare probabilities (sentences, labels) of each abstract with its labels.
+    """Compare probabilities (sentences, labels) of each abstract with its labels, chosen as in a search.
 
-    Labels are chosen as in a search, facet first (`FacetProbabilities.label`). Sentences of an abstract
-    without a prediction count as if they had the label predicted for the last one.
+    Sentences without a prediction count as if they had the label predicted for the last one.
     """
     predicted: list[int] = []
     for abstract, rows in zip(abstracts, probabilities, strict=True):
@@ -305,8 +269,7 @@ def score(abstracts: Sequence[LabelledAbstract], probabilities: Sequence[NDArray
     )
 
 
-MAX_LOSS = 0.5
-"""The most points of micro-F1 on dev that a tagger may lose on an encoder it was not trained on."""
+MAX_LOSS = 0.5  # points of micro-F1 on dev that a tagger may lose on an encoder it was not trained on
 
 
 def measure(encoder: Encoder, tagger: Tagger, abstracts: Sequence[LabelledAbstract]) -> Scores:
@@ -321,10 +284,7 @@ def measure(encoder: Encoder, tagger: Tagger, abstracts: Sequence[LabelledAbstra
 def admit(folder: Path, name: str, csabstruct: Path, threads: int) -> dict[str, dict[str, float]]:
     """Measure a tagger on another encoder, and record in the tagger's card that it can be used with it.
 
-    ``folder`` is the tagger's, ``name`` the encoder's name or folder. This is for encoders whose weights are
-    close to those of the encoder that the tagger was trained on. Returns scores by split. Raises CorpusError
-    for labels that cannot be read, ModelError for an encoder of another dimension, or on which the tagger
-    loses more than ``MAX_LOSS`` points of micro-F1 on dev.
+    This is for encoders whose weights are close to those that it was trained on. Returns scores by split.
     """
     labelled = read_csabstruct(csabstruct)
     metadata, encoder = resolve_tagger(str(folder)).metadata, Encoder.open(name, threads=threads)
@@ -352,42 +312,35 @@ def admit(folder: Path, name: str, csabstruct: Path, threads: int) -> dict[str, 
 
 # The whole.
 
-TEACHER, SOFT, GOLD = Schedule(3, papers=8), Schedule(3), Schedule(3, learning_rate=3e-4)
-"""The default schedules of a recipe."""
+PARITY_PAPERS = 50  # of dev, on which the exported model is compared with PyTorch
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How the tagger is trained.
-
-    It reads these ``layers`` of the encoder (0: embeddings). ``teachers`` models label ``unlabelled``
-    papers; a share ``untitled`` of them loses its title, as CSAbstruct has none. Schedules are those of the
-    teachers, and of the students on soft labels (``soft``) and then on the annotators' (``gold``).
-    ``sample_seed`` draws the unlabelled papers and those that lose their title.
+    """How the tagger is trained: teachers on annotators' labels, students on theirs and then on the
+    annotators'.
     """
 
-    layers: tuple[int, ...] = (0, 3, 6)
+    layers: tuple[int, ...] = (0, 3, 6)  # of the encoder that it reads, 0: embeddings
     teachers: int = 2
-    teacher: Schedule = TEACHER
-    unlabelled: int = 12_000
-    untitled: float = 0.5
-    soft: Schedule = SOFT
-    gold: Schedule = GOLD
-    sample_seed: int = 0
+    teacher: Schedule = Schedule(3, papers=8)
+    unlabelled: int = 12_000  # papers that teachers label
+    untitled: float = 0.5  # the share of them that loses its title, as CSAbstruct has none
+    soft: Schedule = Schedule(3)
+    gold: Schedule = Schedule(3, learning_rate=3e-4)
+    sample_seed: int = 0  # draws them
 
 
 @dataclass
 class TaggerTraining(Training):
-    """The facet tagger; of the students, one a seed, the best on dev is published.
+    """The facet tagger; of the students, one a seed, the best on dev is published. It trains on the CPU.
 
     Sources are the folder of CSAbstruct's splits, a corpus of unlabelled papers, and papers to leave out.
-    ``encoder`` is the name or folder of the encoder whose states the tagger reads, ``weights`` the folder of
-    its PyTorch weights, which teachers start from (None: the base encoder's). Training runs on the CPU.
     """
 
-    recipe: Recipe = field(default_factory=Recipe)
-    encoder: str = BASE_ENCODER
-    weights: Path | None = None
+    recipe: Recipe = Recipe()
+    encoder: str = BASE_ENCODER  # the name or folder of the one whose states the tagger reads
+    weights: Path | None = None  # that teachers start from, in PyTorch's format; None: the base encoder's
 
     def open(self) -> dict[str, Any]:
         return {"encoder": self.encoder}
@@ -450,7 +403,7 @@ class TaggerTraining(Training):
         recipe, trunk = self.recipe, self._trunk.files.metadata
         seeds = {
             seed: {
-                split: score(self._labelled[split], list(predict(head, self._papers[split])))
+                split: score(self._labelled[split], predict(head, self._papers[split]))
                 for split in ("dev", "test")
             }
             for seed, head in self._students.items()
@@ -515,7 +468,3 @@ class TaggerTraining(Training):
             command="tagger",
             licence=f"{APACHE}; derived from {trunk.name} (same licence)",
         )
-
-
-PARITY_PAPERS = 50
-"""Papers of dev on which the exported model is compared with PyTorch."""

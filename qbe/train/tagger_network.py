@@ -15,46 +15,27 @@ from torch.nn import functional
 from qbe.models.pooling import Floats
 
 LABEL_COUNT = 5
-MAX_POSITION = 32
-"""Sentences further from the beginning (or the end) than this share a position."""
+MAX_POSITION = 32  # sentences further from the beginning (or the end) share a position
+ENCODER_RATE = 0.1  # the encoder's learning rate as a share of the head's: the encoder is pretrained
 
 
 class Tokens(NamedTuple):
-    """The first window of a paper.
+    """The first window of a paper, with the encoder's hidden states, numbers times scales."""
 
-    ``ids`` (tokens,) are its tokens and ``spans`` the first token and the end of each sentence; sentences
-    that did not fit are left out. ``numbers`` (tokens, layers, dimension) int8 times ``scales`` (tokens,
-    layers, 1) float16 are the encoder's hidden states, in one byte per number.
-    """
-
-    ids: NDArray[np.int32]
-    spans: tuple[tuple[int, int], ...]
-    numbers: NDArray[np.int8]
-    scales: NDArray[np.float16]
+    ids: NDArray[np.int32]  # (tokens,)
+    spans: tuple[tuple[int, int], ...]  # the first token and the end of each sentence that fits
+    numbers: NDArray[np.int8]  # (tokens, layers, dimension)
+    scales: NDArray[np.float16]  # (tokens, layers, 1)
 
     @property
     def states(self) -> Floats:
-        """The encoder's hidden states (tokens, layers, dimension)."""
         states: Floats = self.numbers.astype(np.float32) * self.scales.astype(np.float32)
         return states
 
 
-class Batch(NamedTuple):
-    """Papers padded to one shape.
-
-    ``states`` (papers, tokens, layers * dimension) float32, each layer normalized; ``spans`` (papers,
-    sentences, tokens) bool marks the tokens of each sentence; ``present`` (papers, sentences) bool is False
-    for padding.
-    """
-
-    states: Tensor
-    spans: Tensor
-    present: Tensor
-
-
 def _layout(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
-    tokens = max(len(paper.ids) for paper in papers)
-    sentences = max(len(paper.spans) for paper in papers)
+    """Masks of each sentence's tokens (papers, sentences, tokens), and of sentences that are no padding."""
+    tokens, sentences = (max(len(paper[place]) for paper in papers) for place in (0, 1))
     spans = torch.zeros(len(papers), sentences, tokens, dtype=torch.bool)
     present = torch.zeros(len(papers), sentences, dtype=torch.bool)
     for i, paper in enumerate(papers):
@@ -65,13 +46,7 @@ def _layout(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
 
 
 class Chain(nn.Module):
-    """A linear-chain conditional random field over sentence labels (Lafferty et al., 2001).
-
-    >>> chain = Chain()
-    >>> chain.begin.data = torch.tensor([1.0, 1.0, 6.0, 1.0, 1.0]).log()
-    >>> chain.log_marginals(torch.zeros(1, 1, 5), torch.tensor([[True]])).exp().detach()
-    tensor([[[0.1000, 0.1000, 0.6000, 0.1000, 0.1000]]])
-    """
+    """A linear-chain conditional random field over sentence labels (Lafferty et al., 2001)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,9 +55,8 @@ class Chain(nn.Module):
         self.end = nn.Parameter(torch.zeros(LABEL_COUNT))
 
     def log_marginals(self, scores: Tensor, present: Tensor) -> Tensor:
-        """Log marginal probability of each label of each sentence (papers, sentences, labels).
-
-        The forward-backward algorithm in log space; values of padded sentences have no meaning.
+        """Log marginals (papers, sentences, labels), by the forward-backward algorithm in log space; those of
+        padded sentences have no meaning.
         """
         forward = [self.begin + scores[:, 0]]
         for i in range(1, scores.shape[1]):
@@ -137,17 +111,17 @@ class Head(nn.Module):
         self.chain = Chain()
 
     @staticmethod
-    def collate(papers: Sequence[Tokens]) -> Batch:
-        """Pad papers to the longest."""
+    def collate(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor, Tensor]:
+        """Normalized states (papers, tokens, layers * dimension), padded, and their `_layout`."""
         spans, present = _layout(papers)
         states = torch.zeros(len(papers), spans.shape[2], papers[0].numbers[0].size)
         for row, paper in zip(states, papers, strict=True):
             values = torch.from_numpy(paper.states)
             row[: len(values)] = functional.layer_norm(values, values.shape[-1:]).flatten(1)
-        return Batch(states, spans, present)
+        return states, spans, present
 
     def forward(self, states: Tensor, spans: Tensor, present: Tensor) -> Tensor:
-        """Scores (papers, sentences, labels) before the chain; shapes as in `Batch`."""
+        """Scores (papers, sentences, labels) before the chain."""
         tokens = functional.gelu(self.project(self.dropout(states)))
         inside = spans.any(1).unsqueeze(2)
         mixed = self.mix((tokens * inside).transpose(1, 2)).transpose(1, 2)
@@ -193,18 +167,6 @@ class _SentenceLayer(nn.Module):
         return hidden + added
 
 
-ENCODER_RATE = 0.1
-"""The encoder's learning rate as a share of the head's: the encoder is pretrained."""
-
-
-class TokenBatch(NamedTuple):
-    """Papers padded to one shape: ``ids`` (papers, tokens) int64, 0 for padding; the rest as in `Batch`."""
-
-    ids: Tensor
-    spans: Tensor
-    present: Tensor
-
-
 class Teacher(nn.Module):
     """A head on the states of an encoder whose layers are trained too (its embeddings are frozen)."""
 
@@ -225,13 +187,13 @@ class Teacher(nn.Module):
         return self.head.chain
 
     @staticmethod
-    def collate(papers: Sequence[Tokens]) -> TokenBatch:
-        """Pad papers to the longest."""
+    def collate(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor, Tensor]:
+        """Papers padded to the longest: ids (papers, tokens) int64, 0 for padding, and their `_layout`."""
         spans, present = _layout(papers)
         ids = torch.zeros(len(papers), spans.shape[2], dtype=torch.long)
         for row, paper in zip(ids, papers, strict=True):
             row[: len(paper.ids)] = torch.from_numpy(paper.ids)
-        return TokenBatch(ids, spans, present)
+        return ids, spans, present
 
     def forward(self, ids: Tensor, spans: Tensor, present: Tensor) -> Tensor:
         """Scores (papers, sentences, labels) before the chain."""

@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,11 @@ _FOR = re.compile(r"(.{4,}?)\s+for\s+(.{4,})", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class WordsRecipe:
-    """``terms`` at most are kept, each in at least ``papers`` papers; ``prior`` is how many titles a word's
-    lean is smoothed with.
-    """
+    """How many terms are kept, and which."""
 
     terms: int = 65_535
-    papers: int = 5
-    prior: float = 4.0
+    papers: int = 5  # that each is in, at least
+    prior: float = 4.0  # titles that a word's lean is smoothed with
 
 
 def slots_of(title: str) -> tuple[str, str] | None:
@@ -66,8 +64,8 @@ class Counts:
         self._share = self.problems.total() / max(1, self.techniques.total())
 
     def lean(self, term: str, prior: float) -> float:
-        """Log odds of a term's standing in techniques rather than problems. A pair of words is smoothed
-        towards the lean of its words, a word towards 0.
+        """Log odds of standing in techniques rather than problems; a pair of words is smoothed towards its
+        words.
         """
         words = term.split()
         mean = sum(self.lean(word, prior) for word in words) / len(words) if len(words) > 1 else 0.0
@@ -90,7 +88,7 @@ class Counts:
 class WordsTraining(Training):
     """Technique words: the words of a corpus's titles, counted, but those of papers in files of dev."""
 
-    recipe: WordsRecipe = field(default_factory=WordsRecipe)
+    recipe: WordsRecipe = WordsRecipe()
 
     def open(self) -> dict[str, Any]:
         return {}

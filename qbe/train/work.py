@@ -51,24 +51,18 @@ class RunOptions:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What trainings read; each says which of these.
+    """What trainings read; each says which of these."""
 
-    ``train`` are files (or a folder of files) to learn from, ``dev`` those to choose and measure on; of
-    graded pairs the first file of dev chooses. ``corpus`` holds papers as JSON lines, ``index`` is an index
-    of them. Papers titled like one in ``leave_out``, which models are evaluated on, are not learned from.
-    """
-
-    train: tuple[Path, ...] = ()
-    dev: tuple[Path, ...] = ()
-    corpus: Path = _NONE
-    index: Path = _NONE
-    leave_out: Path = _NONE
+    train: tuple[Path, ...] = ()  # files (or a folder of files) to learn from
+    dev: tuple[Path, ...] = ()  # files to choose and measure on; of graded pairs the first chooses
+    corpus: Path = _NONE  # papers as JSON lines
+    index: Path = _NONE  # of these papers
+    leave_out: Path = (
+        _NONE  # papers that models are evaluated on: those with such a title are not learned from
+    )
 
     def digests(self) -> dict[str, str]:
-        """SHA-256 of all files but the index, by the name of each and of its folder.
-
-        Raises UsageError where two files that differ have the same.
-        """
+        """SHA-256 of all files but the index, by the name of each and of its folder."""
         given = (*self.train, *self.dev, self.corpus, self.leave_out)
         files = (sorted(path.glob("*.jsonl")) if path.is_dir() else [path] for path in given if path != _NONE)
         digests: dict[str, str] = {}
@@ -116,11 +110,7 @@ class Training(ABC):
 def run_training(
     training: Training, sources: Sources, folders: Folders, run: RunOptions
 ) -> Mapping[str, Sequence[float]]:
-    """Train a model, or continue its training, and publish it with its card, whose figures are returned.
-
-    Raises ModelError where the work folder holds parts of another recipe or of other data or a check fails,
-    OutputError where ``output`` cannot be written or replaced, and what reading the sources does.
-    """
+    """Train a model, or continue its training, and publish it with its card, whose figures are returned."""
     import torch
 
     check_model_folder(folders.output)

@@ -85,6 +85,21 @@ def atomic_file(path: StrPath) -> Iterator[IO[bytes]]:
                 temporary.unlink(missing_ok=True)
 
 
+def check_output(path: StrPath, overwrite: bool, parameter: str = "output") -> None:
+    """Raise OutputError for a folder, and without ``overwrite`` for a file that exists and has content.
+
+    What is neither (a pipe, ``/dev/stdout``) passes. The message names the ``parameter`` of the file.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise OutputError(f"{path}: expected a file to write, found a folder; choose another `{parameter}`")
+    if not overwrite and path.is_file() and path.stat().st_size:
+        raise OutputError(
+            f"{path}: expected no such file, found one; choose another `{parameter}`, or give `overwrite` to "
+            "replace it"
+        )
+
+
 def write_text(path: StrPath, text: str) -> None:
     """Write a text file (UTF-8) as `atomic_file` does."""
     with atomic_file(path) as stream:

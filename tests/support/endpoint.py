@@ -25,15 +25,12 @@ class Sent(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What it was asked."""
-
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
 
     @property
     def prompt(self) -> str:
-        """The text of the message."""
         return self.body["messages"][0]["content"]
 
 
@@ -41,14 +38,12 @@ Behaviour = Callable[[Request], Sent]
 
 
 def answer(text: str, prompt_tokens: int = 400, completion_tokens: int = 30) -> Sent:
-    """A regular answer."""
     usage = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
     body = {"choices": [{"message": {"role": "assistant", "content": text}}], "usage": usage}
     return Sent(body=json.dumps(body).encode())
 
 
 def grades(background: object = 2, method: object = 1, result: object = 0) -> Sent:
-    """A regular answer with grades."""
     given = {"background": background, "method": method, "result": result}
     return answer(
         json.dumps({name: {"rationale": f"of {name}", "grade": each} for name, each in given.items()})
@@ -81,8 +76,8 @@ class Endpoint:
 
 
 @contextmanager
-def endpoint(behaviour: Behaviour) -> Iterator[Endpoint]:
-    """A server at a free port that answers by a function of the request."""
+def endpoint(behaviour: Behaviour | Sent) -> Iterator[Endpoint]:
+    """A server at a free port that answers by a function of the request, or always the same."""
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
@@ -93,7 +88,7 @@ def endpoint(behaviour: Behaviour) -> Iterator[Endpoint]:
             request = Request(self.path, {name.title(): value for name, value in self.headers.items()}, body)
             with lock:
                 running.requests.append(request)
-            sent = behaviour(request)
+            sent = behaviour if isinstance(behaviour, Sent) else behaviour(request)
             time.sleep(sent.seconds)
             self.send_response(sent.status)
             for name, value in sent.headers.items():

@@ -23,15 +23,16 @@ def write_tagger(folder: Path, encoder: Path, seed: int = 0) -> None:
     labels = FacetProbabilities._fields
     random = np.random.default_rng(seed)
     weights = 10 * random.standard_normal((trunk.dimension, len(labels))).astype(np.float32)
+    node = helper.make_node
     nodes = [
-        helper.make_node("Cast", ["spans"], ["inside"], to=TensorProto.FLOAT),
-        helper.make_node("MatMul", ["inside", "states"], ["sums"]),
-        helper.make_node("ReduceSum", ["inside", "last"], ["lengths"]),
-        helper.make_node("Div", ["sums", "lengths"], ["means"]),
-        helper.make_node("ReduceSum", ["means", "first"], ["pooled"]),
-        helper.make_node("ReduceMean", ["pooled"], ["mean"], axes=[1]),
-        helper.make_node("Sub", ["pooled", "mean"], ["centred"]),
-        helper.make_node("MatMul", ["centred", "weights"], ["scores"]),
+        node("Cast", ["spans"], ["inside"], to=TensorProto.FLOAT),
+        node("MatMul", ["inside", "states"], ["sums"]),
+        node("ReduceSum", ["inside", "last"], ["lengths"]),
+        node("Div", ["sums", "lengths"], ["means"]),
+        node("ReduceSum", ["means", "first"], ["pooled"]),
+        node("ReduceMean", ["pooled"], ["mean"], axes=[1]),
+        node("Sub", ["pooled", "mean"], ["centred"]),
+        node("MatMul", ["centred", "weights"], ["scores"]),
     ]
     constants = {"weights": weights, "first": np.array([0]), "last": np.array([2])}
     graph = helper.make_graph(

@@ -111,11 +111,7 @@ def stored_model(folder: Path) -> Any:
 
 
 def store_graph(model: Path, weights: Path, path: Path) -> None:
-    """Write the graph of an ONNX ``model`` without the weights of the safetensors file ``weights``.
-
-    Raises ModelError where filling it does not restore the model to the byte, or large parts are none of the
-    weights.
-    """
+    """Write the graph of a ``model`` without ``weights``, which `fill_graph` restores to the byte."""
     import onnx
 
     def key(value: NDArray[Any]) -> tuple[tuple[int, ...], bytes]:

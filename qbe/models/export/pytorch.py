@@ -14,6 +14,7 @@ from qbe.errors import MissingDependencyError, ModelError
 from qbe.models.cards import TOKENIZER
 from qbe.models.folders import ADAPTER_CONFIG, adapter_weights
 
+# On which exported models are compared with their originals.
 TEXTS = (
     "Short.",
     "We study how the length of a query changes the order of the papers that a search engine returns.",
@@ -22,7 +23,6 @@ TEXTS = (
     "two collections it does, at a hundredth of the cost; on a third it does not, and we explain why.",
     "Sätze mit Umlauten, Formeln wie $O(n \\log n)$, URLs (https://example.org) and 3.14 numbers!",
 )
-"""Texts on which exported models are compared with their originals."""
 
 
 def load_model(
@@ -31,8 +31,7 @@ def load_model(
     """Load the model in ``folder`` in single precision, for inference, and name the weights that are missing.
 
     ``architecture`` is an automatic class of transformers, ``settings`` change its configuration, the others
-    are for messages. Only tensors are unpickled, and no code of the model's is run. Raises ModelError when it
-    cannot be loaded, MissingDependencyError without transformers.
+    are for messages. Only tensors are unpickled, and no code of the model's is run.
     """
     try:
         import transformers
@@ -74,24 +73,8 @@ def positions(model: Any) -> int:
     return int(model.config.max_position_embeddings) - (0 if padding is None else padding + 1)
 
 
-def load_tokenizer(folder: Path) -> Any:
-    from tokenizers import Tokenizer
-
-    path = folder / TOKENIZER
-    try:
-        return Tokenizer.from_file(str(path))
-    except Exception as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(
-            f"{path}: expected a tokenizer of the tokenizers package, found: {reason}"
-        ) from error
-
-
 def write_tokenizer(folder: Path, path: Path) -> None:
-    """Write the tokenizer of the model in ``folder``, converted from vocab.txt where it has no other.
-
-    Raises ModelError where that cannot be read.
-    """
+    """Write the tokenizer in ``folder``, converted from vocab.txt where there is no other."""
     if (folder / TOKENIZER).is_file():
         shutil.copyfile(folder / TOKENIZER, path)
         return
@@ -131,8 +114,8 @@ def to_onnx(
         )
 
 
-# Bottleneck adapters
-
+# The settings of a supported adapter, as the adapters library calls them, and those that a file must have;
+# for the others the library's default is the value here.
 _ADAPTER = {
     "mh_adapter": False,
     "output_adapter": True,
@@ -151,8 +134,6 @@ _ADAPTER = {
     "cross_adapter": False,
     "leave_out": [],
 }
-"""The settings of a supported adapter, as the adapters library calls them."""
-# For settings that a file need not contain, the library's default is the value above.
 _REQUIRED = ("mh_adapter", "output_adapter", "non_linearity", "original_ln_before")
 _TENSOR = re.compile(
     r"(?:bert\.)?encoder\.layer\.(\d+)\.output\.adapters\.[^.]+\.adapter_(down|up)(?:\.0)?\.(weight|bias)"
@@ -164,7 +145,6 @@ def apply_adapter(model: Any, folder: Path) -> None:
 
     With x the output of the feed-forward network, r its input, and N the normalization, a layer computes
     N(x + up(relu(down(N(x + r)))) + r) in place of N(x + r) (Pfeiffer et al., AdapterFusion, EACL 2021).
-    It raises ModelError for another kind of adapter, and for one that does not fit the model.
     """
     import torch
     from safetensors.torch import load_file
@@ -176,8 +156,8 @@ def apply_adapter(model: Any, folder: Path) -> None:
             self.output = output
             self.down, self.up = torch.nn.Linear(hidden, bottleneck), torch.nn.Linear(bottleneck, hidden)
             for side in ("down", "up"):
-                names = ("weight", "bias")
-                getattr(self, side).load_state_dict({name: tensors[f"{side}.{name}"] for name in names})
+                state = {name: tensors[f"{side}.{name}"] for name in ("weight", "bias")}
+                getattr(self, side).load_state_dict(state)
 
         def forward(self, hidden_states: torch.Tensor, input_tensor: torch.Tensor) -> torch.Tensor:
             fed = self.output.dense(hidden_states)
@@ -186,8 +166,21 @@ def apply_adapter(model: Any, folder: Path) -> None:
             result: torch.Tensor = self.output.LayerNorm(adapted + input_tensor)
             return result
 
-    path = adapter_weights(folder)
-    _check_adapter_settings(folder / ADAPTER_CONFIG)
+    path, settings = adapter_weights(folder), folder / ADAPTER_CONFIG
+    try:
+        given = json.loads(settings.read_text(encoding="utf-8"))["config"]
+        actual = {name: given[name] for name in _ADAPTER if name in given or name in _REQUIRED}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ModelError(
+            f"{settings}: expected the settings of a bottleneck adapter, found {error!r}; give another "
+            "`adapter`"
+        ) from error
+    for name, value in actual.items():
+        if value != _ADAPTER[name]:
+            raise ModelError(
+                f"{settings}: expected an adapter of Pfeiffer's kind, with {name} {_ADAPTER[name]}, found "
+                f"{value}; give another `adapter`"
+            )
     try:
         pickled = path.suffix != ".safetensors"
         tensors = torch.load(path, map_location="cpu", weights_only=True) if pickled else load_file(path)
@@ -207,19 +200,3 @@ def apply_adapter(model: Any, folder: Path) -> None:
             f"{path}: expected the weights of a bottleneck adapter, found: {reason}; give one of this "
             "model as `adapter`"
         ) from error
-
-
-def _check_adapter_settings(path: Path) -> None:
-    try:
-        settings = json.loads(path.read_text(encoding="utf-8"))["config"]
-        actual = {name: settings[name] for name in _ADAPTER if name in settings or name in _REQUIRED}
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ModelError(
-            f"{path}: expected the settings of a bottleneck adapter, found {error!r}; give another `adapter`"
-        ) from error
-    for name, value in actual.items():
-        if value != _ADAPTER[name]:
-            raise ModelError(
-                f"{path}: expected an adapter of Pfeiffer's kind, with {name} {_ADAPTER[name]}, found "
-                f"{value}; give another `adapter`"
-            )

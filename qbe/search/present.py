@@ -1,0 +1,272 @@
+"""Results for people: headings, tables and Markdown."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from qbe.corpus.bibliography import Reference, reference_of, with_formulas
+from qbe.corpus.names import ET_AL
+from qbe.query import Aspect, Query
+from qbe.search.explain import describe, explain_query, shown, techniques_in_common
+from qbe.search.questions import ASKED, in_words
+from qbe.types import Hit, Paper
+from qbe.util.text import plain
+
+INDENT = 14
+AUTHOR = 20  # columns of a first author in a list of papers
+MAX_AUTHORS = 3  # that a table names
+NAMED, QUOTED = 3, 60  # papers that a heading names at most, and characters of a sentence that it quotes
+
+_TIED = "\N{NO-BREAK SPACE}"
+_ENGLISH, _OTHERS = (
+    frozenset(words.split())
+    for words in (
+        "the of and to for we that with are is by this from as our which these be it have",
+        "le la les des et une dans pour est nous sur du au par avec que qui der das und mit von ist ein eine "
+        "wir nicht für auf dem den el los las del y en una con para se il di che per della un nel sono os "
+        "uma da em com não um het een van voor og det som att och til ikke",
+    )
+)
+"""Frequent words of English, without those that other languages share, and of other European languages."""
+
+Lookup = Callable[[str], Paper]  # a paper of the index by id
+Heading = Callable[[Query, Sequence[Hit]], str]
+
+
+def to_table(
+    lookup: Lookup,
+    query: Query,
+    hits: Sequence[Hit],
+    width: int,
+    *,
+    explain: bool = False,
+    title: Heading | None = None,
+    graded_by: str = "",
+) -> str:
+    """Make a table of one query's result: rank, score, title, year, authors, venue and link as far as known,
+    grades of graded papers, and a sentence that matched (`qbe.search.explain.shown`).
+
+    ``title`` makes the heading (None: `heading`), and ``graded_by`` is whose grades they are. A question mark
+    follows a facet that is a best guess; parentheses hold the label of a sentence without the facet searched
+    for. ``explain`` adds the query's sentences, all matches with labels, and component scores.
+    """
+    lines = textwrap.wrap(f"{(title or heading)(query, hits)}:", width)
+    if explain:
+        lines += ["", *_query_lines(query, hits, width)]
+    blocks = []
+    for rank, hit in enumerate(hits, start=1):
+        paper = lookup(hit.paper_id)
+        year = f" ({paper.year})" if paper.year else ""
+        block = _wrapped(
+            f"{rank:4d} {hit.score:8.4f} ", f"{paper.title or hit.paper_id}{year}  [{hit.paper_id}]", width
+        )
+        block += _wrapped("", credits_of(reference_of(paper)), width, whole_words=True)
+        if hit.grades is not None:
+            block += _wrapped("", grades_in_words(hit, graded_by), width)
+        if explain:
+            block += _explained_lines(query, paper, hit, width)
+        elif best := shown(query, paper, hit):
+            block += _wrapped("", best.prefix + paper.sentences[best.match.position].text, width)
+        blocks.append("\n".join(block))
+    return "\n".join([*lines, *(["", "\n\n".join(blocks)] if hits else ["No paper was found."])])
+
+
+def _query_lines(query: Query, hits: Sequence[Hit], width: int) -> list[str]:
+    lines = []
+    for number, aspect in enumerate(query.aspects):
+        if not query.is_single:
+            lines += textwrap.wrap(f"Aspect {number}, {aspect.name} of “{plain(aspect.paper.title)}”:", width)
+        for sentence in explain_query(aspect):
+            label = describe(aspect.paper, sentence.position, aspect.facet)
+            mark = "*" if sentence.selected else " "
+            lines += _wrapped(f"{mark}{sentence.position}".rjust(4), f"{label}: {sentence.text}", width)
+    legend = "Searched with the sentences marked *; ~3 below is the match of sentence 3, with its similarity."
+    if any(hit.driven_by for hit in hits):
+        legend += " >3 is the pair of sentences that contributed most to the reranker's score."
+    if any(hit.plan for hit in hits):
+        legend += " 3→0 0.20 is the mass that went from sentence 3 to the paper's sentence 0."
+    return [*lines, *textwrap.wrap(legend, width)]
+
+
+def _explained_lines(query: Query, paper: Paper, hit: Hit, width: int) -> list[str]:
+    lines = []
+    if scores := hit.component_scores:
+        words = [f"{name.replace('_', ' ')} {score:.4f}" for name, score in scores.items()]
+        below = "first_stage" in scores and "reranker" not in scores
+        lines = _wrapped("", ", ".join([*words, "not reranked"] if below else words), width)
+    if in_common := techniques_in_common(query, [paper])[0]:
+        lines += _wrapped("", f"both: {', '.join(in_common)}", width)
+    if hit.plan:  # masses from 0.005 on; no-break spaces before them keep lines from breaking there
+        masses = [f"{each.query_position}→{each.position}{_TIED}{each.mass:.2f}" for each in hit.plan]
+        plan = "transport " + ", ".join(each for each in masses if not each.endswith("0.00"))
+        lines += [line.replace(_TIED, " ") for line in _wrapped("", plan, width)]
+    pairs = [(">", hit.driven_by)] if hit.driven_by else []
+    for mark, match in (*pairs, *(("~", match) for match in hit.matches)):
+        aspect = "" if query.is_single else f"{match.aspect}."
+        first = f"{mark}{aspect}{match.query_position}".rjust(4)
+        label = describe(paper, match.position, query.aspects[match.aspect].facet)
+        text = f"{label}: {paper.sentences[match.position].text}"
+        lines += _wrapped(f"{first} {match.score:8.4f} ", text, width)
+    return lines
+
+
+def _wrapped(first: str, text: str, width: int, *, whole_words: bool = False) -> list[str]:
+    """Wrap a text behind a margin, whose first line has ``first``; ``whole_words`` are not broken."""
+    return textwrap.wrap(
+        plain(text),
+        max(width, 2 * INDENT),
+        initial_indent=first.ljust(INDENT),
+        subsequent_indent=" " * INDENT,
+        break_long_words=not whole_words,
+        break_on_hyphens=not whole_words,
+    )
+
+
+def columns(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
+    """Lay rows out in two columns, the second one wrapped."""
+    rows = list(rows)
+    first = max((len(left) for left, _ in rows), default=0) + 4
+    lines = []
+    for left, right in rows:
+        begin = f"  {left}".ljust(first)
+        lines += textwrap.wrap(
+            right, max(width, first + INDENT), initial_indent=begin, subsequent_indent=" " * first
+        )
+    return lines
+
+
+def line(paper: Paper, id_width: int) -> str:
+    """Describe a paper in one line: id, year, first author and title."""
+    reference = reference_of(paper)
+    author = plain(reference.authors[0]) if reference.authors else ""
+    if len(reference.authors) > 1:
+        author = f"{author[: AUTHOR - 7]} {ET_AL}"
+    title = plain(reference.title)
+    return f"{paper.paper_id:<{id_width}}  {reference.year:4}  {author[:AUTHOR]:<{AUTHOR}}  {title}"
+
+
+def credits_of(reference: Reference, *, link: bool = True) -> str:
+    """A paper's first authors, venue and, with ``link``, a link, as far as known."""
+    first = [author for author in reference.authors[:MAX_AUTHORS] if author != ET_AL]
+    authors = ", ".join(first) + (f" {ET_AL}" if len(first) < len(reference.authors) else "")
+    return "; ".join(filter(None, (authors, reference.venue, reference.link if link else "")))
+
+
+def grades_in_words(hit: Hit, graded_by: str = "") -> str:
+    """The grades of a hit by facet, after its shape in a mixed list, and whose they are if not qbe's."""
+    graded = ", ".join(f"{name} {grade:.1f}" for name, grade in (hit.grades or {}).items()) + " of 3"
+    if graded_by:
+        graded += f", by {plain(graded_by)}"
+    return f"{hit.corner}: {graded}" if hit.corner else graded
+
+
+def heading(query: Query, hits: Sequence[Hit] = ()) -> str:
+    """Describe hits, such as ``Papers like “A title”, for its method``, or with the numbers of hits for each
+    shape of a mixed list.
+    """
+    if query.is_single:
+        return f"Papers {_like(query.aspects[0])}{_foreign_note(query)}"
+    corners = Counter(hit.corner for hit in hits if hit.corner)
+    liked = {aspect.paper.paper_id for aspect in query.aspects if aspect.weight > 0}
+    ids = [paper.paper_id for paper in query.papers]
+    unnamed = [[each for each in ids if (each in liked) is side][NAMED:] for side in (False, True)]
+    parts: dict[tuple[str | bool, str], None] = {}  # of a paper, or of those of a side that are not named
+    for aspect in query.aspects:
+        paper_id = aspect.paper.paper_id
+        is_liked = paper_id in liked
+        if paper_id in (rest := unnamed[is_liked]):
+            parts[is_liked, f"and {'' if is_liked else 'not like '}{len(rest)} more"] = None
+        elif corners:
+            parts[paper_id, f"{'' if is_liked else 'not '}like “{_title(aspect.paper)}”"] = None
+        else:
+            negation = "not " if aspect.weight < 0 else ""
+            weight = "" if abs(aspect.weight) == 1 else f" (weight {abs(aspect.weight):g})"
+            parts[paper_id, f"{negation}{_like(aspect)}{weight}"] = None
+    shapes = ", ".join(f"{count} {corner}" for corner, count in corners.items())
+    said = "; ".join(part for _, part in parts)
+    return f"Papers {said}{shapes and f': {shapes}'}{_foreign_note(query)}"
+
+
+def heading_to_cite(query: Query, _: Sequence[Hit] = ()) -> str:
+    """Describe recommended citations."""
+    return f"Papers for “{_title(query.papers[0])}” to cite{_foreign_note(query)}"
+
+
+def _foreign_note(query: Query) -> str:
+    foreign = not all(looks_english(f"{paper.title} {paper.abstract}") for paper in query.papers)
+    return " (this does not look like English, which the models read: expect little)" if foreign else ""
+
+
+def looks_english(text: str) -> bool:
+    """True if at least half of the letters of a text are Latin, and frequent words of other languages do not
+    outnumber those of English.
+    """
+    letters = list(filter(str.isalpha, text))
+    # Latin letters with their accents end at U+024F; formulas have a few Greek ones.
+    if not letters or sum(map("\u0250".__gt__, letters)) < len(letters) / 2:
+        return False
+    words = text.lower().split()
+    others = sum(word in _OTHERS for word in words)
+    return others < 2 or others <= sum(word in _ENGLISH for word in words)
+
+
+def _like(aspect: Aspect) -> str:
+    asked = aspect.paper.metadata.get(ASKED)
+    if asked and aspect.facet is None and aspect.positions is None:
+        return f"for “{plain(asked['text'])}”: {plain(in_words(asked))}"
+    seen = f"for its {aspect.facet}" if aspect.facet else "by its abstract"
+    if aspect.positions is not None:
+        seen = "by sentences " + ", ".join(map(str, aspect.positions))
+    if aspect.is_guess:
+        sentence = aspect.paper.sentences[aspect.selected_positions()[0]].text
+        begin = sentence if len(sentence) <= QUOTED else f"{sentence[:QUOTED].rpartition(' ')[0]} ..."
+        seen += f" (no {aspect.facet} sentence recognized; using “{begin}”; choose others with --sentences)"
+    return f"like “{_title(aspect.paper)}”, {seen}"
+
+
+def _title(paper: Paper) -> str:
+    asked = paper.metadata.get(ASKED)
+    return plain(asked["text"] if asked else paper.title or paper.sentences[0].text)
+
+
+_MARKUP = re.compile(r"[\\`*_\[\]<>|&~#$]")
+_BEGIN = re.compile(r"(\d*)([-+=.)])")  # of lists and headings
+_IN_LINKS = str.maketrans({"(": "%28", ")": "%29", "\\": "%5C"})
+
+
+def to_markdown(
+    lookup: Lookup, query: Query, hits: Sequence[Hit], title: Heading = heading, graded_by: str = ""
+) -> str:
+    """Make Markdown of one query's result: a heading, and a numbered list of titles, each a link where one is
+    known, with year, id, score, authors, venue, and a sentence that matched; parameters as of `to_table`.
+    """
+    lines = [f"## {escaped(title(query, hits))}", ""]
+    for rank, hit in enumerate(hits, start=1):
+        paper = lookup(hit.paper_id)
+        said = [credits_of(reference_of(paper), link=False), f"{paper.paper_id}, {hit.score:.4f}"]
+        if hit.grades is not None:
+            said.append(grades_in_words(hit, graded_by))
+        number = f"{rank}. "
+        lines.append(f"{number}{linked_title(paper)} {escaped('; '.join(filter(None, said)))}")
+        if best := shown(query, paper, hit):
+            text = best.prefix + paper.sentences[best.match.position].text
+            lines.append(f"{' ' * len(number)}> {escaped(text)}")
+    return "\n".join(lines if hits else [*lines, "No paper was found."])
+
+
+def linked_title(paper: Paper) -> str:
+    """The title of a paper in bold, a link where one is known, with the year."""
+    reference = reference_of(paper)
+    title = f"**{escaped(reference.title or paper.paper_id)}**"
+    if reference.link:
+        title = f"[{title}]({reference.link.translate(_IN_LINKS)})"
+    return f"{title} ({reference.year})." if reference.year else f"{title}."
+
+
+def escaped(text: str) -> str:
+    """Escape a text for Markdown, except formulas."""
+    parts = [part if formula else _MARKUP.sub(r"\\\g<0>", part) for part, formula in with_formulas(text)]
+    return _BEGIN.sub(r"\1\\\2", "".join(parts), count=1) if _BEGIN.match(text) else "".join(parts)
