@@ -39,9 +39,7 @@ _PAGE, _DELETED = b'{"page"', b', "deleted": true}\n'
 
 @dataclass(frozen=True, slots=True)
 class HarvestSpec:
-    """What is harvested: ``sets`` (none: all records) of a repository, in the metadata format ``form``, changed
-    since ``first_date`` (YYYY-MM-DD, '' for all).
-    """
+    """What is harvested: ``sets`` (none: all) in the format ``form``, changed since ``first_date``."""
 
     address: str
     sets: tuple[str, ...] = ()
@@ -167,10 +165,10 @@ def harvest(
     progress: Callable[[int], object] = lambda _: None,
 ) -> Place:
     """Append to a journal all records since ``spec.first_date`` the first time, later those that changed
-    since the last time, or what an interrupted harvest lacks.
+    since the
+    last time, or what an interrupted harvest lacks.
 
-    A later harvest with an earlier ``first_date`` begins there. Raises CorpusError where the server does not
-    answer or refuses, or ``path`` is no journal, UsageError where it is one of another harvest.
+    Raises CorpusError where the server refuses, or ``path`` is no journal, UsageError for another harvest.
     """
     path = Path(path)
     with harvest_lock(path):
@@ -233,11 +231,11 @@ def _fetch(
 
 
 def update_index(path: StrPath, folder: StrPath, execution: Execution | None = None) -> Written:
-    """Add, replace and delete papers of an index as a journal says, in one update, and empty the journal;
-    an index that does not exist is built.
+    """Add, replace and delete papers of an index as a journal says, in one update, and empty the journal; an
+    index
+    that does not exist is built.
 
-    When the update fails or is interrupted the index is unchanged, and the next one does it. Raises
-    CorpusError for a file that is no complete journal, UsageError for one that updates another index.
+    Raises CorpusError for a file that is no complete journal, UsageError for one that updates another index.
     """
     path, folder = Path(path), os.path.realpath(folder)
     with harvest_lock(path):

@@ -51,11 +51,11 @@ class TokenError(Exception):
 
 
 class Repository:
-    """A repository, asked at most once in ``interval`` seconds.
+    """A repository, asked at most once in ``interval`` seconds, again after temporary failures (see RETRIES).
 
-    No answer, an incomplete one, and HTTP status 5xx or 429 are tried again (see RETRIES). So are an unknown
-    host and an answer that is not OAI-PMH, once the repository has answered; before that the URL is taken to
-    be wrong.
+    An unknown host and an answer that is not OAI-PMH count as such once the repository has answered; before
+    that
+    the URL is taken to be wrong.
     """
 
     def __init__(
@@ -76,10 +76,7 @@ class Repository:
         self._next, self._has_answered = 0.0, False
 
     def records(self, arguments: Mapping[str, str]) -> Page:
-        """Ask for a page of ``ListRecords``; it is empty where no records match.
-
-        Raises TokenError; CorpusError where the server refuses the arguments, or does not answer.
-        """
+        """Ask for a page of ``ListRecords``; raise TokenError, or CorpusError where there is none."""
 
         def tell(error: Exception, seconds: float) -> None:
             log.warning("%s: %s; asking again in %.0f s", self.address, error, seconds)
