@@ -238,10 +238,8 @@ def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     """Evaluate a run that looks for papers like a paper in one facet and unlike it in another.
 
     The queries of a scope are the query papers with a candidate of positive gain. A query's ranking is that
-    of
-    the run's query ``1*p_background&-0.5*p_method`` (any weights), ``p_background-not-method`` or a shape;
-    where
-    the run has none, that of ``p_background``.
+    of the run's query ``1*p_background&-0.5*p_method`` (any weights), ``p_background-not-method`` or a shape;
+    where the run has none, that of ``p_background``.
     """
     gains: dict[str, dict[str, float]] = {}
     relevant: dict[str, dict[str, int]] = {}
@@ -369,8 +367,7 @@ def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     """Evaluate the first hits of rankings over a whole corpus.
 
     Queries are named ``{paper_id}_{scope}`` or ``{paper_id}_background-not-method``. A candidate is judged in
-    a
-    scope where it has grades for all facets that the scope asks for.
+    a scope where it has grades for all facets that the scope asks for.
     """
     judged: dict[str, dict[str, set[str]]] = {}
     for scope, (similar, other) in REQUIREMENTS.items():
@@ -458,8 +455,7 @@ DIVERSITY_DEFINITIONS: Mapping[str, str] = {
 
 def alpha_ndcg(ranked: Sequence[Collection[str]], pool: Sequence[Collection[str]]) -> float:
     """Compute alpha-nDCG at rank 10 (Clarke et al., 2008, eqs. 5 to 7) of the subtopics of ranked papers; the
-    ideal
-    list is found greedily, as usual.
+    ideal list is found greedily, as usual.
     """
     seen: dict[str, int] = {}
 
@@ -489,8 +485,7 @@ def alpha_ndcg(ranked: Sequence[Collection[str]], pool: Sequence[Collection[str]
 
 def diversity_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     """Evaluate the first hits of lists, ``{paper_id}`` or ``{paper_id}_{anything}``, by the corners that they
-    come
-    from. The queries are the query papers with a judged candidate in a corner.
+    come from. The queries are the query papers with a judged candidate in a corner.
     """
     corners = {
         paper: {name: {shape for shape in SHAPES if is_as_asked(row, shape)} for name, row in rows.items()}

@@ -78,8 +78,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
 @dataclass(frozen=True, slots=True)
 class Scoring:
     """How runs are scored: a protocol (None: means over queries), further measures, split and folds of
-    CSFCube
-    (by default ``folds.json`` next to the first qrels file).
+    CSFCube (by default ``folds.json`` next to the first qrels file).
     """
 
     protocol: str | None = None
@@ -116,8 +115,7 @@ def build_report(
     ``baseline_files``.
 
     Raises UsageError for an unknown measure, a run file given twice and baselines that nothing can be
-    compared
-    with, FileFormatError for files that are malformed or do not match.
+    compared with, FileFormatError for files that are malformed or do not match.
     """
     scoring = scoring or Scoring()
     if scoring.protocol is not None and scoring.protocol not in PROTOCOLS:
@@ -182,10 +180,8 @@ def group_runs(paths: Sequence[StrPath]) -> dict[str, tuple[Path, ...]]:
     """Group run files by the name of their system, in the order in which they are given.
 
     ``NAME.method.trec``, ``NAME.method-not-background.trec`` and ``NAME.competitors.trec`` of one folder
-    (with
-    any extension) are one system, NAME. Any other file is a system by itself, named by its stem. Where two
-    would
-    have the same name, their folders are put before it. Raises UsageError for a file given twice.
+    (with any extension) are one system, NAME. Any other file is a system by itself, named by its stem. Where
+    two would have the same name, their folders are put before it. Raises UsageError for a file given twice.
     """
     groups: dict[tuple[str, Path], list[Path]] = {}
     for path in map(Path, paths):

@@ -164,9 +164,8 @@ def harvest(
     repository: Repository,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Place:
-    """Append to a journal all records since ``spec.first_date`` the first time, later those that changed
-    since the
-    last time, or what an interrupted harvest lacks.
+    """Append to a journal all records since ``spec.first_date``, later those that changed since the last
+    time, or what an interrupted harvest lacks.
 
     Raises CorpusError where the server refuses, or ``path`` is no journal, UsageError for another harvest.
     """
@@ -231,11 +230,10 @@ def _fetch(
 
 
 def update_index(path: StrPath, folder: StrPath, execution: Execution | None = None) -> Written:
-    """Add, replace and delete papers of an index as a journal says, in one update, and empty the journal; an
-    index
-    that does not exist is built.
+    """Add, replace and delete papers of an index as a journal says, in one update, and empty the journal.
 
-    Raises CorpusError for a file that is no complete journal, UsageError for one that updates another index.
+    An index that does not exist is built. Raises CorpusError for a file that is no complete journal,
+    UsageError for one that updates another index.
     """
     path, folder = Path(path), os.path.realpath(folder)
     with harvest_lock(path):

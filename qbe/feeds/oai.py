@@ -53,9 +53,7 @@ class TokenError(Exception):
 class Repository:
     """A repository, asked at most once in ``interval`` seconds, again after temporary failures (see RETRIES).
 
-    An unknown host and an answer that is not OAI-PMH count as such once the repository has answered; before
-    that
-    the URL is taken to be wrong.
+    Until it has answered once, an unknown host or an answer that is not OAI-PMH means that the URL is wrong.
     """
 
     def __init__(
