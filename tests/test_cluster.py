@@ -39,7 +39,6 @@ def settings(tiny_encoder) -> BuildSettings:
 
 @pytest.fixture(scope="module")
 def dated(papers) -> list[Paper]:
-    """The sample, with years of publication."""
     return [
         dataclasses.replace(paper, metadata={**paper.metadata, "year": 2000 + number % 20})
         for number, paper in enumerate(papers)
@@ -81,7 +80,6 @@ def nodes():
 
 @pytest.fixture(scope="module")
 def shards(nodes, tmp_path_factory, corpus, settings) -> Path:
-    """The indexes that a cluster builds of the corpus."""
     from qbe.cluster.build import build_on_cluster
 
     folder = tmp_path_factory.mktemp("shards") / "indexes"
@@ -96,7 +94,6 @@ def shards(nodes, tmp_path_factory, corpus, settings) -> Path:
 
 @pytest.fixture(params=["side by side", "cluster"])
 def several(request, shards):
-    """The indexes, opened as one."""
     if request.param == "side by side":
         with qbe.open_index(sorted(shards.iterdir()), threads=2) as index:
             assert isinstance(index, SeveralIndexes)

@@ -25,7 +25,6 @@ def test_similarities_are_exact():
 
 
 def gather(papers: list[int], starts: np.ndarray) -> SentenceBlock:
-    """The sentences of papers, each vector being its sentence's row."""
     rows = np.arange(starts[-1], dtype=np.float32)[:, None]
     return MappedVectors(rows, rows, starts, "cosine").gather(np.array(papers, np.int64))
 

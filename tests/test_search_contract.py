@@ -27,9 +27,8 @@ STAGES = {
     "dense + overlap alone, shallow": (Dense(), Overlap(), {"depth": 5, "weight": 1.0}),
     "fused + cross-encoder": (Fused(), "tiny_cross_encoder", {"depth": 7, "weight": 0.25}),
     "fused + joint grades": (Fused(), "tiny_joint_grades", {"depth": 5, "weight": 0.25}),
-    "fused + matching": (Fused(), Matching("attention", depth=9), {}),
-}
-"""First stage; then, if any, the reranker (the fixture of its folder, or what it is), and its parameters."""
+    "fused + matching": (Fused(), Matching("attention", depth=9)),
+}  # first stage; then, if any, the reranker (the fixture of its folder, or what it is), and its parameters
 
 
 @pytest.fixture(scope="module", params=STAGES)
@@ -39,17 +38,13 @@ def stage(request):
 
 @pytest.fixture(scope="module")
 def open_searcher(stage, request):
-    """Open the stage on an index."""
 
     def opened(index: Index) -> Pipeline:
         first, *reranking = stage
-        if not reranking:
-            return Pipeline(index, first)
-        reranker, parameters = reranking
-        if isinstance(reranker, Matching):
-            return Pipeline(index, first, reranker)
-        named = isinstance(reranker, str)
-        model = str(request.getfixturevalue(reranker)) if named else reranker
+        if not reranking or isinstance(reranking[0], Matching):
+            return Pipeline(index, first, *reranking)
+        model, parameters = reranking
+        model = str(request.getfixturevalue(model)) if isinstance(model, str) else model
         return Pipeline(index, first, CrossEncoder(model, **parameters))
 
     return opened
@@ -100,7 +95,6 @@ def test_a_pool_is_ranked_whole(searcher, index, queries):
 
 
 def test_many_queries_find_what_each_finds_alone(searcher, open_searcher, tiny_index, index, queries):
-    """To the last bit, in any company, with and without pools, with any number of threads."""
     pool = [f"s{number:03}" for number in range(20, 60)]
     several = Query.of(Aspect(index.paper("s024"), Facet.RESULT), Aspect(index.paper("s030"), weight=-1))
     more = [*queries, queries[0], Query(index.paper("s025"), Facet.RESULT), several]
