@@ -195,10 +195,9 @@ def test_from_the_command_line(corpus, settings, tmp_path):
     here = ["--address", "local", "--threads", "1"]
     built = [*command, "index", "--corpus", str(corpus), "--output", "indexes", "--shards", "2"]
     searched = ["search", "--index", "indexes", "--paper=s036", "--first-stage=dense", "--rerank=none"]
-    runs = [
-        subprocess.run(each, capture_output=True, text=True, cwd=tmp_path, check=False)
-        for each in ([*built, "--encoder", settings.encoder, *here], [*command, *searched, *here])
-    ]
+    commands = [*built, "--encoder", settings.encoder, *here], [*command, *searched, *here]
+    how = {"capture_output": True, "text": True, "cwd": tmp_path, "check": False}
+    runs = [subprocess.run(each, **how) for each in commands]
     assert [(run.returncode, run.stderr[-300:]) for run in runs] == [(0, ""), (0, "")]
     assert "128 papers" in runs[0].stdout
     assert runs[1].stdout.splitlines()[0].startswith("s036 Q0 ")

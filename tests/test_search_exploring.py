@@ -274,9 +274,8 @@ def test_explored_topics_keep_their_ids_and_pools(explore, by_vectors, query, tm
     assert {query_id: ids(hits) for query_id, hits in run.items()} == expected
     pools.write_text("query_id\tpaper_id\na\ts001\nb\ts002\nb\ts003\nc\ts004\n")
     lines = explore(*arguments, "--pool", pools).splitlines()
-    assert sorted((line.split()[0], line.split()[2]) for line in lines) == [
-        *(("a", "s001"), ("b", "s002"), ("b", "s003"), ("c", "s004"))
-    ]
+    found = sorted(" ".join(line.split()[::2][:2]) for line in lines)
+    assert found == ["a s001", "b s002", "b s003", "c s004"]
 
 
 WRONG = """\
