@@ -30,8 +30,7 @@ from qbe.feeds.watches import Watches, find, watch_of, watch_session
 from qbe.index.index import open_index
 from qbe.index.source import Execution
 from qbe.query import Query
-from qbe.search.form import SearchForm
-from qbe.search.request import SearchRequest
+from qbe.search.request import SearchForm, SearchRequest
 from qbe.types import Facet, Hit, Paper
 
 RECORDS, PAGE = 10_000, 500

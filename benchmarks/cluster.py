@@ -21,7 +21,7 @@ from qbe.index.index import Index
 from qbe.index.several import open_index
 from qbe.index.source import BuildSettings, Source, open_corpus
 from qbe.query import Query
-from qbe.search.session import Pipeline
+from qbe.search.pipeline import Pipeline
 from qbe.search.stages import BM25, Dense, Fused
 from qbe.types import Paper
 

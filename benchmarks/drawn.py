@@ -15,7 +15,7 @@ from qbe.index.papers import FACET_CODES, PaperLayout
 from qbe.index.scoring import best_per_paper
 from qbe.index.vectors import Vectors
 from qbe.query import Query
-from qbe.search.session import Pipeline
+from qbe.search.pipeline import Pipeline
 from qbe.search.stages import Dense
 from qbe.types import Facet
 

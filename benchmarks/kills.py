@@ -41,7 +41,7 @@ from qbe.index.store import CURRENT
 from qbe.index.update import append_papers, delete_papers
 from qbe.models.cards import DEFAULT_ENCODER
 from qbe.query import Query
-from qbe.search.session import Pipeline
+from qbe.search.pipeline import Pipeline
 from qbe.search.stages import BM25, Dense, Fused
 
 PAPERS, NEW = 40, 8

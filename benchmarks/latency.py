@@ -50,8 +50,8 @@ def main(argv: list[str]) -> None:
     from qbe.models.pooling import EncodedAspect
     from qbe.runs import read_pools
     from qbe.search.first_stages import BM25Stage
+    from qbe.search.pipeline import Pipeline
     from qbe.search.queries import queries_of, topics_of
-    from qbe.search.session import Pipeline
     from qbe.search.stages import FIRST_STAGES, Fused, Grades, Projections
     from qbe.util.work import Workers
 

@@ -29,7 +29,7 @@ def of_qbe(folder: Path, threads: int) -> tuple[Search, int]:
     """The dense first stage of the index itself, whatever kind it is of."""
     from benchmarks.drawn import draw_queries, faceted_queries
     from qbe.index.index import open_index
-    from qbe.search.session import Pipeline
+    from qbe.search.pipeline import Pipeline
     from qbe.search.stages import Dense
 
     index = open_index((folder / "index").read_text(), threads=threads)

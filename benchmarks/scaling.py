@@ -56,7 +56,7 @@ def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, A
 def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Milliseconds a query, memory, and the best papers of each faceted query."""
     from qbe.index.index import open_index
-    from qbe.search.session import Pipeline
+    from qbe.search.pipeline import Pipeline
     from qbe.search.stages import Dense
 
     with open_index(folder, threads=options.threads) as index, Pipeline(index, Dense()) as pipeline:

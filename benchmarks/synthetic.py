@@ -151,13 +151,13 @@ def write_synthetic(
     folder.mkdir(parents=True)
     with timings.stage("papers"):
         counts = write_papers(folder, papers_of(source, papers, seed))
-    stored = resolve_stored("auto", counts.sentences)
+    stored = resolve_stored("auto", counts["sentences"])
     with timings.stage("vectors"):
         noise = differences(source.sentence_vectors, source.layout.starts, np.random.default_rng(seed))
         real, whole = (
             np.asarray(each).astype(np.float32) for each in (source.sentence_vectors, source.whole_vectors)
         )
-        shapes = (counts.sentences, real.shape[1]), (papers, real.shape[1])
+        shapes = (counts["sentences"], real.shape[1]), (papers, real.shape[1])
         with (
             writing_vectors(folder, SENTENCES, shapes[0], stored, source.similarity) as add_sentences,
             writing_vectors(folder, WHOLE, shapes[1], stored, source.similarity) as add_whole,
@@ -173,6 +173,6 @@ def write_synthetic(
         write_faiss(folder, vectors, source.similarity, params, threads)
     with timings.stage("files"):
         dense = {**(source.manifest.dense or {}), "stored": stored, "ann": params.record()}
-        counted = {**counts._asdict(), "predicted": 0}
+        counted = {**counts, "predicted": 0}
         inputs = {"settings": source.manifest.settings}
         describe(folder, {"inputs": inputs, "counts": counted, "tagger": None, "dense": dense})

@@ -49,10 +49,11 @@ if TYPE_CHECKING:
     )
     from qbe.evaluate.run import Run as Run
     from qbe.search.filters import PaperFilter as PaperFilter
+    from qbe.search.pipeline import Pipeline as Pipeline
     from qbe.search.queries import paper_from_file as paper_from_file
     from qbe.search.questions import paper_from_question as paper_from_question
     from qbe.search.request import SearchRequest as SearchRequest
-    from qbe.search.session import Pipeline as Pipeline, SearchSession as SearchSession
+    from qbe.search.session import SearchSession as SearchSession
     from qbe.search.stages import (
         BM25 as BM25,
         CrossEncoder as CrossEncoder,
@@ -87,7 +88,8 @@ _NAMES = {
     "qbe.query": "Aspect Query SHAPES Topic Variety",
     "qbe.evaluate.run": "Run",
     "qbe.search.filters": "PaperFilter",
-    "qbe.search.session": "Pipeline SearchSession",
+    "qbe.search.pipeline": "Pipeline",
+    "qbe.search.session": "SearchSession",
     "qbe.search.queries": "paper_from_file",
     "qbe.search.questions": "paper_from_question",
     "qbe.search.request": "SearchRequest",

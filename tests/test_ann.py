@@ -1,7 +1,9 @@
 """Approximate candidates, exact scores: FAISS indexes of several kinds, against brute force."""
 
+import contextlib
 import hashlib
 import shutil
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +18,18 @@ from support.searching import first_stage, paper_of
 
 from qbe.cli.index import main
 from qbe.errors import IndexFormatError, UsageError
-from qbe.index.faiss import FAISS, FaissIndex, check_factory, nearer, write_faiss
+from qbe.index.faiss import (
+    FAISS,
+    ONE_BY_ONE,
+    TOGETHER,
+    FaissIndex,
+    building,
+    check_factory,
+    nearer,
+    searching,
+    set_for_searching,
+    write_faiss,
+)
 from qbe.index.index import Index
 from qbe.index.params import EXACT, FaissParams, resolve, resolve_or_exact
 from qbe.query import Query
@@ -114,8 +127,7 @@ def test_kinds_of_former_versions_are_factory_strings(ann, factory):
 
 
 @pytest.mark.parametrize(
-    "factory",
-    ["lsh", "", "IVF8,PQ7", "IVF8,PQ4x4fs,RFlat", "IDMap,Flat", "NSG32", "PQ4x4fs", "IMI2x4,PQ4"],
+    "factory", ["lsh", "", "IVF8,PQ7", "IVF8,PQ4x4fs,RFlat", "IDMap,Flat", "NSG32", "PQ4x4fs", "IMI2x4,PQ4"]
 )
 def test_what_faiss_does_not_take_or_cannot_select_from_is_refused(factory):
     with pytest.raises(UsageError, match=rf"`faiss` as auto or a FAISS .* found '{factory}' \(.+\)$"):
@@ -205,3 +217,31 @@ def test_an_unknown_form_and_vectors_of_another_form_are_told(copy, tmp_path, ti
     change_manifest(other, lambda record: record["dense"].update(stored="int8"))
     with pytest.raises(IndexFormatError, match=r"vectors.npy: expected an array of int8 .* one of float16"):
         Index(other).sentence_vectors  # noqa: B018
+
+
+def test_a_build_waits_for_unlimited_searches_alone():
+    set_for_searching(threads=1)
+    began, may_end = threading.Event(), threading.Event()
+
+    def build():
+        with building(threads=1):
+            began.set()
+            may_end.wait(60)
+
+    builder = threading.Thread(target=build)
+    with contextlib.ExitStack() as end, contextlib.ExitStack() as later:
+        end.callback(may_end.set)
+        with searching() as most:
+            assert most == ONE_BY_ONE
+            builder.start()
+            while later.enter_context(searching()) == ONE_BY_ONE:  # until the build waits
+                later.close()
+            assert not began.is_set()
+            assert faiss.cvar.distance_compute_blas_threshold == ONE_BY_ONE
+        assert began.wait(10)  # though a search that began meanwhile goes on
+        assert faiss.cvar.distance_compute_blas_threshold == TOGETHER
+        may_end.set()
+        builder.join()
+        assert faiss.cvar.distance_compute_blas_threshold == ONE_BY_ONE
+    with searching() as most:
+        assert most == ONE_BY_ONE

@@ -22,7 +22,6 @@ NAME = f"pyserini-{_anserini.PYSERINI.version}"
 
 @pytest.fixture
 def no_pyserini(monkeypatch, cache) -> None:
-    """No pyserini is installed, and the cache is empty."""
     monkeypatch.setitem(sys.modules, "pyserini", None)
 
 

@@ -32,7 +32,6 @@ ROUNDING = 6e-5
 def bm25(
     index: Index, query: Query, k: int, pool: Sequence[str] | None = None, form: str = "title+facet"
 ) -> list[Hit]:
-    """The first stage by itself, which ranks a query's own paper like any other."""
     with index.reading() as reader:
         stage = BM25Stage(reader, Workers(), form)
         return stage.batch_search([EncodedAspect.of(query.aspects[0])], k, [pool])[0]

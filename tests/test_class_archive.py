@@ -24,7 +24,6 @@ print(_jvm.java_class("java.lang.System").getProperty("java.vm.info"))
 
 
 def searched(index: Path, cache: Path) -> tuple[str, bool]:
-    """The run of a search in a process of its own, and whether its Java uses an archive."""
     environment = {**os.environ, "QBE_CACHE": str(cache)}
     done = subprocess.run(
         [sys.executable, "-c", SEARCH, index], capture_output=True, text=True, check=False, env=environment
@@ -36,7 +35,6 @@ def searched(index: Path, cache: Path) -> tuple[str, bool]:
 
 @pytest.fixture
 def expected(search) -> str:
-    """The run of a search in this process."""
     return search("--paper", "s036", "--first-stage", "bm25", "--rerank", "none")
 
 

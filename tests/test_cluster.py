@@ -23,7 +23,7 @@ from qbe.index.source import BuildSettings
 from qbe.index.store import read_manifest
 from qbe.query import Aspect, Query
 from qbe.search.filters import PaperFilter
-from qbe.search.session import Pipeline
+from qbe.search.pipeline import Pipeline
 from qbe.search.stages import BM25, Dense, Fused, Matching, Stages
 from qbe.types import Facet, Paper
 

@@ -46,12 +46,10 @@ TOOLS = {"mypy", "pytest-xdist", "ruff", "setuptools"}
 
 
 def normal(name: str) -> str:
-    """A distribution's name as indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def declared(text: str) -> set[str]:
-    """The distributions of a list of requirements."""
     return {normal(re.match(r"[\w.-]+", line)[0]) for line in text.split("\n") if line}
 
 

@@ -48,24 +48,18 @@ def test_without_a_gpu_a_build_is_refused_before_the_corpus_is_read(tmp_path, ti
     assert not any(tmp_path.iterdir())
 
 
-def test_an_index_tells_of_a_gpu_and_keeps_silent_about_the_cpu():
+def test_settings_of_a_build_tell_of_a_gpu_and_precision_follows_the_device():
     assert "device" not in BuildSettings().record(["x"])
     assert BuildSettings(device="cuda", precision="fp32").record(["x"])["device"] == "cuda"
-
-
-def test_settings_that_an_index_cannot_have():
+    assert [BuildSettings(device=device).precision for device in ("cpu", "cuda")] == ["int8", "fp16"]
+    # An index in int8 grows on the CPU, whatever there is: its vectors are of one precision.
+    settings = BuildSettings(device="auto", precision="int8")
+    assert (settings.device, settings.precision) == ("cpu", "int8")
     for wrong in ({"facets": "x"}, {"bm25": False, "positions": True}):
         with pytest.raises(UsageError, match=f"`{list(wrong)[-1]}`"):
             BuildSettings(**wrong)
     read = BuildSettings.read({"bm25": False, "positions": True})  # of an index of an earlier version
     assert not read.positions
-
-
-def test_precision_follows_the_device():
-    assert [BuildSettings(device=device).precision for device in ("cpu", "cuda")] == ["int8", "fp16"]
-    # An index in int8 grows on the CPU, whatever there is: its vectors are of one precision.
-    settings = BuildSettings(device="auto", precision="int8")
-    assert (settings.device, settings.precision) == ("cpu", "int8")
 
 
 def test_auto_is_the_cpu_where_no_gpu_can_be_used_and_says_so_once(caplog):

@@ -48,14 +48,9 @@ def bare(tmp_path) -> Path:
 def doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """What ``python ARGUMENTS`` did, in a folder without a package and without Java on the path."""
     kept = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
-    return subprocess.run(
-        [sys.executable, *arguments],
-        env=kept | {"PATH": "", "PYTHONPATH": str(ROOT)} | environment,
-        cwd=ROOT / "tests",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = kept | {"PATH": "", "PYTHONPATH": str(ROOT)} | environment
+    command, place = [sys.executable, *arguments], ROOT / "tests"
+    return subprocess.run(command, env=environment, cwd=place, capture_output=True, text=True, check=False)
 
 
 def test_this_installation_can_search(capsys):

@@ -45,7 +45,6 @@ def job(tiny_encoder) -> Job:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory, papers, job) -> Path:
-    """An index of the first sixty papers."""
     folder = tmp_path_factory.mktemp("built")
     build_job(folder / "index", replace(job, corpus=(corpus(folder, "first", papers[:60]),)))
     return folder / "index"
@@ -53,13 +52,11 @@ def built(tmp_path_factory, papers, job) -> Path:
 
 @pytest.fixture
 def index(tmp_path, built) -> Path:
-    """A copy of it, to be written to."""
     return Path(shutil.copytree(built, tmp_path / "index"))
 
 
 @pytest.fixture
 def dense(tmp_path, papers, job) -> Path:
-    """An index of twelve papers, dense only, to be written to."""
     build_job(tmp_path / "index", replace(job, corpus=(corpus(tmp_path, "first", papers[:12]),), bm25=False))
     return tmp_path / "index"
 

@@ -9,8 +9,8 @@ from qbe.models.words import NAMES as WORD_FEATURES
 from qbe.models.words import TechniqueWords
 from qbe.query import Query
 from qbe.search.grading import FEATURES, Features, GradedQuery, open_grader
+from qbe.search.pipeline import Pipeline
 from qbe.search.projections import FacetProjection, StoredPapers
-from qbe.search.session import Pipeline
 from qbe.search.stages import Fused, Grades
 from qbe.types import Facet, Paper, Sentence
 

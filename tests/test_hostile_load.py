@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import itertools
 import json
 import multiprocessing
 import os
@@ -20,13 +21,12 @@ import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from support.serving import Server as Served
-from support.serving import serving, wait_until
+from support.serving import Server, serving, wait_until
 
 from qbe.index.index import open_index
 from qbe.serve.workers import MAX_CONNECTIONS
@@ -34,56 +34,13 @@ from qbe.serve.workers import MAX_CONNECTIONS
 pytestmark = pytest.mark.slow
 
 SECONDS = float(os.environ.get("QBE_HOSTILE_SECONDS", "3"))
-PAUSE = 0.05
-"""Seconds between requests of the honest client."""
-
-ATTACK_PAUSE = 0.1
-"""Seconds between attacks of a kind."""
-
-SLOW = 200
-"""Connections of clients that never finish a request; they are dropped after ten seconds."""
-
-
-class Target(NamedTuple):
-    """A server, and a request of an honest client."""
-
-    server: Served
-    path: str
-    body: bytes
-
-    @property
-    def port(self) -> int:
-        return self.server.port
-
-    def open_files(self) -> int:
-        return sum(1 for _ in Path(f"/proc/{self.server.process.pid}/fd").iterdir())
-
-    def megabytes(self) -> float:
-        status = Path(f"/proc/{self.server.process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
-
-    def seconds(self) -> float:
-        """How long one request takes, over a connection of its own."""
-        begin, accept = time.perf_counter(), {"Accept": "application/json, text/event-stream"}
-        answer = self.server.ask("POST", self.path, self.body, accept, timeout=30)
-        assert answer.status == 200, answer.body[:300]
-        return time.perf_counter() - begin
-
-
+PAUSE, ATTACK_PAUSE = 0.05, 0.1  # seconds between requests of the honest client, and attacks of a kind
+SLOW = 200  # connections of clients that never finish a request; they are dropped after ten seconds
 SEARCH = json.dumps({"paper_ids": ["s036"], "k": 5, "rerank": False, "first_stage": "dense"}).encode()
 CALL = {"name": "get_paper", "arguments": {"paper_id": "s036"}}
 MESSAGE = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL}).encode()
-
-
-@contextlib.contextmanager
-def started(index: Path, name: str, log: Path) -> Iterator[Target]:
-    kind = {"serve": [], "mcp": ["--transport", "http"]}[name]
-    path, body = {"serve": ("/api/search", SEARCH), "mcp": ("/mcp", MESSAGE)}[name]
-    with serving(index, log, "--rerank", "none", *kind, package=name) as server:
-        target = Target(server, path, body)
-        for _ in range(20):  # until everything is open
-            target.seconds()
-        yield target
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+REQUESTS = {"serve": ("/api/search", SEARCH, []), "mcp": ("/mcp", MESSAGE, ["--transport", "http"])}
 
 
 def slow(port: int, path: str) -> Callable[[], None]:
@@ -100,41 +57,30 @@ def slow(port: int, path: str) -> Callable[[], None]:
     return attack
 
 
-def sent(port: int, data: Callable[[], bytes]) -> Callable[[], None]:
-    """Sends some bytes, reads little or nothing, and goes."""
-
-    def attack() -> None:
-        with (
-            contextlib.suppress(OSError),
-            socket.create_connection(("127.0.0.1", port), timeout=2) as connection,
-        ):
-            connection.sendall(data())
-            if random.random() < 0.5:
-                connection.recv(100)
-
-    return attack
+def send(port: int, data: Callable[[], bytes]) -> None:
+    """Send some bytes, read little or nothing, and go."""
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection(("127.0.0.1", port), timeout=2) as connection,
+    ):
+        connection.sendall(data())
+        if random.random() < 0.5:
+            connection.recv(100)
 
 
-def attacks(target: Target) -> list[Callable[[], None]]:
-    head = f"POST {target.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    head += "Accept: application/json, text/event-stream\r\n"
-    whole = f"{head}Content-Length: {len(target.body)}\r\n\r\n".encode() + target.body
-    names = (f"M{number}" for number in range(10**9))
-    return [
-        slow(target.port, target.path),
-        sent(target.port, lambda: whole),  # cut streams
-        sent(target.port, lambda: f"{head}Content-Length: 900000\r\n\r\n{{".encode()),
-        sent(
-            target.port, lambda: f"{next(names)} {target.path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
-        ),
-        sent(target.port, lambda: f"{head}X: {'y' * 200_000}\r\n\r\n".encode()),
-        sent(target.port, lambda: random.randbytes(300)),
-    ]
-
-
-def attack_for_ever(target: Target) -> None:
+def attack_for_ever(port: int, path: str, body: bytes) -> None:
     os.nice(5)
-    hold, *others = attacks(target)
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += f"Accept: {ACCEPT['Accept']}\r\n"
+    whole = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    numbers, hold = itertools.count(), slow(port, path)
+    kinds: list[Callable[[], bytes]] = [
+        lambda: whole,  # cut streams
+        lambda: f"{head}Content-Length: 900000\r\n\r\n{{".encode(),
+        lambda: f"M{next(numbers)} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode(),
+        lambda: f"{head}X: {'y' * 200_000}\r\n\r\n".encode(),
+        lambda: random.randbytes(300),
+    ]
     for _ in range(SLOW):
         hold()
 
@@ -143,47 +89,55 @@ def attack_for_ever(target: Target) -> None:
             attack()
             time.sleep(ATTACK_PAUSE)
 
-    for attack in others:
-        threading.Thread(target=run, args=(attack,), daemon=True).start()
+    for kind in kinds:
+        threading.Thread(target=run, args=(partial(send, port, kind),), daemon=True).start()
     run(hold)
 
 
-def timed(target: Target, seconds: float) -> list[float]:
-    taken, end = [], time.monotonic() + seconds
-    while time.monotonic() < end:
-        taken.append(target.seconds())
-        time.sleep(PAUSE)
-    return taken
-
-
-def p95(seconds: list[float]) -> float:
-    return statistics.quantiles(seconds, n=20)[-1]
-
-
-@pytest.mark.parametrize("name", ["serve", "mcp"])
+@pytest.mark.parametrize("name", REQUESTS)
 def test_honest_clients_are_answered_under_hostile_load(light_index, name, tmp_path):
-    with started(light_index, name, tmp_path / "log") as target:
-        idle = timed(target, min(SECONDS / 4, 30))
-        before = target.megabytes()
+    path, body, options = REQUESTS[name]
+    with serving(light_index, tmp_path / "log", "--rerank", "none", *options, package=name) as server:
+        process = Path(f"/proc/{server.process.pid}")
+
+        def seconds() -> float:
+            begin = time.perf_counter()
+            answer = server.ask("POST", path, body, ACCEPT, timeout=30)
+            assert answer.status == 200, answer.body[:300]
+            return time.perf_counter() - begin
+
+        def p95(during: float) -> float:
+            """The time that 95 of 100 requests take at most, while some seconds pass."""
+            taken, end = [], time.monotonic() + during
+            while time.monotonic() < end:
+                taken.append(seconds())
+                time.sleep(PAUSE)
+            return statistics.quantiles(taken, n=20)[-1]
+
+        def megabytes() -> float:
+            return int(re.search(r"VmRSS:\s+(\d+)", (process / "status").read_text())[1]) / 1024
+
+        for _ in range(20):  # until everything is open
+            seconds()
+        idle, before = p95(min(SECONDS / 4, 30)), megabytes()
         # A process of its own, so that the honest client does not wait for the others.
-        hostile = multiprocessing.get_context("fork").Process(
-            target=attack_for_ever, args=(target,), daemon=True
-        )
+        arguments = (server.port, path, body)
+        fork = multiprocessing.get_context("fork")
+        hostile = fork.Process(target=attack_for_ever, args=arguments, daemon=True)
         hostile.start()
         try:
-            loaded = timed(target, SECONDS)
-            files, after = target.open_files(), target.megabytes()
+            loaded, files, after = p95(SECONDS), len([*(process / "fd").iterdir()]), megabytes()
         finally:
             hostile.kill()
             hostile.join()
         if name == "serve":
-            metrics = target.server.ask("GET", "/metrics").body
+            metrics = server.ask("GET", "/metrics").body
             assert len(re.findall(rb"^qbe_http_requests_total\{", metrics, re.MULTILINE)) <= 30
         assert files < MAX_CONNECTIONS + 60
         assert after - before < 64
         # In some seconds, on a machine that does other work as well, only what waits for others shows.
-        assert p95(loaded) <= max(2 * p95(idle), 0.5 if SECONDS < 60 else 0)
-        assert target.server.process.poll() is None
+        assert loaded <= max(2 * idle, 0.5 if SECONDS < 60 else 0)
+        assert server.process.poll() is None
 
 
 class Asking:
@@ -226,14 +180,14 @@ class Asking:
         return answer.status
 
 
-def workers_of(server: Served) -> set[int]:
+def workers_of(server: Server) -> set[int]:
     """The workers that answer requests."""
     pid = server.process.pid
     children = set(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
     return {int(each) for each in children & set(re.findall(r"\[(\d+)\] ready", server.log.read_text()))}
 
 
-def counted(server: Served) -> int:
+def counted(server: Server) -> int:
     """How many searches all workers have answered, those that have ended among them."""
     text = server.ask("GET", "/metrics").body.decode()
     return int(float(re.search(r'route="/api/search",status="200"} (\S+)', text)[1]))

@@ -67,7 +67,6 @@ def settings(sample, tiny_encoder, tiny_tagger) -> Job:
 
 @pytest.fixture
 def small(tmp_path, sample, settings) -> Job:
-    """Settings for a quick build: twelve papers, dense only."""
     corpus = tmp_path / "small.jsonl"
     corpus.write_text("".join((sample / "corpus.jsonl").read_text().splitlines(keepends=True)[:12]))
     return replace(settings, corpus=(str(corpus),), bm25=False)
@@ -126,14 +125,6 @@ def test_papers_layout_and_vectors_read_back(tiny_index, papers, tiny_encoder):
             assert (index.whole_vectors[row] == vectors.whole).all()
         with pytest.raises(PaperNotFoundError, match=r"one of the 128 papers .* found 's999'"):
             index.paper("s999")
-
-
-def test_another_build_with_other_threads_has_the_same_digest(tmp_path, tiny_index, settings):
-    manifest = build_job(tmp_path / "again", replace(settings, threads=3))
-    first = Index(tiny_index).manifest
-    assert manifest.digest == first.digest
-    lucene = {name for name in first.files if name.startswith("lucene/")}
-    assert all(entry == first.files[name] for name, entry in manifest.files.items() if name not in lucene)
 
 
 def test_one_side_only(tmp_path, settings):

@@ -22,7 +22,6 @@ def settings(tiny_encoder, tiny_tagger) -> BuildSettings:
 
 @pytest.fixture
 def index(tmp_path, papers, settings):
-    """Twelve papers."""
     with build_index(tmp_path / "index", papers[:12], settings, threads=1) as opened:
         yield opened
 

@@ -66,7 +66,6 @@ def test_stop_names_the_first_and_how_to_go_on(tmp_path, job, corpus):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, job) -> Path:
-    """What a build makes of it."""
     folder = tmp_path_factory.mktemp("whole") / "index"
     build_job(folder, job)
     return folder
@@ -116,7 +115,6 @@ def test_a_list_of_another_build_is_replaced_and_a_file_of_the_user_is_not(tmp_p
 
 
 def one_more(folder: Path, paper_id: str = "new", broken: int = 1) -> Path:
-    """A corpus of one paper, and some records that cannot be used."""
     path = folder / f"{paper_id}.jsonl"
     path.write_text(json.dumps({"paper_id": paper_id, **GOOD}) + "\n" + '{"paper_id"\n' * broken)
     return path
@@ -124,7 +122,6 @@ def one_more(folder: Path, paper_id: str = "new", broken: int = 1) -> Path:
 
 @pytest.fixture
 def copy(tmp_path, whole) -> Path:
-    """A copy of the index and of its list, to be written to."""
     shutil.copytree(whole.parent, tmp_path, dirs_exist_ok=True)
     return tmp_path / "index"
 
@@ -153,10 +150,7 @@ def test_the_command_says_what_an_append_left_out(tmp_path, copy, capsys):
 
 @pytest.mark.parametrize(
     "reading",
-    [
-        Reading(format="jsonl", limit=128),
-        Reading(dedupe="title", on_error="skip"),
-    ],
+    [Reading(format="jsonl", limit=128), Reading(dedupe="title", on_error="skip")],
     ids=["format and limit", "dedupe and on_error"],
 )
 def test_an_index_read_in_another_way_is_changed_like_any_other(tmp_path, job, sample, reading):

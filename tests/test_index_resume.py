@@ -29,7 +29,6 @@ PAPERS = 60
 
 @pytest.fixture(scope="module")
 def lines(sample) -> list[str]:
-    """The first papers of the sample, a line each."""
     return (sample / "corpus.jsonl").read_text().splitlines(keepends=True)[:PAPERS]
 
 
@@ -42,7 +41,6 @@ def settings(tmp_path_factory, lines, tiny_encoder) -> Job:
 
 @pytest.fixture(scope="module")
 def old_settings(tmp_path_factory, lines, settings) -> Job:
-    """The first twenty papers, dense only."""
     corpus = tmp_path_factory.mktemp("old") / "old.jsonl"
     corpus.write_text("".join(lines[:20]))
     return replace(settings, corpus=(str(corpus),), bm25=False)
@@ -64,7 +62,6 @@ def digests(tmp_path_factory, jobs) -> dict[str, str]:
 
 
 def works(folder: Path, papers: int) -> None:
-    """The index opens, and searching it finds papers."""
     with Index(folder) as index:
         assert len(index) == papers
         stages = ["dense"] if index.manifest.lucene is None else ["dense", "bm25", "fused"]

@@ -14,13 +14,7 @@ from support.tiny_tagger import write_tagger
 
 from qbe.errors import IndexBuildError, ModelError, UsageError
 from qbe.index.index import Index
-from qbe.index.papers import (
-    FACET_CODES,
-    PaperLayout,
-    Papers,
-    facet_mask,
-    without_labels,
-)
+from qbe.index.papers import FACET_CODES, PaperLayout, Papers, facet_mask, without_labels
 from qbe.index.store import current
 from qbe.models.cards import HEAD
 from qbe.models.encoder import Encoder
@@ -30,7 +24,6 @@ from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 @pytest.fixture(scope="module")
 def mixed(papers) -> list[Paper]:
-    """Papers of the sample, every third without labels."""
     return [without_labels(paper) if i % 3 == 0 else paper for i, paper in enumerate(papers[:40])]
 
 
@@ -42,7 +35,6 @@ def settings(tmp_path_factory, mixed, tiny_encoder, tiny_tagger) -> Job:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory, settings) -> dict[str, Path]:
-    """An index for each choice of facets."""
     made = tmp_path_factory.mktemp("indexes")
     for facets in LABEL_SOURCES:
         build_job(made / facets, replace(settings, facets=facets))

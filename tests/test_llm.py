@@ -104,26 +104,6 @@ def test_a_slow_answer_is_not_waited_for():
     assert len(server.requests) == 2
 
 
-def test_an_endpoint_that_asks_to_wait_long_ends_all():
-    with (
-        running(error(429, Retry_After="3600")) as (server, asking),
-        pytest.raises(EndpointError, match="3,600 s"),
-    ):
-        Grader(asking, parallel=1).grade(pairs(3))
-    assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize("status", [401, 404, 301])
-def test_what_no_request_can_change_ends_all_and_shows_no_key(status):
-    refused = error(status, f"bad key {KEY}", Location="http://127.0.0.1:1/")
-    with running(refused) as (server, asking), pytest.raises(EndpointError) as told:
-        Grader(asking, parallel=1).grade(pairs(3))
-    assert len(server.requests) == 1
-    assert KEY not in str(told.value)
-    assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
-    assert KEY not in repr(asking.endpoint)
-
-
 def test_a_request_that_is_refused_leaves_the_others():
     def behave(request) -> Sent:
         return error(400, "too long") if "Title 2" in request.prompt else grades()
@@ -136,22 +116,38 @@ def test_a_request_that_is_refused_leaves_the_others():
     assert len(server.requests) == 3
 
 
-def test_all_ends_after_three_pairs_in_a_row_without_an_answer():
+def refusing(status: int) -> Sent:
+    return error(status, f"bad key {KEY}", Location="http://127.0.0.1:1/")
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "tries", "parallel", "asked", "requests", "message"),
+    [
+        (error(429, Retry_After="3600"), 6, 1, 3, 1, "3,600 s"),
+        *((refusing(status), 6, 1, 3, 1, f"{status}") for status in (401, 404, 301)),
+        (in_turn(grades(), error(500)), 2, 1, 9, 1 + 3 * 2, "3 pairs in a row"),
+        # pairs under way are not counted when all has ended
+        (
+            lambda request: error(500)._replace(seconds=0.3 * ("Title 1" in request.prompt)),
+            1,
+            4,
+            4,
+            4,
+            "in a row",
+        ),
+    ],
+)
+def test_what_no_request_can_change_ends_all_and_shows_no_key(
+    behaviour, tries, parallel, asked, requests, message
+):
     with (
-        running(in_turn(grades(), error(500)), tries=2) as (server, asking),
-        pytest.raises(EndpointError, match="3 pairs in a row"),
+        running(behaviour, tries=tries) as (server, asking),
+        pytest.raises(EndpointError, match=message) as told,
     ):
-        Grader(asking, parallel=1).grade(pairs(9))
-    assert len(server.requests) == 1 + 3 * 2
-
-
-def test_pairs_under_way_are_not_counted_when_all_has_ended():
-    def behave(request) -> Sent:
-        return error(500)._replace(seconds=0.3 if "Title 1" in request.prompt else 0)
-
-    with running(behave, tries=1) as (server, asking), pytest.raises(EndpointError, match="3 pairs in a row"):
-        Grader(asking, parallel=4).grade(pairs(4))
-    assert len(server.requests) == 4
+        Grader(asking, parallel=parallel).grade(pairs(asked))
+    assert len(server.requests) == requests
+    assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
+    assert KEY not in str(told.value) + repr(asking.endpoint)
 
 
 def test_the_newest_answers_are_kept_where_there_is_no_file(monkeypatch):

@@ -17,8 +17,6 @@ from qbe.search.grading import FEATURES
 
 
 class Kind(NamedTuple):
-    """A kind of model: how its files are named, and how it is read."""
-
     storage: Storage
     read: Callable[[Path], Any]
 
@@ -56,7 +54,6 @@ def refused(kind: Kind, folder: Path) -> str:
 
 
 def change(folder: Path, kind: Kind, **changed: object) -> None:
-    """Change fields of a card; None leaves one out."""
     card = json.loads((folder / kind.storage.card).read_text()) | changed
     kept = {name: value for name, value in card.items() if value is not None}
     (folder / kind.storage.card).write_text(json.dumps(kept))

@@ -8,6 +8,7 @@ from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.models.cards import PACKAGE as MODELS
 from qbe.query import Query
+from qbe.search.pipeline import Pipeline
 from qbe.search.projections import (
     TERMS,
     FacetProjection,
@@ -19,7 +20,6 @@ from qbe.search.projections import (
     shipped_model,
     write_model,
 )
-from qbe.search.session import Pipeline
 from qbe.search.stages import Fused, Projections
 from qbe.types import Facet
 

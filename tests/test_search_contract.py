@@ -12,7 +12,7 @@ from support.searching import paper_of
 from qbe.errors import FacetNotFoundError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query
-from qbe.search.session import Pipeline
+from qbe.search.pipeline import Pipeline
 from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Matching
 from qbe.types import Facet, Paper, Sentence
 

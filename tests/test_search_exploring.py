@@ -25,8 +25,9 @@ from qbe.query import (
 from qbe.runs import read_run
 from qbe.search.explore import LIKELY_FROM, _as_asked
 from qbe.search.filters import PaperFilter
+from qbe.search.pipeline import Pipeline
 from qbe.search.request import SearchRequest
-from qbe.search.session import Pipeline, SearchSession
+from qbe.search.session import SearchSession
 from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Grades, Matching, Projections, Stages
 from qbe.types import Facet, Hit, Paper, Sentence
 

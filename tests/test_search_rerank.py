@@ -15,9 +15,9 @@ from qbe.errors import ModelError
 from qbe.index.build import build
 from qbe.index.source import BuildSettings
 from qbe.query import Query
+from qbe.search.pipeline import Pipeline
 from qbe.search.present import to_table
 from qbe.search.rank import RerankScore
-from qbe.search.session import Pipeline
 from qbe.search.writers import to_record
 from qbe.types import Facet, Hit, Match, Paper, Sentence
 

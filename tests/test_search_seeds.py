@@ -12,8 +12,8 @@ from support.searching import ids
 from qbe.cli.search import main
 from qbe.query import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SHAPES, Aspect, Query, format_weight
 from qbe.search.fusion import combine_aspects, sum_of_papers, z_normalize
+from qbe.search.pipeline import Pipeline
 from qbe.search.queries import query_by
-from qbe.search.session import Pipeline
 from qbe.search.stages import CrossEncoder, Dense
 from qbe.types import Facet, Paper, Sentence
 

@@ -4,7 +4,7 @@ import pytest
 
 from qbe.errors import UsageError
 from qbe.search.explain import describe, label_of
-from qbe.search.form import SearchForm
+from qbe.search.request import SearchForm
 from qbe.search.writers import sentence_records
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 

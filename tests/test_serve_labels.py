@@ -40,22 +40,10 @@ def test_an_assessor_sees_texts_alone(server):
 
 
 def test_what_is_wrong_is_told_and_writes_nothing(server, folder, told):
-    right = {
-        "assessor": "di",
-        "query_id": "s036",
-        "paper_id": "s051",
-        "background": 0,
-        "method": 1,
-        "result": 2,
-    }
-    wrong = [
-        {"background": 4},
-        {"method": True},
-        {"result": None},
-        {"paper_id": "s001"},
-        {"assessor": "../di"},
-        {"rank": 1},
-    ]
+    right = {"assessor": "di", "query_id": "s036", "paper_id": "s051"}
+    right |= {"background": 0, "method": 1, "result": 2}
+    wrong: list[dict] = [{"background": 4}, {"method": True}, {"result": None}]
+    wrong += [{"paper_id": "s001"}, {"assessor": "../di"}, {"rank": 1}]
     answers = [server.ask("POST", "/api/labels", right | each) for each in wrong]
     told("grades over HTTP", [f"{answer.status} {answer.message}" for answer in answers])
     assert not list(folder.glob("**/*di.tsv"))

@@ -23,23 +23,15 @@ from qbe.types import Paper, Sentence
 pytestmark = pytest.mark.slow
 
 SCRIPT = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
-HOSTILE = {
-    "paper_id": "h/1&?#%",
-    "title": f"Hostile {SCRIPT} title on eye photographs",
-    "abstract": [
-        f"Eye photographs {SCRIPT} are graded by few specialists who screen for diabetes.",
-        "We train a network on photographs of eyes without grades.",
-        "It finds most eyes that need treatment.",
-    ],
-    "metadata": {
-        "year": 2020,
-        "authors": [f"Ann {SCRIPT}", "Bo Ek", "Cy Doe", "Di Fu", "Ed Gu"],
-        "venue": f"Journal {SCRIPT}",
-        "categories": ["cs.CV"],
-        "doi": "10.1234/5",
-        "url": "javascript:document.title='broken'",
-    },
-}
+HOSTILE: dict[str, Any] = {"paper_id": "h/1&?#%", "title": f"Hostile {SCRIPT} title on eye photographs"}
+HOSTILE["abstract"] = [
+    f"Eye photographs {SCRIPT} are graded by few specialists who screen for diabetes.",
+    "We train a network on photographs of eyes without grades.",
+    "It finds most eyes that need treatment.",
+]
+HOSTILE["metadata"] = {"year": 2020, "authors": [f"Ann {SCRIPT}", "Bo Ek", "Cy Doe", "Di Fu", "Ed Gu"]}
+HOSTILE["metadata"] |= {"venue": f"Journal {SCRIPT}", "categories": ["cs.CV"], "doi": "10.1234/5"}
+HOSTILE["metadata"]["url"] = "javascript:document.title='broken'"
 ABSTRACT = (
     "People with diabetes can lose their sight when damage to the retina is found too late, and there are "
     "not enough specialists to look at every photograph of an eye. We train a neural network on 150,000 "
@@ -118,6 +110,10 @@ class Visit:
             details.locator("summary").press("Enter")
         details.get_by_role("button", name=name).press("Enter")
 
+    def add(self, place: int) -> None:
+        """Add a hit to the basket."""
+        self.hits.nth(place).get_by_role("button", name="Add to basket").click()
+
     @property
     def hits(self) -> Any:
         return self.page.locator("#hits article")
@@ -171,7 +167,6 @@ def test_the_whole_story_of_a_search(visit, tmp_path):
     expect(sentences).to_have_count(3)
     assert page.locator(".line select").evaluate_all("labels => labels.map(each => each.value)") == FACETS
     expect(visit.hits).to_have_count(20)
-
     # Pick a sentence, and another; then none.
     sentences.nth(1).click()
     visit.until_asked(sentences=[1])
@@ -179,7 +174,6 @@ def test_the_whole_story_of_a_search(visit, tmp_path):
     visit.until_asked(sentences=[0, 1])
     expect(sentences.nth(0)).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#same-summary")).to_have_text("Papers like the 2 sentences that you picked.")
-
     # Slide: sliders take the place of the picked sentences.
     page.get_by_label("Problem", exact=True).fill("1")
     page.get_by_label("Method", exact=True).fill("-0.5")
@@ -187,7 +181,6 @@ def test_the_whole_story_of_a_search(visit, tmp_path):
     assert "sentences" not in visit.asked
     expect(sentences.nth(0)).to_have_attribute("aria-pressed", "false")
     expect(page.locator("#same-summary")).to_have_text("Papers with the same problem and another method.")
-
     # Filter by year.
     page.locator("#filters summary").click()
     page.get_by_label("From year").fill("2020")
@@ -198,7 +191,6 @@ def test_the_whole_story_of_a_search(visit, tmp_path):
     years = {credit.split()[0] for credit in page.locator("#hits .credits").all_inner_texts()}
     assert years == {"2020", "2021"}
     expect(page.locator("#filter-count")).to_have_text("(2 set)")
-
     # Why: both sentences beside each other, with their facets and the words in common marked.
     first = visit.hits.first
     first.locator("summary").click()
@@ -207,11 +199,10 @@ def test_the_whole_story_of_a_search(visit, tmp_path):
     expect(pair.locator(".whose").nth(1)).to_contain_text("This paper")
     assert pair.locator(".tag").count() == 2
     assert page.locator("#hits details").nth(0).evaluate("each => each.open")
-
     # Basket and export.
     kept = visit.ids[:2]
-    for place in range(2):
-        visit.hits.nth(place).get_by_role("button", name="Add to basket").click()
+    visit.add(0)
+    visit.add(1)
     expect(page.locator("#basket-list li")).to_have_count(2)
     page.get_by_label("Format").select_option("bibtex")
     with page.expect_download() as download:
@@ -223,7 +214,6 @@ def test_the_whole_story_of_a_search(visit, tmp_path):
     exported = re.findall(r"^\s*title = \{+(.*?)\}+,?$", text, re.MULTILINE)
     assert len(re.findall(r"^@", text, re.MULTILINE)) == 2
     assert [re.sub(r"[{}]", "", title) for title in exported] == titles
-
     # Reload from the address alone.
     before, address = visit.ids, page.url
     page.goto("about:blank")
@@ -235,7 +225,6 @@ def test_the_whole_story_of_a_search(visit, tmp_path):
     expect(page.locator("#query-papers h3")).to_have_text("My draft")
     expect(page.locator("#basket-list li")).to_have_count(2)
     assert visit.fragment["basket"] == kept
-
     # Nothing is kept.
     assert not any(urlsplit(each.url).fragment for each in visit.requests if "/api/" in each.url)
     assert page.context.cookies() == []
@@ -249,7 +238,7 @@ def test_back_undoes_a_step_of_the_search_and_keeps_the_basket(visit):
     by_method = visit.ids
     visit.hits.first.get_by_role("button", name="Search from here").click()
     visit.until_asked(paper_ids=[by_method[0]])
-    visit.hits.first.get_by_role("button", name="Add to basket").click()
+    visit.add(0)
     expect(visit.page.locator("#basket-count")).to_have_text("1")
 
     visit.page.go_back()
@@ -462,8 +451,8 @@ def test_a_paper_is_found_by_words_of_its_title_and_by_its_id(visit):
 def test_papers_of_the_basket_are_searched_for_together(visit):
     visit.paste()
     ids = visit.ids[:2]
-    for place in range(2):
-        visit.hits.nth(place).get_by_role("button", name="Add to basket").click()
+    visit.add(0)
+    visit.add(1)
     visit.button("Search with all of these").click()
     visit.until_asked(paper_ids=ids)
     expect(visit.page.locator(".query-paper")).to_have_count(2)
@@ -515,7 +504,7 @@ def test_papers_are_sorted_by_year_more_are_added_and_a_list_is_mixed_and_varied
 
 def test_citations_are_recommended_for_the_pasted_text_beside_those_of_the_basket(visit):
     visit.paste()
-    visit.hits.first.get_by_role("button", name="Add to basket").click()
+    visit.add(0)
     (kept,) = visit.fragment["basket"]
     visit.button("Recommend citations").click()
     visit.until_asked(text=ABSTRACT, cited=[kept])
@@ -538,7 +527,7 @@ def test_citations_are_not_offered_where_the_index_lacks_what_they_need(visit):
     visit.open("#view=cite").paste()
     assert "view" not in visit.fragment
     expect(visit.button("Papers to cite")).to_be_disabled()
-    visit.hits.first.get_by_role("button", name="Add to basket").click()
+    visit.add(0)
     expect(visit.button("Recommend citations")).to_be_disabled()
     expect(visit.page.locator("#basket-cite-hint")).to_contain_text("This index does not have")
 

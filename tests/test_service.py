@@ -2,7 +2,6 @@
 
 import shutil
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,10 +16,10 @@ from qbe.index.index import build_index, open_index
 from qbe.index.source import BuildSettings
 from qbe.models.encoder import Encoder
 from qbe.search.first_stages import FusedStage
-from qbe.search.form import CitationForm, SearchForm
+from qbe.search.pipeline import Pipeline
 from qbe.search.queries import pasted_paper
+from qbe.search.request import CitationForm, SearchForm
 from qbe.search.rerankers import JointGrader
-from qbe.search.session import Pipeline
 from qbe.serve.models import SearchBody, problem_in_words
 from qbe.serve.queue import BatchExecutor, MicroBatchQueue, OverloadedError, TooSlowError
 from qbe.serve.service import FIRST, RERANKED, SearchService, stages_of
@@ -263,16 +262,13 @@ class Held:
     """A batch function whose calls wait until they may go on: each task is a function."""
 
     def __init__(self):
-        self.may_go_on, self.batches = threading.Event(), []
+        self.started, self.may_go_on, self.batches = threading.Event(), threading.Event(), []
 
     def __call__(self, tasks):
         self.batches.append(len(tasks))
+        self.started.set()
         assert self.may_go_on.wait(30)
         return [task() for task in tasks]
-
-    def until_started(self):
-        while not self.batches:
-            time.sleep(0.001)
 
 
 @pytest.fixture
@@ -283,7 +279,7 @@ def held():
 def test_searches_that_wait_are_made_together(held):
     with MicroBatchQueue() as queue:
         answers = [queue.submit(held, lambda: 0)]
-        held.until_started()
+        held.started.wait(30)
         answers += [queue.submit(held, lambda number=number: number) for number in range(1, 20)]
         assert queue.waiting == 20
         held.may_go_on.set()
@@ -294,7 +290,7 @@ def test_searches_that_wait_are_made_together(held):
 def test_an_error_of_one_search_fails_no_other(held):
     with MicroBatchQueue() as queue:
         first = queue.submit(held, lambda: 1)
-        held.until_started()
+        held.started.wait(30)
         good, bad = queue.submit(held, lambda: 2), queue.submit(held, lambda: 1 / 0)
         held.may_go_on.set()
         assert (first.result(30), good.result(30)) == (1, 2)
@@ -306,7 +302,7 @@ def test_searches_beyond_the_limit_are_refused_and_cancelled_ones_do_not_count(h
     made = []
     with MicroBatchQueue(limit=3) as queue:
         in_progress = queue.submit(held, lambda: made.append("a"))
-        held.until_started()
+        held.started.wait(30)
         given_up, waits = (queue.submit(held, lambda name=name: made.append(name)) for name in "bc")
         with pytest.raises(OverloadedError, match="try again in 1 s") as caught:
             queue.submit(held, lambda: made.append("d"))
@@ -324,7 +320,7 @@ def test_searches_beyond_the_limit_are_refused_and_cancelled_ones_do_not_count(h
 def test_a_queue_closes_though_a_search_that_waits_was_cancelled(held):
     queue = MicroBatchQueue()
     in_progress = queue.submit(held, lambda: 1)
-    held.until_started()
+    held.started.wait(30)
     given_up, refused = (queue.submit(held, lambda: 1) for _ in range(2))
     assert given_up.cancel()
     with ThreadPoolExecutor(1) as pool:

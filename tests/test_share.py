@@ -1,6 +1,7 @@
 """Packed indexes: the same index after pulling, faults of networks, hostile archives."""
 
 import io
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from qbe.util import web
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path, monkeypatch):
-    """A cache of its own, no pauses."""
     monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(web.time, "sleep", lambda _: None)
@@ -43,6 +43,7 @@ def test_a_pulled_index_is_the_packed_one(pack, tiny_index, tmp_path):
     assert (pulled.pack.papers, pulled.pack.license, pulled.was_there) == (128, "CC0-1.0", False)
     assert pulled_as(tmp_path / "pulled") == pulled.pack
     assert pull(str(pack), tmp_path / "pulled").was_there
+    assert [path.name for path in (tmp_path / "pulled").glob("0*")] == ["000001"]  # nothing was written
     pack_index(tmp_path / "pulled", tmp_path / "again.tar.zst", threads=2)
     assert (tmp_path / "again.tar.zst").read_bytes() == pack.read_bytes()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
@@ -61,6 +62,19 @@ def test_a_connection_that_breaks_and_a_wrong_byte(pack, tmp_path):
         assert pull(address, tmp_path / "pulled").pack.papers == 128
         assert [path.name for path in tmp_path.iterdir()] == ["pulled"]
         assert pull(address, tmp_path / "pulled").was_there
+
+
+def test_a_newer_pack_brings_it_up_to_date_under_readers(pack, copy, tmp_path):
+    address, folder = str(tmp_path / "newer.tar.zst"), tmp_path / "pulled"
+    shutil.copyfile(pack, address)
+    pull(address, folder)
+    with qbe.open(copy) as index:
+        index.delete(["s001"])
+    pack_index(copy, address)
+    with qbe.open(folder) as index:
+        assert not pull(address, folder).was_there
+        assert pull(address, folder).was_there
+        assert ("s001" in index, index.refresh(), "s001" in index, index.generation) == (True, True, False, 2)
 
 
 def test_what_is_there_is_not_lost(pack, tmp_path):

@@ -23,7 +23,6 @@ matrices = st.tuples(st.integers(1, 6), st.integers(1, 24)).flatmap(
 
 
 def units(count: int, dimension: int, seed: int) -> np.ndarray:
-    """Unit vectors in half precision."""
     vectors = np.random.default_rng(seed).standard_normal((count, dimension))
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
 

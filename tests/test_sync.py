@@ -39,7 +39,6 @@ def paper(number: int, title: str | None = None, **metadata: object) -> Paper:
 
 
 def content(folder: Path) -> dict[str, tuple]:
-    """The papers of an index as their corpora brought them, by id."""
     with Index(folder) as index:
         return {each.paper_id: (each.title, each.abstract, dict(each.metadata)) for each in index}
 

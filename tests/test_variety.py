@@ -17,8 +17,8 @@ from qbe.evaluate.facets import read_facet_grades
 from qbe.index.index import Index
 from qbe.query import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES, parse_wish
 from qbe.search.explore import varied
-from qbe.search.form import SearchForm
-from qbe.search.session import Pipeline
+from qbe.search.pipeline import Pipeline
+from qbe.search.request import SearchForm
 from qbe.search.stages import Dense, Grades, Stages
 from qbe.types import Facet, Hit
 

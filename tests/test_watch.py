@@ -30,8 +30,8 @@ from qbe.index.index import Index
 from qbe.index.source import BuildSettings
 from qbe.index.update import append_papers, delete_papers
 from qbe.query import Query
-from qbe.search.form import SearchForm
 from qbe.search.grading import Features
+from qbe.search.request import SearchForm
 from qbe.types import Facet, Hit, Paper
 
 pytestmark = pytest.mark.slow

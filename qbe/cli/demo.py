@@ -41,8 +41,8 @@ def main(arguments: list[str]) -> None:
 
     from qbe.datasets.sample import FACTORS, grade, read_layout
     from qbe.query import Query
+    from qbe.search.pipeline import Pipeline
     from qbe.search.present import to_table
-    from qbe.search.session import Pipeline
     from qbe.types import Facet
 
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)

@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> None:
     import time
     from pathlib import Path
 
-    from qbe.cli.index import Bars
+    from qbe.cli.index import bars
     from qbe.feeds.harvest import HarvestSpec, harvest, update_index
     from qbe.feeds.oai import Repository
     from qbe.index.index import open_index
@@ -62,5 +62,5 @@ def main(arguments: list[str]) -> None:
     )
     if options.index is not None:
         started = time.monotonic()
-        written = update_index(options.output, options.index, Execution(threads, Bars()))
+        written = update_index(options.output, options.index, Execution(threads, bars()))
         print(f"{options.index}: {written.summary()}, {time.monotonic() - started:.1f} s")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qbe.corpus.records import Reading
-    from qbe.index.source import BuildSettings, Execution
+    from qbe.index.source import BuildSettings, Execution, Progress
     from qbe.index.store import Manifest
     from qbe.index.update import Written
     from qbe.types import Paper
@@ -73,29 +73,34 @@ PARSER = Parser(PROGRAM, ABOUT, OPTIONS)
 NAMED = 20  # how many papers that were kept or deleted are named
 
 
-class Bars:
-    """Progress on a terminal (a `qbe.index.source.Progress`)."""
+def bars() -> Progress:
+    """Progress on a terminal."""
+    from qbe.index.source import Progress
 
-    def papers(self, papers: Iterable[Paper], share_read: Callable[[], float | None]) -> Iterator[Paper]:
-        if not sys.stderr.isatty():
-            yield from papers
-            return
-        from tqdm import tqdm
+    class Bars(Progress):
+        def papers(self, papers: Iterable[Paper], share_read: Callable[[], float | None]) -> Iterator[Paper]:
+            if not sys.stderr.isatty():
+                yield from papers
+                return
+            from tqdm import tqdm
 
-        form = "{desc}: {percentage:3.0f}%|{bar}| {postfix} [{elapsed}<{remaining}]"
-        with tqdm(total=1.0, desc="reading", bar_format=form, dynamic_ncols=True) as bar:
-            for count, paper in enumerate(papers, start=1):
-                if count % 500 == 0:
-                    bar.set_postfix_str(f"{count:,} papers", refresh=False)
-                    bar.update((share_read() or 0.0) - bar.n)
-                yield paper
-            bar.update(1.0 - bar.n)
+            form = "{desc}: {percentage:3.0f}%|{bar}| {postfix} [{elapsed}<{remaining}]"
+            with tqdm(total=1.0, desc="reading", bar_format=form, dynamic_ncols=True) as bar:
+                for count, paper in enumerate(papers, start=1):
+                    if count % 500 == 0:
+                        bar.set_postfix_str(f"{count:,} papers", refresh=False)
+                        bar.update((share_read() or 0.0) - bar.n)
+                    yield paper
+                bar.update(1.0 - bar.n)
 
-    steps = common.Bar
+        def steps(self, name: str, unit: str, total: int) -> common.Bar:
+            return common.Bar(name, unit, total)
 
-    def stage(self, name: str) -> None:
-        if sys.stderr.isatty():
-            print(name, file=sys.stderr)
+        def stage(self, name: str) -> None:
+            if sys.stderr.isatty():
+                print(name, file=sys.stderr)
+
+    return Bars()
 
 
 def main(arguments: list[str]) -> None:
@@ -114,12 +119,19 @@ def run(options: argparse.Namespace, build: Callable[..., Manifest] | None = Non
 
     from qbe.index import build as here
     from qbe.index.source import Execution
+    from qbe.util.text import plain
 
-    output, started, execution = Path(options.output), time.monotonic(), Execution(threads, Bars())
+    output, started, execution = Path(options.output), time.monotonic(), Execution(threads, bars())
     if action is not None:
         written = _change(output, action, options, execution)
         _say_left_out(output, written.left_out)
-        _say_papers(written, action)
+        deleted = [f"{title} [{paper_id}]" for paper_id, title in written.deleted_titles.items()]
+        why = "whose records were skipped" if action == "sync" else "which --update or --sync replace"
+        for what, papers in ((f"kept as the index has it, {why}", written.kept), ("deleted", deleted)):
+            for paper in papers[:NAMED]:
+                print(f"{what}: {plain(paper)}")
+            if len(papers) > NAMED:
+                print(f"{what}: {len(papers) - NAMED:,} more")
         print(f"{output}: {written.summary()}, {time.monotonic() - started:.1f} s")
         return
     try:
@@ -273,16 +285,3 @@ def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
     if reasons := {reason: count for reason, count in left_out.items() if reason not in NOTED}:
         total, each = sum(reasons.values()), (f"{plain(name)}: {count:,}" for name, count in reasons.items())
         print(f"{total:,} {'record' if total == 1 else 'records'} left out ({', '.join(each)}), {listed}")
-
-
-def _say_papers(written: Written, action: str) -> None:
-    """Name papers that stay although the corpus has others in their place, and those that were deleted."""
-    from qbe.util.text import plain
-
-    deleted = [f"{title} [{paper_id}]" for paper_id, title in written.deleted_titles.items()]
-    why = "whose records were skipped" if action == "sync" else "which --update or --sync replace"
-    for what, papers in ((f"kept as the index has it, {why}", written.kept), ("deleted", deleted)):
-        for paper in papers[:NAMED]:
-            print(f"{what}: {plain(paper)}")
-        if len(papers) > NAMED:
-            print(f"{what}: {len(papers) - NAMED:,} more")

@@ -244,5 +244,6 @@ def _label(
         pair, problem = next(iter(labelled.problems.items()))
         raise ModelError(
             f"expected grades of all pairs, found none for {len(labelled.problems):,}, such as "
-            f"{pair.query_id} and {pair.paper_id} ({problem}); repeat the command with `overwrite`, which asks for these alone"
+            f"{pair.query_id} and {pair.paper_id} ({problem}); repeat the command with `overwrite`, which "
+            "asks for these alone"
         )

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from qbe.index.index import Index
     from qbe.query import Wish
     from qbe.search.filters import FilterResult, PaperFilter
+    from qbe.search.opening import RerankerOpener
     from qbe.search.queries import QuerySource
     from qbe.search.request import SearchRequest
-    from qbe.search.session import RerankerOpener, SearchSession
+    from qbe.search.session import SearchSession
     from qbe.search.stages import Stages
     from qbe.search.writers import Result, ResultWriter
     from qbe.types import Paper

@@ -145,20 +145,17 @@ for _name, (_line, _about, _, _options) in COMMANDS.items():
     _command = _commands.add_parser(_name, help=_line, description=_about)
     _command.options("\n".join(OPTIONS[each] for each in _options.split()))
 
-_FIELDS = {
-    **dict.fromkeys(("pairs", "csabstruct", "cocitations"), "train"),
-    **dict.fromkeys(("unlabelled", "corpus"), "corpus"),
-    **{name: name for name in ("dev", "leave_out", "index")},
+_SOURCES = {
+    "pairs": ("train", ""),
+    "csabstruct": ("train", "csabstruct"),
+    "cocitations": ("train", ""),
+    "unlabelled": ("corpus", "arxiv-cs/arxiv-cs.jsonl.xz"),
+    "corpus": ("corpus", "arxiv-cs/arxiv-cs.jsonl.xz"),
+    "dev": ("dev", ""),
+    "leave_out": ("leave_out", "csfcube/abstracts-csfcube-preds.jsonl"),
+    "index": ("index", ""),
 }
-"""The fields of `qbe.train.work.Sources` that options give."""
-
-_DATA = {
-    "csabstruct": "csabstruct",
-    "unlabelled": "arxiv-cs/arxiv-cs.jsonl.xz",
-    "corpus": "arxiv-cs/arxiv-cs.jsonl.xz",
-    "leave_out": "csfcube/abstracts-csfcube-preds.jsonl",
-}
-"""The defaults of options below QBE_DATA."""
+"""The fields of `qbe.train.work.Sources` that options give, and their defaults below QBE_DATA."""
 
 
 def main(arguments: list[str]) -> None:
@@ -233,10 +230,8 @@ def _sources(options: argparse.Namespace) -> Sources:
     if options.command == "joint-grades":
         pairs.append("graded-pairs/wild-train.tsv")
     fields: dict[str, Any] = {}
-    for name, field in _FIELDS.items():
-        if name not in options:
-            continue
-        value = getattr(options, name)
+    for name in [each for each in _SOURCES if each in options]:
+        field, value = _SOURCES[name][0], getattr(options, name)
         if name == "pairs":
             fields[field] = pair_files(
                 map(Path, value) if value else (data_file(name, each) for each in pairs)
@@ -261,7 +256,7 @@ def _path(parameter: str, value: str | None) -> Path:
 
     if value is not None:
         return Path(value)
-    name, folder = _DATA[parameter], os.environ.get("QBE_DATA")
+    name, folder = _SOURCES[parameter][1], os.environ.get("QBE_DATA")
     if not folder:
         raise UsageError(
             f"expected `{parameter}`, or QBE_DATA set to a folder that holds {name}, found neither"

@@ -76,7 +76,7 @@ def _watch(options: argparse.Namespace) -> Watch:
     from qbe.errors import UsageError
     from qbe.feeds.watches import watch_of
     from qbe.query import SHAPES
-    from qbe.search.form import SearchForm
+    from qbe.search.request import SearchForm
 
     papers = filter_of(options)
     if papers is not None and papers.before is not None:

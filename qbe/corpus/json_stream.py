@@ -76,30 +76,54 @@ def json_objects(stream: io.BufferedReader, name: str, path: str | None = None) 
     alone; elsewhere it raises CorpusError.
     """
     text = head_of(stream, name).text
-    if path is None and not text.startswith("["):
-        if not text.partition("\n")[0].rstrip().endswith(("{", "[", ",")):
-            yield from _json_lines(stream, name)
-            return
-        prefix = ""  # objects over several lines
-    else:
-        prefix = f"{path}.item" if path else "item"
-    for _, entry in _items(stream, name, prefix):
-        yield entry
-
-
-def _json_lines(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
+    is_array = path is not None or text.startswith("[")
+    if is_array or text.partition("\n")[0].rstrip().endswith(
+        ("{", "[", ",")
+    ):  # else objects over several lines
+        prefix = (f"{path}.item" if path else "item") if is_array else ""
+        yield from (entry for _, entry in object_items(stream, name, prefix))
+        return
     for number, line in numbered_lines(stream, name):
         where = f"{name}, line {number}"
         try:
-            if text := decode_text(line, where).rstrip():
-                yield Entry(where, decode_record(text, where, "one JSON object a line"))
+            if decoded := decode_text(line, where).rstrip():
+                yield Entry(where, decode_record(decoded, where, "one JSON object a line"))
         except RecordError as error:
             yield Entry(where, error)
 
 
-def object_items(stream: io.BufferedReader, name: str) -> Iterator[tuple[str, Entry]]:
-    """Yield the objects that are the members of an object, with their names."""
-    return _items(stream, name, "", are_members=True)
+def object_items(
+    stream: io.BufferedReader, name: str, prefix: str | None = None
+) -> Iterator[tuple[str, Entry]]:
+    """Yield the objects that are the members of an object, with their names; with a prefix those there."""
+    import ijson
+
+    source, number = _Bounded(stream, name), 0
+    options = {"use_float": True, "multiple_values": True, "buf_size": _PIECE_BYTES}
+    values = (
+        ijson.kvitems(source, "", **options) if prefix is None else ijson.items(source, prefix, **options)
+    )
+    try:
+        for value in values:
+            number, source.size, source.depth = number + 1, 0, 0
+            where = source.where = f"{name}, item {number}"
+            key, value = value if prefix is None else ("", value)
+            try:
+                record: dict[str, Any] | RecordError = _object(value, where)
+            except RecordError as error:
+                record = error
+            if value is None:  # stands in an answer for what is not known
+                message = f"{where}: expected a JSON object, found null; nothing is known of it"
+                record = RecordError(message, "null", is_fault=False)
+            yield key, Entry(where, record)
+    except (ijson.JSONError, ValueError, OverflowError) as error:
+        place = f"{name}, after item {number}" if number else name
+        said = error.args[0] if error.args else ""
+        said = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+        reason = ascii(said.partition("\n")[0].strip())[1:-1]
+        raise CorpusError(
+            f"{place}: expected JSON, found it malformed or cut ({reason}); mend the file or fetch it again"
+        ) from None
 
 
 class _Bounded:
@@ -122,36 +146,3 @@ class _Bounded:
                     f"{self.where}: expected at most {most:,} {unit} an item, found more; write one a paper"
                 )
         return data
-
-
-def _items(
-    stream: io.BufferedReader, name: str, prefix: str, *, are_members: bool = False
-) -> Iterator[tuple[str, Entry]]:
-    import ijson
-
-    source, number = _Bounded(stream, name), 0
-    options = {"use_float": True, "multiple_values": True, "buf_size": _PIECE_BYTES}
-    values = (
-        ijson.kvitems(source, prefix, **options) if are_members else ijson.items(source, prefix, **options)
-    )
-    try:
-        for value in values:
-            number, source.size, source.depth = number + 1, 0, 0
-            where = source.where = f"{name}, item {number}"
-            key, value = value if are_members else ("", value)
-            try:
-                record: dict[str, Any] | RecordError = _object(value, where)
-            except RecordError as error:
-                record = error
-            if value is None:  # stands in an answer for what is not known
-                message = f"{where}: expected a JSON object, found null; nothing is known of it"
-                record = RecordError(message, "null", is_fault=False)
-            yield key, Entry(where, record)
-    except (ijson.JSONError, ValueError, OverflowError) as error:
-        place = f"{name}, after item {number}" if number else name
-        said = error.args[0] if error.args else ""
-        said = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
-        reason = ascii(said.partition("\n")[0].strip())[1:-1]
-        raise CorpusError(
-            f"{place}: expected JSON, found it malformed or cut ({reason}); mend the file or fetch it again"
-        ) from None

@@ -31,8 +31,8 @@ MOST_BYTES = 1 << 30  # of memory that the process may ask for
 FEWEST_LETTERS = 200  # on the first pages of a document that holds its text
 PASSWORD, DAMAGED, NO_TEXT = "password", "damaged", "no text"
 
+# What stands for an abstract that was not found, by where it was.
 STANDS_IN = {INTRODUCTION: fields.INTRODUCTION, FIRST: "its first paragraph"}
-"""What stands for an abstract that was not found, by where it was."""
 
 _PROBLEMS = {
     PASSWORD: ("a PDF without a password", "an encrypted one; save it without", "a PDF with a password"),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from qbe.corpus.pdf_lines import Line, joined_text, overlap, words_of
 
+# Where an abstract was found: under its heading, as a paragraph without one before the introduction, or
+# nowhere, and the introduction's first paragraph, or the first one of all, stands for it.
 HEADING, BLOCK, INTRODUCTION, FIRST = "heading", "block", "introduction", "first paragraph"
-"""Where an abstract was found: under its heading, as a paragraph without one before the introduction, or
-nowhere, and the introduction's first paragraph, or the first one of all, stands for it.
-"""
 
 FEWEST_WORDS, MOST_WORDS = 30, 700  # of a paragraph that may be an abstract; where reading of one ends
 
@@ -79,7 +78,10 @@ def find(lines: Sequence[Line], named: str = "") -> Found:
         intro = next((line for line in below if _INTRODUCTION.fullmatch(line.text)), None)
         rows, source = _block(below, intro), BLOCK if intro else FIRST
         if not rows and intro:
-            rows, source = _paragraph(lines, intro), INTRODUCTION
+            begins = _beginning(lines, intro, 6, 15)
+            begin = min(begins, key=lambda each: (each.y, each.x0), default=None)
+            rows = [] if begin is None else _grown(lines, begin, one_paragraph=True)
+            source = INTRODUCTION
     return Found(title, _LIST_MARK.sub("", joined_text(rows, words)), source)
 
 
@@ -100,9 +102,8 @@ def _heading(lines: Sequence[Line]) -> tuple[Line | None, str]:
 
 
 def _under(lines: Sequence[Line], heading: Line, rest: str) -> list[Line]:
-    if rest:
-        begin = heading._replace(text=rest)
-    else:
+    begin = heading._replace(text=rest) if rest else None
+    if begin is None:
         near = [line for line in lines if line.page == heading.page and line is not heading]
         beside = [
             line
@@ -111,19 +112,24 @@ def _under(lines: Sequence[Line], heading: Line, rest: str) -> list[Line]:
             and 0 < line.x0 - heading.x1 < 120
             and len(line.text) > 25
         ]
-        below = [
-            line
-            for line in near
-            if 0.4 * line.size < line.y - heading.y < 7 * line.size
-            and overlap(line, heading.x0 - 20, heading.x1 + 20) > 0
-            and len(line.text) > 8
-        ]
+        below = _beginning(lines, heading, 7, 8)
         close = [line for line in below if line.y - heading.y < 3 * line.size]
-        start = min(close or beside or below, key=lambda each: (each.y, each.x0), default=None)
-        if start is None or _ends(start, start):
+        begin = min(close or beside or below, key=lambda each: (each.y, each.x0), default=None)
+        if begin is None or _ends(begin, begin):
             return []
-        begin = start
     return _grown([line for line in lines if line is not heading], begin)
+
+
+def _beginning(lines: Sequence[Line], heading: Line, most: float, letters: int) -> list[Line]:
+    """Return the lines below a heading where its first paragraph may begin."""
+    return [
+        line
+        for line in lines
+        if line.page == heading.page
+        and 0.4 * line.size < line.y - heading.y < most * line.size
+        and overlap(line, heading.x0 - 20, heading.x1 + 20) > 0
+        and len(line.text) > letters
+    ]
 
 
 def _grown(lines: Sequence[Line], begin: Line, *, one_paragraph: bool = False) -> list[Line]:
@@ -166,31 +172,25 @@ def _row_below(
         and line.x0 > x0 - slack
         and overlap(line, x0, x1) > 0.5 * min(line.x1 - line.x0, x1 - x0)
     ]
-    full = [line for line in near if line.size > 0.8 * last.size]
-    if not full:
-        return []
-    first = min(full, key=lambda each: each.y)
-    return sorted(
-        (each for each in near if abs(each.y - first.y) < 0.4 * first.size), key=lambda each: each.x0
-    )
+    first = min((line for line in near if line.size > 0.8 * last.size), key=lambda each: each.y, default=None)
+    row = [each for each in near if first and abs(each.y - first.y) < 0.4 * first.size]
+    return sorted(row, key=lambda each: each.x0)
 
 
 def _row_of_next_column(
     lines: Sequence[Line], last: Line, x0: float, x1: float, begin: Line, used: set[Line]
 ) -> list[Line]:
     alike = [line for line in lines if line.size > 0.92 * begin.size and line not in used]
-    if any(
-        line.page == last.page and line.y > last.y and overlap(line, x0, x1) > 0 and len(line.text) > 20
-        for line in alike
-    ):
+    here = [line for line in alike if line.page == last.page]
+    if any(line.y > last.y and overlap(line, x0, x1) > 0 and len(line.text) > 20 for line in here):
         return []
-    right = [line for line in alike if line.page == last.page and line.x0 > x1 and len(line.text) > 3]
+    right = [line for line in here if line.x0 > x1 and len(line.text) > 3]
     if right:
         return [min(right, key=lambda each: each.y)]
     if re.search(r"[.!?)\u201d]$", last.text):
         return []
     following = [line for line in alike if line.page == last.page + 1 and len(line.text) > 20]
-    return [min(following, key=lambda each: (each.y, each.x0))] if following else []
+    return sorted(following, key=lambda each: (each.y, each.x0))[:1]
 
 
 def _ends(line: Line, begin: Line) -> bool:
@@ -208,35 +208,33 @@ def _ends(line: Line, begin: Line) -> bool:
 def _block(lines: Sequence[Line], intro: Line | None) -> list[Line]:
     others = [line for line in lines if line is not intro]
     for begin in others:
-        is_after = intro is not None and (
-            (begin.page, begin.y) >= (intro.page, intro.y)
-            or (begin.page == intro.page and begin.x0 > intro.x1)
-        )
-        if is_after or begin.x1 - begin.x0 < 120 or _ends(begin, begin):
+        if intro is not None and (begin.page, begin.y) >= (intro.page, intro.y):
+            continue
+        if intro is not None and begin.page == intro.page and begin.x0 > intro.x1:
+            continue
+        if begin.x1 - begin.x0 < 120 or _ends(begin, begin):
             continue
         words = begin.text.split()
         if len(words) <= 4 or sum(word[:1].islower() for word in words) <= 0.5 * len(words):
             continue
-        if any(_is_left_of(line, begin) for line in others):
+        beside = (line for line in others if line.page == begin.page and abs(line.y - begin.y) < 2)
+        if any(line.x1 < begin.x0 and line.x1 - line.x0 > 100 for line in beside):
             continue
         rows = _grown(others, _first_of_paragraph(others, begin))
-        if _is_prose(rows) and not rows[0].text[0].islower():
+        text = _spaced(rows)
+        words = text.split()
+        is_prose = len(rows) > 2 and len(words) >= FEWEST_WORDS and not _NO_PROSE.search(text)
+        is_lower = sum(word[:1].islower() for word in words) > 0.55 * len(words)
+        if is_prose and is_lower and not rows[0].text[0].islower():
             return rows
     return []
 
 
-def _is_left_of(line: Line, other: Line) -> bool:
-    return (
-        line.page == other.page
-        and abs(line.y - other.y) < 2
-        and line.x1 < other.x0
-        and line.x1 - line.x0 > 100
-    )
-
-
 def _first_of_paragraph(lines: Sequence[Line], line: Line) -> Line:
     """Return the first line of a line's paragraph: names may fill the lines above one of prose."""
-    while True:
+    first: Line | None = line
+    while first is not None:
+        line = first
         above = (
             each
             for each in lines
@@ -248,31 +246,7 @@ def _first_of_paragraph(lines: Sequence[Line], line: Line) -> Line:
             and each.bold == line.bold
         )
         first = next(above, None)
-        if first is None:
-            return line
-        line = first
-
-
-def _is_prose(rows: Sequence[Line]) -> bool:
-    text = _spaced(rows)
-    words = text.split()
-    lower = sum(word[:1].islower() for word in words)
-    if _NO_PROSE.search(text):
-        return False
-    return len(words) >= FEWEST_WORDS and lower > 0.55 * len(words) and len(rows) > 2
-
-
-def _paragraph(lines: Sequence[Line], intro: Line) -> list[Line]:
-    below = [
-        line
-        for line in lines
-        if line.page == intro.page
-        and 0.4 * line.size < line.y - intro.y < 6 * line.size
-        and overlap(line, intro.x0 - 20, intro.x1 + 20) > 0
-        and len(line.text) > 15
-    ]
-    begin = min(below, key=lambda each: (each.y, each.x0), default=None)
-    return [] if begin is None else _grown(lines, begin, one_paragraph=True)
+    return line
 
 
 def title_of(lines: Sequence[Line], heading: Line | None, named: str) -> tuple[str, Line | None]:
@@ -283,11 +257,16 @@ def title_of(lines: Sequence[Line], heading: Line | None, named: str) -> tuple[s
     if heading is not None and heading.page == first:
         bottom = heading.y
     above = [line for line in page if line.y < bottom and re.search(r"[^\W\d_]", line.text)]
-    groups = list(_groups(above or page))
+    groups = _groups(above or page)
     if stated := _stated(groups, named):
         return stated
     body = body_size(lines)
-    usable = [group for group in groups if not _is_other(group)]
+    usable = list[list[Line]]()
+    for group in groups:
+        text = _spaced(group)
+        is_journal = _JOURNAL.match(text) is not None and len(text.split()) < 10
+        if not is_journal and len(re.findall(r"[^\W\d_]", text)) >= 3:
+            usable.append(group)
     several = [group for group in usable if len(_spaced(group).split()) > 1]
     large = [group for group in several or usable if group[0].size > 1.04 * body]
     if large:
@@ -299,46 +278,37 @@ def title_of(lines: Sequence[Line], heading: Line | None, named: str) -> tuple[s
 
 
 def _stated(groups: Sequence[Sequence[Line]], named: str) -> tuple[str, Line | None] | None:
-    wanted = _letters(named)
+    def letters(text: str) -> str:
+        return "".join(filter(str.isalnum, text.lower()))
+
+    wanted = letters(named)
     if len(named.split()) < 2 or len(wanted) < 10:
         return None
     lines = [line for group in groups for line in group]
     for begin in range(len(lines)):
-        letters = ""
+        found = ""
         for line in lines[begin : begin + 8]:
-            letters += _letters(line.plain)
-            if letters == wanted:
+            found += letters(line.plain)
+            if found == wanted:
                 return " ".join(named.split()), line
     return None
-
-
-def _letters(text: str) -> str:
-    return "".join(letter for letter in text.lower() if letter.isalnum())
 
 
 def _spaced(group: Sequence[Line]) -> str:
     return " ".join(line.text for line in group)
 
 
-def _groups(lines: Sequence[Line]) -> Iterator[list[Line]]:
-    group = list[Line]()
+def _groups(lines: Sequence[Line]) -> list[list[Line]]:
+    groups = list[list[Line]]()
     for line in sorted(lines, key=lambda each: (each.y, each.x0)):
-        if group:
-            last = group[-1]
-            alike = abs(line.size - last.size) < 0.06 * last.size and line.bold == last.bold
-            near = abs(line.y - last.y) < 2.0 or overlap(line, last.x0, last.x1) > -last.size
-            if not (alike and near and line.y - last.y < 1.9 * last.size):
-                yield group
-                group = []
-        group.append(line)
-    if group:
-        yield group
-
-
-def _is_other(group: Sequence[Line]) -> bool:
-    text = _spaced(group)
-    is_journal = _JOURNAL.match(text) is not None and len(text.split()) < 10
-    return is_journal or len(re.findall(r"[^\W\d_]", text)) < 3
+        last = groups[-1][-1] if groups else line
+        alike = abs(line.size - last.size) < 0.06 * last.size and line.bold == last.bold
+        near = abs(line.y - last.y) < 2.0 or overlap(line, last.x0, last.x1) > -last.size
+        if groups and alike and near and line.y - last.y < 1.9 * last.size:
+            groups[-1].append(line)
+        else:
+            groups.append([line])
+    return groups
 
 
 def body_size(lines: Sequence[Line]) -> float:

@@ -17,22 +17,17 @@ MOST_CHARACTERS = 40_000  # of a page; those of papers have some 6,000
 
 _BOLD = re.compile(r"bold|black|heavy|demi|medi\b|cmbx|sfbx|cmssbx|lmbx", re.IGNORECASE)
 _TEX = {0x0B: "ff", 0x0C: "fi", 0x0D: "fl", 0x0E: "ffi", 0x0F: "ffl"}  # ligatures of fonts that do not say so
-_ACCENTS = dict(
-    zip(
-        "\u00b4\u00a8\u02c6\u02dc\u00b8\u02c7\u02d8\u02da",
-        "\u0301\u0308\u0302\u0303\u0327\u030c\u0306\u030a",
-        strict=True,
-    )
-)
+_SPACING = "\u00b4\u00a8\u02c6\u02dc\u00b8\u02c7\u02d8\u02da"
+_ACCENTS = dict(zip(_SPACING, "\u0301\u0308\u0302\u0303\u0327\u030c\u0306\u030a", strict=True))
 _ACCENTED = re.compile(rf"([{''.join(_ACCENTS)}]) ?([A-Za-z\u0131])")
 _HYPHENS = {0xAD, 0x2010, 0x2011, 0xFFFE, 0x02}  # with what PDFium puts for one at the end of a line
 _FOOTNOTE_MARKS = frozenset("*\u2020\u2021\u00a7\u00b6\u2217\u22c6\u2225#")
 # Words behind which a hyphen at the end of a line is mostly one of the word itself.
 _FIRST_PARTS = frozenset(
-    (
-        *("self", "well", "cross", "low", "high", "real", "large", "small", "short", "long", "end", "fine"),
-        *("non", "multi", "semi", "state", "co", "pre", "post", "sub", "open", "zero", "few", "one", "two"),
-        *("three", "off", "on", "hand", "data", "user", "task", "domain", "model", "time", "cost", "rule"),
+    re.findall(
+        r"\w+",
+        "self well cross low high real large small short long end fine non multi semi state co pre post sub open "
+        "zero few one two three off on hand data user task domain model time cost rule",
     )
 )
 
@@ -128,14 +123,6 @@ def _text(code: int, is_generated: bool) -> str:
     return unicodedata.normalize("NFKC", chr(code)) if is_variant else chr(code)
 
 
-def _with_accents(text: str) -> str:
-    def composed(match: re.Match[str]) -> str:
-        letter = unicodedata.normalize("NFC", match[2].replace("\u0131", "i") + _ACCENTS[match[1]])
-        return letter if len(letter) == 1 else match[0]
-
-    return _ACCENTED.sub(composed, text)
-
-
 def _style(pdfium: Any, raw: Any, place: int) -> _Style:
     matrix = pdfium.FS_MATRIX()
     pdfium.FPDFText_GetMatrix(raw, place, matrix)
@@ -183,17 +170,21 @@ def _line(run: list[_Character], page: int) -> Line | None:
         if is_space:
             continue
         parts.append(each.text)
-        if (
-            not (each.style.size < 0.8 * size and y - each.y > 0.15 * size)
-            and each.text not in _FOOTNOTE_MARKS
-        ):
+        is_raised = each.style.size < 0.8 * size and y - each.y > 0.15 * size
+        if not is_raised and each.text not in _FOOTNOTE_MARKS:
             end = len(parts)
         last = each
-    text, without = (_with_accents(" ".join("".join(each).split())) for each in (parts, parts[:end]))
-    bold = 2 * sum(each.style.bold for each in written) > len(written)
-    return Line(
-        text, without, page, min(each.x0 for each in written), max(each.x1 for each in written), y, size, bold
+
+    def composed(match: re.Match[str]) -> str:
+        letter = unicodedata.normalize("NFC", match[2].replace("\u0131", "i") + _ACCENTS[match[1]])
+        return letter if len(letter) == 1 else match[0]
+
+    text, without = (
+        _ACCENTED.sub(composed, " ".join("".join(each).split())) for each in (parts, parts[:end])
     )
+    bold = 2 * sum(each.style.bold for each in written) > len(written)
+    x0, x1 = min(each.x0 for each in written), max(each.x1 for each in written)
+    return Line(text, without, page, x0, x1, y, size, bold)
 
 
 def _joined(lines: list[Line]) -> list[Line]:
@@ -241,29 +232,18 @@ def words_of(lines: Sequence[Line]) -> Counter[str]:
 
 
 def joined_text(rows: Sequence[Line], words: Counter[str], *, plain: bool = False) -> str:
-    """Return the text of lines, with words joined that are hyphenated; ``words`` are those of the document.
-
-    >>> rows = [Line(text, text, 0, 0, 9, 0, 9, False) for text in ("Well-", "known fish in riv-", "ers")]
-    >>> joined_text(rows, Counter())
-    'Well-known fish in rivers'
-    """
+    """Return the text of lines, with words joined that are hyphenated; ``words`` are those of the document."""
     text = ""
     for place, row in enumerate(rows, start=1):
         piece = row.plain if plain or place == len(rows) else row.text  # no mark of a footnote at the end
-        if text.endswith("-") and text[-2:-1].isalnum() and piece[:1].isalnum():
-            text = text if _keeps_hyphen(text, piece, words) else text[:-1]
-            text += piece
-        else:
+        if not (text.endswith("-") and text[-2:-1].isalnum() and piece[:1].isalnum()):
             text += f" {piece}" if text else piece
+            continue
+        # The hyphen is one of the word itself where the same word elsewhere has it.
+        first, second = re.findall(r"[\w-]*$", text[:-1].lower())[0], re.findall(r"^[\w-]*", piece.lower())[0]
+        joined, parted = words[first + second], words[f"{first}-{second}"]
+        keeps = parted > joined if joined or parted else first in _FIRST_PARTS
+        if not (keeps or piece[0].isupper() or piece[0].isdigit() or "-" in first):
+            text = text[:-1]
+        text += piece
     return " ".join(text.split())
-
-
-def _keeps_hyphen(text: str, following: str, words: Counter[str]) -> bool:
-    """Return True if the hyphen at the end of a line is one of its word, by the same word elsewhere."""
-    before = re.search(r"[\w-]*$", text[:-1].lower())
-    after = re.match(r"[\w-]*", following.lower())
-    first, second = before[0] if before else "", after[0] if after else ""
-    if following[0].isupper() or following[0].isdigit() or "-" in first:
-        return True
-    joined, parted = words[first + second], words[f"{first}-{second}"]
-    return parted > joined if joined or parted else first in _FIRST_PARTS

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from lxml.etree import LxmlError, XMLPullParser, XPath
@@ -21,16 +21,16 @@ from qbe.corpus.records import Entry, Reading, converted
 from qbe.corpus.streams import Head
 from qbe.errors import CorpusError
 
-Element = Any
-"""An element of lxml, which states no types."""
-
-Parts = dict[str, list[Element]]
-"""The children of an element by tag: lxml takes longer to search for one tag than to go through all."""
+Element = Any  # of lxml, which states no types
+Parts = dict[
+    str, list[Element]
+]  # children by tag: lxml takes longer to search for one tag than to go through all
 
 MAX_RECORD_BYTES = 8 << 20  # a paper of 15,000 authors has 5 MiB; libxml2 itself ends at twice that length
 MAX_DEPTH = 256  # where libxml2 ends
 
 _TOO_LARGE = f"at most {MAX_RECORD_BYTES >> 20} MiB a record", "more", "mend or remove it"
+_CUT = "the rest of the XML", "its end", "fetch the file again"
 _CHUNK_BYTES, _PROLOG_BYTES = 1 << 16, 1 << 10
 _PROLOG = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>)\s*", re.DOTALL)
 _START = re.compile(r"<([^\s/>!?]+)")
@@ -45,16 +45,12 @@ def root_tag(head: Head) -> str:
     return start[1] if start else ""
 
 
-def text_of(element: Element | None) -> str:
-    """Return the text of an element with that of its inline markup, in single spaces."""
-    return single_spaced(text_as_it_is(element))
-
-
-def text_as_it_is(element: Element | None) -> str:
-    """Return the same with the white space that the document has."""
+def text_of(element: Element | None, *, as_it_is: bool = False) -> str:
+    """Return the text of an element with that of its inline markup, in single spaces or as it is."""
     if element is None:
         return ""
-    return "".join(element.itertext()) if len(element) else element.text or ""
+    text = "".join(element.itertext()) if len(element) else element.text or ""
+    return text if as_it_is else single_spaced(text)
 
 
 def elements(stream: io.BufferedReader, name: str, tags: frozenset[str]) -> Iterator[tuple[str, Element]]:
@@ -79,23 +75,19 @@ def elements(stream: io.BufferedReader, name: str, tags: frozenset[str]) -> Iter
         for _, element in parser.read_events():
             number, size = number + 1, 0
             yield f"{name}, record {number}", element
-            _forget_before(element)
+            # Remove the elements that ended before this one, to which the parser may still add.
+            while (parent := element.getparent()) is not None:
+                while (before := element.getprevious()) is not None:
+                    parent.remove(before)
+                element = parent
         if errors := parser.feed_error_log.filter_from_errors():
             raise _malformed(errors[0], name, line, is_end=not data)
         if not data:
             if prolog is not None:
-                raise _error(f"{name}, line {line}", "the rest of the XML", "its end", "fetch the file again")
+                raise _error(f"{name}, line {line}", *_CUT)
             return
         if size > MAX_RECORD_BYTES:
             raise _error(f"{name}, line {line}", *_TOO_LARGE)
-
-
-def _forget_before(element: Element) -> None:
-    """Remove the elements that ended before this one, to which the parser may still add."""
-    while (parent := element.getparent()) is not None:
-        while (before := element.getprevious()) is not None:
-            parent.remove(before)
-        element = parent
 
 
 def _passed_prolog(parser: XMLPullParser, data: bytes, name: str) -> bool:
@@ -113,14 +105,14 @@ def _passed_prolog(parser: XMLPullParser, data: bytes, name: str) -> bool:
 
 
 def _malformed(problem: Any, name: str, line: int, *, is_end: bool) -> CorpusError:
-    where = f"{name}, line {problem.line}"
+    here, where = f"{name}, line {line}", f"{name}, line {problem.line}"
     if problem.type_name == "ERR_DOCUMENT_END":
         return _error(where, "one XML document", "more after its end", "give each a file of its own")
     if problem.type_name == "ERR_RESOURCE_LIMIT":
         nested = f"elements nested at most {MAX_DEPTH} deep", "more", "mend or remove them"
-        return _error(f"{name}, line {line}", *(nested if "depth" in problem.message else _TOO_LARGE))
+        return _error(here, *(nested if "depth" in problem.message else _TOO_LARGE))
     if is_end:
-        return _error(f"{name}, line {line}", "the rest of the XML", "its end", "fetch the file again")
+        return _error(here, *_CUT)
     message = ascii(" ".join(problem.message.split())[:100].rstrip("."))[1:-1]
     return _error(where, "well-formed XML", f"an error ({message})", "mend it or fetch the file again")
 
@@ -167,14 +159,11 @@ def note_pubmed(stream: io.BufferedReader) -> Iterator[tuple[str, bool]]:
     """Yield the PMID of each article, book and deletion (True), without parsing the XML."""
     text = b""
     while data := stream.read(_READ_BYTES):
-        text += data
-        end = 0
+        text, end = text + data, 0
         for match in _CITATION.finditer(text):
             end = match.end()
-            if match[1]:
-                yield match[1].decode(), False
-            else:
-                yield from ((pmid.decode(), True) for pmid in _PMID.findall(match[2]))
+            pmids = [match[1]] if match[1] else _PMID.findall(match[2])
+            yield from ((pmid.decode(), not match[1]) for pmid in pmids)
         begun = text.rfind(b"<DeleteCitation>", end)
         rest = len(text) - (_LONGEST_START if begun < 0 else min(len(text) - begun, _LONGEST_DELETION))
         text = text[max(end, rest) :]
@@ -187,11 +176,25 @@ def _from_pubmed(source: Element, where: str) -> dict[str, Any] | None:
         found = "some in a stream, which cannot be read twice"
         raise unfit(where, "deletions in a file", found, "save it and give the file", DELETION)
     is_article = source.tag == _ARTICLE
-    citation = _parts(_first(_parts(source), "MedlineCitation" if is_article else "BookDocument"))
-    paper_id = text_of(_first(citation, "PMID"))
+    citation = _parts(_parts([source]).get("MedlineCitation" if is_article else "BookDocument"))
+    paper_id = text_of(*citation.get("PMID", [None])[:1])
     if not paper_id:
         raise unfit(where, "a PMID", "none", "add it or remove the record", "no paper_id")
-    title, article, metadata = _article(citation) if is_article else _book(citation)
+    authors = _pubmed_authors(citation.get("AuthorList", ()))
+    if is_article:
+        article = _parts(citation.get("Article"))
+        title = _title(article.get("ArticleTitle")) or _title(article.get("VernacularTitle"))
+        journal = _parts(article.get("Journal"))
+        issue = _parts(journal.get("JournalIssue")).get("PubDate", [None])[0]
+        dates = _published(issue, article.get("ArticleDate", ()))
+        names = (text_of(*journal.get(name, [None])[:1]) for name in ("Title", "ISOAbbreviation"))
+        authors, venue = _pubmed_authors(article.get("AuthorList", ())), plain(next(filter(None, names), ""))
+    else:
+        article, book = citation, _parts(citation.get("Book"))
+        chapter, venue = _title(citation.get("ArticleTitle")), _title(book.get("BookTitle"))
+        title, venue = (chapter, venue) if chapter else (venue, "")
+        authors = authors or _pubmed_authors(book.get("AuthorList", ()))
+        dates = _published(citation.get("ContributionDate", [None])[0], book.get("PubDate", ()))
     if not title:
         raise no_title(where, paper_id)
     locations = (
@@ -199,64 +202,34 @@ def _from_pubmed(source: Element, where: str) -> dict[str, Any] | None:
         for each in article.get("ELocationID", ())
         if each.get("EIdType") == "doi" and each.get("ValidYN") != "N"
     )
-    words = (plain(text_as_it_is(word)) for each in citation.get("KeywordList", ()) for word in each)
-    metadata |= {
+    words = (plain(text_of(word, as_it_is=True)) for each in citation.get("KeywordList", ()) for word in each)
+    metadata = {
+        "authors": authors,
+        **dates,
+        "venue": venue,
         "doi": next(filter(None, map(doi, locations)), "") or doi(_OWN_DOI(source)),
         "ids": present({"pmc": _PMC(source)}),
         "cites": once(map(str.strip, _CITES(source))),
         "tags": once(words),
         "url": f"https://pubmed.ncbi.nlm.nih.gov/{paper_id}/",
     }
-    sections = (
-        each for each in article.get("Abstract", ())[:1] for each in each if each.tag == "AbstractText"
-    )
-    abstract = clean_abstract(" ".join(text_as_it_is(each).strip() for each in sections))
-    return record(
-        paper_id, title, _TRUNCATED.sub("", abstract) if _TRUNCATION in abstract else abstract, metadata
-    )
+    parts = (part for each in article.get("Abstract", ())[:1] for part in each if part.tag == "AbstractText")
+    abstract = clean_abstract(" ".join(text_of(part, as_it_is=True).strip() for part in parts))
+    abstract = _TRUNCATED.sub("", abstract) if _TRUNCATION in abstract else abstract
+    return record(paper_id, title, abstract, metadata)
 
 
-def _article(citation: Parts) -> tuple[str, Parts, dict[str, Any]]:
-    article = _parts(_first(citation, "Article"))
-    title = _title(_first(article, "ArticleTitle")) or _title(_first(article, "VernacularTitle"))
-    journal = _parts(_first(article, "Journal"))
-    issue = _first(_parts(_first(journal, "JournalIssue")), "PubDate")
-    metadata = {
-        "authors": _pubmed_authors(article.get("AuthorList", ())),
-        **_published(issue, article.get("ArticleDate", ())),
-        "venue": plain(text_of(_first(journal, "Title")) or text_of(_first(journal, "ISOAbbreviation"))),
-    }
-    return title, article, metadata
-
-
-def _book(document: Parts) -> tuple[str, Parts, dict[str, Any]]:
-    book = _parts(_first(document, "Book"))
-    chapter, whole = _title(_first(document, "ArticleTitle")), _title(_first(book, "BookTitle"))
-    metadata = {
-        "authors": _pubmed_authors(document.get("AuthorList", ()))
-        or _pubmed_authors(book.get("AuthorList", ())),
-        **_published(_first(document, "ContributionDate"), book.get("PubDate", ())),
-        "venue": whole if chapter else "",
-    }
-    return chapter or whole, document, metadata
-
-
-def _parts(parent: Element | None) -> Parts:
+def _parts(parents: Iterable[Element] | None) -> Parts:
+    """Return the children of the first of some elements, by tag."""
     parts: Parts = {}
-    for child in () if parent is None else parent:
+    for child in next(iter(parents or ()), ()):
         parts.setdefault(child.tag, []).append(child)
     return parts
 
 
-def _first(parts: Parts, tag: str) -> Element | None:
-    return parts[tag][0] if tag in parts else None
-
-
-def _title(element: Element | None) -> str:
+def _title(elements: Sequence[Element] | None) -> str:
     """Return a title without NLM's period, brackets of a translated one, and "[Not Available]"."""
-    if element is None:
-        return ""
-    title = _without_period(clean_title(text_as_it_is(element)))
+    title = _without_period(clean_title(text_of(elements[0], as_it_is=True))) if elements else ""
     if _IN_BRACKETS.fullmatch(title):
         title = _without_period(title[1:-1].strip())
     return "" if title.lower() == "not available" else title
@@ -269,14 +242,8 @@ def _without_period(title: str) -> str:
 
 def _pubmed_authors(lists: Iterable[Element]) -> list[str]:
     """Return persons and groups, without editors of books and names that NLM calls invalid."""
-    names = (
-        _name(author)
-        for each in lists
-        if each.get("Type") != "editors"
-        for author in each
-        if author.get("ValidYN") != "N"
-    )
-    return [name for name in names if name]
+    authors = (author for each in lists if each.get("Type") != "editors" for author in each)
+    return [name for author in authors if author.get("ValidYN") != "N" and (name := _name(author))]
 
 
 def _name(author: Element) -> str:
@@ -323,10 +290,35 @@ def read_anthology(stream: io.BufferedReader, name: str, reading: Reading) -> It
         nonlocal volume, about
         parent = paper.getparent()
         if parent is not volume:  # a volume's meta stands before its first paper, and is forgotten then
-            volume, about = parent, _about(parent)
+            volume = parent
+            meta = volume.find("meta") if volume is not None and volume.tag == "volume" else None
+            of_meta = (
+                {tag: text_of(meta.find(tag)) for tag in ("year", "month", "booktitle")}
+                if meta is not None
+                else {}
+            )
+            published = date(f"{of_meta.get('year', '')} {of_meta.get('month', '')}")[: len("YYYY-MM")]
+            about = {**dated(published), "venue": clean_title(of_meta.get("booktitle", ""))}
         around = [each.get("id", "") for each in paper.iterancestors()] or [""]
         paper_id = anthology_id(around[-1], around[0], paper.get("id", ""), where)
-        return _from_anthology(paper, paper_id, about, where)
+        for formula in paper.iter("tex-math"):
+            formula.text, formula.tail = f"${formula.text or ''}", f"${formula.tail or ''}"
+        for end in paper.iter("par"):
+            end.tail = f" {end.tail or ''}"
+        texts = {tag: text_of(paper.find(tag)) for tag in ("title", "abstract", "doi")}
+        title = clean_title(texts["title"])
+        if not title:
+            raise no_title(where, is_fault=True)
+        names = (
+            (text_of(each.find("first")), text_of(each.find("last"))) for each in paper.findall("author")
+        )
+        url = f"https://aclanthology.org/{paper_id}/"
+        metadata = {
+            "authors": list(filter(None, (" ".join(each).strip() for each in names))),
+            **about,
+            "doi": doi(texts["doi"]),
+        }
+        return record(paper_id, title, clean_abstract(texts["abstract"]), {**metadata, "url": url})
 
     return converted(elements(stream, name, frozenset(("paper",))), to_record)
 
@@ -335,11 +327,6 @@ def anthology_id(collection: str, volume: str, paper: str, where: str) -> str:
     """Return the id of a paper, from those of its collection, its volume and its own within this.
 
     Raises RecordError for ids that are missing, or are no numbers where numbers are due.
-
-    >>> anthology_id("2020.acl", "main", "1", "-"), anthology_id("P18", "1", "1", "-")
-    ('2020.acl-main.1', 'P18-1001')
-    >>> anthology_id("W18", "3", "12", "-"), anthology_id("D19", "5", "7", "-")
-    ('W18-0312', 'D19-0507')
     """
     ids = collection.strip(), volume.strip(), paper.strip()
     collection, volume, paper = ids
@@ -352,33 +339,3 @@ def anthology_id(collection: str, volume: str, paper: str, where: str) -> str:
     of_workshop = collection[0] == "W" or collection == "C69" or (collection == "D19" and int(volume) >= 5)
     digits = (2, 2) if of_workshop else (1, 3)
     return f"{collection}-{int(volume):0{digits[0]}}{int(paper):0{digits[1]}}"
-
-
-def _from_anthology(paper: Element, paper_id: str, about: Mapping[str, Any], where: str) -> dict[str, Any]:
-    for formula in paper.iter("tex-math"):
-        formula.text = f"${formula.text or ''}"
-        formula.tail = f"${formula.tail or ''}"
-    for end in paper.iter("par"):
-        end.tail = f" {end.tail or ''}"
-    title = clean_title(text_of(paper.find("title")))
-    if not title:
-        raise no_title(where, is_fault=True)
-    authors = (
-        f"{text_of(author.find('first'))} {text_of(author.find('last'))}".strip()
-        for author in paper.findall("author")
-    )
-    metadata = {
-        "authors": [author for author in authors if author],
-        **about,
-        "doi": doi(text_of(paper.find("doi"))),
-        "url": f"https://aclanthology.org/{paper_id}/",
-    }
-    return record(paper_id, title, clean_abstract(text_of(paper.find("abstract"))), metadata)
-
-
-def _about(volume: Element) -> dict[str, Any]:
-    meta = None if volume is None else volume.find("meta")
-    if meta is None or volume.tag != "volume":
-        return {}
-    published = date(f"{text_of(meta.find('year'))} {text_of(meta.find('month'))}")
-    return {**dated(published[: len("YYYY-MM")]), "venue": clean_title(text_of(meta.find("booktitle")))}

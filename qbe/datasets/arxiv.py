@@ -1,10 +1,9 @@
 """arXiv's papers of computer science to the end of 2019, and collections made of graded pairs of them.
 
-arXiv's metadata are published under CC0. qbe's models were trained on a file that was made of two dumps of
-them by category (github.com/staeiou/arxiv_archive, of 2019-01-01 and 2020-01-01), as far as these were at
-hand: 176,320 records, in which papers of cs.CV, cs.LG, cs.AI and cs.IT are there through cross-listing only.
-arXiv's snapshot (kaggle.com/datasets/Cornell-University/arxiv) has these papers and the others under the same
-ids; of a paper that was revised since, it has the newer abstract.
+arXiv's metadata are published under CC0. qbe's models were trained on 176,320 records of two dumps of them
+(github.com/staeiou/arxiv_archive), in which papers of cs.CV, cs.LG, cs.AI and cs.IT are there through
+cross-listing only. arXiv's snapshot has these papers and the others under the same ids; of a paper that was
+revised since, it has the newer abstract.
 """
 
 from __future__ import annotations
@@ -18,16 +17,15 @@ from qbe.corpus.records import SKIP, Reading
 from qbe.corpus.rejected import SUFFIX
 from qbe.datasets.citations import listing
 from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS
-from qbe.datasets.releases import raw_line, unsplit
+from qbe.datasets.releases import DatasetOptions, Report, raw_line, unsplit, write_queries
 from qbe.errors import DatasetError, UsageError
 from qbe.query import Topic
-from qbe.runs import read_graded_pairs, write_pools, write_topics
+from qbe.runs import read_graded_pairs
 from qbe.types import Facet
 from qbe.util.files import atomic_file
 
 FILE = "arxiv-cs.jsonl.xz"
-ARXIV = f"{ARXIV_CS}/{FILE}"
-"""Where other commands look for the papers, below QBE_DATA."""
+ARXIV = f"{ARXIV_CS}/{FILE}"  # where other commands look for the papers, below QBE_DATA
 
 SNAPSHOT = "arxiv-metadata-oai-snapshot.json"
 WHERE = "kaggle.com/datasets/Cornell-University/arxiv"
@@ -35,15 +33,16 @@ CATEGORIES = ("cs.*", "stat.ML", "eess.AS", "eess.IV")
 LAST_YEAR = "2019"
 
 
-def write(source: Path | None, output: Path) -> list[str]:
+def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
     """Write ``arxiv-cs.jsonl.xz``, each abstract as one string; return lines that summarize it.
 
-    ``source`` is arXiv's snapshot, its folder, or another file of arXiv's papers; by default the snapshot in
+    The source is arXiv's snapshot, its folder, or another file of arXiv's papers; by default the snapshot in
     ``$QBE_DATA/arxiv-cs``. Records that cannot be used are listed in a file beside it.
     """
+    del report
     data = os.environ.get("QBE_DATA")
-    if source is None and data:
-        source = Path(data, ARXIV_CS, SNAPSHOT)
+    source = Path(data, ARXIV_CS, SNAPSHOT) if data else None
+    source = source if options.source is None else Path(options.source)
     path = source / SNAPSHOT if source is not None and source.is_dir() else source
     if path is None or not path.is_file():
         actual = f"no {path}" if path else "neither"
@@ -76,17 +75,17 @@ def write(source: Path | None, output: Path) -> list[str]:
     ]
 
 
-def write_graded_pairs(source: Path | None, corpus: str | None, output: Path) -> list[str]:
+def write_graded_pairs(options: DatasetOptions, output: Path, report: Report) -> list[str]:
     """Write the papers of graded pairs, topics (each query by three facets) and pools; return a summary.
 
-    ``source`` is a file of pairs or a folder of ``.tsv`` files, ``corpus`` holds their papers (default:
-    arXiv's in QBE_DATA). The protocols ``crossed`` and ``exploration`` of ``qbe evaluate`` take the same file
-    as judgements.
+    The source is a file of pairs or a folder of ``.tsv`` files; the corpus (default: arXiv's in QBE_DATA)
+    holds their papers.
     """
-    if source is None:
+    del report
+    if options.source is None:
         raise UsageError("expected a file of graded pairs as `source`, found none; give one")
-    data = os.environ.get("QBE_DATA")
-    if corpus is None and not data:
+    source, data = Path(options.source), os.environ.get("QBE_DATA")
+    if options.corpus is None and not data:
         raise UsageError(
             f"expected the papers of the pairs as `corpus`, or QBE_DATA set to a folder that holds {ARXIV}, "
             "found neither; qbe datasets arxiv-cs writes it"
@@ -101,7 +100,9 @@ def write_graded_pairs(source: Path | None, corpus: str | None, output: Path) ->
     output.mkdir(parents=True, exist_ok=True)
     missing = set(papers)
     with atomic_file(output / "corpus.jsonl") as stream:
-        for paper in read_corpus([corpus or str(Path(data or "", ARXIV))], unsplit, Reading(on_error=SKIP)):
+        for paper in read_corpus(
+            [options.corpus or str(Path(data or "", ARXIV))], unsplit, Reading(on_error=SKIP)
+        ):
             if paper.paper_id in missing:
                 missing.remove(paper.paper_id)
                 stream.write(raw_line(paper))
@@ -111,6 +112,5 @@ def write_graded_pairs(source: Path | None, corpus: str | None, output: Path) ->
                 f"there, such as {min(missing)}; give the corpus that the pairs were made of"
             )
     topics = [Topic(f"{query}_{facet}", query, facet) for query in pools for facet in Facet]
-    write_topics(output / "topics.tsv", topics)
-    write_pools(output / "pools.tsv", {topic.query_id: pools[topic.paper_id] for topic in topics})
+    write_queries(output, topics, {}, {topic.query_id: pools[topic.paper_id] for topic in topics})
     return [f"{GRADED_PAIRS}: {len(papers):,} papers, {len(pools)} queries by 3 facets in {output}"]

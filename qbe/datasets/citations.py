@@ -1,9 +1,7 @@
 """Collections of citation recommendation: a paper that cites others is a query, what it cites is relevant.
 
-Their files are ``papers.jsonl``, and for each split ``topics.{split}.tsv`` (whole abstracts; the id of a
-query is the id of its paper) and ``{split}.qrels``. What a paper of train cites is in its ``metadata.cites``;
-papers of dev and test have none. Splits follow time: train is the past, dev what came then, test what came
-last.
+What a paper of train cites is in its ``metadata.cites``; papers of dev and test have none. Splits follow
+time: train is the past, dev what came then, test what came last.
 """
 
 from __future__ import annotations
@@ -12,10 +10,11 @@ import contextlib
 import math
 import sys
 import tempfile
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from qbe.corpus import read_corpus, read_jsonl
 from qbe.corpus.fields import year
@@ -24,23 +23,19 @@ from qbe.corpus.json_formats import write_jsonl
 from qbe.corpus.records import OFFSETS, SKIP, Reading, dump_record, paper_to_record
 from qbe.corpus.rejected import SUFFIX, RejectedRecords
 from qbe.corpus.streams import display_name
-from qbe.datasets.releases import find_release, unsplit
+from qbe.datasets.releases import DatasetOptions, Report, find_release, unsplit, write_queries
 from qbe.errors import CorpusError, DatasetError
 from qbe.query import Topic
-from qbe.runs import Judgment, read_qrels, write_qrels, write_topics
+from qbe.runs import read_qrels
 from qbe.types import Paper
-from qbe.util.files import atomic_file
+from qbe.util.files import StrPath, atomic_file
 
 TRAIN, DEV, TEST = SPLITS = ("train", "dev", "test")
 
 PAPERS = "papers.jsonl"
 LISTED = f"{PAPERS}{SUFFIX}"
 
-Read = Callable[[], Iterable[Paper]]
-
-Queries = Mapping[str, Mapping[str, tuple[str, ...]]]
-"""Cited papers by split and query."""
-
+Queries = Mapping[str, Mapping[str, tuple[str, ...]]]  # cited papers by split and query
 WHATEVER_HAS_TEXT = Reading(on_error=SKIP, max_rejected=1, keep_without_abstract=True)
 
 
@@ -64,22 +59,14 @@ def by_share(years: Mapping[str, int]) -> dict[str, str]:
     }
 
 
-def by_last_years(years: Mapping[str, int], last_years: Sequence[float]) -> dict[str, str]:
-    """Split papers by the last year of each of SPLITS; later papers are in none."""
-    ends = list(zip(SPLITS, last_years, strict=False))
-    splits = {paper_id: next((n for n, last in ends if of <= last), None) for paper_id, of in years.items()}
-    return {paper_id: split for paper_id, split in splits.items() if split is not None}
-
-
 def years_of(papers: Iterable[Paper]) -> tuple[dict[str, int], int]:
     """Return the years of papers by id, and the number of papers without a year."""
-    years, without = {}, 0
+    years, without = dict[str, int](), 0
     for paper in papers:
-        paper_year = year(paper.year)
-        if paper_year is None:
-            without += 1
+        if (of_paper := year(paper.year)) is not None:
+            years[sys.intern(paper.paper_id)] = of_paper
         else:
-            years[sys.intern(paper.paper_id)] = paper_year
+            without += 1
     return years, without
 
 
@@ -98,13 +85,6 @@ def cited_before(paper: Paper, years: Mapping[str, int]) -> tuple[str, ...]:
     )
 
 
-def titles_of(files: Iterable[Path]) -> TitleIndex:
-    """Read the titles of the papers of some files."""
-    return TitleIndex(
-        paper.title for file in files for paper in read_corpus([str(file)], unsplit, WHATEVER_HAS_TEXT)
-    )
-
-
 @contextlib.contextmanager
 def listing(listed: Path) -> Iterator[RejectedRecords]:
     """Count the records that are left out and list them in a file, if there are any."""
@@ -117,7 +97,7 @@ def listing(listed: Path) -> Iterator[RejectedRecords]:
 
 def write_collection(
     output: Path,
-    read: Read,
+    read: Callable[[], Iterable[Paper]],
     years: Mapping[str, int],
     splits: Mapping[str, str],
     *,
@@ -127,8 +107,7 @@ def write_collection(
     """Write a collection to a folder; ``read`` reads the papers from the beginning.
 
     Leaves out papers without a year. Papers whose titles are in ``leave_out`` are no queries, and their cites
-    are left out. Raises DatasetError for a split without a query, CorpusError for cites that are no list of
-    ids.
+    are left out.
     """
     queries: dict[str, dict[str, tuple[str, ...]]] = {name: {} for name in names}
     papers = words = dropped = 0
@@ -143,15 +122,38 @@ def write_collection(
             if cited and leave_out.holds(paper.title):
                 dropped += 1
                 cited = ()
-            in_record = cited if split == TRAIN else ()
-            stream.write(dump_record(_record(paper, years[paper.paper_id], in_record)))
+            metadata = {name: value for name, value in paper.metadata.items() if name != "cites"}
+            metadata["year"] = years[paper.paper_id]
+            if cited and split == TRAIN:
+                metadata["cites"] = list(cited)
+            record = paper_to_record(paper)
+            if len(paper.sentences) == 1 and not paper.labelled:
+                record["abstract"] = paper.abstract
+                record.pop(OFFSETS, None)
+            stream.write(dump_record({**record, "metadata": metadata}))
             if split and cited:
                 queries[split][paper.paper_id] = cited
-    _check(queries, dropped)
+    total = sum(map(len, queries.values()))
+    empty = next((name for name, of_split in queries.items() if not of_split), None)
+    if dropped and not total:
+        raise DatasetError(
+            f"expected queries, found that `leave_out` has the titles of all {dropped:,}; give another file"
+        )
+    if not total:
+        raise DatasetError(
+            "expected papers that cite other papers of the collection, none of them younger, found none; "
+            "check the ids in metadata.cites"
+        )
+    if empty is not None:
+        raise DatasetError(
+            f"expected queries in each split, found none in {empty} (of {total:,} papers that cite others); "
+            "take more papers, or other years"
+        )
     for name, of_split in queries.items():
-        write_topics(output / f"topics.{name}.tsv", (Topic(query, query) for query in of_split))
-        judgments = (Judgment(query, each, 1) for query, cited in of_split.items() for each in cited)
-        write_qrels(output / f"{name}.qrels", judgments)
+        judged = {query: dict.fromkeys(cited, 1) for query, cited in of_split.items()}
+        write_queries(
+            output, (Topic(query, query) for query in judged), {f"{name}.qrels": judged}, split=f".{name}"
+        )
     return Written(papers, words / max(1, papers), queries, dropped)
 
 
@@ -172,48 +174,23 @@ def summarize(
     return [*lines, f"next: qbe index --corpus {output / PAPERS} --output indexes/{name}"]
 
 
-def _record(paper: Paper, of_year: int, cites: tuple[str, ...]) -> dict[str, Any]:
-    metadata: dict[str, Any] = {name: value for name, value in paper.metadata.items() if name != "cites"}
-    metadata["year"] = of_year
-    if cites:
-        metadata["cites"] = list(cites)
-    record = paper_to_record(paper)
-    if len(paper.sentences) == 1 and not paper.labelled:
-        record["abstract"] = paper.abstract
-        record.pop(OFFSETS, None)
-    return {**record, "metadata": metadata}
-
-
-def _check(queries: Queries, dropped: int) -> None:
-    total = sum(map(len, queries.values()))
-    if dropped and not total:
-        raise DatasetError(
-            f"expected queries, found that `leave_out` has the titles of all {dropped:,}; give another file"
-        )
-    if not total:
-        raise DatasetError(
-            "expected papers that cite other papers of the collection, none of them younger, found none; "
-            "check the ids in metadata.cites"
-        )
-    empty = next((name for name, of_split in queries.items() if not of_split), None)
-    if empty is not None:
-        raise DatasetError(
-            f"expected queries in each split, found none in {empty} (of {total:,} papers that cite others); "
-            "take more papers, or other years"
-        )
-
-
 NAME = "citations"
 FILES = (PAPERS, "train.qrels", "dev.qrels")
 WHERE = f"https://github.com/pisenberg/vispubdata and make {PAPERS}, train.qrels and dev.qrels of it"
 
 
-def write_release(source: Path | None, output: Path, leave_out: TitleIndex) -> list[str]:
-    """Write the papers on visualization of vispubdata (Isenberg et al., 2017); return a summary.
+def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
+    """Write the release, or a corpus of the user's own, as a collection; return a summary."""
+    del report
+    corpora = (read_corpus([str(file)], unsplit, WHATEVER_HAS_TEXT) for file in options.leave_out)
+    titles = TitleIndex(paper.title for papers in corpora for paper in papers)
+    if options.corpus is None:
+        return write_release(options.source, output, titles)
+    return write_own(options.corpus, options.split_years, output, titles)
 
-    Raises DatasetError for other grades than 1, papers that are absent or have no year, citations of younger
-    papers and a query in both splits.
-    """
+
+def write_release(source: StrPath | None, output: Path, leave_out: TitleIndex) -> list[str]:
+    """Write the papers on visualization of vispubdata (Isenberg et al., 2017); return a summary."""
     folder = find_release(NAME, FILES, WHERE, source)
 
     def papers() -> Iterator[Paper]:
@@ -282,7 +259,12 @@ def write_own(corpus: str, split_years: Sequence[int], output: Path, leave_out: 
             for paper in papers()
             if paper.paper_id in years and cited_before(paper, years)
         }
-        split_of = by_last_years(queries, [*split_years, math.inf]) if split_years else by_share(queries)
+        ends = [*split_years, math.inf]
+        split_of = (
+            {paper_id: SPLITS[bisect_left(ends, of)] for paper_id, of in queries.items()}
+            if split_years
+            else by_share(queries)
+        )
         names = SPLITS[: len(split_years) + 1] if split_years else SPLITS
         written = write_collection(output, papers, years, split_of, names=names, leave_out=leave_out)
     *lines, command = summarize(NAME, written, output, display_name(corpus), years, without_year)

@@ -1,13 +1,7 @@
 """CSFCube's release (Mysore et al., 2021): found or downloaded, and written as files of the other commands.
 
-These are ``corpus.jsonl``, ``topics.tsv``, ``pools.tsv``, ``csfcube.{facet}.qrels`` and ``folds.json``.
-
-A query paper is left out of its own pool and judgements. The release has 8781666 in its own pools
-(background and result) with the highest grade; the published figures are computed without it.
-
-The abstracts of the collection are in the release's repository, with the judgements. The 800,000 abstracts
-from which its pools were drawn are on figshare (doi 10.6084/m9.figshare.14796339); they are not downloaded,
-since only those of the collection are judged. ``qbe index --corpus`` reads them.
+A query paper is left out of its own pool and judgements: the release has 8781666 in its own pools with the
+highest grade, and the published figures are computed without it.
 """
 
 from __future__ import annotations
@@ -19,47 +13,47 @@ from pathlib import Path
 from qbe.corpus import read_corpus, read_records
 from qbe.corpus.records import FIELDS, dump_record
 from qbe.datasets import releases
-from qbe.datasets.releases import Pools, as_judgments, raw_record, read_object, read_pools
+from qbe.datasets.releases import (
+    DatasetOptions,
+    Pools,
+    Report,
+    raw_record,
+    read_object,
+    read_pools,
+    write_queries,
+)
 from qbe.errors import DatasetError
 from qbe.query import Topic
-from qbe.runs import write_pools, write_qrels, write_topics
 from qbe.types import Facet, Paper
-from qbe.util.files import atomic_file, cache_folder, sha256
+from qbe.util.files import StrPath, atomic_file, cache_folder, sha256
 from qbe.util.web import download, matches
 
-HIGHEST = 3
-"""The highest grade."""
-
-COMMIT = "7ffe012c1d92c470f185fc086086caf5b8e05ef3"
-"""Release v1.1 of November 2021, which has evaluation scripts."""
-
+HIGHEST = 3  # grade
+COMMIT = (
+    "7ffe012c1d92c470f185fc086086caf5b8e05ef3"  # release v1.1 of November 2021, which has evaluation scripts
+)
 WHERE = "https://github.com/iesl/CSFCube"
 BASE_URL = f"https://raw.githubusercontent.com/iesl/CSFCube/{COMMIT}/"
 
 _BY_HAND = "check the network, or fetch the data set by hand and give its folder as `source`"
 
+JUDGMENTS = {facet: f"test-pid2anns-csfcube-{facet}.json" for facet in Facet}
 ABSTRACTS = "abstracts-csfcube-preds.jsonl"
 FOLDS = "evaluation_splits.json"
 
 
-def judgments_file(facet: Facet) -> str:
-    return f"test-pid2anns-csfcube-{facet}.json"
-
-
+# The file's id in the commit; the other digests are SHA-256 of the files.
 DIGESTS: Mapping[str, str] = {
-    # The file's id in the commit; the other digests are SHA-256 of the files.
     ABSTRACTS: "git:ec4598cfed007d05701083f967813e311b28a9dc",
-    judgments_file(
-        Facet.BACKGROUND
-    ): "sha256:2015cbf965377374e020b0ec133351ec1feb731b9a9c40da0e446ef6eee4fa5e",
-    judgments_file(Facet.METHOD): "sha256:4d9b48f4b6a7a4fc24a30e0c0e74d1cc53eb4214ec4b855e3cd98e86829323a2",
-    judgments_file(Facet.RESULT): "sha256:5ed7a63bc20e3deb725f8ec82abfcb1c5d79673befc942509b48effceb3be031",
+    JUDGMENTS[Facet.BACKGROUND]: "sha256:2015cbf965377374e020b0ec133351ec1feb731b9a9c40da0e446ef6eee4fa5e",
+    JUDGMENTS[Facet.METHOD]: "sha256:4d9b48f4b6a7a4fc24a30e0c0e74d1cc53eb4214ec4b855e3cd98e86829323a2",
+    JUDGMENTS[Facet.RESULT]: "sha256:5ed7a63bc20e3deb725f8ec82abfcb1c5d79673befc942509b48effceb3be031",
     FOLDS: "sha256:1d23a1b2110e874809c9516f65c70e3c6e4b8fe3bd748ff36ff05c4875226c88",
 }
 
 
 def find_release(
-    source: Path | None,
+    source: StrPath | None,
     *,
     base_url: str = BASE_URL,
     digests: Mapping[str, str] = DIGESTS,
@@ -67,8 +61,7 @@ def find_release(
 ) -> Path:
     """Return the folder of the release: ``source``, else ``$QBE_DATA/csfcube``, else a download in the cache.
 
-    ``report`` is called with one line for each download. Raises DatasetError for a file that is missing, and
-    for a download that fails.
+    ``report`` is called with one line for each download.
     """
     data = os.environ.get("QBE_DATA")
     if source is not None or (data and Path(data, "csfcube").is_dir()):
@@ -85,12 +78,15 @@ def changed_files(folder: Path, digests: Mapping[str, str] = DIGESTS) -> list[st
     return [name for name, digest in digests.items() if not matches(folder / name, digest)]
 
 
+def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
+    """Find or download the release, and write it to a folder; return a summary."""
+    return convert(find_release(options.source, report=report), output, raw=options.raw)
+
+
 def convert(source: Path, output: Path, *, raw: bool = False) -> list[str]:
     """Check a release, write it to a folder, and return lines that summarize it.
 
-    With ``raw`` each abstract of the corpus is one string, without labels. Nothing is written unless the
-    whole release is valid: raises CorpusError for papers, DatasetError for judgements or folds of another
-    form.
+    Nothing is written unless the whole release is valid.
     """
     papers, facets = _read(source)
     topics = [Topic(f"{query}_{facet}", query, facet) for facet, pools in facets.items() for query in pools]
@@ -102,11 +98,11 @@ def convert(source: Path, output: Path, *, raw: bool = False) -> list[str]:
         for _, record in read_records(source / ABSTRACTS):
             kept = {field: record[field] for field in FIELDS if field in record}
             stream.write(dump_record(raw_record(kept) if raw else kept))
-    write_topics(output / "topics.tsv", topics)
-    write_pools(output / "pools.tsv", pools)
-    for facet in facets:
-        judged = {topic.query_id: pools[topic.query_id] for topic in topics if topic.facet is facet}
-        write_qrels(output / f"csfcube.{facet}.qrels", as_judgments(judged))
+    qrels = {
+        f"csfcube.{facet}.qrels": {t.query_id: pools[t.query_id] for t in topics if t.facet is facet}
+        for facet in facets
+    }
+    write_queries(output, topics, qrels, pools)
     with atomic_file(output / "folds.json") as stream:
         stream.write(folds)
 
@@ -135,7 +131,7 @@ def _read(source: Path) -> tuple[dict[str, Paper], dict[Facet, Pools]]:
             "take the file of the release"
         )
     return papers, {
-        facet: read_pools(source / judgments_file(facet), papers, ABSTRACTS, HIGHEST) for facet in Facet
+        facet: read_pools(source / JUDGMENTS[facet], papers, ABSTRACTS, HIGHEST) for facet in Facet
     }
 
 

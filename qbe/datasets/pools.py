@@ -1,18 +1,9 @@
 """Collections of whole-abstract queries with judged pools, in the layouts in which they are released.
 
 RELISH (Brown et al., 2019) and TRECCOVID-RF (Voorhees et al., 2020) come as ASPIRE's authors release them
-(Mysore et al., 2022): ``abstracts-{name}.jsonl`` holds all papers, ``test-pid2anns-{name}.json`` the judged
-pool of every query of both splits, ``{name}-evaluation_splits.json`` the ids of the ``dev`` and ``test``
-queries. RELISH has about 60 papers a query with the grades 2, 1 and 0; in TRECCOVID-RF each pool is the whole
-collection of about 10,000 papers, with the grades 1 and 0.
-
-SciDocs (Cohan et al., 2020) comes as its repository's instructions fetch it:
-``paper_metadata_view_cite_read.json`` (one object, paper id to record) and, in ``cite``, ``cocite``,
-``coview`` and ``coread``, ``val.qrel`` and ``test.qrel``. A query has about 5 papers of grade 1 and 25 of
-grade 0. Its scorer counts papers that have no text; they stay in the judgements.
-
-They become ``corpus.jsonl`` and, for each split, ``topics.{split}.tsv``, ``pools.{split}.tsv`` and
-``{name}.{split}.qrels``. The id of a query is the id of its paper, which is left out of its own pool.
+(Mysore et al., 2022); in TRECCOVID-RF each pool is the whole collection. SciDocs (Cohan et al., 2020) comes
+as its repository's instructions fetch it; its scorer counts papers without text, which stay in the
+judgements. The id of a query is the id of its paper, which is left out of its own pool.
 """
 
 from __future__ import annotations
@@ -25,21 +16,22 @@ from typing import Any, NamedTuple
 from qbe.corpus import parse_paper, read_records
 from qbe.corpus.records import FIELDS, dump_record
 from qbe.datasets.releases import (
+    DatasetOptions,
     Pools,
-    as_judgments,
+    Report,
     find_release,
     raw_record,
     read_object,
     read_pools,
     unsplit,
+    write_queries,
 )
 from qbe.errors import CorpusError, DatasetError
 from qbe.query import Topic
-from qbe.runs import read_qrels, write_pools, write_qrels, write_topics
+from qbe.runs import read_qrels
 from qbe.util.files import atomic_file
 
-Splits = dict[str, Pools]
-"""Judged pools by query, by the name of the split."""
+Splits = dict[str, Pools]  # judged pools by query, by the name of the split
 
 SCIDOCS_SPLITS = tuple(
     f"{task}/{split}" for task in ("cite", "cocite", "coview", "coread") for split in ("val", "test")
@@ -96,32 +88,29 @@ def _read_scidocs(source: Path, _: Papers) -> Splits:
     return splits
 
 
-def _of_aspire(name: str, highest: int, number: int) -> Release:
-    return Release(
+RELEASES = {
+    name: Release(
         f"abstracts-{name}.jsonl",
         (f"test-pid2anns-{name}.json", f"{name}-evaluation_splits.json"),
         f"https://figshare.com/articles/dataset/{number}",
         functools.partial(_read_aspire, name, highest),
     )
-
-
-RELEASES = {
-    "relish": _of_aspire("relish", 2, 19425506),
-    "treccovid": _of_aspire("treccovid", 1, 19425515),
-    "scidocs": Release(
-        "paper_metadata_view_cite_read.json",
-        tuple(f"{split}.qrel" for split in SCIDOCS_SPLITS),
-        "https://github.com/allenai/scidocs (aws s3 sync ...)",
-        _read_scidocs,
-    ),
+    for name, highest, number in (("relish", 2, 19425506), ("treccovid", 1, 19425515))
 }
+RELEASES["scidocs"] = Release(
+    "paper_metadata_view_cite_read.json",
+    tuple(f"{split}.qrel" for split in SCIDOCS_SPLITS),
+    "https://github.com/allenai/scidocs (aws s3 sync ...)",
+    _read_scidocs,
+)
 
 
-def write(name: str, source: Path | None, output: Path, *, raw: bool = False) -> list[str]:
+def write(name: str, options: DatasetOptions, output: Path, report: Report) -> list[str]:
     """Write a collection of RELEASES to a folder; return lines that summarize it."""
+    del report
     release = RELEASES[name]
-    folder = find_release(name, (release.papers, *release.judgments), release.where, source)
-    papers = _write_corpus(folder / release.papers, output / "corpus.jsonl", raw)
+    folder = find_release(name, (release.papers, *release.judgments), release.where, options.source)
+    papers = _write_corpus(folder / release.papers, output / "corpus.jsonl", options.raw)
     lines = [
         f"{name}: {len(papers.ids):,} papers ({len(papers.title_only):,} with a title only) from {folder}"
     ]
@@ -172,17 +161,18 @@ def _write_split(output: Path, qrels: str, split: str, pools: Pools, ids: Collec
     """Write a split; papers without text are in the qrels, for a scorer to count, but in no pool."""
     dropped = [query for query in pools if query not in ids]
     in_own_pool = [query for query, pool in pools.items() if query in ids and query in pool]
-    judged = {query: pool for query, pool in pools.items() if query in ids}
+    judged = {
+        query: {paper_id: grade for paper_id, grade in pool.items() if paper_id != query}
+        for query, pool in pools.items()
+        if query in ids
+    }
     if not judged:
         raise DatasetError(
             f"expected queries in {split}, found none that has a text; take all files from one release"
         )
-    for query in in_own_pool:
-        judged[query] = {paper_id: grade for paper_id, grade in judged[query].items() if paper_id != query}
-    write_topics(output / f"topics.{split}.tsv", (Topic(query, query) for query in judged))
     indexed = {query: [paper_id for paper_id in pool if paper_id in ids] for query, pool in judged.items()}
-    write_pools(output / f"pools.{split}.tsv", indexed)
-    write_qrels(output / qrels, as_judgments(judged))
+    topics = (Topic(query, query) for query in judged)
+    write_queries(output, topics, {qrels: judged}, indexed, f".{split}")
     number = sum(map(len, judged.values()))
     without_text = number - sum(map(len, indexed.values()))
     lines = [f"  {split}: {len(judged):,} queries, {number:,} judgements"]

@@ -1,41 +1,80 @@
-"""Files of releases, judged pools as CSFCube and ASPIRE release them, and records in the form of a corpus."""
+"""What data sets share: options, finding a release, judged pools, and files in the form of the other commands."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from qbe.corpus.records import dump_record, paper_to_record
-from qbe.errors import DatasetError
-from qbe.runs import Judgment
+from qbe.datasets.names import TAKEN_BY
+from qbe.errors import DatasetError, UsageError
+from qbe.query import Topic
+from qbe.runs import Judgment, write_pools, write_qrels, write_topics
 from qbe.types import Paper
+from qbe.util.files import StrPath
 
-Pools = dict[str, dict[str, int]]
-"""Grades by candidate, by query paper."""
+Report = Callable[[str], None]
+Pools = dict[str, dict[str, int]]  # grades by candidate, by query paper
 
 CANDIDATES, GRADES = "cands", "relevance_adju"
 
 
-def find_release(name: str, files: Iterable[str], where: str, source: Path | None) -> Path:
+@dataclass(frozen=True, slots=True)
+class DatasetOptions:
+    """Options of a data set; each takes those that `qbe.datasets.names.TAKEN_BY` says.
+
+    Attributes:
+        source: the folder of the release (default: ``$QBE_DATA/NAME``; CSFCube is downloaded).
+        raw: write each abstract as one string, without labels.
+        corpus: of citations, a corpus in place of the release; of graded-pairs, the papers.
+        split_years: of such a corpus, the last year of train, and of dev.
+        leave_out: of citations, files of papers: no paper with such a title is a query.
+    """
+
+    source: StrPath | None = None
+    raw: bool = False
+    corpus: str | None = None
+    split_years: tuple[int, ...] = ()
+    leave_out: tuple[StrPath, ...] = ()
+
+    def check(self, name: str) -> None:
+        """Raise UsageError for options that a data set does not take, or that do not go together."""
+        for option, names in TAKEN_BY.items():
+            if getattr(self, option) not in (None, False, ()) and name not in names:
+                raise UsageError(f"{name} takes no `{option}`, {', '.join(names)} do; leave it out")
+        if name == "citations" and self.corpus is not None and self.source is not None:
+            raise UsageError(
+                "expected the release as `source` or a corpus of your own as `corpus`, found both"
+            )
+        if self.split_years and self.corpus is None:
+            raise UsageError("the splits of a release are given; leave out `split_years`")
+        if len(self.split_years) > 2 or list(self.split_years) != sorted(set(self.split_years)):
+            raise UsageError(
+                "expected as `split_years` the last year of train, and of dev, the later one second, found "
+                f"{' '.join(map(str, self.split_years))}"
+            )
+
+
+def find_release(name: str, files: Iterable[str], where: str, source: StrPath | None) -> Path:
     """Return the folder of a release: ``source`` if given, else ``$QBE_DATA/NAME``.
 
     Raises DatasetError, which says where to get the release, when a file is missing.
     """
     data = os.environ.get("QBE_DATA")
-    if source is None and data:
-        source = Path(data, name)
-    absent = [file for file in files if source is None or not (source / file).is_file()]
-    if source is None or absent:
-        actual = f"no {', '.join(absent)} in {source}" if source else "neither"
+    folder = Path(source) if source is not None else Path(data, name) if data else None
+    absent = [file for file in files if folder is None or not (folder / file).is_file()]
+    if folder is None or absent:
+        actual = f"no {', '.join(absent)} in {folder}" if folder else "neither"
         raise DatasetError(
             f"expected {name}'s release in `source` or in $QBE_DATA/{name}, found {actual}; get it from "
             f"{where}"
         )
-    return source
+    return folder
 
 
 def read_pools(path: Path, papers: Container[str], papers_file: str, highest: int) -> Pools:
@@ -46,24 +85,22 @@ def read_pools(path: Path, papers: Container[str], papers_file: str, highest: in
     """
     pools: Pools = {}
     for query, entry in read_object(path).items():
-        candidates, grades = _lists(entry)
-        if candidates is None or grades is None or len(candidates) != len(grades):
+        names, grades = (entry.get(key) if isinstance(entry, dict) else None for key in (CANDIDATES, GRADES))
+        are_lists = isinstance(names, list) and isinstance(grades, list) and len(names) == len(grades)
+        if not are_lists or not all(isinstance(paper_id, str) for paper_id in names):
             raise DatasetError(
                 f"{path}: expected equally long lists cands and relevance_adju for {query}, found others; "
                 "take the file of the release"
             )
-        pools[query] = dict(zip(candidates, grades, strict=True))
+        pools[query] = dict(zip(names, grades, strict=True))
         wrong = [grade for grade in grades if type(grade) is not int or not 0 <= grade <= highest]
-        absent = [paper_id for paper_id in (query, *candidates) if paper_id not in papers]
-        if absent:
-            problem = f"{absent[0]}, which {papers_file} lacks"
-        elif wrong:
-            problem = f"the grade {wrong[0]!r}"
-        elif len(pools[query]) != len(candidates):
-            problem = "a candidate twice"
-        else:
+        absent = [paper_id for paper_id in (query, *names) if paper_id not in papers]
+        if not (absent or wrong) and len(pools[query]) == len(names):
             entry.clear()  # both forms of a large collection would not fit into memory
             continue
+        problem = f"{absent[0]}, which {papers_file} lacks" if absent else "a candidate twice"
+        if wrong and not absent:
+            problem = f"the grade {wrong[0]!r}"
         raise DatasetError(
             f"{path}: expected papers of the corpus for {query}, each once with a grade from 0 to {highest}, "
             f"found {problem}; take all files from one release"
@@ -71,38 +108,39 @@ def read_pools(path: Path, papers: Container[str], papers_file: str, highest: in
     return pools
 
 
-def as_judgments(pools: Mapping[str, Mapping[str, int]]) -> Iterator[Judgment]:
-    """Yield the judgements of pools."""
-    return (Judgment(query, *each) for query, pool in pools.items() for each in pool.items())
-
-
-def _lists(entry: Any) -> tuple[list[Any] | None, list[Any] | None]:
-    if not isinstance(entry, dict):
-        return None, None
-    candidates, grades = entry.get(CANDIDATES), entry.get(GRADES)
-    strings = isinstance(candidates, list) and all(isinstance(paper_id, str) for paper_id in candidates)
-    return candidates if strings else None, grades if isinstance(grades, list) else None
+def write_queries(
+    output: Path,
+    topics: Iterable[Topic],
+    qrels: Mapping[str, Mapping[str, Mapping[str, int]]],
+    pools: Mapping[str, Iterable[str]] | None = None,
+    split: str = "",
+) -> None:
+    """Write topics, qrels (judged pools by query, by the name of the file) and pools to a folder."""
+    write_topics(output / f"topics{split}.tsv", topics)
+    if pools is not None:
+        write_pools(output / f"pools{split}.tsv", pools)
+    for name, judged in qrels.items():
+        judgments = (Judgment(query, *each) for query, pool in judged.items() for each in pool.items())
+        write_qrels(output / name, judgments)
 
 
 def read_object(path: Path) -> dict[str, Any]:
     """Read a JSON object from a file; raise DatasetError for anything else."""
+
+    def compact(pairs: list[tuple[str, Any]]) -> dict[str, Any]:  # TRECCOVID-RF names each paper 2,400 times
+        made = dict(pairs)
+        if isinstance(names := made.get(CANDIDATES), list):
+            made[CANDIDATES] = [sys.intern(name) if isinstance(name, str) else name for name in names]
+        return made
+
     try:
-        content = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=_compact)
+        content = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=compact)
     except OSError as error:
         raise DatasetError(f"cannot read {path}: {error.strerror}; check the path") from error
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path}: expected JSON, found {error}; take the file of the release") from error
     if not isinstance(content, dict):
         raise DatasetError(f"{path}: expected an object, found something else; take the file of the release")
-    return content
-
-
-def _compact(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Share the memory of candidate ids: TRECCOVID-RF names each paper 2,400 times."""
-    content = dict(pairs)
-    candidates = content.get(CANDIDATES)
-    if isinstance(candidates, list):
-        content[CANDIDATES] = [sys.intern(c) if isinstance(c, str) else c for c in candidates]
     return content
 
 
@@ -117,11 +155,7 @@ def raw_line(paper: Paper) -> bytes:
 
 
 def raw_record(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Join the sentences of a record with spaces and drop ``pred_labels``.
-
-    >>> raw_record({"paper_id": "1", "abstract": ["A.", "B."], "pred_labels": ["other", "method"]})
-    {'paper_id': '1', 'abstract': 'A. B.'}
-    """
+    """Join the sentences of a record with spaces and drop ``pred_labels``."""
     kept = {field: value for field, value in record.items() if field != "pred_labels"}
     abstract = record["abstract"]
     return {**kept, "abstract": abstract if isinstance(abstract, str) else " ".join(abstract)}

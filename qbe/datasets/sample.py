@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qbe.corpus.records import dump_record
-from qbe.datasets.releases import raw_record
+from qbe.datasets.releases import DatasetOptions, Report, raw_record
 from qbe.errors import DatasetError
 from qbe.types import Facet
 from qbe.util.files import StrPath, atomic_file
@@ -47,11 +47,13 @@ def copy_sample(output: StrPath, *, raw: bool = False) -> list[str]:
     return list(_FILES.values())
 
 
-FACTORS: Mapping[Facet, str] = {
-    Facet.BACKGROUND: "problem",
-    Facet.METHOD: "method",
-    Facet.RESULT: "finding",
-}
+def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
+    """Write the sample to a folder; return a line that says so."""
+    del report
+    return [f"sample: {', '.join(copy_sample(output, raw=options.raw))}"]
+
+
+FACTORS = {Facet.BACKGROUND: "problem", Facet.METHOD: "method", Facet.RESULT: "finding"}
 
 
 class Place(NamedTuple):
@@ -72,16 +74,12 @@ class Layout:
 def read_layout(path: Path) -> Layout:
     """Read the sample's ``layout.json``."""
     content = json.loads(path.read_text(encoding="utf-8"))
-    places = {
-        paper_id: {
-            facet: Place(entry[factor], entry[f"{factor}_variant"]) for facet, factor in FACTORS.items()
-        }
-        for paper_id, entry in content["papers"].items()
-    }
-    related = {
-        facet: frozenset(frozenset(pair) for pair in content["related"][factor])
-        for facet, factor in FACTORS.items()
-    }
+
+    def place(entry: Mapping[str, str]) -> dict[Facet, Place]:
+        return {facet: Place(entry[name], entry[f"{name}_variant"]) for facet, name in FACTORS.items()}
+
+    places = {paper_id: place(entry) for paper_id, entry in content["papers"].items()}
+    related = {facet: frozenset(map(frozenset, content["related"][name])) for facet, name in FACTORS.items()}
     return Layout(places, related)
 
 
@@ -101,11 +99,9 @@ def pool(layout: Layout, query: str, facet: Facet) -> list[str]:
 
     They are all papers of a grade above 0 and, as hard negatives, those of its variant under another facet.
     """
-
-    def belongs(candidate: str) -> bool:
-        return candidate != query and (
-            grade(layout, query, candidate, facet) > 0
-            or any(grade(layout, query, candidate, other) == 3 for other in Facet)
-        )
-
-    return sorted(filter(belongs, layout.places))
+    others = (paper_id for paper_id in layout.places if paper_id != query)
+    return sorted(
+        each
+        for each in others
+        if grade(layout, query, each, facet) > 0 or any(grade(layout, query, each, f) == 3 for f in Facet)
+    )

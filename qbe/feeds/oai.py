@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from qbe.corpus.json_formats import from_arxiv as to_record
 from qbe.corpus.records import parse_paper
-from qbe.corpus.xml_formats import Element, elements, text_as_it_is, text_of
+from qbe.corpus.xml_formats import Element, elements, text_of
 from qbe.errors import CorpusError, RecordError, UsageError
 from qbe.feeds import ARXIV, FORMATS, INTERVAL_S
 from qbe.util import web
@@ -181,7 +181,7 @@ def _harvested(element: Element, where: str) -> tuple[str, Mapping[str, Any] | R
 def _record(element: Element, where: str) -> dict[str, Any]:
     """The record of arXiv's snapshot, with the licence and the number of versions."""
     names = ("id", "title", "abstract", "categories", "journal-ref", "doi")
-    source: dict[str, Any] = {name: text_as_it_is(element.find(f"{{*}}{name}")) for name in names}
+    source: dict[str, Any] = {name: text_of(element.find(f"{{*}}{name}"), as_it_is=True) for name in names}
     source["authors_parsed"] = [
         [text_of(author.find(f"{{*}}{part}")) for part in ("keyname", "forenames", "suffix")]
         for author in element.iterfind("{*}authors/{*}author")

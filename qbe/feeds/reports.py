@@ -27,8 +27,8 @@ from qbe.feeds.watches import (
     write_watches,
 )
 from qbe.index.index import Index
-from qbe.search.form import SearchForm
 from qbe.search.present import escaped, line
+from qbe.search.request import SearchForm
 from qbe.search.writers import described, export_parts
 from qbe.types import Paper
 from qbe.util.text import plain

@@ -22,10 +22,9 @@ from typing import Any
 from qbe.errors import FileFormatError, QbeError, UsageError, input_error
 from qbe.index.index import Index
 from qbe.query import HIGHEST
-from qbe.search.form import MAX_PAPERS, SearchForm, distinct_papers
 from qbe.search.grading import no_grades
 from qbe.search.queries import papers_of
-from qbe.search.request import SearchRequest
+from qbe.search.request import MAX_PAPERS, SearchForm, SearchRequest, distinct_papers
 from qbe.search.session import SearchSession
 from qbe.search.stages import Dense, Stages
 from qbe.types import Facet, Hit

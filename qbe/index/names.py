@@ -35,10 +35,7 @@ _ACL_NAME = re.compile(
 
 
 class Names:
-    """What the papers of an index are called: ids, in another case and without a version, too; DOIs, arXiv's
-    ids and
-    others with or without address and prefix; titles by their words.
-    """
+    """What the papers of an index are called: ids, DOIs, addresses, titles."""
 
     def __init__(self, papers: Papers) -> None:
         """Read the ids, titles and metadata of all papers: 1.3 seconds of a processor for 180,000."""
@@ -62,8 +59,8 @@ class Names:
 
     def find(self, text: str) -> list[str]:
         """Return the ids of at most MOST papers that a text may name: by id; else by title; else those whose
-        titles have
-        these words in sequence, the last perhaps only begun; else those whose titles have all of them.
+        titles have these words in sequence, the last perhaps only begun; else those whose titles have all of
+        them.
         """
         named = self._named([text])
         if named is not None:
@@ -75,9 +72,7 @@ class Names:
         return [self._papers.ids[row] for row in rows]
 
     def complete(self, text: str) -> Iterator[str]:
-        """Yield the ids of the paper of that name, and of those whose titles have all words, the last perhaps
-        begun.
-        """
+        """Yield the ids of the paper of that name, and of those whose titles have all words."""
         named = self._named([text])
         if named is not None:
             yield self._papers.ids[named]
@@ -85,10 +80,7 @@ class Names:
             yield from (self._papers.ids[row] for row in self._with_words(title) if row != named)
 
     def of_record(self, record: Mapping[str, Any]) -> str | None:
-        """Return the id of the paper that a record of a corpus is: by its ids, then by its title, with year
-        and first
-        author, then by a key where titles differ little.
-        """
+        """Return the id of the paper that a record of a corpus is: by its ids, its title, or a key."""
         metadata = record.get("metadata")
         metadata = metadata if isinstance(metadata, Mapping) else {}
         own = record.get("paper_id")
@@ -104,13 +96,12 @@ class Names:
         return None if row is None else self._papers.ids[row]
 
     def _named(self, texts: Sequence[str]) -> int | None:
-        names = (name for text in texts for name in (*_names(text), *_parts(text)))
-        return next((row for name in names if (row := self._row_of(name)) is not None), None)
-
-    def _row_of(self, name: str) -> int | None:
-        place = int(np.searchsorted(self._keys, hash(name)))
-        is_there = place < len(self._keys) and self._keys[place] == hash(name)
-        return int(self._rows_of_keys[place]) if is_there else None
+        for text in texts:
+            for name in (*_names(text), *_parts(text)):
+                place = int(np.searchsorted(self._keys, hash(name)))
+                if place < len(self._keys) and self._keys[place] == hash(name):
+                    return int(self._rows_of_keys[place])
+        return None
 
     @cached_property
     def _by_title(self) -> dict[str, list[int]]:
@@ -156,8 +147,7 @@ class Names:
 
 def contradicts(paper: Paper, record: Mapping[str, Any]) -> bool:
     """Return whether a record tells of another paper, though its id is the paper's: another title, year and
-    first
-    author; of a citation key, which others choose too, another title and no id of it.
+    first author; of a citation key, which others choose too, another title and no id of it.
     """
     title, metadata = record.get("title"), record.get("metadata")
     if not isinstance(title, str) or not isinstance(metadata, Mapping):
@@ -171,8 +161,7 @@ def contradicts(paper: Paper, record: Mapping[str, Any]) -> bool:
 
 def differs_little(paper: Paper, record: Mapping[str, Any]) -> bool:
     """Return whether a record with the paper's key may tell of that paper: more than half the words of the
-    shorter
-    title are in the other, and neither first author nor DOI differs; a DOI of arXiv may.
+    shorter title are in the other, and neither first author nor DOI differs; a DOI of arXiv may.
     """
     metadata = record["metadata"]
     words, its_words = (set(normalized_title(each).split()) for each in (record["title"], paper.title))

@@ -21,35 +21,28 @@ from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 IDS = "papers.ids"
 OFFSETS = "papers.offsets.npy"
-# A sentence's facet is stored as its position in this tuple.
-FACET_CODES: tuple[Facet | None, ...] = (None, *Facet)
+STARTS_FILE = "sentences.npy"
+FACETS_FILE = "facets.npy"
+PROBABILITIES_FILE = "facet_probabilities.npy"
+FACET_CODES: tuple[Facet | None, ...] = (None, *Facet)  # a sentence's facet is stored as its position here
+_CODES = {facet: code for code, facet in enumerate(FACET_CODES)}
 
 Metadata = Mapping[str, Any]
 Mask = NDArray[np.bool_]
 _LABELS = len(FacetProbabilities._fields)
 
-# What stands before the metadata in a line that `qbe.corpus.records.dump_record` wrote. It is the last
-# field, and the quotes of no text in front of it are bare, so that the first such bytes are those of the
-# field.
+# Before the metadata, the last field in a line of `dump_record`; no text in front of it has bare quotes.
 _METADATA_KEY = b'"metadata": '
 _ABSTRACT_KEY = b'", "abstract": ['  # what stands behind the title in such a line
-
-
-class PaperCounts(NamedTuple):
-    """How many papers a store holds, how many carry labels, and their sentences."""
-
-    papers: int
-    labelled: int
-    sentences: int
 
 
 class PaperLayout(NamedTuple):
     """Sentences of all papers, concatenated.
 
     ``starts`` (papers + 1,) int64: paper i has the sentences starts[i] to starts[i + 1]; ``facets``
-    (sentences,)
-    uint8: places in FACET_CODES; ``probabilities`` (sentences, 5) float16: of the labels in the order of
-    `qbe.types.FacetProbabilities`, zeros where the corpus brought the label, None where nothing was tagged.
+    (sentences,) uint8: places in FACET_CODES; ``probabilities`` (sentences, 5) float16: of the labels in the
+    order of `qbe.types.FacetProbabilities`, zeros where the corpus brought the label, None where nothing was
+    tagged.
     """
 
     starts: np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -57,13 +50,8 @@ class PaperLayout(NamedTuple):
     probabilities: np.ndarray[tuple[int, int], np.dtype[np.float16]] | None = None
 
 
-STARTS_FILE = "sentences.npy"
-FACETS_FILE = "facets.npy"
-PROBABILITIES_FILE = "facet_probabilities.npy"
-
-
-def write_papers(folder: Path, papers: Iterable[Paper]) -> PaperCounts:
-    """Write the papers, a stream, and their layout into a folder."""
+def write_papers(folder: Path, papers: Iterable[Paper]) -> dict[str, int]:
+    """Write the papers, a stream, and their layout into a folder; return their counts."""
     offsets, starts, facets, labelled = [0], [0], bytearray(), 0
     with (folder / RECORDS).open("wb") as records, (folder / IDS).open("w", encoding="utf-8") as ids:
         for paper in papers:
@@ -77,7 +65,7 @@ def write_papers(folder: Path, papers: Iterable[Paper]) -> PaperCounts:
     np.save(folder / OFFSETS, np.array(offsets, dtype=np.int64))
     np.save(folder / STARTS_FILE, np.array(starts, dtype=np.int64))
     np.save(folder / FACETS_FILE, np.frombuffer(bytes(facets), dtype=np.uint8))
-    return PaperCounts(len(offsets) - 1, labelled, starts[-1])
+    return {"papers": len(offsets) - 1, "labelled": labelled, "sentences": starts[-1]}
 
 
 def encode_paper(paper: Paper) -> bytes:
@@ -115,15 +103,11 @@ def facet_codes(paper: Paper) -> bytes:
     return bytes(_CODES[sentence.facet] for sentence in paper.sentences)
 
 
-_CODES = {facet: code for code, facet in enumerate(FACET_CODES)}
-
-
 class Papers:
     """The papers of a generation, or of a build under way, found by row or by id.
 
     Papers that the index's tagger labelled come with facets and probabilities, or, without ``predictions``,
-    as
-    the corpus brought them. Reading raises IndexFormatError where files are damaged.
+    as the corpus brought them. Reading raises IndexFormatError where files are damaged.
     """
 
     def __init__(self, files: Path | Files, predictions: bool = True) -> None:
@@ -262,10 +246,7 @@ def without_labels(paper: Paper) -> Paper:
 
 
 def facet_mask(layout: PaperLayout, facet: Facet) -> Mask:
-    """Return which sentences (sentences,) count as a facet: those of it, and in a predicted paper that has
-    none the
-    first of the most probable, as `qbe.types.Paper.facet_positions` gives for one paper.
-    """
+    """Return which sentences (sentences,) count as a facet, as `qbe.types.Paper.facet_positions` does."""
     mask: Mask = layout.facets == FACET_CODES.index(facet)
     if layout.probabilities is None:
         return mask

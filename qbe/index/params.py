@@ -85,8 +85,7 @@ def resolve(faiss: str, sentences: int, dimension: int) -> FaissParams:
     """Return the parameters for a factory string, or for ``auto``.
 
     ``auto`` is exact up to AUTO_SENTENCES sentences; above, there are as many lists as sentences in each, to
-    a
-    power of two, of 4-bit codes for three dimensions each (or four, two or one).
+    a power of two, of 4-bit codes for three dimensions each (or four, two or one).
     """
     if faiss == AUTO:
         nlist = int(2 ** round(math.log2(max(sentences, 1)) / 2))

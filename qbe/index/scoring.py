@@ -1,8 +1,4 @@
-"""Exact comparison of stored vectors, and scores of papers from similarities of sentences.
-
-In all functions on sentences ``starts`` (papers,) gives the first sentence of each paper, as in
-`SentenceBlock`; every paper has at least one.
-"""
+"""Exact comparison of stored vectors, and scores of papers, which begin at the sentences ``starts``."""
 
 from __future__ import annotations
 
@@ -34,9 +30,7 @@ def best_per_paper(similarities: Floats, starts: Rows) -> Floats:
 
 
 def restrict(similarities: Floats, starts: Rows, keep: NDArray[np.bool_]) -> Floats:
-    """Set similarities to minus infinity where ``keep`` (sentences,) is false; a paper that would lose all
-    keeps all.
-    """
+    """Set similarities to minus infinity where `kept_or_all` (sentences,) is false."""
     restricted: Floats = np.where(kept_or_all(keep, starts), similarities, -np.inf).astype(np.float32)
     return restricted
 
@@ -50,9 +44,9 @@ def kept_or_all(keep: NDArray[np.bool_], starts: Rows) -> NDArray[np.bool_]:
 
 
 def mean_max(best: Floats) -> Floats:
-    """Return the mean over query sentences of their best matches: (queries, papers) -> (papers,), the soft
-    alignment
-    of ColBERT (Khattab and Zaharia, 2020, eq. 3) over sentences, as a mean.
+    """Return the mean over query sentences of their best matches: (queries, papers) -> (papers,).
+
+    The soft alignment of ColBERT (Khattab and Zaharia, 2020, eq. 3) over sentences, as a mean.
     """
     mean: Floats = best.mean(axis=0, dtype=np.float64).astype(np.float32)
     return mean
@@ -90,9 +84,7 @@ def similarities(queries: Floats, vectors: Vectors) -> Floats:
     """Return inner products (queries, vectors) of unit vectors (n, dimension) in any stored form, as float32.
 
     Stored numbers are multiples of 2 ** -24 (see `qbe.index.vectors.quantized`), and so are a query's, so
-    their products are multiples of 2 ** -48 and double precision holds the sums exactly. The result depends
-    neither on the order of summation, which changes with the threads of the linear algebra library, nor on
-    which other vectors are compared.
+    their products are multiples of 2 ** -48 and double precision holds the sums exactly, in any order.
     """
     left = queries.astype(np.float64)
     products = np.empty((len(queries), len(vectors)), np.float32)
@@ -105,8 +97,8 @@ def similarities(queries: Floats, vectors: Vectors) -> Floats:
 def nearness(queries: Floats, vectors: Vectors) -> Floats:
     """Return minus the Euclidean distances (queries, vectors) of vectors (n, dimension).
 
-    Squared distances are sums of products of multiples of 2 ** -16 (see `qbe.models.pooling.stored`),
-    exact in double precision like `similarities`, so equal vectors have distance 0.
+    Squared distances are sums of products of multiples of 2 ** -16 (see `qbe.models.pooling.stored`), exact
+    in double precision like `similarities`, so equal vectors have distance 0.
     """
     left = queries.astype(np.float64)
     lengths = (left * left).sum(axis=1)
@@ -125,18 +117,14 @@ def negative_distances(products: Numbers, squares: Numbers, other_squares: Numbe
 
 
 # How vectors are compared, by the similarity of their index; more is better.
-COMPARISONS: Mapping[str, Callable[[Floats, Vectors], Floats]] = {
-    "cosine": similarities,
-    "l2": nearness,
-}
+COMPARISONS: Mapping[str, Callable[[Floats, Vectors], Floats]] = {"cosine": similarities, "l2": nearness}
 
 
 def _parts(vectors: Half | Floats | Quantized) -> tuple[Doubles, Doubles | float]:
     """Return vectors as numbers (n, dimension) and the factors, one for all or (n,), to multiply them with.
 
     Half precision is widened by moving its bits to their place in single precision: sign and digits are
-    right,
-    and the exponent is too small by the same amount for all numbers.
+    right, and the exponent is too small by the same amount for all numbers.
     """
     if isinstance(vectors, Quantized):
         return vectors.codes.astype(np.float64), vectors.scales.astype(np.float64)
@@ -150,8 +138,7 @@ def _parts(vectors: Half | Floats | Quantized) -> tuple[Doubles, Doubles | float
 
 class SentenceBlock(NamedTuple):
     """The sentences of some papers, concatenated: ``vectors`` (sentences, dimension) as stored; ``starts``
-    (papers,)
-    where those of each begin; ``rows`` (sentences,) the positions among all sentences of the index.
+    (papers,) where those of each begin; ``rows`` (sentences,) the positions among all sentences of the index.
     """
 
     vectors: Vectors
@@ -160,9 +147,8 @@ class SentenceBlock(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """The sentences of some papers compared with a query's: ``similarities`` (queries, sentences) float32;
-    ``starts``
-    and ``rows`` of a `SentenceBlock`; ``whole`` (papers,) the similarities of whole papers, if asked for.
+    """Sentences of papers compared with a query's: ``similarities`` (queries, sentences); ``starts`` and
+    ``rows`` of a `SentenceBlock`; ``whole`` (papers,) the similarities of whole papers, if asked for.
     """
 
     similarities: Floats
@@ -176,7 +162,7 @@ class VectorStore(Protocol):
 
     @property
     def similarity(self) -> str:
-        """How the vectors are compared, one of `qbe.models.formats.SIMILARITIES`."""
+        """One of `qbe.models.formats.SIMILARITIES`."""
 
     def gather(self, rows: Rows) -> SentenceBlock:
         """Return the sentence vectors of papers (n,), in the order of ``rows``."""

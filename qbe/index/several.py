@@ -14,24 +14,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from qbe.errors import EncoderMismatchError, IndexFormatError, UsageError
+from qbe.index import jvm
 from qbe.index.index import Index, IndexReader
 from qbe.index.index import open_index as open_index
+from qbe.index.lucene import Ranked, break_ties
 from qbe.index.papers import Metadata, PaperLayout, Papers
 from qbe.index.rows import PerSelection, Rows, Selection, block_starts, sentence_rows
+from qbe.index.scoring import Compared, SentenceBlock
+from qbe.index.store import Manifest
+from qbe.index.vectors import Floats, Quantized, Vectors
+from qbe.models.pooling import PaperVectors
 from qbe.types import FacetProbabilities, Paper
 from qbe.util.work import Workers
-
-if TYPE_CHECKING:
-    from qbe.index.lucene import Ranked
-    from qbe.index.scoring import Compared, SentenceBlock
-    from qbe.index.store import Manifest
-    from qbe.index.vectors import Floats, Vectors
-    from qbe.models.pooling import PaperVectors
 
 T = TypeVar("T")
 
@@ -59,18 +58,9 @@ class Shard:
         allowed = None if selected is None else self._once("dense", selected, Selection)
         return list(self._reader.candidate_source(nprobe).nearest(queries, k, allowed, by_mean))
 
-    def gather(self, rows: Rows) -> Vectors:
-        """Return the sentence vectors of papers."""
-        return self._reader.vector_store.gather(rows).vectors
-
-    def whole(self, rows: Rows) -> Vectors:
-        """Return the whole-paper vectors of papers."""
-        return self._reader.vector_store.whole(rows)
-
-    def compare(self, rows: Rows, sentences: Floats, whole: Floats | None) -> tuple[Floats, Floats | None]:
-        """Return the similarities of sentences and of whole papers."""
-        compared = self._reader.vector_store.compare(sentences, rows, whole)
-        return compared.similarities, compared.whole
+    def of_papers(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the `VectorStore`."""
+        return getattr(self._reader.vector_store, method)(*arguments)
 
     def search(self, text: str, k: int, pool: Rows | None, selected: tuple[str, Rows] | None) -> Ranked:
         """Return the best papers by BM25, with the scores that Lucene gives."""
@@ -174,39 +164,38 @@ class SeveralVectors:
             yield np.concatenate([none, *(answer[place] + starts[shard] for shard, answer in answers)])
 
     def gather(self, rows: Rows) -> SentenceBlock:
-        from qbe.index.scoring import SentenceBlock
-
         owners, answers = self._owners("gather", rows)
         starts = self._papers.layout.starts
-        vectors = _together(np.repeat(owners, starts[rows + 1] - starts[rows]), answers)
+        parts = {shard: block.vectors for shard, block in answers.items()}
+        vectors = _together(np.repeat(owners, starts[rows + 1] - starts[rows]), parts)
         return SentenceBlock(vectors, block_starts(starts, rows), sentence_rows(starts, rows))
 
     def whole(self, rows: Rows) -> Vectors:
         return _together(*self._owners("whole", rows))
 
     def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
-        from qbe.index.scoring import Compared
-
-        owners, answers = self._owners("compare", rows, sentences, whole)
+        owners, answers = self._owners("compare", rows, (sentences,), (whole,))
         starts = self._papers.layout.starts
         of_sentences = np.repeat(owners, starts[rows + 1] - starts[rows])
         similarities = np.empty((len(sentences), len(of_sentences)), np.float32)
         of_papers = None if whole is None else np.empty(len(rows), np.float32)
-        for shard, (part, papers) in answers.items():
-            similarities[:, of_sentences == shard] = part
+        for shard, compared in answers.items():
+            similarities[:, of_sentences == shard] = compared.similarities
             if of_papers is not None:
-                of_papers[owners == shard] = papers
+                of_papers[owners == shard] = compared.whole
         return Compared(similarities, block_starts(starts, rows), sentence_rows(starts, rows), of_papers)
 
-    def _owners(self, method: str, rows: Rows, *compared: Any) -> tuple[Rows, dict[int, Any]]:
+    def _owners(
+        self, method: str, rows: Rows, before: tuple[Any, ...] = (), after: tuple[Any, ...] = ()
+    ) -> tuple[Rows, dict[int, Any]]:
         """Ask the indexes of papers (n,); return the number of each paper's index (n,), and the answers."""
         owners, local = self._papers.local(rows)
-        return owners, self._ask(method, {shard: (some, *compared) for shard, some in local.items()})
+        asked = {shard: (method, *before, some, *after) for shard, some in local.items()}
+        return owners, self._ask("of_papers", asked)
 
 
 def _together(owners: Rows, parts: Mapping[int, Any]) -> Vectors:
     """Return vectors (n, dimension), row i from the part of ``owners[i]``, in a form that holds all."""
-    from qbe.index.vectors import Quantized
 
     def merged(arrays: Mapping[int, Any]) -> Any:
         first = next(iter(arrays.values()))
@@ -218,8 +207,10 @@ def _together(owners: Rows, parts: Mapping[int, Any]) -> Vectors:
     if not parts:
         return np.zeros((0, 0), np.float16)
     if all(isinstance(part, Quantized) for part in parts.values()):
-        codes = merged({shard: part.codes for shard, part in parts.items()})
-        return Quantized(codes, merged({shard: part.scales for shard, part in parts.items()}))
+        codes, scales = (
+            {shard: getattr(part, name) for shard, part in parts.items()} for name in ("codes", "scales")
+        )
+        return Quantized(merged(codes), merged(scales))
     if len({part.dtype for part in parts.values()}) > 1:
         parts = {shard: part.astype(np.float32) for shard, part in parts.items()}
     vectors: Vectors = merged(parts)
@@ -237,8 +228,6 @@ class SeveralTexts:
         return {shard: (key, some) for shard, some in self._papers.local(rows)[1].items()}
 
     def search(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
-        from qbe.index.lucene import Ranked, break_ties
-
         starts, ids = self._papers.starts, self._papers.ids
         asked: dict[int, tuple[Any, ...]]
         if pool is not None:
@@ -363,10 +352,6 @@ class SeveralIndexes(Index):
     """Ordinary indexes opened side by side; they are updated one by one, and `refresh` shows it."""
 
     def __init__(self, folders: Sequence[str | Path], **options: Any) -> None:
-        """Open indexes; options are those of `qbe.index.index.Index`. Raises EncoderMismatchError or
-        IndexFormatError for
-        indexes that do not go together.
-        """
         from qbe.index.share import local_folder
 
         if not folders:
@@ -386,10 +371,8 @@ class SeveralIndexes(Index):
 
     def _asking(self, readers: Sequence[IndexReader]) -> Ask:
         """Return what asks these readers, in a thread each."""
-        from qbe.index.jvm import leave_at_exit
-
         shards, workers = [Shard(reader) for reader in readers], Workers(len(readers))
-        leave_at_exit(workers)
+        jvm.leave_at_exit(workers)
 
         def ask(method: str, asked: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
             answers = workers.map(lambda shard: getattr(shards[shard], method)(*asked[shard]), list(asked))

@@ -101,8 +101,7 @@ def pack_index(
     """Write the newest generation of an index to a file, from which `pull` makes the same index.
 
     ``license`` and ``source`` are by default those that the index was pulled with. Without ``abstracts``
-    their
-    texts are left out, and the digest is another. The same index gives the same bytes.
+    their texts are left out, and the digest is another. The same index gives the same bytes.
     """
     import zstandard
 
@@ -124,7 +123,7 @@ def pack_index(
             contextlib.closing(store.open_generation(folder)) as generation,
             tempfile.TemporaryDirectory(prefix=".", dir=output.parent) as replaced,
         ):
-            generation.verify()
+            generation.verify_all()
             if not abstracts:
                 _leave_out_abstracts(generation, Path(replaced))
             manifest = store.read_manifest(generation.folder if abstracts else Path(replaced))
@@ -139,7 +138,7 @@ def pack_index(
                 source=source or (before.source if before else None),
                 bytes=size,
             )
-            (Path(replaced) / DESCRIPTION).write_text(_described(pack))
+            _describe(pack, Path(replaced))
             compressor, done = zstandard.ZstdCompressor(3, threads=thread_count(threads)), 0
             with atomic_file(output) as stream:
                 with compressor.stream_writer(stream, closefd=False) as archive:
@@ -162,19 +161,19 @@ def pack_index(
         raise file_error(error, output) from error
 
 
-def _described(pack: Pack) -> str:
+def _describe(pack: Pack, folder: Path) -> None:
     record = {"format": 2, "qbe_version": version("qbe"), **dataclasses.asdict(pack)}
-    return json.dumps(record, indent=1) + "\n"
+    write_text(folder / DESCRIPTION, json.dumps(record, indent=1) + "\n")
 
 
 def _leave_out_abstracts(generation: store.Generation, folder: Path) -> None:
     """Write papers with `TEXT_NOT_INCLUDED` for each sentence, and the manifest of an index of them."""
     manifest = generation.manifest
-    lucene = manifest.lucene or {}
-    if stored := next((name for name in ("positions", "docvectors") if lucene.get(name)), None):
+    stored = [name for name in ("positions", "docvectors") if (manifest.lucene or {}).get(name)]
+    if stored:
         raise UsageError(
             "expected an index without positions of words, from which texts can be put together again, "
-            f"found one with; build it without `{stored}`"
+            f"found one with; build it without `{stored[0]}`"
         )
     offsets = [0]
     with generation.stream(RECORDS) as lines, (folder / RECORDS).open("wb") as records:
@@ -243,12 +242,10 @@ def pull(
     ``address`` is a file, a URL (http, https, or whatever fsspec reads, such as s3), or
     ``hf:OWNER/NAME@REVISION/FILE``: a file, by default ``index.tar.zst``, of a data set at Hugging Face.
     ``folder`` is by default that of `cached_folder`. An index that was pulled before is replaced by a newer
-    one;
-    ``overwrite`` replaces any index. An interrupted download goes on with the next call.
+    one; ``overwrite`` replaces any index. An interrupted download goes on with the next call.
 
     Raises PackError for what cannot be read, is damaged or malformed, IndexBuildError for another index or
-    other
-    files in the folder, OutputError where it cannot be written or the disk is too full.
+    other files in the folder, OutputError where it cannot be written or the disk is too full.
     """
     target = Path(os.path.realpath(cached_folder(address) if folder is None else folder))
     if target.exists() and not target.is_dir():
@@ -261,7 +258,7 @@ def pull(
                 pack, was_there = _unpacked(stream, address, index, target, overwrite, progress)
                 if not was_there:
                     store.publish(index, target)
-                write_text(target / DESCRIPTION, _described(pack))
+                _describe(pack, target)
                 store.clean(target)
             download.unlink(missing_ok=True)
             return Pulled(target, pack, was_there)
@@ -301,19 +298,13 @@ def _is_there(target: Path, pack: Pack, overwrite: bool) -> bool:
 
 
 def _unpacked(
-    stream: IO[bytes],
-    address: str,
-    folder: Path,
-    target: Path,
-    overwrite: bool,
-    progress: Progress | None,
+    stream: IO[bytes], address: str, folder: Path, target: Path, overwrite: bool, progress: Progress | None
 ) -> tuple[Pack, bool]:
     """Unpack an index into a folder unless the ``target`` is that index; return its description and whether
     it is.
 
     tarfile's own extraction reads extended headers, of any size, into memory; here a member is a plain file
-    that
-    the manifest names, with the size that it states.
+    that the manifest names, with the size that it states.
     """
     import zstandard
 
@@ -367,14 +358,14 @@ def _unpacked(
     except (ValueError, EOFError, IndexFormatError, tarfile.HeaderError, zstandard.ZstdError) as error:
         if pack is None:
             text = "expected a pack, as qbe pack writes them, found another file; check it"
-        elif isinstance(error, ValueError):
+        elif name == store.COMMIT:
             text = (
-                f"{name!r:.60} is not what a pack of an index has there; qbe pack did not write it: do not "
+                "expected one segment, found several, of qbe 0.9 or before; ask its author to pack it again"
             )
-            text += "trust it"
+        elif isinstance(error, ValueError):
+            text = f"{name!r:.60} is not what a pack of an index has there: do not trust it"
         else:
-            text = f"expected {name} as it was packed, found other bytes; the pack was damaged or cut off on "
-            text += "the way: get it again"
+            text = f"expected {name} as it was packed, found other bytes; it was damaged: get it again"
         raise _NoPackError(f"{address}: {text}") from error
 
 

@@ -149,9 +149,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A stream of ``papers``, given a splitter of abstracts and a count of left-out records, and their
-    `Origin`.
-    """
+    """A stream of ``papers``, given a splitter and a count of left-out records, and their `Origin`."""
 
     papers: Callable[[Splitter, RejectedRecords], Iterator[Paper]]
     origin: Origin
@@ -163,10 +161,7 @@ Corpus = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Iterable[Pa
 
 
 def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
-    """Return the source of a corpus; ``reading`` says how files are read.
-
-    A build of a sequence of papers can be resumed with equal ones, one of any other iterable cannot.
-    """
+    """Return the source of a corpus; a build of a sequence of papers can be resumed, of a stream not."""
     if isinstance(corpus, Source):
         return corpus
     items: Any = [corpus] if isinstance(corpus, str | os.PathLike) else corpus

@@ -17,7 +17,7 @@ import shutil
 import threading
 import time
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path, PurePosixPath
@@ -185,7 +185,7 @@ class Files:
         self._streams: dict[str, BinaryIO] = {}
         self._lock, self._closed = threading.Lock(), False
         for name, entry in (expected or {}).items():
-            self._verify(name, entry, entry["bytes"] < SMALL)
+            self.verify(name, entry, entry["bytes"] < SMALL)
 
     @staticmethod
     def of(folder: Path | Files) -> Files:
@@ -219,13 +219,8 @@ class Files:
             "again (qbe doctor --index shows what is intact)"
         )
 
-    def verify(self, names: Sequence[str] | None = None) -> None:
-        """Verify sizes and digests of files (None: all); raise IndexFormatError for the first damaged one."""
-        for name, entry in (self._expected or {}).items():
-            if names is None or name in names:
-                self._verify(name, entry, by_digest=True)
-
-    def _verify(self, name: str, entry: Mapping[str, Any], by_digest: bool) -> None:
+    def verify(self, name: str, entry: Mapping[str, Any], by_digest: bool = True) -> None:
+        """Compare a file with its entry in a manifest; raise IndexFormatError."""
         with self._open(name, expected := f"{entry['bytes']} bytes") as stream:
             size = os.fstat(stream.fileno()).st_size
             if size != entry["bytes"]:
@@ -310,6 +305,10 @@ class Generation(Files):
         if not self._is_at(self.folder):
             raise self.damaged(MANIFEST, "the index that was opened", "another in its place, or none")
 
+    def verify_all(self) -> None:
+        for name, entry in self.manifest.files.items():
+            self.verify(name, entry)
+
     def is_current(self) -> bool:
         """Return whether there is no newer generation; raise IndexFormatError where it is no index now."""
         folder = current(self.index)
@@ -380,12 +379,16 @@ def _without_current(index: Path) -> Path:
     return first if (first / MANIFEST).is_file() and not (index / MANIFEST).exists() else index
 
 
+def _generations(index: Path) -> list[Path]:
+    return [path for path in index.glob("*") if _GENERATION.fullmatch(path.name)]
+
+
 def publish(staged: Path, index: Path) -> Path:
     """Make a finished folder the newest generation of an index, new or there; only under the `write_lock`."""
     sync_tree(staged)
     index.mkdir(parents=True, exist_ok=True)
-    numbers = [int(path.name) for path in index.iterdir() if _GENERATION.fullmatch(path.name)]
-    folder = index / f"{max(numbers, default=0) + 1:06d}"
+    number = max((int(path.name) for path in _generations(index)), default=0) + 1
+    folder = index / f"{number:06d}"
     staged.rename(folder)
     sync(index)
     write_text(index / CURRENT, f"{folder.name}\n")
@@ -426,12 +429,11 @@ def clean(index: Path) -> None:
         shutil.rmtree(index / NEXT, ignore_errors=True)
         for partial in index.glob(f".{CURRENT}.*.partial"):
             partial.unlink()
-        for path in index.iterdir():
-            if path != newest and _GENERATION.fullmatch(path.name):
-                with _unread(path) as unread:
-                    if unread:
-                        (path / MANIFEST).unlink(missing_ok=True)  # from now on nobody can lock it
-                        shutil.rmtree(path)
+        for path in {*_generations(index)} - {newest}:
+            with _unread(path) as unread:
+                if unread:
+                    (path / MANIFEST).unlink(missing_ok=True)  # from now on nobody can lock it
+                    shutil.rmtree(path)
         if newest.parent == index:
             _remove_former(index)
 
@@ -464,16 +466,14 @@ def _unread(folder: Path) -> Iterator[bool]:
 
 
 def verify(folder: Path) -> Manifest:
-    """Compare the digests of all files of an index; raises IndexFormatError for the first damaged one."""
+    """Compare the digests of all files of an index; raise IndexFormatError for the first damaged one."""
     with contextlib.closing(open_generation(folder)) as generation:
-        generation.verify()
+        generation.verify_all()
         return generation.manifest
 
 
 class Checked(NamedTuple):
-    """What was found of an index: ``damages`` by the file's name, and the file of its ``papers`` unless
-    damaged.
-    """
+    """What was found of an index: ``damages`` by file, and the file of its ``papers`` unless damaged."""
 
     files: int
     size: int
@@ -487,8 +487,7 @@ def check_index(index: Path) -> Checked:
     try:
         folder = current(index)
     except IndexFormatError as error:
-        generations = sorted(path for path in index.glob("*") if _GENERATION.fullmatch(path.name))
-        if not generations:
+        if not (generations := sorted(_generations(index))):
             raise
         folder, damages[CURRENT] = generations[-1], reason_of(error)
     try:
@@ -498,10 +497,9 @@ def check_index(index: Path) -> Checked:
             raise
         return Checked(0, 0, {**damages, MANIFEST: reason_of(error)}, None)
     files = Files(folder)
-    files._expected = entries
-    for name in entries:
+    for name, entry in entries.items():
         try:
-            files.verify([name])
+            files.verify(name, entry)
         except (IndexFormatError, OSError) as error:
             damages[name] = reason_of(error)
     size = sum(entry["bytes"] for entry in entries.values())

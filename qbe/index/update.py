@@ -50,10 +50,9 @@ Confirm = Callable[[str], bool]
 @dataclass(frozen=True, slots=True)
 class Written:
     """What an update did, in papers, and the index afterwards. ``replaced`` papers are counted neither as
-    ``added``
-    nor as ``deleted``; ``left_out`` counts skipped records by reason; ``kept`` are ids of papers that stay
-    although
-    the corpus has other content for them; ``deleted_titles`` those of papers that the corpus lacks, by id.
+    ``added`` nor as ``deleted``; ``left_out`` counts skipped records by reason; ``kept`` are ids of papers
+    that stay although the corpus has other content for them; ``deleted_titles`` those of papers that the
+    corpus lacks, by id.
     """
 
     added: int
@@ -81,28 +80,21 @@ def append_papers(
     *,
     reading: Reading = AS_IT_COMES,
     update: bool = False,
-    encoder: str | None = None,
-    tagger: str | None = None,
-    device: str | None = None,
     execution: Execution | None = None,
+    **models: str | None,
 ) -> Written:
     """Add the papers of a corpus to an index, encoded with the index's settings, as its next generation.
 
     ``corpus`` and ``reading`` are those of `qbe.index.build.build`. Papers that the index has as they are are
     left alone. Of one that it has with other content under the same id the index keeps its own; with
-    ``update``
-    the corpus's replaces it, and gets a new row. Another paper with a citation key of the index gets another
-    id,
-    as in a build. With ``reading.dedupe`` papers that repeat one of the index by title or DOI are left out.
-    ``encoder`` and ``tagger`` (a name or folder) say where those of the index are now, ``device`` runs the
-    encoder.
-    All papers become visible at once, to readers that open the index later.
+    ``update`` the corpus's replaces it, and gets a new row. Another paper with a citation key of the index
+    gets another id, as in a build. With ``reading.dedupe`` papers that repeat one of the index by title or
+    DOI are left out. ``encoder`` and ``tagger`` (a name or folder) say where those of the index are now,
+    ``device`` runs the encoder. All papers become visible at once, to readers that open the index later.
 
     Raises IndexBuildError for another tagger and where another process writes, EncoderMismatchError for
-    another
-    encoder, and what `qbe.index.build.build` does; then the index is unchanged.
+    another encoder, and what `qbe.index.build.build` does; then the index is unchanged.
     """
-    models = {"encoder": encoder, "tagger": tagger, "device": device}
     source, how = open_corpus(corpus, reading), UPDATE if update else APPEND
     with writing(folder) as generation:
         return _change(generation, source, how, models, execution)
@@ -114,24 +106,19 @@ def sync_papers(
     *,
     reading: Reading = AS_IT_COMES,
     confirm: Confirm = lambda question: False,  # noqa: ARG005
-    encoder: str | None = None,
-    tagger: str | None = None,
-    device: str | None = None,
     execution: Execution | None = None,
+    **models: str | None,
 ) -> Written:
     """Make the papers of an index those of a corpus, in one generation: those that it lacks are added, those
-    of other
-    content replaced, those that the corpus lacks deleted; all others are left alone.
+    of other content replaced, those that the corpus lacks deleted; all others are left alone.
 
     A paper whose record in the corpus was skipped stays. Where no ``reading`` is given, files are read as
-    they
-    were when the index was built. ``confirm`` is called with a question before more than one paper and a
-    tenth of
-    all are deleted, or any while skipped records do not tell their ids; UsageError where the answer is no.
+    they were when the index was built. ``confirm`` is called with a question before more than one paper and a
+    tenth of all are deleted, or any while skipped records do not tell their ids; UsageError where the answer
+    is no.
     """
     if reading.limit is not None:
         raise UsageError("`limit` is of no use with `sync`, which would delete the papers beyond it; drop it")
-    models = {"encoder": encoder, "tagger": tagger, "device": device}
     with writing(folder) as generation:
         if reading == AS_IT_COMES:
             as_built = generation.manifest.corpus.get("reading", {})
@@ -203,10 +190,9 @@ def delete_papers(
     folder: str | Path, paper_ids: Iterable[str], *, execution: Execution | None = None
 ) -> Written:
     """Delete papers from an index; none where it lacks one of the ids, or would be left empty."""
-    if isinstance(paper_ids, str):
-        raise TypeError("expected `paper_ids` as an iterable of str, found one str; put it into a list")
-    if not isinstance(paper_ids, Iterable):
-        raise TypeError(f"expected `paper_ids` as an iterable of str, found {type(paper_ids).__name__}")
+    if isinstance(paper_ids, str) or not isinstance(paper_ids, Iterable):
+        found = "one str; put it into a list" if isinstance(paper_ids, str) else type(paper_ids).__name__
+        raise TypeError(f"expected `paper_ids` as an iterable of str, found {found}")
     paper_ids = list(paper_ids)
     for paper_id in paper_ids:
         if not isinstance(paper_id, str):
@@ -242,11 +228,11 @@ class _Part(NamedTuple):
     rows: Rows
     sentences: Rows
 
-    @classmethod
-    def of(cls, files: Files, dead: Sequence[int] = ()) -> _Part:
-        papers = Papers(files, predictions=False)
-        rows = np.delete(np.arange(len(papers)), dead)
-        return cls(files, papers, rows, sentence_rows(papers.layout.starts, rows))
+
+def _part(files: Files, dead: Sequence[int] = ()) -> _Part:
+    stored = Papers(files, predictions=False)
+    rows = np.delete(np.arange(len(stored)), dead)
+    return _Part(files, stored, rows, sentence_rows(stored.layout.starts, rows))
 
 
 def write_next(
@@ -257,19 +243,17 @@ def write_next(
     execution: Execution,
 ) -> int:
     """Write and publish the next generation, without the papers of the ``dead`` rows, and with those that
-    were
-    ``added``: the folder of their files, the state of its build, and the names of all sources.
+    were ``added``: the folder of their files, the state of its build, and the names of all sources.
 
     The result is that of a build of these papers in this order, but for FAISS's centroids and codes, which
-    are
-    kept until the number of sentences has doubled, and for vectors in bytes, which stay so.
+    are kept until the number of sentences has doubled, and for vectors in bytes, which stay so.
     """
     manifest, folder = generation.manifest, generation.index / NEXT / "generation"
-    generation.verify()  # damage that was copied would have valid digests
+    generation.verify_all()  # damage that was copied would have valid digests
     execution.progress.stage("copying")
     folder.mkdir(parents=True)
-    old = _Part.of(generation, dead)
-    parts = [old, _Part.of(Files(added[0]))] if added else [old]
+    old = _part(generation, dead)
+    parts = [old, _part(Files(added[0]))] if added else [old]
     _copy_records(folder, parts)
 
     gone = {"papers": len(dead), "labelled": sum(old.papers[row].labelled for row in dead)}
@@ -353,10 +337,7 @@ def _write_dense(
 
 
 class Additions:
-    """The papers of a source that are new to an index or replace some of it; once they are read, also the
-    rows of
-    papers that are ``replaced`` or, with titles, ``gone``, and the ids of those that are ``kept``.
-    """
+    """The papers of a source that are new to an index or replace some of it; then also those that go."""
 
     def __init__(
         self, source: Source, papers: Papers, how: str, confirm: Confirm, drops_labels: bool
@@ -402,26 +383,21 @@ class Additions:
                 self.kept.append(paper.paper_id)
                 continue
             if paper.paper_id != each.paper_id and row is None:
-                left_out.note(
-                    RENAMED,
-                    each.paper_id,
-                    f"the index has another paper of the id {each.paper_id!r}; this one is "
-                    f"{paper.paper_id!r}",
-                )
+                reason = f"the index has another paper of the id {each.paper_id!r}; this one is "
+                left_out.note(RENAMED, each.paper_id, f"{reason}{paper.paper_id!r}")
             self.written += 1
             if row is not None:
                 self.replaced.append(row)
             elif same_paper is not None:
                 self._former.add(same_paper)
             if self._how == SYNC:
-                self._ids.update(_ids(paper))
+                self._ids.update((content_id(paper), made_id(paper)))
             yield paper
         rows = {papers.find(paper_id) for paper_id in left_out.deleted}
         deleted = {row: papers[row].title for row in rows - self._seen if row is not None}
         self._seen |= deleted.keys()
         if self._how == SYNC:
             self._find_gone(left_out)
-            self._check_gone(left_out)
         else:
             self.replaced += self._former - self._seen
         if self._how != APPEND:
@@ -429,8 +405,7 @@ class Additions:
 
     def _placed(self, paper: Paper) -> tuple[Paper, int | None]:
         """Return the paper under the id that it would have in a build behind the index's papers, and its row,
-        if any:
-        where its key, or the id made from its content, is another paper's, it has a `second_id`.
+        if any: where its key, or the id made from its content, is another paper's, it has a `second_id`.
         """
         is_made, key = paper.paper_id.startswith(MADE), paper.metadata.get("key")
         plain = made_id(paper) if is_made else usable_id(str(key or ""))
@@ -452,44 +427,37 @@ class Additions:
         return contradicts(stored, record) and not differs_little(stored, record)
 
     def _find_gone(self, left_out: RejectedRecords) -> None:
-        """Find papers that the corpus lacks; one whose record is broken stays, one of another id there is
-        replaced.
+        """Find papers that the corpus lacks: one whose record is broken stays, one of another id there is
+        replaced. Ask before many are deleted, or one that may be among the records that were skipped.
         """
+        papers = self._papers
         for paper_id in left_out.ids:
-            row = self._papers.find(paper_id)
+            row = papers.find(paper_id)
             if row is not None and row not in self._seen:
                 self._seen.add(row)
                 self.kept.append(paper_id)
         left = self.written - len(self.replaced)  # papers that replace none so far
-        for row in range(len(self._papers)):
-            if row not in self._seen:
-                paper = self._papers[row]
-                if left and not self._ids.isdisjoint(_ids(paper)):
-                    self.replaced.append(row)
-                    left -= 1
-                else:
-                    self.gone[row] = paper.title
-
-    def _check_gone(self, left_out: RejectedRecords) -> None:
-        """Ask before many papers are deleted, or one that may be among the records that were skipped."""
-        count, total = len(self.gone), len(self._papers)
+        for row in range(len(papers)):
+            if row in self._seen:
+                continue
+            paper = papers[row]
+            if left and not self._ids.isdisjoint((content_id(paper), made_id(paper))):
+                self.replaced.append(row)
+                left -= 1
+            else:
+                self.gone[row] = paper.title
+        count, total = len(self.gone), len(papers)
         is_few = count <= max(1, total // 10)
         if not count or (is_few and not left_out.nameless):
             return
-        named = ", ".join(
-            f"{title:.60} [{self._papers.ids[row]}]" for row, title in islice(self.gone.items(), NAMED)
-        )
-        others = f" and {count - NAMED:,} more" if count > NAMED else ""
-        missing = f"{count:,} of the {total:,} papers of the index missing in the corpus ({named}{others})"
+        some = [f"{title:.60} [{papers.ids[row]}]" for row, title in islice(self.gone.items(), NAMED)]
+        named = ", ".join(some) + (f" and {count - NAMED:,} more" if count > NAMED else "")
+        missing = f"{count:,} of the {total:,} papers of the index missing in the corpus ({named})"
         if left_out.nameless:
             missing += f" and {left_out.nameless:,} skipped records, which may be theirs"
         if not self._confirm(f"found {missing}; delete these papers?"):
             expected = "no skipped records" if is_few else "at most one paper or a tenth to delete"
             raise UsageError(
-                f"expected {expected}, found {missing}; nothing was changed: "
-                "check the corpus, or delete them with `overwrite`"
+                f"expected {expected}, found {missing}; nothing was changed: check the corpus, or delete "
+                "them with `overwrite`"
             )
-
-
-def _ids(paper: Paper) -> tuple[str, str]:
-    return content_id(paper), made_id(paper)

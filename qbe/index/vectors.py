@@ -145,9 +145,3 @@ def open_vectors(folder: Path | Files, name: str, stored: str) -> Vectors:
 def read_vectors(folder: Path | Files, stored: str = FLOAT16) -> tuple[Vectors, Vectors]:
     """Memory-map the sentence vectors and the whole-paper vectors of an index; raises IndexFormatError."""
     return open_vectors(folder, SENTENCES, stored), open_vectors(folder, WHOLE, stored)
-
-
-def blocks(vectors: Vectors, rows: int = 65536, first: int = 0) -> Iterator[Floats]:
-    """Yield the vectors from ``first`` on as float32 arrays of up to ``rows`` rows, in order."""
-    for begin in range(first, len(vectors), rows):
-        yield vectors[begin : begin + rows].astype(np.float32)

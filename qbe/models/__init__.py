@@ -1,5 +1,1 @@
-"""Which models exist, where their files are, and how an ONNX session on them is opened.
-
-A name becomes verified files in one direction: `registry` (names) -> `sources` (package, folder or hub) ->
-`exports` (made once, cached) -> `encoder_files`, `reranker_files`, `tagger_files`.
-"""
+"""Models: where they are, what a card says of them, and all that ONNX Runtime computes with them."""

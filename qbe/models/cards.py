@@ -127,7 +127,7 @@ Card = TypeVar("Card", EncoderMetadata, CrossEncoderMetadata, TaggerMetadata, Jo
 
 @dataclass(frozen=True, slots=True)
 class ModelKind(Generic[Card]):
-    """A kind of model: its card, whose ``marks`` are fields that it must have, and its export.
+    """A kind of model: its card, whose ``marks`` are fields that it must have, its default, and its export.
 
     The subcommand ``command`` of ``qbe export`` makes it from the ``required`` files (each by its possible
     names), into the subfolder ``cache`` of the cache.
@@ -136,6 +136,7 @@ class ModelKind(Generic[Card]):
     noun: str
     metadata_file: str
     card: type[Card]
+    default: str
     remedy: str
     marks: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     command: str = ""
@@ -151,6 +152,7 @@ ENCODER = ModelKind(
     noun="encoder",
     metadata_file="encoder.json",
     card=EncoderMetadata,
+    default=DEFAULT_ENCODER,
     remedy="delete the folder {folder}, and export the encoder again with qbe export encoder",
     # 1: last_hidden_state only; 2: all layers; 3: with the encoder format; 4: no padding mask as an input
     marks={"format": 4},
@@ -162,17 +164,19 @@ CROSS_ENCODER = ModelKind(
     noun="reranker",
     metadata_file="reranker.json",
     card=CrossEncoderMetadata,
+    default=DEFAULT_RERANKER,
     remedy="delete the folder {folder}, and export or train the reranker again",
     marks={"format": 1, "kind": "pair"},
     command="cross-encoder",
     cache="rerankers",
     required=(("config.json",), ("model.safetensors",), (TOKENIZER,)),
 )
-TAGGER = ModelKind("tagger", "tagger.json", TaggerMetadata, "train the tagger again")
+TAGGER = ModelKind("tagger", "tagger.json", TaggerMetadata, DEFAULT_TAGGER, "train the tagger again")
 JOINT_GRADER = ModelKind(
     noun="joint-grades",
     metadata_file="joint-grades.json",
     card=JointCard,
+    default=DEFAULT_RERANKER,
     remedy="train the model again with qbe train joint-grades",
     marks={"format": 1},
 )

@@ -13,26 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.errors import ModelError, UsageError, did_you_mean, requirement
-from qbe.models.cards import (
-    CROSS_ENCODER,
-    DEFAULT_ENCODER,
-    DEFAULT_RERANKER,
-    DEFAULT_TAGGER,
-    ENCODER,
-    GRAPH,
-    JOINT_GRADER,
-    JOINT_GRADES,
-    LARGE_ENCODER,
-    PACKAGE,
-    TAGGER,
-    EncoderFiles,
-    ModelKind,
-    RerankerFiles,
-    TaggerFiles,
-    model_file,
-    read_card,
-    verify_digest,
-)
+from qbe.models import cards
 from qbe.models.formats import (
     CLS,
     DECLARING_FILES,
@@ -141,43 +122,43 @@ class Weights(NamedTuple):
     graph: Path | None = None
 
 
-def find(kind: ModelKind[Any], name: str) -> Path | Weights:
+def find(kind: cards.ModelKind[Any], name: str) -> Path | Weights:
     """Find a model by folder, known name or hub name: finished files, or weights to export."""
     folder = Path(name)
     if (folder / kind.metadata_file).is_file():
         return folder
-    if (kind, name) in ((ENCODER, DEFAULT_ENCODER), (TAGGER, DEFAULT_TAGGER)) and not folder.is_dir():
-        return PACKAGE / name
+    if name == kind.default and not folder.is_dir():
+        return cards.PACKAGE / name
     if kind.required and (weights := find_weights(kind, name)) is not None:
         return weights
-    known: Sequence[str] = (DEFAULT_TAGGER,) if kind is TAGGER else (DEFAULT_RERANKER,)
-    if kind is ENCODER:
-        known = (DEFAULT_ENCODER, LARGE_ENCODER, *ENCODERS, *PUBLISHED)
+    known, article = [kind.default], "a"
+    if kind is cards.ENCODER:
+        known, article = [*known, cards.LARGE_ENCODER, *ENCODERS, *PUBLISHED], "an"
     others = f" or a folder with a {kind.metadata_file}"
     if kind.required:
         others = ", a folder, or a hub name such as owner/model"
-    article, remedy = "an" if kind is ENCODER else "a", did_you_mean(name, known, f"check `{kind.noun}`")
+    remedy = did_you_mean(name, known, f"check `{kind.noun}`")
     raise ModelError(
         f"expected {article} {kind.noun} known by name ({', '.join(known)}){others}, found {name!r}; {remedy}"
     )
 
 
-def find_weights(kind: ModelKind[Any], name: str) -> Weights | None:
+def find_weights(kind: cards.ModelKind[Any], name: str) -> Weights | None:
     """Find PyTorch weights by folder, known name or hub name; None where there are none."""
     folder, hub = Path(name), PublishedEncoder(name, None)
     if folder.is_dir():
         name_of = folder.resolve().name
-    elif kind is ENCODER and (entry := ENCODERS.get(name)) is not None:
+    elif kind is cards.ENCODER and (entry := ENCODERS.get(name)) is not None:
         digest = entry.digests["model.safetensors"]
         return Weights(name, entry.source, digest, lambda: packaged_weights(entry), entry.encoder_format)
-    elif kind is ENCODER and name == LARGE_ENCODER:
-        graph, source = PACKAGE / LARGE.folder / GRAPH, LARGE.base.source
+    elif kind is cards.ENCODER and name == cards.LARGE_ENCODER:
+        graph, source = cards.PACKAGE / LARGE.folder / cards.GRAPH, LARGE.base.source
         return Weights(name, source, LARGE.sha256, lambda: weights_folder(LARGE), DEFAULT_FORMAT, graph=graph)
     elif _HUB_NAME.fullmatch(name):
         name_of = name.partition("/")[2]
-        hub = PUBLISHED.get(name, hub) if kind is ENCODER else hub
+        hub = PUBLISHED.get(name, hub) if kind is cards.ENCODER else hub
         config, weights, tokenizer = kind.required
-        small = [*config, *tokenizer, *(DECLARING_FILES if kind is ENCODER else ())]
+        small = [*config, *tokenizer, *(DECLARING_FILES if kind is cards.ENCODER else ())]
         for file in weights:
             folder = _download(kind.noun, hub.weights, [*small, file])
             if (folder / file).is_file():
@@ -187,7 +168,7 @@ def find_weights(kind: ModelKind[Any], name: str) -> Weights | None:
     encoder_format, adapter = hub.encoder_format, None
     if hub.adapter is not None:
         adapter = _download("adapter", hub.adapter, [ADAPTER_CONFIG, *_ADAPTER_WEIGHTS])
-    if kind is ENCODER:
+    if kind is cards.ENCODER:
         encoder_format = encoder_format or declared_format(folder) or DEFAULT_FORMAT
     check_required(kind, folder)
     digest = sha256(weights_file(kind, folder))
@@ -196,7 +177,7 @@ def find_weights(kind: ModelKind[Any], name: str) -> Weights | None:
 
 def find_start(name: str) -> tuple[str, Path]:
     """Find the PyTorch encoder that a training starts from: its name and its folder."""
-    weights = find_weights(ENCODER, name)
+    weights = find_weights(cards.ENCODER, name)
     if weights is None or weights.adapter is not None:
         what = "none of that name" if weights is None else "one that needs an adapter"
         raise ModelError(
@@ -219,11 +200,11 @@ def packaged_weights(entry: EncoderEntry) -> Path:
         "give another `encoder`"
     )
     for file, digest in entry.digests.items():
-        verify_digest(folder / file, digest, remedy)
+        cards.verify_digest(folder / file, digest, remedy)
     return folder
 
 
-def check_required(kind: ModelKind[Any], folder: Path) -> None:
+def check_required(kind: cards.ModelKind[Any], folder: Path) -> None:
     """Raise ModelError when a folder lacks one of the files that an export needs."""
     expected = [" or ".join(names) for names in kind.required]
     missing = [
@@ -238,7 +219,7 @@ def check_required(kind: ModelKind[Any], folder: Path) -> None:
         )
 
 
-def weights_file(kind: ModelKind[Any], folder: Path) -> Path:
+def weights_file(kind: cards.ModelKind[Any], folder: Path) -> Path:
     return next(path for path in (folder / name for name in kind.required[1]) if path.is_file())
 
 
@@ -267,7 +248,7 @@ def _download(noun: str, name: str, files: Sequence[str]) -> Path:
 # Exports
 
 
-def exported(kind: ModelKind[Any], source: Path | Weights) -> Path:
+def exported(kind: cards.ModelKind[Any], source: Path | Weights) -> Path:
     """Return the folder of a model's finished files; export weights in another process, once."""
     if isinstance(source, Path):
         return source
@@ -303,47 +284,47 @@ def exported(kind: ModelKind[Any], source: Path | Weights) -> Path:
     return destination
 
 
-def cached_export(kind: ModelKind[Any], name: str, weights_sha256: str, variant: str = "") -> Path:
+def cached_export(kind: cards.ModelKind[Any], name: str, weights_sha256: str, variant: str = "") -> Path:
     return cache_folder() / kind.cache / f"{name}-{weights_sha256[:12]}-{kind.format}{variant}"
 
 
-def _folder_of(kind: ModelKind[Any], name: str, precision: str) -> Path:
+def _folder_of(kind: cards.ModelKind[Any], name: str, precision: str) -> Path:
     if precision not in PRECISIONS:
         raise UsageError(f"expected a `precision` of {', '.join(PRECISIONS)}, found {precision!r}")
     return exported(kind, find(kind, name))
 
 
-def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> EncoderFiles:
+def resolve_encoder(name: str = cards.DEFAULT_ENCODER, precision: str = "int8") -> cards.EncoderFiles:
     """Return the files of an encoder: a known name, a folder (exported or not), or a hub name."""
-    folder = _folder_of(ENCODER, name, precision)
-    metadata = read_card(folder, ENCODER)
-    if precision != HALF and model_file(precision) not in metadata.files:
+    folder = _folder_of(cards.ENCODER, name, precision)
+    metadata = cards.read_card(folder, cards.ENCODER)
+    if precision != HALF and cards.model_file(precision) not in metadata.files:
         raise ModelError(
             f"expected the encoder {metadata.name} in {precision}, found it only in "
             f"{', '.join(metadata.parity)}; give `precision` {HALF}, or {next(iter(metadata.parity))} on the "
             f"CPU, or another `encoder`, such as {BASE_ENCODER}"
         )
-    return EncoderFiles(folder, metadata, precision)
+    return cards.EncoderFiles(folder, metadata, precision)
 
 
-def resolve_reranker(name: str, precision: str = "int8") -> RerankerFiles:
+def resolve_reranker(name: str, precision: str = "int8") -> cards.RerankerFiles:
     """Return the files of a pair cross-encoder, as `resolve_encoder` does: of a folder or a hub name."""
     if precision in PRECISIONS and joint_folder(name) is not None:
         raise ModelError(
             f"{name}: expected a pair cross-encoder, found joint grades; open them with qbe.search.rerankers"
         )
-    folder = _folder_of(CROSS_ENCODER, name, precision)
-    return RerankerFiles(folder, read_card(folder, CROSS_ENCODER), precision)
+    folder = _folder_of(cards.CROSS_ENCODER, name, precision)
+    return cards.RerankerFiles(folder, cards.read_card(folder, cards.CROSS_ENCODER), precision)
 
 
-def resolve_tagger(name: str = DEFAULT_TAGGER) -> TaggerFiles:
+def resolve_tagger(name: str = cards.DEFAULT_TAGGER) -> cards.TaggerFiles:
     """Return the files of a tagger: a known name or a folder; raises ModelError when there is none."""
-    folder = _folder_of(TAGGER, name, "int8")
-    return TaggerFiles(folder, read_card(folder, TAGGER))
+    folder = _folder_of(cards.TAGGER, name, "int8")
+    return cards.TaggerFiles(folder, cards.read_card(folder, cards.TAGGER))
 
 
 def joint_folder(name: str) -> Path | None:
     """Return the folder of joint grades of a name; None for another reranker."""
-    if (Path(name) / JOINT_GRADER.metadata_file).is_file():
+    if (Path(name) / cards.JOINT_GRADER.metadata_file).is_file():
         return Path(name)
-    return JOINT_GRADES if name == DEFAULT_RERANKER else None
+    return cards.JOINT_GRADES if name == cards.DEFAULT_RERANKER else None

@@ -31,12 +31,10 @@ end of spans (batch, spans, 2) int64. Outputs: sums of the last states (batch, s
 label scores of the spans but the first (batch, spans - 1, labels) float32.
 """
 
+# Tokens of a batch, padding included, of models of up to 384 dimensions and of larger ones: the fastest on an
+# H100 (`benchmarks/README.md`, "A GPU").
 BATCH_TOKENS, LARGE_BATCH_TOKENS = 65536, 8192
-"""Tokens of a batch, padding included, of models of up to 384 dimensions and of larger ones: the fastest on
-an H100 (`benchmarks/README.md`, "A GPU").
-"""
-STEP = 16
-"""Rows are padded to a multiple of this, in which matrix units compute."""
+STEP = 16  # rows are padded to a multiple of this, in which matrix units compute
 
 FLOAT, HALF = 1, 10
 _INT32, _INT64, _BOOL = 6, 7, 9  # ONNX's numbers of types

@@ -215,8 +215,7 @@ def tag_stream(
 
     Other fields, lists of sentences, and labelled records (unless all are predicted) stay; an abstract that
     was one string gets ``sentence_offsets``. ``probabilities`` adds ``pred_probabilities``, five numbers a
-    sentence in the order background, objective, method, result, other. Raises CorpusError for records that
-    are no papers.
+    sentence in the order of the labels.
     """
 
     def tag(item: tuple[Record, Paper]) -> Record:

@@ -111,7 +111,7 @@ class PaperFilter:
 
     def of(self, query: Query) -> PaperFilter:
         """Replace ``"query"`` by the latest year of the papers that a query likes; raises UsageError for one
-        without a year.
+        without.
         """
         if self.before != OF_QUERY:
             return self
@@ -145,11 +145,7 @@ class PaperFilter:
         return tests[0] if len(tests) == 1 else lambda metadata: all(test(metadata) for test in tests)
 
     def record(self) -> dict[str, Any]:
-        """The conditions as JSON.
-
-        >>> PaperFilter(years=(2015, None), before="query").record()
-        {'years': [2015, None], 'before': 'query'}
-        """
+        """The conditions as JSON."""
         values = {
             "years": None if self.years is None else list(self.years),
             "categories": list(self.categories),
@@ -161,11 +157,7 @@ class PaperFilter:
 
 
 def year_of(metadata: Metadata) -> int | None:
-    """The year of a paper (see `qbe.types.year_given`) as a number; None for none or another text.
-
-    >>> year_of({"date": "2019-05"}), year_of({"date": "5 May 2019"}), year_of({"year": "in print"})
-    (2019, None, None)
-    """
+    """The year of a paper (see `qbe.types.year_given`) as a number; None for none or another text."""
     return _first_year(year_given(metadata))
 
 
@@ -178,9 +170,6 @@ def _first_year(text: str) -> int | None:
 def parse_years(text: str) -> tuple[Years | None, Literal["query"] | None]:
     """Parse years such as ``2015-2019``, ``2015-``, ``-2019``, ``2018``, ``query`` or ``2015-query``; raises
     UsageError.
-
-    >>> parse_years("2015-2019"), parse_years("2018"), parse_years("2015-query")
-    (((2015, 2019), None), ((2018, 2018), None), ((2015, None), 'query'))
     """
     head, _, last = text.strip().rpartition("-")
     of_query = last.strip() == OF_QUERY
@@ -203,11 +192,7 @@ def parse_before(text: str) -> int | Literal["query"]:
 
 
 def parse_where(texts: Sequence[str]) -> dict[str, str]:
-    """Parse keys and values such as ``venue=SIGIR``; raises UsageError.
-
-    >>> parse_where(["venue=SIGIR", "note=a=b"])
-    {'venue': 'SIGIR', 'note': 'a=b'}
-    """
+    """Parse keys and values such as ``venue=SIGIR``; raises UsageError."""
     values: dict[str, str] = {}
     for text in texts:
         key, sign, value = text.partition("=")
@@ -322,8 +307,8 @@ def check_filter(value: object) -> None:
 
 
 class FilterResult(NamedTuple):
-    """The papers that pass a filter: ``selection``, None if all do; how many ``papers`` of the ``total``; and
-    how many more would pass if their year was known.
+    """The papers that pass a filter (``selection``: None if all do), and how many more would if their year
+    was known.
     """
 
     selection: Selection | None
@@ -333,11 +318,8 @@ class FilterResult(NamedTuple):
 
 
 class FilterCache:
-    """The papers of an index, as opened by a reader, that pass filters.
-
-    Metadata is read when the first filter comes, and again for other categories, authors or values; all
-    papers for a technique. Years are kept, in two bytes a paper, and of each of the last KEPT filters a byte
-    a paper. Several threads may use it.
+    """The papers of an index, as opened by a reader, that pass filters. Years are kept, in two bytes a paper,
+    and of each of the last KEPT filters a byte a paper. Several threads may use it.
     """
 
     def __init__(self, reader: IndexReader) -> None:
@@ -354,10 +336,8 @@ class FilterCache:
         return self.of(paper_filter.of(query))
 
     def of(self, paper_filter: PaperFilter) -> FilterResult:
-        """Apply a filter whose ``before`` is a year by now (see `PaperFilter.of`).
-
-        Raises UsageError for a filter by the year of a query, for a key of ``where`` that no paper has, and
-        for a technique without a name.
+        """Apply a filter whose ``before`` is a year by now; raises UsageError for a key of ``where`` that no
+        paper has, and for a technique without a name.
         """
         if paper_filter.before == OF_QUERY:
             raise UsageError("expected `years` without query, since there is no query, found it; give a year")
@@ -426,10 +406,6 @@ def _remembered(known: OrderedDict[str, T], asked: PaperFilter, make: Callable[[
 class Technique:
     """The name of a technique: words that stand next to each other, whatever their grammatical number and
     case.
-
-    >>> technique = Technique("conditional random field")
-    >>> technique.is_named_by(Paper("1", "Conditional Random Fields for tagging", ()))
-    True
     """
 
     def __init__(self, name: str) -> None:
@@ -443,9 +419,7 @@ class Technique:
         self.parts: Sequence[bytes] = [word.removesuffix("y").encode() for word in self._words]
 
     def is_named_by(self, paper: Paper) -> bool:
-        """True if the title has the name, or a sentence that says how (any of a paper without labels), or
-        the metadata under this key.
-        """
+        """True if title, metadata, or a sentence that says how (any of a paper without labels) has the name."""
         texts = [paper.title]
         for sentence in paper.sentences:
             chances = sentence.probabilities
@@ -472,9 +446,6 @@ def _words(text: str) -> list[str]:
 def describe(passing: Sequence[FilterResult], hits: int | None) -> str | None:
     """Tell users in one line that filters leave fewer papers than the ``hits`` asked for (None: any number),
     or drop papers without a year; None where neither is so.
-
-    >>> describe([FilterResult(None, 3, 128, 5)], hits=10)
-    '3 of 128 papers pass the filter, fewer than the 10 hits asked for; 5 papers have no year and do not pass'
     """
     parts = []
     if few := [each for each in passing if hits is not None and each.papers < hits]:

@@ -31,16 +31,30 @@ log = logging.getLogger(__name__)
 AspectSpec = Mapping[Facet, float] | Facet | Sequence[int] | None
 """What counts of a paper: weights of facets, a facet, sentence positions, or its whole abstract for None."""
 
-UNLIKE_WEIGHT = 0.5
-"""The weight of all unwanted papers together, relative to the others together."""
+ID = "query"  # of papers from outside that bring none
+UNLIKE_WEIGHT = 0.5  # of all unwanted papers together, relative to the others together
+LONG_ABSTRACT = 20_000  # characters of abstracts that take seconds to encode
+LISTS = (".txt", ".ids", ".lst", ".md", "")  # suffixes of files that may be a list, if no bibliography
 
-LONG_ABSTRACT = 20_000
-"""Characters of abstracts that take seconds to encode."""
+_HINT = "qbe list shows ids and titles"
+_SUFFIXES = {".doc": "a Word document", ".docx": "a Word document", ".odt": "an OpenDocument file"}
+_LATEX = "a LaTeX document"
+_READ = ("plain text", "an empty file", "JSON", _LATEX)
+"""Kinds of files (`qbe.corpus.formats.kind_of`) that may hold a paper."""
+
+_TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[ \t*]*(\S.*)", re.IGNORECASE)
+_ABSTRACT = re.compile(
+    r"^[ \t#*]*abstract[ \t*]*(?:[:.\u2013\u2014-][ \t*]*|$)", re.IGNORECASE | re.MULTILINE
+)
+_WRAPPED = 0.75
+"""A first line of at least this share of the next one's length may belong to a wrapped paragraph."""
+
+_LINE_END = re.compile(r"\r\n?")
 
 
 class QuerySource(NamedTuple):
-    """Queries that are loaded a few at a time: their ids in the run, the aspects of each, a function that
-    loads those at some places, and notes for people on topics that are left out.
+    """Queries that are loaded a few at a time: ids in the run, aspects, what loads those at some places,
+    notes for people.
     """
 
     ids: Sequence[str]
@@ -59,22 +73,23 @@ def from_topics(
     """Read the queries of a topics file, under the topics' ids.
 
     A ``counted`` facet is searched for in topics that state none; those that state another one, or aspects,
-    are left out. ``counted`` weights of facets take the place of the topics' facets; topics with aspects are
-    left out. Unless facets are ``predicted``, topics whose papers were given labels and lack the facet are
-    left out, too. Raises what `topics_of` does, FileFormatError for a file without topics, UsageError where
-    none is left.
-
-    >>> source = from_topics(index, Path("sample/topics.tsv"), Facet.METHOD)
-    >>> source.ids[:2], source.notes
-    (['s024_method', 's063_method'], ['sample/topics.tsv: 16 of 24 topics state another facet, ...'])
+    are left out. ``counted`` weights of facets take the place of the topics' facets. Unless facets are
+    ``predicted``, topics whose papers were given labels and lack the facet are left out, too.
     """
     topics = topics_of(index, path)
-    used = [topic for topic in topics if not _states_another(topic, counted)]
-    other = [topic for topic in topics if _states_another(topic, counted)]
-    used = [_counting(topic, counted) for topic in used]
-    lacking = [] if predicted else [topic for topic in used if _lacks_facet(index, topic)]
-    left_out = {topic.query_id for topic in lacking}
-    used = [topic for topic in used if topic.query_id not in left_out]
+    used, other, lacking = list[Topic](), list[Topic](), list[Topic]()
+    for topic in topics:
+        is_other = isinstance(counted, Facet) and topic.facet not in (None, counted)
+        if counted is not None and (topic.aspects or is_other):
+            other.append(topic)
+            continue
+        if isinstance(counted, Mapping):
+            aspects = [TopicAspect(topic.paper_id, facet, None, each) for facet, each in counted.items()]
+            topic = topic._replace(facet=None, aspects=tuple(aspects))
+        elif counted is not None:
+            topic = topic._replace(facet=counted)
+        lacks = not predicted and _lacks_facet(index, topic)
+        (lacking if lacks else used).append(topic)
     reasons = (
         (other, "state another facet, or aspects, and are left out"),
         (lacking, "are left out: their papers' labels lack the facet, which `facets` predicted would give"),
@@ -84,28 +99,16 @@ def from_topics(
         for out, reason in reasons
         if out
     ]
+    if not topics:
+        raise FileFormatError(f"{path}: expected at least one topic, found none; add lines to the file")
     if not used:
-        if not topics:
-            raise FileFormatError(f"{path}: expected at least one topic, found none; add lines to the file")
         raise UsageError("; ".join(notes))
-    aspects = [topic.resolved_aspects() for topic in used]
-    ids = [topic.query_id for topic in used]
     return QuerySource(
-        ids, aspects, lambda places: queries_of(index, [used[place] for place in places]), notes
+        [topic.query_id for topic in used],
+        [topic.resolved_aspects() for topic in used],
+        lambda places: queries_of(index, [used[place] for place in places]),
+        notes,
     )
-
-
-def _states_another(topic: Topic, counted: Facet | Mapping[Facet, float] | None) -> bool:
-    if counted is None:
-        return False
-    return bool(topic.aspects) or (isinstance(counted, Facet) and topic.facet not in (None, counted))
-
-
-def _counting(topic: Topic, counted: Facet | Mapping[Facet, float] | None) -> Topic:
-    if not isinstance(counted, Mapping):
-        return topic if counted is None else topic._replace(facet=counted)
-    aspects = (TopicAspect(topic.paper_id, facet, None, weight) for facet, weight in counted.items())
-    return topic._replace(facet=None, aspects=tuple(aspects))
 
 
 def _lacks_facet(index: Index, topic: Topic) -> bool:
@@ -124,22 +127,15 @@ def _first(names: Iterable[str], most: int = 3) -> str:
 def from_query(query: Query) -> QuerySource:
     """Make a source of one query."""
     aspects = [
-        TopicAspect(aspect.paper.paper_id, aspect.facet, aspect.positions, aspect.weight)
-        for aspect in query.aspects
+        TopicAspect(each.paper.paper_id, each.facet, each.positions, each.weight) for each in query.aspects
     ]
     return QuerySource([query.query_id], [aspects], lambda places: [query for _ in places])
 
 
 def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: AspectSpec) -> Query:
     """Make a query for papers like several and ``unlike`` others, which weigh UNLIKE_WEIGHT times what the
-    former weigh together. A question in place of a paper (`qbe.search.questions`) is searched by what it
-    names.
-
-    Raises UsageError for a paper that is among both.
-
-    >>> papers = [index.paper(paper_id) for paper_id in ("s036", "s051")]
-    >>> query_by(papers, [index.paper("s031")], Facet.METHOD).query_id
-    '1*s036_method&1*s051_method&-1*s031_method'
+    former weigh together; of these only the facets liked of the others count. A question is searched by
+    what it names. Raises UsageError for a paper that is among both.
     """
     papers = [_searched(paper, what) for paper in papers]
     if not unlike and len(papers) == 1 and not isinstance(what, Mapping):
@@ -151,13 +147,21 @@ def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: AspectSpec)
             f"expected papers that are wanted or not, found {min(both)} among both; check `not_paper_ids`"
         )
     share = UNLIKE_WEIGHT * len(papers) / max(len(unlike), 1)
-    weighted = [*((paper, 1.0) for paper in papers), *((paper, -share) for paper in unlike)]
-    return Query.of(*(aspect for paper, weight in weighted for aspect in _aspects(paper, weight, what)))
+    aspects = list[Aspect]()
+    for paper, weight in (*((paper, 1.0) for paper in papers), *((paper, -share) for paper in unlike)):
+        if isinstance(what, Mapping):
+            kept = {facet: each for facet, each in what.items() if weight > 0 or each > 0}
+            aspects += [Aspect(paper, facet, weight=weight * each) for facet, each in kept.items()]
+        elif what is None or isinstance(what, Facet):
+            aspects.append(Aspect(paper, what, weight=weight))
+        else:
+            aspects.append(Aspect(paper, positions=tuple(what) if weight > 0 else None, weight=weight))
+    return Query.of(*aspects)
 
 
 def _searched(paper: Paper, what: AspectSpec) -> Paper:
-    """Replace a question by the technique and the problem that it names, unless sentences are picked or a
-    facet counts that it does not name.
+    """Replace a question by what it names, unless sentences are picked or a facet counts that it does not
+    name.
     """
     if what is not None and not isinstance(what, Facet | Mapping):
         return paper
@@ -166,29 +170,19 @@ def _searched(paper: Paper, what: AspectSpec) -> Paper:
     return asked if asked and all(asked.positions(facet) for facet in facets) else paper
 
 
-def _aspects(paper: Paper, weight: float, what: AspectSpec) -> list[Aspect]:
-    """The aspects of one paper; of an unwanted one only the facets liked of the others, and no positions."""
-    if isinstance(what, Mapping):
-        kept = {facet: each for facet, each in what.items() if weight > 0 or each > 0}
-        return [Aspect(paper, facet, weight=weight * each) for facet, each in kept.items()]
-    if what is None or isinstance(what, Facet):
-        return [Aspect(paper, what, weight=weight)]
-    return [Aspect(paper, positions=tuple(what) if weight > 0 else None, weight=weight)]
-
-
 def topics_of(index: Index, path: Path) -> list[Topic]:
-    """Read the topics of a file, and check them against the index.
-
-    Raises FileFormatError for a malformed file and for sentence positions that a paper lacks, CorpusError for
-    a text that is no abstract, and PaperNotFoundError for a paper that the index lacks, each with the line.
-    """
+    """Read the topics of a file, and check them against the index; errors name the line."""
     topics = []
     for number, topic in numbered_topics(path):
         where = f"{path}, line {number}"
         outside = _paper_of(topic, where) if topic.text else None
         for aspect in topic.resolved_aspects():
             if aspect.paper_id and aspect.paper_id not in index:
-                raise _not_found(index, aspect.paper_id, f"{where}: ")
+                with index.reading() as reader:
+                    meant = reader.names.find(aspect.paper_id)
+                    hint = f"did you mean {meant[0]}?" if len(meant) == 1 else _HINT
+                    expected = f"expected the id of one of the {len(reader)} papers of the index"
+                raise PaperNotFoundError(f"{where}: {expected}, found {aspect.paper_id!r}; {hint}")
             if aspect.positions is not None:
                 paper = index.paper(aspect.paper_id) if aspect.paper_id or not outside else outside
                 try:
@@ -200,45 +194,29 @@ def topics_of(index: Index, path: Path) -> list[Topic]:
 
 
 def find_papers(index: Index, names: Iterable[str]) -> list[Paper]:
-    """Find papers of the index by name (`Index.find`), each once; raises PaperNotFoundError.
-
-    >>> [paper.paper_id for paper in find_papers(index, ["s036", "s001", "two crops of a"])]
-    ['s036', 's001']
-    """
+    """Find papers of the index by name (`Index.find`), each once; raises PaperNotFoundError."""
     try:
         papers = [index.find(name) for name in dict.fromkeys(names)]
     except PaperNotFoundError as error:
-        raise PaperNotFoundError(str(error).replace("; check it", f"; {_LISTS}")) from None
+        raise PaperNotFoundError(str(error).replace("; check it", f"; {_HINT}")) from None
     return list({paper.paper_id: paper for paper in papers}.values())
-
-
-_LISTS = "qbe list shows ids and titles"
-
-
-def _not_found(index: Index, paper_id: str, where: str) -> PaperNotFoundError:
-    with index.reading() as reader:
-        meant = reader.names.find(paper_id)
-        hint = f"did you mean {meant[0]}?" if len(meant) == 1 else _LISTS
-        expected = f"expected the id of one of the {len(reader)} papers of the index"
-    return PaperNotFoundError(f"{where}{expected}, found {paper_id!r}; {hint}")
 
 
 def queries_of(index: Index, topics: Sequence[Topic]) -> list[Query]:
     """Make the queries of topics, their papers read from the index; raises PaperNotFoundError."""
-    return [_query(index, topic) for topic in topics]
-
-
-def _query(index: Index, topic: Topic) -> Query:
-    papers: dict[str, Paper] = {"": _paper_of(topic, topic.query_id)} if topic.text else {}
-    resolved = topic.resolved_aspects()
-    if topic.text and all(aspect.positions is None for aspect in resolved):
-        papers[""] = _searched(papers[""], {aspect.facet: 1.0 for aspect in resolved if aspect.facet})
-    aspects = []
-    for paper_id, facet, positions, weight in resolved:
-        if paper_id not in papers:
-            papers[paper_id] = index.paper(paper_id)
-        aspects.append(Aspect(papers[paper_id], facet, positions, weight))
-    return Query.of(*aspects)
+    queries = []
+    for topic in topics:
+        papers: dict[str, Paper] = {"": _paper_of(topic, topic.query_id)} if topic.text else {}
+        resolved = topic.resolved_aspects()
+        if topic.text and all(aspect.positions is None for aspect in resolved):
+            papers[""] = _searched(papers[""], {aspect.facet: 1.0 for aspect in resolved if aspect.facet})
+        aspects = []
+        for paper_id, facet, positions, weight in resolved:
+            if paper_id not in papers:
+                papers[paper_id] = index.paper(paper_id)
+            aspects.append(Aspect(papers[paper_id], facet, positions, weight))
+        queries.append(Query.of(*aspects))
+    return queries
 
 
 def _paper_of(topic: Topic, where: str) -> Paper:
@@ -249,11 +227,8 @@ def _paper_of(topic: Topic, where: str) -> Paper:
 
 
 def note_on_papers(papers: Iterable[Paper]) -> str:
-    """Tell users in one line of papers from outside that lack an abstract or parts of it, or whose abstracts
-    are far too long; '' where none does.
-
-    >>> note_on_papers([Paper("query", "On fish", (), metadata={"abstract_from": "its first paragraph"})])
-    'no abstract was found in the query; its first paragraph stands for it'
+    """Tell users in one line of papers from outside without an abstract or parts of it, or with far too long
+    ones.
     """
     papers = list(papers)
     notes = [
@@ -282,32 +257,9 @@ def pasted_paper(text: str, title: str) -> Paper:
     return parse_paper(record, "`text`", split_sentences)
 
 
-ID = "query"
-"""The id of papers from outside that bring none."""
-
-_SUFFIXES = {
-    ".doc": "a Word document",
-    ".docx": "a Word document",
-    ".odt": "an OpenDocument file",
-}
-_LATEX = "a LaTeX document"
-_READ = ("plain text", "an empty file", "JSON", _LATEX)
-"""Kinds of files (`qbe.corpus.formats.kind_of`) that may hold a paper."""
-
-_TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[ \t*]*(\S.*)", re.IGNORECASE)
-_ABSTRACT = re.compile(
-    r"^[ \t#*]*abstract[ \t*]*(?:[:.\u2013\u2014-][ \t*]*|$)", re.IGNORECASE | re.MULTILINE
-)
-_WRAPPED = 0.75
-"""A first line of at least this share of the next one's length may belong to a wrapped paragraph."""
-
-_LINE_END = re.compile(r"\r\n?")
-
-
 def paper_from_file(path: str | Path) -> Paper:
     r"""Read the paper of a file (``-``: standard input): a PDF, a LaTeX source with the files that it inputs,
-    a JSON object with title and abstract, the only entry of a file that `qbe index` reads, or text (see
-    `title_and_abstract`).
+    a JSON object with title and abstract, the only entry of a file that `qbe index` reads, or text.
 
     Its id is ``query`` if it has none. Raises UsageError for a file of another kind or of several papers,
     CorpusError for one that cannot be read or holds no abstract.
@@ -328,15 +280,12 @@ def paper_from_file(path: str | Path) -> Paper:
 
 
 def paper_from_bytes(data: bytes, name: str, folder: Path | None = None) -> Paper:
-    r"""Read the paper of a file with this content and name as `paper_from_file` does; ``folder`` has the
-    files that a LaTeX source inputs (None: none).
-
-    >>> paper_from_bytes(b"Title: On stone\nStone is hard.", "a.txt").title
-    'On stone'
+    """Read the paper of a file as `paper_from_file` does; ``folder`` has the files that a LaTeX source
+    inputs.
     """
     from qbe.corpus import latex
     from qbe.corpus.formats import FORMATS, JSON_LINES, kind_of
-    from qbe.corpus.json_stream import decode_text
+    from qbe.corpus.json_stream import decode_record, decode_text
     from qbe.corpus.streams import HEAD_BYTES, MAX_LINE_BYTES, Head, from_western
 
     if len(data) > MAX_LINE_BYTES:
@@ -349,7 +298,7 @@ def paper_from_bytes(data: bytes, name: str, folder: Path | None = None) -> Pape
     kind = _SUFFIXES.get(head.suffix) or kind_of(head)
     if head.suffix == ".pdf":
         raise UsageError(f"{name}: expected a PDF, found {kind}; fetch the paper itself again")
-    data = from_western(_stream(data))[0].read().removeprefix(BOM_UTF8)
+    data = from_western(io.BufferedReader(io.BytesIO(data)))[0].read().removeprefix(BOM_UTF8)
     if head.suffix in latex.SUFFIXES or (known is None and kind == _LATEX):
         source = latex.source_of(decode_text(data, name), folder)
         return parse_paper(latex.paper_of(source, name), name, split_sentences, ID)
@@ -358,24 +307,26 @@ def paper_from_bytes(data: bytes, name: str, folder: Path | None = None) -> Pape
     text = _LINE_END.sub("\n", decode_text(data, name)).strip()
     if not text:
         raise CorpusError(f"{name}: expected title and abstract, found nothing; give them")
-    record = _object(text, name)
-    if isinstance(record, dict) and (known is None or _is_own(record)):
-        return parse_paper(record, name, split_sentences, ID)
+    record, broken = None, None
+    try:
+        record = decode_record(text, name) if text[0] == "{" else None
+    except RecordError as error:
+        broken = error
+    if record is not None:
+        is_own = isinstance(record.get("title"), str) and isinstance(record.get("abstract"), str | list)
+        if known is None or is_own:
+            return parse_paper(record, name, split_sentences, ID)
     if known is None and text[0] not in "{[":
         title, abstract = title_and_abstract(text, name)
         return parse_paper({"title": title, "abstract": abstract}, name, split_sentences, ID)
-    return _only((known or JSON_LINES).read, data, name, record if isinstance(record, RecordError) else None)
-
-
-def _stream(data: bytes) -> io.BufferedReader:
-    return io.BufferedReader(io.BytesIO(data))
+    return _only((known or JSON_LINES).read, data, name, broken)
 
 
 def _only(read: Reader, data: bytes, name: str, broken: RecordError | None = None) -> Paper:
     """Return the only paper of a file; raise ``broken`` where the reader finds a broken one."""
     from qbe.corpus.records import Reading
 
-    entries = list(islice(read(_stream(data), name, Reading()), 2))
+    entries = list(islice(read(io.BufferedReader(io.BytesIO(data)), name, Reading()), 2))
     for _, entry in entries:
         if isinstance(entry, RecordError):
             raise broken or entry
@@ -389,21 +340,6 @@ def _only(read: Reader, data: bytes, name: str, broken: RecordError | None = Non
     return parse_paper(only, where, split_sentences, ID)
 
 
-def _is_own(record: dict[str, Any]) -> bool:
-    """True if title and abstract are where qbe's own records have them."""
-    return isinstance(record.get("title"), str) and isinstance(record.get("abstract"), str | list)
-
-
-def _object(text: str, name: str) -> dict[str, Any] | RecordError | None:
-    """Parse a JSON object, or return what is wrong with it; None for other texts."""
-    from qbe.corpus.json_stream import decode_record
-
-    try:
-        return decode_record(text, name) if text.startswith("{") else None
-    except RecordError as error:
-        return error
-
-
 def _other_kind(name: str, kind: str) -> UsageError:
     return UsageError(
         f"{name}: expected a paper as PDF, LaTeX, JSON, an entry of a bibliography, or text, found {kind}; "
@@ -412,15 +348,9 @@ def _other_kind(name: str, kind: str) -> UsageError:
 
 
 def title_and_abstract(text: str, name: str) -> tuple[str, str]:
-    r"""Split a text into title, '' for none, and abstract: after ``Title:`` and ``Abstract:``, or with the
-    first line as title where it is no sentence.
-
-    Raises UsageError where the first line may be a title or part of a wrapped paragraph.
-
-    >>> title_and_abstract("On fish\nFish swim in lakes and in rivers.", "a.txt")
-    ('On fish', 'Fish swim in lakes and in rivers.')
-    >>> title_and_abstract("Title: On fish\nAnn Lee\nAbstract: Fish swim.", "a.txt")
-    ('On fish', 'Fish swim.')
+    """Split a text into title, '' for none, and abstract: after ``Title:`` and ``Abstract:``, or with the
+    first line as title where it is no sentence. Raises UsageError where that may be part of a wrapped
+    paragraph.
     """
     first, _, rest = text.strip().partition("\n")
     first, named = first.strip().lstrip("# "), _TITLE.match(text.strip())
@@ -441,13 +371,9 @@ def title_and_abstract(text: str, name: str) -> tuple[str, str]:
     return first, rest.strip()
 
 
-LISTS = (".txt", ".ids", ".lst", ".md", "")
-"""Suffixes of files that may be a list, if they are no bibliography."""
-
-
 class NamedPapers(NamedTuple):
-    """Papers of the index that a bibliography of so many ``entries`` names, each once and in its order; the
-    names of ``missing`` papers; and what is wrong with ``broken`` entries.
+    """Papers of the index that a bibliography of so many ``entries`` names; names of ``missing`` papers,
+    errors of ``broken`` entries.
     """
 
     paper_ids: list[str]
@@ -456,11 +382,7 @@ class NamedPapers(NamedTuple):
     broken: tuple[str, ...] = ()
 
     def missing_in_words(self, name: str) -> str | None:
-        """Tell users in one line what was missing and broken in a bibliography; None if nothing.
-
-        >>> NamedPapers(["s051"], 2, ("unknown",)).missing_in_words("refs.bib")
-        'refs.bib: 1 of 2 entries are not in the index and are left out (unknown)'
-        """
+        """Tell users in one line what was missing and broken in a bibliography; None if nothing."""
         said = []
         if self.missing:
             count = f"{len(self.missing)} of {self.entries} entries"
@@ -471,17 +393,10 @@ class NamedPapers(NamedTuple):
 
 
 def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
-    r"""Find the papers of the index that a file names: a bibliography in any format that `qbe index` reads, a
-    LaTeX source that cites from bibliographies beside it, or a list of ids, DOIs, arXiv ids, addresses or
-    titles, one a line.
-
-    Raises UsageError where the index has none of them, FileFormatError or CorpusError for a file that cannot
-    be read.
-
-    >>> _ = Path("cited.txt").write_text("s051\nunknown\n")
-    >>> with index.reading() as reader:
-    ...     papers_of(reader, Path("cited.txt"))
-    NamedPapers(paper_ids=['s051'], entries=2, missing=('unknown',), broken=())
+    """Find the papers of the index that a file names: a bibliography in any format that `qbe index` reads, a
+    LaTeX source that cites from bibliographies beside it, or a list of names, one a line. Raises
+    UsageError where the index has none of them, FileFormatError or CorpusError for a file that cannot be
+    read.
     """
     named = papers_named(reader, _entries(path))
     if not named.paper_ids:
@@ -494,14 +409,9 @@ def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
 
 
 def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | RecordError | str]) -> NamedPapers:
-    """Find the papers of the index that records name, or texts: ids, DOIs, arXiv ids, addresses or titles.
-
-    Records are looked up by id, DOI, arXiv id and their other ids, then by title, with year and first author;
-    by a citation key only where the title agrees; broken entries by the ids in them, the key last.
-
-    >>> with index.reading() as reader:
-    ...     papers_named(reader, ["S051", {"metadata": {"ids": {"x": "s036"}}}, "s1"])[:3]
-    (['s051', 's036'], 3, ('s1',))
+    """Find the papers of the index that records name (by id, DOI, arXiv id and their other ids, then by
+    title, with year and first author; by a citation key only where the title agrees), or texts; broken
+    entries by the ids in them, the key last.
     """
     from qbe.corpus.reading import id_of
     from qbe.index.names import contradicts
@@ -554,8 +464,6 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any] | RecordError | str]:
 def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
     """The entries of its bibliographies that a LaTeX source cites, or all where it cites none yet, then the
     keys that they lack.
-
-    Raises UsageError where it names no bibliography, CorpusError where none can be read.
     """
     from qbe.corpus.latex import cited_in, source_of
     from qbe.corpus.reading import entries
@@ -578,7 +486,10 @@ def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
     for file in files:
         try:
             for _, record in entries(str(path.parent / file), reading):
-                key = _key_of(record)
+                if isinstance(record, RecordError):
+                    key = next(iter(record.names), None)
+                else:
+                    key = record["metadata"].get("key")
                 is_repeated = key is not None and key in known  # LaTeX cites the first one
                 known.add(key)
                 if not is_repeated and (not keys or "*" in keys or key in keys):
@@ -590,9 +501,3 @@ def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
     for each in unread:
         log.warning("%s (its entries are left out)", each)
     yield from ({"paper_id": key} for key in sorted(keys - known - {"*"}))
-
-
-def _key_of(record: Mapping[str, Any] | RecordError) -> str | None:
-    return (
-        next(iter(record.names), None) if isinstance(record, RecordError) else record["metadata"].get("key")
-    )

@@ -83,7 +83,7 @@ _STATEMENT = re.compile(r"(?:^|\s)(?:we|our|this\s+(?:paper|work|article))\s|[.!
 
 class Question(NamedTuple):
     """What a short text asks for: a technique (``method``) and a ``problem``, or a ``topic`` that may be
-    either; '' for none.
+    either.
     """
 
     method: str = ""
@@ -92,11 +92,7 @@ class Question(NamedTuple):
 
 
 def in_words(question: Mapping[str, str]) -> str:
-    """Tell people in one line what is searched for.
-
-    >>> in_words(question_of("who else uses optimal transport for alignment?")._asdict())
-    'searched for the method “optimal transport” and the problem “alignment”'
-    """
+    """Tell people in one line what is searched for."""
     named = [(name, question[name]) for name in Question._fields if question[name]]
     return "searched for " + " and ".join(f"the {name} “{text}”" for name, text in named)
 
@@ -151,9 +147,6 @@ def is_question(query: Query) -> bool:
 def question_of(text: str) -> Question | None:
     """Read a text as a question; None for a statement, which ends with a full stop, is about "we" or "this
     paper", or has more than MOST_WORDS words.
-
-    >>> question_of("Graph kernels for molecules"), question_of("We cut stone.")
-    (Question(method='Graph kernels', problem='molecules', topic=''), None)
     """
     words = text.split()
     text = " ".join(words)

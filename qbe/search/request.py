@@ -1,19 +1,30 @@
-"""A search as every front end states it, checked."""
+"""A search, checked: as a session takes it, and as a user states it over HTTP, to agents' tools and in watches."""
+
+# ruff: noqa: RUF009  (functions that make fields)
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from qbe.errors import UsageError, check_count
-from qbe.query import PLAIN, Query, Variety
-from qbe.search.filters import PaperFilter, check_filter
+from qbe.index.index import Index
+from qbe.query import PLAIN, SHAPES, Query, Variety, parse_wish
+from qbe.search.filters import PaperFilter, check_filter, parse_where
+from qbe.search.queries import AspectSpec, pasted_paper, query_by
+from qbe.types import AIM, Facet, Paper
 
-LABEL_SOURCES = ("given", "predicted")
-"""Where the facets of a query's sentences come from: its own labels, or the tagger."""
+BLOCK = 64  # queries of a run that are searched together
+LABEL_SOURCES = ("given", "predicted")  # facets of a query's sentences: its own labels, or the tagger's
+LABELS = ("background", AIM, "method", "result", "other")  # of sentences (`qbe.types.Sentence.label`)
+MAX_PAPERS, MAX_SEEN = 50, 1000  # papers in one field of a form, and papers to leave out
+MAX_TEXT, MAX_TITLE = 20_000, 1_000  # characters of a pasted abstract, and of its title
+MAX_DEPTH, MAX_HITS = 1000, 100  # the last place that can be asked for, and how many places at a time
 
-BLOCK = 64
-"""Queries of a run that are searched together."""
+FacetName = Literal["background", "method", "result"]
+Shape = Literal["same-problem-other-method", "same-method-other-problem", "competitors"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +38,6 @@ class SearchRequest:
     `Variety.weights`.
 
     Raises TypeError for values of another type, UsageError for ``k`` below 1 and for other labels.
-
-    >>> SearchRequest(Query(index.paper("s036")), k=0)
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected `k` of at least 1, found 0
     """
 
     query: Query
@@ -76,3 +82,212 @@ class SearchRequest:
     def labels_all(self) -> bool:
         """True if all sentences of the query's papers need labels, not only those of its facets."""
         return self.explain or self.grades or bool(self.variety.bounds)
+
+
+def _names(max_length: int, description: str, **more: Any) -> Any:
+    """A field of names; its metadata are arguments of ``pydantic.Field``, of which servers make schemas."""
+    return field(default_factory=list, metadata={"max_length": max_length, "description": description} | more)
+
+
+def _value(default: Any, description: str, **limits: Any) -> Any:
+    return field(default=default, metadata={"description": description} | limits)
+
+
+def distinct_papers(index: Index, names: Sequence[str]) -> list[Paper]:
+    """The papers of names, each once; raises PaperNotFoundError."""
+    papers = (index.find(name) for name in dict.fromkeys(names))
+    return list({paper.paper_id: paper for paper in papers}.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageForm:
+    """Which places of a ranking, and which papers may be in it."""
+
+    k: int = _value(20, "how many hits, at most", ge=1, le=MAX_HITS)
+    start: int = _value(0, "how many hits to skip: next_start of the page before", ge=0, lt=MAX_DEPTH)
+    exclude: list[str] = _names(MAX_SEEN, "papers to leave out")
+    year_from: int | None = _value(None, "the first year of hits", ge=1, le=9999)
+    year_to: int | None = _value(None, "the last year of hits", ge=1, le=9999)
+    categories: list[str] = _names(MAX_PAPERS, "any of these, or below them (cs, cs.CL)")
+    authors: list[str] = _names(MAX_PAPERS, "any of these, by all words of a name")
+    where: list[str] = _names(
+        MAX_PAPERS, "metadata, such as venue=SIGIR; technique=NAME: what papers say they use"
+    )
+
+    def __post_init__(self) -> None:
+        if self.start + self.k > MAX_DEPTH:
+            raise UsageError(
+                f"expected start and k of at most {MAX_DEPTH} together, found {self.start + self.k}"
+            )
+        _ = self.paper_filter
+
+    @property
+    def paper_filter(self) -> PaperFilter | None:
+        """The filter, None where all papers pass."""
+        years = None if self.year_from is None and self.year_to is None else (self.year_from, self.year_to)
+        if years is None and not (self.categories or self.authors or self.where):
+            return None
+        return PaperFilter(
+            years=years,
+            categories=tuple(self.categories),
+            authors=tuple(self.authors),
+            where=parse_where(self.where),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceForm(PageForm):
+    """The papers that a search starts from: some of the index, or a pasted abstract."""
+
+    paper_ids: list[str] = _names(
+        MAX_PAPERS, "ids of papers of the index, or DOIs, arXiv ids, ACL ids, titles", examples=[["s036"]]
+    )
+    text: str | None = None
+    title: str = _value("", "the title that goes with text", max_length=MAX_TITLE)
+
+    def __post_init__(self) -> None:
+        if bool(self.paper_ids) == (self.text is not None):
+            raise UsageError("expected paper_ids or text, found " + ("both" if self.paper_ids else "neither"))
+        if self.text is not None and not self.text.strip():
+            raise UsageError("expected an abstract as text, found white space")
+        if self.title and self.text is None:
+            raise UsageError("expected title with text only, found it with paper_ids; leave title out")
+        super().__post_init__()
+
+    def papers(self, index: Index) -> list[Paper]:
+        """The papers; raises PaperNotFoundError, CorpusError for a text that is no abstract."""
+        if self.text is not None:
+            return [pasted_paper(self.text, self.title)]
+        return distinct_papers(index, self.paper_ids)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchForm(SourceForm):
+    """A search: what it starts from, which part of it forms the query, and which papers may be found.
+
+    At most one of ``facet``, ``sentences``, ``explore`` and ``like`` with ``unlike`` says which part; with
+    none it is the whole abstract. Raises UsageError for fields that do not go together.
+    """
+
+    not_paper_ids: list[str] = _names(MAX_PAPERS, "papers that hits should not be like")
+    facet: FacetName | None = _value(
+        None, "what hits should have in common with the papers; by default the whole abstract"
+    )
+    sentences: list[int] | None = _value(
+        None, "positions of sentences to search by, from 0", min_length=1, max_length=200
+    )
+    labels: list[str] = _names(
+        200, "corrected labels of sentences, by position from 0, such as 2:method, 0:aim or 3:other"
+    )
+    like: list[str] = _names(
+        3,
+        "in place of facet: facets in common, such as method or method:0.5, or background>=2 (a "
+        "grade of at least 2); or names of explore, a list mixed of them, each with its share as in "
+        "competitors:2",
+    )
+    unlike: list[str] = _names(
+        3,
+        "with like: facets that should differ, such as background, or method<=1 (a grade of at most 1)",
+    )
+    explore: Shape | None = _value(None, "in place of facet: a named combination of like and unlike")
+    first_stage: Literal["bm25", "dense", "fused"] | None = _value(
+        None, "how candidates are found (default: what the index allows, fused first)"
+    )
+    rerank: bool = _value(True, "whether the best hits are reranked")
+    diversity: float | None = _value(
+        None,
+        "how much papers are put lower that resemble those above them, 0 to 1; around 0.3 for a varied list",
+        ge=0,
+        le=1,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = {
+            "facet": self.facet is not None,
+            "sentences": self.sentences is not None,
+            "explore": self.explore is not None,
+            "like and unlike": bool(self.like or self.unlike),
+        }
+        named = [name for name, is_given in given.items() if is_given]
+        if len(named) > 1:
+            raise UsageError(f"expected at most one of {', '.join(given)}, found {' and '.join(named)}")
+        for name, value in (("sentences", self.sentences), ("labels", self.labels)):
+            if value and len(self.paper_ids) > 1:
+                raise UsageError(f"expected one paper for {name}, found {len(self.paper_ids)}")
+        _ = self.aspects, self.corrected_labels
+
+    @property
+    def corrected_labels(self) -> dict[int, str]:
+        """The right labels of sentences by position."""
+        pairs = [label.partition(":") for label in self.labels]
+        if not all(position.isdecimal() and name in LABELS for position, _, name in pairs):
+            expected = f"`labels` such as 2:method, of {', '.join(LABELS)}"
+            raise UsageError(f"expected {expected}, found {self.labels[0]!r}")
+        return {int(position): name for position, _, name in pairs}
+
+    @property
+    def aspects(self) -> AspectSpec:
+        """Which part of the papers forms the query, as `qbe.search.queries.query_by` takes it."""
+        if self.explore is not None:
+            return SHAPES[self.explore]
+        if not (self.like or self.unlike):
+            return Facet(self.facet) if self.facet else self.sentences
+        weights = parse_wish(self.like, self.unlike).weights
+        if not any(weight > 0 for weight in weights.values()):
+            raise UsageError("expected a facet in `like`, found none; a search starts from what is alike")
+        (only, *others) = weights
+        return weights if others else only
+
+    @property
+    def variety(self) -> Variety:
+        """How the list is put together."""
+        variety = parse_wish(self.like, self.unlike).variety if self.like or self.unlike else PLAIN
+        return variety if self.diversity is None else replace(variety, diversity=self.diversity)
+
+    def record(self) -> dict[str, Any]:
+        """The fields that differ from their defaults."""
+        defaults: dict[str, Any] = {
+            each.name: each.default if each.default_factory is dataclasses.MISSING else []
+            for each in dataclasses.fields(self)
+        }
+        return {name: getattr(self, name) for name, value in defaults.items() if getattr(self, name) != value}
+
+    def request(self, index: Index) -> SearchRequest:
+        """The request to a `qbe.search.session.SearchSession`: with the hits before the page, those that are
+        left out, and one more, which tells whether the ranking goes on.
+
+        Raises what `papers` and `qbe.search.queries.query_by` do.
+        """
+        unlike = distinct_papers(index, self.not_paper_ids)
+        papers = self.papers(index)
+        if labels := self.corrected_labels:
+            paper = index.label_facets(papers[0])
+            if not all(position < len(paper.sentences) for position in labels):
+                last = len(paper.sentences) - 1
+                raise UsageError(f"expected positions from 0 to {last} in `labels`, found {max(labels)}")
+            sentences = [
+                sentence.labelled(labels[position]) if position in labels else sentence
+                for position, sentence in enumerate(paper.sentences)
+            ]
+            papers = [replace(paper, sentences=tuple(sentences), labelled=True)]
+        return SearchRequest(
+            query_by(papers, unlike, self.aspects),
+            k=self.start + self.k + len(set(self.exclude)) + 1,
+            filter=self.paper_filter,
+            explain=True,
+            grades=True,
+            variety=self.variety,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CitationForm(SourceForm):
+    """A paper that is being written, to recommend citations for: a pasted abstract, or one of the index."""
+
+    cited: list[str] = _names(MAX_SEEN, "ids of papers that it cites already: not recommended again")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.paper_ids) > 1:
+            raise UsageError(f"expected one paper that is being written, found {len(self.paper_ids)}")

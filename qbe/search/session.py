@@ -3,57 +3,38 @@
 from __future__ import annotations
 
 import copy
-import os
 import threading
-from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qbe.errors import FacetNotFoundError, UsageError
 from qbe.index.index import Index, IndexReader
 from qbe.models.pooling import EncodedAspect
-from qbe.query import PLAIN, Aspect, Query, Topic, TopicAspect, Variety
-from qbe.search.explain import ExplainedSentence, add_matches, explain_query
+from qbe.query import Aspect, Query, TopicAspect, Variety
+from qbe.search.explain import add_matches
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
 from qbe.search.first_stages import FirstStage, open_first_stage
+from qbe.search.opening import RerankerOpener, open_rerank_stage, regrader_opener
 from qbe.search.questions import is_question
-from qbe.search.rank import Progress, RankingRequest, Reranker, RerankStage, rank
-from qbe.search.request import BLOCK, SearchRequest
-from qbe.search.stages import (
-    RERANK_DEPTH,
-    CrossEncoder,
-    Grades,
-    LanguageModel,
-    Matching,
-    Projections,
-    Stages,
-    default_stages,
-)
-from qbe.types import Facet, Hit, Paper, Pools
-from qbe.util.files import StrPath
+from qbe.search.rank import Progress, RankingRequest, RerankStage, rank
+from qbe.search.request import SearchRequest
+from qbe.search.stages import RERANK_DEPTH, Grades, LanguageModel, Stages, default_stages
+from qbe.types import Facet, Hit, Paper
 from qbe.util.work import Closing, Workers, one_blas_thread
 
 if TYPE_CHECKING:
-    from qbe.evaluate.run import Run
     from qbe.models.pooling import PaperVectors
     from qbe.search.explore import ExploreRequest, ExploreStage
-    from qbe.search.grading import GradedQuery, Regrader
+    from qbe.search.grading import GradedQuery
 
-FIRST, RERANKED = "first-stage", "reranked"
-"""Stages that a ranking may have gone through."""
-
-RerankerOpener = Callable[..., Reranker]
-"""Opens a cross-encoder, with the parameters and errors of `qbe.search.rerankers.open_reranker`."""
+FIRST, RERANKED = "first-stage", "reranked"  # stages that a ranking may have gone through
 
 
 class Ranking(NamedTuple):
-    """Hits of a query, best first, after a ``stage``, FIRST or RERANKED.
-
-    The papers of ``query`` are labelled as needed; ``selected`` says which papers pass the filter; no other
-    ranking follows one that ``is_final``; ``notes`` are for people, and ``counts`` those that count hits.
+    """Hits of a query, its papers labelled, best first, after a ``stage``, FIRST or RERANKED; ``counts`` are
+    the notes for people that count hits.
     """
 
     stage: str
@@ -66,10 +47,8 @@ class Ranking(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """What searches an index as of one reader.
-
-    ``explore`` grades papers, and ranks queries of several facets if ``explore_ranks``, that is, unless a
-    language model does.
+    """What searches an index as of one reader; ``explore`` ranks queries of several facets unless a language
+    model does.
     """
 
     reader: IndexReader
@@ -80,10 +59,9 @@ class Opened(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A request on its way through the stages; ``depth`` papers are ranked.
-
-    ``graded_by`` are the query's papers where grades rank it or are asked for; ``again`` says that it went
-    through the second stage, so that its best hits are graded as that grades them.
+    """A request on its way through the stages. ``graded_by`` are the query's papers where grades rank it or
+    are asked for; ``again``: it went through the second stage, so that its best hits are graded as that
+    grades them.
     """
 
     opened: Opened
@@ -141,10 +119,8 @@ class SearchSession(Closing):
         """Open the ``stages`` (default: `qbe.search.stages.default_stages`) over an index.
 
         ``executor`` carries out stages, ``open_reranker`` opens cross-encoders elsewhere, and ``chosen`` says
-        whether a user asked for the reranker (default: whether stages are given). Raises TypeError for values
-        of another type, UsageError for parameters that do not fit the index, IndexFormatError where the index
-        was built without what a stage needs, ModelError for a reranker that cannot be loaded, JavaError where
-        BM25 finds no Java.
+        whether a user asked for the reranker (default: whether stages are given). Raises TypeError,
+        UsageError, IndexFormatError, ModelError or JavaError for what cannot be opened.
         """
         check_index(index)
         self.index = index
@@ -187,29 +163,25 @@ class SearchSession(Closing):
         return other
 
     def close(self) -> None:
-        """End the threads; the index stays open."""
         self._workers.close()
 
     def run(self, request: SearchRequest, *, rerank: bool = True) -> Iterator[Ranking]:
         """Yield the first stage's ranking, then, where something reranks the query, the reranked one.
 
-        The query's own papers are never among the hits, and ties are broken by id. Raises UsageError for
-        positions out of range and a filter by the year of a query's paper that has none, FacetNotFoundError
-        for a facet that the query's paper lacks, PaperNotFoundError for a pool with papers that the index
-        lacks, ModelError for scores that are not finite.
+        The query's own papers are never among the hits, and ties are broken by id. Raises UsageError,
+        FacetNotFoundError, PaperNotFoundError or ModelError for what cannot be searched.
         """
         reranks = rerank and self.reranks(request.query)
         with one_blas_thread(), self.index.reading() as reader:
-            (first,) = self._first(reader, [request], self._execute)
-            (ranking,) = self._finished([first], [FIRST], rerank=rerank)
+            tasks = self._first(reader, [request], self._execute)
+            (ranking,) = self._finished(tasks, rerank=rerank)
         yield ranking._replace(is_final=not reranks)
         if not reranks:
             return
         with one_blas_thread(), self.index.reading() as reader:
-            if first.opened is not self._over(reader):  # the index has moved on
-                (first,) = self._first(reader, [request], self._execute)
-            (hits,) = self._carried_out(RERANKED, [first], self._execute, None)
-            (ranking,) = self._finished([first._replace(hits=hits, again=True)], [RERANKED], rerank=True)
+            if tasks[0].opened is not self._over(reader):  # the index has moved on
+                tasks = self._first(reader, [request], self._execute)
+            (ranking,) = self._finished(self._stage(RERANKED, tasks, self._execute), rerank=True)
         yield ranking
 
     def search(self, request: SearchRequest, *, rerank: bool = True) -> Ranking:
@@ -224,24 +196,21 @@ class SearchSession(Closing):
         rerank: bool = True,
         execute: Executor | None = None,
     ) -> list[Ranking]:
-        """Return the last ranking of `run` for each request, in less time: FAISS is asked for all queries at
-        once, and the reranker gets the candidates of all queries as one stream.
-
-        All results are held in memory: give some dozens of requests at a time. ``progress`` is called with
-        the number of candidates just reranked.
+        """Return the last ranking of `run` for each request, in less time; ``progress`` is called with the
+        number of candidates just reranked. All results are held in memory: give some dozens of requests at
+        a time.
         """
         with one_blas_thread(), self.index.reading() as reader:
             tasks = self._first(reader, requests, execute)
-            stages = [FIRST] * len(tasks)
             again = [place for place, task in enumerate(tasks) if rerank and self.reranks(task.request.query)]
-            reranked = self._carried_out(RERANKED, [tasks[place] for place in again], execute, progress)
-            for place, hits in zip(again, reranked, strict=True):
-                tasks[place], stages[place] = tasks[place]._replace(hits=hits, again=True), RERANKED
-            return self._finished(tasks, stages, rerank=rerank)
+            reranked = self._stage(RERANKED, [tasks[place] for place in again], execute, progress)
+            for place, task in zip(again, reranked, strict=True):
+                tasks[place] = task
+            return self._finished(tasks, rerank=rerank)
 
     def reranks(self, query: Query) -> bool:
-        """True if a query's hits are reranked: the reranker takes one of its aspects and grades do not rank
-        it, or the best hits are graded again.
+        """True if the reranker takes one of a query's aspects and grades do not rank it, or they grade the
+        best hits again.
         """
         aspects = [TopicAspect(each.paper.paper_id, each.facet, each.positions) for each in query.aspects]
         return self.rerank_pairs(aspects, 1) > 0
@@ -251,8 +220,8 @@ class SearchSession(Closing):
         return self._second is not None and any(self._second.reranks(aspect.facet) for aspect in aspects)
 
     def leaves_out(self, aspects: Iterable[Aspect | TopicAspect], load: Callable[[], Query]) -> bool:
-        """True if users should be told that a query of these aspects, which ``load`` returns, is not
-        reranked; of a question only if they asked for the reranker.
+        """True if users should be told that a query is not reranked; of a question only if they asked for the
+        reranker.
         """
         return not self.takes(aspects) and (self._chosen or not is_question(load()))
 
@@ -284,10 +253,8 @@ class SearchSession(Closing):
         return self._regraded > 0
 
     def grade(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-        """Add grades to hits of a query (`qbe.types.Hit`), however they were found.
-
-        Raises what `run` does, TypeError for anything but hits, and UsageError where the index's encoder has
-        no grade model.
+        """Add grades to hits of a query, however they were found; raises what `run` does, UsageError without
+        a grade model.
         """
         for hit in hits:
             if not isinstance(hit, Hit):
@@ -302,10 +269,8 @@ class SearchSession(Closing):
             return opened.explore.grade([(task.explored(again=True), hits)])[0]
 
     def prepared(self, requests: Sequence[SearchRequest]) -> list[tuple[Query, dict[int, PaperVectors]]]:
-        """Label the papers of requests as they need, each paper once.
-
-        Returns each query with its papers labelled, and the vectors that labelling made by the identity of
-        the paper.
+        """Label the papers of requests as they need, each once; return each query with the vectors that
+        labelling made, by the identity of the paper.
         """
         papers = {
             (id(aspect.paper), request.labels): aspect.paper
@@ -335,10 +300,18 @@ class SearchSession(Closing):
     def _first(
         self, reader: IndexReader, requests: Sequence[SearchRequest], execute: Executor | None
     ) -> list[Task]:
-        """Tasks with the hits of the first stage."""
-        tasks = self._tasks(self._over(reader), requests)
-        ranked = self._carried_out(FIRST, tasks, execute, None)
-        return [task._replace(hits=hits) for task, hits in zip(tasks, ranked, strict=True)]
+        return self._stage(FIRST, self._tasks(self._over(reader), requests), execute)
+
+    def _stage(
+        self, stage: str, tasks: Sequence[Task], execute: Executor | None, progress: Progress | None = None
+    ) -> list[Task]:
+        """Tasks with the hits of a stage: by the executor if there is one, else of all of them together."""
+        batch: Batch = self.first_stage if stage == FIRST else partial(self.rerank, progress=progress)
+        ranked = batch(tasks) if execute is None else [execute(stage, batch, task) for task in tasks]
+        return [
+            task._replace(hits=hits, again=stage == RERANKED)
+            for task, hits in zip(tasks, ranked, strict=True)
+        ]
 
     def _tasks(self, opened: Opened, requests: Sequence[SearchRequest]) -> list[Task]:
         """Tasks of requests, their papers labelled and encoded, once each, as far as anything needs it."""
@@ -390,13 +363,6 @@ class SearchSession(Closing):
             raise UsageError(f"expected a mix with another `rerank` than {reranker.name}; drop one")
         return variety
 
-    def _carried_out(
-        self, stage: str, tasks: Sequence[Task], execute: Executor | None, progress: Progress | None
-    ) -> Sequence[list[Hit]]:
-        """The hits of a stage: by the executor if there is one, else of all tasks together."""
-        batch: Batch = self.first_stage if stage == FIRST else partial(self.rerank, progress=progress)
-        return batch(tasks) if execute is None else [execute(stage, batch, task) for task in tasks]
-
     def first_stage(self, tasks: Sequence[Task]) -> list[list[Hit]]:
         """Rank the best ``depth`` papers for each task, or all candidates where grades rank the query."""
         ranked: list[list[Hit]] = [[] for _ in tasks]
@@ -445,38 +411,38 @@ class SearchSession(Closing):
                 ranked[place] = [hit._replace(grades=None) for hit in hits] if drop else hits
         return ranked
 
-    def _finished(self, tasks: Sequence[Task], stages: Sequence[str], *, rerank: bool) -> list[Ranking]:
-        """Rankings of the best ``k`` hits, with matches and grades where asked for; ``rerank`` says whether
-        reranking was asked for.
-        """
+    def _finished(self, tasks: Sequence[Task], *, rerank: bool) -> list[Ranking]:
+        """Rankings of the best ``k`` hits, with matches and grades where asked for."""
         tasks = [task._replace(hits=_varied(task)) for task in tasks]
         hits = [list(task.hits[: task.request.k]) for task in tasks]
         if tasks and tasks[0].opened.reader.manifest.dense is not None:
-            reader = tasks[0].opened.reader
             places = [place for place, task in enumerate(tasks) if task.request.matches]
             aspects = [tasks[place].ranking.aspects for place in places]
-            matched = add_matches(reader, self._workers, aspects, [hits[place] for place in places])
-            for place, each in zip(places, matched, strict=True):
+            reader, some = tasks[0].opened.reader, [hits[place] for place in places]
+            for place, each in zip(places, add_matches(reader, self._workers, aspects, some), strict=True):
                 hits[place] = each
-        ungraded = [_ungraded(task, each) for task, each in zip(tasks, hits, strict=True)]
+        ungraded: list[list[Hit]] = []
+        for task, each in zip(tasks, hits, strict=True):
+            missing = [hit for hit in each if hit.grades is None]
+            is_partly = len(missing) < len(each) and not task.opened.explore_ranks  # by a language model
+            ungraded.append(missing if task.request.grades and not is_partly else [])
         rankings = []
-        for task, stage, each in zip(tasks, stages, _with_grades(tasks, hits, ungraded), strict=True):
-            counts = tuple(_counts(task))
-            notes = tuple(self._notes(task, stage, counts, rerank=rerank))
-            rankings.append(Ranking(stage, task.ranking.query, each, task.selected, True, notes, counts))
+        for task, each in zip(tasks, _with_grades(tasks, hits, ungraded), strict=True):
+            counts, query = tuple(_counts(task)), task.request.query
+            filtered = describe([task.selected], None)
+            notes = [*([filtered] if filtered else []), *counts]
+            is_left_out = not self.takes(query.aspects) and (self._chosen or not is_question(query))
+            if rerank and self._second is not None and is_left_out:
+                notes.append(not_reranked(self.stages))
+            if task.again and isinstance(self.stages.reranker, LanguageModel):
+                best = task.hits[: self.stages.reranker.depth]
+                if lacking := [hit.paper_id for hit in best if hit.grades is None]:
+                    notes.append(f"{self.stages.reranker.model} gave no grades for {', '.join(lacking)}")
+            stage = RERANKED if task.again else FIRST
+            rankings.append(
+                Ranking(stage, task.ranking.query, each, task.selected, True, tuple(notes), counts)
+            )
         return rankings
-
-    def _notes(self, task: Task, stage: str, counts: Sequence[str], *, rerank: bool) -> Iterator[str]:
-        if note := describe([task.selected], None):
-            yield note
-        yield from counts
-        query = task.request.query
-        if rerank and self._second is not None and self.leaves_out(query.aspects, lambda: query):
-            yield not_reranked(self.stages)
-        if stage == RERANKED and isinstance(self.stages.reranker, LanguageModel):
-            best = task.hits[: self.stages.reranker.depth]
-            if missing := [hit.paper_id for hit in best if hit.grades is None]:
-                yield f"{self.stages.reranker.model} gave no grades for {', '.join(missing)}"
 
     def _over(self, reader: IndexReader) -> Opened:
         """What searches the index as of a reader; opened again when the index has moved on."""
@@ -531,7 +497,7 @@ def _graded_queries(query: Query, encoded: Mapping[int, PaperVectors]) -> list[G
 
 
 def _varied(task: Task) -> list[Hit]:
-    """The hits of a task within the bounds of its grades, varied; those that grades rank are so already."""
+    """The hits of a task within the bounds of its grades, varied, as those that grades rank are already."""
     explore, variety, hits = task.opened.explore, task.variety, list(task.hits)
     if explore is None or task.explores:
         return hits
@@ -552,19 +518,10 @@ def _counts(task: Task) -> Iterator[str]:
         yield f"papers with such grades: {len(task.hits) or 'none'}"
 
 
-def _ungraded(task: Task, hits: Sequence[Hit]) -> list[Hit]:
-    """The hits that lack the grades asked for; none where a language model gave some."""
-    missing = [hit for hit in hits if hit.grades is None]
-    is_partly = len(missing) < len(hits) and not task.opened.explore_ranks
-    return missing if task.request.grades and not is_partly else []
-
-
 def _with_grades(
     tasks: Sequence[Task], hits: Sequence[list[Hit]], ungraded: Sequence[Sequence[Hit]]
 ) -> list[list[Hit]]:
-    """Grade the ``ungraded`` ones of hits. Those of a query that the reranker graded in part are below its
-    best, which alone it graded again.
-    """
+    """Grade the ``ungraded`` ones of hits: those of a query that was reranked in part are below its best."""
     explore = tasks[0].opened.explore if tasks else None  # all are of one reader
     if explore is None:
         return list(hits)
@@ -578,277 +535,3 @@ def _with_grades(
         [next(graded) if some and hit.grades is None else hit for hit in each]
         for each, some in zip(hits, ungraded, strict=True)
     ]
-
-
-def open_rerank_stage(
-    stage: Any,
-    index: Index,
-    workers: Workers,
-    open_regrader: Callable[[], Regrader | None] = lambda: None,
-    open_reranker: RerankerOpener | None = None,
-) -> RerankStage | None:
-    """Open what a stage of `qbe.search.stages` reranks by, None for None.
-
-    The model of a cross-encoder is loaded when it first scores, unless ``open_reranker`` opens it elsewhere.
-    Raises what `qbe.search.rerankers.open_reranker` does, IndexFormatError where vectors to be matched are
-    not in the index, UsageError where nothing reads its encoder's vectors.
-    """
-    if stage is None:
-        return None
-    penalty = 0.0
-    reranker: Reranker
-    if isinstance(stage, Grades):
-        from qbe.search.grading import GradedReranker, open_grader
-
-        reranker = GradedReranker(open_grader(index), workers, open_regrader)
-    elif isinstance(stage, Projections):
-        from qbe.search.grading import stored_vectors
-        from qbe.search.projections import ProjectedMatching, find_model, read_model
-
-        index.require_vectors()
-        assert index.manifest.dense is not None
-        given = None if stage.model is None else Path(stage.model)
-        model = read_model(find_model(index.manifest.dense["encoder"], given))
-        reranker = ProjectedMatching(model.projections, stored_vectors(index), workers)
-        penalty = stage.background_penalty
-    elif isinstance(stage, CrossEncoder):
-        reranker, penalty = _cross_encoder(stage, workers, open_reranker), stage.background_penalty
-    elif isinstance(stage, LanguageModel):
-        from qbe.models.language_model import Client, Endpoint, Grader
-        from qbe.search.rerankers import LanguageModelReranker
-
-        assert stage.model is not None
-        endpoint = Endpoint(stage.endpoint, stage.model, timeout=60)
-        client = Client(endpoint, retries=2)
-        reranker = LanguageModelReranker(Grader(client, parallel=stage.parallel))
-    else:
-        assert isinstance(stage, Matching)
-        from qbe.search.matching import VectorMatching
-
-        index.require_vectors()
-        parameters = {"temperature": stage.temperature, "regularization": stage.regularization}
-        reranker = VectorMatching(
-            stage.kind,
-            lambda paper: index.vectors(paper).sentences,
-            similarity=index.similarity,
-            workers=workers,
-            **{name: value for name, value in parameters.items() if value is not None},
-        )
-    return RerankStage(reranker, stage.depth, stage.weight, penalty if index.manifest.dense else 0.0)
-
-
-def _cross_encoder(stage: CrossEncoder, workers: Workers, open_reranker: RerankerOpener | None) -> Reranker:
-    from qbe.search.rerankers import DeferredReranker, FunctionReranker, scoring_of
-
-    model = stage.model
-    if model is None or isinstance(model, str | Path):
-        named = {} if model is None else {"name": str(model)}
-        if stage.device is not None:
-            named["device"] = stage.device
-        return (open_reranker or DeferredReranker)(workers=workers, **named)
-    if callable(getattr(model, "batch_score", None)):
-        reranker: Reranker = model
-        return reranker
-    return FunctionReranker(scoring_of(model) or model)
-
-
-def regrader_opener(stage: Any, workers: Workers) -> Callable[[], Regrader | None]:
-    """Return a function that opens, once, what grades the best papers of a stage again, None if nothing."""
-    count = (stage.joint or 0) if isinstance(stage, Grades) else 0
-    opening = threading.Lock()
-    opened: list[Regrader] = []
-
-    def open_once() -> Regrader | None:
-        if not count:
-            return None
-        from qbe.search.grading import Regrader
-        from qbe.search.rerankers import JointGrader
-
-        with opening:
-            if not opened:
-                opened.append(Regrader(JointGrader(workers=workers), count))
-            return opened[0]
-
-    return open_once
-
-
-class Explanation(NamedTuple):
-    """A query's result with its reasons: the ``query``, its papers labelled; the sentences of each of its
-    aspects with their facets; and ``hits`` with component scores, matches and transport plans.
-
-    >>> from qbe import Dense, Facet, Query
-    >>> with Pipeline(index, Dense()) as pipeline:
-    ...     explanation = pipeline.explain(Query(index.paper("s036"), Facet.METHOD), k=1)
-    >>> sorted(explanation.hits[0].component_scores)
-    ['dense']
-    """
-
-    query: Query
-    sentences: Sequence[Sequence[ExplainedSentence]]
-    hits: Sequence[Hit]
-
-
-class Pipeline(Closing):
-    """Searches an index: ``Pipeline(index, stages)``, or ``Pipeline(index, first_stage, reranker)``.
-
-    ``stages`` are a first stage alone, or with a reranker, as in ``qbe.Fused() >> qbe.Projections()``; by
-    default those of `qbe.search.stages.default_stages`. A ``reranker`` may also be an object with
-    ``batch_score``, or a function ``(aspect, papers) -> scores``. ``labels`` of the query's sentences are
-    those ``given`` (predicted where a paper brings none), or ``predicted`` ones.
-
-    Models and threads stay open until the pipeline is closed, which leaves the index open; usable as a
-    context manager. A search after ``index.refresh()`` is one over the newest generation. Several threads may
-    search.
-
-    >>> from qbe import Facet, Fused, Query
-    >>> with Pipeline(index, Fused()) as pipeline:
-    ...     [hit.paper_id for hit in pipeline.search(Query(index.paper("s036"), Facet.METHOD), k=1)]
-    ['s051']
-    """
-
-    def __init__(
-        self,
-        index: Index,
-        stages: Any = None,
-        reranker: Any = None,
-        *,
-        labels: str = "given",
-        open_reranker: RerankerOpener | None = None,
-    ) -> None:
-        """``open_reranker`` opens cross-encoders in another place, such as a cluster.
-
-        Raises what `SearchSession` does, and UsageError for stages with a reranker beside another one.
-        """
-        if isinstance(stages, Stages) and reranker is not None:
-            raise UsageError("expected a first stage with a `reranker`, found stages that have one; give one")
-        if reranker is not None:
-            stages = Stages(default_stages(index).first_stage if stages is None else stages, reranker)
-        self.session = SearchSession(index, stages, open_reranker=open_reranker)
-        self._labels = labels
-
-    @property
-    def index(self) -> Index:
-        """The index that is searched."""
-        return self.session.index
-
-    @property
-    def stages(self) -> Stages:
-        """The stages by which it is searched."""
-        return self.session.stages
-
-    def close(self) -> None:
-        """End the threads of the pipeline; the index stays open."""
-        self.session.close()
-
-    def search(
-        self,
-        query: Query,
-        k: int = 10,
-        pool: Sequence[str] | None = None,
-        *,
-        filter: PaperFilter | None = None,
-        matches: bool = True,
-        explain: bool = False,
-        variety: Variety = PLAIN,
-    ) -> list[Hit]:
-        """Search for the best ``k`` hits, best first, ties by id, never the query's own papers.
-
-        With a ``pool`` of paper ids these are ranked (up to ``k`` of them), else the whole index; of either
-        only the papers that pass the ``filter``. ``matches``, ``explain`` and ``variety`` are those of
-        `SearchRequest`. Raises TypeError for values of another type, UsageError for ``k`` below 1, and what
-        `SearchSession.run` does.
-        """
-        request = SearchRequest(query, k, pool, filter, self._labels, matches, explain, variety=variety)
-        return self.session.batch([request])[0].hits
-
-    def batch_search(
-        self,
-        queries: Sequence[Query],
-        k: int = 10,
-        pools: Pools | None = None,
-        *,
-        filter: PaperFilter | None = None,
-        matches: bool = True,
-        explain: bool = False,
-        variety: Variety = PLAIN,
-        progress: Progress | None = None,
-    ) -> list[list[Hit]]:
-        """Search for several queries, each in its pool, in less time than one by one.
-
-        Raises what `search` does, and UsageError for another number of pools than queries.
-        """
-        if isinstance(queries, Query):
-            raise TypeError("expected a sequence of qbe.Query, found one; call search, or put it into a list")
-        if not isinstance(queries, Collection):
-            raise TypeError(
-                f"expected a sequence of qbe.Query, found a {type(queries).__name__}; make a list"
-            )
-        if pools is not None and len(pools) != len(queries):
-            raise UsageError(f"expected a pool for each of {len(queries)} queries, found {len(pools)} pools")
-        requests = [
-            SearchRequest(query, k, pool, filter, self._labels, matches, explain, variety=variety)
-            for query, pool in zip(queries, pools or [None] * len(queries), strict=True)
-        ]
-        return [ranking.hits for ranking in self.session.batch(requests, progress)]
-
-    def explain(
-        self,
-        query: Query,
-        k: int = 10,
-        pool: Sequence[str] | None = None,
-        *,
-        filter: PaperFilter | None = None,
-    ) -> Explanation:
-        """Search, with the reasons of each hit; raises what `search` does."""
-        ranking = self.session.search(SearchRequest(query, k, pool, filter, self._labels, explain=True))
-        sentences = [explain_query(aspect) for aspect in ranking.query.aspects]
-        return Explanation(ranking.query, sentences, ranking.hits)
-
-    def grade(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-        """Add grades to hits of a query (see `SearchSession.grade`)."""
-        return self.session.grade(query, hits)
-
-    def run(
-        self,
-        topics: StrPath | Sequence[Topic],
-        k: int = 1000,
-        pools: Mapping[str, Sequence[str]] | None = None,
-    ) -> Run:
-        """Search for topics, or those of a file.
-
-        ``pools`` are paper ids by query id, as `qbe.runs.read_pools` reads them. Raises what `search` does,
-        UsageError for a query id that occurs twice or lacks a pool, FileFormatError for a malformed file,
-        PaperNotFoundError for a paper that the index lacks.
-
-        >>> from qbe import Dense, Facet, Topic
-        >>> with Pipeline(index, Dense()) as pipeline:
-        ...     pipeline.run([Topic("q1", "s036", Facet.METHOD)], k=1)["q1"][0].paper_id
-        's051'
-        """
-        from qbe.evaluate.run import Run
-        from qbe.runs import read_topics
-        from qbe.search.queries import queries_of
-
-        if pools is not None and not isinstance(pools, Mapping):
-            raise TypeError(
-                f"expected `pools` as a mapping (see qbe.runs.read_pools), found a {type(pools).__name__}"
-            )
-        listed = read_topics(topics) if isinstance(topics, str | os.PathLike) else list(topics)
-        ids = [topic.query_id for topic in listed]
-        if repeated := next((each for each, count in Counter(ids).items() if count > 1), None):
-            raise UsageError(f"expected each query_id once, found {repeated} twice; give topics other ids")
-        if lacking := next((each for each in ids if pools is not None and each not in pools), None):
-            raise UsageError(f"expected a pool for each query, found none for {lacking}; add it to `pools`")
-        rankings: dict[str, Sequence[Hit]] = {}
-        for first in range(0, len(listed), BLOCK):
-            block = listed[first : first + BLOCK]
-            of_block = None if pools is None else [pools[topic.query_id] for topic in block]
-            hits = self.batch_search(queries_of(self.index, block), k, of_block, matches=False)
-            rankings |= {topic.query_id: tuple(found) for topic, found in zip(block, hits, strict=True)}
-        return Run(self.stages.run_tag, rankings)
-
-    def as_transformer(self, k: int = 1000, facet: Facet | None = None) -> Any:
-        """The pipeline as a transformer of PyTerrier (see `qbe.search.pyterrier.as_transformer`)."""
-        from qbe.search.pyterrier import as_transformer
-
-        return as_transformer(self, k, facet)

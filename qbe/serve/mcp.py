@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 from starlette.middleware import Middleware
 
 from qbe.errors import PaperNotFoundError, QbeError, UsageError
-from qbe.search.form import MAX_SEEN, FacetName
+from qbe.search.request import MAX_SEEN, FacetName
 from qbe.search.writers import Record
 from qbe.serve.guard import LOCAL, Guard, ServeSettings
 from qbe.serve.models import (

@@ -1,4 +1,4 @@
-"""Request models shared by HTTP and MCP, made of the dataclasses of `qbe.search.form`."""
+"""Request models shared by HTTP and MCP, made of the dataclasses of `qbe.search.request`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from qbe.errors import did_you_mean
 from qbe.feeds.watches import MAX_WATCH_NAME
-from qbe.search.form import MAX_HITS, MAX_SEEN, MAX_TEXT, MAX_TITLE, CitationForm, SearchForm
+from qbe.search.request import MAX_HITS, MAX_SEEN, MAX_TEXT, MAX_TITLE, CitationForm, SearchForm
 
 MAX_FIELD = 60  # characters of an unknown field's name in a message
 

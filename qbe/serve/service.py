@@ -18,10 +18,9 @@ from qbe.errors import PaperNotFoundError, QbeError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query
 from qbe.search.filters import PaperFilter
-from qbe.search.form import MAX_DEPTH, CitationForm, PageForm, SearchForm, distinct_papers
 from qbe.search.present import heading
 from qbe.search.queries import note_on_papers, pasted_paper
-from qbe.search.request import SearchRequest
+from qbe.search.request import MAX_DEPTH, CitationForm, PageForm, SearchForm, SearchRequest, distinct_papers
 from qbe.search.session import FIRST, RERANKED, Ranking, SearchSession, check_index
 from qbe.search.stages import FIRST_STAGES, Stages, default_stages, parse_reranker
 from qbe.search.writers import Record, export_parts, paper_record, sentence_records, to_record

@@ -30,8 +30,8 @@ from qbe.models.tokenizer import PaperTokenizer, pair_input
 from qbe.query import SHAPES, SIMILAR_FROM, Query
 from qbe.runs import GradedLists, GradedPair
 from qbe.search.grading import Grader, open_grader
+from qbe.search.pipeline import Pipeline
 from qbe.search.rerankers import JointGrader, paper_ids
-from qbe.search.session import Pipeline
 from qbe.search.stages import Fused
 from qbe.train.card import APACHE, BY_FACET, GRADES_LIMITS, Card
 from qbe.train.fit import Schedule, Task, copied, fit_seeds, matmul_dtype

@@ -30,7 +30,6 @@ class Job(BuildSettings):
 
     @property
     def settings(self) -> BuildSettings:
-        """The settings only."""
         names = [field.name for field in dataclasses.fields(BuildSettings)]
         return BuildSettings(**{name: getattr(self, name) for name in names})
 
@@ -47,7 +46,6 @@ def dated_job(folder: Path, papers: Sequence[Paper], encoder: Path, **settings: 
 
 
 def build_job(output: Path, job: Job, *, overwrite: bool = False, resume: bool = False) -> Manifest:
-    """Build an index."""
     execution = Execution(job.threads)
     return build(
         output,
@@ -61,7 +59,6 @@ def build_job(output: Path, job: Job, *, overwrite: bool = False, resume: bool =
 
 
 def interrupt(*_: Any, **__: Any) -> None:
-    """What stands for a stage in which a person interrupts a build."""
     raise KeyboardInterrupt
 
 
@@ -72,7 +69,6 @@ class Killer:
         self._process = process
 
     def __call__(self, moment: str, output: Path, settings: Job, *options: str) -> None:
-        """A build that is killed at a moment."""
         arguments = ["--corpus", *settings.corpus, "--output", str(output), "--threads", "2", *options]
         arguments += ["--encoder", settings.encoder] if settings.dense else ["--only=bm25"]
         if settings.facets == "predicted":
@@ -91,12 +87,3 @@ def killer() -> Iterator[Killer]:
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
     with subprocess.Popen([sys.executable, SCRIPT], text=True, **pipes) as process:
         yield Killer(process)
-
-
-def comparable(manifest: Manifest) -> Manifest:
-    """What two builds of the same papers agree in: all but the digests of Lucene's files."""
-    files = {
-        name: entry if not name.startswith("lucene/") else {"bytes": entry["bytes"]}
-        for name, entry in manifest.files.items()
-    }
-    return dataclasses.replace(manifest, qbe_version="", files=files)

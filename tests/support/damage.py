@@ -17,7 +17,6 @@ def truncate(path: Path) -> None:
 
 
 def vouch(folder: Path, name: str) -> None:
-    """Write the digest of a changed file to the card of a reranker's export."""
     card = read_card(folder, CROSS_ENCODER)
     write_card(folder, replace(card, files={**card.files, name: sha256(folder / name)}))
 
@@ -31,7 +30,6 @@ def change_manifest(folder: Path, change: Callable[[dict[str, Any]], object]) ->
 
 
 def vouch_index(folder: Path, name: str) -> None:
-    """Write size and digest of a changed file to the manifest of an index."""
     path = current(folder) / name
     content = {"bytes": path.stat().st_size, "sha256": sha256(path)}
     change_manifest(folder, lambda record: record["files"].update({name: content}))

@@ -5,7 +5,7 @@ from typing import Any
 
 from qbe.index.index import Index
 from qbe.query import Query
-from qbe.search.session import Pipeline
+from qbe.search.pipeline import Pipeline
 from qbe.search.stages import FIRST_STAGES, CrossEncoder, Fused
 
 PLAIN = Fused(background_penalty=0)

@@ -15,23 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError, UsageError
-from qbe.models.cards import (
-    CROSS_ENCODER,
-    ENCODER,
-    JOINT_INPUTS,
-    JOINT_MODEL,
-    JOINT_OUTPUT,
-    PAIR_INPUTS,
-    RANGES,
-    SCORE,
-    TOKENIZER,
-    CrossEncoderMetadata,
-    EncoderMetadata,
-    model_file,
-    staged_folder,
-    state_output,
-    write_card,
-)
+from qbe.models import cards
 from qbe.models.export.graph import fill_graph, fuse_attention, stored_model
 from qbe.models.export.pytorch import (
     TEXTS,
@@ -59,14 +43,12 @@ Figures = dict[str, float]
 
 FP32_MAX_DIFFERENCE = 1e-3  # of a state, score or grade
 INT8_MIN_COSINE = 0.97  # between int8 and original vectors: of any layer's mean, and of [CLS]
+# Of a cross-encoder's score, in standard deviations over the built-in pairs: scores have no scale of their
+# own, and this keeps the correlation above 0.9.
 INT8_MAX_SHARE_OF_SPREAD = 1.0
-"""Largest difference of a cross-encoder's score in int8, in standard deviations over the built-in pairs:
-scores have no scale of their own, and this keeps the correlation above 0.9.
-"""
+# Of a joint grade over the built-in pairs of texts; over pairs of papers those that ship differ by .07 (root
+# mean squared; docs/lessons.md, "Facets that disagree").
 INT8_MAX_DIFFERENCE = 0.5
-"""Largest difference of a joint grade in int8 over the built-in pairs of texts; over pairs of papers those
-that ship differ by .07 (root mean squared; docs/lessons.md, "Facets that disagree").
-"""
 INT8_MAX_DISAGREEMENT = 0.02  # share of sentences whose best-scored label a tagger in int8 may change
 
 _PAIR_TEXTS = (
@@ -77,14 +59,6 @@ _PAIR_TEXTS = (
 )
 
 
-class _Models(NamedTuple):
-    """An fp32 and an int8 model with their differences from the original; whether int8 is ``near`` enough."""
-
-    fp32: Figures
-    int8: Figures
-    near: bool
-
-
 def _write_models(
     traced: Path,
     fp32: Path,
@@ -93,11 +67,11 @@ def _write_models(
     is_near: Callable[[Figures], bool],
     ranges: Callable[[], Mapping[str, NDArray[Any]]] | None = None,
     heads: int = 0,
-) -> _Models:
+) -> tuple[Figures, Figures, bool]:
     """Write the ``traced`` model in fp32, and the first of `int8_models` that ``is_near`` by its figures.
 
-    ``measure`` returns the figures of an ONNX session. Attention of so many ``heads`` (0: none) becomes one
-    operator. Raises ModelError where fp32 is not what was traced.
+    Returns the figures of both, by ``measure`` of their sessions, and whether int8 is near. Attention of so
+    many ``heads`` (0: none) becomes one operator. Raises ModelError where fp32 is not what was traced.
     """
 
     def finished(path: Path) -> Figures:
@@ -116,7 +90,7 @@ def _write_models(
         rounded = finished(int8)
         if near := is_near(rounded):
             break
-    return _Models(exact, rounded, near)
+    return exact, rounded, near
 
 
 def _traceable(compute: Callable[..., Any], **parts: Any) -> Any:
@@ -151,7 +125,7 @@ def export_encoder(
     encoder_format: EncoderFormat = DEFAULT_FORMAT,
     adapter: Path | None = None,
     graph: Path | None = None,
-) -> EncoderMetadata:
+) -> cards.EncoderMetadata:
     """Export the encoder in ``folder``, with an ``adapter``, to ``destination``, and return its card.
 
     The folder holds config.json, model.safetensors or pytorch_model.bin, and tokenizer.json or vocab.txt.
@@ -161,10 +135,10 @@ def export_encoder(
     float32). Activations are smoothed by the file RANGES beside ``graph``, else by ranges over the sample's
     papers. Where no int8 model reaches INT8_MIN_COSINE, there is none.
     """
-    check_required(ENCODER, folder)
+    check_required(cards.ENCODER, folder)
     if graph is not None and adapter is not None:  # an adapter is put into a PyTorch model
         raise UsageError("`graph` is of no use with `adapter`; drop one of them")
-    with staged_folder(destination) as staged:
+    with cards.staged_folder(destination) as staged:
         model = load_encoder(folder) if graph is None else stored_model(folder)
         limit, most = encoder_format.max_tokens, positions(model)
         if limit is not None and limit > most:
@@ -175,10 +149,12 @@ def export_encoder(
             encoder_format = dataclasses.replace(encoder_format, max_tokens=None)
         if adapter is not None:
             apply_adapter(model, adapter)
-        write_tokenizer(folder, staged / TOKENIZER)
-        traced, fp32, int8 = (staged / name for name in ("traced.onnx", *map(model_file, ("fp32", "int8"))))
+        write_tokenizer(folder, staged / cards.TOKENIZER)
+        traced, fp32, int8 = (
+            staged / name for name in ("traced.onnx", *map(cards.model_file, ("fp32", "int8")))
+        )
         last = int(model.config.num_hidden_layers)
-        outputs = [state_output(layer, last) for layer in (last, *range(last))]
+        outputs = [cards.state_output(layer, last) for layer in (last, *range(last))]
 
         def states(ids: Any) -> tuple[Any, ...]:
             output = model(input_ids=ids, attention_mask=None, output_hidden_states=True)
@@ -186,7 +162,7 @@ def export_encoder(
 
         feeds = list(_passes(staged, TEXTS, most))
         if graph is not None:
-            fill_graph(graph, read_weights(weights_file(ENCODER, folder)), traced)
+            fill_graph(graph, read_weights(weights_file(cards.ENCODER, folder)), traced)
             session = open_session(traced)
             expected = [session.run(outputs, feed) for feed in feeds]
         else:
@@ -198,8 +174,8 @@ def export_encoder(
             expected = [_original(states, feed) for feed in feeds]
 
         def ranges() -> Mapping[str, NDArray[Any]]:
-            if graph is not None and graph.with_name(RANGES).exists():
-                return read_weights(graph.with_name(RANGES))
+            if graph is not None and graph.with_name(cards.RANGES).exists():
+                return read_weights(graph.with_name(cards.RANGES))
             return channel_ranges(traced, _passes(staged, sample_texts(), limit or most))
 
         def measure(session: Any) -> Figures:
@@ -215,27 +191,27 @@ def export_encoder(
             return {"max_abs_difference": float(np.max(differences)), "min_cosine": float(np.min(cosines))}
 
         heads = int(model.config.num_attention_heads)
-        models = _write_models(
+        exact, rounded, near = _write_models(
             *(traced, fp32, int8, measure),
             lambda figures: figures["min_cosine"] >= INT8_MIN_COSINE,
             ranges,
             heads,
         )
-        parity = {"int8": models.int8, "fp32": models.fp32}
+        parity = {"int8": rounded, "fp32": exact}
         traced.unlink()
-        if not models.near:
+        if not near:
             log.warning(
                 "no int8 model of %s: expected a cosine of %s or more with the original, found %s",
-                *(name, INT8_MIN_COSINE, models.int8["min_cosine"]),
+                *(name, INT8_MIN_COSINE, rounded["min_cosine"]),
             )
             int8.unlink()
             del parity["int8"]
-        files = [TOKENIZER, *map(model_file, parity)]
-        card = EncoderMetadata(
-            format=ENCODER.format,
+        files = [cards.TOKENIZER, *map(cards.model_file, parity)]
+        card = cards.EncoderMetadata(
+            format=cards.ENCODER.format,
             name=name,
             source=source,
-            weights_sha256=sha256(weights_file(ENCODER, folder)),
+            weights_sha256=sha256(weights_file(cards.ENCODER, folder)),
             dimension=int(model.config.hidden_size),
             layers=last,
             max_tokens=limit or most,
@@ -244,12 +220,12 @@ def export_encoder(
             files={file: sha256(staged / file) for file in files},
             parity=parity,
         )
-        write_card(staged, card)
+        cards.write_card(staged, card)
     return card
 
 
 def _passes(folder: Path, texts: Iterable[str], max_tokens: int) -> Iterator[Feed]:
-    tokenizer = open_tokenizer(folder / TOKENIZER)
+    tokenizer = open_tokenizer(folder / cards.TOKENIZER)
     tokenizer.enable_truncation(max_tokens)
     tokenizer.no_padding()
     for text in texts:
@@ -263,7 +239,7 @@ def _least_cosine(left: Any, right: Any) -> float:
 
 def export_cross_encoder(
     folder: Path, name: str, source: str, destination: Path, **trained: Any
-) -> CrossEncoderMetadata:
+) -> cards.CrossEncoderMetadata:
     """Export the sequence classifier in ``folder`` (config.json, model.safetensors, tokenizer.json).
 
     The models take ``input_ids``, ``attention_mask`` and, where the classifier uses it, ``token_type_ids``
@@ -271,18 +247,16 @@ def export_cross_encoder(
     less the first's, the log-odds of "relevant" (Nogueira et al., 2020, eq. 1). ``trained`` are fields of the
     card.
     """
-    check_required(CROSS_ENCODER, folder)
-    with staged_folder(destination) as staged:
-        shutil.copyfile(folder / TOKENIZER, staged / TOKENIZER)
-        tokenizer = open_tokenizer(staged / TOKENIZER)
+    check_required(cards.CROSS_ENCODER, folder)
+    with cards.staged_folder(destination) as staged:
+        shutil.copyfile(folder / cards.TOKENIZER, staged / cards.TOKENIZER)
+        tokenizer = open_tokenizer(staged / cards.TOKENIZER)
         absent = [
             [token for token in names if tokenizer.token_to_id(token) is None] for names in SPECIAL_TOKENS
         ]
         if all(absent):
-            raise ModelError(
-                f"{staged / TOKENIZER}: expected a BERT-family tokenizer, found no {', '.join(absent[-1])}; "
-                "give another model"
-            )
+            found = f"found no {', '.join(absent[-1])}; give another model"
+            raise ModelError(f"{folder / cards.TOKENIZER}: expected a BERT-family tokenizer, {found}")
         model, missing = load_model(
             folder, "AutoModelForSequenceClassification", "a BERT-family sequence classifier"
         )
@@ -298,8 +272,8 @@ def export_cross_encoder(
                 "the relevance of a pair"
             )
         token_types = int(getattr(model.config, "type_vocab_size", 0)) > 1
-        inputs = PAIR_INPUTS if token_types else PAIR_INPUTS[:-1]
-        fp32, int8 = (staged / model_file(precision) for precision in ("fp32", "int8"))
+        inputs = cards.PAIR_INPUTS if token_types else cards.PAIR_INPUTS[:-1]
+        fp32, int8 = (staged / cards.model_file(precision) for precision in ("fp32", "int8"))
         scores = _traced_scores(model, inputs, fp32)
 
         def batches(pairs: Sequence[tuple[str, str]], size: int) -> Iterator[Feed]:
@@ -322,32 +296,32 @@ def export_cross_encoder(
             )
 
         def measure(session: Any) -> Figures:
-            exported = np.concatenate([session.run([SCORE], feed)[0] for feed in feeds])
+            exported = np.concatenate([session.run([cards.SCORE], feed)[0] for feed in feeds])
             difference = float(np.abs(exported - expected).max())
             return {"max_abs_difference": difference, "share_of_spread": difference / float(expected.std())}
 
-        models = _write_models(
+        exact, rounded, near = _write_models(
             *(fp32, fp32, int8, measure),
             lambda figures: figures["share_of_spread"] <= INT8_MAX_SHARE_OF_SPREAD,
             lambda: channel_ranges(fp32, batches(list(itertools.pairwise(sample_texts())), 1)),
         )
-        if not models.near:
+        if not near:
             raise ModelError(
                 f"parity check: expected int8 within {INT8_MAX_SHARE_OF_SPREAD} of the scores' standard "
-                f"deviation, found {models.int8}"
+                f"deviation, found {rounded}"
             )
-        card = CrossEncoderMetadata(
+        card = cards.CrossEncoderMetadata(
             name=name,
             source=source,
             weights_sha256=sha256(folder / "model.safetensors"),
             max_tokens=most,
             labels=labels,
             token_types=token_types,
-            files={file: sha256(staged / file) for file in (TOKENIZER, int8.name, fp32.name)},
-            parity={"int8": models.int8, "fp32": models.fp32},
+            files={file: sha256(staged / file) for file in (cards.TOKENIZER, int8.name, fp32.name)},
+            parity={"int8": rounded, "fp32": exact},
             **trained,
         )
-        write_card(staged, card)
+        cards.write_card(staged, card)
     return card
 
 
@@ -364,8 +338,8 @@ def _traced_scores(model: Any, names: Sequence[str], path: Path) -> Callable[...
     mask[1, 10:] = 0
     types[:, 6:] = 1
     inputs = dict(zip(names, (ids, mask, types), strict=False))
-    axes = {name: {0: "batch", 1: "tokens"} for name in inputs} | {SCORE: {0: "batch"}}
-    to_onnx(_traceable(scores, model=model), inputs, [SCORE], axes, path)
+    axes = {name: {0: "batch", 1: "tokens"} for name in inputs} | {cards.SCORE: {0: "batch"}}
+    to_onnx(_traceable(scores, model=model), inputs, [cards.SCORE], axes, path)
     return scores
 
 
@@ -376,7 +350,7 @@ def export_joint(encoder: Path, module: torch.nn.Module, folder: Path) -> Figure
     """
     import torch
 
-    model, tokenizer = load_encoder(encoder), open_tokenizer(encoder / TOKENIZER)
+    model, tokenizer = load_encoder(encoder), open_tokenizer(encoder / cards.TOKENIZER)
     tokenizer.no_padding()
     tokenizer.enable_truncation((positions(model) - 3) // 2)
     special = [tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]")]
@@ -387,34 +361,35 @@ def export_joint(encoder: Path, module: torch.nn.Module, folder: Path) -> Figure
     def feeds_of(texts: Iterable[tuple[str, str]]) -> Iterator[Feed]:
         for pair in texts:
             ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in pair]
-            yield dict(zip(JOINT_INPUTS, pair_input(*ids, *special), strict=True))
+            yield dict(zip(cards.JOINT_INPUTS, pair_input(*ids, *special), strict=True))
 
     feeds = list(feeds_of(itertools.product(TEXTS, TEXTS)))
 
     def measure(session: Any) -> Figures:
-        differences = np.concatenate([session.run([JOINT_OUTPUT], feed)[0] for feed in feeds]) - expected
+        differences = (
+            np.concatenate([session.run([cards.JOINT_OUTPUT], feed)[0] for feed in feeds]) - expected
+        )
         root = float(np.sqrt((differences**2).mean()))
         return {"max_abs_difference": float(np.abs(differences).max()), "root_mean_squared": root}
 
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
-        traced, exact = Path(temporary, "traced.onnx"), Path(temporary, "exact.onnx")
+        traced, fp32 = Path(temporary, "traced.onnx"), Path(temporary, "fp32.onnx")
         example = {name: torch.from_numpy(array) for name, array in feeds[-1].items()}
-        axes = {name: {1: "tokens"} for name in JOINT_INPUTS}
-        to_onnx(_traceable(grades, model=model, module=module), example, [JOINT_OUTPUT], axes, traced)
+        axes = {name: {1: "tokens"} for name in cards.JOINT_INPUTS}
+        to_onnx(_traceable(grades, model=model, module=module), example, [cards.JOINT_OUTPUT], axes, traced)
         expected = np.concatenate([_original(grades, feed)[0] for feed in feeds])
-        models = _write_models(
-            *(traced, exact, folder / JOINT_MODEL, measure),
+        _, rounded, near = _write_models(
+            *(traced, fp32, folder / cards.JOINT_MODEL, measure),
             lambda figures: figures["max_abs_difference"] <= INT8_MAX_DIFFERENCE,
             lambda: channel_ranges(traced, feeds_of(itertools.pairwise(sample_texts()))),
             int(model.config.num_attention_heads),
         )
-    if not models.near:
+    if not near:
         raise ModelError(
             f"parity check: expected int8 within {INT8_MAX_DIFFERENCE} grades of PyTorch, found "
-            f"{models.int8['max_abs_difference']:.2f}"
+            f"{rounded['max_abs_difference']:.2f}"
         )
-    figures = models.int8
-    return {"largest": figures["max_abs_difference"], "root_mean_squared": figures["root_mean_squared"]}
+    return {"largest": rounded["max_abs_difference"], "root_mean_squared": rounded["root_mean_squared"]}
 
 
 class HeadInputs(NamedTuple):
@@ -454,16 +429,16 @@ def export_head(head: Any, windows: Iterable[HeadInputs], path: Path) -> Figures
         fp32 = Path(temporary, "head.fp32.onnx")
         to_onnx(_traceable(scores, head=head), inputs, ["scores"], axes, fp32)
         expected = [_original(scores, feed)[0] for feed in feeds]
-        models = _write_models(
+        exact, rounded, near = _write_models(
             *(fp32, fp32, path, measure), lambda figures: figures["same_label"] >= 1 - INT8_MAX_DISAGREEMENT
         )
-    if not models.near:
+    if not near:
         raise ModelError(
             f"parity check: expected int8 with at most {INT8_MAX_DISAGREEMENT:.0%} other labels than "
-            f"PyTorch, found {models.int8}"
+            f"PyTorch, found {rounded}"
         )
     return {
-        "fp32_max_abs_difference": models.fp32["max_abs_difference"],
-        "int8_max_abs_difference": models.int8["max_abs_difference"],
-        "int8_same_label": models.int8["same_label"],
+        "fp32_max_abs_difference": exact["max_abs_difference"],
+        "int8_max_abs_difference": rounded["max_abs_difference"],
+        "int8_same_label": rounded["same_label"],
     }

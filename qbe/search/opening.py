@@ -1,0 +1,107 @@
+"""What reranks, opened from its dataclass."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qbe.index.index import Index
+from qbe.search.rank import Reranker, RerankStage
+from qbe.search.stages import CrossEncoder, Grades, LanguageModel, Matching, Projections
+from qbe.util.work import Workers
+
+if TYPE_CHECKING:
+    from qbe.search.grading import Regrader
+
+RerankerOpener = Callable[..., Reranker]
+"""Opens a cross-encoder, with the parameters and errors of `qbe.search.rerankers.open_reranker`."""
+
+
+def open_rerank_stage(
+    stage: Any,
+    index: Index,
+    workers: Workers,
+    open_regrader: Callable[[], Regrader | None] = lambda: None,
+    open_reranker: RerankerOpener | None = None,
+) -> RerankStage | None:
+    """Open what a stage of `qbe.search.stages` reranks by, None for None.
+
+    The model of a cross-encoder is loaded when it first scores, unless ``open_reranker`` opens it elsewhere.
+    Raises what `qbe.search.rerankers.open_reranker` does, IndexFormatError where vectors to be matched are
+    not in the index, UsageError where nothing reads its encoder's vectors.
+    """
+    if stage is None:
+        return None
+    penalty = 0.0
+    reranker: Reranker
+    if isinstance(stage, Grades):
+        from qbe.search.grading import GradedReranker, open_grader
+
+        reranker = GradedReranker(open_grader(index), workers, open_regrader)
+    elif isinstance(stage, Projections):
+        from qbe.search.grading import stored_vectors
+        from qbe.search.projections import ProjectedMatching, find_model, read_model
+
+        index.require_vectors()
+        assert index.manifest.dense is not None
+        given = None if stage.model is None else Path(stage.model)
+        model = read_model(find_model(index.manifest.dense["encoder"], given))
+        reranker = ProjectedMatching(model.projections, stored_vectors(index), workers)
+        penalty = stage.background_penalty
+    elif isinstance(stage, CrossEncoder):
+        from qbe.search.rerankers import DeferredReranker, FunctionReranker, scoring_of
+
+        scorer, penalty = stage.model, stage.background_penalty
+        if scorer is None or isinstance(scorer, str | Path):
+            named = {} if scorer is None else {"name": str(scorer)}
+            if stage.device is not None:
+                named["device"] = stage.device
+            reranker = (open_reranker or DeferredReranker)(workers=workers, **named)
+        elif callable(getattr(scorer, "batch_score", None)):
+            reranker = scorer
+        else:
+            reranker = FunctionReranker(scoring_of(scorer) or scorer)
+    elif isinstance(stage, LanguageModel):
+        from qbe.models.language_model import Client, Endpoint, Grader
+        from qbe.search.rerankers import LanguageModelReranker
+
+        assert stage.model is not None
+        endpoint = Endpoint(stage.endpoint, stage.model, timeout=60)
+        client = Client(endpoint, retries=2)
+        reranker = LanguageModelReranker(Grader(client, parallel=stage.parallel))
+    else:
+        assert isinstance(stage, Matching)
+        from qbe.search.matching import VectorMatching
+
+        index.require_vectors()
+        parameters = {"temperature": stage.temperature, "regularization": stage.regularization}
+        reranker = VectorMatching(
+            stage.kind,
+            lambda paper: index.vectors(paper).sentences,
+            similarity=index.similarity,
+            workers=workers,
+            **{name: value for name, value in parameters.items() if value is not None},
+        )
+    return RerankStage(reranker, stage.depth, stage.weight, penalty if index.manifest.dense else 0.0)
+
+
+def regrader_opener(stage: Any, workers: Workers) -> Callable[[], Regrader | None]:
+    """Return a function that opens, once, what grades the best papers of a stage again, None if nothing."""
+    count = (stage.joint or 0) if isinstance(stage, Grades) else 0
+    opening = threading.Lock()
+    opened: list[Regrader] = []
+
+    def open_once() -> Regrader | None:
+        if not count:
+            return None
+        from qbe.search.grading import Regrader
+        from qbe.search.rerankers import JointGrader
+
+        with opening:
+            if not opened:
+                opened.append(Regrader(JointGrader(workers=workers), count))
+            return opened[0]
+
+    return open_once
