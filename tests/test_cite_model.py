@@ -37,7 +37,6 @@ def test_matrices_are_kept_in_half_precision(tmp_path):
 
 
 def test_features_that_were_never_known_survive(tmp_path):
-    """A training without years has no mean of ages."""
     model = model_of(ENCODER)
     heads = {key: head._replace(mean=np.full_like(head.mean, np.nan)) for key, head in model.heads.items()}
     write_model(tmp_path, type(model)(model.projection, heads, model.encoder, model.training))

@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +60,6 @@ def config(citing_model) -> CiteConfig:
 
 @pytest.fixture(scope="module")
 def opened(index, config):
-    """A recommender of any configuration, opened once."""
     kept: dict[str, Recommender] = {}
 
     def open_once(**parameters: object) -> Recommender:
@@ -72,9 +71,6 @@ def opened(index, config):
     yield open_once
     for recommender in kept.values():
         recommender.close()
-
-
-# Scores, worked paper by paper
 
 
 def z(values: Mapping[str, float]) -> dict[str, float]:
@@ -98,7 +94,6 @@ def components(index: Index, paper: Paper) -> dict[str, dict[str, float]]:
 
 
 def late_interaction(index: Index, paper: Paper, name: str) -> float:
-    """The score of a paper by the vectors of another."""
     own, stored = index.vectors(paper), index.vectors(index.paper(name))
     whole = mean_max(own.whole[None], stored.whole[None])
     forward = mean_max(own.sentences, stored.sentences)
@@ -126,63 +121,51 @@ def by_hand(
     features["new"] = {name: age if math.isnan(age) else float(age <= 1) for name, age in ages.items()}
     cites = {each.paper_id: set(each.metadata.get("cites", ())) for each in index}
     asked = {name for name, its in years.items() if its is not None and its < year} - {paper.paper_id}
+
+    def each(feature: str, value: Callable[[str], float], scale: Callable = dict) -> None:
+        features[feature] = scale({name: float(value(name)) for name in names})
+
     if known.links:
         near, nearest = (
-            weights(first, [name for name in names if name in asked], n) for n in (NEAR, NEAREST)
+            weights(first, [each for each in names if each in asked], n) for n in (NEAR, NEAREST)
         )
-        features["citations"] = {
-            name: math.log1p(sum(name in cites[each] for each in asked)) for name in names
-        }
-        features["neighbours"] = {
-            name: math.sqrt(sum(weight for each, weight in near.items() if name in cites[each]))
-            for name in names
-        }
-        features["cited_neighbours"] = {
-            name: math.sqrt(sum(weight for each, weight in nearest.items() if each in cites[name]))
-            for name in names
-        }
+        each("citations", lambda name: math.log1p(sum(name in cites[other] for other in asked)))
+        each("neighbours", lambda name: sum(near[other] for other in near if name in cites[other]) ** 0.5)
+        each("cited_neighbours", lambda name: sum(nearest[i] for i in nearest if i in cites[name]) ** 0.5)
     if known.seeds:
         whole = {name: index.vectors(index.paper(name)).whole[None] for name in [*names, *SEEDS]}
         cosines = {name: [mean_max(whole[name], whole[seed]) for seed in SEEDS] for name in names}
-        features["seed_mean"] = z({name: float(np.mean(each)) for name, each in cosines.items()})
-        features["seed_best"] = z({name: max(each) for name, each in cosines.items()})
+        each("seed_mean", lambda name: np.mean(cosines[name]), z)
+        each("seed_best", lambda name: max(cosines[name]), z)
         by_seed = {
             name: sorted(late_interaction(index, index.paper(seed), name) for seed in SEEDS) for name in names
         }
-        features["seed_sentences_mean"] = z({name: float(np.mean(each)) for name, each in by_seed.items()})
-        features["seed_sentences_best"] = z({name: each[-1] for name, each in by_seed.items()})
-        features["seed_sentences_two"] = z({name: np.mean(each[-2:]) for name, each in by_seed.items()})
+        each("seed_sentences_mean", lambda name: np.mean(by_seed[name]), z)
+        each("seed_sentences_best", lambda name: by_seed[name][-1], z)
+        each("seed_sentences_two", lambda name: np.mean(by_seed[name][-2:]), z)
     if known.links and known.seeds:
-        features["cocitations"] = {
-            name: math.log1p(sum({name, seed} <= cites[each] for each in asked for seed in SEEDS))
-            for name in names
+        citing = {name: {other for other in asked if name in cites[other]} for name in cites}
+        inside = {
+            name: {other for other in cites[name] if other in cites and other != name} for name in cites
         }
-        citing = {name: {each for each in asked if name in cites[each]} for name in cites}
-        features["cocitation_cosines"] = {
-            name: math.sqrt(
-                sum(
-                    len(citing[name] & citing[seed]) / math.sqrt(len(citing[name]) * len(citing[seed]))
-                    for seed in SEEDS
-                    if citing[name] and citing[seed]
-                )
+        walks = {
+            name: sum(
+                (name in inside[other]) / len(inside[other]) for seed in SEEDS for other in citing[seed]
             )
             for name in names
         }
-        inside = {name: {each for each in cites[name] if each in cites and each != name} for name in cites}
-        walks = {
-            name: sum((name in inside[each]) / len(inside[each]) for seed in SEEDS for each in citing[seed])
-            for name in names
-        }
-        features["seed_walks"] = {name: math.sqrt(walk) for name, walk in walks.items()}
-        features["rare_seed_walks"] = {
-            name: math.sqrt(walk / math.sqrt(max(len(citing[name]), 1))) for name, walk in walks.items()
-        }
-        features["cited_by_seeds"] = {
-            name: math.sqrt(np.mean([name in cites[seed] for seed in SEEDS])) for name in names
-        }
-        features["citing_seeds"] = {
-            name: math.sqrt(np.mean([seed in cites[name] for seed in SEEDS])) for name in names
-        }
+
+        def cosine(name: str, seed: str) -> float:
+            both = citing[name], citing[seed]
+            return len(both[0] & both[1]) / math.sqrt(len(both[0]) * len(both[1])) if all(both) else 0.0
+
+        together = {name: [{name, seed} <= cites[i] for i in asked for seed in SEEDS] for name in names}
+        each("cocitations", lambda name: math.log1p(sum(together[name])))
+        each("cocitation_cosines", lambda name: math.sqrt(sum(cosine(name, seed) for seed in SEEDS)))
+        each("seed_walks", lambda name: math.sqrt(walks[name]))
+        each("rare_seed_walks", lambda name: math.sqrt(walks[name] / math.sqrt(max(len(citing[name]), 1))))
+        each("cited_by_seeds", lambda name: math.sqrt(np.mean([name in cites[seed] for seed in SEEDS])))
+        each("citing_seeds", lambda name: math.sqrt(np.mean([seed in cites[name] for seed in SEEDS])))
     head = random_heads()[known.key]
     judged = {}
     for name in names:
@@ -194,7 +177,6 @@ def by_hand(
 
 
 def weights(first: Mapping[str, float], names: Sequence[str], count: int) -> dict[str, float]:
-    """How far each of the best is above the next one, as a share."""
     chosen = names[: count + 1]
     above = {name: first[name] - first[chosen[-1]] for name in chosen}
     total = sum(above.values())
@@ -228,9 +210,6 @@ def test_links_propose_what_the_first_stage_did_not_find(opened, index, seeds):
     found = ids(opened(depth=3).recommend(paper, 100, cited=seeds))
     assert sorted(found) == sorted(expected)
     assert len(found) > 3
-
-
-# What is left out
 
 
 def test_own_paper_what_it_cited_and_what_is_excluded_are_not_recommended(opened, index):
@@ -274,9 +253,6 @@ def test_papers_of_the_future_are_not_asked_whom_they_cite(opened, index):
     expected = by_hand(index, oldest, FeatureSet(True, False), set(), True)
     assert {hit.paper_id: hit.score for hit in hits} == pytest.approx(expected, abs=1e-3)
     assert len(opened(depth=3).recommend(oldest, 100)) == 3
-
-
-# Many at a time
 
 
 def requests_of(index: Index) -> list[CiteRequest]:
@@ -356,12 +332,8 @@ def test_matches_are_pairs_of_sentences(opened, index):
     assert (bare.paper_id, bare.score, bare.matches) == (hit.paper_id, hit.score, ())
 
 
-# Changes of the index
-
-
 @pytest.fixture
 def live(tmp_path, citing_folder) -> Path:
-    """A copy of the index, to be written to."""
     return Path(shutil.copytree(citing_folder, tmp_path / "index"))
 
 
@@ -377,7 +349,6 @@ def test_papers_appended_are_found_after_a_refresh(live, config, tmp_path, paper
 
 
 def test_a_deleted_paper_cites_nobody(live, config, tmp_path, citing, tiny_encoder):
-    """One that cites a seed is not proposed, and its citations do not count."""
     seeds = ["s012"]
     gone = [paper.paper_id for paper in citing if "s012" in paper.metadata.get("cites", ())]
     delete_papers(live, gone)
@@ -414,9 +385,6 @@ def test_evidence_is_read_from_metadata(index, citing):
     assert np.flatnonzero(evidence.citing_papers(2001, 2)).tolist() == [0, 1, 3]
     assert np.flatnonzero(~evidence.citing_papers(None, 2)).tolist() == [2]
     assert evidence.citing_papers(None, None).all()
-
-
-# What does not fit
 
 
 @pytest.mark.parametrize(("lacking", "bm25"), [("vectors", True), ("postings", False)])

@@ -42,7 +42,6 @@ QUERIES = ["s036", "s024", "s011"]
 
 @pytest.fixture
 def label(tiny_index, tmp_path, monkeypatch, capsys):
-    """Runs the command in an empty folder; gives what it printed."""
     monkeypatch.chdir(tmp_path)
     Path("queries.txt").write_text("\n".join(QUERIES))
 
@@ -54,11 +53,7 @@ def label(tiny_index, tmp_path, monkeypatch, capsys):
 
 
 def by_words(request) -> object:
-    """Grades that depend on the candidate alone."""
     return grades(len(request.prompt) % 4, len(request.prompt) % 3, 0)
-
-
-# Candidates
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +72,7 @@ def test_candidates_come_from_all_pools_in_turn(pairs):
 def test_candidates_depend_on_the_seed_and_not_on_the_other_queries(index, pairs):
     assert pool_candidates(index, QUERIES[1:2], 14, seed=0) == [p for p in pairs if p.query_id == QUERIES[1]]
     assert pool_candidates(index, QUERIES, 14, seed=1) != pairs
+    assert len(pool_candidates(index, ["s036"], 1000, seed=0)) == len(index) - 1  # all of a small index
 
 
 def test_the_best_by_each_facet_are_candidates_and_far_ones_are_in_no_ranking(index, pairs):
@@ -90,19 +86,12 @@ def test_the_best_by_each_facet_are_candidates_and_far_ones_are_in_no_ranking(in
             assert FAR not in {found.get(hit.paper_id) for hit in near}
 
 
-def test_all_papers_of_a_small_index_are_candidates_at_most(index):
-    assert len(pool_candidates(index, ["s036"], 1000, seed=0)) == len(index) - 1
-
-
 def test_an_index_of_one_paper_has_no_candidates(sample, tiny_encoder, tmp_path):
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text((sample / "corpus.jsonl").read_text().partition("\n")[0])
     build(tmp_path / "index", [str(corpus)], BuildSettings(encoder=str(tiny_encoder)))
     with Index(tmp_path / "index") as alone, pytest.raises(UsageError, match="give a larger one"):
         pool_candidates(alone, ids_of(alone), 16, seed=0)
-
-
-# The command
 
 
 def test_pairs_without_a_model_have_no_grades(label):
@@ -113,12 +102,12 @@ def test_pairs_without_a_model_have_no_grades(label):
     assert len(read_pairs("pairs.tsv")) == 12
 
 
+GRADED = ("--queries", "queries.txt", "--candidates", 6, "--output", "graded.tsv", "--model", "tiny")
+
+
 def test_graded_pairs_are_what_training_reads(label):
     with endpoint(by_words) as server:
-        printed = label(
-            *("--queries", "queries.txt", "--candidates", 6, "--output", "graded.tsv"),
-            *("--model", "tiny", "--endpoint", server.url),
-        )
+        printed = label(*GRADED, "--endpoint", server.url)
     assert "graded.tsv: 18 of 18 pairs graded; 18 requests and 7,740 tokens so far" in printed
     lists = read_graded_pairs("graded.tsv")
     assert list(lists) == QUERIES
@@ -130,14 +119,9 @@ def test_graded_pairs_are_what_training_reads(label):
 
 def test_an_estimate_asks_nothing(label):
     with endpoint(by_words) as server:
-        printed = label(
-            *("--queries", "queries.txt", "--candidates", 6, "--output", "graded.tsv", "--dry-run"),
-            *("--model", "tiny", "--endpoint", server.url, "--price", "1000000:0"),
-        )
-    tokens, price = re.search(
-        r"18 requests, about ([\d,]+) tokens in .* about ([\d,]+)\.00", printed
-    ).groups()
-    assert tokens == price
+        printed = label(*GRADED, "--dry-run", "--endpoint", server.url, "--price", "1000000:0")
+    found = re.search(r"18 requests, about ([\d,]+) tokens in .* about ([\d,]+)\.00", printed)
+    assert found[1] == found[2]
     assert not server.requests
     assert sorted(path.name for path in Path().iterdir()) == ["queries.txt"]
 
@@ -155,20 +139,16 @@ def test_papers_without_abstracts_are_told(tiny_index, tmp_path, monkeypatch, ca
     assert "3 of 3 papers have no abstract" in capsys.readouterr().err
 
 
-def test_a_budget_ends_and_a_larger_one_goes_on(label, capsys):
-    rest = ("--queries", "queries.txt", "--candidates", 6, "--output", "graded.tsv", "--model", "tiny")
+def test_a_budget_ends_and_a_larger_one_goes_on(label):
     with endpoint(by_words) as server:
-        asked = (*rest, "--overwrite", "--endpoint", server.url, "--budget-requests")
-        assert "10 of 18 pairs graded" in label(*asked, 10)
-        assert len(server.requests) == 10
-        assert "15 of 18 pairs graded" in label(*asked, 15)
-        assert len(server.requests) == 15
+        asked = (*GRADED, "--overwrite", "--endpoint", server.url, "--budget-requests")
+        for budget in (10, 15):
+            assert f"{budget} of 18 pairs graded" in label(*asked, budget)
+            assert len(server.requests) == budget
         assert "18 of 18 pairs graded" in label(*asked, 99, "--merge", "1:0", "2:0")
     assert len(server.requests) == len({request.prompt for request in server.requests}) == 18
-    values = {
-        grade for pairs in read_graded_pairs("graded.tsv").values() for pair in pairs for grade in pair[1]
-    }
-    assert values == {0, 3}
+    lists = read_graded_pairs("graded.tsv").values()
+    assert {grade for pairs in lists for pair in pairs for grade in pair[1]} == {0, 3}
 
 
 def test_pairs_without_a_grade_are_told_and_asked_for_again(label):
@@ -187,38 +167,37 @@ def test_pairs_without_a_grade_are_told_and_asked_for_again(label):
 
 
 def test_two_commands_do_not_write_the_same_answers(label):
-    asked = ("--queries", "queries.txt", "--output", "graded.tsv", "--model", "tiny", "--endpoint")
     with (
         lock(".graded.tsv.answers.sqlite.lock"),
         endpoint(by_words) as server,
         pytest.raises(OutputError, match="another qbe label"),
     ):
-        label(*asked, server.url)
+        label(*GRADED, "--endpoint", server.url)
     assert not server.requests
 
 
-WRONG = {
-    "nothing": "",
-    "no pairs": "--output o.tsv --model m --endpoint http://127.0.0.1:1/v1 --pairs none",
-    "an estimate of no model": "--output o.tsv --dry-run",
-    "pairs without anything to do": "--output o.tsv --pairs queries.txt",
-    "merged candidates": "--output o.tsv --merge 3:2",
-    "an index of merged pairs": "--output o.tsv --pairs queries.txt --merge 3:2",
-    "merging by another sign": "--agreement a b --merge 3=2",
-    "candidates of pairs": "--output o.tsv --pairs queries.txt --candidates 3",
-    "no candidates": "--output o.tsv --candidates 0",
-    "too large a sample": "--output o.tsv --sample 1000",
-    "an unknown query": "--output o.tsv --queries ids",
-    "a price in words": "--output o.tsv --model m --price cheap",
-    "no endpoint": "--output o.tsv --model m",
-    "no parallel requests": "--output o.tsv --model m --parallel 0",
-    "output in place of a list": "--output queries.txt",
-    "answers in the output": "--output o.tsv --model m --answers ./o.tsv",
-    "pairs in place of graded ones": "--output graded --sample 1",
-    "pairs in place of grades by hand": "--output hand --sample 1",
-    "grades of a model in place of grades by hand": "--output hand --pairs hand --model m",
-    "an absent guideline": "--output o.tsv --model m --guideline none",
-}
+WRONG = (
+    "",
+    "--output o.tsv --model m --endpoint http://127.0.0.1:1/v1 --pairs none",
+    "--output o.tsv --dry-run",
+    "--output o.tsv --pairs queries.txt",
+    "--output o.tsv --merge 3:2",
+    "--output o.tsv --pairs queries.txt --merge 3:2",
+    "--agreement a b --merge 3=2",
+    "--output o.tsv --pairs queries.txt --candidates 3",
+    "--output o.tsv --candidates 0",
+    "--output o.tsv --sample 1000",
+    "--output o.tsv --queries ids",
+    "--output o.tsv --model m --price cheap",
+    "--output o.tsv --model m",
+    "--output o.tsv --model m --parallel 0",
+    "--output queries.txt",
+    "--output o.tsv --model m --answers ./o.tsv",
+    "--output graded --sample 1",
+    "--output hand --sample 1",
+    "--output hand --pairs hand --model m",
+    "--output o.tsv --model m --guideline none",
+)
 
 
 def test_wrong_options(label, monkeypatch, told):
@@ -228,7 +207,7 @@ def test_wrong_options(label, monkeypatch, told):
     HandGrades([Pair("s036", "s051")], Path()).grade("hand", "s036", "s051", (3, 1, 0))
     Path("hand.tsv").rename("hand")
     before = {path: path.read_bytes() for path in Path().iterdir()}
-    told("label", refusals(label, WRONG.values()))
+    told("label", refusals(label, WRONG))
     assert {path: path.read_bytes() for path in Path().iterdir()} == before
 
 
@@ -265,12 +244,8 @@ def test_nothing_answered_is_asked_for_again_after_a_kill(label, light_index):
     assert Path("graded.tsv").read_bytes() == Path("alone.tsv").read_bytes()
 
 
-# Agreement
-
-
 @pytest.fixture
 def two(tmp_path, monkeypatch) -> tuple[str, str]:
-    """Grades by two assessors; the second has one pair more."""
     monkeypatch.chdir(tmp_path)
     pairs = [Pair("q", "a"), Pair("q", "b"), Pair("r", "a"), Pair("r", "b"), Pair("r", "c")]
     write_pairs("a.tsv", pairs[:4], [(3, 0, 1), (1, 0, 1), (2, 1, 1), (0, 2.5, 1)])
@@ -320,12 +295,9 @@ def test_agreement_is_printed(two, capsys):
     assert record["facets"]["background"]["kappa"] == pytest.approx(0.8)
 
 
-def test_merged_grades_of_a_file(two, capsys):
+def test_what_grades_are_merged_and_compared(two, told):
     main(["--pairs", "a.tsv", "--merge", "3:2", "--output", "merged.tsv"])
     assert [pair.grades for pair in read_graded_pairs("merged.tsv")["r"]] == [(2, 1, 1), (0, 2, 1)]
-
-
-def test_what_grades_are_merged_and_compared(two, told):
     write_pairs("twice.tsv", [Pair("q", "a")] * 2, [(3, 1, 0), (2, 1, 0)])
     write_pairs("hand.tsv", [Pair("q", "a")], [(3, 1, 0)], "ann")
     lines = [
@@ -335,37 +307,35 @@ def test_what_grades_are_merged_and_compared(two, told):
     ]
     told("grades merged and compared", refusals(lambda *words: main(list(words)), lines))
     assert read_graded_pairs("hand.tsv")["q"][0].grades == (3, 1, 0)
-
-
-def test_grades_to_merge_are_single_digits():
     for text in ("3:12", "23:1", ":2", "3:", "3:2:1", "3=2"):
         with pytest.raises(UsageError, match="as in 3:2"):
             parse_merges([text])
 
 
-# A reranker
+@pytest.fixture(scope="module")
+def asked(index) -> SearchRequest:
+    return SearchRequest(Query(index.paper("s036"), Facet.METHOD), k=20)
 
 
 @pytest.fixture(scope="module")
-def third(index):
-    """The paper that the first stage ranks third by the method of s036."""
+def third(index, asked):
     with SearchSession(index, Fused()) as session:
-        hits = session.search(SearchRequest(Query(index.paper("s036"), Facet.METHOD))).hits
-    return index.paper(hits[2].paper_id)
+        return index.paper(session.search(asked).hits[2].paper_id)
 
 
-def test_grades_order_the_best_papers(index, third):
+def by_model(server, depth: int):
+    return Fused() >> LanguageModel("tiny", server.url, depth=depth)
+
+
+def test_grades_order_the_best_papers(index, third, asked):
     def behave(request) -> object:
         return grades(0, 3, 0) if third.title in request.prompt else grades(3, 1, 2)
 
-    with endpoint(behave) as server:
-        stages = Fused() >> LanguageModel("tiny", server.url, depth=10)
-        request = SearchRequest(Query(index.paper("s036"), Facet.METHOD), k=20)
-        with SearchSession(index, stages) as session:
-            first, second = session.run(request)
-            assert len(server.requests) == 10
-            assert session.search(request).hits == second.hits  # nothing is asked twice
-            assert len(server.requests) == 10
+    with endpoint(behave) as server, SearchSession(index, by_model(server, 10)) as session:
+        first, second = session.run(asked)
+        assert len(server.requests) == 10
+        assert session.search(asked).hits == second.hits  # nothing is asked twice
+        assert len(server.requests) == 10
     order = ids(first.hits)
     assert order.pop(2) == third.paper_id
     assert ids(second.hits) == [third.paper_id, *order]
@@ -373,28 +343,26 @@ def test_grades_order_the_best_papers(index, third):
     assert not second.notes
 
 
-def test_a_paper_without_a_grade_is_told_and_kept(index, third, caplog):
+def test_a_paper_without_a_grade_is_told_and_kept(index, third, asked, caplog):
     def behave(request) -> object:
         return error(400, "too long") if third.title in request.prompt else grades(method=1)
 
-    with endpoint(behave) as server:
-        stages = Fused() >> LanguageModel("tiny", server.url, depth=10)
-        request = SearchRequest(Query(index.paper("s036"), Facet.METHOD), k=20)
-        with SearchSession(index, stages) as session:
-            first, second = session.run(request)
+    with endpoint(behave) as server, SearchSession(index, by_model(server, 10)) as session:
+        first, second = session.run(asked)
     assert ids(second.hits) == ids(first.hits)
     assert second.notes == (f"tiny gave no grades for {third.paper_id}",)
     assert third.paper_id in caplog.text
     assert "too long" in caplog.text
 
 
+CROSSED = {Facet.METHOD: 1, Facet.BACKGROUND: -1}
+
+
 def test_all_facets_of_a_query_are_graded_at_once(index):
-    with endpoint(by_words) as server:
-        stages = Fused() >> LanguageModel("tiny", server.url, depth=5)
-        query = Query.by_facets(index.paper("s036"), {Facet.METHOD: 1, Facet.BACKGROUND: -1})
-        with SearchSession(index, stages) as session:
-            hits = session.search(SearchRequest(query, k=10)).hits
-            session.search(SearchRequest(Query(index.paper("s036")), k=10))
+    paper = index.paper("s036")
+    with endpoint(by_words) as server, SearchSession(index, by_model(server, 5)) as session:
+        hits = session.search(SearchRequest(Query.by_facets(paper, CROSSED), k=10)).hits
+        session.search(SearchRequest(Query(paper), k=10))
     assert len(server.requests) <= 10  # of two rankings, five of each
     wanted = [hit.grades["method"] - hit.grades["background"] for hit in hits[:5]]
     assert wanted[0] == max(wanted)
@@ -402,9 +370,8 @@ def test_all_facets_of_a_query_are_graded_at_once(index):
 
 def test_a_language_model_ranks_where_the_grade_model_would(graded_index):
     with endpoint(by_words) as server, Index(graded_index) as graded:
-        stages = Fused() >> LanguageModel("tiny", server.url, depth=3)
-        query = Query.by_facets(graded.paper("s036"), {Facet.METHOD: 1, Facet.BACKGROUND: -1})
-        with SearchSession(graded, stages) as session:
+        query = Query.by_facets(graded.paper("s036"), CROSSED)
+        with SearchSession(graded, by_model(server, 3)) as session:
             assert session.can_grade
             hits = session.search(SearchRequest(query, k=4, grades=True)).hits
     assert len(server.requests) == 3
@@ -420,11 +387,13 @@ def test_a_table_says_whose_grades_it_shows(tiny_index, capsys):
             assert capsys.readouterr().out.count(" of 3, by tiny") == 3
 
 
-def test_an_endpoint_that_answers_nothing_ends_the_search(index):
-    with endpoint(lambda _: error(400, "no")) as server:
-        stages = Fused() >> LanguageModel("tiny", server.url, depth=2)
-        with SearchSession(index, stages) as session, pytest.raises(QbeError, match="choose another"):
-            session.search(SearchRequest(Query(index.paper("s036"), Facet.METHOD)))
+def test_an_endpoint_that_answers_nothing_ends_the_search(index, asked):
+    with (
+        endpoint(lambda _: error(400, "no")) as server,
+        SearchSession(index, by_model(server, 2)) as session,
+        pytest.raises(QbeError, match="choose another"),
+    ):
+        session.search(asked)
 
 
 def test_a_language_model_as_the_command_line_has_it():
@@ -432,9 +401,6 @@ def test_a_language_model_as_the_command_line_has_it():
     assert stage == LanguageModel("qwen3:4b", "http://127.0.0.1:8080/v1", 5)
     with pytest.raises(UsageError, match="llm:model=NAME"):
         parse_reranker("llm")
-
-
-# By hand
 
 
 def test_grades_by_hand_are_kept_for_each_assessor(tmp_path):

@@ -12,13 +12,7 @@ from support.trainings import write_qrels
 
 from qbe.cite.config import CiteConfig
 from qbe.cite.model import read_model
-from qbe.cite.projected import (
-    MeasuredPapers,
-    TransformedQuery,
-    lengths,
-    terms,
-    transformed,
-)
+from qbe.cite.projected import MeasuredPapers, TransformedQuery, lengths, terms, transformed
 from qbe.cite.recommender import Recommender
 from qbe.cite.scoring import FEATURE_SETS
 from qbe.errors import CorpusError, QbeError, UsageError
@@ -44,12 +38,7 @@ from qbe.train.losses import citation_loss
 from qbe.train.network import StoredVectors
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
-
-
 TRAINED = "citation"
-
-
-# Data
 
 
 def test_a_split_has_the_rows_of_what_is_cited(trained, tmp_path):
@@ -63,9 +52,6 @@ def test_a_split_has_the_rows_of_what_is_cited(trained, tmp_path):
         with pytest.raises(CorpusError, match="papers of the index, found absent, which it lacks"):
             read_split(reader, path)
     reader.release()
-
-
-# Figures
 
 
 def ranking(*places: int, length: int = 30, total: int) -> RankedList:
@@ -88,9 +74,6 @@ def test_figures_of_one_query(found, expected):
     assert citation_figures([found]) == pytest.approx(CitationFigures(*expected))
 
 
-# The projection
-
-
 def test_the_loss_is_that_of_each_cited_paper_against_the_rest():
     """exp(scores) are 1, 2, 3 and 4; the third does not count. Shares are 1/5 and 4/8 of the rest of 4."""
     scores = torch.log(torch.tensor([1.0, 4.0, 3.0, 4.0]))
@@ -102,12 +85,8 @@ def test_the_loss_is_that_of_each_cited_paper_against_the_rest():
 
 
 def vectors_of(counts: list[int], size: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sentences, whole papers, and where each paper's sentences begin."""
     random = np.random.default_rng(seed)
-    sentences, whole = (
-        random.standard_normal((sum(counts), size)),
-        random.standard_normal((len(counts), size)),
-    )
+    sentences, whole = (random.standard_normal((count, size)) for count in (sum(counts), len(counts)))
     return sentences, whole, np.cumsum([0, *counts])
 
 
@@ -138,8 +117,7 @@ def test_the_network_scores_as_search_does():
         np.testing.assert_allclose(scores, projection.weights @ terms(query, stored), atol=1e-5)
 
 
-TOY, OLD = 40, 20
-"""Papers, the second half of which cite some of the first."""
+TOY, OLD = 40, 20  # papers, the second half of which cite some of the first
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +176,6 @@ def test_queries_that_cite_nothing_cannot_be_fitted_to(toy):
     ("year", "is_rival"), [(1999.0, True), (2001.0, True), (2002.0, False), (math.nan, True)]
 )
 def test_younger_papers_and_the_query_are_no_rivals(toy, year, is_rival):
-    """The loss of one cited paper and one rival."""
     years = np.full(TOY, 2001.0)
     years[1] = year
     citations = Citations({20: np.array([0])}, {20: np.array([1, 20])}, years)
@@ -207,9 +184,6 @@ def test_younger_papers_and_the_query_are_no_rivals(toy, year, is_rival):
     with torch.no_grad():
         right, wrong = task.network(torch.tensor([20]), torch.tensor([0, 1]))[0].tolist()
     assert loss.item() == pytest.approx(math.log1p(math.exp(wrong - right)) if is_rival else 0.0)
-
-
-# The heads
 
 
 def separable(queries: int, seed: int) -> list[FeatureList]:
@@ -242,9 +216,6 @@ def test_a_head_learns_by_what_cited_papers_differ(tmp_path):
     np.testing.assert_allclose(head.scale[:2], np.nanstd(together[:, :2], axis=0))
     assert np.isfinite(head.scores(np.array([[np.nan, 1.0, np.nan], [0.0, 1.0, 5.0]]))).all()
     assert [part.shape for part in head] == [(3,), (3,), (3, 4), (4,), (3,), (4,)]
-
-
-# The whole
 
 
 def test_a_model_is_published(trained):
@@ -305,7 +276,6 @@ def test_bibliographies_of_one_paper_have_no_half_to_be_seeds(trained, tmp_path)
 
 @pytest.mark.parametrize("without_year", [[], [NO_YEAR]])
 def test_too_few_years_to_hold_back(trained, papers, tmp_path, without_year):
-    """Citing papers without a year are of no year."""
     places = [place for place in range(8, CITING) if place != NO_YEAR]
     train = write_qrels(tmp_path / "train.qrels", papers_that_cite(papers), [*places, *without_year])
     with pytest.raises(UsageError, match="citing papers of more than 8 years to train on, found 8"):

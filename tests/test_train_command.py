@@ -24,7 +24,6 @@ GIVEN = "--pairs p.tsv --leave-out e.jsonl --index i --dev d.tsv"
 
 @pytest.fixture
 def calls(monkeypatch, tmp_path):
-    """What the command asks of a training, which writes its card alone."""
     recorded = []
 
     def run_training(own, sources, folders, run):

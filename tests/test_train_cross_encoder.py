@@ -9,6 +9,7 @@ import torch
 from support.citing import CITING, COUNT, cited_by, write_tiny_model
 from support.published import write_mpnet
 from support.rerankers import score
+from support.searching import ids
 from support.trainings import new_folders
 
 from qbe.cite.config import CiteConfig
@@ -34,8 +35,6 @@ from qbe.train.cross_encoder import (
 from qbe.util.work import Workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
-
-
 TRAINED = "cross_encoder"
 
 
@@ -43,9 +42,6 @@ TRAINED = "cross_encoder"
 def index(trained):
     with Index(trained.sources.index) as opened:
         yield opened
-
-
-# Candidates
 
 
 def test_candidates_are_the_best_of_bm25_that_are_not_younger(index):
@@ -71,18 +67,13 @@ def test_classes():
     assert whole.labels.tolist() == [False, True, False, False, True, True]
 
 
-# The pairs
-
-
 @pytest.fixture
 def pairs(index, tiny_model):
     def make(recipe: CrossEncoderRecipe, rows: dict[int, list[int]]):
         with index.reading() as reader:
             sides = Sides(reader, PaperTokenizer(tiny_model / "tokenizer.json"), recipe)
-            candidates = [
-                Candidates(row, np.array(found), np.array(cited_by(row))) for row, found in rows.items()
-            ]
-            return pairs_of(candidates, sides)
+            found = [Candidates(row, np.array(some), np.array(cited_by(row))) for row, some in rows.items()]
+            return pairs_of(found, sides)
 
     return make
 
@@ -92,9 +83,8 @@ def test_an_epoch_has_each_pair_once_in_batches_of_like_length(pairs):
     sampler = LengthBatches(data, 8, drop_last=False, seed=0)
     epoch = list(sampler)
     assert sorted(place for batch in epoch for place in batch) == list(range(120))
-    spans = [
-        [len(data[place]["query"]) + len(data[place]["candidate"]) for place in batch] for batch in epoch
-    ]
+    lengths = [len(pair["query"]) + len(pair["candidate"]) for pair in data]
+    spans = [[lengths[place] for place in batch] for batch in epoch]
     within = np.mean([max(span) - min(span) for span in spans])
     assert within < (max(map(max, spans)) - min(map(min, spans))) / 4
     assert list(sampler) == epoch
@@ -103,9 +93,7 @@ def test_an_epoch_has_each_pair_once_in_batches_of_like_length(pairs):
 
 
 def test_candidates_of_one_kind_teach_nothing(pairs):
-    with pytest.raises(
-        CorpusError, match="expected candidates of BM25 that are cited and others that are not"
-    ):
+    with pytest.raises(CorpusError, match="candidates of BM25 that are cited and others that are not"):
         pairs(CrossEncoderRecipe(), {30: [29, 15, 10]})
 
 
@@ -115,9 +103,6 @@ def test_recipes_out_of_range(trained, tmp_path):
             CrossEncoderRecipe(**wrong)
     with pytest.raises(UsageError, match=r"of together at most \d+, which \S+ reads, found 500 and 16$"):
         trained.again(tmp_path, query_tokens=500)
-
-
-# What it writes
 
 
 def test_what_is_learned_and_recorded(trained):
@@ -147,9 +132,7 @@ def test_an_interrupted_training_goes_on_from_the_last_measurement(trained, tmp_
     shutil.copytree(folders.work, damaged.work)
     part = damaged.work / "seed-0" / checkpoint.name / "trainer_state.json"
     part.write_text("{")
-    with pytest.raises(
-        ModelError, match=r"seed-0/checkpoint-\d+: expected a checkpoint of this training, fo"
-    ):
+    with pytest.raises(ModelError, match=r"checkpoint-\d+: expected a checkpoint of this training, found"):
         trained.training.train(damaged)
     trained.training.train(folders)
     assert not (folders.work / "seed-0").exists()
@@ -178,11 +161,10 @@ def test_a_base_of_the_mpnet_family(index, papers, tmp_path):
         model.transformers_model.classifier.out_proj.weight.mul_(100)
     assert "token_type_ids" not in model.preprocess([([7], [8])])
     model.transformers_model.save_pretrained(tmp_path / "base")
-    metadata = export_cross_encoder(
-        tmp_path / "base", "mine", "here", tmp_path / "out", query_tokens=20, candidate_tokens=20
-    )
+    sizes = {"query_tokens": 20, "candidate_tokens": 20}
+    metadata = export_cross_encoder(tmp_path / "base", "mine", "here", tmp_path / "out", **sizes)
     assert (metadata.max_tokens, metadata.token_types) == (64, False)
-    recipe = CrossEncoderRecipe(query_tokens=20, candidate_tokens=20)
+    recipe = CrossEncoderRecipe(**sizes)
     with index.reading() as reader:
         sides = Sides(reader, PaperTokenizer(tmp_path / "base" / "tokenizer.json"), recipe)
         pairs = [(sides.query(30), sides.candidate(row)) for row in range(3)]
@@ -193,9 +175,6 @@ def test_a_base_of_the_mpnet_family(index, papers, tmp_path):
     assert together.tolist() == pytest.approx(alone, abs=1e-4)
     found = score(open_reranker(str(tmp_path / "out"), precision="fp32"), Query(query), candidates)
     assert [each.score for each in found] == pytest.approx(alone[:3], abs=1e-4)
-
-
-# Recommendations
 
 
 @pytest.fixture(scope="module")
@@ -211,19 +190,14 @@ def test_the_best_recommendations_are_scored_again(trained, index, model):
     with Recommender.open(index, CiteConfig(model=model, rerank=rerank)) as recommender:
         after = recommender.recommend(paper, 12)
         assert recommender.recommend(paper, 3) == after[:3]
-    scores = score(
-        open_reranker(str(trained.output)), Query(paper), [index.paper(hit.paper_id) for hit in before[:5]]
-    )
+    best = [index.paper(hit.paper_id) for hit in before[:5]]
+    scores = score(open_reranker(str(trained.output)), Query(paper), best)
     order = sorted(zip(before[:5], scores, strict=True), key=lambda pair: (-pair[1].score, pair[0].paper_id))
-    assert [hit.paper_id for hit in after] == [hit.paper_id for hit, _ in order] + [
-        hit.paper_id for hit in before[5:]
-    ]
+    assert ids(after) == ids([*(hit for hit, _ in order), *before[5:]])
     assert [hit.score for hit in after] == sorted((hit.score for hit in after), reverse=True)
     assert {hit.paper_id: hit.matches for hit in after} == {hit.paper_id: hit.matches for hit in before}
 
 
 def test_joint_grades_are_refused(index, model):
-    with pytest.raises(
-        UsageError, match="expected a `rerank` that reads whole abstracts, found joint-grades"
-    ):
+    with pytest.raises(UsageError, match="a `rerank` that reads whole abstracts, found joint-grades"):
         Recommender.open(index, CiteConfig(model=model, rerank=CrossEncoder()))

@@ -12,11 +12,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.cocitations import (
-    SENTENCES,
-    planted_pairs,
-    write_bert,
-)
+from support.cocitations import SENTENCES, planted_pairs, write_bert
 from support.messages import messages_of
 from support.trainings import new_folders, write
 
@@ -47,6 +43,7 @@ from qbe.util.files import sha256
 NONE = TitleIndex([])
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
+TRAINED = "encoder"
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +52,6 @@ def bert(tmp_path_factory) -> Path:
     write_bert(folder)
     return folder
 
-
-# Files of co-citations.
 
 LINE = {
     "citing_pids": ["7"],
@@ -89,9 +84,8 @@ def test_reading_cocitations(tmp_path):
 
 
 def test_papers_that_are_evaluated_on_are_dropped(tmp_path):
-    heart, it = (
-        {"TITLE": title, "ABSTRACT": ["x", "y"]} for title in ("THE HEART: a model of it", "A model")
-    )
+    titles = ("THE HEART: a model of it", "A model")
+    heart, it = ({"TITLE": title, "ABSTRACT": ["x", "y"]} for title in titles)
     lines = [changed(pos_context=other, query=query) for query in (it, heart) for other in (it, heart)]
     (actual,) = read(write(tmp_path / "x.jsonl", *lines), TitleIndex(["A Model of the Heart."]))
     assert actual.query.title == actual.positive.title == "A model"
@@ -140,16 +134,11 @@ def test_sets_are_held_out_whole():
     assert hold_out(pairs[::-1]) == (train[::-1], dev[::-1])
 
 
-# Objectives.
-
-
 def of(sentences: torch.Tensor, present: torch.Tensor, whole: torch.Tensor) -> PaperVectors:
-    """Vectors of papers without facets."""
     return PaperVectors(sentences, present, whole, present)
 
 
 def vectors(*papers: list[list[float]]) -> PaperVectors:
-    """Papers of sentences of two dimensions; the whole is their mean."""
     most = max(map(len, papers))
     padded = [[*sentences, *[[99.0, 99.0]] * (most - len(sentences))] for sentences in papers]
     present = [[place < len(sentences) for place in range(most)] for sentences in papers]
@@ -167,13 +156,13 @@ TRIPLETS = Triplets(
 )
 
 
+# Distances of QUERY from ONE and TWO. Transported halves go from 0, 0 and 4, 0 to 0, 3; or one to 0, 4 and
+# one to 4, 2, a plan that is not independent.
 BY_HAND = {
     "bi-encoder": (math.sqrt(13), 3),
     "ts": (5, 2),
-    # Halves go from 0, 0 and 4, 0 to 0, 3; or one to 0, 4 and one to 4, 2, a plan that is not independent.
     "ot": ((3 + 5) / 2, (4 + 2) / 2 + math.log(2) / 20),
 }
-"""Distances of QUERY from ONE and from TWO."""
 
 
 def test_objectives_are_margins_of_distances_worked_by_hand():
@@ -193,7 +182,6 @@ def test_a_low_temperature_moves_mass_to_what_is_near():
 
 
 def test_the_gradient_of_transport_is_its_plan():
-    """The cost is that of the plan, and its divergence from the product of the masses."""
     drawn = torch.Generator().manual_seed(0)
     ours, theirs = (torch.randn(2, count, 3, generator=drawn, requires_grad=True) for count in (3, 4))
     present = torch.ones(2, 4, dtype=torch.bool)
@@ -214,9 +202,8 @@ def test_equal_papers_leave_gradients_finite():
     present, alignment = torch.tensor([[True, True], [True, False]]), torch.zeros(2, 2, dtype=torch.int64)
     for name, objective in OBJECTIVES.items():
         query, positive = (of(part, present, part.mean(1)) for part in (ours, theirs))
-        lost = triplet_losses(
-            objective, Triplets(query, positive, query, alignment, alignment[:, 0]), Settings()
-        )
+        triplets = Triplets(query, positive, query, alignment, alignment[:, 0])
+        lost = triplet_losses(objective, triplets, Settings())
         gradients = torch.autograd.grad(lost.sum(), [ours, theirs])
         assert all(part.isfinite().all() for part in gradients), name
 
@@ -231,9 +218,6 @@ def test_negatives_are_of_other_sets():
     assert draw_negatives(pairs[:2], random.Random(0)) == []
 
 
-# Fitting.
-
-
 def table(tokenizer: PaperTokenizer, papers: list[Paper]) -> PaperTable:
     windows = [first_window(tokenizer, paper, 128, "title-sep-abstract") for paper in papers]
     return table_of([window.ids for window in windows], [window.spans for window in windows])
@@ -241,7 +225,6 @@ def table(tokenizer: PaperTokenizer, papers: list[Paper]) -> PaperTable:
 
 @torch.no_grad()
 def recovered(network: CocitationEncoder, tokenizer: PaperTokenizer, pairs: list[Pair]) -> float:
-    """The share of pairs whose closest sentences are those that are planted to belong together."""
     network.eval()
     papers = [each for pair in pairs for each in pair[1:3]]
     actual = network(table(tokenizer, papers))
@@ -264,12 +247,6 @@ def test_an_encoder_learns_which_sentences_belong_together(bert, tmp_path):
     assert after == pytest.approx(-max(progress.dev))
     assert after < 0.85 * before
     assert trained >= untrained + 0.15
-
-
-# The whole of it.
-
-
-TRAINED = "encoder"
 
 
 def test_what_is_published_is_the_best_of_the_seeds_and_their_mean(trained):
@@ -296,7 +273,6 @@ def test_what_is_published_is_the_best_of_the_seeds_and_their_mean(trained):
 
 
 def test_the_network_reads_as_the_library_does(trained):
-    """Papers of several lengths in one batch, against the exported encoder, paper by paper."""
     exported = Encoder(resolve_encoder(str(trained.output), "fp32"))
     papers = [
         Paper("x", pair.query.title, (*pair.query.sentences, *pair.positive.sentences)[:count])
@@ -312,31 +288,23 @@ def test_the_network_reads_as_the_library_does(trained):
 
 
 def test_data_and_models_that_are_unfit(trained, tmp_path):
-    sources = trained.sources
+    sources, folders = trained.sources, new_folders(tmp_path)
     few, none = tmp_path / "few.jsonl", tmp_path / "none"
     few.write_text(sources.train[0].read_text().splitlines()[0])
-    for changes, options, error, message in (
-        (
-            {},
-            {"encoder": str(tmp_path)},
-            ModelError,
-            "found no config.json, model.safetensors or pytorch",
-        ),
+    absent = {"encoder": str(tmp_path)}
+    wrong = [
+        ({}, absent, ModelError, "found no config.json, model.safetensors or pytorch"),
         ({}, {"encoder": "nosuch"}, ModelError, "a model to start from, found none of that name: 'nosuch'"),
         ({"train": (none,)}, {}, CorpusError, "cannot read .*none: No such file"),
         ({"dev": (few,)}, {}, CorpusError, r"few\.jsonl: expected co-citations of papers that are not"),
         ({"dev": (sources.leave_out,)}, {}, CorpusError, "line 1, query: expected an object with TITLE"),
-    ):
+    ]
+    for changes, options, error, message in wrong:
         with pytest.raises(error, match=message):
             run_training(
-                CocitationTraining(**options),
-                replace(sources, **changes),
-                new_folders(tmp_path),
-                RunOptions((0,)),
+                CocitationTraining(**options), replace(sources, **changes), folders, RunOptions((0,))
             )
     assert not (tmp_path / "model").exists()
     if not torch.cuda.is_available():
         with pytest.raises(UsageError, match="expected a GPU that torch sees for `device` cuda, found none"):
-            run_training(
-                CocitationTraining(), sources, new_folders(tmp_path), RunOptions((0,), device="cuda")
-            )
+            run_training(CocitationTraining(), sources, folders, RunOptions((0,), device="cuda"))

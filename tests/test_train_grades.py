@@ -23,11 +23,9 @@ from qbe.util.files import sha256
 from qbe.util.work import Workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
+TRAINED = "grades"
 
 RECIPE = GradeRecipe(epochs=3, batch=4, hidden=2)
-
-
-TRAINED = "grades"
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +48,7 @@ def source(index) -> Features:
 
 @pytest.fixture(scope="module")
 def pairs(trained) -> Path:
-    """The folder of the graded pairs."""
     return trained.sources.leave_out.parent
-
-
-# Fitting
 
 
 def test_errors_of_grades_and_of_their_differences():
@@ -77,7 +71,6 @@ def test_the_entropy_of_chances():
 
 
 def relation(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Features on scales of their own, and grades that are linear in them."""
     features = np.random.default_rng(seed).standard_normal((count, 4)) * [1, 10, 0.1, 3] + [0, 5, -1, 2]
     standard = (features - [0, 5, -1, 2]) / [1, 10, 0.1, 3]
     slopes = np.array([[0.5, 0, 0.1], [0, 0.7, 0], [0.2, -0.3, 0], [0, 0, 0]])
@@ -121,7 +114,6 @@ def test_calibrated_chances_are_the_shares_and_grades_stay():
 
 @pytest.mark.parametrize("share", [0.0, 0.02])
 def test_chances_of_what_is_hardly_there_stay_finite(share):
-    """Log odds that say nothing of it."""
     random = np.random.default_rng(7)
     direct = np.zeros((1, OUTPUTS))
     direct[0, 3:] = 1.0
@@ -134,9 +126,6 @@ def test_chances_of_what_is_hardly_there_stay_finite(share):
     np.testing.assert_allclose(chances[:, :3].mean(axis=0), (grades > 1).mean(axis=0), atol=2e-3)
 
 
-# Data
-
-
 def test_pairs_are_measured_over_the_index(reader, source, pairs, tmp_path):
     lists = read_graded_pairs(pairs / "train.tsv")
     found = load_or_measure(reader, source, lists, tmp_path / "kept.npz", Workers())
@@ -147,29 +136,21 @@ def test_pairs_are_measured_over_the_index(reader, source, pairs, tmp_path):
     expected = source.compare(query, [reader.paper(pair.paper_id) for pair in candidates]).values
     first = list(lists).index("s036") * 3
     np.testing.assert_array_equal(found.features[first : first + len(candidates)], expected)
-    assert found.grades[first : first + len(candidates)].tolist() == [
-        list(pair.grades) for pair in candidates
-    ]
+    assert found.grades[first : first + 3].tolist() == [list(pair.grades) for pair in candidates]
 
 
 def test_papers_that_the_index_lacks_are_left_out(reader, source, tmp_path):
     """And the query's own paper, and lists of which nothing is left."""
     nought = (0.0, 0.0, 0.0)
-    lists = {
-        "absent": [GradedPair("s001", nought)],
-        "s036": [
-            GradedPair(name, (grade, 0.0, 0.0)) for name, grade in (("s059", 1), ("absent", 2), ("s036", 3))
-        ],
-        "s118": [GradedPair("absent", nought)],
-    }
+    graded = [
+        GradedPair(name, (grade, 0.0, 0.0)) for name, grade in (("s059", 1), ("absent", 2), ("s036", 3))
+    ]
+    lists = {"absent": [GradedPair("s001", nought)], "s036": graded, "s118": [GradedPair("absent", nought)]}
     found = load_or_measure(reader, source, lists, tmp_path / "kept.npz", Workers())
     assert found.grades.tolist() == [[1, 0, 0]]
     with pytest.raises(CorpusError, match="expected graded pairs of papers of the index, found none of 2"):
         load_or_measure(reader, source, {"absent": lists["absent"]}, tmp_path / "none.npz", Workers())
     assert not (tmp_path / "none.npz").exists()
-
-
-# The whole
 
 
 def kept_features(trained, pairs: Path, split: str) -> GradedFeatures:
@@ -200,7 +181,6 @@ def test_the_calibrated_mean_of_the_seeds_heads_is_published(trained, pairs, tmp
 
 
 def test_a_file_to_measure_on_and_to_train_on_is_kept_twice(trained, pairs, reader, tmp_path):
-    """Of pairs to train on those of evaluated papers are left out."""
     evaluated = {"paper_id": "e", "title": reader.paper("s036").title, "abstract": ["Other words."]}
     (tmp_path / "evaluated.jsonl").write_text(json.dumps(evaluated) + "\n")
     file, work = pairs / "train.tsv", tmp_path / "work"

@@ -16,13 +16,7 @@ from qbe.query import Query
 from qbe.runs import GradedPair
 from qbe.search.projections import ProjectedMatching, StoredPapers, read_model
 from qbe.train.fit import copied, fit
-from qbe.train.projections import (
-    ProjectionNetwork,
-    Recipe,
-    projection_task,
-    projections_of,
-    read_lists,
-)
+from qbe.train.projections import ProjectionNetwork, Recipe, projection_task, projections_of, read_lists
 from qbe.types import Facet
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]

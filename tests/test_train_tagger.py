@@ -43,6 +43,7 @@ from qbe.train.tagger import (
 from qbe.train.tagger_network import Chain, Head, Teacher, Tokens
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
+TRAINED = "tagger"
 
 # CSAbstruct's files.
 
@@ -81,9 +82,6 @@ def test_files_of_csabstruct_that_cannot_be_read(tmp_path, told):
     told("CSAbstruct", messages_of([*absent, *actions, reads()], CorpusError, tmp_path))
 
 
-# Papers that are left out, and the others.
-
-
 def test_samples(tmp_path):
     unlabelled = unlabelled_papers(tmp_path)
     evaluated = TitleIndex(["Another", "Evaluated title of words"])
@@ -98,9 +96,6 @@ def test_samples(tmp_path):
         sample_papers(unlabelled, evaluated, 41, 0)
 
 
-# Scores, worked by hand.
-
-
 def test_scores():
     abstracts = [
         LabelledAbstract(("",) * 3, (0, 1, 2), (1.0, 0.5, 0.5)),
@@ -113,8 +108,6 @@ def test_scores():
     assert actual.folded == pytest.approx(100 * 6 / 7)
     assert actual.confident == pytest.approx(100 * 3.75 / 5)
 
-
-# The head.
 
 WIDTH = 8
 """Numbers a token has in one layer; the made-up papers have two layers."""
@@ -132,9 +125,8 @@ def made_up(seed: int, labels: list[int]) -> Tokens:
         spans.append((begin, len(numbers)))
     numbers.append(chance.integers(-20, 20, (2, WIDTH)))
     scales = np.full((len(numbers), 2, 1), 0.03, np.float16)
-    return Tokens(
-        np.arange(1, len(numbers) + 1, dtype=np.int32), tuple(spans), np.array(numbers, np.int8), scales
-    )
+    ids = np.arange(1, len(numbers) + 1, dtype=np.int32)
+    return Tokens(ids, tuple(spans), np.array(numbers, np.int8), scales)
 
 
 def small_head(seed: int = 0) -> Head:
@@ -160,18 +152,13 @@ def test_padding_does_not_change_scores():
 
 
 def test_tokens_outside_of_sentences_do_not_matter():
-    """Title, [CLS] and [SEP] act through the encoder alone."""
     head = small_head()
     paper = made_up(4, [1, 2])
     numbers = paper.numbers.copy()
     numbers[[0, 1, 2, -1]] = 100
-    for row, other_row in zip(
-        scores(head, paper), scores(head, paper._replace(numbers=numbers)), strict=True
-    ):
+    changed = scores(head, paper._replace(numbers=numbers))
+    for row, other_row in zip(scores(head, paper), changed, strict=True):
         np.testing.assert_allclose(row, other_row, rtol=0, atol=1e-6)
-
-
-# Fitting.
 
 
 def example(targets: list[list[float]], weights: list[float]) -> Example:
@@ -210,9 +197,6 @@ def test_batches_hold_every_paper_once(lengths, size, seed):
     assert plain == sorted(lengths)
 
 
-# The teacher, which computes states of its own.
-
-
 @pytest.fixture(scope="module")
 def encoder(tiny_encoder) -> Encoder:
     return Encoder.open(str(tiny_encoder), "fp32")
@@ -232,12 +216,6 @@ def test_a_teacher_learns_in_its_layers_but_not_in_its_embeddings(encoder, paper
     assert not any(name.startswith("trunk.embeddings") for name in changed)
     assert any(name.startswith("trunk.encoder.layer.0") for name in changed)
     assert "head.chain.begin" in changed
-
-
-# The whole of it.
-
-
-TRAINED = "tagger"
 
 
 def test_what_was_trained_is_a_tagger(trained, tiny_encoder):
@@ -281,15 +259,11 @@ def test_soft_labels_of_other_papers(trained, tmp_path):
         trained.again(tmp_path)
 
 
-# Export.
-
-
 def readings() -> list[HeadInputs]:
-    """Of made-up papers, as a head takes them when it labels."""
     papers = [made_up(seed, [(seed + place) % 5 for place in range(2 + seed % 5)]) for seed in range(20)]
+    states = [np.ascontiguousarray(paper.states.swapaxes(0, 1)) for paper in papers]
     return [
-        HeadInputs(np.ascontiguousarray(paper.states.swapaxes(0, 1)), Head.collate([paper])[1].numpy())
-        for paper in papers
+        HeadInputs(each, Head.collate([paper])[1].numpy()) for each, paper in zip(states, papers, strict=True)
     ]
 
 

@@ -1,9 +1,8 @@
 """Technique words learned from the titles of a small corpus."""
 
-import json
-
 import numpy as np
 import pytest
+from support.trainings import write
 
 from qbe.models.words import FILE, TechniqueWords
 from qbe.train.words import WordsRecipe, WordsTraining, slots_of
@@ -28,12 +27,10 @@ def test_titles_name_a_technique_and_a_problem(title, slots):
 def test_words_of_titles_lean_and_papers_of_dev_are_left_out(tmp_path):
     titles = ["Kernels for parsing", "Kernels for tagging", "Parsing using kernels", "Traffic by magic"]
     corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text(
-        "".join(
-            json.dumps({"paper_id": str(number), "title": title, "abstract": ["We count words."]}) + "\n"
-            for number, title in enumerate(titles)
-        )
+    papers = (
+        {"paper_id": str(n), "title": each, "abstract": ["We count words."]} for n, each in enumerate(titles)
     )
+    write(corpus, *papers)
     dev = tmp_path / "dev.tsv"
     dev.write_text("query_id\tpaper_id\tbackground\tmethod\tresult\n3\t3\t0\t0\t0\n")
     folders = Folders(tmp_path / "output", tmp_path / "work")

@@ -14,8 +14,6 @@ pytestmark = pytest.mark.slow
 
 
 class Dangerous:
-    """What executes code when it is unpickled."""
-
     def __reduce__(self):
         return Path.touch, (Path("executed"),)
 

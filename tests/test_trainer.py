@@ -50,7 +50,6 @@ def test_without_patience_all_epochs_are_trained_and_without_scores_the_last_is_
 
 
 def test_an_average_is_what_is_scored_and_kept(tmp_path):
-    """With a decay of 1 it stays where it began."""
     task = ToyTask(dev=[0.0])
     start = task.network[1].weight.detach().clone()
     fitted(task, Schedule(epochs=1, ema_decay=1.0), tmp_path)
@@ -99,18 +98,13 @@ def test_weights_are_lent_and_given_back():
     assert torch.equal(network[1].weight, before)
 
 
-# Checkpoints.
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    """The network and the progress of a fit that nothing stopped, and its checkpoint."""
     checkpoint = tmp_path_factory.mktemp("fit") / "checkpoint.pt"
     return *toy_fit(checkpoint), checkpoint
 
 
 def parts(value: object) -> list[object]:
-    """The tensors and numbers of a checkpoint, in order."""
     if isinstance(value, dict):
         return [part for name, each in value.items() for part in (name, *parts(each))]
     if isinstance(value, list):

@@ -12,8 +12,7 @@ from support.searching import ids
 from qbe import Query, Variety
 from qbe.cli.evaluate import main as evaluate
 from qbe.errors import UsageError
-from qbe.evaluate.corners import alpha_ndcg, diversity_protocol
-from qbe.evaluate.facets import read_facet_grades
+from qbe.evaluate.facets import alpha_ndcg, diversity_protocol, read_facet_grades
 from qbe.index.index import Index
 from qbe.query import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES, parse_wish
 from qbe.search.explore import varied

@@ -121,9 +121,8 @@ class CitationLinks:
 
     def walks(self, seeds: Ints, rows: Ints, earlier: Mask) -> Doubles:
         """Return for each of the rows (n,) the probability of two random steps, from a seed to an ``earlier``
-        paper
-        that cites it and on to what that cites, summed over seeds and first steps (as P3 of Cooper et al.,
-        2014).
+        paper that cites it and on to what that cites, summed over seeds and first steps (as P3 of Cooper et
+        al., 2014).
         """
         total = np.zeros(len(self._starts) - 1)
         citing = self.citing(seeds)

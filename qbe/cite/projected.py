@@ -143,8 +143,7 @@ def lengths(vectors: NDArray[np.floating], matrix: Doubles) -> Doubles:
 
 def transformed(vectors: NDArray[np.floating], matrix: Doubles) -> Doubles:
     """Return vectors (n, dimension) whose inner products with stored ones, over the lengths of the
-    projections of
-    those, are the cosines of both projections.
+    projections of those, are the cosines of both projections.
     """
     vectors = np.asarray(vectors, np.float64)
     back: Doubles = (vectors @ matrix.T @ matrix) / lengths(vectors, matrix)[:, None]

@@ -115,8 +115,7 @@ class Recommender(Closing):
         matches: bool = True,
     ) -> list[Hit]:
         """Return the ``k`` papers that the paper should most likely cite, best first, ties by id; without
-        itself, what
-        it ``cited`` already and what to ``exclude`` (ids of the index).
+        itself, what it ``cited`` already and what to ``exclude`` (ids of the index).
 
         ``filter`` replaces that of the configuration. ``matches`` adds the pairs of closest sentences. Raises
         PaperNotFoundError for ids that the index lacks, and UsageError for a filter by a year that it lacks.
@@ -174,8 +173,7 @@ class Recommender(Closing):
 
     def selected(self, paper: Paper, filter: PaperFilter | None = None) -> FilterResult:
         """Count the papers of the index that pass the filter (None: that of the configuration) for a paper,
-        and
-        those without a year.
+        and those without a year.
         """
         check_filter(filter)
         return self.index.read(lambda reader: self._selected(self._over(reader).filters, paper, filter))

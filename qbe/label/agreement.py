@@ -81,8 +81,7 @@ def _of_facet(facet: Facet, queries: NDArray[Any], first: Floats, second: Floats
 
 def weighted_kappa(first: Floats, second: Floats) -> float | None:
     """Return kappa with quadratic weights (Cohen, 1968) of grades (n,): 1 - the mean squared difference over
-    its
-    expectation for independent assessors.
+    its expectation for independent assessors.
     """
     expected = float(first.var() + second.var() + (first.mean() - second.mean()) ** 2)
     if expected == 0:

@@ -49,8 +49,7 @@ def pool_candidates(
     progress: Callable[[int], object] = lambda _: None,
 ) -> list[Pair]:
     """Return for each query paper ``count`` candidates, taken from POOLS in turn: the best of mixed rankings;
-    of
-    the others by turns the best and one drawn from the first DEPTH.
+    of the others by turns the best and one drawn from the first DEPTH.
 
     The first stage alone ranks, so that no reranker chooses what it is to learn from.
     """

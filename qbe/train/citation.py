@@ -420,8 +420,7 @@ class CitationTraining(Training):
 
     def _fitted_heads(self, train: Lists, dev: Lists) -> tuple[dict[str, Head], dict[str, CitationFigures]]:
         """For all that may be known a head, the mean of the seeds', and its figures on dev; those without
-        seeds
-        also where half of what is cited is left out.
+        seeds also where half of what is cited is left out.
         """
         heads, figures = {}, {}
         if not all(parts[known.key] for parts in (train, dev) for known in FEATURE_SETS):

@@ -83,8 +83,7 @@ def read_cocitations(source: Path, evaluated: TitleIndex, *, aligned: bool = Fal
     Lines are JSON as ``pre_proc_cocits.py`` of ASPIRE's code writes it: ``cited_pids``, the ids of all papers
     that were cited together; ``query`` and ``pos_context``, two of these, each ``TITLE`` and ``ABSTRACT``
     (sentences); and in ``pos_context``, where ``aligned``, ``cc_align``, the positions of two sentences,
-    found
-    through those that cite both. Equal papers are one object. Raises CorpusError with file and line.
+    found through those that cite both. Equal papers are one object. Raises CorpusError with file and line.
     """
     papers: dict[tuple[str, tuple[Sentence, ...]], Paper] = {}
     kept: dict[str, bool] = {}
@@ -270,8 +269,7 @@ class CocitationTraining(Training):
 
     Sources are files of co-citations to train on and of dev (none: a share of the former), and papers to
     leave out. Pairs whose aligned sentences are beyond the model's window are left out. Of the seeds and
-    their
-    mean the one with the lowest loss on dev is published.
+    their mean the one with the lowest loss on dev is published.
     """
 
     recipe: CocitationRecipe = CocitationRecipe()

@@ -206,8 +206,7 @@ class PairReader(CrossEncoder):
 
 def open_pair_reader(folder: Path, work: Path, device: str) -> PairReader:
     """The model in ``folder``, written to ``work`` first, under a classifier of pairs, which is random where
-    it
-    lacks one. Attention has no dropout, without which it is twice as fast on a CPU.
+    it lacks one. Attention has no dropout, without which it is twice as fast on a CPU.
     """
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # it warns that the classifier is random

@@ -71,8 +71,7 @@ def fit_seeds(
     task: Task[B], schedule: Schedule, seeds: Iterable[int], work: Path, every: int = 50
 ) -> dict[str, dict[str, Tensor]]:
     """Fit a task once a seed from the network's present weights, and return the weights by name: ``seed 0``
-    and
-    so on, and of several last their ``mean`` (a "soup"; Wortsman et al., *Model soups*, ICML 2022).
+    and so on, and of several last their ``mean`` (a "soup"; Wortsman et al., *Model soups*, ICML 2022).
     """
     start, weights = copied(task.network), {}
     for seed in seeds:

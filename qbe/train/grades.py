@@ -94,8 +94,7 @@ def fit_grade_head(features: Doubles, grades: Doubles, recipe: GradeRecipe, seed
 
 def calibrated(head: Head, features: Doubles, grades: Doubles) -> Head:
     """Give each log odds of a head the line of `platt` over pairs with these features and grades: of the best
-    of
-    a hundred thousand papers fewer are what they seem than of the pairs of a training.
+    of a hundred thousand papers fewer are what they seem than of the pairs of a training.
     """
     scores = head.scores(features)
     direct, out = head.direct.copy(), head.out.copy()

@@ -138,8 +138,7 @@ def grades_of(scores: Tensor) -> Tensor:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitRecipe:
     """How a cross-encoder of pairs learns: by the squared error of the grades and RankNet's of a list's
-    scores.
-    Half of the pairs are read the other way round.
+    scores. Half of the pairs are read the other way round.
     """
 
     steps: int
@@ -158,8 +157,7 @@ class JointRecipe:
     """How joint grades are made: by ``student`` from graded lists and as many that the ``teacher`` graded.
 
     The teacher grades candidates of papers that are drawn from the index, out of rankings by each facet, and
-    of
-    others out of those by the grade model, by each facet and each shape of exploration.
+    of others out of those by the grade model, by each facet and each shape of exploration.
     """
 
     teacher: FitRecipe = FitRecipe(steps=2000, learning_rate=4e-5, warm_up=0.06)

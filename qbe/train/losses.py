@@ -39,8 +39,8 @@ def logistic(scores: Tensor, grades: Tensor) -> Tensor:
 
 def order_weights(grades: Tensor, crossed: float) -> Tensor:
     """Weights (candidates, candidates, facets) of the orders that ``grades`` (candidates, facets) give: those
-    that
-    background and method give in opposite ways, by a grade or more, count ``crossed`` times in these facets.
+    that background and method give in opposite ways, by a grade or more, count ``crossed`` times in these
+    facets.
     """
     apart = grades[:, None] - grades[None, :]
     background, method = apart[..., _BACKGROUND], apart[..., _METHOD]
@@ -89,8 +89,7 @@ def grade_loss(
 
 def citation_loss(scores: Tensor, cited: Tensor, candidates: Tensor) -> Tensor:
     """The mean over what is ``cited`` of the cross-entropy of one cited paper against all that are not; of
-    scores
-    (candidates,), of which ``candidates`` (a mask) count.
+    scores (candidates,), of which ``candidates`` (a mask) count.
     """
     others = torch.logsumexp(scores[candidates & ~cited], 0)
     chosen = scores[candidates & cited]
@@ -156,10 +155,9 @@ def transport_cost(query: PaperVectors, candidate: PaperVectors, settings: Setti
     softmax(-distance to the nearest sentence of the other paper / tau). The value is the minimum over plans P
     with these marginals of <P, C> + KL(P | rows x columns) / lambda (Cuturi, 2013), the loss that geomloss
     computes for ASPIRE with the blur 1 / lambda. The plan is computed in double precision and held constant:
-    by
-    the envelope theorem (Peyré and Cuturi, 2019, section 9.1) the gradient with respect to the costs is then
-    the
-    plan. The masses are held constant too; their own gradient, which the authors' code has, is negligible.
+    by the envelope theorem (Peyré and Cuturi, 2019, section 9.1) the gradient with respect to the costs is
+    then the plan. The masses are held constant too; their own gradient, which the authors' code has, is
+    negligible.
     """
     costs = torch.cdist(query.sentences, candidate.sentences, compute_mode="donot_use_mm_for_euclid_dist")
     real = query.present.unsqueeze(2) & candidate.present.unsqueeze(1)

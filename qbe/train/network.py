@@ -147,10 +147,9 @@ def _layer_names(kind: str, layers: int) -> dict[str, str]:
 
 def position_bias(distances: Tensor, length: int) -> Tensor:
     """The bias (heads, length, length) of the attention of each token for each other, by ``distances``
-    (buckets,
-    heads): half of the buckets are for tokens that come later, and of each half again half for small
-    distances,
-    others for ranges that grow logarithmically up to MAX_DISTANCE (Raffel et al., 2020, section 2.1).
+    (buckets, heads): half of the buckets are for tokens that come later, and of each half again half for
+    small distances, others for ranges that grow logarithmically up to MAX_DISTANCE (Raffel et al., 2020,
+    section 2.1).
     """
     half = len(distances) // 2
     exact = half // 2

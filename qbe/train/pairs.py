@@ -213,8 +213,7 @@ def spearman(scores: Sequence[float], grades: Sequence[float]) -> float | None:
 
 def facet_correlations(lists: Iterable[tuple[Floats, Sequence[Sequence[float]]]]) -> list[float]:
     """For each facet the mean over lists of the correlation of scores (candidates, 3) and grades; lists
-    without
-    two grades for a facet are left out there, NaN where all are.
+    without two grades for a facet are left out there, NaN where all are.
     """
     values: list[list[float]] = [[] for _ in Facet]
     for scores, grades in lists:

@@ -38,8 +38,7 @@ class GradedList(NamedTuple):
 
 class StoredLists(NamedTuple):
     """The vectors of the papers of some lists, their sentences of each facet ``marked`` (3, sentences), and
-    sets of
-    lists by the papers' places.
+    sets of lists by the papers' places.
     """
 
     vectors: StoredVectors

@@ -89,8 +89,7 @@ def _abstract(record: Mapping[str, Any], where: str) -> LabelledAbstract:
 
 def sample_papers(source: str | Path, evaluated: TitleIndex, count: int, seed: int) -> list[Paper]:
     """Choose papers of a corpus at random, without those that have the title of an ``evaluated`` one; a
-    larger
-    sample holds every smaller one of the seed.
+    larger sample holds every smaller one of the seed.
     """
     rng, papers = random.Random(seed), list[Paper]()
     read = enumerate(read_jsonl(source, lambda text: [text]))
@@ -163,8 +162,7 @@ class Schedule:
 
 def batches(lengths: Sequence[int], size: int, rng: random.Random | None) -> list[list[int]]:
     """Positions of papers in groups of at most ``size`` and of similar length (in tokens); with ``rng`` in
-    random
-    order, and up to 20 is added to each length, so that groups differ from epoch to epoch.
+    random order, and up to 20 is added to each length, so that groups differ from epoch to epoch.
     """
     noise = [rng.random() * 20 if rng else 0.0 for _ in lengths]
     ranked = sorted(range(len(lengths)), key=lambda i: lengths[i] + noise[i])

@@ -46,7 +46,6 @@ def papers_that_cite(papers: Sequence[Paper]) -> list[Paper]:
 
 
 def without_links(papers: Sequence[Paper]) -> list[Paper]:
-    """The same papers, which do not say what they cite."""
     return [
         replace(paper, metadata={key: value for key, value in paper.metadata.items() if key != "cites"})
         for paper in papers
@@ -64,7 +63,6 @@ def index_of(folder: Path, papers: Sequence[Paper], encoder: Path | None, *, bm2
 
 
 def random_heads(seed: int = 0) -> dict[str, Head]:
-    """A head for everything that may be known."""
     random = np.random.default_rng(seed)
     heads = {}
     for known in FEATURE_SETS:
@@ -84,7 +82,6 @@ def model_of(encoder: Mapping[str, Any], matrix: np.ndarray | None = None) -> Ci
 
 
 def write_tiny_model(folder: Path, index: Path) -> Path:
-    """Write a model for the vectors of an index."""
     dense = read_manifest(index).dense
     assert dense is not None
     folder.mkdir(parents=True)

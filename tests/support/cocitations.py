@@ -36,8 +36,6 @@ WORDS = _words()
 
 
 class Planted(NamedTuple):
-    """A line of a file of co-citations, and the positions of the two sentences about the shared aspect."""
-
     line: dict[str, Any]
     alignment: tuple[int, int]
 
@@ -47,7 +45,6 @@ def aspect(number: int) -> list[str]:
 
 
 def sentence(number: int, rng: random.Random) -> str:
-    """Three words of one half of an aspect."""
     first = HALF * rng.randrange(2)
     return " ".join(rng.choices(aspect(number)[first : first + HALF], k=3)).capitalize() + "."
 
@@ -79,8 +76,6 @@ def planted(count: int, seed: int) -> Iterator[Planted]:
 
 
 def planted_pairs(count: int, seed: int) -> list[Pair]:
-    """The same as training pairs."""
-
     def as_paper(record: dict[str, Any]) -> Paper:
         return Paper("", record["TITLE"], tuple(map(Sentence, record["ABSTRACT"])))
 

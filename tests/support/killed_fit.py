@@ -38,7 +38,6 @@ class ToyTask:
             yield torch.tensor(numbers.random((8, 4)), dtype=torch.float32)
 
     def losses(self, batch: torch.Tensor):
-        """Two parts, each of half of the batch."""
         for half in batch.chunk(2):
             yield ((self.network(half)[:, 0] - half.sum(1)) ** 2).mean() / 2
 
@@ -60,7 +59,6 @@ def toy_fit(checkpoint: Path) -> tuple[nn.Module, Progress]:
 
 
 def die_at_the_second(checkpoint: Path) -> None:
-    """Kill this process when it is about to put a checkpoint in its place for the second time."""
     checkpoints = 0
 
     def hook(event: str, values: tuple) -> None:

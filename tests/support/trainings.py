@@ -39,7 +39,6 @@ class Training:
     def train(
         self, folders: Folders, run: RunOptions = RUN, sources: Sources | None = None, **changes: Any
     ) -> Any:
-        """Train, on other sources or with changes of the recipe."""
         with self.around():
             training = self.make(replace(self.recipe, **changes), **self.options)
             return run_training(training, sources or self.sources, folders, run)
@@ -47,9 +46,8 @@ class Training:
 
 @dataclass(frozen=True)
 class Trained:
-    """A training that was done by two seeds, its folders, and what it returned."""
-
     training: Training
+    sources: Sources
     output: Path
     work: Path
     result: Any
@@ -57,14 +55,9 @@ class Trained:
     @classmethod
     def of(cls, training: Training, folder: Path) -> "Trained":
         folders = new_folders(folder)
-        return cls(training, folders.output, folders.work, training.train(folders))
-
-    @property
-    def sources(self) -> Sources:
-        return self.training.sources
+        return cls(training, training.sources, folders.output, folders.work, training.train(folders))
 
     def again(self, folder: Path, sources: Sources | None = None, **changes: Any) -> Any:
-        """Train on other sources or by another recipe, with one seed."""
         return self.training.train(new_folders(folder), RunOptions((0,)), sources, **changes)
 
 
@@ -78,12 +71,13 @@ def write(path: Path, *records: object) -> Path:
     return path
 
 
+def mktemp(request: pytest.FixtureRequest, name: str) -> Path:
+    return request.getfixturevalue("tmp_path_factory").mktemp(name)
+
+
 def left_out(folder: Path, title: str = "Of no paper") -> Path:
-    """A paper that models are evaluated on."""
     return write(folder / "evaluated.jsonl", {"paper_id": "e", "title": title, "abstract": ["Other words."]})
 
-
-# The facet tagger.
 
 WORDS = {
     "background": "people often need help with many old problems",
@@ -91,17 +85,15 @@ WORDS = {
     "method": "using a method of layers trained on data",
     "result": "results show gains by 5 % over them",
     "other": "code: https://x.y/z",
-}
-"""What sentences of each label are made of, so that a tiny encoder can tell them apart."""
+}  # what sentences of each label are made of, so that a tiny encoder can tell them apart
 
 
 def labelled_abstract(chance: random.Random) -> dict:
     labels = [label for label in WORDS if chance.random() < 0.8] or ["method"]
-    sentences = []
-    for label in labels:
-        words = WORDS[label].split()
+    shuffled = [WORDS[label].split() for label in labels]
+    for words in shuffled:
         chance.shuffle(words)
-        sentences.append(" ".join(words).capitalize() + ".")
+    sentences = [" ".join(words).capitalize() + "." for words in shuffled]
     confidences = [chance.choice([0.5, 0.75, 1.0]) for _ in labels]
     return {"sentences": sentences, "labels": labels, "confs": confidences}
 
@@ -137,7 +129,7 @@ def tagger(request: pytest.FixtureRequest) -> Training:
     from qbe.train.tagger import Recipe, Schedule, TaggerTraining
 
     encoder, model = (request.getfixturevalue(name) for name in ("tiny_encoder", "tiny_model"))
-    folder = request.getfixturevalue("tmp_path_factory").mktemp("tagger")
+    folder = mktemp(request, "tagger")
     chance = random.Random(0)
     for split, count in (("train", 60), ("dev", 25), ("test", 20)):
         abstracts = (labelled_abstract(chance) for _ in range(count))
@@ -154,24 +146,13 @@ def tagger(request: pytest.FixtureRequest) -> Training:
         soft=Schedule(epochs=1, learning_rate=1e-2),
         gold=Schedule(epochs=6, learning_rate=1e-2),
     )
-
-    return Training(
-        TaggerTraining,
-        sources,
-        recipe,
-        {"untitled": 0.25},
-        ("head.int8.onnx", "tagger.json"),
-        {"encoder": str(encoder), "weights": model},
-        ("student-0.pt", "soft-20.npz"),
-        small_heads,
-    )
-
-
-# The citation model.
+    files, parts = ("head.int8.onnx", "tagger.json"), ("student-0.pt", "soft-20.npz")
+    options = {"encoder": str(encoder), "weights": model}
+    other = {"untitled": 0.25}
+    return Training(TaggerTraining, sources, recipe, other, files, options, parts, small_heads)
 
 
 def write_qrels(path: Path, papers: list[Paper], places: Any) -> Path:
-    """Who cites whom, of the papers at some places."""
     from support.citing import cited_by
 
     names = [paper.paper_id for paper in papers]
@@ -187,19 +168,15 @@ def citation(request: pytest.FixtureRequest) -> Training:
 
     citing = papers_that_cite(request.getfixturevalue("papers"))
     index = request.getfixturevalue("citing_folder")
-    folder = request.getfixturevalue("tmp_path_factory").mktemp("collection")
+    folder = mktemp(request, "collection")
     train_places = [n for n in range(8, CITING) if n != NO_YEAR]
     sources = Sources(
         index=index,
         train=(write_qrels(folder / "train.qrels", citing, train_places),),
         dev=(write_qrels(folder / "dev.qrels", citing, range(CITING, COUNT)),),
     )
-    recipe = Recipe(
-        projection=ProjectionSchedule(epochs=1, queries=8, nearest=5, random=2, learning_rate=1e-2),
-        heads=HeadSchedule(epochs=1, hidden=3),
-        depth=12,
-    )
-
+    projection = ProjectionSchedule(epochs=1, queries=8, nearest=5, random=2, learning_rate=1e-2)
+    recipe = Recipe(projection, HeadSchedule(epochs=1, hidden=3), depth=12)
     return Training(CitationTraining, sources, recipe, {"depth": 11}, ("citation.npz", "citation.json"))
 
 
@@ -208,38 +185,26 @@ def cross_encoder(request: pytest.FixtureRequest) -> Training:
     from qbe.train.cross_encoder import CrossEncoderRecipe, CrossEncoderTraining
 
     sources, model = citation(request).sources, request.getfixturevalue("tiny_model")
-    recipe = CrossEncoderRecipe(
-        query_tokens=24,
-        candidate_tokens=16,
-        candidates=5,
-        epochs=0.5,
-        batch=16,
-        learning_rate=1e-3,
-        evaluations=2,
-        dev_queries=4,
-        dev_depth=8,
-    )
-
+    sizes = {"query_tokens": 24, "candidate_tokens": 16, "candidates": 5, "batch": 16}
+    measured = {"evaluations": 2, "dev_queries": 4, "dev_depth": 8}
+    recipe = CrossEncoderRecipe(epochs=0.5, learning_rate=1e-3, **sizes, **measured)
     weights = ("model.safetensors", "model.int8.onnx", "reranker.json")
     options = {"encoder": str(model)}
     return Training(CrossEncoderTraining, sources, recipe, {"classes": "balanced"}, weights, options)
 
 
-# The grade model.
-
 GRADED = {
     "s036": ("s051 0 3 1", "s059 3 0 1", "s031 2.5 1 0"),
     "s118": ("s012 1 2 0.5", "s001 0 0 0", "s002 1 1 1"),
     "s024": ("s003 2 0 0", "s004 0 2 3"),
-}
-"""Candidates with their grades by background, method and result."""
+}  # candidates with their grades by background, method and result
 
 
 def grades(request: pytest.FixtureRequest) -> Training:
     from qbe.train.grades import GradeRecipe, GradeTraining
     from qbe.util.files import sha256
 
-    folder = request.getfixturevalue("tmp_path_factory").mktemp("pairs")
+    folder = mktemp(request, "pairs")
     header = "query_id paper_id background method result"
     rows = [f"{query} {row}" for query, of_query in GRADED.items() for row in of_query]
     for name, chosen in (("train.tsv", rows), ("dev.tsv", rows[:3])):
@@ -251,13 +216,9 @@ def grades(request: pytest.FixtureRequest) -> Training:
         leave_out=left_out(folder),
     )
     recipe = GradeRecipe(epochs=3, batch=4, hidden=2)
-
     parts = ("0.pt", f"train-train-{sha256(folder / 'train.tsv')[:12]}.npz")
     files = ("grades.npz", "grades.json")
     return Training(GradeTraining, sources, recipe, {"hidden": 3}, files, parts=parts)
-
-
-# Sentence encoders.
 
 
 def encoder(request: pytest.FixtureRequest) -> Training:
@@ -265,7 +226,7 @@ def encoder(request: pytest.FixtureRequest) -> Training:
     from qbe.train.cocitations import CocitationRecipe, CocitationTraining
     from support.cocitations import planted, write_bert
 
-    folder = request.getfixturevalue("tmp_path_factory").mktemp("cocitations")
+    folder = mktemp(request, "cocitations")
     write_bert(folder / "bert")
     for name, count, seed in (("train", 60, 1), ("dev", 20, 2)):
         lines = [
@@ -281,13 +242,9 @@ def encoder(request: pytest.FixtureRequest) -> Training:
         leave_out=left_out(folder, "What IS evaluated on?"),
     )
     recipe = CocitationRecipe("ts+ot", batch=8, accumulate=2, learning_rate=0.01)
-
     weights = ("model.safetensors", "model.int8.onnx", "encoder.json")
     options = {"encoder": str(folder / "bert")}
     return Training(CocitationTraining, sources, recipe, {"similarity": "cosine"}, weights, options)
-
-
-# Encoders of graded pairs.
 
 
 @contextmanager
@@ -308,32 +265,30 @@ def graded_sources(request: pytest.FixtureRequest) -> Sources:
     from support.tiny_reranker import graded_lists, write_lists
 
     papers = request.getfixturevalue("papers")
-    folder = request.getfixturevalue("tmp_path_factory").mktemp("pairs")
+    folder = mktemp(request, "pairs")
     lists = graded_lists(8)
     queries = sorted(lists)
-    parts = {"first": queries[:2], "second": queries[2:4], "dev": queries[4:6]}
-    paths = {
-        name: write_lists(folder / f"{name}.tsv", {query: lists[query] for query in chosen})
-        for name, chosen in parts.items()
-    }
-    with paths["second"].open("a") as stream:
+    first, second, dev = (
+        write_lists(folder / f"{name}.tsv", {query: lists[query] for query in queries[begin : begin + 2]})
+        for begin, name in ((0, "first"), (2, "second"), (4, "dev"))
+    )
+    with second.open("a") as stream:
         stream.write(f"{queries[2]}\t{queries[4]}\t1\t2\t3\n")  # a query of dev
     candidate = lists[queries[0]][3].paper_id
     (evaluated,) = (paper for paper in papers if paper.paper_id == candidate)
     return Sources(
-        train=(paths["first"], paths["second"]),
-        dev=(paths["dev"],),
+        train=(first, second),
+        dev=(dev,),
         corpus=request.getfixturevalue("sample") / "corpus.jsonl",
         leave_out=left_out(folder, evaluated.title.upper()),
     )
 
 
 def large_encoder(request: pytest.FixtureRequest) -> Training:
-    """A tiny MPNet in place of the base."""
     from qbe.train import encoder as training
     from support.published import write_mpnet
 
-    base = request.getfixturevalue("tmp_path_factory").mktemp("large") / "mpnet"
+    base = mktemp(request, "large") / "mpnet"
     write_mpnet(base, request.getfixturevalue("papers"))
     recipe = training.GradedRecipe(steps=2, queries=1, max_tokens=40, rank=4)
     readers = [request.getfixturevalue(name) for name in ("tiny_encoder", "tiny_tagger")]
@@ -355,7 +310,6 @@ def large_encoder(request: pytest.FixtureRequest) -> Training:
 
 
 def small_encoder(request: pytest.FixtureRequest) -> Training:
-    """The same of a tiny BERT, which is published as a whole."""
     from qbe.train.encoder import GradedTraining
 
     large = large_encoder(request)
@@ -369,33 +323,24 @@ def joint_grades(request: pytest.FixtureRequest) -> Training:
     from qbe.train.joint import FitRecipe, JointRecipe, JointTraining
     from support.tiny_reranker import graded_lists, write_bert, write_lists
 
-    folder = request.getfixturevalue("tmp_path_factory").mktemp("joint")
+    folder = mktemp(request, "joint")
     for seed, name in enumerate(("teacher", "student")):
         write_bert(folder / name, seed, positions=512)
     lists = graded_lists(8)
     queries = sorted(lists)
-    parts = {"train": queries[:3], "dev": queries[3:5]}
-    files = {
-        name: write_lists(folder / f"{name}.tsv", {query: lists[query] for query in chosen})
-        for name, chosen in parts.items()
-    }
-    sources = Sources(
-        index=request.getfixturevalue("graded_index"),
-        train=(files["train"],),
-        dev=(files["dev"],),
-        leave_out=left_out(folder),
+    train, dev = (
+        write_lists(folder / f"{name}.tsv", {query: lists[query] for query in chosen})
+        for name, chosen in (("train", queries[:3]), ("dev", queries[3:5]))
     )
+    index = request.getfixturevalue("graded_index")
+    sources = Sources(index=index, train=(train,), dev=(dev,), leave_out=left_out(folder))
     fit = FitRecipe(steps=2, learning_rate=1e-3, warm_up=0.5, queries=1)
-    recipe = JointRecipe(
-        teacher=fit, student=fit, found=2, found_picks=((3, 2), (9, 1)), graded=2, graded_picks=((3, 2),)
-    )
-
+    picks = {"found_picks": ((3, 2), (9, 1)), "graded_picks": ((3, 2),)}
+    recipe = JointRecipe(teacher=fit, student=fit, found=2, graded=2, **picks)
     weights, parts_ = ("model.int8.onnx", "joint-grades.json"), ("student/seed-0.pt", "teacher-grades.npz")
     options = {"bases": (folder / "teacher", folder / "student")}
     return Training(JointTraining, sources, recipe, {"found": 3}, weights, options, (*parts_, "drawn.json"))
 
-
-# The facet projections.
 
 PROJECTED = [f"s{number:03d}" for number in range(1, 25)]
 
@@ -413,7 +358,7 @@ def projections(request: pytest.FixtureRequest) -> Training:
     from qbe.train.projections import ProjectionTraining, Recipe
     from support.tiny_reranker import write_lists
 
-    folder = request.getfixturevalue("tmp_path_factory").mktemp("projected")
+    folder = mktemp(request, "projected")
     index, papers = (request.getfixturevalue(name) for name in ("graded_index", "papers"))
     lists = planted_grades(4)
     train_file = write_lists(folder / "train.tsv", {query: lists[query] for query in ("s036", "s118")})
@@ -425,17 +370,15 @@ def projections(request: pytest.FixtureRequest) -> Training:
     return Training(ProjectionTraining, sources, Recipe(), {"queries": 3}, weights)
 
 
-TRAININGS = {
-    each.__name__: each
-    for each in (
-        tagger,
-        citation,
-        cross_encoder,
-        grades,
-        encoder,
-        projections,
-        large_encoder,
-        small_encoder,
-        joint_grades,
-    )
-}
+_EVERY = (
+    tagger,
+    citation,
+    cross_encoder,
+    grades,
+    encoder,
+    projections,
+    large_encoder,
+    small_encoder,
+    joint_grades,
+)
+TRAININGS = {each.__name__: each for each in _EVERY}
