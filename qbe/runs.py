@@ -125,7 +125,7 @@ def as_written(rankings: Rankings) -> dict[str, tuple[Hit, ...]]:
 
 
 def format_run(tag: str, rankings: Rankings) -> str:
-    """Format a run as TREC text; raises UsageError for a tag or an id that is not one word (see `as_written`)."""
+    """Format a run as TREC text (see `as_written`); raises UsageError for a tag or id of several words."""
     if tag.split() != [tag]:
         raise UsageError(f"expected a run tag of one word, found {tag!r}; leave out white space")
     lines = []

@@ -197,7 +197,7 @@ class Paper:
 
 
 def year_given(metadata: Mapping[str, Any]) -> str:
-    """Return ``year``, else the four digits that ``date`` begins with (``2019-05``, ``20190501``), else ''."""
+    """Return ``year``, else the year that ``date`` (``2019-05``, ``20190501``) begins with, else ''."""
     if year := metadata.get("year"):
         return str(year)
     match = _DATED.match(str(metadata.get("date") or ""))

@@ -25,7 +25,6 @@ TOLERANCE = 1e-5  # of numbers near 1 in single precision, whatever the batch
 
 @pytest.fixture(scope="module", autouse=True)
 def graphs(tmp_path_factory):
-    """A cache for all tests of this file: each graph is made once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("QBE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -33,7 +32,6 @@ def graphs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def mixed(papers):
-    """Papers of very different length, one of them of several passes."""
     long = Paper("long", "A long paper", tuple(Sentence(f"Sentence {i} of many in it.") for i in range(70)))
     return [papers[0], long, Paper("short", "No", (Sentence("Yes."),)), *papers[1:3]]
 
@@ -47,20 +45,17 @@ def test_batches_hold_each_pass_once_and_no_more_tokens_than_they_may():
 
 @pytest.fixture(scope="module")
 def half(graphs):
-    """The default encoder in batches of half precision."""
     return Encoder(resolve_encoder("facet-encoder", "fp16"), threads=2)
 
 
 @pytest.fixture(scope="module")
 def single(graphs):
-    """The default encoder in batches of single precision."""
     files = resolve_encoder("facet-encoder", "fp16")
     return Encoder(files, threads=2, half=False, batch_tokens=1024)
 
 
 @pytest.fixture(scope="module")
 def tagged(single, mixed):
-    """The papers as this encodes them together."""
     return list(single.encode(mixed, Tagger.open()))
 
 

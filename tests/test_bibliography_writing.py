@@ -181,11 +181,8 @@ def test_the_reader_of_a_corpus_reads_it_back(form, key):
 
 
 def test_the_id_is_the_library_s_own_key():
-    papers = [
-        replace(paper_of("On fish", key="Lee2019"), paper_id=paper_id) for paper_id in ("7", "8\nTY  - JOUR")
-    ]
-    assert [record.split("\n")[2] for record in entries(papers, "ris")] == [
-        "ID  - Lee2019",
-        "ID  - Lee2019-a",
-    ]
+    paper = paper_of("On fish", key="Lee2019")
+    papers = [replace(paper, paper_id=paper_id) for paper_id in ("7", "8\nTY  - JOUR")]
+    ids = [record.split("\n")[2] for record in entries(papers, "ris")]
+    assert ids == ["ID  - Lee2019", "ID  - Lee2019-a"]
     assert "\nID  - 8 TY - JOUR\n" in to_ris(reference_of(papers[1]))

@@ -39,7 +39,6 @@ def settings(tiny_encoder) -> BuildSettings:
 
 @pytest.fixture(scope="module")
 def dated(papers) -> list[Paper]:
-    """The sample, with years of publication."""
     return [
         dataclasses.replace(paper, metadata={**paper.metadata, "year": 2000 + number % 20})
         for number, paper in enumerate(papers)
@@ -81,7 +80,6 @@ def nodes():
 
 @pytest.fixture(scope="module")
 def shards(nodes, tmp_path_factory, corpus, settings) -> Path:
-    """The indexes that a cluster builds of the corpus."""
     from qbe.cluster.build import build_on_cluster
 
     folder = tmp_path_factory.mktemp("shards") / "indexes"
@@ -96,7 +94,6 @@ def shards(nodes, tmp_path_factory, corpus, settings) -> Path:
 
 @pytest.fixture(params=["side by side", "cluster"])
 def several(request, shards):
-    """The indexes, opened as one."""
     if request.param == "side by side":
         with qbe.open_index(sorted(shards.iterdir()), threads=2) as index:
             assert isinstance(index, SeveralIndexes)
@@ -198,10 +195,9 @@ def test_from_the_command_line(corpus, settings, tmp_path):
     here = ["--address", "local", "--threads", "1"]
     built = [*command, "index", "--corpus", str(corpus), "--output", "indexes", "--shards", "2"]
     searched = ["search", "--index", "indexes", "--paper=s036", "--first-stage=dense", "--rerank=none"]
-    runs = [
-        subprocess.run(each, capture_output=True, text=True, cwd=tmp_path, check=False)
-        for each in ([*built, "--encoder", settings.encoder, *here], [*command, *searched, *here])
-    ]
+    commands = [*built, "--encoder", settings.encoder, *here], [*command, *searched, *here]
+    how = {"capture_output": True, "text": True, "cwd": tmp_path, "check": False}
+    runs = [subprocess.run(each, **how) for each in commands]
     assert [(run.returncode, run.stderr[-300:]) for run in runs] == [(0, ""), (0, "")]
     assert "128 papers" in runs[0].stdout
     assert runs[1].stdout.splitlines()[0].startswith("s036 Q0 ")

@@ -24,10 +24,8 @@ GOOD: dict[str, Any] = {
 
 def lines(*records: object) -> bytes:
     """JSON lines; strings and bytes stand as they are."""
-    encoded = [
-        r if isinstance(r, bytes) else (r if isinstance(r, str) else json.dumps(r)).encode() for r in records
-    ]
-    return b"\n".join(encoded) + b"\n"
+    texts = (each if isinstance(each, str | bytes) else json.dumps(each) for each in records)
+    return b"".join((each if isinstance(each, bytes) else each.encode()) + b"\n" for each in texts)
 
 
 def by_period(text: str) -> list[str]:
@@ -100,18 +98,8 @@ UNFIT: list[dict[str, Any]] = [
     *(GOOD | {"sentence_offsets": [[0, 4], value, [20, 21]]} for value in ([5, "9"], [5], [True, 9])),
 ]
 BROKEN: list[str | bytes] = [
-    '{"paper_id": ',
-    "{'paper_id': 1}",
-    "[1, 2]",
-    '"text"',
-    "17",
-    "null",
-    "[" * 100_000,
-    "9" * 5000,
-    b'{"title": "a\0b"}',
-    b"\0\0\0",
-    b'{"title": "caf\xe9"}',
-    b'{"title": "\xed\xa0\x80"}',
+    *('{"paper_id": ', "{'paper_id': 1}", "[1, 2]", '"text"', "17", "null", "[" * 100_000, "9" * 5000),
+    *(b'{"title": "a\0b"}', b"\0\0\0", b'{"title": "caf\xe9"}', b'{"title": "\xed\xa0\x80"}'),
     '{"title": "a\\u0000b"}',
 ]
 BROKEN_OBJECTS = [
@@ -153,9 +141,8 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch
 
 def test_memory_is_bounded_by_a_paper(tmp_path: Path) -> None:
     source = tmp_path / "x"
-    source.write_bytes(
-        lines(*(GOOD | {"paper_id": i, "metadata": {"note": "x" * 5000}} for i in range(1000)))
-    )
+    noted = GOOD | {"metadata": {"note": "x" * 5000}}
+    source.write_bytes(lines(*(noted | {"paper_id": i} for i in range(1000))))
     tracemalloc.start()
     count = sum(1 for _ in read_jsonl(source))
     peak = tracemalloc.get_traced_memory()[1]
@@ -169,8 +156,9 @@ def test_memory_is_bounded_by_a_paper(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("indent", [None, 1])
 def test_one_object_of_all_papers(tmp_path, indent):
+    titles = {str(i): "é€😀" * i for i in range(9)}
     papers = {
-        str(i): GOOD | {"paper_id": str(i), "title": "é€😀" * i, "metadata": {"n": "}, {"}} for i in range(9)
+        i: GOOD | {"paper_id": i, "title": title, "metadata": {"n": "}, {"}} for i, title in titles.items()
     }
     papers['a"b'] = without("paper_id")
     (tmp_path / "x.json").write_text(json.dumps(papers, ensure_ascii=False, indent=indent), encoding="utf-8")

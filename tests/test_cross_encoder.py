@@ -41,13 +41,11 @@ METHOD_TEXT = "Ranking papers. We read pairs. We cut them."
 
 @pytest.fixture
 def exported(tmp_path, tiny_cross_encoder) -> Path:
-    """A copy of the export, to be damaged."""
     return Path(shutil.copytree(tiny_cross_encoder, tmp_path / "exported"))
 
 
 @pytest.fixture(scope="module")
 def original(tiny_classifier):
-    """The classifier in PyTorch: a function of token ids and types to a logit."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     model = transformers.BertForSequenceClassification.from_pretrained(tiny_classifier).eval()

@@ -7,7 +7,7 @@ from support.runs import hits
 
 from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
-from qbe.evaluate.corners import REQUIREMENTS, as_asked_protocol, is_as_asked
+from qbe.evaluate.facets import REQUIREMENTS, as_asked_protocol, is_as_asked
 from qbe.evaluate.run import Run
 from qbe.query import SHAPES
 from qbe.types import Facet

@@ -12,9 +12,8 @@ from qbe.cli import common as _cli
 from qbe.cli.evaluate import PARSER, PROGRAM, main
 from qbe.errors import UsageError
 from qbe.evaluate.csfcube import SPLITS
-from qbe.evaluate.inputs import group_runs
 from qbe.evaluate.measures import DEFAULT_MEASURES
-from qbe.evaluate.report import PROTOCOLS
+from qbe.evaluate.report import PROTOCOLS, group_runs
 
 FACETS = ("background", "method", "result")
 

@@ -7,9 +7,9 @@ from support.runs import run
 
 from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
-from qbe.evaluate.facets import crossed_accuracy, crossed_pairs, crossed_protocol, read_facet_grades
+from qbe.evaluate.facets import crossed_pairs, crossed_protocol, read_facet_grades
 from qbe.runs import Judgment, write_qrels
-from qbe.types import Facet
+from qbe.types import Facet, Hit
 
 B, M, R = Facet
 GRADES = {
@@ -24,32 +24,31 @@ GRADES = {
 
 
 def test_pairs_by_hand():
-    pairs = [(pair.query, pair.first, pair.second) for pair in crossed_pairs(GRADES, M, B)]
     # a beats b, c and d for method by a grade or more, and each of them beats it for background.
-    assert pairs == [("q", "a", "b"), ("q", "a", "c"), ("q", "a", "d"), ("p", "e", "a")]
-    assert [(p.first, p.second) for p in crossed_pairs(GRADES, B, M)] == [
-        *(("b", "a"), ("c", "a"), ("d", "a"), ("a", "e"))
-    ]
-    assert crossed_pairs(GRADES, M, B, gap=1.5) == []
-    assert [(p.first, p.second) for p in crossed_pairs(GRADES, R, B)] == [("a", "c")]
+    assert crossed_pairs(GRADES["q"], M, B) == [("a", "b"), ("a", "c"), ("a", "d")]
+    assert crossed_pairs(GRADES["p"], B, M) == [("a", "e")]
+    assert crossed_pairs(GRADES["q"], R, B) == [("a", "c")]
 
 
-def test_accuracy_by_hand():
-    pairs = crossed_pairs(GRADES, M, B)
-    scores = {
-        ("q", M): {"a": 2.0, "b": 3.0, "c": 2.0, "d": 1.0},  # wrong, equal, right
-        ("q", B): {"b": 1.0, "c": 1.0, "d": 1.0},  # a is not there: all right
-        ("p", M): {"e": 1.0},
-        ("p", B): {"e": 1.0, "a": 0.0},  # wrong
+def test_equal_scores_count_half_and_a_candidate_that_is_missing_ranks_last():
+    scored = {
+        "q_method": {"a": 2.0, "b": 3.0, "c": 2.0, "d": 1.0},  # wrong, equal, right
+        "q_background": {"b": 1.0, "c": 1.0, "d": 1.0},  # a is not there: all right
+        "q_result": {"a": 1.0},
+        "p_method": {"e": 1.0},
+        "p_background": {"e": 1.0, "a": 0.0},  # wrong
     }
-    assert crossed_accuracy(pairs, scores, M, B) == ((0 + 0.5 + 1 + 1) / 4, 3 / 4, (0 + 0.5 + 1 + 0) / 4, 4)
-    assert crossed_accuracy([], scores, M, B) is None
+    evaluation = crossed_protocol(
+        GRADES, {query: [Hit(*each) for each in scores.items()] for query, scores in scored.items()}
+    )
+    figures = [by_scope["method-background"] for by_scope in evaluation.figures.values()]
+    assert figures == [(0 + 0.5 + 1 + 1) / 4, 3 / 4, (0 + 0.5 + 1 + 0) / 4]
+    assert evaluation.pairs == {"method-background": 4, "result-background": 1}
 
 
 def test_the_protocol_by_hand():
     evaluation = crossed_protocol(
-        GRADES,
-        run(q_method="bacd", q_background="bcda", p_method="ea", p_background="ea", q_result="acb"),
+        GRADES, run(q_method="bacd", q_background="bcda", p_method="ea", p_background="ea", q_result="acb")
     )
     assert evaluation.queries == {
         "method-background": ("q_method-background", "p_method-background"),

@@ -12,14 +12,7 @@ from support.runs import run
 from qbe import Aspect, Paper, Query, Sentence
 from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
-from qbe.evaluate.exploration import (
-    ContrastGain,
-    FacetContrast,
-    contrast_of,
-    exploration_protocol,
-    judged_pools,
-    ndcg,
-)
+from qbe.evaluate.facets import Contrast, contrast_of, exploration_protocol, ndcg
 from qbe.types import Facet
 
 B, M, R = Facet
@@ -51,23 +44,10 @@ BACKGROUND_NOT_METHOD = {paper: rows for paper, rows in GRADES.items() if paper 
 # Gains
 
 
-def test_gains_and_relevant_papers_by_hand():
-    pools = judged_pools(GRADES, B, M)
-    assert pools == {
-        "p": {
-            "a": ContrastGain(2.5, True),
-            "b": ContrastGain(1, False),
-            "c": ContrastGain(2, True),
-            "d": ContrastGain(0, False),
-        },
-        "q": {"a": ContrastGain(1.5, False), "d": ContrastGain(0, False)},
-    }
-    assert list(judged_pools(GRADES, M, B)) == ["p"]  # q has nothing that is better by its method
-    assert judged_pools(GRADES, B, R) == {}
-    grades = {"p": {"p": {B: 3.0, M: 0.0}, "a": {B: 1.0, M: 0.0}}}  # the query paper is no candidate
-    assert judged_pools(grades, B, M) == {"p": {"a": ContrastGain(1, False)}}
+def test_the_query_paper_is_no_candidate_and_a_scope_may_have_no_relevant_paper():
+    grades = {"p": {"p": {B: 3.0, M: 0.0}, "a": {B: 1.0, M: 0.0}}}
     evaluation = exploration_protocol(grades, run({"p_background": "pa"}))
-    scope = "background-not-method"  # without any relevant paper
+    scope = "background-not-method"
     assert evaluation.figures == {"nDCG@10": {scope: 1}, "P@10": {scope: None}, "RR": {scope: None}}
 
 
@@ -75,7 +55,8 @@ def test_gains_and_relevant_papers_by_hand():
     ("liked", "disliked", "relevant"), [(2, 0.5, True), (1.9, 0, False), (3, 0.6, False), (2, 0, True)]
 )
 def test_relevant_begins_at_two_and_ends_at_a_half(liked, disliked, relevant):
-    assert judged_pools({"p": {"a": {B: liked, R: disliked}}}, B, R)["p"]["a"].relevant is relevant
+    evaluation = exploration_protocol({"p": {"a": {B: liked, R: disliked}}}, run({"p_background": "a"}))
+    assert bool(evaluation.with_relevant["background-not-result"]) is relevant
 
 
 # Ids
@@ -84,12 +65,12 @@ def test_relevant_begins_at_two_and_ends_at_a_half(liked, disliked, relevant):
 @pytest.mark.parametrize(
     ("query_id", "contrast"),
     [
-        ("1e-05*p_method&-1e+20*p_result", FacetContrast("p", M, R)),
-        ("1*a_b*c_method&-1*a_b*c_result", FacetContrast("a_b*c", M, R)),
-        ("a&b_method", FacetContrast("a&b", M)),  # a topic of a file may be named so
+        ("1e-05*p_method&-1e+20*p_result", Contrast("p", M, R)),
+        ("1*a_b*c_method&-1*a_b*c_result", Contrast("a_b*c", M, R)),
+        ("a&b_method", Contrast("a&b", M)),  # a topic of a file may be named so
         ("p", None),
         ("p_abstract", None),
-        ("p_same-problem-other-method", FacetContrast("p", B, M)),
+        ("p_same-problem-other-method", Contrast("p", B, M)),
         ("p_competitors", None),
         ("1*p_background&0.5*p_method", None),
         ("1*p_background&-1*p_background", None),
@@ -114,8 +95,8 @@ def test_ids_of_queries_are_read_back(paper_id, facets, weight, disliked_first):
     aspects = [Aspect(paper, liked, weight=weight), Aspect(paper, disliked, weight=-weight / 2)]
     if disliked_first:
         aspects.reverse()
-    assert contrast_of(Query.of(*aspects).query_id) == FacetContrast(paper_id, liked, disliked)
-    assert contrast_of(Query(paper, liked).query_id) == FacetContrast(paper_id, liked)
+    assert contrast_of(Query.of(*aspects).query_id) == Contrast(paper_id, liked, disliked)
+    assert contrast_of(Query(paper, liked).query_id) == Contrast(paper_id, liked)
 
 
 # Measures

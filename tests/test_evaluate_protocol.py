@@ -63,10 +63,7 @@ def test_a_facet_is_the_mean_of_its_fold_means_and_aggregated_joins_the_facets_f
     result = csfcube_protocol(qrels, run, folds)
     # Average precision is 1 / rank of the only relevant document.
     background = [Fraction(1), (1 + Fraction(1, 3)) / 2]
-    aggregated = [
-        (1 + Fraction(1, 2) + 1) / 3,
-        (1 + Fraction(1, 3) + Fraction(1, 5) + Fraction(1, 2)) / 4,
-    ]
+    aggregated = [(1 + Fraction(1, 2) + 1) / 3, (1 + Fraction(1, 3) + Fraction(1, 5) + Fraction(1, 2)) / 4]
     assert result.fold_figures["MAP"]["background"] == pytest.approx([float(mean) for mean in background])
     assert result.figures["MAP"] == pytest.approx(
         {

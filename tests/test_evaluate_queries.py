@@ -11,13 +11,7 @@ from support.runs import folds_text, run, write_qrels
 from qbe.cli.evaluate import main
 from qbe.errors import UsageError
 from qbe.evaluate.measures import ndcg_percent
-from qbe.evaluate.queries import (
-    RankedPaper,
-    best_missed,
-    compare_runs,
-    outcomes,
-    overranked,
-)
+from qbe.evaluate.queries import RankedPaper, best_missed, compare_runs, outcomes, overranked
 from qbe.evaluate.report import Scoring, build_report
 from qbe.types import Facet
 
@@ -69,13 +63,13 @@ def comparison(collection):
 
 def test_the_first_run_is_compared_with_the_baseline_under_the_name_of_its_files(comparison):
     assert (comparison.system, comparison.baseline) == ("run+rerank", "run")
-    differences = comparison.differences()
+    differences = comparison.differences
     assert list(differences) == [Facet.METHOD, Facet.RESULT]
     assert [query_id for query_id, _ in differences[Facet.METHOD]] == ["2_method", "1_method"]
     assert [value for _, value in differences[Facet.METHOD]] == pytest.approx([0.2, -1.0])
     assert differences[Facet.RESULT] == [("2_result", 0.0), ("1_result", pytest.approx(-0.2))]
     of_result = compare_runs(report_of(files("run+rerank"), [Path("run.result.trec")]))
-    assert list(of_result.differences()) == [Facet.RESULT]
+    assert list(of_result.differences) == [Facet.RESULT]
     with pytest.raises(UsageError, match="`baseline_files`"):
         compare_runs(report_of(files("run"), []))
 

@@ -32,7 +32,6 @@ NAMES = ("first", "second")
 
 
 def head(seed: int = 0) -> Head:
-    """A head of random weights, of two features and two hidden units."""
     random = np.random.default_rng(seed)
 
     def numbers(*shape: int) -> np.ndarray:
@@ -101,7 +100,6 @@ def test_the_model_that_ships_reads_the_encoder_that_ships():
 
 @pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
 def test_of_a_model_that_ships_more_likeness_is_a_higher_grade(folder):
-    """A candidate all of whose cosines are better is graded higher in every facet."""
     model = read_model(folder, FEATURES)
     cosines = np.array(["sentences of" not in name and "of candidate" not in name for name in FEATURES])
     mean, scale = model.head.mean, model.head.scale * cosines

@@ -98,7 +98,6 @@ def test_pairs_are_graded_alone_as_together_and_once(index, monkeypatch):
 
 
 def test_a_cross_encoder_that_is_not_named_ranks_by_the_grade_in_the_facet(index, tmp_path):
-    """The same by name, and from a folder of one's own."""
     own = shutil.copytree(JOINT_GRADES, tmp_path / "own")
     paper, pool = index.paper("s036"), ["s051", "s031", "s100"]
     grades = JointGrader().grade(paper, [index.paper(name) for name in pool])

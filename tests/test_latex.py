@@ -59,10 +59,7 @@ def test_title_and_abstract_of_a_draft(draft):
         (r"\begin{abstract*}Fish swim.\end{abstract*}", "Fish swim."),
         (r"\section*{Abstract} Fish swim. \section{One} No.", "Fish swim."),
         ("\\begin{abstract}Fish 100\\% % no\n  swim.\\end{abstract}", "Fish 100% swim."),
-        (
-            r"\begin{abstract}\begin{equation}x\end{equation} \[y\] Fish\\swim.\end{abstract}",
-            "x $y$ Fish swim.",
-        ),
+        (r"\abstract{\begin{equation}x\end{equation} \[y\] Fish\\swim.}", "x $y$ Fish swim."),
     ],
 )
 def test_abstracts_in_all_forms(body, abstract):
@@ -71,11 +68,10 @@ def test_abstracts_in_all_forms(body, abstract):
 
 def test_the_introduction_stands_for_an_abstract(tmp_path):
     path = tmp_path / "a.tex"
-    path.write_text(
-        "\\title{T}\\section{Introduction}\n\nShort.\n\n" + "Fish swim in lakes. " * 6 + "\n\nMore."
-    )
+    text = "Fish swim in lakes. " * 6
+    path.write_text(f"\\title{{T}}\\section{{Introduction}}\n\nShort.\n\n{text}\n\nMore.")
     paper = paper_from_file(str(path))
-    assert paper.abstract == ("Fish swim in lakes. " * 6).strip()
+    assert paper.abstract == text.strip()
     assert paper.metadata == {"abstract_from": "the introduction's first paragraph"}
     path.write_text(r"\documentclass{article}\title{T}")
     with pytest.raises(CorpusError, match=r"expected \\begin\{abstract\} or \\abstract"):
@@ -105,10 +101,7 @@ def test_files_outside_of_the_folder_are_not_read(tmp_path, draft):
     (tmp_path / "secret.tex").write_text(ABSTRACT)
     (draft.parent / "link.tex").symlink_to(tmp_path / "secret.tex")
     for name in ("../secret", str(tmp_path / "secret"), "link", "parts/../../secret.tex", "nosuch", "draft"):
-        assert (
-            "Schr" not in source_of(f"\\input{{{name}}}", draft.parent).replace("Fish~", "")
-            or name == "draft"
-        )
+        assert name == "draft" or "Schr" not in source_of(f"\\input{{{name}}}", draft.parent)
     assert source_of(r"a \input draft b", None) == r"a \input draft b"
     text, lacking = r"\includegraphics[width=1cm]{x} \input{#1} \input{glyphtounicode} \input{gone} b", []
     assert source_of(text, None, lacking).endswith(" b")
@@ -157,10 +150,8 @@ def test_macros_that_grow_are_not_substituted():
 
 
 def test_what_a_draft_cites_is_in_its_bibliographies(draft, tiny_index, caplog):
-    assert cited_in(r"\nocite{*}\addbibresource[x]{a.bib}\bibliography{b, c}") == (
-        ("a.bib", "b.bib", "c.bib"),
-        frozenset({"*"}),
-    )
+    cited = cited_in(r"\nocite{*}\addbibresource[x]{a.bib}\bibliography{b, c}")
+    assert cited == (("a.bib", "b.bib", "c.bib"), {"*"})
     with open_index(tiny_index, threads=1) as index, index.reading() as reader:
         named = papers_of(reader, draft)
         assert (named.paper_ids, named.entries, named.missing) == (["s004", "s006"], 3, ("unknown",))

@@ -25,7 +25,6 @@ def test_similarities_are_exact():
 
 
 def gather(papers: list[int], starts: np.ndarray) -> SentenceBlock:
-    """The sentences of papers, each vector being its sentence's row."""
     rows = np.arange(starts[-1], dtype=np.float32)[:, None]
     return MappedVectors(rows, rows, starts, "cosine").gather(np.array(papers, np.int64))
 
@@ -48,9 +47,8 @@ def test_against_slow_loops(collection):
     counts, papers, similarities, keep = collection
     starts = np.concatenate([[0], np.cumsum(counts)])
     candidates = gather(papers, starts)
-    assert candidates.rows.tolist() == [
-        row for paper in papers for row in range(starts[paper], starts[paper + 1])
-    ]
+    rows = [row for paper in papers for row in range(starts[paper], starts[paper + 1])]
+    assert candidates.rows.tolist() == rows
     column, best, kept = 0, [], []
     for number, paper in enumerate(papers):
         assert candidates.starts[number] == column
@@ -61,7 +59,6 @@ def test_against_slow_loops(collection):
         column += counts[paper]
     per_paper = best_per_paper(similarities, candidates.starts)
     assert per_paper.T.tolist() == best
-    assert (
-        best_per_paper(restrict(similarities, candidates.starts, keep), candidates.starts).T.tolist() == kept
-    )
+    restricted = restrict(similarities, candidates.starts, keep)
+    assert best_per_paper(restricted, candidates.starts).T.tolist() == kept
     np.testing.assert_allclose(mean_max(per_paper), [sum(row) / len(row) for row in best], rtol=1e-6)

@@ -55,10 +55,8 @@ def test_the_introduction_stands_for_an_abstract_and_this_is_said(tmp_path, tiny
     path = written(tmp_path, without_abstract(PAPER))
     assert paper_from_file(str(path)).abstract == PAPER.body[0]
     main(["--index", str(tiny_index), "--paper-file", str(path), "--first-stage=bm25", "--hits=1"])
-    assert (
-        "no abstract was found in the query; the introduction's first paragraph stands for it"
-        in capsys.readouterr().err
-    )
+    said = "no abstract was found in the query; the introduction's first paragraph stands for it"
+    assert said in capsys.readouterr().err
 
 
 def test_a_folder_is_a_corpus(tmp_path):

@@ -58,7 +58,6 @@ def test_a_model_is_read_as_it_was_written(tmp_path):
 
 
 def test_a_search_mixes_both_stages(graded_index):
-    """With the whole share the order is that of the projections, whose scores do not depend on the pool."""
     with Index(graded_index) as index:
         query = Query(index.paper("s036"), Facet.METHOD)
         pool = [f"s{number:03d}" for number in range(1, 30)]

@@ -15,12 +15,10 @@ from qbe.util.work import Workers
 pytestmark = pytest.mark.slow
 
 RERANKERS = ("tiny_cross_encoder", "tiny_joint_grades", "projections", *MATCHINGS)
-"""The fixture of a model's folder, or what matches vectors of an index."""
 
 
 @pytest.fixture(scope="module", params=RERANKERS)
 def opened(request, index):
-    """A function that opens the reranker with a number of threads."""
     if request.param in MATCHINGS:
         return lambda threads=1: over_index(request.param, index, workers=Workers(threads))
     if request.param == "projections":
@@ -30,21 +28,12 @@ def opened(request, index):
 
 
 @pytest.fixture(scope="module")
-def vectors(index):
-    """The vectors of any paper, which matchings need of a query."""
-    return index.vectors
-
-
-@pytest.fixture(scope="module")
 def reranker(opened):
     return opened()
 
 
 @pytest.fixture(scope="module")
 def queries(papers, reranker) -> list[Query]:
-    """A query by each facet and, where it takes these, by the whole abstract, by positions, and from outside
-    the collection.
-    """
     one = next(paper for paper in papers if paper.paper_id == "s024")
     sentences = Sentence("Developers search for code.", Facet.BACKGROUND), Sentence("We train a network.")
     outside = Paper("outside", "Ranking code by what it does", sentences, labelled=True)
@@ -53,17 +42,17 @@ def queries(papers, reranker) -> list[Query]:
     return [*facets, *others] if reranker.takes_whole_abstracts else facets
 
 
-def test_one_judgement_for_each_paper_in_order(vectors, reranker, queries, papers):
+def test_one_judgement_for_each_paper_in_order(index, reranker, queries, papers):
     for query in queries:
-        judged = score(reranker, query, papers[:9], vectors=vectors)
-        assert [score(reranker, query, [paper], vectors=vectors)[0] for paper in papers[:9]] == judged
+        judged = score(reranker, query, papers[:9], vectors=index.vectors)
+        assert [score(reranker, query, [paper], vectors=index.vectors)[0] for paper in papers[:9]] == judged
         assert all(type(one.score) is float and math.isfinite(one.score) for one in judged)
         assert len({one.score for one in judged}) > 1
-        assert score(reranker, query, papers[8::-1], vectors=vectors) == judged[::-1]
-        assert score(reranker, query, [], vectors=vectors) == []
+        assert score(reranker, query, papers[8::-1], vectors=index.vectors) == judged[::-1]
+        assert score(reranker, query, [], vectors=index.vectors) == []
 
 
-def test_what_a_query_is_about_counts(vectors, reranker, papers):
+def test_what_a_query_is_about_counts(index, reranker, papers):
     sentences = (
         Sentence("Search is hard.", Facet.BACKGROUND),
         Sentence("We read pairs of papers.", Facet.METHOD),
@@ -74,15 +63,15 @@ def test_what_a_query_is_about_counts(vectors, reranker, papers):
     if reranker.takes_whole_abstracts and reranker.name != "single-match":
         # To single-match aspects that share their closest sentence are one.
         queries += [Query(paper), Query(paper, positions=(0, 2))]
-    found = [score(reranker, query, papers[:5], vectors=vectors) for query in queries]
+    found = [score(reranker, query, papers[:5], vectors=index.vectors) for query in queries]
     for number, judged in enumerate(found):
         assert judged not in found[:number]
 
 
-def test_a_match_names_sentences_of_both(vectors, reranker, queries, papers):
+def test_a_match_names_sentences_of_both(index, reranker, queries, papers):
     for query in queries:
         for paper, (_, match, plan, _) in zip(
-            papers[:9], score(reranker, query, papers[:9], vectors=vectors), strict=True
+            papers[:9], score(reranker, query, papers[:9], vectors=index.vectors), strict=True
         ):
             for moved in plan:
                 assert moved.query_position in query.aspects[0].selected_positions()
@@ -96,10 +85,8 @@ def test_a_match_names_sentences_of_both(vectors, reranker, queries, papers):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_many_queries_are_judged_as_each_alone(vectors, opened, reranker, queries, papers, threads):
-    """To the last bit, whether papers are shared by queries, come twice, or are none; progress is told by the
-    calling thread alone.
-    """
+def test_many_queries_are_judged_as_each_alone(index, opened, reranker, queries, papers, threads):
+    """To the last bit; progress is told by the calling thread alone."""
     pairs = [
         (query, papers[first : first + 7]) for query, first in zip(queries, range(0, 99, 3), strict=False)
     ]
@@ -110,9 +97,11 @@ def test_many_queries_are_judged_as_each_alone(vectors, opened, reranker, querie
         steps.append(count)
         callers.add(threading.current_thread())
 
-    requests = [request(query, candidates, vectors) for query, candidates in pairs]
+    requests = [request(query, candidates, index.vectors) for query, candidates in pairs]
     together = opened(threads).batch_score(requests, progress)
-    assert together == [score(reranker, query, candidates, vectors=vectors) for query, candidates in pairs]
+    assert together == [
+        score(reranker, query, candidates, vectors=index.vectors) for query, candidates in pairs
+    ]
     assert sum(steps) == 7 * len(queries) + 2
     assert min(steps) > 0
     assert callers == {threading.current_thread()}
@@ -122,8 +111,8 @@ def test_many_queries_are_judged_as_each_alone(vectors, opened, reranker, querie
 @pytest.mark.parametrize(
     "text", ["🧬", "retina 🧬 数学 \U00010348", "\u200b", "?! \\ [SEP] [CLS]", "x " * 3000]
 )
-def test_any_text_can_be_judged(vectors, reranker, papers, text):
+def test_any_text_can_be_judged(index, reranker, papers, text):
     strange = Paper("strange", text, (Sentence(text, Facet.METHOD), Sentence("A sentence.")), labelled=True)
     for query, candidate in ((strange, papers[0]), (papers[0], strange), (strange, strange)):
-        (judged,) = score(reranker, Query(query, Facet.METHOD), [candidate], vectors=vectors)
+        (judged,) = score(reranker, Query(query, Facet.METHOD), [candidate], vectors=index.vectors)
         assert math.isfinite(judged.score)

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from functools import partial
 
 import pytest
 from support.messages import messages_of
@@ -27,9 +26,8 @@ STAGES = {
     "dense + overlap alone, shallow": (Dense(), Overlap(), {"depth": 5, "weight": 1.0}),
     "fused + cross-encoder": (Fused(), "tiny_cross_encoder", {"depth": 7, "weight": 0.25}),
     "fused + joint grades": (Fused(), "tiny_joint_grades", {"depth": 5, "weight": 0.25}),
-    "fused + matching": (Fused(), Matching("attention", depth=9), {}),
-}
-"""First stage; then, if any, the reranker (the fixture of its folder, or what it is), and its parameters."""
+    "fused + matching": (Fused(), Matching("attention", depth=9)),
+}  # first stage; then, if any, the reranker (the fixture of its folder, or what it is), and its parameters
 
 
 @pytest.fixture(scope="module", params=STAGES)
@@ -39,17 +37,13 @@ def stage(request):
 
 @pytest.fixture(scope="module")
 def open_searcher(stage, request):
-    """Open the stage on an index."""
 
     def opened(index: Index) -> Pipeline:
         first, *reranking = stage
-        if not reranking:
-            return Pipeline(index, first)
-        reranker, parameters = reranking
-        if isinstance(reranker, Matching):
-            return Pipeline(index, first, reranker)
-        named = isinstance(reranker, str)
-        model = str(request.getfixturevalue(reranker)) if named else reranker
+        if not reranking or isinstance(reranking[0], Matching):
+            return Pipeline(index, first, *reranking)
+        model, parameters = reranking
+        model = str(request.getfixturevalue(model)) if isinstance(model, str) else model
         return Pipeline(index, first, CrossEncoder(model, **parameters))
 
     return opened
@@ -69,8 +63,10 @@ def queries(index) -> list[Query]:
     return [*(Query(one, facet) for facet in (*Facet, None)), Query(one, positions=(3, 0)), Query(outside)]
 
 
-def test_hits_are_few_finite_ordered_and_distinct(searcher, queries):
+def test_hits_are_few_finite_ordered_and_distinct_and_fewer_the_first_of_more(searcher, stage, queries):
+    more = stage[0].depth if stage[0].name == "fused" and stage[0].depth < 30 else 30
     for query in queries:
+        assert searcher.search(query, 2) == searcher.search(query, more)[:2]
         for hits in (7, 10**12):
             found = searcher.search(query, hits)
             assert 0 < len(found) <= min(hits, 128)
@@ -78,12 +74,6 @@ def test_hits_are_few_finite_ordered_and_distinct(searcher, queries):
             assert sorted(found, key=lambda hit: (-hit.score, hit.paper_id)) == found
             assert len({hit.paper_id for hit in found}) == len(found)
             assert paper_of(query) not in {hit.paper_id for hit in found}
-
-
-def test_fewer_hits_are_the_first_of_more(searcher, stage, queries):
-    more = stage[0].depth if stage[0].name == "fused" and stage[0].depth < 30 else 30
-    for query in queries:
-        assert searcher.search(query, 2) == searcher.search(query, more)[:2]
 
 
 def test_a_pool_is_ranked_whole(searcher, index, queries):
@@ -100,7 +90,6 @@ def test_a_pool_is_ranked_whole(searcher, index, queries):
 
 
 def test_many_queries_find_what_each_finds_alone(searcher, open_searcher, tiny_index, index, queries):
-    """To the last bit, in any company, with and without pools, with any number of threads."""
     pool = [f"s{number:03}" for number in range(20, 60)]
     several = Query.of(Aspect(index.paper("s024"), Facet.RESULT), Aspect(index.paper("s030"), weight=-1))
     more = [*queries, queries[0], Query(index.paper("s025"), Facet.RESULT), several]
@@ -161,29 +150,24 @@ def test_components_are_told_where_explained(searcher, stage, queries):
         assert plain == searcher.search(query, 40)
 
 
-REFUSED = [
-    lambda searcher, query, paper: searcher.batch_search([query, query], 5, [None]),
-    lambda searcher, query, paper: searcher.batch_search([query, query], 5, [None, ["nowhere"]]),
-    lambda searcher, query, paper: searcher.search(query, 5, ["s001", "nowhere", "s998"]),
-    lambda searcher, query, paper: searcher.search(query, 0),
-    lambda searcher, query, paper: searcher.search(query, -1),
-    lambda searcher, query, paper: searcher.search(Query(paper, Facet.METHOD, (0,))),
-    *(
-        lambda searcher, query, paper, positions=positions: searcher.search(Query(paper, positions=positions))
-        for positions in ((5,), (0, -1, 7), (), (10**20,))
-    ),
-    *(
-        lambda searcher, query, paper, sentences=sentences: searcher.search(
-            Query(Paper("x", "T", sentences, labelled=True), Facet.RESULT)
-        )
-        for sentences in ((Sentence("A", Facet.METHOD), Sentence("B")), (Sentence("B"),))
-    ),
-]
-
-
 def test_what_is_refused(searcher, index, queries, told):
-    paper = index.paper("s001")
-    asked = [partial(ask, searcher, queries[0], paper) for ask in REFUSED]
+    paper, query = index.paper("s001"), queries[0]
+    asked = [
+        lambda: searcher.batch_search([query, query], 5, [None]),
+        lambda: searcher.batch_search([query, query], 5, [None, ["nowhere"]]),
+        lambda: searcher.search(query, 5, ["s001", "nowhere", "s998"]),
+        lambda: searcher.search(query, 0),
+        lambda: searcher.search(query, -1),
+        lambda: searcher.search(Query(paper, Facet.METHOD, (0,))),
+    ]
+    asked += [
+        lambda each=each: searcher.search(Query(paper, positions=each))
+        for each in ((5,), (0, -1, 7), (), (10**20,))
+    ]
+    asked += [
+        lambda each=each: searcher.search(Query(Paper("x", "T", each, labelled=True), Facet.RESULT))
+        for each in ((Sentence("A", Facet.METHOD), Sentence("B")), (Sentence("B"),))
+    ]
     told("searches", messages_of(asked, (UsageError, PaperNotFoundError, FacetNotFoundError)))
     once, twice = (searcher.search(Query(paper, positions=each), 9) for each in ((2, 1), (2, 1, 2, 2)))
     assert once == twice  # repeated positions count once

@@ -519,7 +519,7 @@ def test_all_papers_that_pass_are_candidates_where_none_are_found(starts, monkey
         min_candidates = 10
 
         def select(self, mask):
-            return mask
+            return np.flatnonzero(mask)
 
         def nearest(self, queries, count, allowed=None, breadth=1):
             looked_up.append((count, breadth))

@@ -36,12 +36,10 @@ def query(index) -> Query:
 
 @pytest.fixture(scope="module")
 def first(searcher, query) -> list[Hit]:
-    """All that the first stage finds."""
     return searcher.search(query, 1000, matches=False)
 
 
 def upside_down(first: list[Hit]) -> ByHand:
-    """A reranker of the opposite opinion: 0 for the first, 1 for the next, ..."""
     return ByHand({hit.paper_id: float(rank) for rank, hit in enumerate(first)})
 
 
@@ -158,7 +156,6 @@ def test_json_explains_reranking():
 
 
 def test_a_function_reranks(index, query, first):
-    """Ten lines for an own reranker: any function of an aspect and papers."""
     asked = []
 
     def by_length(aspect, papers):
@@ -192,7 +189,6 @@ def test_an_object_that_says_nothing_of_itself_reranks(index, query):
 
 
 def test_queries_without_a_facet_follow_one_rule(tiny_index, tiny_cross_encoder, tiny_joint_grades, capsys):
-    """A reranker says whether it takes them; where it does not, the order is the first stage's."""
 
     def run(*arguments: object) -> tuple[list[str], str]:
         main(["--index", str(tiny_index), "--paper", "s024", "--hits", "20", *map(str, arguments)])

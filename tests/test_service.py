@@ -15,7 +15,7 @@ from qbe.errors import CorpusError, PaperNotFoundError, UsageError
 from qbe.index.index import build_index, open_index
 from qbe.index.source import BuildSettings
 from qbe.models.encoder import Encoder
-from qbe.search.first_stages import FusedStage
+from qbe.search.first_stages import BM25Stage
 from qbe.search.pipeline import Pipeline
 from qbe.search.queries import pasted_paper
 from qbe.search.request import CitationForm, SearchForm
@@ -342,7 +342,7 @@ def test_a_step_that_takes_too_long_is_given_up(held):
 def test_a_click_encodes_its_text_once_and_runs_the_first_stage_once(index, monkeypatch):
     """Whatever is done for it: labels, the first stage, its grades and matches, reranking, grades again."""
     encoded, searched = [], []
-    encode, search = Encoder.encode_paper, FusedStage._candidates
+    encode, search = Encoder.encode_paper, BM25Stage.batch_candidates
 
     def counted_encode(encoder, paper, *arguments, **options):
         encoded.append(paper)
@@ -355,7 +355,7 @@ def test_a_click_encodes_its_text_once_and_runs_the_first_stage_once(index, monk
     with SearchService(index) as service:
         service.warm()
         monkeypatch.setattr(Encoder, "encode_paper", counted_encode)
-        monkeypatch.setattr(FusedStage, "_candidates", counted_search)
+        monkeypatch.setattr(BM25Stage, "batch_candidates", counted_search)
         for body in ({"facet": "method"}, {}, {"like": ["background"], "unlike": ["method"]}):
             encoded.clear(), searched.clear()
             first, *rest = service.stream(SearchForm(text=ABSTRACT, title="Letters", **body))

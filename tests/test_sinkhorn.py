@@ -38,7 +38,6 @@ def padded(problems: list, m: int = 20, n: int = 20) -> tuple[np.ndarray, ...]:
 
 
 def solve(problems: list, **options) -> list[np.ndarray]:
-    """The plans of problems of any sizes, solved together."""
     plans = entropic_transport(*padded(problems), **options)
     return [plan[: len(row), : len(column)] for plan, (_, row, column) in zip(plans, problems, strict=True)]
 

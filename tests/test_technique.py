@@ -26,7 +26,6 @@ PAPERS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """An index of two segments, without one of its papers."""
     place = tmp_path_factory.mktemp("technique")
     build(place / "index", PAPERS[:3], BuildSettings(dense=False))
     append_papers(place / "index", PAPERS[3:])

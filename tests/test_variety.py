@@ -12,8 +12,7 @@ from support.searching import ids
 from qbe import Query, Variety
 from qbe.cli.evaluate import main as evaluate
 from qbe.errors import UsageError
-from qbe.evaluate.corners import alpha_ndcg, diversity_protocol
-from qbe.evaluate.facets import read_facet_grades
+from qbe.evaluate.facets import alpha_ndcg, diversity_protocol, read_facet_grades
 from qbe.index.index import Index
 from qbe.query import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES, parse_wish
 from qbe.search.explore import varied
@@ -59,20 +58,16 @@ def test_requests_of_programs_have_the_same_grammar():
     assert form.aspects is METHOD
 
 
-def test_places_are_shared_out_by_sainte_lague():
+def test_places_by_hand():
     """Quotients 6, 3, 1; 2, 3, 1; 2, 1, 1; 1.2, 1, 1; 0.86, 1, 1; 0.86, 1/3, 1: the first of equals."""
-    relevance = np.tile(np.linspace(1, 0.5, 6), (3, 1))
-    places = varied(relevance, [6.0, 3.0, 1.0])
-    assert [shape for _, shape, _ in places] == [0, 1, 0, 0, 1, 2]
-    assert [candidate for candidate, *_ in places] == list(range(6))
-
-
-def test_maximal_marginal_relevance_by_hand():
-    """Second: 0.75 * 0.8 - 0.25 * 1 = 0.35 and 0.75 * 0.5 - 0 = 0.375; third: 0.35."""
+    candidates, shapes, _ = zip(
+        *varied(np.tile(np.linspace(1, 0.5, 6), (3, 1)), [6.0, 3.0, 1.0]), strict=True
+    )
+    assert (candidates, shapes) == ((0, 1, 2, 3, 4, 5), (0, 1, 0, 0, 1, 2))
+    # Second: 0.75 * 0.8 - 0.25 * 1 = 0.35 and 0.75 * 0.5 - 0 = 0.375; third: 0.35.
     similarity = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     places = varied(np.array([[1.0, 0.8, 0.5]]), similarity=similarity, diversity=0.25)
-    assert [candidate for candidate, *_ in places] == [0, 2, 1]
-    assert [value for *_, value in places] == [0.75, 0.375, 0.35]
+    assert places == [(0, 0, 0.75), (2, 0, 0.375), (1, 0, 0.35)]
     only = varied(np.array([[0.5, 0.8, 1.0]]), similarity=similarity, diversity=1.0)
     assert [candidate for candidate, *_ in only] == [2, 1, 0]  # the best one first, whatever the share
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
@@ -56,8 +57,6 @@ def begun(tmp_path_factory, some) -> Path:
 @pytest.fixture
 def index(begun, tmp_path) -> Path:
     """An index of the first papers of the sample."""
-    import shutil
-
     return Path(shutil.copytree(begun, tmp_path / "index"))
 
 
@@ -231,17 +230,8 @@ def test_the_command_keeps_lists_runs_and_removes(watch, index, some):
         json.loads(line) for line in watch("run", "--since", "2026-01-01", "--format", "json").splitlines()
     ]
     assert sum(line.count("\n  ") for line in [table]) == len(again)
-    assert set(again[0]) >= {
-        "watch",
-        "paper_id",
-        "grade",
-        "found",
-        "title",
-        "year",
-        "authors",
-        "links",
-        "abstract",
-    }
+    fields = {"watch", "paper_id", "grade", "found", "title", "year", "authors", "links", "abstract"}
+    assert set(again[0]) >= fields
     assert watch("run", "--since", "2999-01-01", "--format", "json") == ""
     watch("remove", "fish")
     assert list(read_watches("watches.json").watches) == ["text", "bib"]
@@ -375,10 +365,7 @@ def test_what_cannot_be_watched_is_told(watch, index, told, tiny_index, tmp_path
         watch("remove", "x", code=2),
     ]
     watch("add", "x", "--paper", "s036")
-    messages += [
-        watch("add", "x", "--paper", "s036", code=2),
-        watch("run", "--output", "notes.md", code=1),
-    ]
+    messages += [watch("add", "x", "--paper", "s036", code=2), watch("run", "--output", "notes.md", code=1)]
     Path("watches.json").write_text('{"watches": []}')
     messages.append(watch("list", code=1))
     told("watch", [message.strip().replace(f"{tmp_path}/", "") for message in messages])
@@ -440,20 +427,12 @@ def test_a_server_keeps_searches_and_finds_what_comes(index, some, tmp_path):
     with serving(index, tmp_path / "log", "--watches", str(file)) as server:
         assert server.ask("GET", "/api/index").json()["watches"] is True
         (kept,) = server.ask("POST", "/api/watches", body).json()["watches"]
-        assert kept == {
-            "name": "fish",
-            "search": {"paper_ids": ["s036"]},
-            "is_bibliography": False,
-            "grade": 0.0,
-            "problem": "",
-            "papers": [],
-        }
+        expected = {"name": "fish", "search": {"paper_ids": ["s036"]}, "is_bibliography": False, "grade": 0.0}
+        assert kept == {**expected, "problem": "", "papers": []}
         assert server.ask("POST", "/api/watches", body).status == 422
         assert server.ask("POST", "/api/watches", {**body, "name": "other", "grade": 9}).status == 422
-        assert (
-            server.ask("POST", "/api/watches", {"name": "x", "search": {"paper_ids": ["nosuch"]}}).status
-            == 404
-        )
+        unknown = {"name": "x", "search": {"paper_ids": ["nosuch"]}}
+        assert server.ask("POST", "/api/watches", unknown).status == 404
         append_papers(index, some[OLD : OLD + 2])
 
         def shown() -> list[dict]:

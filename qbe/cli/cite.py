@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
 
-    from qbe.cite.config import CiteConfig
     from qbe.index.index import Index
     from qbe.search.writers import Result
     from qbe.types import Paper
@@ -60,22 +59,28 @@ def main(arguments: list[str]) -> None:
     """Parse the options, recommend, and write the results."""
     options = PARSER.parse_args(arguments)
 
-    from qbe.cite.config import RUN_TAG
+    from qbe.cite.config import RUN_TAG, CiteConfig
     from qbe.cli.search import checked_form, default_hits, named_papers, write
     from qbe.errors import UsageError
+    from qbe.search.filters import PaperFilter, describe, parse_before
+    from qbe.search.stages import CrossEncoder, parse_reranker
 
     form, width = checked_form(options)
     for option in ("cited", "exclude"):
         if getattr(options, option) and (options.topics or options.bibtex):
             raise UsageError(f"--{option} is about one paper; give --paper, --paper-file or --text with it")
-    config = config_of(options)
+    expected = "the folder of a model of pairs as `rerank`"
+    reranker = None if options.rerank is None else parse_reranker(options.rerank, expected)
+    if reranker is not None and not isinstance(reranker, CrossEncoder):
+        raise UsageError(f"expected {expected}, found {reranker.name}")
+    before = None if options.before is None else PaperFilter(before=parse_before(options.before))
+    config = common.made(CiteConfig, options, links=not options.no_links, rerank=reranker, filter=before)
     threads = common.threads(options.threads)
 
     from qbe.cite.recommender import CiteRequest, Recommender
     from qbe.index.several import open_index
     from qbe.query import Query
     from qbe.search import request
-    from qbe.search.filters import describe
     from qbe.search.present import heading_to_cite
     from qbe.search.writers import Result, open_writer
 
@@ -106,29 +111,6 @@ def main(arguments: list[str]) -> None:
 
         with Recommender.open(index, config) as recommender:
             write(options, form, width, index, writer, ids, recommend)
-
-
-def config_of(options: argparse.Namespace) -> CiteConfig:
-    """The configuration that the options state; raises what `qbe.cite.config.CiteConfig` and
-    `qbe.search.stages.parse_reranker` do, and UsageError for a reranker that is no model of pairs.
-    """
-    from qbe.cite.config import CiteConfig
-    from qbe.errors import UsageError
-    from qbe.search.filters import PaperFilter, parse_before
-    from qbe.search.stages import CrossEncoder, parse_reranker
-
-    expected = "the folder of a model of pairs as `rerank`"
-    reranker = None if options.rerank is None else parse_reranker(options.rerank, expected)
-    if reranker is not None and not isinstance(reranker, CrossEncoder):
-        raise UsageError(f"expected {expected}, found {reranker.name}")
-    before = None if options.before is None else PaperFilter(before=parse_before(options.before))
-    return CiteConfig(
-        **({} if options.depth is None else {"depth": options.depth}),
-        links=not options.no_links,
-        model=options.model,
-        rerank=reranker,
-        filter=before,
-    )
 
 
 def _papers(options: argparse.Namespace, index: Index) -> tuple[Sequence[str], Callable[[int], Paper]]:

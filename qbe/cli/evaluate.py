@@ -122,8 +122,8 @@ def main(arguments: list[str]) -> None:
             common.note(PROGRAM, f"warning: {name}: {warning}")
     worst = ""
     if options.worst:
-        from qbe.evaluate.inputs import read_titles
         from qbe.evaluate.queries import compare_runs, outcomes, worst_to_text
+        from qbe.evaluate.report import read_titles
 
         comparison = compare_runs(report)
         titles = read_titles(options.corpus) if options.corpus else {}

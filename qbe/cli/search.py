@@ -243,9 +243,6 @@ def checked_form(options: argparse.Namespace) -> tuple[str, int]:
 def form_of_file(name: str) -> str:
     """The format of a file whose format is not given, by its name; raises UsageError for a name that says
     another format.
-
-    >>> form_of_file("runs/a.trec"), form_of_file("runs/a.JSON"), form_of_file("refs.bib")
-    ('trec', 'json', 'bibtex')
     """
     lower = name.lower()
     if lower.endswith(OTHER_NAMES):
@@ -313,12 +310,7 @@ def stages_of(options: argparse.Namespace, default: Stages) -> Stages:
 
 
 def filter_of(options: argparse.Namespace) -> PaperFilter | None:
-    """The filter that the options state, None where they state none; raises UsageError.
-
-    >>> options = PARSER.parse_args(["--index", "indexes/sample", "--paper", "s036", "--year", "2018-"])
-    >>> filter_of(options).years
-    (2018, None)
-    """
+    """The filter that the options state, None where they state none; raises UsageError."""
     if all(value is None for value in (options.year, options.category, options.author, options.where)):
         return None
     from qbe.search.filters import PaperFilter, parse_where, parse_years

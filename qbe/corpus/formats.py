@@ -14,12 +14,9 @@ from qbe.corpus.streams import Head, head_of, not_recognized
 from qbe.corpus.xml_formats import PUBMED_ROOTS, root_tag
 from qbe.errors import UsageError, did_you_mean
 
+# Reads the decompressed bytes of a source, whose name stands in messages, as entries. What is wrong with one
+# record is a RecordError in its entry; CorpusError is raised where nothing more can be read.
 Reader = Callable[[io.BufferedReader, str, Reading], Iterator[Entry]]
-"""Reads the decompressed bytes of a source, whose name stands in messages, as a stream of entries.
-
-What is wrong with one record is a `qbe.errors.RecordError` in its entry; CorpusError is raised where nothing
-more can be read.
-"""
 
 
 class Format(NamedTuple):

@@ -313,8 +313,8 @@ def _is_s2(head: Head) -> bool:
 def _s2_path(head: Head) -> str | None:
     if head.has("corpusid", "abstract") and not head.has("title"):
         raise CorpusError(
-            f"{head.name}: expected Semantic Scholar's papers, found its abstracts, which have no titles; join "
-            "both by corpusid first"
+            f"{head.name}: expected Semantic Scholar's papers, found its abstracts, which have no titles; "
+            "join both by corpusid first"
         )
     answer = _LIST.match(head.text)
     return answer[1] if answer else None

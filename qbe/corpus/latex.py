@@ -42,16 +42,7 @@ _MACRO = re.compile(
 _USE = re.compile(r"\\([A-Za-z]+)(?:\s*\{\}|\\xspace\b|(?![A-Za-z]))")
 _CITATION = re.compile(r"\\[A-Za-z]*cite[A-Za-z]*\*?\s*(?:\[[^\[\]]*\]\s*)*\{([^{}]*)\}")
 _NO_CITATION = re.compile(r"\\(?:(?:set)?cite(?:style|text)|newcites)\b")
-_OF_TEX = {
-    "glyphtounicode",
-    "pdftex-dvi",
-    "binhex",
-    "ifpdf.sty",
-    "epsf",
-    "insbox",
-    "xy",
-    "tikz",
-}  # come with TeX
+_OF_TEX = re.compile(r"glyphtounicode|pdftex-dvi|binhex|ifpdf\.sty|epsf|insbox|xy|tikz")  # come with TeX
 _BIBLIOGRAPHY = re.compile(
     r"\\(?:bibliography|addbibresource|addglobalbib)\s*(?:\[[^\[\]]*\]\s*)?\{([^{}]+)\}"
 )
@@ -102,7 +93,7 @@ def _included(text: str, folder: Path | None, left: list[int], lacking: list[str
         # A name too long, with a NUL; a loop of links.
         except (CorpusError, OSError, ValueError, RuntimeError):
             pass
-        if "#" in name or name in _OF_TEX:
+        if "#" in name or _OF_TEX.fullmatch(name):
             return " "
         lacking.append(name)
         return match[0]
@@ -128,17 +119,13 @@ def paper_of(source: str, where: str) -> dict[str, Any]:
     macros = {match[1]: text.replace("\\xspace", "") for match, text in _arguments(source, _MACRO)}
     lacking = list[str]()
     titles = (text for match, text in _arguments(source, _TITLE) if not _OTHER_TITLE.match(match[0]))
-    title = next(
-        (plain for each in islice(titles, MOST_TRIED) if (plain := _plain(each, macros, lacking))), ""
+    title, abstract = (
+        next((plain for each in islice(texts, MOST_TRIED) if (plain := _plain(each, macros, lacking))), "")
+        for texts in (titles, _abstracts(source))
     )
-    stands_in = ""
-    abstracts = islice(_abstracts(source), MOST_TRIED)
-    abstract = next((plain for each in abstracts if (plain := _plain(each, macros, lacking))), "")
+    stands_in = "" if abstract else fields.INTRODUCTION
     if not abstract:
-        stands_in, lacking = (
-            fields.INTRODUCTION,
-            [(match[1] or match[2]) for match in _INPUT.finditer(source)],
-        )
+        lacking = [(match[1] or match[2]) for match in _INPUT.finditer(source)]
         begins = _INTRODUCTION.finditer(source)
         texts = (text for match in begins for text in re.split(r"\n\s*\n", match[1]))
         paragraphs = (_plain(each, macros, []) for each in islice(texts, MOST_TRIED))

@@ -92,13 +92,8 @@ _ENSURED = re.compile(r"\\ensuremath\s*\{((?:[^{}]++|\{[^{}]*+\})*+)\}")
 _HIDE = str.maketrans("\\{}$~", "\1\2\3\4\5")
 _SHOWN = tuple(zip("\1\2\3\4\5", "\\{}$~", strict=True))
 _HIDDEN_FORMULA = "\6"
-_ACCENTS = dict(
-    zip(
-        "'`^\"~=.uvHckrdb",
-        "\u0301\u0300\u0302\u0308\u0303\u0304\u0307\u0306\u030c\u030b\u0327\u0328\u030a\u0323\u0331",
-        strict=True,
-    )
-)
+_COMBINING = "\u0301\u0300\u0302\u0308\u0303\u0304\u0307\u0306\u030c\u030b\u0327\u0328\u030a\u0323\u0331"
+_ACCENTS = dict(zip("'`^\"~=.uvHckrdb", _COMBINING, strict=True))
 # Symbols that pylatexenc does not know, or knows otherwise.
 _SYMBOLS = (
     {"textless": "<", "textgreater": ">", "textbar": "|", "textquotedbl": '"', "textunderscore": "_"}
@@ -144,13 +139,8 @@ def is_placeholder(sentences: Sequence[str]) -> bool:
     text = " ".join(sentences).casefold().replace("\u2019", "'")
     if not any(map(str.isalpha, text)):
         return True
-    words = [
-        word
-        for word in (
-            each.strip(".,:;!?*\"'\u201c\u201d\u00ab\u00bb()[]{}<>-\u2013\u2014_") for each in text.split()
-        )
-        if word
-    ]
+    signs = ".,:;!?*\"'\u201c\u201d\u00ab\u00bb()[]{}<>-\u2013\u2014_"
+    words = [word for each in text.split() if (word := each.strip(signs))]
     if len(words) == 1 and words[0] in _ALONE:
         return True
     negations, subjects = _NEGATIONS.intersection(words), _SUBJECTS.intersection(words)
@@ -158,11 +148,7 @@ def is_placeholder(sentences: Sequence[str]) -> bool:
 
 
 def plain(text: str) -> str:
-    """Return text without tags of HTML and JATS and without entities, in single spaces; other ``<`` stay.
-
-    >>> plain("<jats:p>Fish &amp;amp; <i>chips</i>, if a<b and b>c.</jats:p>")
-    'Fish & chips, if a<b and b>c.'
-    """
+    """Return text without tags of HTML and JATS and without entities, in single spaces; other ``<`` stay."""
     for _ in range(_MOST_ESCAPES if "&" in text else 0):
         text = html.unescape(text)
     if "<" in text:
@@ -182,11 +168,7 @@ def clean_title(text: str) -> str:
 
 
 def clean_abstract(text: str) -> str:
-    """Return an abstract without markup, the word Abstract before it and statements of rights.
-
-    >>> clean_abstract("<p>Abstract: Fish swim.</p> (c) 2019 Elsevier B.V. All rights reserved.")
-    'Fish swim.'
-    """
+    """Return an abstract without markup, the word Abstract before it and statements of rights."""
     text = _without_rights(without_latex(plain(_RIGHTS.sub("", text) if "<" in text else text)))
     label = _LABEL.match(text)
     return _without_rights(text[label.end() :]) if label else text
@@ -205,37 +187,23 @@ def _without_rights(text: str) -> str:
 
 
 def without_latex(text: str) -> str:
-    r"""Return text with characters for LaTeX's accents, symbols and escapes, and without its fonts.
+    """Return text with characters for LaTeX's accents, symbols and escapes, and without its fonts.
 
     Formulas in dollars, macros that are not known, and braces that belong to none that is stay.
-
-    >>> print(without_latex(r'G\"odel, Erd\H{o}s, \L{}ukasiewicz, Nguy{\~{\^e}}n, na\"{\i}ve, 5\% of $\'x$'))
-    Gödel, Erdős, Łukasiewicz, Nguyễn, naïve, 5% of $\'x$
-    >>> print(without_latex(r"\emph{In {\it vivo}}: a \textless b \& $\emph{c}$, see \cite{d}"))
-    In vivo: a < b & $\emph{c}$, see \cite{d}
     """
     return _Decoder(is_bibtex=False).plain(text) if "\\" in text else text
 
 
 def clean_bibtex(text: str) -> str:
-    r"""Return a text of BibTeX without LaTeX and braces, with characters for ties, dashes and quotes.
+    """Return a text of BibTeX without LaTeX and braces, with characters for ties, dashes and quotes.
 
     Of macros that are not known the arguments stay; formulas stay as they are.
-
-    >>> print(clean_bibtex(r"{\textquotedblleft}{BERT}'' for {\$}5--6, {\{}G{\"o}del{\}}~et~al.: $<$5{\%}"))
-    “BERT” for $5–6, Gödel et al.: <5%
-    >>> print(clean_bibtex(r"\enquote{{III}\textendash{V} \mkbibemph{Law}} of {\ensuremath{\gamma}}-rays"))
-    “III–V Law” of γ-rays
     """
     return _Decoder(is_bibtex=True).plain(text) if any(map(text.__contains__, _MARKS)) else text
 
 
 def clean_address(text: str) -> str:
-    r"""Return an address or a number of BibTeX without escapes and braces.
-
-    >>> print(clean_address(r"\url{http://x.org/\~lee/{\_}a{\textless}b\%20}"))
-    http://x.org/~lee/_a<b%20
-    """
+    """Return an address or a number of BibTeX without escapes and braces."""
     if "\\" in text or "$" in text:
         text = _IN_ADDRESS.sub(lambda sign: _OF_ADDRESS.get(sign.lastgroup or "", sign[0][1:]), text)
     return text.replace("{", "").replace("}", "").strip()
@@ -269,7 +237,7 @@ class _Decoder:
             text, count = _GROUP.subn(self._group, text)
             if not count:
                 break
-        text = self._decoded(text)
+        text = _COMMAND.sub(self._command, text)
         if self._is_bibtex:
             text = text.replace("{", "").replace("}", "")
         for hidden, sign in _SHOWN:
@@ -285,7 +253,7 @@ class _Decoder:
 
     def _group(self, group: re.Match[str]) -> str:
         name, written = group[1], group[group.lastindex or 0]
-        content = self._decoded(written)
+        content = _COMMAND.sub(self._command, written)
         if name is None:
             if self._is_bibtex:
                 # Mendeley writes braces of titles, which protect capitals, as characters in groups.
@@ -305,9 +273,6 @@ class _Decoder:
         if symbol is None and not self._is_bibtex:
             return f"\1{name}\2{content}\3"
         return (symbol or "").translate(_HIDE) + content
-
-    def _decoded(self, text: str) -> str:
-        return _COMMAND.sub(self._command, text) if "\\" in text else text
 
     def _command(self, command: re.Match[str]) -> str:
         sign, word, letter, name, space, other = command.groups()

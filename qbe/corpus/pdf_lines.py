@@ -26,8 +26,8 @@ _FOOTNOTE_MARKS = frozenset("*\u2020\u2021\u00a7\u00b6\u2217\u22c6\u2225#")
 _FIRST_PARTS = frozenset(
     re.findall(
         r"\w+",
-        "self well cross low high real large small short long end fine non multi semi state co pre post sub open "
-        "zero few one two three off on hand data user task domain model time cost rule",
+        "self well cross low high real large small short long end fine non multi semi state co pre post sub "
+        "open zero few one two three off on hand data user task domain model time cost rule",
     )
 )
 
@@ -232,7 +232,7 @@ def words_of(lines: Sequence[Line]) -> Counter[str]:
 
 
 def joined_text(rows: Sequence[Line], words: Counter[str], *, plain: bool = False) -> str:
-    """Return the text of lines, with words joined that are hyphenated; ``words`` are those of the document."""
+    """Return the text of lines, with hyphenated words joined as ``words``, those of the document, tell."""
     text = ""
     for place, row in enumerate(rows, start=1):
         piece = row.plain if plain or place == len(rows) else row.text  # no mark of a footnote at the end

@@ -89,8 +89,8 @@ def read_corpus(
     rejected = RejectedRecords() if rejected is None else rejected
     stops = reading.on_error == STOP
     if reading.on_error is None:  # one broken record shall not stop a night's work
-        files = (file for source in sources for file in files_of(source))
-        stops = sum(os.path.getsize(file) for file in files if os.path.isfile(file)) <= SKIP_BYTES  # noqa: PTH113, PTH202
+        paths = (Path(file) for source in sources for file in files_of(source) if os.path.isfile(file))  # noqa: PTH113
+        stops = sum(path.stat().st_size for path in paths) <= SKIP_BYTES
     revisions = _first_pass(sources, reading, stops)
     rejected.deleted = revisions.deleted if revisions else rejected.deleted
     records = (_records(source, reading, rejected, bytes_read, revisions) for source in sources)

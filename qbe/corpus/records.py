@@ -29,7 +29,7 @@ STOP, SKIP = "stop", "skip"
 SKIP_BYTES = 256 << 20
 CHOICES = {"on_error": (STOP, SKIP), "dedupe": ("title", "doi")}
 # The fields of a table that `Reading.columns` may name.
-COLUMNS = ("id", "title", "abstract", "year", "date", "authors")
+COLUMNS: tuple[str, ...] = ("id", "title", "abstract", "year", "date", "authors")
 COLUMNS += ("venue", "categories", "tags", "doi", "url", "cites")
 
 MAX_ABSTRACT_CHARS = 1_000_000  # also of titles; whole books are shorter, so it is a conversion error

@@ -33,12 +33,8 @@ class RejectedRecords:
         self.noted: Counter[str] = Counter()
         self.deleted: frozenset[str] = frozenset()
         self.ids: set[str] = set()
-        self.broken = 0
-        """Records that cannot be used, but for those that lack an abstract, non-papers and other formats."""
-
-        self.nameless = 0
-        """The broken records whose ids are not known."""
-
+        self.broken = 0  # but for those that lack an abstract, non-papers and other formats
+        self.nameless = 0  # the broken records whose ids are not known
         self._stream = stream
 
     def __bool__(self) -> bool:

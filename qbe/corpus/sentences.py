@@ -22,45 +22,36 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-LEADING = _words(
-    """
+# First letter in lower case: something follows, so the sentence goes on whatever that is.
+LEADING = _words("""
     e.g eg i.e ie cf c.f vs viz resp w.r.t wrt s.t a.k.a aka approx incl ca dr drs prof mr mrs ms
-    """
-)
-"""First letter in lower case: something follows, so the sentence goes on whatever that is."""
+""")
 
-NUMBERED = _words(
-    """
+# First letter in lower case: goes on before a number, a command or a formula ("Fig. 3", "Eq. $(2)$").
+NUMBERED = _words("""
     fig figs eq eqs eqn eqns sec secs sect ref refs thm lem prop def cor rem ch chap tab alg algs app no
     nos nr vol vols p pp art ex ver v
-    """
-)
-"""First letter in lower case: goes on before a number, a command or a formula ("Fig. 3", "Eq. $(2)$")."""
+""")
 
-OFTEN_INNER = _words(
-    """
+# As written: the sentence goes on unless the next word is a common way to begin one.
+OFTEN_INNER = _words("""
     al Inc Ltd Co Corp GmbH Dept Univ Inst Jr Sr St Mt Proc Conf Symp Int Intl J Trans Lett Phys Rev
     Math Comput Comp Comb Combin Numer Anal Statist Theor Sci Appl Eng Soc Am Amer Assoc Acad Natl Jan
     Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Ph.D PhD Ed Eds ed eds
-    """
-)
-"""As written: the sentence goes on unless the next word is a common way to begin one."""
+""")
 
-EXCLAIMED = frozenset(("Jeopardy", "Yahoo"))
-"""Names that end in an exclamation mark."""
+EXCLAIMED = frozenset(("Jeopardy", "Yahoo"))  # names that end in an exclamation mark
 
-HEADINGS = _words(
-    """
+# In lower case: the words of a structured abstract's headings, which open the sentence after them.
+HEADINGS = _words("""
     abstract aim aims approach background conclusion conclusions context contribution contributions
     design discussion evaluation findings implications importance introduction limitations material
     materials method methodology methods motivation objective objectives originality problem purpose
     rationale result results setting significance summary
-    """
-)
-"""In lower case: the words of a structured abstract's headings, which open the sentence after them."""
+""")
 
-BEGINNINGS = _words(
-    """
+# Words that begin sentences of abstracts (of CSAbstruct's training part) far more often than they are names.
+BEGINNINGS = _words("""
     A Additionally After Also Although An And Another Are As At Based Because Before Besides Both But By
     Can Compared Consequently Contrary Conversely Current Despite Do Does Due During Each Empirical Even
     Existing Experimental Experiments Extensive Finally First Firstly Following For From Further
@@ -71,12 +62,7 @@ BEGINNINGS = _words(
     Thanks That The Their Then There Therefore These They Third This Those Though Three Through Thus To
     Together Traditional Two Under Unfortunately Unlike Unless Until Using We What When Where Whereas
     Whether Which While With Within Without Yet You
-    """
-)
-"""Words that begin sentences of abstracts far more often than they are names.
-
-Mostly from the first words of the sentences of CSAbstruct's training part.
-"""
+""")
 
 FORMULA_ENDS = ("$", "$$", "\\)", "\\]")
 
@@ -97,15 +83,12 @@ def formulas(text: str) -> Iterator[tuple[int, int]]:
     formula = _FORMULA.search(text) if "$" in text or "\\" in text else None
     while formula:
         start, end = formula.span()
-        if _is_prose(text[start:end]):
+        inner = text[start:end]
+        if _NEW_SENTENCE.search(inner) or ("\\" not in inner and _WORDS.search(inner)):  # it is prose
             end -= 1  # the signs are no pair: the last one may open the next formula
         else:
             yield start, end
         formula = _FORMULA.search(text, end)
-
-
-def _is_prose(formula: str) -> bool:
-    return bool(_NEW_SENTENCE.search(formula) or ("\\" not in formula and _WORDS.search(formula)))
 
 
 _CLOSERS = r"""["'”’»)\]}」』）】]"""
@@ -130,35 +113,26 @@ _NEXT = re.compile(
 )
 _ATTACHED = re.compile(r"[A-Z][a-z]*+(?=[\s,])")
 _CONTINUED = frozenset(",;:.!?)]}")
-
+# Words that stay in lower case where a sentence begins: iOS, eBay, k-means.
 _LOWER_NAME = re.compile(r"[a-z]{1,3}[A-Z]|[a-z]-\w")
-"""Words that stay in lower case where a sentence begins: iOS, eBay, k-means."""
-
+# A word too long for most abbreviations: a full stop after it ends a sentence, even before lower case.
 _PLAIN = re.compile(r"(?<![\w.-])[a-z]{5,}\Z")
-"""A word too long for most abbreviations: a full stop after it ends a sentence, even before lower case."""
 
 _TOKEN = re.compile(r"[\w.-]*\Z")
 _DOTTED = re.compile(r"[^\W\d_](?:\.-?[^\W\d_])+\Z")
 _ENUMERATOR = re.compile(r"(?:\d{1,2}|[ivx]{1,4}|[a-zA-Z])\Z")
+# Numbers that do not begin with a digit: Sec. IV, App. B, Table A1.
 _NUMBER = re.compile(r"[IVX]+\Z|[B-Z]\d*\Z|A\d+\Z")
-"""Numbers that do not begin with a digit: Sec. IV, App. B, Table A1."""
-
+# An address, a path or a dotted name; a single letter.
 _NO_WORD = re.compile(r"[./@\\:#]|^\w\Z")
-"""An address, a path or a dotted name; a single letter."""
-
+# Characters examined before a full stop: more than the longest abbreviation has.
 _WINDOW = 24
-"""Characters examined before a full stop: more than the longest abbreviation has."""
-
+# Characters of the longest heading.
 _HEADING = 40
-"""Characters of the longest heading."""
 
 
 def split_sentences(text: str) -> list[str]:
-    """Split a text into sentences, without the white space around them.
-
-    >>> split_sentences("Fish swim, e.g. cod. We count them in Sec. 3. Most are cod.")
-    ['Fish swim, e.g. cod.', 'We count them in Sec. 3.', 'Most are cod.']
-    """
+    """Split a text into sentences, without the white space around them."""
     return [text[start:end] for start, end in split_spans(text)]
 
 
@@ -166,9 +140,6 @@ def split_spans(text: str) -> list[tuple[int, int]]:
     """Return the offsets (start, end) of the sentences of a text, end exclusive, in linear time.
 
     Spans ascend, do not overlap, neither begin nor end with white space, and hold every other character.
-
-    >>> split_spans("Fish swim.  We count them.")
-    [(0, 10), (12, 26)]
     """
     spans = []
     start = 0

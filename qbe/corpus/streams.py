@@ -145,8 +145,8 @@ def is_folder(source: str) -> bool:
 
 def is_read_once(source: str) -> bool:
     """Return True for addresses, standard input, pipes and devices, which are not read twice."""
-    is_other = os.path.exists(source) and not (is_folder(source) or os.path.isfile(source))  # noqa: PTH110, PTH113
-    return is_other or source == STDIN or is_address(source)
+    is_whole = is_folder(source) or os.path.isfile(source)  # noqa: PTH113 (as above)
+    return source == STDIN or is_address(source) or (not is_whole and os.path.exists(source))  # noqa: PTH110
 
 
 @contextlib.contextmanager

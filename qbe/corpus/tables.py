@@ -166,11 +166,11 @@ def _metadata(cells: Mapping[str, Any]) -> dict[str, Any]:
         [value for name, value in cells.items() if value and name.partition(" ")[0] == field]
         for field in _SEVERAL
     )
-    authors = authors[0] if authors else ""
-    if isinstance(authors, str) and not (authors.startswith("[") and authors.endswith("]")):
-        authors = "\n".join(map(clean_title, authors.split("\n")))
+    named: Any = authors[0] if authors else ""
+    if isinstance(named, str) and not (named.startswith("[") and named.endswith("]")):
+        named = "\n".join(map(clean_title, named.split("\n")))
     else:
-        authors = [clean_title(name) for name in map(_name, _items(authors)) if name]
+        named = [clean_title(name) for name in map(_name, _items(named)) if name]
     words = cells.get("categories")
     categories = words.split() if isinstance(words, str) else [""]
     if not all(map(_ARXIV.fullmatch, categories)):
@@ -179,7 +179,7 @@ def _metadata(cells: Mapping[str, Any]) -> dict[str, Any]:
         str(each).strip() for each in _items(cells.get("cites"), r"[\s;,|]+") if isinstance(each, str | int)
     )
     return {
-        **credits(authors),
+        **credits(named),
         **fields.dated(fields.date(str(cells.get("date") or ""))),
         **({"year": fields.year(year)} if (year := fields.date(str(cells.get("year") or ""))) else {}),
         "venue": clean_title(_name(cells.get("venue"))),
@@ -192,7 +192,7 @@ def _metadata(cells: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _items(value: Any, separator: str = ";") -> list[Any]:
-    """Return the items of a list: one, or a text of one in brackets (as Python writes it) or with separators."""
+    """Return the items of a list, or of the text of one, in brackets as Python's or with separators."""
     if not isinstance(value, str):
         return value if isinstance(value, list) else []
     if not (value.startswith("[") and value.endswith("]")):
@@ -567,7 +567,7 @@ def _unreadable(place: str, error: Exception) -> CorpusError:
 def _typed(
     names: Sequence[str], reading: Reading, name: str
 ) -> tuple[dict[str, str], Callable[[dict[str, Any], str], dict[str, Any]]]:
-    """Return the columns of a typed table that are needed, by field, and what makes a record of their values."""
+    """Return the columns of a typed table by field, and what makes a record of their values."""
     columns = find_columns(names, reading.columns, name)
     own = {"paper_id", "title", "abstract"} <= set(names) and not _OWN.isdisjoint(names)
     if own and not reading.columns:

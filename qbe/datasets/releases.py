@@ -1,4 +1,4 @@
-"""What data sets share: options, finding a release, judged pools, and files in the form of the other commands."""
+"""What data sets share: options, finding a release, judged pools, files of the other commands."""
 
 from __future__ import annotations
 
@@ -85,7 +85,10 @@ def read_pools(path: Path, papers: Container[str], papers_file: str, highest: in
     """
     pools: Pools = {}
     for query, entry in read_object(path).items():
-        names, grades = (entry.get(key) if isinstance(entry, dict) else None for key in (CANDIDATES, GRADES))
+        found: list[Any] = [
+            entry.get(key) if isinstance(entry, dict) else None for key in (CANDIDATES, GRADES)
+        ]
+        names, grades = found
         are_lists = isinstance(names, list) and isinstance(grades, list) and len(names) == len(grades)
         if not are_lists or not all(isinstance(paper_id, str) for paper_id in names):
             raise DatasetError(

@@ -1,10 +1,8 @@
 """Collections without facets: judged pools of whole-abstract queries, and citation recommendation.
 
-``pools`` serves RELISH, TRECCOVID-RF, SciDocs and their like. A query's pool consists of its judged papers
-without the query paper. NDCG%20 is CSFCube's, which ASPIRE (Mysore et al., 2022;
-``src/evaluation/ranking_eval.py``) uses on all collections. For MAP the highest grade counts as relevant: 2
-of RELISH's grades, 1 of TRECCOVID-RF's and SciDocs'. SciDocs' own scorer (Cohan et al., 2020) gives
-trec_eval's map and ndcg.
+``pools`` serves RELISH, TRECCOVID-RF, SciDocs and their like. NDCG%20 is CSFCube's, which ASPIRE (Mysore et
+al., 2022; ``src/evaluation/ranking_eval.py``) uses on all collections. For MAP the highest grade counts as
+relevant. SciDocs' own scorer (Cohan et al., 2020) gives trec_eval's map and ndcg.
 
 ``citations`` is the protocol of Nogueira, Jiang, Cho and Lin (2020) and Citeomatic (Bhagavatula et al.,
 2018): cited papers are relevant, and the first 1,000 papers of a ranking count. A query's id is the id of its
@@ -38,7 +36,7 @@ from qbe.evaluate.measures import (
 )
 from qbe.runs import Qrels, Rankings
 
-POOLS = "pools"
+POOLS, CITATIONS = "pools", "citations"
 
 POOL_DEFINITIONS: Mapping[str, str] = {
     NDCG_PERCENT: MEASURES[NDCG_PERCENT].definition,
@@ -48,10 +46,7 @@ POOL_DEFINITIONS: Mapping[str, str] = {
 
 
 def pool_protocol(qrels: Qrels, rankings: Rankings, measures: Iterable[str] = ()) -> Evaluation:
-    """Evaluate rankings of judged pools by POOL_DEFINITIONS and further measures of ir-measures.
-
-    A pool paper that is missing in the run counts as not retrieved, with a warning.
-    """
+    """Evaluate rankings of judged pools by POOL_DEFINITIONS and further measures of ir-measures."""
     pools = without_query_papers(qrels)
     scopes = {ALL: tuple(pools)}
     _, warnings = coverage(scopes, pools, rankings)
@@ -72,15 +67,10 @@ def pool_protocol(qrels: Qrels, rankings: Rankings, measures: Iterable[str] = ()
     return Evaluation(scopes, values, figures, (*warnings, *incomplete(pools, scores), *too_small(pools)))
 
 
-CITATIONS = "citations"
-
 DEPTH = 1000
-
 F1, F1_OF_MEANS = "F1@20", "F1@20 of means"
-
+# Name in publications -> name in ir-measures, which computes it on the first 1,000 papers.
 CITATION_NAMES = {"MRR": "RR", "R@1000": "R@1000", "P@20": "P@20", "R@20": "R@20"}
-"""Name in publications -> name in ir-measures, which computes it on the first 1,000 papers."""
-
 CITATION_DEFINITIONS = {
     F1: "harmonic mean of a query's precision and recall at 20, 0 where both are 0",
     F1_OF_MEANS: "harmonic mean of mean precision and mean recall at 20, which publications give",
@@ -88,11 +78,7 @@ CITATION_DEFINITIONS = {
 }
 
 
-def citations_protocol(
-    qrels: Qrels,
-    rankings: Rankings,
-    measures: Iterable[str] = (),
-) -> Evaluation:
+def citations_protocol(qrels: Qrels, rankings: Rankings, measures: Iterable[str] = ()) -> Evaluation:
     """Evaluate a run that recommends papers to cite; cited papers have a grade of 1 or more."""
     judged = without_query_papers(qrels)
     scopes = {ALL: tuple(judged)}

@@ -1,8 +1,7 @@
-"""The CSFCube protocol: judged pools, two folds, figures by facet and aggregated.
+"""The CSFCube protocol (Mysore et al., 2021): judged pools, two folds, figures by facet and aggregated.
 
-It is that of the release's scorer (Mysore et al., 2021; ``eval_scripts`` and ``datasheet.md``): the value of
-a query is computed on its ranked pool, that of a fold is the mean over its queries, and that of a facet the
-mean of both folds. ``aggregated`` joins the queries of all facets in each fold.
+The value of a query is computed on its ranked pool, that of a fold is the mean over its queries, and that of
+a facet the mean of both folds. ``aggregated`` joins the queries of all facets in each fold.
 """
 
 from __future__ import annotations
@@ -15,33 +14,16 @@ from statistics import fmean
 from typing import Any
 
 from qbe.errors import FileFormatError, UsageError
-from qbe.evaluate.evaluation import (
-    AGGREGATED,
-    ALL,
-    Evaluation,
-    coverage,
-    incomplete,
-    pool_scores,
-    too_small,
-)
-from qbe.evaluate.measures import (
-    MEASURES,
-    figure,
-    judged_ranking,
-    parse_measures,
-    per_query_values,
-    pool_of,
-)
+from qbe.evaluate.evaluation import AGGREGATED, ALL, Evaluation, coverage, incomplete, pool_scores, too_small
+from qbe.evaluate.measures import MEASURES, figure, judged_ranking, parse_measures, per_query_values, pool_of
 from qbe.query import split_query_id
 from qbe.runs import Qrels, Rankings
 from qbe.types import Facet
 from qbe.util.files import StrPath
 
 CSFCUBE = "csfcube"
-
+# The folds that a split averages. For dev it is one fold: both together hold all of the test queries.
 SPLITS: Mapping[str, tuple[str, ...]] = {"test": ("fold1_test", "fold2_test"), "dev": ("fold1_dev",)}
-"""The folds that a split averages. For dev it is one fold: both together hold all of the test queries."""
-
 _NAMES = ("fold1_dev", "fold2_dev", "fold1_test", "fold2_test")
 
 
@@ -56,18 +38,23 @@ class Folds:
 def load_folds(path: StrPath, split: str = "test") -> Folds:
     """Read a folds file: facet -> fold1_dev, fold2_dev, fold1_test, fold2_test -> query ids.
 
-    ``split`` is ``test`` for both test folds, or ``dev`` for fold1_dev, as in the release's scorer. Raises
-    FileFormatError for another form or test folds that share a query, UsageError for another split.
+    Raises FileFormatError for another form or test folds that share a query, UsageError for another split.
     """
     if split not in SPLITS:
         raise UsageError(f"expected a `split` of {' or '.join(SPLITS)}, found {split!r}")
     path = Path(path)
-    content = _read(path)
+    try:
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise FileFormatError(f"cannot read {path}: {error.strerror}; give another folds file") from error
+    except ValueError as error:
+        raise FileFormatError(f"{path}: expected JSON, found {error}; give another folds file") from error
+    if not isinstance(content, dict):
+        raise _bad(path, "an object of facets", type(content).__name__)
     facets: dict[str, Any] = {facet.value: content[facet.value] for facet in Facet if facet.value in content}
     if not facets:
-        raise _bad(
-            path, "folds of background, method or result", f"the entries {', '.join(content) or 'none'}"
-        )
+        entries = f"the entries {', '.join(content) or 'none'}"
+        raise _bad(path, "folds of background, method or result", entries)
     for facet, folds in facets.items():
         _check(path, facet, folds)
     joined = {name: [q for folds in facets.values() for q in folds[name]] for name in _NAMES}
@@ -79,18 +66,6 @@ def load_folds(path: StrPath, split: str = "test") -> Folds:
     facets[AGGREGATED] = joined
     scopes = {scope: tuple(tuple(folds[name]) for name in SPLITS[split]) for scope, folds in facets.items()}
     return Folds(scopes, frozenset(q for name in _NAMES for q in joined[name]))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except OSError as error:
-        raise FileFormatError(f"cannot read {path}: {error.strerror}; give another folds file") from error
-    except ValueError as error:
-        raise FileFormatError(f"{path}: expected JSON, found {error}; give another folds file") from error
-    if not isinstance(content, dict):
-        raise _bad(path, "an object of facets", type(content).__name__)
-    return content
 
 
 def _check(path: Path, facet: str, folds: object) -> None:
@@ -119,10 +94,7 @@ def csfcube_protocol(
 ) -> Evaluation:
     """Evaluate a run as CSFCube's scorer does, and by further measures on the same pools and folds.
 
-    A pool paper that is missing in the run counts as not retrieved, and a missing query scores 0, both with a
-    warning. Ignores papers outside the pool and the query paper. Where the run has no query of a facet, this
-    facet and ``aggregated`` have no figure. Raises FileFormatError when folds, qrels and run do not match,
-    UsageError for an unknown measure.
+    Raises FileFormatError when folds, qrels and run do not match, UsageError for an unknown measure.
     """
     scopes = judged_scopes(folds, qrels)
     queries = {scope: tuple(q for fold in scopes[scope] for q in fold) for scope in scopes}
@@ -134,9 +106,7 @@ def csfcube_protocol(
         for query_id in ids
     }
     scores = pool_scores(pools, rankings)
-    ranked = {
-        query_id: judged_ranking(query_id, pools[query_id], scores.get(query_id, {})) for query_id in pools
-    }
+    ranked = {query: judged_ranking(query, pool, scores.get(query, {})) for query, pool in pools.items()}
     values = {
         measure.label: {query_id: measure.function(*grades) for query_id, grades in ranked.items()}
         for measure in MEASURES.values()
@@ -165,10 +135,7 @@ def csfcube_protocol(
 
 
 def judged_scopes(folds: Folds, qrels: Qrels) -> dict[str, Sequence[Sequence[str]]]:
-    """Return the folds of the facets that the qrels cover, and of ``aggregated`` when all are covered.
-
-    Raises FileFormatError when a part of a facet's queries is judged, or a judged query is in no fold.
-    """
+    """Return the folds of the facets that the qrels cover, and of ``aggregated`` when all are covered."""
     for query_id in qrels:
         if query_id not in folds.all_queries:
             raise FileFormatError(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from qbe.errors import FileFormatError, UsageError
@@ -29,9 +28,9 @@ class Evaluation:
         per_query: measure -> query id -> value in the measure's unit.
         figures: measure -> scope -> figure; None where the run has no ranking for the scope.
         warnings: one line each, on queries and papers that are missing in the run or the qrels.
-        fold_figures: under the CSFCube protocol, measure -> scope -> the mean of each fold.
-        with_relevant: under exploration, the queries of each scope that have a relevant paper.
-        pairs: under crossed pairs, the number of pairs of each scope.
+        fold_figures: of CSFCube, measure -> scope -> the mean of each fold.
+        with_relevant: of exploration, the queries of each scope that have a relevant paper.
+        pairs: of crossed pairs, their number in each scope.
     """
 
     queries: Mapping[str, tuple[str, ...]]
@@ -51,17 +50,6 @@ def evaluate(qrels: Qrels, rankings: Rankings, measures: Iterable[str]) -> Evalu
     another type, UsageError for an unknown measure and a grade out of range, FileFormatError when no query is
     in both qrels and run.
     """
-    _check_qrels(qrels)
-    parsed = parse_measures(measures)
-    scopes = facet_scopes(qrels)
-    left_out, warnings = coverage(scopes, qrels, rankings)
-    with_figures = {query_id for scope, ids in scopes.items() if scope not in left_out for query_id in ids}
-    judged = {query_id: grades for query_id, grades in qrels.items() if query_id in with_figures}
-    values = per_query_values(parsed, judged, scores_of(rankings))
-    return Evaluation(scopes, values, scope_figures(parsed, values, scopes, left_out), warnings)
-
-
-def _check_qrels(qrels: Qrels) -> None:
     expected = "expected qrels as of qbe.read_qrels, whole numbers by query id and paper id, found"
     if not isinstance(qrels, Mapping):
         raise TypeError(f"{expected} {type(qrels).__name__}")
@@ -76,6 +64,13 @@ def _check_qrels(qrels: Qrels) -> None:
                     f"expected grades from -{MAX_RELEVANCE} to {MAX_RELEVANCE}, found {grade} for {query_id} "
                     f"and {paper_id}; mend it"
                 )
+    parsed = parse_measures(measures)
+    scopes = facet_scopes(qrels)
+    left_out, warnings = coverage(scopes, qrels, rankings)
+    with_figures = {query_id for scope, ids in scopes.items() if scope not in left_out for query_id in ids}
+    judged = {query_id: grades for query_id, grades in qrels.items() if query_id in with_figures}
+    values = per_query_values(parsed, judged, scores_of(rankings))
+    return Evaluation(scopes, values, scope_figures(parsed, values, scopes, left_out), warnings)
 
 
 def scope_figures(
@@ -96,11 +91,8 @@ def scope_figures(
 
 def facet_scopes(query_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Group query ids by facet, if all have one, and all together."""
-    by_facet = {
-        facet.value: tuple(q for q in query_ids if split_query_id(q)[1] is facet)
-        for facet in Facet
-        if any(split_query_id(q)[1] is facet for q in query_ids)
-    }
+    by_facet = {facet.value: tuple(q for q in query_ids if split_query_id(q)[1] is facet) for facet in Facet}
+    by_facet = {facet: ids for facet, ids in by_facet.items() if ids}
     faceted = sum(map(len, by_facet.values())) == len(query_ids)
     return {**(by_facet if faceted else {}), ALL: tuple(query_ids)}
 
@@ -110,8 +102,7 @@ def coverage(
 ) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the scopes without a figure, and warnings on queries that only the run or the qrels have.
 
-    A facet has no figure where the run has none of its queries; then all queries together have none. Raises
-    FileFormatError when the run has none of the queries.
+    A facet has no figure where the run has none of its queries; then all queries together have none.
     """
     ranked = rankings.keys()
     queries = dict.fromkeys(query_id for ids in scopes.values() for query_id in ids)
@@ -181,12 +172,6 @@ def too_small(pools: Qrels) -> list[str]:
     if not small:
         return []
     return [f"{len(small)} queries with fewer than 5 pool documents ({_some(small)}): their NDCG%20 is 0"]
-
-
-def mean_of(by_query: Mapping[str, float], queries: Sequence[str]) -> float | None:
-    """Average over the queries that have a value; None where none has."""
-    values = [by_query[query] for query in queries if query in by_query]
-    return fmean(values) if values else None
 
 
 def _some(query_ids: Collection[str]) -> str:

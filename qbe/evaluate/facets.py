@@ -1,49 +1,66 @@
-"""Grades by facet, and crossed pairs: does a ranking follow its facet where the facets disagree?
-
-In most pools the facets agree, so that nDCG does not show whether a ranking by method is one by method. Of
-two candidates, each better for one facet by at least a grade, a ranking that ignores the facet is right for
-the one facet exactly where it is wrong for the other.
-"""
+"""Protocols against grades by facet: crossed pairs, exploration, first hits as asked, and corners."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import permutations
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import combinations, permutations
+from operator import itemgetter
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
 from qbe.errors import FileFormatError
-from qbe.evaluate.evaluation import Evaluation, coverage, scores_of
+from qbe.evaluate.evaluation import ALL, Evaluation, coverage, incomplete, pool_scores, scores_of
+from qbe.evaluate.measures import parse_measures, per_query_values, trec_order
 from qbe.query import (
+    COMPETITORS,
     HIGHEST,
+    OTHER_TO,
+    SAME_METHOD_OTHER_PROBLEM,
+    SAME_PROBLEM_OTHER_METHOD,
+    SHAPES,
+    SIMILAR_FROM,
     split_query_id,
 )
 from qbe.runs import Rankings, has_graded_pairs, read_graded_pairs, read_qrels
-from qbe.types import Facet
+from qbe.types import Facet, Hit
 from qbe.util.files import StrPath
 
-CROSSED = "crossed"
+CROSSED, EXPLORATION, AS_ASKED, DIVERSITY = "crossed", "exploration", "as-asked", "diversity"
+CUTOFF = 10
+NDCG, PRECISION = f"nDCG@{CUTOFF}", f"P@{CUTOFF}"
 
-FacetGrades = Mapping[str, Mapping[str, Mapping[Facet, float]]]
-"""Grades by query paper, candidate and facet."""
-
-FacetScores = Mapping[tuple[str, Facet], Mapping[str, float]]
-"""Scores of candidates by query paper and facet; a candidate that is missing ranks last."""
+Row = Mapping[Facet, float]
+FacetGrades = Mapping[str, Mapping[str, Row]]  # by query paper, candidate and facet
 
 
 def read_facet_grades(paths: Iterable[StrPath]) -> dict[str, dict[str, dict[Facet, float]]]:
     """Read grades by query paper, candidate and facet from graded pairs or qrels (``{paper_id}_{facet}``).
 
-    Leaves out the query paper itself. Raises FileFormatError for another format, grades that are not from 0
-    to 3, and two different grades of a pair for a facet.
+    Raises FileFormatError for another format, grades that are not from 0 to 3, and two grades of a pair.
     """
     grades: dict[str, dict[str, dict[Facet, float]]] = {}
     for path in map(Path, paths):
-        for query, paper_id, facet, grade in _graded(path):
+        found: list[tuple[str, str, Facet, float]] = []
+        if has_graded_pairs(path):
+            for query, pairs in read_graded_pairs(path).items():
+                for pair in pairs:
+                    found += [(query, pair.paper_id, *each) for each in zip(Facet, pair.grades, strict=True)]
+        else:
+            for query_id, by_paper in read_qrels(path).items():
+                query, of_query = split_query_id(query_id)
+                if of_query is None:
+                    raise FileFormatError(
+                        f"{path}: expected queries such as p1_method, found {query_id}; give others"
+                    )
+                found += [(query, paper_id, of_query, float(grade)) for paper_id, grade in by_paper.items()]
+        for query, paper_id, facet, grade in found:
             if not 0 <= grade <= HIGHEST:
-                found = f"{grade:g} for {query} and {paper_id} by {facet}"
                 raise FileFormatError(
-                    f"{path}: expected grades from 0 to {HIGHEST:g}, found {found}; mend the file"
+                    f"{path}: expected grades from 0 to {HIGHEST:g}, found {grade:g} for {query} and "
+                    f"{paper_id} by {facet}; mend the file"
                 )
             if paper_id == query:
                 continue
@@ -56,30 +73,29 @@ def read_facet_grades(paths: Iterable[StrPath]) -> dict[str, dict[str, dict[Face
     return grades
 
 
-def _graded(path: Path) -> Iterator[tuple[str, str, Facet, float]]:
-    if has_graded_pairs(path):
-        for query, pairs in read_graded_pairs(path).items():
-            for pair in pairs:
-                for facet, grade in zip(Facet, pair.grades, strict=True):
-                    yield query, pair.paper_id, facet, grade
-        return
-    for query_id, by_paper in read_qrels(path).items():
-        query, facet_of_query = split_query_id(query_id)
-        if facet_of_query is None:
-            raise FileFormatError(
-                f"{path}: expected queries such as p1_method, found {query_id}; give others"
-            )
-        for paper_id, grade in by_paper.items():
-            yield query, paper_id, facet_of_query, float(grade)
+def _evaluation(
+    queries: Mapping[str, tuple[str, ...]],
+    per_query: Mapping[str, Mapping[str, float]],
+    warnings: Iterable[str],
+    with_relevant: Mapping[str, tuple[str, ...]] | None = None,
+) -> Evaluation:
+    """Average values over the queries of each scope that have one; None where none has."""
+    figures: dict[str, dict[str, float | None]] = {measure: {} for measure in per_query}
+    for measure, by_query in per_query.items():
+        for scope, ids in queries.items():
+            values = [by_query[query] for query in ids if query in by_query]
+            figures[measure][scope] = fmean(values) if values else None
+    return Evaluation(queries, per_query, figures, tuple(warnings), with_relevant=with_relevant or {})
 
+
+# Crossed pairs: does a ranking follow its facet where the facets disagree? Of two candidates, each better for
+# one facet by at least a grade, a ranking that ignores the facet is right for the one facet exactly where it
+# is wrong for the other.
 
 GAP = 1.0
-"""By how many grades, at least, each of a pair is better for its facet."""
-
-CROSSED_MEASURES = ("right by first", "right by second", "right by both")
 CROSSED_DEFINITIONS = {
-    name: f"share of crossed pairs ranked {name} facet{'s' if name.endswith('both') else ''}"
-    for name in CROSSED_MEASURES
+    f"right by {name}": f"share of crossed pairs ranked right by {name} {facets}"
+    for name, facets in (("first", "facet"), ("second", "facet"), ("both", "facets"))
 }
 FACET_PAIRS = (
     (Facet.METHOD, Facet.BACKGROUND),
@@ -88,105 +104,430 @@ FACET_PAIRS = (
 )
 
 
-class CrossedPair(NamedTuple):
-    """Candidates of a query paper: ``first`` is better for the first facet, ``second`` for the second."""
-
-    query: str
-    first: str
-    second: str
-
-
-class CrossedAccuracy(NamedTuple):
-    """Shares of crossed pairs ranked right by the first facet, the second, and both, and the number of pairs.
-
-    Equal scores count half. A pair of which neither candidate is ranked is not ranked right.
-    """
-
-    first: float
-    second: float
-    both: float
-    pairs: int
-
-
-def crossed_pairs(grades: FacetGrades, first: Facet, second: Facet, gap: float = GAP) -> list[CrossedPair]:
-    """Return the pairs that are crossed for two facets, by at least ``gap`` grades each."""
-    pairs = []
-    for query, pool in grades.items():
-        rows = ((paper, row) for paper, row in pool.items() if {first, second} <= row.keys())
-        graded = [(paper, row[first], row[second]) for paper, row in rows]
-        for (name, by_first, by_second), (other, other_first, other_second) in permutations(graded, 2):
-            if by_first - other_first >= gap and other_second - by_second >= gap:
-                pairs.append(CrossedPair(query, name, other))
-    return pairs
-
-
-def crossed_accuracy(
-    pairs: Sequence[CrossedPair], scores: FacetScores, first: Facet, second: Facet
-) -> CrossedAccuracy | None:
-    """Count the pairs that the scores by each facet order as its grades do; None without pairs."""
-    if not pairs:
-        return None
-    by_first = [_right(scores.get((pair.query, first), {}), pair.first, pair.second) for pair in pairs]
-    by_second = [_right(scores.get((pair.query, second), {}), pair.second, pair.first) for pair in pairs]
-    both = sum(right * also_right for right, also_right in zip(by_first, by_second, strict=True))
-    count = len(pairs)
-    return CrossedAccuracy(sum(by_first) / count, sum(by_second) / count, both / count, count)
+def crossed_pairs(pool: Mapping[str, Row], first: Facet, second: Facet) -> list[tuple[str, str]]:
+    """Return pairs of candidates of which one is better for the first facet, the other for the second."""
+    graded = [(name, row[first], row[second]) for name, row in pool.items() if {first, second} <= row.keys()]
+    return [
+        (name, other)
+        for (name, by_first, by_second), (other, other_first, other_second) in permutations(graded, 2)
+        if by_first - other_first >= GAP and other_second - by_second >= GAP
+    ]
 
 
 def _right(scores: Mapping[str, float], better: str, worse: str) -> float:
+    """Score a pair: equal scores count half; a candidate that is missing ranks last, a missing pair wrong."""
     if better not in scores and worse not in scores:
         return 0.0
-    high, low = scores.get(better, float("-inf")), scores.get(worse, float("-inf"))
+    high, low = scores.get(better, -math.inf), scores.get(worse, -math.inf)
     return 0.5 if high == low else float(high > low)
 
 
 def crossed_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
-    """Evaluate a run, whose queries are named ``{paper_id}_{facet}``, by its crossed pairs.
-
-    A scope, such as ``method-background``, is one of FACET_PAIRS; its queries are the query papers with
-    crossed pairs.
-    """
-    scores: dict[tuple[str, Facet], dict[str, float]] = {}
-    for query_id, by_paper in scores_of(rankings).items():
-        query, facet = split_query_id(query_id)
-        if facet is not None:
-            scores[query, facet] = by_paper
+    """Evaluate a run, whose queries are named ``{paper_id}_{facet}``, by its crossed pairs."""
+    scores = scores_of(rankings)
     queries: dict[str, tuple[str, ...]] = {}
-    figures: dict[str, dict[str, float | None]] = {name: {} for name in CROSSED_MEASURES}
-    per_query: dict[str, dict[str, float]] = {name: {} for name in CROSSED_MEASURES}
+    figures: dict[str, dict[str, float | None]] = {name: {} for name in CROSSED_DEFINITIONS}
+    per_query: dict[str, dict[str, float]] = {name: {} for name in CROSSED_DEFINITIONS}
     numbers: dict[str, int] = {}
     asked: dict[str, None] = {}
     for first, second in FACET_PAIRS:
-        pairs = crossed_pairs(grades, first, second)
+        pairs = {paper: crossed_pairs(pool, first, second) for paper, pool in grades.items()}
+        pairs = {paper: of_paper for paper, of_paper in pairs.items() if of_paper}
         if not pairs:
             continue
         for facet in (first, second):
-            if not any((pair.query, facet) in scores for pair in pairs):
+            if not any(f"{paper}_{facet}" in scores for paper in pairs):
                 raise FileFormatError(
-                    f"expected rankings by {facet} for the papers with crossed pairs ({pairs[0].query}, "
+                    f"expected rankings by {facet} for the papers with crossed pairs ({next(iter(pairs))}, "
                     f"...), found none in the run; give the run's file of {facet} too"
                 )
-            asked |= dict.fromkeys(f"{pair.query}_{facet}" for pair in pairs)
+            asked |= dict.fromkeys(f"{paper}_{facet}" for paper in pairs)
         scope = f"{first}-{second}"
-        numbers[scope] = len(pairs)
-        by_query: dict[str, list[CrossedPair]] = {}
-        for pair in pairs:
-            by_query.setdefault(pair.query, []).append(pair)
-        queries[scope] = tuple(f"{query}_{scope}" for query in by_query)
-        accuracy = crossed_accuracy(pairs, scores, first, second) or ()
-        for name, share in zip(CROSSED_MEASURES, accuracy, strict=False):
-            figures[name][scope] = share
-        for query, query_pairs in by_query.items():
-            accuracy = crossed_accuracy(query_pairs, scores, first, second) or ()
-            for name, share in zip(CROSSED_MEASURES, accuracy, strict=False):
-                per_query[name][f"{query}_{scope}"] = share
+        queries[scope] = tuple(f"{paper}_{scope}" for paper in pairs)
+        rows = []
+        for paper, of_paper in pairs.items():
+            by_first, by_second = (scores.get(f"{paper}_{facet}", {}) for facet in (first, second))
+            right = [(_right(by_first, one, two), _right(by_second, two, one)) for one, two in of_paper]
+            rows += (own := [(*each, each[0] * each[1]) for each in right])
+            for name, column in zip(per_query, zip(*own, strict=True), strict=True):
+                per_query[name][f"{paper}_{scope}"] = sum(column) / len(own)
+        numbers[scope] = len(rows)
+        for name, column in zip(figures, zip(*rows, strict=True), strict=True):
+            figures[name][scope] = sum(column) / len(rows)
     if not queries:
         raise FileFormatError(
             "expected pairs of papers of which each is better for one facet by a grade, found none; give "
             "judgements of at least two facets of the same papers"
         )
     judged: dict[str, dict[str, int]] = {
-        f"{query}_{facet}": {} for query, pool in grades.items() for row in pool.values() for facet in row
+        f"{paper}_{facet}": {} for paper, pool in grades.items() for row in pool.values() for facet in row
     }
     _, warnings = coverage({CROSSED: tuple(asked)}, judged, rankings)
     return Evaluation(queries, per_query, figures, warnings, pairs=numbers)
+
+
+# Exploration: do candidates that resemble a paper in a liked facet but not in another come first?
+
+SCOPES = tuple(pair for one, two in combinations(Facet, 2) for pair in ((one, two), (two, one)))
+LIKED_FROM, DISLIKED_TO = 2.0, 0.5  # grades of relevant papers
+_RELEVANT = f"liked >= {LIKED_FROM:g}, disliked <= {DISLIKED_TO:g}"
+EXPLORATION_DEFINITIONS: Mapping[str, str] = {
+    NDCG: f"normalized discounted cumulated gain at rank {CUTOFF}: the gain is the grade of the liked facet "
+    "minus that of the disliked one, at least 0; discounts 1/log2(rank + 1)",
+    PRECISION: f"share of relevant papers ({_RELEVANT}) among the first {CUTOFF}, over the queries with any",
+    "RR": f"reciprocal rank of the first relevant paper ({_RELEVANT}), over the queries with any",
+}
+_FACETS = "|".join(facet.value for facet in Facet)
+_CONTRAST = re.compile(rf"(.+)_({_FACETS})-not-({_FACETS})")
+
+
+class Contrast(NamedTuple):
+    """A query's paper, its liked facet, and its disliked one, if any."""
+
+    paper_id: str
+    liked: Facet
+    disliked: Facet | None = None
+
+
+def contrast_of(query_id: str) -> Contrast | None:
+    """Parse the id of a query by one facet, or by a liked and a disliked one; None for any other.
+
+    >>> contrast_of("1*a%26b_background&-0.5*a%26b_method")
+    Contrast(paper_id='a&b', liked=<Facet.BACKGROUND: 'background'>, disliked=<Facet.METHOD: 'method'>)
+    >>> contrast_of("p_method").disliked, contrast_of("1*p_method&1*p_result")
+    (None, None)
+    """
+
+    def contrast(paper: str, *facets: Facet) -> Contrast:
+        return Contrast(paper.replace("%26", "&").replace("%25", "%"), *facets)
+
+    if match := _CONTRAST.fullmatch(query_id):
+        return contrast(match[1], Facet(match[2]), Facet(match[3]))
+    paper, _, shape = query_id.rpartition("_")
+    if shape in SHAPES and min(SHAPES[shape].values()) < 0:
+        return contrast(paper, *SHAPES[shape])
+    parts, aspects = query_id.split("&"), []
+    for part in parts:
+        weight, _, rest = part.partition("*")
+        paper, facet = split_query_id(rest)
+        try:
+            number = float(weight)
+        except ValueError:
+            continue
+        if facet is not None:
+            aspects.append((number, paper, facet))
+    if len(parts) == len(aspects) == 2:
+        (low, paper, disliked), (high, other, liked) = sorted(aspects, key=itemgetter(0))
+        is_signed = low < 0 < high and paper == other and liked != disliked
+        return contrast(paper, liked, disliked) if is_signed else None
+    paper, facet = split_query_id(query_id)
+    return None if facet is None else contrast(paper, facet)
+
+
+def ndcg(ranked: Sequence[float], pool: Collection[float]) -> float:
+    """Compute nDCG at rank 10 of gains, with discounts 1/log2(rank + 1); 0 without positive gains."""
+
+    def dcg(gains: Sequence[float]) -> float:
+        return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains[:CUTOFF], start=1))
+
+    ideal = dcg(sorted(pool, reverse=True))
+    return dcg(ranked) / ideal if ideal else 0.0
+
+
+def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
+    """Evaluate a run that looks for papers like a paper in one facet and unlike it in another.
+
+    The queries of a scope are the query papers with a candidate of positive gain. A query's ranking is that
+    of the run's query ``1*p_background&-0.5*p_method`` (any weights), ``p_background-not-method`` or a shape;
+    where the run has none, that of ``p_background``.
+    """
+    gains: dict[str, dict[str, float]] = {}
+    relevant: dict[str, dict[str, int]] = {}
+    contrasts: dict[str, dict[str, Contrast]] = {}
+    for liked, disliked in SCOPES:
+        scope = f"{liked}-not-{disliked}"
+        for paper, rows in grades.items():
+            both = {n: r for n, r in rows.items() if n != paper and {liked, disliked} <= r.keys()}
+            gain = {name: max(0.0, row[liked] - row[disliked]) for name, row in both.items()}
+            if any(gain.values()):
+                query = f"{paper}_{scope}"
+                contrasts.setdefault(scope, {})[query] = Contrast(paper, liked, disliked)
+                gains[query] = gain
+                relevant[query] = {
+                    name: int(row[liked] >= LIKED_FROM and row[disliked] <= DISLIKED_TO)
+                    for name, row in both.items()
+                }
+    if not gains:
+        raise FileFormatError(
+            "expected papers with a higher grade for one facet than for another, found none; give judgements "
+            "of at least two facets of the same papers"
+        )
+    scopes = {scope: tuple(of_scope) for scope, of_scope in contrasts.items()}
+    with_relevant = {
+        scope: tuple(q for q in ids if any(relevant[q].values())) for scope, ids in scopes.items()
+    }
+    sources: dict[Contrast, str] = {}
+    others = {}
+    for query, hits in rankings.items():
+        found = contrast_of(query)
+        if found is not None and found in sources:
+            facets = f"{found.liked}{f' and not {found.disliked}' if found.disliked else ''}"
+            raise FileFormatError(
+                f"expected one ranking by {facets} for paper {found.paper_id}, found {sources[found]} and "
+                f"{query}; put them in runs of their own"
+            )
+        if found is not None:
+            sources[found] = query
+        if (found is None or found.paper_id not in grades) and query not in gains:
+            others[query] = hits
+    ranked_by: dict[str, Sequence[Hit]] = {}
+    warnings: list[str] = []
+    ranked = dict(scopes)
+    for scope, of_scope in contrasts.items():
+        signed = {query: sources[contrast] for query, contrast in of_scope.items() if contrast in sources}
+        likes = {q: each._replace(disliked=None) for q, each in of_scope.items() if q not in signed}
+        by_one = {query: sources[contrast] for query, contrast in likes.items() if contrast in sources}
+        ranked_by |= {query: rankings[source] for query, source in (signed | by_one).items()}
+        if not signed and not by_one:
+            del ranked[scope]
+            warnings.append(f"no query for {scope} in the run: no figures for {scope}")
+        elif signed and by_one:
+            warnings.append(
+                f"{len(by_one)} of {len(of_scope)} queries for {scope} are ranked by the liked facet alone "
+                f"({next(iter(by_one.values()))}, ...)"
+            )
+    if not ranked_by:
+        contrast = next(iter(next(iter(contrasts.values())).values()))
+        raise FileFormatError(
+            f"expected rankings for the graded papers ({contrast.paper_id}, ...), of queries such as "
+            f"1*ID_{contrast.liked}&-1*ID_{contrast.disliked} or ID_{contrast.liked}, found none in the run "
+            f"({next(iter(rankings), 'no query at all')}, ...); give grades and run of the same papers"
+        )
+    _, missing = coverage(ranked, relevant, others | ranked_by)
+    scores = pool_scores(relevant, ranked_by)
+    of_gain = {
+        query: ndcg([gains[query][n] for n in trec_order(scores.get(query, {}))], gains[query].values())
+        for queries in ranked.values()
+        for query in queries
+    }
+    binary = {query: relevant[query] for scope in ranked for query in with_relevant[scope]}
+    values = {NDCG: of_gain, **per_query_values(parse_measures((PRECISION, "RR")), binary, scores)}
+    return _evaluation(scopes, values, (*warnings, *missing, *incomplete(relevant, scores)), with_relevant)
+
+
+# As asked: how many of the first hits over a whole corpus are as asked? A hit without a judgement counts as
+# not asked for: the best of many unrelated papers compete for the first places, which pools do not show.
+
+REQUIREMENTS: Mapping[str, tuple[frozenset[Facet], frozenset[Facet]]] = {
+    **{facet.value: (frozenset({facet}), frozenset()) for facet in Facet},
+    **{
+        shape: (
+            frozenset(facet for facet, weight in SHAPES[shape].items() if weight > 0),
+            frozenset(facet for facet, weight in SHAPES[shape].items() if weight < 0),
+        )
+        for shape in (SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, COMPETITORS)
+    },
+}
+"""The facets that should be similar, and those that should differ, by scope."""
+
+_SHAPE_OF_CONTRAST = {
+    f"{liked}-not-{disliked}": scope
+    for scope, both in REQUIREMENTS.items()
+    for liked, disliked in zip(*both, strict=False)
+}
+AS_ASKED_CUTOFFS = (5, 10)
+AS_ASKED_DEFINITIONS: Mapping[str, str] = {
+    **{
+        f"P@{k}": f"share of the first {k} hits that are as asked: a grade of at least {SIMILAR_FROM:g} in "
+        f"the facets that are to be similar, of at most {OTHER_TO:g} in those that are to be another"
+        for k in AS_ASKED_CUTOFFS
+    },
+    **{
+        f"best P@{k}": f"the P@{k} of the best ranking of the judged papers: the smaller of {k} and the "
+        f"number that are as asked, divided by {k}"
+        for k in AS_ASKED_CUTOFFS
+    },
+    **{
+        f"mean {facet} grade": f"mean {facet} grade of the judged papers of the first 5 hits"
+        for facet in Facet
+    },
+    "judged@10": "share of the first 10 hits that are judged; those that are not count as not asked for",
+}
+
+
+def is_as_asked(row: Row, scope: str) -> bool:
+    """Return True if these grades are as a query of the scope asks; False where one is missing."""
+    similar, other = REQUIREMENTS[scope]
+    return all(row.get(facet, 0) >= SIMILAR_FROM for facet in similar) and all(
+        facet in row and row[facet] <= OTHER_TO for facet in other
+    )
+
+
+def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
+    """Evaluate the first hits of rankings over a whole corpus.
+
+    Queries are named ``{paper_id}_{scope}`` or ``{paper_id}_background-not-method``. A candidate is judged in
+    a scope where it has grades for all facets that the scope asks for.
+    """
+    judged: dict[str, dict[str, set[str]]] = {}
+    for scope, (similar, other) in REQUIREMENTS.items():
+        of_scope = {
+            paper: {name for name, row in rows.items() if similar | other <= row.keys()}
+            for paper, rows in grades.items()
+        }
+        judged[scope] = {paper: names for paper, names in of_scope.items() if names}
+    first: dict[str, dict[str, list[str]]] = {scope: {} for scope in REQUIREMENTS}
+    for query_id, scores in scores_of(rankings).items():
+        paper, _, scope = query_id.rpartition("_")
+        scope = _SHAPE_OF_CONTRAST.get(scope, scope)
+        if paper in first.get(scope, ()):
+            raise FileFormatError(
+                f"expected one ranking of paper {paper} by {scope}, found {query_id} too; put them in runs "
+                "of their own"
+            )
+        if scope in first and paper in grades:
+            hits = [hit for hit in trec_order(scores) if hit != paper]
+            first[scope][paper] = hits[: AS_ASKED_CUTOFFS[-1]]
+    scopes = {scope: hits for scope, hits in first.items() if not judged[scope].keys().isdisjoint(hits)}
+    unjudged_scopes = [scope for scope, hits in first.items() if hits and scope not in scopes]
+    if unjudged_scopes and not scopes:
+        raise FileFormatError(
+            f"expected judgements by all facets that {unjudged_scopes[0]} asks for, found none for its "
+            "queries; add some"
+        )
+    if not scopes:
+        query = f"{next(iter(grades), 'p1')}_{next(iter(REQUIREMENTS))}"
+        raise _not_ranked(query, rankings, "name the queries of the topics so")
+    queries = {scope: tuple(f"{paper}_{scope}" for paper in judged[scope]) for scope in REQUIREMENTS}
+    per_query: dict[str, dict[str, float]] = {measure: {} for measure in AS_ASKED_DEFINITIONS}
+    warnings = [f"all queries by {scope} without judgements left out" for scope in unjudged_scopes]
+    for scope, ranked in scopes.items():
+        papers, unjudged = judged[scope], 0
+        for paper, candidates in papers.items():
+            rows, hits = grades[paper], ranked.get(paper, [])
+            good = {name for name, row in rows.items() if is_as_asked(row, scope)}
+            top = [rows[hit] for hit in hits[: AS_ASKED_CUTOFFS[0]] if hit in rows]
+            values = {f"P@{k}": sum(hit in good for hit in hits[:k]) / k for k in AS_ASKED_CUTOFFS}
+            values |= {f"best P@{k}": min(k, len(good)) / k for k in AS_ASKED_CUTOFFS}
+            for facet in Facet:
+                if of_facet := [row[facet] for row in top if facet in row]:
+                    values[f"mean {facet} grade"] = fmean(of_facet)
+            values["judged@10"] = sum(hit in candidates for hit in hits) / max(1, len(hits))
+            unjudged += sum(hit not in candidates for hit in hits)
+            for measure, value in values.items():
+                per_query[measure][f"{paper}_{scope}"] = value
+        if missing := [paper for paper in papers if paper not in ranked]:
+            warnings.append(f"{len(missing)} of {len(papers)} queries by {scope} missing ({missing[0]}, ...)")
+        if others := [paper for paper in ranked if paper not in papers]:
+            warnings.append(
+                f"queries by {scope} without judgements left out: {len(others)} ({others[0]}, ...)"
+            )
+        if unjudged:
+            warnings.append(f"{unjudged} of the first {AS_ASKED_CUTOFFS[-1]} hits by {scope} are not judged")
+    return _evaluation(queries, per_query, warnings)
+
+
+def _not_ranked(query: str, rankings: Rankings, remedy: str) -> FileFormatError:
+    return FileFormatError(
+        f"expected rankings of the graded papers, of queries such as {query}, found "
+        f"{next(iter(rankings), 'no query')}; {remedy}"
+    )
+
+
+# Diversity: how many of the corners, the shapes of exploration, do the first hits of a list come from?
+
+ALPHA = 0.5  # a paper is worth (1 - ALPHA) ** n for a corner that n papers above it have
+ALPHA_NDCG = f"alpha-nDCG@{CUTOFF}"
+DIVERSITY_DEFINITIONS: Mapping[str, str] = {
+    ALPHA_NDCG: f"alpha-nDCG at rank {CUTOFF} (Clarke et al., 2008), alpha {ALPHA:g}, over the corners "
+    f"{', '.join(SHAPES)}",
+    f"corners@{CUTOFF}": f"share of the corners with a judged paper that are among the first {CUTOFF} "
+    "(S-recall; Zhai et al., 2003)",
+    PRECISION: f"share of the first {CUTOFF} hits that are in a corner",
+    NDCG: f"normalized discounted cumulated gain at rank {CUTOFF}: the gain is the mean of the "
+    "grades of all facets",
+    **{
+        f"{facet} spread": f"mean difference of the {facet} grades of two of the first {CUTOFF} hits"
+        for facet in Facet
+    },
+}
+
+
+def alpha_ndcg(ranked: Sequence[Collection[str]], pool: Sequence[Collection[str]]) -> float:
+    """Compute alpha-nDCG at rank 10 (Clarke et al., 2008, eqs. 5 to 7) of the subtopics of ranked papers; the
+    ideal list is found greedily, as usual.
+    """
+    seen: dict[str, int] = {}
+
+    def gain(subtopics: Collection[str]) -> float:
+        return math.fsum((1 - ALPHA) ** seen.get(subtopic, 0) for subtopic in subtopics)
+
+    def see(subtopics: Collection[str]) -> None:
+        seen.update({subtopic: seen.get(subtopic, 0) + 1 for subtopic in subtopics})
+
+    def dcg(papers: Sequence[Collection[str]]) -> float:
+        seen.clear()
+        total = 0.0
+        for rank, subtopics in enumerate(papers, start=1):
+            total += gain(subtopics) / math.log2(rank + 1)
+            see(subtopics)
+        return total
+
+    left = [set(each) for each in pool if each]
+    ideal: list[set[str]] = []
+    while left and len(ideal) < CUTOFF:
+        ideal.append(max(left, key=gain))
+        left.remove(ideal[-1])
+        see(ideal[-1])
+    highest = dcg(ideal)
+    return dcg(ranked[:CUTOFF]) / highest if highest else 0.0
+
+
+def diversity_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
+    """Evaluate the first hits of lists, ``{paper_id}`` or ``{paper_id}_{anything}``, by the corners that they
+    come from. The queries are the query papers with a judged candidate in a corner.
+    """
+    corners = {
+        paper: {name: {shape for shape in SHAPES if is_as_asked(row, shape)} for name, row in rows.items()}
+        for paper, rows in grades.items()
+    }
+    papers = [paper for paper, rows in corners.items() if any(rows.values())]
+    if not papers:
+        raise FileFormatError(
+            "expected papers as one of the shapes of exploration asks, found none; give judgements of "
+            "background and method of the same papers"
+        )
+    ranked: dict[str, list[str]] = {}
+    others = []
+    for query_id, scores in scores_of(rankings).items():
+        names = (query_id, split_query_id(query_id)[0], query_id.rpartition("_")[0])
+        named = next((name for name in names if name in grades), None)
+        if named is None:
+            others.append(query_id)
+        elif named in ranked:
+            raise FileFormatError(
+                f"expected one ranking of paper {named}, found {query_id} too; put them in runs of their own"
+            )
+        else:
+            ranked[named] = [name for name in trec_order(scores) if name in grades[named]][:CUTOFF]
+    missing = [paper for paper in papers if paper not in ranked]
+    if len(missing) == len(papers):
+        raise _not_ranked(papers[0], rankings, "give grades and run of the same papers")
+    per_query: dict[str, dict[str, float]] = {name: {} for name in DIVERSITY_DEFINITIONS}
+    for paper in papers:
+        rows, hits = grades[paper], ranked.get(paper, [])
+        found = [corners[paper][hit] for hit in hits]
+        gains = {name: fmean(row.get(facet, 0.0) for facet in Facet) for name, row in rows.items()}
+        per_query[ALPHA_NDCG][paper] = alpha_ndcg(found, list(corners[paper].values()))
+        in_pool = len(set().union(*corners[paper].values()))
+        per_query[f"corners@{CUTOFF}"][paper] = len(set().union(*found)) / in_pool
+        per_query[PRECISION][paper] = sum(map(bool, found)) / CUTOFF
+        per_query[NDCG][paper] = ndcg([gains[hit] for hit in hits], gains.values())
+        for facet in Facet:
+            of_facet = [rows[hit].get(facet, 0.0) for hit in hits]
+            spread = [abs(one - other) for one, other in combinations(of_facet, 2)]
+            per_query[f"{facet} spread"][paper] = fmean(spread) if spread else 0.0
+    warnings = [f"{len(missing)} of {len(papers)} papers missing ({missing[0]}, ...)"] if missing else []
+    if others:
+        warnings.append(f"queries without judgements left out: {len(others)} ({others[0]}, ...)")
+    return _evaluation({ALL: tuple(papers)}, per_query, warnings)

@@ -1,9 +1,8 @@
 """Measures by name: those of CSFCube's scorer, as functions, and those of ir-measures.
 
 The functions follow the scorer of CSFCube's release (Mysore et al., 2021; ``eval_scripts``), which computed
-the published figures; it differs from trec_eval: see each function. All take ``ranked``, the grades of the
-retrieved papers in rank order, and ``pool``, the grades of the whole pool; grades are integers from 0 to 3. A
-pool paper that is missing in a run counts as not retrieved.
+the published figures and differs from trec_eval. They take ``ranked``, the grades (from 0 to 3) of the
+retrieved papers in rank order, and ``pool``, those of the whole pool.
 """
 
 from __future__ import annotations
@@ -25,26 +24,16 @@ if TYPE_CHECKING:
 
 DEFAULT_MEASURES = ("nDCG", "AP", "P@20", "R@20", "RR")
 
-RELEVANT = 2
-"""The lowest grade that counts as relevant for the binary measures."""
-
+RELEVANT = 2  # the lowest grade that counts as relevant for the binary measures
 CUTOFF = 20
-
 NDCG_PERCENT = "NDCG%20"
 
 Grades = Sequence[int]
 
 
 def discount(rank: int) -> float:
-    """Return the divisor of a gain at a rank (from 1): 1, 1, log2(3), log2(4), ... (Järvelin and Kekäläinen,
-    2002).
-    """
+    """Return the divisor of a gain at a rank: 1, 1, log2(3), ... (Järvelin and Kekäläinen, 2002)."""
     return max(1.0, math.log2(rank))
-
-
-def _dcg(grades: Sequence[float]) -> float:
-    """Discounted cumulated gain with linear gains; the gain of a negative grade is 0."""
-    return sum(max(grade, 0) / discount(rank) for rank, grade in enumerate(grades, start=1))
 
 
 def ndcg_cutoff(pool_size: int) -> int:
@@ -53,22 +42,18 @@ def ndcg_cutoff(pool_size: int) -> int:
 
 
 def ndcg_percent(ranked: Sequence[float], pool: Collection[float]) -> float:
-    """Compute NDCG%20, NDCG at a fifth of the pool (rounded down), in [0, 1]; 0 where the ideal gain is 0.
-
-    >>> round(ndcg_percent([0, 3, 1, 0, 0], [3, 1] + 18 * [0]), 3)  # (3 + 1 / log2(3)) / (3 + 1)
-    0.908
-    """
+    """Compute NDCG%20, in [0, 1]; 0 where the ideal gain is 0. The gain of a negative grade is 0."""
     cutoff = ndcg_cutoff(len(pool))
-    ideal = _dcg(sorted(pool, reverse=True)[:cutoff])
-    return _dcg(ranked[:cutoff]) / ideal if ideal else 0.0
+
+    def dcg(grades: Sequence[float]) -> float:
+        return sum(max(grade, 0) / discount(rank) for rank, grade in enumerate(grades[:cutoff], start=1))
+
+    ideal = dcg(sorted(pool, reverse=True))
+    return dcg(ranked) / ideal if ideal else 0.0
 
 
 def average_precision(ranked: Grades, pool: Collection[int]) -> float:
-    """Compute average precision over the pool's relevant papers, in [0, 1]; 0 where there are none.
-
-    >>> round(average_precision([3, 0, 2], [3, 2, 0, 2]), 3)  # (1 / 1 + 2 / 3) / 3
-    0.556
-    """
+    """Compute average precision over the pool's relevant papers; 0 where there are none."""
     retrieved, total = 0, 0.0
     for rank, grade in enumerate(ranked, start=1):
         if grade >= RELEVANT:
@@ -79,34 +64,19 @@ def average_precision(ranked: Grades, pool: Collection[int]) -> float:
 
 
 def precision_at_last(ranked: Grades, pool: Collection[int]) -> float:
-    """Compute the release's R-Precision: precision at the last relevant paper's rank, in [0, 1].
-
-    It is 0 for a run that does not retrieve all relevant papers. (The usual R-precision is the precision at
-    rank R, the number of relevant papers.)
-
-    >>> precision_at_last([0, 2, 0, 3], [3, 2, 0, 0])  # both relevant papers are among the first four
-    0.5
-    """
+    """Compute the release's R-Precision: precision at the rank of the last relevant paper."""
     last = max((rank for rank, grade in enumerate(ranked, start=1) if grade >= RELEVANT), default=0)
     relevant = _relevant(pool)
     return relevant / last if last and _relevant(ranked) == relevant else 0.0
 
 
 def precision(ranked: Grades, _pool: Collection[int]) -> float:
-    """Compute precision at rank 20, in [0, 1]; divided by 20 even where fewer papers are ranked.
-
-    >>> precision([2, 0, 3], [3, 2, 0])  # 2 / 20
-    0.1
-    """
+    """Compute precision at rank 20; divided by 20 even where fewer papers are ranked."""
     return _relevant(ranked[:CUTOFF]) / CUTOFF
 
 
 def recall(ranked: Grades, pool: Collection[int]) -> float:
-    """Compute recall at rank 20, in [0, 1]; 0 where the pool has no relevant paper.
-
-    >>> recall([2, 0, 1], [2, 0, 1, 3])  # one of two relevant papers
-    0.5
-    """
+    """Compute recall at rank 20; 0 where the pool has no relevant paper."""
     relevant = _relevant(pool)
     return _relevant(ranked[:CUTOFF]) / relevant if relevant else 0.0
 
@@ -116,7 +86,7 @@ def _relevant(grades: Collection[int]) -> int:
 
 
 class ProtocolMeasure(NamedTuple):
-    """A measure of the protocol: its name in publications, its name in ir-measures, its definition."""
+    """A measure of the protocol: its ``label`` in publications, its ``name`` in ir-measures."""
 
     label: str
     name: str
@@ -125,72 +95,53 @@ class ProtocolMeasure(NamedTuple):
 
 
 _BINARY = f"a grade of {RELEVANT} or 3 is relevant"
-
-MEASURES: Mapping[str, ProtocolMeasure] = {
-    measure.label: measure
-    for measure in (
-        ProtocolMeasure(
-            NDCG_PERCENT,
-            "CSFCube_nDCG",
-            "normalized discounted cumulated gain at a fifth of the pool, int(0.20 * documents): linear "
-            "gains, discounts 1, 1, 1/log2(3), 1/log2(4), ...",
-            ndcg_percent,
-        ),
-        ProtocolMeasure(
-            "MAP",
-            "CSFCube_AP",
-            f"mean average precision over the pool; {_BINARY}",
-            average_precision,
-        ),
-        ProtocolMeasure(
-            "R-Precision",
-            "CSFCube_Rprec",
-            f"precision at the rank of the last relevant document (not at R); {_BINARY}",
-            precision_at_last,
-        ),
-        ProtocolMeasure("Precision@20", "CSFCube_P20", f"precision at rank 20; {_BINARY}", precision),
-        ProtocolMeasure("Recall@20", "CSFCube_R20", f"recall at rank 20; {_BINARY}", recall),
-    )
-}
-"""The measures by label, in the order of a report."""
+_ALL = (
+    ProtocolMeasure(
+        NDCG_PERCENT,
+        "CSFCube_nDCG",
+        "normalized discounted cumulated gain at a fifth of the pool, int(0.20 * documents): linear "
+        "gains, discounts 1, 1, 1/log2(3), 1/log2(4), ...",
+        ndcg_percent,
+    ),
+    ProtocolMeasure(
+        "MAP", "CSFCube_AP", f"mean average precision over the pool; {_BINARY}", average_precision
+    ),
+    ProtocolMeasure(
+        "R-Precision",
+        "CSFCube_Rprec",
+        f"precision at the rank of the last relevant document (not at R); {_BINARY}",
+        precision_at_last,
+    ),
+    ProtocolMeasure("Precision@20", "CSFCube_P20", f"precision at rank 20; {_BINARY}", precision),
+    ProtocolMeasure("Recall@20", "CSFCube_R20", f"recall at rank 20; {_BINARY}", recall),
+)
+MEASURES: Mapping[str, ProtocolMeasure] = {measure.label: measure for measure in _ALL}
 
 
 def judged_ranking(
     query_id: str, grades: Mapping[str, int], scores: Mapping[str, float]
 ) -> tuple[list[int], list[int]]:
-    """Return the grades of a query's retrieved papers in rank order, and those of its whole pool.
-
-    The pool consists of the judged papers without the query paper: CSFCube has a judgement of 8781666 for
-    itself, and the release's rankings leave it out.
-
-    >>> judged_ranking("7_method", {"7": 3, "a": 1, "b": 2}, {"7": 0.9, "unjudged": 0.8, "b": 0.7})
-    ([2], [1, 2])
-    """
+    """Return the grades of a query's retrieved papers in rank order, and those of its pool."""
     pool = pool_of(query_id, grades)
     return [pool[paper_id] for paper_id in trec_order(scores) if paper_id in pool], list(pool.values())
 
 
 def pool_of(query_id: str, grades: Mapping[str, int]) -> dict[str, int]:
-    """Return the grades of a query's judged papers by paper id, without the query paper."""
+    """Return the grades of a query's judged papers, without the query paper: CSFCube judges 8781666 for
+    itself.
+    """
     query_paper, _ = split_query_id(query_id)
     return {paper_id: grade for paper_id, grade in grades.items() if paper_id != query_paper}
 
 
 def trec_order(scores: Mapping[str, float]) -> list[str]:
-    """Return paper ids in trec_eval's order: by score in single precision, ties by id, both descending.
-
-    >>> trec_order({"a": 1.0, "b": 2.0, "c": 1.0})
-    ['b', 'c', 'a']
-    """
+    """Return paper ids in trec_eval's order: by score in single precision, ties by id, both descending."""
     single = array("f", scores.values())
     return [paper_id for _, paper_id in sorted(zip(single, scores, strict=True), reverse=True)]
 
 
-_ALIASES = {
-    # Names in publications that ir-measures cannot parse; it has its own MAP, Precision@20 and Recall@20.
-    label: MEASURES[label].name
-    for label in (NDCG_PERCENT, "R-Precision")
-}
+# Names in publications that ir-measures cannot parse; it has its own MAP, Precision@20 and Recall@20.
+_ALIASES = {label: MEASURES[label].name for label in (NDCG_PERCENT, "R-Precision")}
 
 
 @functools.cache
@@ -199,36 +150,26 @@ def register_protocol_measures() -> None:
     check_package("ir_measures")
     import ir_measures
 
+    def score(measure: ProtocolMeasure, qrels: Any, run: Any) -> float:  # pandas.DataFrame of one query each
+        grades = dict(zip(qrels["doc_id"], qrels["relevance"], strict=True))
+        scores = dict(zip(run["doc_id"], run["score"], strict=True))
+        return measure.function(*judged_ranking(str(run["query_id"].iloc[0]), grades, scores))
+
     for measure in MEASURES.values():
-        defined = ir_measures.define_byquery(
-            _by_query(measure),
+        ir_measures.measures.registry[measure.name] = ir_measures.define_byquery(
+            functools.partial(score, measure),
             measure.name,
             support_cutoff=False,
             pretty_name=f"{measure.label} (CSFCube)",
             short_desc=measure.definition,
         )
-        ir_measures.measures.registry[measure.name] = defined
-
-
-def _by_query(measure: ProtocolMeasure) -> Callable[[Any, Any], float]:
-    def score(qrels: Any, run: Any) -> float:  # pandas.DataFrame of one query each
-        grades = dict(zip(qrels["doc_id"], qrels["relevance"], strict=True))
-        scores = dict(zip(run["doc_id"], run["score"], strict=True))
-        return measure.function(*judged_ranking(str(run["query_id"].iloc[0]), grades, scores))
-
-    return score
 
 
 def parse_measures(names: Iterable[str]) -> dict[str, ir_measures.Measure]:
-    """Parse names of measures into measures by canonical name, without repetitions.
+    """Parse names of ir-measures and of the CSFCube protocol into measures by canonical name, each once.
 
-    Names are those of ir-measures (``nDCG@10``, ``AP(rel=2)``, ``RR``) and of the CSFCube protocol
-    (``NDCG%20``, ``R-Precision``, ``CSFCube_AP``, ``CSFCube_P20``, ...). Raises UsageError for a name
-    that neither knows, a bad parameter (cutoffs and ``rel`` are 1 at least), or a measure whose provider is
-    not installed, MissingDependencyError without ir-measures.
-
-    >>> list(parse_measures(["nDCG@10", "AP(rel=2)", "NDCG%20"]))
-    ['nDCG@10', 'AP(rel=2)', 'CSFCube_nDCG']
+    Raises UsageError for a name that neither knows, a bad parameter, or a measure whose provider is not
+    installed, MissingDependencyError without ir-measures.
     """
     register_protocol_measures()
     import ir_measures
@@ -272,8 +213,7 @@ def per_query_values(
 ) -> dict[str, dict[str, float]]:
     """Compute measure name -> query id -> value, for every query of the qrels.
 
-    A query without scores gets the measure's value for an empty ranking. Raises UsageError for a measure
-    whose provider fails, as gdeval's ERR does on query ids with letters.
+    Raises UsageError for a measure whose provider fails, as gdeval's ERR does on query ids with letters.
     """
     if not measures:
         return {}
@@ -297,11 +237,7 @@ def per_query_values(
 
 
 def figure(measures: Mapping[str, ir_measures.Measure], name: str, values: Iterable[float]) -> float:
-    """Aggregate the values of queries as ir-measures does (a sum for counts such as NumRet), else average.
-
-    >>> figure(parse_measures(["NumRet"]), "NumRet", [3.0, 2.0]), figure({}, "NDCG%20", [0.5, 1.0])
-    (5.0, 0.75)
-    """
+    """Aggregate the values of queries as ir-measures does (a sum for counts such as NumRet), else average."""
     if name not in measures:
         return fmean(values)
     aggregator = measures[name].aggregator()
@@ -312,11 +248,8 @@ def figure(measures: Mapping[str, ir_measures.Measure], name: str, values: Itera
 
 def definition(name: str) -> str:
     """Define a measure, given by its canonical name or the protocol's label, in one line."""
-    if name in MEASURES:
-        return MEASURES[name].definition
-    measure = parse_measures([name])[name]
-    for of_protocol in MEASURES.values():
-        if of_protocol.name == name:
-            return of_protocol.definition
-    pretty = getattr(measure, "PRETTY_NAME", None) or measure.NAME
-    return f"{pretty}, as ir-measures computes {name}"
+    for measure in MEASURES.values():
+        if name in (measure.label, measure.name):
+            return measure.definition
+    parsed = parse_measures([name])[name]
+    return f"{getattr(parsed, 'PRETTY_NAME', None) or parsed.NAME}, as ir-measures computes {name}"

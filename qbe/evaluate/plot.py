@@ -1,8 +1,4 @@
-"""A report as a plot, SVG or PNG: a panel for each measure, the runs in their order, a line for each scope.
-
-Runs of a setting in the order of its values (checkpoints of a training, weights of a sum) so become a curve.
-matplotlib is imported when one is drawn.
-"""
+"""A report as a plot, SVG or PNG: a panel a measure, the runs in their order, a line a scope."""
 
 from __future__ import annotations
 
@@ -20,11 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# Of the scopes; for readers who cannot distinguish red from green, too (Okabe and Ito, 2008).
 COLOURS = ("#333333", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Of the scopes; for readers who cannot distinguish red from green, too (Okabe and Ito, 2008)."""
-
 COLUMNS = 3
-
 _STYLE: Mapping[Any, Any] = {
     "font.size": 8,
     "text.parse_math": False,  # runs may be named with dollar signs
@@ -75,11 +69,7 @@ def write_plot(path: StrPath, report: Report) -> None:
 
 
 def points_of(report: Report, measure: str) -> dict[str, list[Point]]:
-    """Return the values of a measure by scope and run: figures, or differences with 95 % intervals to
-    baselines.
-
-    Measures that publications give in per cent are in per cent.
-    """
+    """Return the values of a measure by scope and run: figures, or differences to baselines."""
     one = 100.0 if measure in IN_PER_CENT else 1.0
     points: dict[str, list[Point]] = {}
     for c in (each for each in report.comparisons if each.measure == measure):
@@ -128,10 +118,7 @@ def _draw(axis: Axes, measure: str, points: Mapping[str, list[Point]], runs: lis
         axis.errorbar(
             [runs.index(point.run) + shift for point in line],
             [point.value for point in line],
-            [
-                [point.value - point.low for point in line],
-                [point.high - point.value for point in line],
-            ],
+            [[point.value - point.low for point in line], [point.high - point.value for point in line]],
             marker="o",
             markersize=3,
             linewidth=1,

@@ -26,8 +26,7 @@ class Paper:
 
 @dataclass(frozen=True, slots=True)
 class PublishedRow:
-    """The published figures of one system: measure -> scope -> figure in [0, 1], with at most four digits.
-
+    """The published figures of one system: measure -> scope -> figure in [0, 1], with at most four digits;
     ``paper`` is a key of `papers`, ``source`` the table or page.
     """
 
@@ -38,56 +37,43 @@ class PublishedRow:
     collection: str = ""
 
 
-PROTOCOLS = (CSFCUBE, CITATIONS)
-"""Those with published figures."""
+@functools.cache
+def _content(protocol: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read the publications, and the rows of a protocol."""
+    if protocol not in (CSFCUBE, CITATIONS):
+        raise UsageError(
+            f"expected a `protocol` with published figures ({CSFCUBE}, {CITATIONS}), found {protocol}; give one"
+        )
+    content = json.loads(resources.files(__package__).joinpath("published.json").read_text(encoding="utf-8"))
+    return content["papers"], content[protocol]
 
 
 def published_rows(protocol: str | None = CSFCUBE) -> tuple[PublishedRow, ...]:
     """Return the figures published under a protocol; raise UsageError where there are none."""
-    section = _section(protocol)
-    return tuple(
-        PublishedRow(
-            row["system"],
-            row["paper"],
-            row["source"],
-            {
-                measure: {
-                    scope: round(value / section["one"], 4)
-                    for scope, value in zip(section["scopes"], printed, strict=True)
-                    if value is not None
-                }
-                for measure, printed in row["figures"].items()
-            },
-            row.get("collection", ""),
+    _, section = _content(protocol)
+    rows = []
+    for row in section["rows"]:
+        figures = {
+            measure: {
+                scope: round(value / section["one"], 4)
+                for scope, value in zip(section["scopes"], printed, strict=True)
+                if value is not None
+            }
+            for measure, printed in row["figures"].items()
+        }
+        rows.append(
+            PublishedRow(row["system"], row["paper"], row["source"], figures, row.get("collection", ""))
         )
-        for row in section["rows"]
-    )
+    return tuple(rows)
 
 
 def papers(protocol: str | None = CSFCUBE) -> dict[str, Paper]:
     """Return the publications of a protocol by key, those without figures too, with the reason."""
-    section = _section(protocol)
-    with_rows = {row["paper"] for row in section["rows"]}
+    publications, section = _content(protocol)
     reasons: dict[str, str] = section["no_rows"]
+    named = {row["paper"] for row in section["rows"]} | reasons.keys()
     return {
         key: Paper(**paper, no_rows=reasons.get(key, ""))
-        for key, paper in _content()["papers"].items()
-        if key in with_rows or key in reasons
+        for key, paper in publications.items()
+        if key in named
     }
-
-
-def _section(protocol: str | None) -> dict[str, Any]:
-    if protocol not in PROTOCOLS:
-        raise UsageError(
-            f"expected a `protocol` with published figures ({', '.join(PROTOCOLS)}), found {protocol}; "
-            "give one"
-        )
-    section: dict[str, Any] = _content()[protocol]
-    return section
-
-
-@functools.cache
-def _content() -> dict[str, Any]:
-    text = resources.files(__package__).joinpath("published.json").read_text(encoding="utf-8")
-    content: dict[str, Any] = json.loads(text)
-    return content

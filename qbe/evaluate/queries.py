@@ -1,51 +1,32 @@
-"""Comparison of two runs query by query: gains, losses, and papers at wrong ranks.
-
-All values are NDCG%20 under the CSFCube protocol, where every query has a judged pool.
-"""
+"""Comparison of two runs query by query, by NDCG%20 of CSFCube: gains, losses, and papers at wrong ranks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from qbe.errors import UsageError
-from qbe.evaluate.evaluation import Evaluation
-from qbe.evaluate.inputs import read_runs
 from qbe.evaluate.measures import NDCG_PERCENT, discount, ndcg_cutoff, pool_of, trec_order
-from qbe.evaluate.report import Report
+from qbe.evaluate.report import Report, read_runs
 from qbe.query import split_query_id
 from qbe.runs import read_qrels
 from qbe.types import Facet
 from qbe.util.files import StrPath
 
 MEASURE = NDCG_PERCENT
-
-OVERRANKED = 3
-"""The number of overranked papers of a query that are listed."""
+OVERRANKED = 3  # papers of a query that are listed
 
 
 class RunComparison(NamedTuple):
-    """A system of a report and its baseline."""
+    """A system of a report and its baseline, with the differences in NDCG%20 of the queries of each facet, in
+    descending order, ties by query id.
+    """
 
     system: str
     baseline: str
-    evaluation: Evaluation
-    baseline_evaluation: Evaluation
-
-    def differences(self) -> dict[Facet, list[tuple[str, float]]]:
-        """Return query ids and differences in NDCG%20 by facet, in descending order, ties by query id."""
-        values, others = (each.per_query[MEASURE] for each in (self.evaluation, self.baseline_evaluation))
-        by_facet = {
-            facet: [(q, values[q] - others[q]) for q in ids if q in values and q in others]
-            for facet in Facet
-            if (ids := self.evaluation.queries.get(facet.value, ()))
-        }
-        return {
-            facet: sorted(differences, key=lambda item: (-item[1], item[0]))
-            for facet, differences in by_facet.items()
-            if differences
-        }
+    differences: dict[Facet, list[tuple[str, float]]]
 
 
 class RankedPaper(NamedTuple):
@@ -66,17 +47,9 @@ class Outcome(NamedTuple):
     overranked: tuple[RankedPaper, ...]
     missed: RankedPaper | None
 
-    @property
-    def difference(self) -> float:
-        return self.score - self.baseline
-
 
 def compare_runs(report: Report) -> RunComparison:
-    """Return the first run of a report and its baseline.
-
-    Raises UsageError when the report has not exactly one baseline, the first run is the baseline, or no facet
-    has a figure of both.
-    """
+    """Compare the first run of a report with its one baseline; raise UsageError without one."""
     system = next(iter(report.evaluations))
     if len(report.baselines) != 1:
         names = ", ".join(report.baselines) or "none"
@@ -89,45 +62,38 @@ def compare_runs(report: Report) -> RunComparison:
             f"expected a first run other than the baseline, found {system} as both; give another run first "
             "with `run_files`"
         )
-    comparison = RunComparison(system, baseline, report.evaluations[system], report.evaluations[baseline])
-    if not comparison.differences():
+    values, others = (report.evaluations[name].per_query[MEASURE] for name in (system, baseline))
+    differences = {}
+    for facet in Facet:
+        ids = report.evaluations[system].queries.get(facet.value, ())
+        if of_facet := [(q, values[q] - others[q]) for q in ids if q in values and q in others]:
+            differences[facet] = sorted(of_facet, key=lambda item: (-item[1], item[0]))
+    if not differences:
         raise UsageError(
             f"expected a facet with figures of both {system} and {baseline}, found none; give runs of the "
             "same facet"
         )
-    return comparison
+    return RunComparison(system, baseline, differences)
 
 
 def outcomes(report: Report, comparison: RunComparison, qrels_files: Sequence[StrPath]) -> list[Outcome]:
     """Return the result of every query of the facets of a comparison, facet by facet."""
     qrels = read_qrels(*qrels_files)
     rankings = read_runs(report.files[comparison.system]).rankings
-    scores = comparison.evaluation.per_query[MEASURE]
-    baseline_scores = comparison.baseline_evaluation.per_query[MEASURE]
+    names = comparison.system, comparison.baseline
+    scores, baseline_scores = (report.evaluations[name].per_query[MEASURE] for name in names)
     results = []
-    for differences in comparison.differences().values():
-        for query_id, _ in differences:
-            pool = pool_of(query_id, qrels[query_id])
-            order = trec_order({hit.paper_id: hit.score for hit in rankings.get(query_id, ())})
-            ranked = [paper_id for paper_id in order if paper_id in pool]
-            results.append(
-                Outcome(
-                    query_id,
-                    scores[query_id],
-                    baseline_scores[query_id],
-                    len(pool),
-                    overranked(ranked, pool),
-                    best_missed(ranked, pool),
-                )
-            )
+    for query, _ in chain(*comparison.differences.values()):
+        pool = pool_of(query, qrels[query])
+        order = trec_order({hit.paper_id: hit.score for hit in rankings.get(query, ())})
+        ranked = [paper_id for paper_id in order if paper_id in pool]
+        high, missed = overranked(ranked, pool), best_missed(ranked, pool)
+        results.append(Outcome(query, scores[query], baseline_scores[query], len(pool), high, missed))
     return results
 
 
 def overranked(ranked: Sequence[str], pool: Mapping[str, int]) -> tuple[RankedPaper, ...]:
-    """Return the papers at the ranks where most of NDCG%20 is lost, at most three, in rank order.
-
-    The loss at a rank is the discounted gain of the ideal ranking there minus that of the run.
-    """
+    """Return the papers at the ranks where most of NDCG%20 is lost, at most three, in rank order."""
     ideal = sorted(pool.values(), reverse=True)
     losses = []
     for rank, paper_id in enumerate(ranked[: ndcg_cutoff(len(pool))], start=1):
@@ -159,26 +125,24 @@ def worst_to_text(
     comparison: RunComparison, results: Sequence[Outcome], count: int, titles: Mapping[str, str]
 ) -> str:
     """Format the queries with the largest losses and those with the lowest scores, ``count`` of each."""
+
+    def text(outcome: Outcome) -> str:
+        scores = f"{100 * outcome.score:.2f} against {100 * outcome.baseline:.2f}"
+        title = titles.get(split_query_id(outcome.query_id)[0], "")
+        difference = f"({100 * (outcome.score - outcome.baseline):+.2f})"
+        lines = [f"{outcome.query_id}  {scores} {difference}  {title}".rstrip()]
+        for kind, paper in (*(("high  ", each) for each in outcome.overranked), ("missed", outcome.missed)):
+            if paper:
+                rank = f"rank {paper.rank} of {outcome.pool}" if paper.rank else "not retrieved"
+                title = titles.get(paper.paper_id, "")
+                lines.append(f"  {kind}  {rank}, grade {paper.grade}: {paper.paper_id}  {title}".rstrip())
+        return "\n".join(lines)
+
     by_score = sorted(results, key=lambda outcome: (outcome.score, outcome.query_id))
-    by_difference = sorted(results, key=lambda outcome: (outcome.difference, outcome.query_id))
-    losses = [outcome for outcome in by_difference if outcome.difference < 0][:count]
+    by_loss = sorted(results, key=lambda outcome: (outcome.score - outcome.baseline, outcome.query_id))
+    losses = [outcome for outcome in by_loss if outcome.score < outcome.baseline][:count]
     lines = [f"Largest losses of {comparison.system} against {comparison.baseline}, {MEASURE} (per cent):"]
-    lines += [line for outcome in losses for line in _outcome(outcome, titles)] or ["none"]
+    lines += map(text, losses) if losses else ["none"]
     lines += ["", f"Lowest scores of {comparison.system}, {MEASURE} (per cent):"]
-    lines += [line for outcome in by_score[:count] for line in _outcome(outcome, titles)]
+    lines += map(text, by_score[:count])
     return "\n".join(lines) + "\n"
-
-
-def _outcome(outcome: Outcome, titles: Mapping[str, str]) -> list[str]:
-    scores = f"{100 * outcome.score:.2f} against {100 * outcome.baseline:.2f}"
-    title = titles.get(split_query_id(outcome.query_id)[0], "")
-    lines = [f"{outcome.query_id}  {scores} ({100 * outcome.difference:+.2f})  {title}".rstrip()]
-    lines += [f"  high    {_ranked(paper, outcome.pool, titles)}" for paper in outcome.overranked]
-    if outcome.missed:
-        lines.append(f"  missed  {_ranked(outcome.missed, outcome.pool, titles)}")
-    return lines
-
-
-def _ranked(paper: RankedPaper, pool: int, titles: Mapping[str, str]) -> str:
-    rank = f"rank {paper.rank} of {pool}" if paper.rank else "not retrieved"
-    return f"{rank}, grade {paper.grade}: {paper.paper_id}  {titles.get(paper.paper_id, '')}".rstrip()

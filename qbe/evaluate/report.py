@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
+from qbe.corpus.reading import read_corpus
+from qbe.corpus.records import Reading
 from qbe.errors import FileFormatError, UsageError
-from qbe.evaluate import collections, corners, exploration, facets
-from qbe.evaluate.csfcube import CSFCUBE, Folds, csfcube_protocol, judged_scopes, load_folds
+from qbe.evaluate import collections, facets
+from qbe.evaluate.csfcube import CSFCUBE, csfcube_protocol, judged_scopes, load_folds
 from qbe.evaluate.evaluation import Evaluation, evaluate
-from qbe.evaluate.inputs import group_runs, read_runs
 from qbe.evaluate.measures import DEFAULT_MEASURES, MEASURES, parse_measures
 from qbe.evaluate.published import PublishedRow, published_rows
 from qbe.evaluate.significance import Comparison, compare
-from qbe.runs import Rankings, read_qrels
+from qbe.query import SHAPES, split_query_id
+from qbe.runs import Rankings, RunFile, read_qrels, read_run
+from qbe.types import Facet, Hit
 from qbe.util.files import StrPath
-
-FOLDS_NAME = "folds.json"
-
 
 IN_PER_CENT = {*MEASURES, *collections.POOL_DEFINITIONS}
 """Measures that publications give in per cent."""
@@ -31,35 +31,41 @@ class Protocol(NamedTuple):
     """A protocol as a report shows it.
 
     ``names`` are measures' names in ir-measures where publications name them otherwise; ``compared`` are the
-    measures of significance tests (None: all).
+    measures of significance tests (None: all), which pair all queries of a scope: others have values for some
+    queries only. ``of_facets`` evaluates a run against grades by facet.
     """
 
     title: str
-    definitions: Mapping[str, str] = MappingProxyType({})
-    names: Mapping[str, str] = MappingProxyType({})
+    definitions: Mapping[str, str]
+    names: Mapping[str, str] = {}
     compared: Sequence[str] | None = None
+    of_facets: Callable[[facets.FacetGrades, Rankings], Evaluation] | None = None
 
 
-PLAIN = Protocol("means over queries")
+PLAIN = Protocol("means over queries", {})
 PROTOCOLS: Mapping[str, Protocol] = {
-    CSFCUBE: Protocol("CSFCube protocol, {split} folds"),
+    CSFCUBE: Protocol("CSFCube protocol, {split} folds", {}),
     collections.POOLS: Protocol("judged pools, means over queries", collections.POOL_DEFINITIONS),
-    facets.CROSSED: Protocol("crossed pairs, shares ranked right", facets.CROSSED_DEFINITIONS),
-    # Other measures have values for some queries only, and `compare` pairs all queries of a scope.
-    exploration.EXPLORATION: Protocol(
+    facets.CROSSED: Protocol(
+        "crossed pairs, shares ranked right", facets.CROSSED_DEFINITIONS, of_facets=facets.crossed_protocol
+    ),
+    facets.EXPLORATION: Protocol(
         "exploration, means over query papers",
-        exploration.EXPLORATION_DEFINITIONS,
-        compared=(exploration.NDCG,),
+        facets.EXPLORATION_DEFINITIONS,
+        compared=(facets.NDCG,),
+        of_facets=facets.exploration_protocol,
     ),
-    corners.AS_ASKED: Protocol(
+    facets.AS_ASKED: Protocol(
         "first hits that are as asked, means over query papers",
-        corners.AS_ASKED_DEFINITIONS,
-        compared=tuple(f"P@{k}" for k in corners.AS_ASKED_CUTOFFS),
+        facets.AS_ASKED_DEFINITIONS,
+        compared=tuple(f"P@{k}" for k in facets.AS_ASKED_CUTOFFS),
+        of_facets=facets.as_asked_protocol,
     ),
-    corners.DIVERSITY: Protocol(
+    facets.DIVERSITY: Protocol(
         "first hits by corner, means over query papers",
-        corners.DIVERSITY_DEFINITIONS,
-        compared=(corners.ALPHA_NDCG, exploration.NDCG),
+        facets.DIVERSITY_DEFINITIONS,
+        compared=(facets.ALPHA_NDCG, facets.NDCG),
+        of_facets=facets.diversity_protocol,
     ),
     collections.CITATIONS: Protocol(
         "citation recommendation, means over query papers",
@@ -67,23 +73,12 @@ PROTOCOLS: Mapping[str, Protocol] = {
         collections.CITATION_NAMES,
     ),
 }
-FACET_GRADED: Mapping[str, Callable[[facets.FacetGrades, Rankings], Evaluation]] = {
-    facets.CROSSED: facets.crossed_protocol,
-    exploration.EXPLORATION: exploration.exploration_protocol,
-    corners.AS_ASKED: corners.as_asked_protocol,
-    corners.DIVERSITY: corners.diversity_protocol,
-}
-"""Protocols against grades by facet."""
-
-Evaluator = Callable[[Rankings], Evaluation]
 
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """How runs are scored: a protocol (None: means over queries), measures, split and folds of CSFCube.
-
-    With a protocol, ``measures`` are computed in addition to its own. ``folds_file`` is by default
-    ``folds.json`` next to the first qrels file.
+    """How runs are scored: a protocol (None: means over queries), further measures, split and folds of
+    CSFCube (by default ``folds.json`` next to the first qrels file).
     """
 
     protocol: str | None = None
@@ -93,7 +88,6 @@ class Scoring:
 
     @property
     def described(self) -> Protocol:
-        """The protocol's title and definitions."""
         return PLAIN if self.protocol is None else PROTOCOLS[self.protocol]
 
 
@@ -117,32 +111,30 @@ def build_report(
     baseline_files: Sequence[StrPath] = (),
     published: bool = False,
 ) -> Report:
-    """Evaluate run files against qrels files, which are joined; `group_runs` joins the files of a system.
+    """Evaluate run files against qrels files, which are joined, and compare all with those of
+    ``baseline_files``.
 
-    Every system is compared with the runs of ``baseline_files``. Raises UsageError for an unknown measure, a
-    run file given twice, baselines that nothing can be compared with and a scoring that is not possible,
-    FileFormatError for files that are malformed or do not match.
+    Raises UsageError for an unknown measure, a run file given twice and baselines that nothing can be
+    compared with, FileFormatError for files that are malformed or do not match.
     """
     scoring = scoring or Scoring()
     if scoring.protocol is not None and scoring.protocol not in PROTOCOLS:
         raise UsageError(f"expected a `protocol` of {', '.join(PROTOCOLS)}, found {scoring.protocol!r}")
     if scoring.measures:
         parse_measures(scoring.measures)  # a misspelt name, before any file is read
-    if scoring.protocol in FACET_GRADED and scoring.measures:
+    if scoring.described.of_facets and scoring.measures:
         raise UsageError(f"the `protocol` {scoring.protocol} has measures of its own; leave out `measures`")
     rows = published_rows(scoring.protocol) if published else ()
     run_paths, baseline_paths = [Path(path) for path in run_files], [Path(path) for path in baseline_files]
     evaluator = _evaluator(qrels_files, scoring)
     files = group_runs([*run_paths, *(path for path in baseline_paths if path not in run_paths)])
-
-    def evaluation(name: str, paths: tuple[Path, ...]) -> Evaluation:
-        run = read_runs(paths, explored=scoring.protocol in (exploration.EXPLORATION, corners.AS_ASKED))
+    evaluations = {}
+    for name, paths in files.items():
+        run = read_runs(paths, explored=scoring.protocol in (facets.EXPLORATION, facets.AS_ASKED))
         try:
-            return evaluator(run.rankings)
+            evaluations[name] = evaluator(run.rankings)
         except FileFormatError as error:
             raise FileFormatError(f"{name}: {error}") from error
-
-    evaluations = {name: evaluation(name, paths) for name, paths in files.items()}
     baselines = {name: evaluations[name] for name, paths in files.items() if set(paths) & set(baseline_paths)}
     comparisons = compare(evaluations, baselines, scoring.described.compared) if baselines else ()
     if baselines and not comparisons:
@@ -154,10 +146,10 @@ def build_report(
     return Report(scoring, evaluations, files, tuple(baselines), comparisons, rows)
 
 
-def _evaluator(qrels_files: Sequence[StrPath], scoring: Scoring) -> Evaluator:
+def _evaluator(qrels_files: Sequence[StrPath], scoring: Scoring) -> Callable[[Rankings], Evaluation]:
     """Read the judgements and what belongs to them; return what evaluates a run."""
-    if scoring.protocol is not None and scoring.protocol in FACET_GRADED:
-        return partial(FACET_GRADED[scoring.protocol], facets.read_facet_grades(qrels_files))
+    if scoring.described.of_facets:
+        return partial(scoring.described.of_facets, facets.read_facet_grades(qrels_files))
     qrels = read_qrels(*qrels_files)
     if not qrels:
         raise FileFormatError("expected judgements in the qrels files, found none; give other qrels files")
@@ -165,19 +157,78 @@ def _evaluator(qrels_files: Sequence[StrPath], scoring: Scoring) -> Evaluator:
         return partial(collections.pool_protocol, qrels, measures=scoring.measures)
     if scoring.protocol == collections.CITATIONS:
         return partial(collections.citations_protocol, qrels, measures=scoring.measures)
-    if scoring.protocol == CSFCUBE:
-        folds = _folds(Path(qrels_files[0]), scoring)
-        judged_scopes(folds, qrels)  # a mismatch of these two is reported without the name of a run
-        return partial(csfcube_protocol, qrels, folds=folds, measures=scoring.measures)
-    return partial(evaluate, qrels, measures=scoring.measures or DEFAULT_MEASURES)
-
-
-def _folds(qrels_file: Path, scoring: Scoring) -> Folds:
+    if scoring.protocol != CSFCUBE:
+        return partial(evaluate, qrels, measures=scoring.measures or DEFAULT_MEASURES)
     folds_file = scoring.folds_file
     if folds_file is None:
-        folds_file = qrels_file.parent / FOLDS_NAME
+        folds_file = Path(qrels_files[0]).parent / "folds.json"
         if not folds_file.is_file():
             raise FileFormatError(
                 f"expected the protocol's folds in {folds_file}, found no such file; give it as `folds_file`"
             )
-    return load_folds(folds_file, scoring.split)
+    folds = load_folds(folds_file, scoring.split)
+    judged_scopes(folds, qrels)  # a mismatch of these two is reported without the name of a run
+    return partial(csfcube_protocol, qrels, folds=folds, measures=scoring.measures)
+
+
+_FACETS = "|".join(facet.value for facet in Facet)
+_TARGET = rf"(?P<target>(?:{_FACETS})(?P<other>-not-(?:{_FACETS}))?|{'|'.join(SHAPES)})"
+_OF_SYSTEM = re.compile(rf"(?P<name>.+)\.{_TARGET}(?:\.[^.]+)?")
+
+
+def group_runs(paths: Sequence[StrPath]) -> dict[str, tuple[Path, ...]]:
+    """Group run files by the name of their system, in the order in which they are given.
+
+    ``NAME.method.trec``, ``NAME.method-not-background.trec`` and ``NAME.competitors.trec`` of one folder
+    (with any extension) are one system, NAME. Any other file is a system by itself, named by its stem. Where
+    two would have the same name, their folders are put before it. Raises UsageError for a file given twice.
+    """
+    groups: dict[tuple[str, Path], list[Path]] = {}
+    for path in map(Path, paths):
+        name = path.name.removesuffix(".gz")
+        match = _OF_SYSTEM.fullmatch(name)
+        key = (match["name"], path.parent / match["name"]) if match else (Path(name).stem, path)
+        if path in groups.setdefault(key, []):
+            raise UsageError(f"expected each run file once, found {path} twice; give it once")
+        groups[key].append(path)
+    names = [name for name, _ in groups]
+    return {
+        name if names.count(name) == 1 else str(name_with_folder): tuple(files)
+        for (name, name_with_folder), files in groups.items()
+    }
+
+
+def read_runs(paths: Iterable[StrPath], *, explored: bool = False) -> RunFile:
+    """Read the run files of one system as one run, with the first file's tag.
+
+    With ``explored``, queries of a file such as ``NAME.method-not-background.trec`` are named by paper and
+    target; of several topics of a paper that of the liked facet counts, else the first.
+    """
+    rankings: dict[str, tuple[Hit, ...]] = {}
+    tag = ""
+    for path in map(Path, paths):
+        run = read_run(path)
+        tag = tag or run.tag
+        named = run.rankings
+        match = _OF_SYSTEM.fullmatch(path.name.removesuffix(".gz"))
+        if explored and match and (match["other"] or match["target"] in SHAPES):
+            named = {}
+            for query_id, hits in run.rankings.items():
+                paper_id, facet = split_query_id(query_id)
+                is_named = "&" in query_id or query_id.endswith(f"_{match['target']}")
+                name = query_id if is_named else f"{paper_id}_{match['target']}"
+                if name not in named or match["target"].startswith(f"{facet}-"):
+                    named[name] = hits
+        if twice := rankings.keys() & named.keys():
+            raise FileFormatError(
+                f"{path}: expected queries that no other file of this run has, found {min(twice)}; "
+                "give the files of one run with different queries"
+            )
+        rankings.update(named)
+    return RunFile(tag, rankings)
+
+
+def read_titles(path: StrPath) -> dict[str, str]:
+    """Read the titles of a corpus by paper id."""
+    papers = read_corpus([str(path)], lambda abstract: [abstract], Reading(keep_without_abstract=True))
+    return {paper.paper_id: paper.title for paper in papers}

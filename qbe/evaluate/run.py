@@ -64,7 +64,7 @@ class Run(Mapping[str, Sequence[Hit]]):
         document id, both descending. Raises FileFormatError for a malformed file and for a query in two
         files.
         """
-        from qbe.evaluate.inputs import read_runs
+        from qbe.evaluate.report import read_runs
 
         return cls(*read_runs(paths))
 

@@ -12,27 +12,17 @@ from statistics import fmean
 from qbe.errors import UsageError, check_package
 from qbe.evaluate.evaluation import Evaluation
 
-EXACT_UP_TO = 20
-"""With at most so many non-zero differences all 2**n sign patterns are counted; with more, random ones."""
-
-SAMPLES = 100_000
-RESAMPLES = 10_000
-SEED = 20210607
+EXACT_UP_TO = 20  # non-zero differences of which all 2**n sign patterns are counted; of more, random ones
+SAMPLES, RESAMPLES, SEED = 100_000, 10_000, 20210607
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """The comparison of one system with a baseline by one measure, on the queries of one scope.
 
-    Attributes:
-        queries: number of paired queries.
-        difference: mean over these queries of system minus baseline, in the measure's unit.
-        randomization_p, t_test_p: two-sided p; the same with ``_holm`` corrected over all comparisons of the
-        measure.
-        interval: 95 % bootstrap interval of the difference.
-        wins, ties, losses: numbers of queries.
-        influential: the query without which the difference changes most.
-        without_influential: the difference over the other queries.
+    ``difference`` is the mean over ``queries`` of system minus baseline, with a 95 % bootstrap ``interval``; p
+    is two-sided, with ``_holm`` corrected over all comparisons of the measure. ``influential`` is the query
+    without which the difference changes most, to ``without_influential``.
     """
 
     system: str
@@ -64,25 +54,17 @@ def compare(
     Holm's correction is over all comparisons of one measure; two systems on the same queries count once.
     Scopes without a figure of one of the two are left out. Raises UsageError for a measure that is missing in
     an evaluation, or evaluations on other queries.
-
-    >>> from qbe.evaluate.evaluation import Evaluation
-    >>> def of(*values):
-    ...     values = dict(zip("12345", values))
-    ...     return Evaluation({"all": tuple(values)}, {"RR": values}, {"RR": {"all": fmean(values.values())}})
-    >>> (result,) = compare({"dense": of(1, 1, 1, 1, 1)}, {"bm25": of(0, 0.5, 0.5, 0.25, 1)})
-    >>> result.difference, result.randomization_p
-    (0.55, 0.125)
     """
     if measures is None:
         measures = list(next(iter(baselines.values())).per_query) if baselines else []
     comparisons: list[Comparison] = []
     for measure in measures:
         family = [
-            (name, baseline_name, scope, _differences(system, baseline, measure, scope))
+            (name, baseline_name, scope, by_query)
             for baseline_name, baseline in baselines.items()
             for name, system in systems.items()
             if name != baseline_name
-            for scope in _common_scopes(system, baseline, measure)
+            for scope, by_query in _differences(system, baseline, measure)
         ]
         # Two systems on the same queries are one test, whichever is the baseline and whatever the scope.
         tests = [(frozenset((name, other)), frozenset(by_query)) for name, other, _, by_query in family]
@@ -105,29 +87,25 @@ def compare(
     return tuple(comparisons)
 
 
-def _common_scopes(system: Evaluation, baseline: Evaluation, measure: str) -> list[str]:
+def _differences(
+    system: Evaluation, baseline: Evaluation, measure: str
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yield the scopes with figures of both, and the difference for each of their queries."""
     if measure not in system.per_query or measure not in baseline.per_query:
         raise UsageError(f"expected a measure of both evaluations, found {measure!r}; compute it for both")
     if system.queries != baseline.queries:
         raise UsageError(
             "expected evaluations on the same queries, found others; use the same qrels for both"
         )
-    return [
-        scope
-        for scope, figure in system.figures[measure].items()
-        if figure is not None and baseline.figures[measure][scope] is not None
-    ]
-
-
-def _differences(system: Evaluation, baseline: Evaluation, measure: str, scope: str) -> dict[str, float]:
     values, others = system.per_query[measure], baseline.per_query[measure]
-    return {query_id: values[query_id] - others[query_id] for query_id in system.queries[scope]}
+    for scope, figure in system.figures[measure].items():
+        if figure is not None and baseline.figures[measure][scope] is not None:
+            yield scope, {query: values[query] - others[query] for query in system.queries[scope]}
 
 
 def most_influential(differences: Mapping[str, float]) -> tuple[str | None, float | None]:
-    """Return the query without which the mean difference changes most, and the mean over the others.
-
-    Both are None for fewer than two queries. See Efron and Tibshirani (1993), chapter 11 (jackknife).
+    """Return the query without which the mean difference changes most, and the mean over the others; None for
+    fewer than two queries. See Efron and Tibshirani (1993), chapter 11 (jackknife).
     """
     if len(differences) < 2:
         return None, None
@@ -139,9 +117,8 @@ def most_influential(differences: Mapping[str, float]) -> tuple[str | None, floa
 def bootstrap_interval(
     differences: Sequence[float], resamples: int = RESAMPLES, seed: int = SEED
 ) -> tuple[float, float]:
-    """Compute the 95 % percentile interval of the mean difference by the paired bootstrap over queries.
-
-    See Efron and Tibshirani (1993), chapter 13.
+    """Compute the 95 % percentile interval of the mean difference by the paired bootstrap over queries (Efron
+    and Tibshirani, 1993, chapter 13).
     """
     import numpy as np
 
@@ -164,15 +141,9 @@ def randomization_test(
 ) -> float:
     """Compute the two-sided p of Fisher's paired randomization test on the mean difference.
 
-    See Smucker, Allan and Carterette (CIKM 2007). Under the null hypothesis each difference could as well
-    have the opposite sign. p is the proportion of sign patterns whose mean is at least as far from 0 as the
-    observed mean.
-
-    With at most ``exact_up_to`` non-zero differences all patterns are counted; with more, ``samples`` random
-    ones and the observed one.
-
-    >>> randomization_test([0.5, 0.25, 0.0, 0.5])  # 2 of 8 patterns: all positive, all negative
-    0.25
+    See Smucker, Allan and Carterette (CIKM 2007). p is the proportion of sign patterns whose mean is at least
+    as far from 0 as the observed one: of all patterns with at most ``exact_up_to`` non-zero differences, with
+    more of ``samples`` random ones and the observed one.
     """
     import numpy as np
 
@@ -195,11 +166,7 @@ def randomization_test(
 
 
 def t_test(differences: Sequence[float]) -> float:
-    """Compute the two-sided p of the paired t-test; 1 for fewer than two differences, or only zeros.
-
-    >>> round(t_test([0.5, 0.25, 0.0, 0.5]), 4)
-    0.0796
-    """
+    """Compute the two-sided p of the paired t-test; 1 for fewer than two differences, or only zeros."""
     if len(differences) < 2 or not any(differences):
         return 1.0
     check_package("scipy")
@@ -212,14 +179,7 @@ def t_test(differences: Sequence[float]) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Correct p-values for multiple comparisons by Holm's step-down procedure (1979); the order is kept.
-
-    The i-th smallest of m p-values is multiplied by m - i + 1; corrected values are at most 1, and at least
-    the corrected value of every smaller p-value.
-
-    >>> holm([0.5, 0.015625, 0.25])
-    [0.5, 0.046875, 0.5]
-    """
+    """Correct p-values for multiple comparisons by Holm's step-down procedure (1979); the order is kept."""
     order = sorted((p, i) for i, p in enumerate(p_values))
     adjusted = [0.0] * len(p_values)
     highest = 0.0

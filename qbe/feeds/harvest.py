@@ -39,9 +39,7 @@ _PAGE, _DELETED = b'{"page"', b', "deleted": true}\n'
 
 @dataclass(frozen=True, slots=True)
 class HarvestSpec:
-    """What is harvested: ``sets`` (none: all records) of a repository, in the metadata format ``form``, changed
-    since ``first_date`` (YYYY-MM-DD, '' for all).
-    """
+    """What is harvested: ``sets`` (none: all) in the format ``form``, changed since ``first_date``."""
 
     address: str
     sets: tuple[str, ...] = ()
@@ -59,8 +57,9 @@ class HarvestSpec:
 
 @dataclass(slots=True)
 class Place:
-    """Where a harvest of records since ``begin`` goes on: with list ``number`` of the sets at ``token`` ('':
-    its beginning). ``date`` is that of the server's first answer, ``since`` the first date of all harvests.
+    """Where a harvest of records since ``begin`` goes on: in set ``number`` at ``token`` ('': its beginning).
+
+    ``date`` is that of the server's first answer, ``since`` the first date of all harvests.
     """
 
     begin: str
@@ -77,7 +76,7 @@ class Place:
 class Journal:
     """The header of a journal, and the ``place`` of its last page, whose line ends at ``size``.
 
-    ``harvested_to`` is the server's date when the last harvest that is in the ``index`` began.
+    ``harvested_to`` is the server's date at the beginning of the last harvest that is in the ``index``.
     """
 
     path: Path
@@ -137,22 +136,16 @@ class Journal:
         return Place(self.place.date, since) if self.is_complete else self.place
 
     def newest(self) -> tuple[dict[str, int], set[str]]:
-        """Offsets of the newest record of each paper, and the ids of deleted papers."""
-        newest: dict[str, int] = {}
-        deleted: set[str] = set()
+        """Return offsets of the newest record of each paper, and the ids of deleted papers."""
+        newest: dict[str, int | None] = {}
         with self.path.open("rb") as stream:
             place = len(stream.readline())
             for line in stream:
                 if place < self.size and not line.startswith(_PAGE):
-                    paper_id = json.loads(line)["paper_id"]
-                    if line.endswith(_DELETED):
-                        newest.pop(paper_id, None)
-                        deleted.add(paper_id)
-                    else:
-                        newest[paper_id] = place
-                        deleted.discard(paper_id)
+                    newest[json.loads(line)["paper_id"]] = None if line.endswith(_DELETED) else place
                 place += len(line)
-        return newest, deleted
+        deleted = {paper_id for paper_id, place_of in newest.items() if place_of is None}
+        return {each: place_of for each, place_of in newest.items() if place_of is not None}, deleted
 
 
 @contextlib.contextmanager
@@ -171,11 +164,10 @@ def harvest(
     repository: Repository,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Place:
-    """Append to a journal all records since ``spec.first_date`` the first time, later those that changed
-    since the last time, or what an interrupted harvest lacks.
+    """Append to a journal all records since ``spec.first_date``, later those that changed since the last
+    time, or what an interrupted harvest lacks.
 
-    A later harvest with an earlier ``first_date`` begins there. Raises CorpusError where the server does not
-    answer or refuses, or ``path`` is no journal, UsageError where it is one of another harvest.
+    Raises CorpusError where the server refuses, or ``path`` is no journal, UsageError for another harvest.
     """
     path = Path(path)
     with harvest_lock(path):
@@ -203,8 +195,8 @@ def _fetch(
     while place.number < len(sets):
         arguments = {"resumptionToken": place.token}
         if not place.token:
-            first = {"from": place.begin, "set": sets[place.number], "metadataPrefix": spec.form}
-            arguments = {name: value for name, value in first.items() if value}
+            arguments = {"from": place.begin, "set": sets[place.number], "metadataPrefix": spec.form}
+            arguments = {name: value for name, value in arguments.items() if value}
         try:
             page = repository.records(arguments)
         except TokenError as error:
@@ -238,11 +230,10 @@ def _fetch(
 
 
 def update_index(path: StrPath, folder: StrPath, execution: Execution | None = None) -> Written:
-    """Add, replace and delete papers of an index as a journal says, in one update, and empty the journal;
-    an index that does not exist is built.
+    """Add, replace and delete papers of an index as a journal says, in one update, and empty the journal.
 
-    When the update fails or is interrupted the index is unchanged, and the next one does it. Raises
-    CorpusError for a file that is no complete journal, UsageError for one that updates another index.
+    An index that does not exist is built. Raises CorpusError for a file that is no complete journal,
+    UsageError for one that updates another index.
     """
     path, folder = Path(path), os.path.realpath(folder)
     with harvest_lock(path):

@@ -1,7 +1,7 @@
 """Papers of a repository by OAI-PMH 2.0 (Lagoze et al., 2002), one page at a time, no faster than it allows.
 
-Records are read in arXiv's formats, which info.arxiv.org/help/oa describes. ``arXiv`` has authors by parts,
-but only the date of the newest version; ``arXivRaw`` the dates of all versions, of which the first counts.
+Records are read in arXiv's formats (info.arxiv.org/help/oa): ``arXiv`` has authors by parts, but only the date
+of the newest version; ``arXivRaw`` the dates of all versions, of which the first counts.
 """
 
 from __future__ import annotations
@@ -51,11 +51,9 @@ class TokenError(Exception):
 
 
 class Repository:
-    """A repository, asked at most once in ``interval`` seconds.
+    """A repository, asked at most once in ``interval`` seconds, again after temporary failures (see RETRIES).
 
-    No answer, an incomplete one, and HTTP status 5xx or 429 are tried again (see RETRIES). So are an unknown
-    host and an answer that is not OAI-PMH, once the repository has answered; before that the URL is taken to
-    be wrong.
+    Until it has answered once, an unknown host or an answer that is not OAI-PMH means that the URL is wrong.
     """
 
     def __init__(
@@ -76,10 +74,7 @@ class Repository:
         self._next, self._has_answered = 0.0, False
 
     def records(self, arguments: Mapping[str, str]) -> Page:
-        """Ask for a page of ``ListRecords``; it is empty where no records match.
-
-        Raises TokenError; CorpusError where the server refuses the arguments, or does not answer.
-        """
+        """Ask for a page of ``ListRecords``; raise TokenError, or CorpusError where there is none."""
 
         def tell(error: Exception, seconds: float) -> None:
             log.warning("%s: %s; asking again in %.0f s", self.address, error, seconds)

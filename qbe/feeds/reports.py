@@ -170,9 +170,7 @@ class Watcher:
         return self.records()
 
     def records(self, since: str = "") -> dict[str, Any]:
-        """Return all watches as JSON values, with the papers that they found ``since`` a time, the newest
-        first, and the ``problem`` of one whose last search failed, '' of others.
-        """
+        """Return all watches with the papers that they found ``since`` a time, newest first."""
         watches = read_watches(self._path)
         records = []
         for watch in watches.watches.values():

@@ -101,10 +101,7 @@ class Watch:
 
 
 def watch_of(name: str, form: SearchForm, grade: float | None = None) -> Watch:
-    """Make a watch of a search, but for its page, its ``exclude`` and its ``diversity``.
-
-    Raises UsageError for a mixed list and for bounds of grades.
-    """
+    """Make a watch of a search, but for its page, ``exclude`` and ``diversity``."""
     if form.variety.mix or form.variety.bounds:
         raise UsageError("expected facets or one shape as `like`, found a mix, or grades; give a `grade`")
     shown = {"k", "start", "exclude", "rerank", "first_stage", "diversity"}
@@ -115,9 +112,7 @@ def watch_of(name: str, form: SearchForm, grade: float | None = None) -> Watch:
 
 @dataclass(slots=True)
 class Watches:
-    """The content of a file of watches: they by name, the ids of ``known`` papers, and the permanent id of
-    the ``feed`` that is made of it.
-    """
+    """The watches of a file, the ids of ``known`` papers, and the id of the ``feed``."""
 
     watches: dict[str, Watch] = field(default_factory=dict)
     known: list[str] = field(default_factory=list)
@@ -235,7 +230,6 @@ def find(
 ) -> dict[str, QbeError]:
     """Add to each watch what it finds among the papers that are new for it, best first.
 
-    All new papers of the newest generation are graded by stored vectors, and the filter of the search holds.
     Returns what went wrong, by the name of the watch, whose new papers then stay new. ``session`` is that of
     `watch_session`; ``advance`` is called with 1 for each watch.
     """
@@ -273,10 +267,7 @@ _Search = tuple[Watch, SearchForm, SearchRequest]
 def _graded(
     watches: Sequence[Watch], known: Sequence[str], session: SearchSession, problems: dict[str, QbeError]
 ) -> dict[str, dict[str, float]]:
-    """Grade, by the name of each watch, the papers that are new for it, are in the index and may be found.
-
-    What goes wrong with one is noted.
-    """
+    """Grade, by the name of each watch, the papers that are new for it and may be found."""
     index, searches = session.index, list[_Search]()
     for watch in watches:
         try:

@@ -281,11 +281,7 @@ class VectorMatching:
         ]
 
     def _scores(
-        self,
-        query: EncodedAspect,
-        papers: Sequence[Paper],
-        vectors: VectorSource,
-        progress: Progress | None,
+        self, query: EncodedAspect, papers: Sequence[Paper], vectors: VectorSource, progress: Progress | None
     ) -> list[RerankScore]:
         query_vectors = query.sentence_vectors.astype(np.float64)
         compared = [_compare(query_vectors, vectors(paper)) for paper in papers]

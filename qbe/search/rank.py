@@ -205,29 +205,31 @@ class RerankStage:
         """Bring all hits of each query, best first, into their final order; raise ModelError for scores not
         finite.
         """
-        best = [list(hits[: self.depth]) for hits in ranked]
-        chosen = [
-            [number for number, aspect in enumerate(request.query.aspects) if self.reranks(aspect.facet)]
-            for request in requests
-        ]
-        wanted = dict.fromkeys(
-            hit.paper_id for hits, numbers in zip(best, chosen, strict=True) for hit in hits if numbers
-        )
-        papers = {paper_id: reader.paper(paper_id) for paper_id in wanted}
-        work = [
-            RerankRequest(request.aspects[number], [papers[hit.paper_id] for hit in hits])
-            for request, hits, numbers in zip(requests, best, chosen, strict=True)
-            for number in numbers
-        ]
+        papers: dict[str, Paper] = {}
+        work: list[RerankRequest] = []
+        chosen: list[list[int]] = []
+        for request, hits in zip(requests, ranked, strict=True):
+            numbers = [place for place, each in enumerate(request.query.aspects) if self.reranks(each.facet)]
+            top = [hit.paper_id for hit in hits[: self.depth]] if numbers else []
+            papers |= {paper_id: reader.paper(paper_id) for paper_id in top if paper_id not in papers}
+            candidates = [papers[paper_id] for paper_id in top]
+            work += [RerankRequest(request.aspects[number], candidates) for number in numbers]
+            chosen.append(numbers)
         scores = iter(self.reranker.batch_score(work, progress))
         final = []
-        for request, hits, top, numbers in zip(requests, ranked, best, chosen, strict=True):
-            if not numbers:
+        for request, hits, numbers in zip(requests, ranked, chosen, strict=True):
+            of_aspects = list(islice(scores, len(numbers)))
+            if not of_aspects or not hits:
                 final.append(list(hits))
                 continue
-            mixed = self._mixed(reader, request, numbers, top, list(islice(scores, len(numbers))), explain)
-            rest = [_with_first_stage(hit, explain) for hit in hits[self.depth :]]
-            both = [*mixed, *below(min((hit.score for hit in mixed), default=0.0), rest)]
+            if explain:
+                named: list[Mapping[str, float]] = [hit.component_scores or {} for hit in hits]
+                hits = [
+                    hit._replace(component_scores={**each, "first_stage": each.get("first_stage", hit.score)})
+                    for hit, each in zip(hits, named, strict=True)
+                ]
+            mixed = self._mixed(reader, request, numbers, hits[: self.depth], of_aspects, explain)
+            both = [*mixed, *below(min(hit.score for hit in mixed), hits[self.depth :])]
             final.append(sorted(both, key=lambda hit: (-hit.score, hit.paper_id)))
         return final
 
@@ -241,8 +243,6 @@ class RerankStage:
         explain: bool,
     ) -> list[Hit]:
         """Mix the scores of both stages; ``scores`` are the reranker's by the aspects of these numbers."""
-        if not hits:
-            return []
         rows = rows_of(reader.papers, (hit.paper_id for hit in hits))
         columns: list[Scores] = []
         for number, scored in zip(numbers, scores, strict=True):
@@ -264,17 +264,9 @@ class RerankStage:
         for place, hit in enumerate(hits):
             best = scores[leading][place]
             if explain:
-                hit = _with_first_stage(hit, explain)
                 component_scores = {**(hit.component_scores or {}), "reranker": combined[place]}
                 hit = hit._replace(component_scores=component_scores, plan=best.plan)
             match = best.match and best.match._replace(aspect=numbers[leading])
             grades = best.grades or hit.grades
             reranked.append(hit._replace(score=mixed[place], driven_by=match, grades=grades))
         return reranked
-
-
-def _with_first_stage(hit: Hit, explain: bool) -> Hit:
-    """Name the first stage's score among the component scores of a hit that is explained."""
-    scores = dict(hit.component_scores or {})
-    scores.setdefault("first_stage", hit.score)
-    return hit._replace(component_scores=scores) if explain else hit

@@ -389,13 +389,6 @@ def open_reranker(
     return JointGrader(joint, workers)
 
 
-def describe_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> dict[str, str]:
-    """Return the SHA-256 of a reranker's files by name; errors are those of `open_reranker`."""
-    joint = joint_folder(name)
-    card = resolve_reranker(name, precision).metadata if joint is None else read_card(joint, JOINT_GRADER)
-    return dict(card.files)
-
-
 class DeferredReranker:
     """`open_reranker`, called when something is scored: never, if no query of a search has a facet."""
 

@@ -365,11 +365,8 @@ class SearchSession(Closing):
 
     def first_stage(self, tasks: Sequence[Task]) -> list[list[Hit]]:
         """Rank the best ``depth`` papers for each task, or all candidates where grades rank the query."""
-        ranked: list[list[Hit]] = [[] for _ in tasks]
-        for places in _groups(
-            tasks, lambda task: (id(task.opened), task.depth, task.request.explain, task.explores)
-        ):
-            some = [tasks[place] for place in places]
+        ranked: dict[int, list[Hit]] = {}
+        for some in _groups(tasks, lambda task: (id(task.opened), task.depth, task.request.explain)):
             opened, depth, explain = some[0].opened, some[0].depth, some[0].request.explain
             if some[0].explores:
                 assert opened.explore is not None
@@ -378,38 +375,33 @@ class SearchSession(Closing):
             else:
                 rankings = [task.ranking for task in some]
                 found = rank(opened.first_stage, opened.reader, rankings, depth, explain=explain)
-            for place, hits in zip(places, found, strict=True):
-                ranked[place] = hits
-        return ranked
+            ranked |= zip(map(id, some), found, strict=True)
+        return [ranked[id(task)] for task in tasks]
 
     def rerank(self, tasks: Sequence[Task], progress: Progress | None = None) -> list[list[Hit]]:
         """Rerank the hits of tasks, or grade the best ones again where grades rank the query."""
-        ranked: list[list[Hit]] = [[] for _ in tasks]
-        for places in _groups(tasks, lambda task: (id(task.opened), task.request.explain, task.explores)):
-            some = [tasks[place] for place in places]
+        ranked: dict[int, list[Hit]] = {}
+        for some in _groups(tasks, lambda task: (id(task.opened), task.request.explain)):
             opened, explain = some[0].opened, some[0].request.explain
             if some[0].explores:
                 assert opened.explore is not None
-                for place, task in zip(places, some, strict=True):
-                    explored = [task.explored(again=True)]
-                    (ranked[place],) = opened.explore.rank(explored, task.depth, explain=explain)
+                for task in some:
+                    (hits,) = opened.explore.rank([task.explored(again=True)], task.depth, explain=explain)
+                    ranked[id(task)] = hits
                     if progress:
-                        progress(min(self._regraded, len(ranked[place])) * len(task.graded_by or ()))
+                        progress(min(self._regraded, len(hits)) * len(task.graded_by or ()))
                 continue
             assert self._second is not None
+            rankings, candidates = [task.ranking for task in some], [task.hits for task in some]
             found = self._second.rerank(
-                opened.reader,
-                [task.ranking for task in some],
-                [task.hits for task in some],
-                explain=explain,
-                progress=progress,
+                opened.reader, rankings, candidates, explain=explain, progress=progress
             )
-            for place, task, hits in zip(places, some, found, strict=True):
+            for task, hits in zip(some, found, strict=True):
                 # Grades that papers were ranked by are shown only where they are the query's and asked for.
                 wanted = (task.request.grades or task.variety.bounds) and task.ranking.query.is_single
                 drop = opened.explore_ranks and not wanted
-                ranked[place] = [hit._replace(grades=None) for hit in hits] if drop else hits
-        return ranked
+                ranked[id(task)] = [hit._replace(grades=None) for hit in hits] if drop else hits
+        return [ranked[id(task)] for task in tasks]
 
     def _finished(self, tasks: Sequence[Task], *, rerank: bool) -> list[Ranking]:
         """Rankings of the best ``k`` hits, with matches and grades where asked for."""
@@ -428,9 +420,14 @@ class SearchSession(Closing):
             ungraded.append(missing if task.request.grades and not is_partly else [])
         rankings = []
         for task, each in zip(tasks, _with_grades(tasks, hits, ungraded), strict=True):
-            counts, query = tuple(_counts(task)), task.request.query
-            filtered = describe([task.selected], None)
-            notes = [*([filtered] if filtered else []), *counts]
+            query, counts = task.request.query, list[str]()
+            if task.explores:
+                from qbe.search.explore import likely
+
+                counts += filter(None, [likely(task.ranking.query, task.variety, task.hits, task.request.k)])
+            if task.variety.bounds:
+                counts.append(f"papers with such grades: {len(task.hits) or 'none'}")
+            notes = [*filter(None, [describe([task.selected], None)]), *counts]
             is_left_out = not self.takes(query.aspects) and (self._chosen or not is_question(query))
             if rerank and self._second is not None and is_left_out:
                 notes.append(not_reranked(self.stages))
@@ -439,9 +436,8 @@ class SearchSession(Closing):
                 if lacking := [hit.paper_id for hit in best if hit.grades is None]:
                     notes.append(f"{self.stages.reranker.model} gave no grades for {', '.join(lacking)}")
             stage = RERANKED if task.again else FIRST
-            rankings.append(
-                Ranking(stage, task.ranking.query, each, task.selected, True, tuple(notes), counts)
-            )
+            said = tuple(notes), tuple(counts)
+            rankings.append(Ranking(stage, task.ranking.query, each, task.selected, True, *said))
         return rankings
 
     def _over(self, reader: IndexReader) -> Opened:
@@ -474,12 +470,12 @@ def check_index(index: object) -> None:
         )
 
 
-def _groups(tasks: Sequence[Task], key: Callable[[Task], Hashable]) -> Iterable[list[int]]:
-    """The places of tasks with equal keys."""
-    places: dict[Hashable, list[int]] = {}
-    for place, task in enumerate(tasks):
-        places.setdefault(key(task), []).append(place)
-    return places.values()
+def _groups(tasks: Sequence[Task], key: Callable[[Task], Hashable]) -> Iterable[list[Task]]:
+    """Tasks with equal keys that grades rank, or none of them."""
+    groups: dict[Hashable, list[Task]] = {}
+    for task in tasks:
+        groups.setdefault((task.explores, key(task)), []).append(task)
+    return groups.values()
 
 
 def _graded_queries(query: Query, encoded: Mapping[int, PaperVectors]) -> list[GradedQuery]:
@@ -505,17 +501,6 @@ def _varied(task: Task) -> list[Hit]:
         (hits,) = _with_grades([task], [hits], [[hit for hit in hits if hit.grades is None]])
         hits = [hit for hit in hits if variety.admits(hit.grades or {})]
     return explore.diversified(hits, variety.diversity or 0.0)
-
-
-def _counts(task: Task) -> Iterator[str]:
-    """Tell users how many hits are likely, or within the bounds."""
-    if task.explores:
-        from qbe.search.explore import likely
-
-        if note := likely(task.ranking.query, task.variety, task.hits, task.request.k):
-            yield note
-    if task.variety.bounds:
-        yield f"papers with such grades: {len(task.hits) or 'none'}"
 
 
 def _with_grades(

@@ -64,16 +64,12 @@ class _Stage:
             record[each.name] = dict(value) if isinstance(value, Mapping) else value
         return record
 
-
-class _FirstStage(_Stage):
-    __slots__ = ()
-
     def __rshift__(self, reranker: Any) -> Stages:
         return Stages(self, reranker)
 
 
 @dataclass(frozen=True, slots=True)
-class BM25(_FirstStage):
+class BM25(_Stage):
     """Ranks by BM25 over title and abstract, exactly as Pyserini does.
 
     ``query``: ``title+facet`` (title and the aspect's sentences), ``abstract`` (title and whole abstract) or
@@ -88,7 +84,7 @@ class BM25(_FirstStage):
 
 
 @dataclass(frozen=True, slots=True)
-class Dense(_FirstStage):
+class Dense(_Stage):
     """Ranks by sentence vectors: the mean over the query's sentences of each one's best match in a paper.
 
     ``nprobe`` lists of an approximate index are read (None: as built).
@@ -99,7 +95,7 @@ class Dense(_FirstStage):
 
 
 @dataclass(frozen=True, slots=True)
-class Fused(_FirstStage):
+class Fused(_Stage):
     """Ranks by the weighted mean of the z-normalized scores of BM25 and vectors, over what either proposes.
 
     ``bm25_query`` and ``nprobe`` are those of `BM25` and `Dense`; ``weights`` are of bm25, sentences, facet
@@ -234,7 +230,7 @@ class LanguageModel(_Stage):
             raise UsageError("expected the name of a model as in llm:model=NAME, found none; check `rerank`")
 
 
-FIRST_STAGES: Mapping[str, type[_FirstStage]] = {stage.name: stage for stage in (BM25, Dense, Fused)}
+FIRST_STAGES: Mapping[str, type[_Stage]] = {stage.name: stage for stage in (BM25, Dense, Fused)}
 RERANKERS: Mapping[str, type[_Stage]] = {
     stage.name: stage for stage in (Grades, Projections, CrossEncoder, Matching, LanguageModel)
 }
@@ -254,7 +250,7 @@ class Stages:
 
     def __post_init__(self) -> None:
         first = self.first_stage
-        if not isinstance(first, _FirstStage) and not callable(getattr(first, "batch_search", None)):
+        if not isinstance(first, BM25 | Dense | Fused) and not callable(getattr(first, "batch_search", None)):
             raise TypeError(
                 f"expected a first stage such as qbe.Fused(), found {first!r:.60} ({type(first).__name__})"
             )
@@ -264,7 +260,7 @@ class Stages:
     @property
     def run_tag(self) -> str:
         """Return the tag of runs: ``qbe-``, the first stage, and ``+`` with the reranker."""
-        first = self.first_stage.name if isinstance(self.first_stage, _FirstStage) else "first-stage"
+        first = self.first_stage.name if isinstance(self.first_stage, _Stage) else "first-stage"
         if self.reranker is None:
             return f"qbe-{first}"
         second = self.reranker.kind if isinstance(self.reranker, Matching) else self.reranker.name
@@ -272,7 +268,7 @@ class Stages:
 
     def to_json(self) -> dict[str, Any]:
         """Return the stages with all parameters as JSON; raises TypeError for stages that are objects."""
-        if not isinstance(self.first_stage, _FirstStage):
+        if not isinstance(self.first_stage, _Stage):
             raise TypeError(f"expected a stage of qbe to be written as JSON, found {self.first_stage!r:.60}")
         reranker = self.reranker and self.reranker.to_json()
         return {"first_stage": self.first_stage.to_json(), "reranker": reranker}

@@ -115,10 +115,7 @@ def link_or_copy(path: Path, link: Path) -> None:
 
 
 def publish_directory(staged: StrPath, target: StrPath) -> None:
-    """Move a finished directory to its place, where it replaces one that is there; raise OutputError.
-
-    Both must be on one file system.
-    """
+    """Move a finished directory to its place on the same file system, instead of one that is there."""
     staged, target = Path(staged), Path(target)
     if target.exists() and not target.is_dir():
         raise OutputError(f"cannot write {target}: it is a file; choose a folder")
@@ -159,11 +156,7 @@ def sync_tree(directory: StrPath) -> None:
 
 @contextlib.contextmanager
 def resumable_staging(folder: StrPath, resumable: Callable[[], bool]) -> Iterator[None]:
-    """Run a block that works in a hidden folder, and keep the folder if ``resumable()`` says so afterwards.
-
-    Raises OutputError where the block could not write, InputError where it could not read; the message says
-    whether finished work is kept.
-    """
+    """Work in a hidden folder, kept if ``resumable()`` says so afterwards; errors say that it was kept."""
     try:
         yield
     except (OSError, InputError, OutputError) as error:

@@ -51,8 +51,7 @@ def write_lines(path: StrPath, lines: Iterable[str]) -> None:
 def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
     """Yield the numbered lines of a text file (``-``: standard input) without line ends and blank lines.
 
-    Reads UTF-8 with or without a byte order mark, UTF-16 with one, and gzip. Raises FileFormatError for a
-    file that cannot be read, is damaged, has another encoding or another compression.
+    Reads UTF-8, UTF-16 with a byte order mark, and gzip; raises FileFormatError for anything else.
     """
     import gzip
     import zlib

@@ -1,4 +1,4 @@
-"""Requests over HTTP that are repeated after temporary failures, and downloads that resume and are verified."""
+"""Requests over HTTP, repeated after temporary failures; downloads that resume and are verified."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class TemporaryError(Exception):
-    """A failure that may not come again; ``wait`` are the seconds that the server asks for, ``attempts`` is
-    set when there were too many.
-    """
+    """A failure that may not come again; ``wait`` are the seconds that the server asks for."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
@@ -63,9 +61,8 @@ class Retries(NamedTuple):
         tell: Callable[[TemporaryError, float], object],
         sleep: Callable[[float], object] | None = None,
     ) -> Outcome:
-        """Call ``attempt`` until it does not raise TemporaryError; raise the last one when all is given up.
-
-        ``tell`` is called with the error and the seconds before each pause.
+        """Call ``attempt`` until it does not raise TemporaryError, or too often; ``tell`` is called before
+        pauses.
         """
         failed = 0
         while True:
@@ -88,9 +85,7 @@ def is_temporary_status(status: int) -> bool:
 
 
 def temporary(error: Exception) -> TemporaryError | None:
-    """Return the failure of a request that may succeed when repeated; None after a refusal or a bad
-    certificate.
-    """
+    """Return a request's failure as one that may pass; None after a refusal or a bad certificate."""
     wait = None
     if isinstance(error, urllib.error.HTTPError):
         if not is_temporary_status(error.code):
@@ -157,8 +152,8 @@ def read_block(response: Any, count: int) -> bytes:
 class Download(io.RawIOBase):
     """The bytes of a URL, kept in the file ``partial``, from which the next process goes on.
 
-    A connection that breaks is opened again where it broke; a server that sends no ranges sends all again.
-    What cannot be read raises ``fail`` of the reason.
+    A connection that breaks is opened again where it broke. What cannot be read raises ``fail`` of the
+    reason.
     """
 
     def __init__(self, url: str, partial: Path, fail: Callable[[str], QbeError]) -> None:

@@ -66,10 +66,7 @@ class Workers(Closing):
         self._at_exit: list[Callable[[], object]] = []
 
     def map(self, function: Callable[[T], R], items: Iterable[T], ahead: int = AHEAD) -> Iterator[R]:
-        """Yield ``function`` of each item, in order; read at most ``ahead`` items a thread ahead of a stream.
-
-        With one thread, with one item, or called by a worker, the calling thread does the work.
-        """
+        """Yield ``function`` of each item, in order; read at most ``ahead`` items a thread ahead."""
         few = isinstance(items, Sized) and len(items) <= 1
         if self.threads <= 1 or few or getattr(_inside, "worker", False):
             yield from map(function, items)
@@ -177,10 +174,7 @@ def import_nothing_from_working_directory() -> None:
 
 
 def run(command: Sequence[object], seconds: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command without input until it ends; keep its output and errors as text.
-
-    Raises OSError where there is no such command, `subprocess.TimeoutExpired` after ``seconds``.
-    """
+    """Run a command without input until it ends; keep its output and errors as text."""
     return subprocess.run(  # noqa: S603  (no shell; commands are lists that qbe makes)
         [str(part) for part in command],
         stdin=subprocess.DEVNULL,

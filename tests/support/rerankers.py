@@ -29,13 +29,10 @@ def score(
     progress: Progress | None = None,
     vectors: Vectors | None = None,
 ) -> list[RerankScore]:
-    """The scores of one query."""
     return reranker.batch_score([request(query, papers, vectors)], progress)[0]
 
 
 class OneByOne:
-    """Scores many requests one after the other."""
-
     needs_vectors = False
 
     def batch_score(
@@ -105,7 +102,6 @@ def projected_over_index(index: Index, workers: Workers | None = None) -> Projec
 
 
 def over_index(name: str, index: Index, **options: object) -> VectorMatching:
-    """A matching over the vectors of an index."""
     return VectorMatching(
         name, lambda paper: index.vectors(paper).sentences, similarity=index.similarity, **options
     )

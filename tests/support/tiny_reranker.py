@@ -50,7 +50,6 @@ def graded_lists(candidates: int = 16) -> dict[str, list[GradedPair]]:
 
 
 def write_lists(path: Path, lists: dict[str, list[GradedPair]]) -> Path:
-    """Write graded pairs as the command takes them."""
     rows = ["query_id\tpaper_id\t" + "\t".join(map(str, Facet))]
     rows += [
         "\t".join([query, pair.paper_id, *(f"{value:g}" for value in pair.grades)])
@@ -62,7 +61,6 @@ def write_lists(path: Path, lists: dict[str, list[GradedPair]]) -> Path:
 
 
 def write_joint(folder: Path) -> None:
-    """Write joint grades of random weights."""
     folder.mkdir(parents=True)
     with TemporaryDirectory() as temporary:
         base = Path(temporary)
