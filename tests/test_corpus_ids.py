@@ -48,10 +48,8 @@ def ids(tmp_path: Path):
 def test_a_paper_without_an_id_has_the_same_in_every_file_and_format(ids):
     table = f"title,abstract\n{FISH},We count.\n"
     first = ris(f"TI  - {STONE}", f"TI  - {FISH.upper()}.")
-    assert ids(a_ris=first, b_csv=table, c_jsonl=jsonl({"title": FISH})) == (
-        [STONE_ID, FISH_ID],
-        {"duplicate": 2},
-    )
+    found = ids(a_ris=first, b_csv=table, c_jsonl=jsonl({"title": FISH}))
+    assert found == ([STONE_ID, FISH_ID], {"duplicate": 2})
     assert ids(c_ris=ris(f"TI  - {FISH}"), b_csv=table) == ([FISH_ID], {"duplicate": 1})
 
 
@@ -74,15 +72,10 @@ def test_short_titles_of_nobody_are_told_apart_by_their_abstracts(ids):
 
 
 def test_made_ids_are_of_one_paper_unless_first_author_or_title_tell_it_apart(ids):
-    editorial, nets = (
-        "TI  - Editorial\nPY  - 2019\nAU  - ",
-        "TI  - C{} for nets of lakes\nPY  - 2019\nAU  - Ek, Bo",
-    )
     names = ("Smith, Anna", "Smith, Bob", "Smith, A. C.", "Smith, Cy", "Smith, B.", "Smith")
-    records = [
-        *(editorial + name for name in names),
-        *(nets.format(signs) for signs in ("", "++", "#", "++")),
-    ]
+    records = [f"TI  - Editorial\nPY  - 2019\nAU  - {name}" for name in names]
+    nets = "TI  - C{} for nets of lakes\nPY  - 2019\nAU  - Ek, Bo"
+    records += map(nets.format, ("", "++", "#", "++"))
     found, counts = ids(a_ris=ris(*records))
     assert (len(set(found)), counts) == (6, {"duplicate": 4, RENAMED: 4})
     assert ids(b_ris=ris(records[0], records[7])) == ([found[0], found[3]], {})

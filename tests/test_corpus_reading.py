@@ -90,9 +90,8 @@ def test_first_authors_and_dois_tell_papers_of_one_title_apart(tmp_path, title, 
     first = paper("1", title, year=2019, authors=["Ann Lee", "Cy Ek"], doi="10.1000/a")
     changed = {"title": title, **changed}
     other = paper("2", changed.pop("title"), **{**first["metadata"], **changed})
-    papers = ids(
-        write(tmp_path / "a.jsonl", first, other, {**other, "paper_id": "3"}), Reading(dedupe="title")
-    )
+    source = write(tmp_path / "a.jsonl", first, other, {**other, "paper_id": "3"})
+    papers = ids(source, Reading(dedupe="title"))
     assert papers == (["1"] if is_same else ["1", "2"])
 
 

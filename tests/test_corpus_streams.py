@@ -70,9 +70,7 @@ def test_truncated_files_and_suffixes_that_lie(tmp_path: Path, suffix: str) -> N
     data = COMPRESS[suffix](PAPERS)
     for kept in (0.99, 0.5, 0.01):
         path.write_bytes(data[: int(len(data) * kept)])
-        with pytest.raises(
-            CorpusError, match=r"papers.*expected whole compressed data, found them truncated"
-        ):
+        with pytest.raises(CorpusError, match=r"papers.*expected whole compressed data, found them trunc"):
             count(path)
     path.write_bytes(PAPERS)
     with pytest.raises(CorpusError, match="truncated or corrupt"):
@@ -120,9 +118,8 @@ def test_a_missing_file_is_named_as_it_was_typed(tmp_path, monkeypatch, name, re
 
 def test_an_address_is_opened_by_fsspec() -> None:
     filesystem = pytest.importorskip("fsspec").filesystem("memory")
-    filesystem.pipe(
-        "/bucket/papers.jsonl.gz", gzip.compress(b'{"paper_id": 1, "title": "A", "abstract": ["B."]}')
-    )
+    data = gzip.compress(b'{"paper_id": 1, "title": "A", "abstract": ["B."]}')
+    filesystem.pipe("/bucket/papers.jsonl.gz", data)
     assert [paper.title for paper in read_corpus(["memory://bucket/papers.jsonl.gz"])] == ["A"]
     with pytest.raises(CorpusError, match=r"^cannot read memory://bucket/absent: .*; check the address, or "):
         list(read_corpus(["memory://bucket/absent"]))

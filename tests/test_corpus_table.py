@@ -154,8 +154,7 @@ def test_a_header_without_what_is_needed(told) -> None:
 
 def test_long_fields_are_read_and_the_limit_of_the_process_stays() -> None:
     before = csv.field_size_limit()
-    entries = tables.read_table(
-        buffered(f"title,abstract,text\nA,B,{'x' * 200_000}\n".encode()), "a", Reading()
-    )
+    data = buffered(f"title,abstract,text\nA,B,{'x' * 200_000}\n")
+    entries = tables.read_table(data, "a", Reading())
     assert next(entries).record["title"] == "A"
     assert csv.field_size_limit() == before == 131072

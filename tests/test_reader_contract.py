@@ -31,20 +31,8 @@ MUTATIONS = int(os.environ.get("QBE_MUTATIONS", "15"))
 LENIENT = Reading(on_error="skip")
 WITH_VALUES = re.compile(r"json|\.xml$")
 TITLE, ABSTRACT = PAPERS[1][1], PAPERS[1][2]
-TYPES = {
-    "authors": list,
-    "year": int,
-    "date": str,
-    "venue": str,
-    "categories": list,
-    "tags": list,
-    "collections": list,
-    "doi": str,
-    "url": str,
-    "cites": list,
-    "ids": dict,
-    "key": str,
-}
+TYPES: dict[str, type] = dict.fromkeys(("authors", "categories", "tags", "collections", "cites"), list)
+TYPES |= dict.fromkeys(("date", "venue", "doi", "url", "key"), str) | {"year": int, "ids": dict}
 each_sample = pytest.mark.parametrize("sample", samples(), ids=lambda sample: sample.name)
 
 
@@ -124,11 +112,7 @@ def test_a_pipe_is_read_like_a_file(tmp_path, sample, monkeypatch):
 def test_what_a_record_lacks_concerns_it_alone(tmp_path, sample, old, new, reason):
     data = sample.data
     if sample.format == "openalex" and old == ABSTRACT:
-        texts = {
-            ABSTRACT: None,
-            "": "null",
-            "[No abstract available]": '{"[No":[0],"abstract":[1],"available]":[2]}',
-        }
+        texts = {"": "null", "[No abstract available]": '{"[No":[0],"abstract":[1],"available]":[2]}'}
         begin = data.index(b'{"We"', data.index(TITLE.encode()))
         inverted = texts.get(new) or '{"' + "x" * 1_100_000 + '":[0]}'
         data = data[:begin] + inverted.encode() + data[data.index(b"}", begin) + 1 :]
@@ -274,9 +258,8 @@ FLAWED += [("parquet", {"title": ["A"], "abstract": ["B."]} | change, paper) for
 def test_flawed_records_are_right_or_reported(tmp_path, form, content, expected):
     """What the paper has, None for what it lacks; or the reason for which it is left out."""
     if form == "parquet":
-        pytest.importorskip("pyarrow.parquet").write_table(
-            pytest.importorskip("pyarrow").table(content), tmp_path / "papers"
-        )
+        table = pytest.importorskip("pyarrow").table(content)
+        pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "papers")
         data = (tmp_path / "papers").read_bytes()
     else:
         data = (content if isinstance(content, str) else json.dumps(content)).encode()

@@ -20,13 +20,10 @@ QRELS = {"1_method": {"a": 3, "b": 0, "c": 1}, "2_method": {"a": 0, "b": 2}}
 
 def run(tag: str = "t", **rankings: str) -> Run:
     """A run of one-letter papers, best first, with the scores 0, -1, ..."""
-    named = {
-        f"{name.removeprefix('q')}_method": tuple(
-            Hit(paper, float(-place)) for place, paper in enumerate(ids)
-        )
-        for name, ids in rankings.items()
+    hits = {
+        name: [Hit(paper, float(-place)) for place, paper in enumerate(ids)] for name, ids in rankings.items()
     }
-    return Run(tag, named)
+    return Run(tag, {f"{name.removeprefix('q')}_method": tuple(each) for name, each in hits.items()})
 
 
 def test_a_run_is_a_mapping_of_queries_and_files_of_facets_are_one(tmp_path):
@@ -128,13 +125,10 @@ def test_figures_are_those_of_ir_measures():
 def test_comparisons_are_those_of_the_command():
     good, bad = run("good", q1="ab", q2="ba"), run("bad", q1="ba", q2="ab")
     results = good.compare(bad, QRELS, ["RR"])
-    assert results == compare(
-        {"good": good.evaluate(QRELS, ["RR"])}, {"bad": bad.evaluate(QRELS, ["RR"])}, ["RR"]
-    )
-    assert [(c.scope, c.difference, c.randomization_p) for c in results] == [
-        ("method", 0.5, 0.5),
-        ("all", 0.5, 0.5),
-    ]
+    evaluated = [{each.tag: each.evaluate(QRELS, ["RR"])} for each in (good, bad)]
+    assert results == compare(*evaluated, ["RR"])
+    figures = [(c.scope, c.difference, c.randomization_p) for c in results]
+    assert figures == [("method", 0.5, 0.5), ("all", 0.5, 0.5)]
     assert pd.DataFrame(results)["baseline"].tolist() == ["bad", "bad"]
     same = run("good", q1="ba", q2="ab")
     assert {c.baseline for c in good.compare(same, QRELS, ["RR"])} == {"good (other)"}

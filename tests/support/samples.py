@@ -7,21 +7,17 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import NamedTuple
 
-PAPERS = [
+PAPERS = [  # number, title and abstract
     (number, title, f"We count {what} in Gödel's lake. The method is a net; it takes {number} days.")
-    for number, (title, what) in enumerate(
-        [
-            ("On the fish of the lake", "fish"),
-            ("On the birds of the shore", "birds"),
-            ("On the reeds of the bay", "reeds"),
-            ("On the stones of the beach", "stones"),
-            ("On the wind over the water", "gusts"),
-            ("On the moon above the hills", "moons"),
-        ],
-        start=1,
+    for number, title, what in (
+        (1, "On the fish of the lake", "fish"),
+        (2, "On the birds of the shore", "birds"),
+        (3, "On the reeds of the bay", "reeds"),
+        (4, "On the stones of the beach", "stones"),
+        (5, "On the wind over the water", "gusts"),
+        (6, "On the moon above the hills", "moons"),
     )
 ]
-"""Number, title and abstract."""
 
 
 class Sample(NamedTuple):
@@ -107,38 +103,24 @@ def _texts() -> list[tuple[str, str, str, str]]:
         }
     )
     openalex = _each(_openalex)
-    ris = _tagged(
-        "TY  - JOUR",
-        "ID  - p{n}",
-        "TI  - {t}",
-        "AU  - Lee, Ann",
-        "PY  - 200{n}",
-        "AB  - {a}",
-        end="\nER  - \n\n",
-    )
+    ris_lines = ("TY  - JOUR", "ID  - p{n}", "TI  - {t}", "AU  - Lee, Ann", "PY  - 200{n}", "AB  - {a}")
+    ris = _tagged(*ris_lines, end="\nER  - \n\n")
     bib = "@misc{{p{n},\n  title = {{{t}}},\n  author = {{Lee, Ann}},\n  abstract = {{{a}}},\n}}\n\n"
     nbib = _tagged("PMID- {n}", "DP  - 200{n}", "TI  - {t}", "AB  - {a}", "FAU - Lee, Ann", end="\n\n")
     wos = ("PT J", "AU Lee, A", "TI {t}", "AB {a}", "PY 200{n}", "UT WOS:00{n}")
-    wos_text = _tagged(
-        *wos, end="\nER\n\n", begin="FN Clarivate Analytics Web of Science\nVR 1.0\n", last="EF\n"
-    )
-    endnote = _tagged(
-        "%0 Journal Article", "%T {t}", "%A Lee, Ann", "%D 200{n}", "%X {a}", "%F p{n}", end="\n\n"
-    )
+    begin = "FN Clarivate Analytics Web of Science\nVR 1.0\n"
+    wos_text = _tagged(*wos, end="\nER\n\n", begin=begin, last="EF\n")
+    enw = ("%0 Journal Article", "%T {t}", "%A Lee, Ann", "%D 200{n}", "%X {a}", "%F p{n}")
+    endnote = _tagged(*enw, end="\n\n")
     pubmed = f"{_XML}<PubmedArticleSet>\n{_tagged(_PUBMED, end='')}</PubmedArticleSet>\n"
     acl = f'{_XML}<collection id="2020.fish">\n<volume id="1">\n<meta>\n<year>2020</year>\n</meta>\n'
-    object_line = r"^\{"
+    object_line, results = r"^\{", '{"meta": {},\n"results": [\n'
     return [
         ("jsonl", "papers.jsonl", _lines(own), object_line),
         ("arxiv", "arxiv.json", _lines(arxiv), object_line),
         ("semantic-scholar", "s2.jsonl", _lines(s2), object_line),
         ("openalex", "openalex.jsonl", _lines(openalex), object_line),
-        (
-            "openalex",
-            "openalex.json",
-            _array(openalex, '{"meta": {},\n"results": [\n', "\n]}\n"),
-            object_line[:3] + '"id"',
-        ),
+        ("openalex", "openalex.json", _array(openalex, results, "\n]}\n"), object_line[:3] + '"id"'),
         ("crossref", "crossref.jsonl", _lines(cited), object_line),
         ("crossref", "crossref.json", _array(cited, '{"items": [\n', "\n]}\n"), r'^\{"DOI"'),
         ("csl-json", "csl.json", _array(csl), object_line),
@@ -207,9 +189,8 @@ def _cut(data: bytes, random: Random) -> bytes:
 
 def _insert(data: bytes, random: Random) -> bytes:
     begin = random.randint(0, len(data))
-    return (
-        data[:begin] + random.randbytes(random.choice([1, 1, 2, 4])) + data[begin + random.choice([0, 1]) :]
-    )
+    inserted = random.randbytes(random.choice([1, 1, 2, 4]))
+    return data[:begin] + inserted + data[begin + random.choice([0, 1]) :]
 
 
 def _ends(data: bytes, random: Random) -> bytes:
@@ -217,12 +198,4 @@ def _ends(data: bytes, random: Random) -> bytes:
     return data[:place] + data[place:].replace(b"\n", end, random.choice([1, -1]))
 
 
-_CHANGES = [
-    _of_lines(_delete),
-    _of_lines(_duplicate),
-    _of_lines(_swap),
-    _of_lines(_space),
-    _cut,
-    _insert,
-    _ends,
-]
+_CHANGES = [*map(_of_lines, (_delete, _duplicate, _swap, _space)), _cut, _insert, _ends]
