@@ -141,6 +141,7 @@ def first_line(words: list[str], width: float, font: str, size: float) -> tuple[
 
 
 def broken(words: list[str], width: float, font: str, size: float) -> Iterator[list[str]]:
+    """The lines of some words, none of them hyphenated."""
     while words:
         count = len(words)
         while count > 1 and pdfmetrics.stringWidth(" ".join(words[:count]), font, size) > width:
@@ -157,28 +158,28 @@ def two(
 
 
 def footnote(sheet: Sheet, columns: Sequence[Column], text: str) -> None:
+    """A paragraph below the first column."""
     below = [columns[0]._replace(bottom=columns[0].bottom + 60)]
     sheet.flow(text, below, SERIF, 8, y=sheet.height - 60)
 
 
 def body(
     sheet: Sheet, columns: Sequence[Column], paper: Paper, y: float, font: str, size: float, heading: str
-) -> bytes:
-    """The introduction, a heading and paragraphs until the page ends; returns the document."""
+) -> None:
+    """The introduction: a heading, and paragraphs until the page ends."""
     bold = {VERA: VERA_BOLD, SANS: SANS_BOLD}.get(font, BOLD)
     if y + 40 > columns[0].bottom:
         columns, y = columns[1:], columns[1].top if len(columns) > 1 else y
     if not columns:
-        return sheet.data()
+        return
     sheet.line(columns[0].x, y + 14, heading, bold, size + 2)
     y, place = y + 18 + 1.2 * size, 0
     for number, text in enumerate(paper.body):
         try:
             moved, y = sheet.flow(text, columns[place:], font, size, y=y, indent=12 if number else 0)
         except IndexError:  # the page is full
-            break
+            return
         place += moved
-    return sheet.data()
 
 
 def acm(paper: Paper) -> bytes:
@@ -195,7 +196,8 @@ def acm(paper: Paper) -> bytes:
     _, end = sheet.flow(concepts, columns[place:], SERIF, 9, y=end + 26)
     permission = "Permission to make digital or hard copies of all or part of this"
     sheet.line(columns[place].x, sheet.height - 50, permission, SERIF, 7)
-    return body(sheet, columns[place:], paper, end, SERIF, 9, "1 INTRODUCTION")
+    body(sheet, columns[place:], paper, end, SERIF, 9, "1 INTRODUCTION")
+    return sheet.data()
 
 
 def ieee(paper: Paper) -> bytes:
@@ -211,7 +213,8 @@ def ieee(paper: Paper) -> bytes:
     begin = sheet.line(x + 9, end + 5, "Index Terms\u2014", "Times-BoldItalic", 9) - x
     _, end = sheet.flow(terms, columns[place:], BOLD, 9, y=end + 5, begin=begin)
     footnote(sheet, columns, "Ann Lee is with the University of the North (e-mail: ann@example.org).")
-    return body(sheet, columns[place:], paper, end, SERIF, 10, "I. INTRODUCTION")
+    body(sheet, columns[place:], paper, end, SERIF, 10, "I. INTRODUCTION")
+    return sheet.data()
 
 
 def acl(paper: Paper) -> bytes:
@@ -229,7 +232,8 @@ def acl(paper: Paper) -> bytes:
     for number in range(40):  # the ruler of a version for review
         sheet.line(20, 80 + 15 * number, f"{number:03}", SERIF, 7)
         sheet.line(sheet.width - 32, 80 + 15 * number, f"{number + 40:03}", SERIF, 7)
-    return body(sheet, columns, paper, end, SERIF, 11, "1 Introduction")
+    body(sheet, columns, paper, end, SERIF, 11, "1 Introduction")
+    return sheet.data()
 
 
 def neurips(paper: Paper) -> bytes:
@@ -254,7 +258,8 @@ def lncs(paper: Paper) -> bytes:
     begin = sheet.line(75, y + 24, "Abstract.", BOLD, 9) - 75 + 4
     _, y = sheet.flow(paper.abstract, inner, SERIF, 9, begin=begin)
     sheet.line(75, y + 10, "Keywords: Retrieval . Fish . Lakes", SERIF, 9)
-    return body(sheet, [Column(46, 347, y, 600)], paper, y + 20, SERIF, 10, "1 Introduction")
+    body(sheet, [Column(46, 347, y, 600)], paper, y + 20, SERIF, 10, "1 Introduction")
+    return sheet.data()
 
 
 def article(paper: Paper) -> bytes:
@@ -284,14 +289,17 @@ def revtex(paper: Paper) -> bytes:
     y = sheet.centered(y, "(Dated: January 7, 2021)", SERIF, 9)
     _, y = sheet.flow(paper.abstract, [Column(108, 396, y, 700)], SERIF, 9, y=y + 10, indent=10)
     columns = two(sheet, y + 20)
-    return body(sheet, columns, paper, y + 20, SERIF, 10, "I. INTRODUCTION")
+    body(sheet, columns, paper, y + 20, SERIF, 10, "I. INTRODUCTION")
+    return sheet.data()
 
 
 def without_abstract(paper: Paper) -> bytes:
+    """A report that begins with its introduction."""
     sheet = Sheet(A4)
     y = sheet.centered(90, paper.title, BOLD, 16)
     y = sheet.centered(y + 10, "Ann Lee", SERIF, 11)
-    return body(sheet, [Column(80, 435, y, 750)], paper, y + 10, SERIF, 11, "1. Introduction")
+    body(sheet, [Column(80, 435, y, 750)], paper, y + 10, SERIF, 11, "1. Introduction")
+    return sheet.data()
 
 
 def elsevier(paper: Paper) -> bytes:
@@ -310,7 +318,8 @@ def elsevier(paper: Paper) -> bytes:
         sheet.line(37, y + 18 + 10 * number, text, ITALIC, 6.5)
     _, end = sheet.flow(paper.abstract, [Column(203, 355, y, 760)], SERIF, 7.5, y=y + 18, leading=1.3)
     columns = two(sheet, end + 30, margin=37)
-    return body(sheet, columns, paper, max(end, y + 90) + 20, SERIF, 8, "1. Introduction")
+    body(sheet, columns, paper, max(end, y + 90) + 20, SERIF, 8, "1. Introduction")
+    return sheet.data()
 
 
 def iclr(paper: Paper) -> bytes:
@@ -328,7 +337,8 @@ def iclr(paper: Paper) -> bytes:
     sheet.line(112, y + 10, "Ann Lee & Bo van der Berg", BOLD, 10)
     y = sheet.centered(y + 60, "ABSTRACT", SERIF, 12)
     _, y = sheet.flow(paper.abstract, [Column(144, 324, y, 720)], SERIF, 10, y=y + 6, leading=1.1)
-    return body(sheet, [Column(108, 396, y, 700)], paper, y + 10, SERIF, 10, "1 INTRODUCTION")
+    body(sheet, [Column(108, 396, y, 700)], paper, y + 10, SERIF, 10, "1 INTRODUCTION")
+    return sheet.data()
 
 
 def springer(paper: Paper) -> bytes:
@@ -344,7 +354,8 @@ def springer(paper: Paper) -> bytes:
     place, end = sheet.flow(paper.abstract, columns, SERIF, 10, begin=begin)
     sheet.line(columns[place].x, end + 12, "Keywords Fish . Lakes . Rivers", SERIF, 10)
     footnote(sheet, columns, "A. Lee University of the North, Lake Street 7 e-mail: ann@example.org")
-    return body(sheet, columns[place:], paper, end + 20, SERIF, 10, "1 Introduction")
+    body(sheet, columns[place:], paper, end + 20, SERIF, 10, "1 Introduction")
+    return sheet.data()
 
 
 def manuscript(paper: Paper) -> bytes:
@@ -386,7 +397,8 @@ def split_columns(paper: Paper) -> bytes:
     columns = [column._replace(bottom=y + 130) for column in columns[:1]] + columns[1:]
     sheet.line(columns[0].x, y + 30, "Abstract", BOLD, 12)
     place, end = sheet.flow(paper.abstract, columns, SERIF, 10, y=y + 46)
-    return body(sheet, columns[place:], paper, end + 10, SERIF, 10, "1 Introduction")
+    body(sheet, columns[place:], paper, end + 10, SERIF, 10, "1 Introduction")
+    return sheet.data()
 
 
 def nature(paper: Paper) -> bytes:
@@ -433,7 +445,8 @@ def usenix(paper: Paper) -> bytes:
     width = pdfmetrics.stringWidth("Abstract", ITALIC, 12)
     sheet.line(columns[0].x + (columns[0].width - width) / 2, y + 30, "Abstract", ITALIC, 12)
     place, end = sheet.flow(paper.abstract, columns, SERIF, 10, y=y + 48, indent=10)
-    return body(sheet, columns[place:], paper, end + 8, SERIF, 10, "1 Introduction")
+    body(sheet, columns[place:], paper, end + 8, SERIF, 10, "1 Introduction")
+    return sheet.data()
 
 
 def mdpi(paper: Paper) -> bytes:
@@ -451,7 +464,8 @@ def mdpi(paper: Paper) -> bytes:
         paper.abstract, [Column(166, 393, 72, 760)], SERIF, 9, y=y + 60, begin=begin, leading=1.3
     )
     sheet.line(166, end + 10, "Keywords: fish; lakes; rivers", SERIF, 9)
-    return body(sheet, [Column(166, 393, 72, 740)], paper, end + 30, SERIF, 10, "1. Introduction")
+    body(sheet, [Column(166, 393, 72, 740)], paper, end + 30, SERIF, 10, "1. Introduction")
+    return sheet.data()
 
 
 def aaai(paper: Paper) -> bytes:
@@ -483,7 +497,8 @@ def jmlr(paper: Paper) -> bytes:
     y = sheet.centered(y + 120, "Abstract", BOLD, 11)
     _, y = sheet.flow(paper.abstract, [Column(110, 392, 72, 740)], SERIF, 10, y=y + 4)
     sheet.line(110, y + 4, "Keywords: fish, lakes, rivers", SERIF, 10)
-    return body(sheet, [Column(90, 432, 72, 720)], paper, y + 20, SERIF, 11, "1. Introduction")
+    body(sheet, [Column(90, 432, 72, 720)], paper, y + 20, SERIF, 11, "1. Introduction")
+    return sheet.data()
 
 
 def optica(paper: Paper) -> bytes:
@@ -496,7 +511,8 @@ def optica(paper: Paper) -> bytes:
         paper.abstract, [Column(80, 450, 72, 740)], SANS, 10, y=y + 60, begin=begin, leading=1.25
     )
     sheet.line(80, y + 10, "\u00a9 2021 Society of Examples under the terms of an agreement", SANS, 9)
-    return body(sheet, [Column(80, 450, 72, 720)], paper, y + 30, SERIF, 10, "1. Introduction")
+    body(sheet, [Column(80, 450, 72, 720)], paper, y + 30, SERIF, 10, "1. Introduction")
+    return sheet.data()
 
 
 Template = Callable[[Paper], bytes]
