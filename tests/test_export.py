@@ -240,7 +240,7 @@ def source(kind, request, tmp_path) -> Path:
 def test_a_folder_with_a_damaged_file_or_without_one_is_refused(kind, source, name):
     for damage in (truncate, Path.unlink):
         damage(source / name)
-        with pytest.raises(ModelError, match=f"found no {name}" if damage is Path.unlink else "") as caught:
+        with pytest.raises(ModelError, match=f"found no {name}" if damage is Path.unlink else None) as caught:
             KINDS[kind][2](source, "tiny", "here", source.parent / "out")
         assert "\n" not in str(caught.value)
         assert [path.name for path in source.parent.iterdir()] == ["source"]
