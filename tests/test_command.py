@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.parsers import PARSERS
 
 from qbe import __version__
-from qbe.__main__ import COMMANDS
+from qbe.__main__ import COMMANDS, command_parser
 from qbe.cli import common
 from qbe.cli.common import HIDDEN, Parser
 from qbe.errors import MissingDependencyError, ModelError, check_package, did_you_mean
@@ -48,6 +47,19 @@ def error_of(parser: argparse.ArgumentParser, capsys, *arguments: str) -> str:
     return line.rpartition(" (")[0]
 
 
+def every_parser() -> dict[str, argparse.ArgumentParser]:
+    """The parsers of all commands and of their subcommands."""
+    found = {}
+    for command in COMMANDS:
+        parser = command_parser(command)
+        found[parser.prog] = parser
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                found |= {nested.prog: nested for nested in action.choices.values()}
+    return found
+
+
+PARSERS = every_parser()
 DEFAULTS = {"text": None, "paper": None, "corpus": None, "all": False, "depth": 100, "both": None}
 DEFAULTS |= {"facet": None, "rate": None, "name": None}
 
@@ -145,10 +157,11 @@ def test_no_such_command(in_process, line, message):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_its_help(name, in_process):
-    parser = PARSERS[f"qbe {name}"]
+    parser = command_parser(name)
     assert parser.prog == f"qbe {name}"
     printed = in_process(name, "--help").out
-    assert printed.startswith(f"usage: qbe {name} ") and printed == parser.format_help()
+    assert printed.startswith(f"usage: qbe {name} ")
+    assert printed == parser.format_help()
 
 
 def test_a_usage_error_is_one_line():

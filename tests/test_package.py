@@ -6,9 +6,7 @@ import subprocess
 import sys
 import zipfile
 from configparser import ConfigParser
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,21 +14,29 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 MOST_BYTES = 58_000_000
-MODELS = ["citation", "facet-encoder", "facet-encoder-large", "facet-tagger", "grades", "joint-grades"]
-MODELS += ["facet-projections", "facet-projections-large"]
-CONFIG = ConfigParser()
-CONFIG.read(ROOT / "setup.cfg", encoding="utf-8")
-VERSION = CONFIG["metadata"]["version"]
+MODELS = (
+    "citation",
+    "facet-encoder",
+    "facet-encoder-large",
+    "facet-projections",
+    "facet-projections-large",
+    "facet-tagger",
+    "grades",
+    "joint-grades",
+)
 
 
-def output_of(*command: object, **options: Any) -> str:
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, **options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def version() -> str:
+    """The version, from the one place where it is written."""
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    return config["metadata"]["version"]
 
 
 def pip(*arguments: object) -> None:
-    output_of(sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments)
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -64,17 +70,27 @@ def installed(wheel, tmp_path_factory) -> Path:
 @pytest.fixture
 def run(installed, tmp_path):
     """Runs Python in an empty folder; of qbe it finds only what is installed."""
-    environment = os.environ | {"PYTHONPATH": str(installed)}
-    return partial(output_of, sys.executable, "-P", cwd=tmp_path, env=environment)
+
+    def run(*arguments: object) -> str:
+        environment = os.environ | {"PYTHONPATH": str(installed)}
+        command = [sys.executable, "-P", *map(str, arguments)]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
 
 
 def test_the_wheel_holds_what_is_needed_and_no_more(wheel):
-    assert wheel.name == f"qbe-{VERSION}-py3-none-any.whl"
+    assert wheel.name == f"qbe-{version()}-py3-none-any.whl"
     assert wheel.stat().st_size < MOST_BYTES
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     expected = {"qbe/py.typed", "qbe/evaluate/published.json", "qbe/datasets/sample/papers.jsonl"}
-    expected |= {f"qbe/models/{model}/{name}" for model in MODELS for name in ("README.md", "LICENSE")}
+    for model in MODELS:
+        expected |= {f"qbe/models/{model}/README.md", f"qbe/models/{model}/LICENSE"}
     shipped = (path for path in (ROOT / "qbe" / "models").glob("*/*") if path.suffix != ".pyc")
     expected |= {path.relative_to(ROOT).as_posix() for path in shipped}
     expected |= {file.relative_to(ROOT).as_posix() for file in (ROOT / "qbe").rglob("*.py")}
@@ -85,8 +101,8 @@ def test_the_wheel_holds_what_is_needed_and_no_more(wheel):
 
 def test_the_installed_package_is_the_one_that_runs(run, installed):
     assert Path(run("-c", "import qbe; print(qbe.__file__)").strip()) == installed / "qbe" / "__init__.py"
-    assert run("-m", "qbe", "--version") == f"qbe {VERSION}\n"
-    assert run(installed / "bin" / "qbe", "--version") == f"qbe {VERSION}\n"
+    assert run("-m", "qbe", "--version") == f"qbe {version()}\n"
+    assert run(installed / "bin" / "qbe", "--version") == f"qbe {version()}\n"
 
 
 def test_the_sample_is_indexed_and_searched(run):
@@ -101,17 +117,26 @@ def test_the_sample_is_indexed_and_searched(run):
 
 
 def test_an_editable_install_works_beside_the_clone(clone, tmp_path):
-    """A script beside a clone named ``qbe`` imports the package, not the clone's folder, which Python would
-    prefer to a package that only an import hook knows, as editable installs of other layouts have.
+    """A script beside a clone named ``qbe`` imports the package, not the clone's folder.
+
+    That folder has no ``__init__.py``. Python prefers a package further down its path to such a folder, but
+    the folder to a package that only an import hook knows, as editable installs of other layouts have.
     """
     program = "from setuptools.build_meta import build_editable; import sys; build_editable(sys.argv[1])"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    output_of(sys.executable, "-c", program, tmp_path, cwd=clone, env=environment)
+    build = [sys.executable, "-c", program, tmp_path]
+    subprocess.run(build, cwd=clone, env=environment, capture_output=True, check=True)
     (wheel,) = tmp_path.glob("*.whl")
-    output_of(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
     pip("--python", python, "install", "--no-deps", "--no-index", wheel)
     script = clone.parent / "script.py"
-    script.write_text("import qbe\nprint(qbe.__file__, qbe.__version__, qbe.Facet.METHOD)\n")
+    script.write_text(
+        "import qbe\nfrom qbe import Facet\nprint(qbe.__file__, qbe.__version__, Facet.METHOD)\n"
+    )
     for command in ([python, script], [tmp_path / "venv" / "bin" / "qbe", "--version"]):
-        assert VERSION in output_of(*command, cwd=clone.parent, env=environment)
+        done = subprocess.run(
+            command, cwd=clone.parent, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert version() in done.stdout

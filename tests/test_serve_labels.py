@@ -14,6 +14,8 @@ from qbe.runs import read_graded_pairs
 
 pytestmark = pytest.mark.slow
 
+CANDIDATES = ("s051", "s007", "s124")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -23,7 +25,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(tiny_index, folder):
     pairs = folder / "pairs.tsv"
-    write_pairs(pairs, [Pair("s036", each, "far") for each in ("s051", "s007", "s124")], [(3, 3, 3)] * 3)
+    write_pairs(pairs, [Pair("s036", candidate, "far") for candidate in CANDIDATES], [(3, 3, 3)] * 3)
     options = ("--pairs", str(pairs), "--labels", str(folder / "grades"))
     with serving(tiny_index, folder / "log", *options) as running:
         yield running
@@ -55,7 +57,8 @@ def test_a_folder_of_grades_belongs_to_one_server(server, tiny_index, folder):
     command = [sys.executable, "-m", "qbe", "serve", "--index", tiny_index, "--port", "0"]
     command += ["--pairs", folder / "pairs.tsv", "--labels", folder / "grades"]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and "choose another --labels" in done.stderr
+    assert done.returncode == 1
+    assert "choose another --labels" in done.stderr
 
 
 def test_pairs_are_graded_with_the_keyboard(server, folder):

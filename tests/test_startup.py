@@ -3,13 +3,13 @@
 import re
 import subprocess
 import sys
+from argparse import ArgumentParser
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from support.parsers import PARSERS
 
-from qbe.__main__ import COMMANDS
+from qbe.__main__ import COMMANDS, command_parser
 
 pytestmark = pytest.mark.slow
 
@@ -125,10 +125,13 @@ def test_searching_needs_no_pytorch(graded_index, tiny_cross_encoder, options, a
     assert not modules & ({"torch", "transformers", "datasets", "openai", "scipy", "onnx"} | absent)
 
 
-def choices(command: str) -> dict[str, tuple]:
+def choices(command: str, subcommand: str | None = None) -> dict[str, tuple]:
     """The choices of arguments, which help may not load modules for."""
-    arguments = PARSERS[f"qbe {command}"]._actions
-    return {each.dest: tuple(each.choices) for each in arguments if each.choices}
+    parser: ArgumentParser = command_parser(command)
+    if subcommand:
+        (nested,) = [action.choices for action in parser._actions if hasattr(action, "add_parser")]
+        parser = nested[subcommand]
+    return {action.dest: tuple(action.choices) for action in parser._actions if action.choices}
 
 
 def test_choices_are_those_of_the_modules():
@@ -151,11 +154,11 @@ def test_choices_are_those_of_the_modules():
     helps = stages.describe_stages(stages.RERANKERS)
     assert f"({PART_TEMPERATURE:g}; {WHOLE_TEMPERATURE:g} for abstracts)" in helps
     assert f"({REGULARIZATION:g})" in helps
-    of_index = {action.dest: action.help for action in PARSERS["qbe index"]._actions}
+    of_index = {action.dest: action.help for action in command_parser("index")._actions}
     assert EXACT in of_index["faiss"]
     assert choices("index")["store"] == ("positions", "docvectors", *STORED)
     assert all(f"{AUTO_SENTENCES:,} sentences" in of_index[name] for name in ("faiss", "store"))
-    assert choices("index")["device"] == (*choices("train encoder")["device"], AUTO) == DEVICES
+    assert choices("index")["device"] == (*choices("train", "encoder")["device"], AUTO) == DEVICES
     assert choices("evaluate")["protocol"] == tuple(PROTOCOLS)
-    offered = choices("export encoder")
+    offered = choices("export", "encoder")
     assert (offered["layout"], offered["pooling"], offered["similarity"]) == (LAYOUTS, POOLINGS, SIMILARITIES)

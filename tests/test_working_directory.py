@@ -21,18 +21,21 @@ OF_PYTHON = (
     *("sitecustomize", "usercustomize", "argparse", "json", "typing", "subprocess", "logging", "csv"),
     *("multiprocessing", "pickle"),
 )
-STARTS = re.compile(  # what of a module can start a process
+STARTS = re.compile(
     r"^ *(?:import|from) (subprocess|multiprocessing|pty)\b(?! import \w+Error\b)|(ProcessPoolExecutor)"
     r"|\b(os\.(?:exec|fork|popen|posix_spawn|spawn|system|startfile)\w*)",
     re.MULTILINE,
 )
+"""What of a module can start a process."""
 
 
 def test_processes_are_started_in_one_place():
-    starting = {}
-    for path in PACKAGE.rglob("*.py"):
-        if found := STARTS.findall(path.read_text("utf-8")):
-            starting[str(path.relative_to(PACKAGE))] = {name for names in found for name in names if name}
+    texts = {str(path.relative_to(PACKAGE)): path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
+    starting = {
+        name: {each for found in STARTS.findall(text) for each in found if each}
+        for name, text in texts.items()
+        if STARTS.search(text)
+    }
     # The command line may begin itself once more, in place of this process and with the same arguments.
     # uvicorn's supervisor starts workers, after `import_nothing_from_working_directory`.
     own = {"util/work.py": {"subprocess"}, "cli/common.py": {"os.execv"}}
@@ -65,11 +68,19 @@ def script(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def run(hostile, tmp_path_factory):
     """Runs Python in the hostile folder; gives what came of it, and fails where a module there was run."""
-    place = {"cwd": hostile, "env": os.environ | {"QBE_CACHE": str(tmp_path_factory.mktemp("cache"))}}
+    cache = tmp_path_factory.mktemp("cache")
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, *map(str, arguments)]
-        done = subprocess.run(command, input="", capture_output=True, text=True, check=False, **place)
+        environment = {**os.environ, "QBE_CACHE": str(cache)}
+        done = subprocess.run(
+            [sys.executable, *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=hostile,
+            env=environment,
+        )
         assert sorted(mark.name for mark in (hostile.parent / "marks").iterdir()) == []
         return done
 
