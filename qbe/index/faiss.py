@@ -1,4 +1,4 @@
-"""FAISS: building an index over sentence vectors, and finding candidates: the papers of the nearest sentences.
+"""FAISS: building an index over sentence vectors, and finding the papers of the nearest sentences.
 
 Results depend neither on threads nor on the other queries of a call: a search compares vectors one by one,
 since FAISS's matrix products depend on the batch, and transforms queries one by one.

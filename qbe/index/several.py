@@ -178,7 +178,7 @@ class SeveralVectors:
     def _owners(
         self, method: str, rows: Rows, before: tuple[Any, ...] = (), after: tuple[Any, ...] = ()
     ) -> tuple[Rows, Rows, dict[int, Any]]:
-        """Ask the indexes of papers (n,); return the index of each paper and each sentence, and the answers."""
+        """Ask the indexes of papers; return which one each paper and each sentence is in, and the answers."""
         (owners, local), starts = self._papers.local(rows), self._papers.layout.starts
         asked = {shard: (method, *before, some, *after) for shard, some in local.items()}
         return owners, np.repeat(owners, starts[rows + 1] - starts[rows]), self._ask("of_papers", asked)
@@ -317,9 +317,11 @@ def combined_manifest(manifests: Sequence[Manifest]) -> Manifest:
     first = manifests[0]
     counts = ("papers", "labelled", "predicted", "sentences")
     sums = {name: sum(each.corpus.get(name, 0) for each in manifests) for name in counts}
-    lucene = dict(first.lucene) if first.lucene else None
-    for name in ("documents", "tokens") if lucene else ():
-        lucene[name] = sum((each.lucene or {})[name] for each in manifests)
+    words = [each.lucene for each in manifests if each.lucene]
+    lucene = first.lucene and {
+        **first.lucene,
+        **{name: sum(each[name] for each in words) for name in ("documents", "tokens")},
+    }
     digest = hashlib.sha256("".join(each.digest for each in manifests).encode()).hexdigest()
     numbered = enumerate(manifests, 1)
     files = {f"{number}/{name}": entry for number, each in numbered for name, entry in each.files.items()}

@@ -275,7 +275,8 @@ def write_next(
 
 
 def _tagger(manifest: Manifest) -> dict[str, str] | None:
-    return manifest.tagger and {name: manifest.tagger[name] for name in ("name", "sha256", "trunk")}
+    tagger = manifest.tagger
+    return None if tagger is None else {name: tagger[name] for name in ("name", "sha256", "trunk")}
 
 
 def _copy_records(folder: Path, parts: Sequence[_Part]) -> None:
