@@ -44,7 +44,7 @@ def corpus(tmp_path_factory) -> Path:
     lines = [json.dumps({"paper_id": f"p{n}", **GOOD}).encode() for n in range(PAPERS - sum(TIMES))]
     broken = [text for text, times in zip(BROKEN.values(), TIMES, strict=True) for _ in range(times)]
     for number, line in enumerate(broken):
-        lines.insert(100 + 90 * number, line if isinstance(line, bytes) else line.encode())  # type: ignore[attr-defined]
+        lines.insert(100 + 90 * number, line if isinstance(line, bytes) else line.encode())
     path = tmp_path_factory.mktemp("corpus") / "papers.jsonl"
     path.write_bytes(b"\n".join(lines) + b"\n")
     return path

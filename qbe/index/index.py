@@ -370,7 +370,7 @@ class Index(Closing):
             yield from reader
 
     def refresh(self) -> bool:
-        """Move to the newest generation, and say whether there was one; searches under way keep the old one."""
+        """Move to a newer generation, and say whether there was one; searches under way keep the old one."""
         with self._refreshing:
             with self.reading() as old:
                 if old.is_current():

@@ -212,7 +212,7 @@ class Compared(NamedTuple):
 class VectorStore:
     """Stored vectors of papers by row, in arrays of all vectors of an index; several threads may share one.
 
-    ``similarity`` is one of `qbe.models.formats.SIMILARITIES`. One of vectors elsewhere overrides all methods.
+    ``similarity`` is one of `qbe.models.formats.SIMILARITIES`. Of vectors elsewhere all methods differ.
     """
 
     def __init__(self, sentences: Vectors, whole: Vectors, starts: Rows, similarity: str) -> None:
