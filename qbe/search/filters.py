@@ -54,14 +54,11 @@ class PaperFilter:
     """Conditions that papers must all meet to be found.
 
     ``years``: from the first to the last one, either None. ``before``: this year or an earlier one;
-    ``"query"``: not later than the query's paper. Papers without a year pass neither. ``categories``: one of
-    the paper's matches a pattern (``cs.*``) or what stands before a dot (``cs``). ``authors``: an author's
-    name has all words of one of these, in any order, case and accents apart. ``where``: the metadata has each
-    key with this value, as text; of a list one element is enough, and values of OF_LIBRARIES are compared
-    without case. The key ``technique`` asks for papers that name one there, in their title, or where they say
-    how.
-
-    Raises TypeError for values of another type, UsageError for those that are not possible.
+    ``"query"``: not later than the query's paper. Papers without a year pass neither. ``categories``: one
+    matches a pattern (``cs.*``) or what stands before a dot (``cs``). ``authors``: an author's name has all
+    words of one of these, case and accents apart. ``where``: the metadata has each key with this value, as
+    text, or in a list. The key ``technique`` asks for papers that name one there, in their title, or where
+    they say how.
 
     >>> papers = PaperFilter(years=(2015, 2019), categories=("cs",), authors=("d. knuth",))
     >>> papers.keeps({"categories": ["cs.DS"], "authors": ["Donald D. Knuth"]})  # years apart
@@ -110,7 +107,7 @@ class PaperFilter:
         return self.years is not None or self.before is not None
 
     def of(self, query: Query) -> PaperFilter:
-        """Replace ``"query"`` by the latest year of the papers that a query likes; raises UsageError for one
+        """Replace ``"query"`` by the latest year of the papers that a query likes; raise UsageError for one
         without.
         """
         if self.before != OF_QUERY:
@@ -128,7 +125,6 @@ class PaperFilter:
         return dataclasses.replace(self, before=max(years))
 
     def allows(self, year: int) -> bool:
-        """Test a year; ``before`` must be a year by now (see `of`)."""
         first, last = self.years or (None, None)
         limits = [limit for limit in (last, self.before) if isinstance(limit, int)]
         return (first is None or first <= year) and all(year <= limit for limit in limits)
@@ -168,9 +164,7 @@ def _first_year(text: str) -> int | None:
 
 
 def parse_years(text: str) -> tuple[Years | None, Literal["query"] | None]:
-    """Parse years such as ``2015-2019``, ``2015-``, ``-2019``, ``2018``, ``query`` or ``2015-query``; raises
-    UsageError.
-    """
+    """Parse years such as ``2015-2019``, ``2015-``, ``-2019``, ``2018``, ``query`` or ``2015-query``."""
     head, _, last = text.strip().rpartition("-")
     of_query = last.strip() == OF_QUERY
     if of_query and not head:
@@ -307,9 +301,7 @@ def check_filter(value: object) -> None:
 
 
 class FilterResult(NamedTuple):
-    """The papers that pass a filter (``selection``: None if all do), and how many more would if their year
-    was known.
-    """
+    """The papers that pass a filter (``selection``: None if all do), and how many lack a year to pass."""
 
     selection: Selection | None
     papers: int
@@ -318,9 +310,7 @@ class FilterResult(NamedTuple):
 
 
 class FilterCache:
-    """The papers of an index, as opened by a reader, that pass filters. Years are kept, in two bytes a paper,
-    and of each of the last KEPT filters a byte a paper. Several threads may use it.
-    """
+    """The papers of an index that pass filters: years, two bytes a paper, and the last KEPT masks stay."""
 
     def __init__(self, reader: IndexReader) -> None:
         self._papers = reader.papers
@@ -330,15 +320,13 @@ class FilterCache:
         self._passing: OrderedDict[str, FilterResult] = OrderedDict()
 
     def for_query(self, paper_filter: PaperFilter | None, query: Query) -> FilterResult:
-        """Apply a filter, or none, for a query; raises what `PaperFilter.of` and `of` do."""
+        """Apply a filter, or none, for a query."""
         if paper_filter is None:
             return FilterResult(None, len(self._papers), len(self._papers), 0)
         return self.of(paper_filter.of(query))
 
     def of(self, paper_filter: PaperFilter) -> FilterResult:
-        """Apply a filter whose ``before`` is a year by now; raises UsageError for a key of ``where`` that no
-        paper has, and for a technique without a name.
-        """
+        """Apply a filter without ``query``; raise UsageError for a key of ``where`` that no paper has."""
         if paper_filter.before == OF_QUERY:
             raise UsageError("expected `years` without query, since there is no query, found it; give a year")
         with self._lock:
@@ -393,7 +381,6 @@ class FilterCache:
 
 
 def _remembered(known: OrderedDict[str, T], asked: PaperFilter, make: Callable[[PaperFilter], T]) -> T:
-    """Look a filter up, or make its value; of more than KEPT ones the least recently used is dropped."""
     key = json.dumps(asked.record(), sort_keys=True)
     if key not in known:
         known[key] = make(asked)
@@ -404,12 +391,9 @@ def _remembered(known: OrderedDict[str, T], asked: PaperFilter, make: Callable[[
 
 
 class Technique:
-    """The name of a technique: words that stand next to each other, whatever their grammatical number and
-    case.
-    """
+    """The name of a technique: neighbouring words, whatever their grammatical number and case."""
 
     def __init__(self, name: str) -> None:
-        """Raise UsageError for a name without letters and digits."""
         self._words = _words(name)
         if not self._words:
             raise UsageError(
@@ -444,8 +428,8 @@ def _words(text: str) -> list[str]:
 
 
 def describe(passing: Sequence[FilterResult], hits: int | None) -> str | None:
-    """Tell users in one line that filters leave fewer papers than the ``hits`` asked for (None: any number),
-    or drop papers without a year; None where neither is so.
+    """Tell users in one line that filters leave fewer papers than the ``hits`` asked for, or drop those
+    without a year.
     """
     parts = []
     if few := [each for each in passing if hits is not None and each.papers < hits]:

@@ -221,9 +221,7 @@ class Regrader:
 
 
 class GradedReranker:
-    """Scores candidates for a facet by their grade in it; ``match`` is the closest pair of projected
-    sentences.
-    """
+    """Scores candidates by their grade in a facet; ``match`` is the closest pair of projected sentences."""
 
     name = "grades"
     needs_vectors = True

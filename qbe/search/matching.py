@@ -231,9 +231,7 @@ def marginals(distances: Doubles, columns: Bools, temperature: float) -> tuple[D
 
 
 def mean_max(similarities: Doubles, columns: Bools) -> Doubles:
-    """The mean over the rows of each one's best similarity (Khattab and Zaharia, 2020, eq. 3, over
-    sentences).
-    """
+    """The mean over the rows of each one's best similarity (Khattab and Zaharia, 2020, eq. 3)."""
     best = _inside(similarities, columns).max(axis=2)
     mean: Doubles = total(best, 1) / best.shape[1]
     return mean
@@ -246,10 +244,8 @@ def _inside(values: Doubles, columns: Bools) -> Doubles:
 
 
 class VectorMatching:
-    """Scores the vectors of a query's sentences against those of all sentences of a candidate.
-
-    ``match`` is the pair that contributed most: the largest mass times cosine for transport, else the
-    closest.
+    """Scores vectors of a query's sentences against a candidate's; ``match`` is the pair that contributed
+    most.
     """
 
     needs_vectors = True
@@ -265,10 +261,6 @@ class VectorMatching:
         regularization: float | None = None,
         workers: Workers | None = None,
     ) -> None:
-        """Match by one of `qbe.search.stages.MATCHINGS`; ``similarity`` is that of the vectors
-        (``index.similarity``): for ``l2`` mean-max takes least distances. Scores of vectors in half precision
-        depend neither on the linear algebra library nor on threads.
-        """
         self.name = name
         self._vectors, self._workers, self._similarity = vectors, workers, similarity
         self._temperature = temperature

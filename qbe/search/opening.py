@@ -29,8 +29,6 @@ def open_rerank_stage(
     """Open what a stage of `qbe.search.stages` reranks by, None for None.
 
     The model of a cross-encoder is loaded when it first scores, unless ``open_reranker`` opens it elsewhere.
-    Raises what `qbe.search.rerankers.open_reranker` does, IndexFormatError where vectors to be matched are
-    not in the index, UsageError where nothing reads its encoder's vectors.
     """
     if stage is None:
         return None

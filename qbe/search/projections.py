@@ -32,9 +32,7 @@ class FacetProjection(NamedTuple):
 
 
 class StoredPapers(NamedTuple):
-    """The vectors of papers: ``sentences`` (sentences, dimension), paper i's from ``starts[i]``, and
-    ``whole``.
-    """
+    """The vectors of papers: ``sentences``, paper i's from ``starts[i]``, and ``whole``."""
 
     sentences: Doubles
     starts: Ints
@@ -92,7 +90,7 @@ class Space(NamedTuple):
         self, positions: Sequence[int] | slice, facet: Bools, sums: Doubles, starts: Ints
     ) -> list[Doubles]:
         """The TERMS (papers,) of the query's sentences at ``positions``; ``sums`` of the sentences of the
-        ``facet``.
+        facet.
         """
         of_facet = np.where(facet, self.cosines[positions], -np.inf)
         return [
@@ -195,9 +193,7 @@ class ProjectionModel:
 
 
 def find_model(encoder: Mapping[str, Any], folder: Path | None = None) -> Path:
-    """Find the model that reads the vectors of an ``encoder``: the one given, else one that ships; raise
-    UsageError where none does.
-    """
+    """Find the model that reads the vectors of an ``encoder``: the one given, else one that ships."""
     model_folder = shipped_model(encoder) if folder is None else folder
     if model_folder is None:
         if encoder["name"] in ENCODERS:

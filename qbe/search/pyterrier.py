@@ -97,9 +97,7 @@ def from_transformer(transformer: Any) -> TransformerStage:
 
 
 class TransformerStage:
-    """A transformer as a stage; papers that it leaves out come last. As a reranker it gets ``qid``,
-    ``query``, ``docno`` and ``text`` (title and abstract), as a first stage ``qid`` and ``query``.
-    """
+    """A transformer as a stage; papers that it leaves out come last."""
 
     needs_vectors = False
 

@@ -54,7 +54,7 @@ _LINE_END = re.compile(r"\r\n?")
 
 class QuerySource(NamedTuple):
     """Queries that are loaded a few at a time: ids in the run, aspects, what loads those at some places,
-    notes for people.
+    notes.
     """
 
     ids: Sequence[str]
@@ -227,9 +227,7 @@ def _paper_of(topic: Topic, where: str) -> Paper:
 
 
 def note_on_papers(papers: Iterable[Paper]) -> str:
-    """Tell users in one line of papers from outside without an abstract or parts of it, or with far too long
-    ones.
-    """
+    """Tell users in one line of papers from outside with parts missing, or with far too long abstracts."""
     papers = list(papers)
     notes = [
         f"no abstract was found in the query; {paper.metadata[ABSTRACT_FROM]} stands for it"
@@ -261,8 +259,8 @@ def paper_from_file(path: str | Path) -> Paper:
     r"""Read the paper of a file (``-``: standard input): a PDF, a LaTeX source with the files that it inputs,
     a JSON object with title and abstract, the only entry of a file that `qbe index` reads, or text.
 
-    Its id is ``query`` if it has none. Raises UsageError for a file of another kind or of several papers,
-    CorpusError for one that cannot be read or holds no abstract.
+    Its id is ``query`` if it has none. Raises UsageError for another kind or several papers, CorpusError for
+    one that cannot be read.
 
     >>> _ = Path("paper.txt").write_text("On stone\n\nStone is hard. We cut it.")
     >>> paper = paper_from_file("paper.txt")
@@ -280,9 +278,7 @@ def paper_from_file(path: str | Path) -> Paper:
 
 
 def paper_from_bytes(data: bytes, name: str, folder: Path | None = None) -> Paper:
-    """Read the paper of a file as `paper_from_file` does; ``folder`` has the files that a LaTeX source
-    inputs.
-    """
+    """Read a paper as `paper_from_file` does; ``folder`` has the files that a LaTeX source inputs."""
     from qbe.corpus import latex
     from qbe.corpus.formats import FORMATS, JSON_LINES, kind_of
     from qbe.corpus.json_stream import decode_record, decode_text
@@ -348,9 +344,8 @@ def _other_kind(name: str, kind: str) -> UsageError:
 
 
 def title_and_abstract(text: str, name: str) -> tuple[str, str]:
-    """Split a text into title, '' for none, and abstract: after ``Title:`` and ``Abstract:``, or with the
-    first line as title where it is no sentence. Raises UsageError where that may be part of a wrapped
-    paragraph.
+    """Split a text into title ('' for none) and abstract: by headings, or with a first line that is no
+    sentence.
     """
     first, _, rest = text.strip().partition("\n")
     first, named = first.strip().lstrip("# "), _TITLE.match(text.strip())
@@ -373,7 +368,7 @@ def title_and_abstract(text: str, name: str) -> tuple[str, str]:
 
 class NamedPapers(NamedTuple):
     """Papers of the index that a bibliography of so many ``entries`` names; names of ``missing`` papers,
-    errors of ``broken`` entries.
+    errors of ``broken`` ones.
     """
 
     paper_ids: list[str]
@@ -382,7 +377,6 @@ class NamedPapers(NamedTuple):
     broken: tuple[str, ...] = ()
 
     def missing_in_words(self, name: str) -> str | None:
-        """Tell users in one line what was missing and broken in a bibliography; None if nothing."""
         said = []
         if self.missing:
             count = f"{len(self.missing)} of {self.entries} entries"
@@ -393,10 +387,8 @@ class NamedPapers(NamedTuple):
 
 
 def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
-    """Find the papers of the index that a file names: a bibliography in any format that `qbe index` reads, a
-    LaTeX source that cites from bibliographies beside it, or a list of names, one a line. Raises
-    UsageError where the index has none of them, FileFormatError or CorpusError for a file that cannot be
-    read.
+    """Find the papers of the index that a bibliography, a LaTeX source or a list of names names; raise
+    UsageError where it has none of them.
     """
     named = papers_named(reader, _entries(path))
     if not named.paper_ids:
@@ -409,9 +401,8 @@ def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
 
 
 def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | RecordError | str]) -> NamedPapers:
-    """Find the papers of the index that records name (by id, DOI, arXiv id and their other ids, then by
-    title, with year and first author; by a citation key only where the title agrees), or texts; broken
-    entries by the ids in them, the key last.
+    """Find papers by their ids, then by title, year and first author; by a citation key only where the title
+    agrees.
     """
     from qbe.corpus.reading import id_of
     from qbe.index.names import contradicts
@@ -439,7 +430,6 @@ def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | Record
 
 
 def _entries(path: Path) -> Iterator[Mapping[str, Any] | RecordError | str]:
-    """The entries of a bibliography, or the lines of a list."""
     from qbe.corpus.formats import FORMATS
     from qbe.corpus.latex import SUFFIXES
     from qbe.corpus.reading import entries
@@ -462,8 +452,8 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any] | RecordError | str]:
 
 
 def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
-    """The entries of its bibliographies that a LaTeX source cites, or all where it cites none yet, then the
-    keys that they lack.
+    """The entries that a LaTeX source cites, all where it cites none yet, then the keys that no bibliography
+    has.
     """
     from qbe.corpus.latex import cited_in, source_of
     from qbe.corpus.reading import entries

@@ -82,9 +82,7 @@ _STATEMENT = re.compile(r"(?:^|\s)(?:we|our|this\s+(?:paper|work|article))\s|[.!
 
 
 class Question(NamedTuple):
-    """What a short text asks for: a technique (``method``) and a ``problem``, or a ``topic`` that may be
-    either.
-    """
+    """What a short text asks for: a ``method`` and a ``problem``, or a ``topic`` that may be either."""
 
     method: str = ""
     problem: str = ""
@@ -99,10 +97,7 @@ def in_words(question: Mapping[str, str]) -> str:
 
 def paper_from_question(text: str) -> Paper:
     """Make a paper to search with of a question or a short text: the technique and the problem that it names
-    are its sentences of method and background.
-
-    Raises UsageError for another text (see `question_of`), and what `qbe.corpus.sentences.paper_from_text`
-    does.
+    are its sentences of method and background. Raises UsageError for another text.
 
     >>> paper = paper_from_question("graph neural networks for traffic forecasting")
     >>> [(str(sentence.facet), sentence.text) for sentence in paper.sentences]
@@ -119,9 +114,7 @@ def paper_from_question(text: str) -> Paper:
 
 
 def asked_paper(paper: Paper) -> Paper | None:
-    """Make the paper to search with of a ``paper`` that is a question; None for one with a title, labels, or
-    more than one sentence.
-    """
+    """Make the paper to search with of one that is a question; None with title, labels, or more sentences."""
     if paper.title or paper.labelled or len(paper.sentences) != 1:
         return None
     text = paper.sentences[0].text
@@ -145,9 +138,7 @@ def is_question(query: Query) -> bool:
 
 
 def question_of(text: str) -> Question | None:
-    """Read a text as a question; None for a statement, which ends with a full stop, is about "we" or "this
-    paper", or has more than MOST_WORDS words.
-    """
+    """Read a text as a question; None for a statement, or for more than MOST_WORDS words."""
     words = text.split()
     text = " ".join(words)
     if not 0 < len(words) <= MOST_WORDS or len(text) > MOST_CHARACTERS or _STATEMENT.search(text):
@@ -180,7 +171,6 @@ def _read_on(question: Question) -> Question:
 
 
 def _slots(text: str) -> Question | None:
-    """Read a text by a title's form."""
     from qbe.models.words import shipped_words
 
     for form, more, least in _SLOTS:

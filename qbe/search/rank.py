@@ -24,9 +24,7 @@ ASPECT_DEPTH = 1000  # papers that each liked aspect brings, where a query has s
 
 
 class RankingRequest(NamedTuple):
-    """A query, its encoded aspects, a ``pool`` of ids (None: the index), and the ``allowed`` papers (None:
-    all).
-    """
+    """A query, its encoded aspects, a ``pool`` of ids, and the ``allowed`` papers (None: all)."""
 
     query: Query
     aspects: Sequence[EncodedAspect]
@@ -202,7 +200,7 @@ class RerankStage:
         explain: bool,
         progress: Progress | None,
     ) -> list[list[Hit]]:
-        """Bring all hits of each query, best first, into their final order; raise ModelError for scores not
+        """Bring all hits of each query into their final order; raise ModelError for scores that are not
         finite.
         """
         papers: dict[str, Paper] = {}

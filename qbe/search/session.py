@@ -33,8 +33,8 @@ FIRST, RERANKED = "first-stage", "reranked"  # stages that a ranking may have go
 
 
 class Ranking(NamedTuple):
-    """Hits of a query, its papers labelled, best first, after a ``stage``, FIRST or RERANKED; ``counts`` are
-    the notes for people that count hits.
+    """Hits of a query, best first, after a ``stage``, FIRST or RERANKED; ``counts`` are notes that count
+    hits.
     """
 
     stage: str
@@ -47,9 +47,7 @@ class Ranking(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """What searches an index as of one reader; ``explore`` ranks queries of several facets unless a language
-    model does.
-    """
+    """What searches an index as of one reader; ``explore_ranks``: grades rank queries of several facets."""
 
     reader: IndexReader
     first_stage: FirstStage
@@ -59,10 +57,7 @@ class Opened(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A request on its way through the stages. ``graded_by`` are the query's papers where grades rank it or
-    are asked for; ``again``: it went through the second stage, so that its best hits are graded as that
-    grades them.
-    """
+    """A request on its way through the stages; ``again``: it went through the second one."""
 
     opened: Opened
     request: SearchRequest
@@ -80,7 +75,6 @@ class Task(NamedTuple):
         return self.opened.explore_ranks and self.ranking.query.is_by_facets
 
     def explored(self, *, again: bool) -> ExploreRequest:
-        """The task as `ExploreStage` takes it."""
         from qbe.search.explore import ExploreRequest
 
         assert self.graded_by is not None
@@ -97,8 +91,7 @@ Executor = Callable[[str, Batch, Task], list[Hit]]
 class SearchSession(Closing):
     """Searches an index by `Stages`, for the command line, the page, HTTP, MCP and Python.
 
-    Models and threads stay open until it is closed, which leaves the index open. A search after
-    ``index.refresh()`` is one over the newest generation. Several threads may use it.
+    Models and threads stay open until it is closed, which leaves the index open. Several threads may use it.
 
     >>> from qbe import Facet
     >>> request = SearchRequest(Query(index.paper("s036"), Facet.METHOD), k=1)
@@ -119,8 +112,7 @@ class SearchSession(Closing):
         """Open the ``stages`` (default: `qbe.search.stages.default_stages`) over an index.
 
         ``executor`` carries out stages, ``open_reranker`` opens cross-encoders elsewhere, and ``chosen`` says
-        whether a user asked for the reranker (default: whether stages are given). Raises TypeError,
-        UsageError, IndexFormatError, ModelError or JavaError for what cannot be opened.
+        whether a user asked for the reranker (default: whether stages are given).
         """
         check_index(index)
         self.index = index
@@ -166,11 +158,7 @@ class SearchSession(Closing):
         self._workers.close()
 
     def run(self, request: SearchRequest, *, rerank: bool = True) -> Iterator[Ranking]:
-        """Yield the first stage's ranking, then, where something reranks the query, the reranked one.
-
-        The query's own papers are never among the hits, and ties are broken by id. Raises UsageError,
-        FacetNotFoundError, PaperNotFoundError or ModelError for what cannot be searched.
-        """
+        """Yield the first stage's ranking, then, where something reranks the query, the reranked one."""
         reranks = rerank and self.reranks(request.query)
         with one_blas_thread(), self.index.reading() as reader:
             tasks = self._first(reader, [request], self._execute)
@@ -185,7 +173,7 @@ class SearchSession(Closing):
         yield ranking
 
     def search(self, request: SearchRequest, *, rerank: bool = True) -> Ranking:
-        """Return the last ranking of `run`, without preparing the first one for showing."""
+        """Return the last ranking of `run`."""
         return self.batch([request], rerank=rerank, execute=self._execute)[0]
 
     def batch(
@@ -196,9 +184,8 @@ class SearchSession(Closing):
         rerank: bool = True,
         execute: Executor | None = None,
     ) -> list[Ranking]:
-        """Return the last ranking of `run` for each request, in less time; ``progress`` is called with the
-        number of candidates just reranked. All results are held in memory: give some dozens of requests at
-        a time.
+        """Return the last ranking of `run` for each request, in less time; ``progress`` gets numbers of
+        candidates.
         """
         with one_blas_thread(), self.index.reading() as reader:
             tasks = self._first(reader, requests, execute)
@@ -209,8 +196,8 @@ class SearchSession(Closing):
             return self._finished(tasks, rerank=rerank)
 
     def reranks(self, query: Query) -> bool:
-        """True if the reranker takes one of a query's aspects and grades do not rank it, or they grade the
-        best hits again.
+        """True if the reranker takes one of a query's aspects, or the best of its graded hits are graded
+        again.
         """
         aspects = [TopicAspect(each.paper.paper_id, each.facet, each.positions) for each in query.aspects]
         return self.rerank_pairs(aspects, 1) > 0
@@ -220,9 +207,7 @@ class SearchSession(Closing):
         return self._second is not None and any(self._second.reranks(aspect.facet) for aspect in aspects)
 
     def leaves_out(self, aspects: Iterable[Aspect | TopicAspect], load: Callable[[], Query]) -> bool:
-        """True if users should be told that a query is not reranked; of a question only if they asked for the
-        reranker.
-        """
+        """True if users should be told that a query is not reranked; a question only if asked."""
         return not self.takes(aspects) and (self._chosen or not is_question(load()))
 
     def rerank_pairs(self, aspects: Sequence[TopicAspect], papers: int) -> int:
@@ -253,9 +238,7 @@ class SearchSession(Closing):
         return self._regraded > 0
 
     def grade(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-        """Add grades to hits of a query, however they were found; raises what `run` does, UsageError without
-        a grade model.
-        """
+        """Add grades to hits of a query, however they were found; raises UsageError without a grade model."""
         for hit in hits:
             if not isinstance(hit, Hit):
                 raise TypeError(f"expected qbe.Hit objects to grade, found {type(hit).__name__}")
@@ -269,8 +252,8 @@ class SearchSession(Closing):
             return opened.explore.grade([(task.explored(again=True), hits)])[0]
 
     def prepared(self, requests: Sequence[SearchRequest]) -> list[tuple[Query, dict[int, PaperVectors]]]:
-        """Label the papers of requests as they need, each once; return each query with the vectors that
-        labelling made, by the identity of the paper.
+        """Label the papers of requests as they need; return queries with the vectors that labelling made, by
+        id().
         """
         papers = {
             (id(aspect.paper), request.labels): aspect.paper
@@ -314,7 +297,6 @@ class SearchSession(Closing):
         ]
 
     def _tasks(self, opened: Opened, requests: Sequence[SearchRequest]) -> list[Task]:
-        """Tasks of requests, their papers labelled and encoded, once each, as far as anything needs it."""
         prepared, second = self.prepared(requests), self._second
         varieties = [self._variety(opened, request) for request in requests]
         has_vectors = opened.reader.manifest.dense is not None
@@ -404,7 +386,6 @@ class SearchSession(Closing):
         return [ranked[id(task)] for task in tasks]
 
     def _finished(self, tasks: Sequence[Task], *, rerank: bool) -> list[Ranking]:
-        """Rankings of the best ``k`` hits, with matches and grades where asked for."""
         tasks = [task._replace(hits=_varied(task)) for task in tasks]
         hits = [list(task.hits[: task.request.k]) for task in tasks]
         if tasks and tasks[0].opened.reader.manifest.dense is not None:
@@ -441,7 +422,6 @@ class SearchSession(Closing):
         return rankings
 
     def _over(self, reader: IndexReader) -> Opened:
-        """What searches the index as of a reader; opened again when the index has moved on."""
         with self._opening:
             if self._opened is None or self._opened.reader is not reader:
                 stage, explore = open_first_stage(self.stages.first_stage, reader, self._workers), None
@@ -457,7 +437,6 @@ class SearchSession(Closing):
 
 
 def not_reranked(stages: Stages) -> str:
-    """Say that a query is not reranked, since the reranker does not take it."""
     name = "joint grades" if stages.reranker.name == "cross-encoder" else stages.reranker.name
     return f"not reranked, since {name} take queries with a facet"
 
