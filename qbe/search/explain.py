@@ -51,8 +51,8 @@ def add_matches(
 
 
 class ExplainedSentence(NamedTuple):
-    """A sentence of a query: ``label`` is one of CSAbstruct's five, ``probability`` of the facet, None where
-    given; ``selected`` ones are searched with, as a best guess where ``guess``.
+    """A sentence of a query: ``label`` and ``probability`` are None where given; ``selected``: it is searched
+    with.
     """
 
     position: int
@@ -90,9 +90,7 @@ def facet_probability(sentence: Sentence) -> float | None:
 
 
 def techniques_in_common(query: Query, papers: Sequence[Paper]) -> list[list[str]]:
-    """Return the words of techniques that each paper shares with the query's liked papers, most telling
-    first.
-    """
+    """Return the words of techniques that papers share with the query's liked ones, most telling first."""
     from qbe.models.words import shipped_words
 
     liked = {id(aspect.paper): aspect.paper for aspect in query.aspects if aspect.weight > 0}
@@ -102,9 +100,7 @@ def techniques_in_common(query: Query, papers: Sequence[Paper]) -> list[list[str
 
 
 def describe(paper: Paper, position: int, facet: Facet | None) -> str:
-    """Describe a sentence's label, such as ``method 0.93`` or ``background 0.62, best guess for method
-    0.31``.
-    """
+    """Describe a label: ``method 0.93``, ``background 0.62, best guess for method 0.31``."""
     if not paper.labelled:
         return "no label"
     sentence = paper.sentences[position]
@@ -130,9 +126,7 @@ class Shown(NamedTuple):
 
 
 def shown(query: Query, paper: Paper, hit: Hit) -> Shown | None:
-    """Return the best pair of a hit whose sentence carries the facet searched for, else the best pair, if
-    any.
-    """
+    """Return the best pair of a hit whose sentence carries the facet searched for, else the best pair."""
     pairs = [*([hit.driven_by] if hit.driven_by else []), *hit.matches]
     pairs = [pair for pair in pairs if query.aspects[pair.aspect].weight > 0] or pairs
     candidates = [
@@ -143,9 +137,7 @@ def shown(query: Query, paper: Paper, hit: Hit) -> Shown | None:
 
 
 def label_of(paper: Paper, position: int, facet: Facet | None) -> str:
-    """Return the label to show for a facet: with a question mark for a best guess, another one in
-    parentheses.
-    """
+    """Return the label to show for a facet: a best guess has a question mark, another label parentheses."""
     sentence = paper.sentences[position]
     if facet is None or sentence.facet is facet:
         return sentence.label if sentence.facet else ""

@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
 DEPTH = 300  # candidates that each first stage brings by each liked aspect
 LIKELY_FROM = 0.6  # papers with at least this chance are called likely
-VARIED_DEPTH = (
-    100  # papers, of a mix by each shape, that are compared with each other where hits should differ
-)
-
+VARIED_DEPTH = 100  # papers, of a mix by each shape, that are compared with each other to differ
 
 _Known = dict[bytes, tuple[list[Paper], "Sequence[Paper] | Candidates"]]  # candidates by their rows
 

@@ -82,8 +82,8 @@ class ScoreSource(Protocol):
         """Propose about ``k`` papers of the index, or of ``allowed``, for each aspect."""
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
-        """Score the papers at ``rows``, ascending, by name, (papers,) each; ``known`` is what
-        `batch_candidates` returned, None for a pool. Must be thread-safe.
+        """Score papers at ascending ``rows``; ``known`` is of `batch_candidates`, None for a pool.
+        Thread-safe.
         """
 
 

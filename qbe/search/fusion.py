@@ -71,13 +71,6 @@ def penalized(scores: Floats, background: Floats, strength: float) -> Floats:
     return z_normalize(scores) - strength * z_normalize(background)
 
 
-def interpolate(first_stage: Sequence[float], reranker: Sequence[float], weight: float) -> list[float]:
-    """Mix scores of the same papers: ``(1 - weight) * z(first stage) + weight * z(reranker)``."""
-    mixed = (1 - weight) * z_normalize(np.array(first_stage)) + weight * z_normalize(np.array(reranker))
-    scores: list[float] = mixed.tolist()
-    return scores
-
-
 def best_hits(paper_ids: Sequence[str], scores: NDArray[np.floating], k: int) -> list[Hit]:
     """Select the best ``k`` papers by score, ties by id."""
     chosen = np.arange(len(scores))

@@ -244,9 +244,7 @@ def _inside(values: Doubles, columns: Bools) -> Doubles:
 
 
 class VectorMatching:
-    """Scores vectors of a query's sentences against a candidate's; ``match`` is the pair that contributed
-    most.
-    """
+    """Scores vectors of a query's sentences against candidates'; ``match`` contributed most."""
 
     needs_vectors = True
     takes_whole_abstracts = True

@@ -78,7 +78,7 @@ class Pipeline(Closing):
         explain: bool = False,
         variety: Variety = PLAIN,
     ) -> list[Hit]:
-        """Search for the best ``k`` hits, never the query's own papers: of the ``pool`` of ids or the whole
+        """Search for the best ``k`` hits, never the query's own papers, of a ``pool`` of ids or the whole
         index.
         """
         request = SearchRequest(query, k, pool, filter, self._labels, matches, explain, variety=variety)

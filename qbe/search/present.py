@@ -21,6 +21,7 @@ MAX_AUTHORS = 3  # that a table names
 NAMED, QUOTED = 3, 60  # papers that a heading names at most, and characters of a sentence that it quotes
 
 _TIED = "\N{NO-BREAK SPACE}"
+# Frequent words of English, without those that other languages share, and of other European languages.
 _ENGLISH, _OTHERS = (
     frozenset(words.split())
     for words in (
@@ -30,7 +31,6 @@ _ENGLISH, _OTHERS = (
         "uma da em com não um het een van voor og det som att och til ikke",
     )
 )
-"""Frequent words of English, without those that other languages share, and of other European languages."""
 
 Lookup = Callable[[str], Paper]  # a paper of the index by id
 Heading = Callable[[Query, Sequence[Hit]], str]

@@ -63,8 +63,8 @@ def projected(vectors: NDArray[np.floating], matrix: Doubles | None) -> Doubles:
 
 
 class Space(NamedTuple):
-    """A ``query`` and papers at unit length in a space: ``cosines`` (query's sentences, sentences), ``best``
-    (query's sentences, papers), ``whole`` (papers,); float64.
+    """A ``query`` and papers of unit length: cosines with all sentences, each paper's ``best``, ``whole``
+    ones.
     """
 
     query: Doubles
@@ -89,9 +89,7 @@ class Space(NamedTuple):
     def terms(
         self, positions: Sequence[int] | slice, facet: Bools, sums: Doubles, starts: Ints
     ) -> list[Doubles]:
-        """The TERMS (papers,) of the query's sentences at ``positions``; ``sums`` of the sentences of the
-        facet.
-        """
+        """The TERMS (papers,) of sentences at ``positions``; ``sums`` of the sentences of the facet."""
         of_facet = np.where(facet, self.cosines[positions], -np.inf)
         return [
             self.best[positions].mean(axis=0),

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# What counts of a paper: weights of facets, a facet, sentence positions, or its whole abstract for None.
 AspectSpec = Mapping[Facet, float] | Facet | Sequence[int] | None
-"""What counts of a paper: weights of facets, a facet, sentence positions, or its whole abstract for None."""
 
 ID = "query"  # of papers from outside that bring none
 UNLIKE_WEIGHT = 0.5  # of all unwanted papers together, relative to the others together
@@ -39,23 +39,18 @@ LISTS = (".txt", ".ids", ".lst", ".md", "")  # suffixes of files that may be a l
 _HINT = "qbe list shows ids and titles"
 _SUFFIXES = {".doc": "a Word document", ".docx": "a Word document", ".odt": "an OpenDocument file"}
 _LATEX = "a LaTeX document"
-_READ = ("plain text", "an empty file", "JSON", _LATEX)
-"""Kinds of files (`qbe.corpus.formats.kind_of`) that may hold a paper."""
+_READ = ("plain text", "an empty file", "JSON", _LATEX)  # kinds of files that may hold a paper
 
 _TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[ \t*]*(\S.*)", re.IGNORECASE)
 _ABSTRACT = re.compile(
     r"^[ \t#*]*abstract[ \t*]*(?:[:.\u2013\u2014-][ \t*]*|$)", re.IGNORECASE | re.MULTILINE
 )
-_WRAPPED = 0.75
-"""A first line of at least this share of the next one's length may belong to a wrapped paragraph."""
-
+_WRAPPED = 0.75  # of the next line's length: a first line as long may belong to a wrapped paragraph
 _LINE_END = re.compile(r"\r\n?")
 
 
 class QuerySource(NamedTuple):
-    """Queries that are loaded a few at a time: ids in the run, aspects, what loads those at some places,
-    notes.
-    """
+    """Queries loaded a few at a time: ids in the run, aspects, what loads those at some places, notes."""
 
     ids: Sequence[str]
     aspects: Sequence[Sequence[TopicAspect]]
@@ -88,7 +83,11 @@ def from_topics(
             topic = topic._replace(facet=None, aspects=tuple(aspects))
         elif counted is not None:
             topic = topic._replace(facet=counted)
-        lacks = not predicted and _lacks_facet(index, topic)
+        asked = {(each.paper_id, each.facet) for each in topic.resolved_aspects()}
+        lacks = not predicted and any(
+            paper.labelled and not paper.facet_positions(facet)[0]
+            for paper, facet in ((index.paper(name), facet) for name, facet in asked if name and facet)
+        )
         (lacking if lacks else used).append(topic)
     reasons = (
         (other, "state another facet, or aspects, and are left out"),
@@ -109,13 +108,6 @@ def from_topics(
         lambda places: queries_of(index, [used[place] for place in places]),
         notes,
     )
-
-
-def _lacks_facet(index: Index, topic: Topic) -> bool:
-    """True if the labels that a paper of the topic brings lack a facet of the topic."""
-    asked = {(paper_id, facet) for paper_id, facet, *_ in topic.resolved_aspects() if paper_id and facet}
-    papers = ((index.paper(paper_id), facet) for paper_id, facet in asked)
-    return any(paper.labelled and not paper.facet_positions(facet)[0] for paper, facet in papers)
 
 
 def _first(names: Iterable[str], most: int = 3) -> str:
@@ -160,9 +152,7 @@ def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: AspectSpec)
 
 
 def _searched(paper: Paper, what: AspectSpec) -> Paper:
-    """Replace a question by what it names, unless sentences are picked or a facet counts that it does not
-    name.
-    """
+    """Replace a question by what it names, unless sentences are picked or another facet counts."""
     if what is not None and not isinstance(what, Facet | Mapping):
         return paper
     facets = [what] if isinstance(what, Facet) else list(what or ())
@@ -344,7 +334,7 @@ def _other_kind(name: str, kind: str) -> UsageError:
 
 
 def title_and_abstract(text: str, name: str) -> tuple[str, str]:
-    """Split a text into title ('' for none) and abstract: by headings, or with a first line that is no
+    """Split a text into title ('' for none) and abstract: by headings, or by a first line that is no
     sentence.
     """
     first, _, rest = text.strip().partition("\n")
@@ -367,9 +357,7 @@ def title_and_abstract(text: str, name: str) -> tuple[str, str]:
 
 
 class NamedPapers(NamedTuple):
-    """Papers of the index that a bibliography of so many ``entries`` names; names of ``missing`` papers,
-    errors of ``broken`` ones.
-    """
+    """Papers of the index that ``entries`` name; names of ``missing`` papers, errors of ``broken`` entries."""
 
     paper_ids: list[str]
     entries: int
@@ -387,9 +375,7 @@ class NamedPapers(NamedTuple):
 
 
 def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
-    """Find the papers of the index that a bibliography, a LaTeX source or a list of names names; raise
-    UsageError where it has none of them.
-    """
+    """Find the papers of a bibliography, a LaTeX source or a list; raise UsageError where the index has none."""
     named = papers_named(reader, _entries(path))
     if not named.paper_ids:
         first = ", ".join([*named.missing[:3], *named.broken[:1]])
@@ -401,9 +387,7 @@ def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
 
 
 def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | RecordError | str]) -> NamedPapers:
-    """Find papers by their ids, then by title, year and first author; by a citation key only where the title
-    agrees.
-    """
+    """Find papers by ids, then title, year and first author; by a citation key only where the title agrees."""
     from qbe.corpus.reading import id_of
     from qbe.index.names import contradicts
 
@@ -452,9 +436,7 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any] | RecordError | str]:
 
 
 def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
-    """The entries that a LaTeX source cites, all where it cites none yet, then the keys that no bibliography
-    has.
-    """
+    """The entries that a LaTeX source cites (all where none yet), then the keys that no bibliography has."""
     from qbe.corpus.latex import cited_in, source_of
     from qbe.corpus.reading import entries
     from qbe.corpus.records import Reading

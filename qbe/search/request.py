@@ -1,4 +1,4 @@
-"""A search, checked: as a session takes it, and as a user states it over HTTP, to agents' tools and in watches."""
+"""A search, checked: as a session takes it, and as a user states it over HTTP, to agents and in watches."""
 
 # ruff: noqa: RUF009  (functions that make fields)
 
@@ -156,9 +156,7 @@ class SourceForm(PageForm):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchForm(SourceForm):
-    """A search; at most one of ``facet``, ``sentences``, ``explore`` and ``like`` with ``unlike`` says what
-    counts.
-    """
+    """A search; one of ``facet``, ``sentences``, ``explore`` and ``like`` with ``unlike`` says what counts."""
 
     not_paper_ids: list[str] = _names(MAX_PAPERS, "papers that hits should not be like")
     facet: FacetName | None = _value(
@@ -236,16 +234,15 @@ class SearchForm(SourceForm):
 
     def record(self) -> dict[str, Any]:
         """The fields that differ from their defaults."""
-        defaults: dict[str, Any] = {
-            each.name: each.default if each.default_factory is dataclasses.MISSING else []
-            for each in dataclasses.fields(self)
+        values = ((each, getattr(self, each.name)) for each in dataclasses.fields(self))
+        return {
+            each.name: value
+            for each, value in values
+            if value != ([] if each.default is dataclasses.MISSING else each.default)
         }
-        return {name: getattr(self, name) for name, value in defaults.items() if getattr(self, name) != value}
 
     def request(self, index: Index) -> SearchRequest:
-        """The request to a session: hits before the page, those left out, and one more to tell whether it
-        goes on.
-        """
+        """The request to a session: hits before the page, those left out, and one more to tell if it goes on."""
         unlike = distinct_papers(index, self.not_paper_ids)
         papers = self.papers(index)
         if labels := self.corrected_labels:

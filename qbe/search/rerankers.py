@@ -310,9 +310,7 @@ class JointGrader:
 
 
 class LanguageModelReranker:
-    """Scores candidates by a language model's grades; one that is not graded gets the mean of the others'
-    scores.
-    """
+    """Scores candidates by a language model's grades; without one, by the mean of the others' scores."""
 
     needs_vectors = False
     takes_whole_abstracts = True

@@ -414,18 +414,15 @@ def _check(name: str, value: Any, kind: str, choices: tuple[str, ...]) -> None:
     elif kind == "text" and not isinstance(value, str):
         wanted = f"a str as `{name}`"
     elif kind == "model":
-        has = {
-            each: callable(getattr(value, each, None))
-            for each in ("transform", "batch_search", "batch_score")
-        }
-        if has["transform"] and not has["batch_search"]:
+        transforms, searches, scores = (
+            callable(getattr(value, each, None)) for each in ("transform", "batch_search", "batch_score")
+        )
+        if transforms and not searches:
             raise TypeError(
                 f"expected a model as `{name}`, found a transformer; give qbe.from_transformer(it)"
             )
-        if not (isinstance(value, str | os.PathLike) or callable(value) or has["batch_score"]):
-            wanted = (
-                f"a model as `{name}`: a name, a folder, an object with batch_score, or a function of an "
-            )
-            wanted += "aspect and papers"
+        if not (isinstance(value, str | os.PathLike) or callable(value) or scores):
+            kinds = "a name, a folder, an object with batch_score, or a function of an aspect and papers"
+            wanted = f"a model as `{name}`: {kinds}"
     if wanted:
         raise TypeError(f"expected {wanted}, found {value!r:.60} ({type(value).__name__})")

@@ -30,8 +30,6 @@ Record = dict[str, Any]
 
 _ABOUT = ("title", "authors", "year", "venue", "doi", "url")  # `authors` are separated by semicolons
 COLUMNS = ("query_id", "rank", "paper_id", *_ABOUT, "score", "facet", "sentence", *map(str, Facet))
-"""The header of results as CSV."""
-
 _FORMULAS = tuple("=+-@\uff1d\uff0b\uff0d\uff20")  # beginnings; the last four: = + - @ in full width
 
 
@@ -119,11 +117,12 @@ def described(paper: Paper) -> Record:
 
 
 def paper_record(paper: Paper, *, inside: bool, selected: Collection[int] = ()) -> Record:
-    """A paper with its sentences, those ``selected`` for a search marked; its id is None unless ``inside``
-    the index.
-    """
-    place = {"paper_id": paper.paper_id if inside else None}
-    return {**place, **described(paper), "sentences": sentence_records(paper, selected)}
+    """A paper with its sentences, ``selected`` ones marked; its id is None unless ``inside`` the index."""
+    return {
+        "paper_id": paper.paper_id if inside else None,
+        **described(paper),
+        "sentences": sentence_records(paper, selected),
+    }
 
 
 def sentence_records(paper: Paper, selected: Collection[int] = ()) -> list[Record]:
@@ -147,9 +146,7 @@ def as_json(record: Mapping[str, Any]) -> str:
 
 
 def export_parts(papers: Iterable[Paper], form: str) -> list[str]:
-    """Papers in ``bibtex``, ``ris``, ``csv``, ``markdown`` or ``json``, a part a paper, which joined are the
-    file.
-    """
+    """Papers in ``bibtex``, ``ris``, ``csv``, ``markdown`` or ``json``, a part a paper."""
     if form in BIBLIOGRAPHIES:
         first, *rest = entries(list(papers), form)
         return [first, *(f"\n{entry}" for entry in rest)]
