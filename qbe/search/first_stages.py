@@ -48,8 +48,7 @@ class FirstStage(Protocol):
     ) -> list[list[Hit]]:
         """Rank the best ``k`` papers of the index or of a pool for each aspect, best first, ties by id.
 
-        A result must not depend on the other aspects. ``allowed`` restricts a search of the whole index to
-        some papers, at least one; pools hold allowed papers only. ``explain`` adds component scores to hits.
+        ``allowed`` restricts a search of the whole index; pools hold allowed papers only.
         """
 
 

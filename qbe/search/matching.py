@@ -164,10 +164,8 @@ def entropic_transport(
     """Return plans (pairs, m, n) that move the masses of rows to columns at the least regularized cost.
 
     The plan P with the marginals ``rows`` (pairs, m) and ``columns`` (pairs, n) minimizes ``<P, costs> +
-    sum(P * log(P)) / regularization`` (Cuturi, 2013). Columns hold but for rounding, rows up to a sum of
-    absolute errors of 1e-9, or less exactly after 1000 iterations (5 to 15 are usual). A mass of 0 is
-    padding, whose ``costs`` (pairs, m, n) are not read. A plan depends neither on other pairs nor on threads.
-    Raises UsageError for costs that are not finite.
+    sum(P * log(P)) / regularization`` (Cuturi, 2013). A mass of 0 is padding, whose ``costs`` (pairs, m, n)
+    are not read.
     """
     workers = workers or Workers()
     costs, rows, columns = (np.asarray(values, np.float64) for values in (costs, rows, columns))
@@ -317,8 +315,7 @@ class VectorMatching:
 def _compare(query: Doubles, vectors: NDArray[np.float32]) -> tuple[Doubles, Doubles]:
     """Euclidean distances and cosines (m, n) of vectors (m, dimension) and (n, dimension).
 
-    Double precision holds products of half-precision numbers and their sums exactly, so that no order of
-    summation shows, and equal vectors have distance 0.
+    Double precision holds products of half-precision numbers and their sums exactly.
     """
     candidate = vectors.astype(np.float64)
     products = query @ candidate.T

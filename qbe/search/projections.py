@@ -112,13 +112,8 @@ def compare(
     facet: Bools,
     matrix: Doubles,
 ) -> tuple[Doubles, Doubles]:
-    """Compare a query's ``sentences`` of a facet (n, dimension) and its ``whole`` vector (dimension,) with
-    papers whose sentences of the ``facet`` (sentences,) are marked, at least one of each.
-
-    Returns the TERMS (4, papers) and the cosines (n, sentences) of projected vectors. ``sentences`` is the
-    mean over the query's sentences of each one's best cosine with a sentence of the paper, ``facet`` the same
-    with the paper's sentences of the facet, ``whole`` the cosine of the whole papers, ``mean`` that of summed
-    sentences.
+    """Compare a query's ``sentences`` of a facet and its ``whole`` vector with papers whose sentences of the
+    ``facet`` are marked, at least one of each: the TERMS (4, papers) and the cosines (n, sentences).
     """
     there = papers.projected(matrix)
     space = Space.of(sentences, whole, there, matrix)

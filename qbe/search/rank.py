@@ -119,11 +119,7 @@ Progress = Callable[[int], object]
 
 
 class RerankScore(NamedTuple):
-    """A reranker's score of a candidate, more is better, comparable within one aspect only.
-
-    ``match`` is the pair of sentences that contributed most, ``plan`` the transport plan, largest mass first,
-    and ``grades`` those by facet, if any.
-    """
+    """A reranker's score, comparable within one aspect; ``match`` is the pair that contributed most."""
 
     score: float
     match: Match | None = None
