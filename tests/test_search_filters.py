@@ -18,14 +18,13 @@ from qbe.cli import common as _cli
 from qbe.cli.search import PROGRAM, main
 from qbe.corpus.records import dump_record, paper_to_record
 from qbe.errors import UsageError
-from qbe.index import candidates as faiss_candidates
+from qbe.index import faiss as faiss_candidates
 from qbe.index.build import build
-from qbe.index.candidates import FaissCandidates
-from qbe.index.faiss import FaissIndex, write_faiss
+from qbe.index.faiss import FaissCandidates, FaissIndex, write_faiss
 from qbe.index.index import Index
 from qbe.index.papers import Papers, read_metadata
 from qbe.index.params import resolve
-from qbe.index.rows import Selection
+from qbe.index.scoring import Selection
 from qbe.index.source import BuildSettings
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect, Query

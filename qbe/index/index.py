@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSp
 import numpy as np
 
 from qbe.errors import IndexFormatError, PaperNotFoundError, UsageError
-from qbe.index.candidates import CandidateSource, FaissCandidates
-from qbe.index.faiss import FaissIndex
-from qbe.index.lucene import LuceneSearch, Postings, TextSearch, open_postings
+from qbe.index.faiss import CandidateSource, FaissCandidates, FaissIndex
+from qbe.index.lucene import LuceneSearch, Postings, open_postings
 from qbe.index.models import IndexModels
 from qbe.index.papers import Mask, PaperLayout, Papers, facet_mask
 from qbe.index.params import FaissParams
@@ -85,9 +84,8 @@ class IndexReader:
         self._close()
 
     def _close(self) -> None:
-        postings = self._opened.pop("lucene", None)
-        if postings is not None:
-            postings.close()
+        if (postings := self._opened.pop("lucene", None)) is not None:
+            postings.reader.close()
         self._files.close()
 
     def is_current(self) -> bool:
@@ -122,9 +120,7 @@ class IndexReader:
             return names
 
     def find(self, name: str) -> Paper:
-        """Return the one paper of a name: its id, DOI, id of arXiv or the ACL, a URL of it, its title or part
-        of it.
-        """
+        """Return the one paper of a name: its id, DOI, id of arXiv or the ACL, URL, title or part of it."""
         if not isinstance(name, str) or self.papers.find(name) is not None:
             return self.paper(name)
         from qbe.index.names import MOST, shortcuts
@@ -139,11 +135,11 @@ class IndexReader:
                 f"found {name!r}; check it"
             )
         shown = [f"{paper_id} ({self.paper(paper_id).title:.60})" for paper_id in ids[:_SHOWN]]
+        shown += ["..."] if len(ids) > _SHOWN else []
         count = f"{len(ids):,}" if len(ids) < MOST else f"{MOST:,} or more"
         raise PaperNotFoundError(
             f"expected the name of one paper, found {count} with {name!r} in their titles: "
-            f"{', '.join([*shown, *(['...'] if len(ids) > _SHOWN else [])])}; give an id, or more "
-            "of the title"
+            f"{', '.join(shown)}; give an id, or more of the title"
         )
 
     def require_vectors(self) -> None:
@@ -182,15 +178,15 @@ class IndexReader:
         return self._vectors()[1]
 
     def _vectors(self) -> tuple[Vectors, Vectors]:
-        def open_vectors() -> tuple[Vectors, Vectors]:
-            pair, corpus = read_vectors(self._files, self.manifest.stored), self.manifest.corpus
-            for name, vectors, unit in zip((SENTENCES, WHOLE), pair, ("sentences", "papers"), strict=True):
-                if len(vectors) != corpus[unit]:
-                    raise self._files.damaged(name, f"vectors of {corpus[unit]} {unit}", len(vectors))
-            return pair
-
         self.require_vectors()
-        return self._open_once("vectors", open_vectors)
+        return self._open_once("vectors", self._read_vectors)
+
+    def _read_vectors(self) -> tuple[Vectors, Vectors]:
+        pair, corpus = read_vectors(self._files, self.manifest.stored), self.manifest.corpus
+        for name, vectors, unit in zip((SENTENCES, WHOLE), pair, ("sentences", "papers"), strict=True):
+            if len(vectors) != corpus[unit]:
+                raise self._files.damaged(name, f"vectors of {corpus[unit]} {unit}", len(vectors))
+        return pair
 
     @property
     def vector_store(self) -> VectorStore:
@@ -216,7 +212,7 @@ class IndexReader:
             raise self._lacking("postings")
         return self._open_once("lucene", lambda: open_postings(self._files, self.papers.ids, described))
 
-    def text_search(self) -> TextSearch:
+    def text_search(self) -> Any:
         """Return what searches the texts by BM25, opened once."""
         return self._open_once("text search", lambda: LuceneSearch(self.lucene, self.papers.ids))
 
@@ -311,12 +307,10 @@ class Index(Closing):
         tagger: str | None = None,
         threads: int | None = None,
     ) -> None:
-        """Open the index in ``folder``, or at an address, from which it is pulled into the cache the first
-        time.
+        """Open the index in ``folder``, or at an address, from which it is pulled into the cache once.
 
         ``encoder`` (a name or folder) says where the encoder of the index is now, if not where it was;
-        ``tagger`` labels queries, by default the index's. ``threads`` serve FAISS and the models; by default
-        all processors.
+        ``tagger`` labels queries, by default the index's. ``threads`` serve FAISS and the models.
 
         Raises IndexFormatError for a folder that is no sound index, EncoderMismatchError for another encoder
         than the index's, ModelError for a tagger that cannot be found, UsageError, and what
@@ -371,7 +365,6 @@ class Index(Closing):
             reader.release()
 
     def read(self, function: Callable[[IndexReader], T]) -> T:
-        """Return the result of a function of the current reader, which is held until it returns."""
         with self.reading() as reader:
             return function(reader)
 
@@ -380,8 +373,7 @@ class Index(Closing):
             yield from reader
 
     def refresh(self) -> bool:
-        """Move to the newest generation; return whether there was a newer one. Searches under way keep the
-        old one.
+        """Move to the newest generation, and say whether there was one; searches under way keep the old one.
 
         Raises IndexFormatError and EncoderMismatchError; then nothing changes.
         """
@@ -391,9 +383,15 @@ class Index(Closing):
                     return False
                 reader = self._open_reader()
                 try:
-                    models = self._models
-                    if _built_with(old.manifest) != _built_with(reader.manifest):
-                        models = self._models_for(reader)
+                    before, now = (
+                        (
+                            each.settings.get("encoder"),
+                            each.settings.get("tagger"),
+                            (each.dense or {}).get("encoder"),
+                        )
+                        for each in (old.manifest, reader.manifest)
+                    )
+                    models = self._models if before == now else self._models_for(reader)
                 except BaseException:
                     reader.release()
                     raise
@@ -470,11 +468,6 @@ def _check_paper(paper: object) -> None:
         raise TypeError(f"expected a qbe.Paper, found {paper!r:.60}; look one up with index.paper(id)")
 
 
-def _built_with(manifest: Manifest) -> list[Any]:
-    settings = manifest.settings
-    return [settings.get("encoder"), settings.get("tagger"), (manifest.dense or {}).get("encoder")]
-
-
 def open_index(
     folder: str | Path | Sequence[str | Path],
     *,
@@ -509,12 +502,9 @@ def build_index(
     """Build an index of a corpus in a folder, and open it; see `qbe.index.build.build`.
 
     ``corpus`` is a path (of a file in any of the formats that qbe reads, or a folder) or ``hf:`` name,
-    several of
-    them, or an iterable of `qbe.types.Paper`; ``reading`` says how files are read. By default the index has
-    Lucene postings and vectors, made by the default encoder in int8. ``overwrite`` replaces an index,
-    ``resume``
-    goes on with an interrupted build; of papers that only works for a sequence. ``progress`` observes the
-    stages.
+    several of them, or an iterable of `qbe.types.Paper`; ``reading`` says how files are read. By default the
+    index has Lucene postings and vectors, made by the default encoder in int8. ``overwrite`` replaces an
+    index, ``resume`` goes on with an interrupted build; of papers that only works for a sequence.
 
     >>> from qbe.types import Paper, Sentence
     >>> paper = Paper("1", "A title", (Sentence("We study search."), Sentence("It works.")))
@@ -527,16 +517,13 @@ def build_index(
     from qbe.index.source import BuildSettings, Execution
     from qbe.index.source import Progress as Observer
 
-    if settings is not None and not isinstance(settings, BuildSettings):
-        raise TypeError(
-            f"expected qbe.BuildSettings as `settings`, found {type(settings).__name__}; make them as in "
-            "qbe.BuildSettings(dense=False)"
-        )
-    if reading is not None and not isinstance(reading, Reading):
-        raise TypeError(
-            f"expected qbe.Reading as `reading`, found {type(reading).__name__}; make it as in "
-            'qbe.Reading(on_error="skip")'
-        )
+    for name, value, kind, example in (
+        ("settings", settings, BuildSettings, "make them as in qbe.BuildSettings(dense=False)"),
+        ("reading", reading, Reading, 'make it as in qbe.Reading(on_error="skip")'),
+    ):
+        if value is not None and not isinstance(value, kind):
+            found = f"found {type(value).__name__}; {example}"
+            raise TypeError(f"expected qbe.{kind.__name__} as `{name}`, {found}")
     threads = thread_count(threads)
     build(
         Path(folder),

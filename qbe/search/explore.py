@@ -11,7 +11,7 @@ import numpy as np
 
 from qbe.index.index import IndexReader
 from qbe.index.papers import rows_of
-from qbe.index.rows import distinct
+from qbe.index.scoring import distinct
 from qbe.query import PLAIN, SHAPES, Aspect, Query, Variety
 from qbe.search.first_stages import BM25Stage, FirstStage, FusedStage, Rows, Scores
 from qbe.search.fusion import BEST_PAPERS, below, best_hits

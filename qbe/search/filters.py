@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from qbe.index.index import IndexReader
-    from qbe.index.rows import Mask, Selection
+    from qbe.index.scoring import Mask, Selection
 
 T = TypeVar("T")
 Metadata = Mapping[str, Any]
@@ -322,7 +322,7 @@ class FilterCache:
     def _computed(self, paper_filter: PaperFilter) -> FilterResult:
         import numpy as np
 
-        from qbe.index.rows import Selection
+        from qbe.index.scoring import Selection
 
         mask = _remembered(self._kept, dataclasses.replace(paper_filter, years=None, before=None), self._read)
         missing = 0

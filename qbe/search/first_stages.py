@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from qbe.errors import UsageError
 from qbe.index import jvm
-from qbe.index.candidates import CandidateSource
+from qbe.index.faiss import CandidateSource
 from qbe.index.index import IndexReader
 from qbe.index.lucene import contents
 from qbe.index.papers import rows_of
-from qbe.index.rows import PerSelection, Selection, distinct
-from qbe.index.scoring import best_per_paper, mean_max, restrict
+from qbe.index.scoring import PerSelection, Selection, best_per_paper, distinct, mean_max, restrict
 from qbe.models.pooling import EncodedAspect
 from qbe.search.fusion import best_hits, penalized, weighted_sum
 from qbe.search.stages import (
@@ -106,7 +105,7 @@ class BM25Stage:
     def __init__(self, reader: IndexReader, workers: Workers, form: str = TITLE_FACET) -> None:
         self._form, self._workers = form, workers
         self._papers = reader.papers
-        jvm.leave_at_exit(workers)  # one of them may open the postings
+        workers.at_exit(jvm.detach)  # one of them may open the postings
         self._lucene = reader.text_search()
         self._filters = PerSelection(lambda selection: self._lucene.filtering(selection.rows))
 

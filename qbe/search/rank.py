@@ -12,7 +12,7 @@ import numpy as np
 from qbe.errors import ModelError, PaperNotFoundError
 from qbe.index.index import IndexReader
 from qbe.index.papers import rows_of
-from qbe.index.rows import Selection
+from qbe.index.scoring import Selection
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Query
 from qbe.search.first_stages import FirstStage, Scores, penalize_background
