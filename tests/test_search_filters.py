@@ -74,7 +74,7 @@ def index(plain):
 def passing_ids(papers: list[Paper], paper_filter: PaperFilter) -> set[str]:
     """Ids of the papers that pass, one by one."""
     kept = [paper for paper in papers if paper_filter.keeps(paper.metadata)]
-    if paper_filter.by_year:
+    if paper_filter.years or paper_filter.before:
         years = {paper.paper_id: year_of(paper.metadata) for paper in kept}
         kept = [paper for paper in kept if (year := years[paper.paper_id]) and paper_filter.allows(year)]
     return {paper.paper_id for paper in kept}
@@ -330,7 +330,7 @@ def test_what_passes_in_an_index(index, catalogue, name):
         assert all(reader.papers.find(paper_id) in found.selection.rows for paper_id in expected)
     years_apart = dataclasses.replace(FILTERS[name], years=None, before=None)
     undated = passing_ids(catalogue, years_apart) - _dated(catalogue)
-    assert found.unknown_year == (len(undated) if FILTERS[name].by_year else 0)
+    assert found.unknown_year == (len(undated) if FILTERS[name].years or FILTERS[name].before else 0)
 
 
 def _dated(papers: list[Paper]) -> set[str]:

@@ -183,11 +183,13 @@ class SearchSession(Closing):
         aspects = [TopicAspect(each.paper.paper_id, each.facet, each.positions) for each in query.aspects]
         return self.rerank_pairs(aspects, 1) > 0
 
+    def takes(self, aspects: Iterable[Aspect | TopicAspect]) -> bool:
+        """True if there is a reranker that takes one of a query's aspects."""
+        return self._second is not None and any(self._second.reranks(aspect.facet) for aspect in aspects)
+
     def leaves_out(self, aspects: Iterable[Aspect | TopicAspect], load: Callable[[], Query]) -> bool:
         """True if users should be told that a query is not reranked; a question only if asked."""
-        second = self._second
-        takes = second is not None and any(second.reranks(aspect.facet) for aspect in aspects)
-        return not takes and (self._chosen or not is_question(load()))
+        return not self.takes(aspects) and (self._chosen or not is_question(load()))
 
     def rerank_pairs(self, aspects: Sequence[TopicAspect], papers: int) -> int:
         """Return the most pairs that the reranker will score for a query of these aspects."""
