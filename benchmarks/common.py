@@ -17,8 +17,8 @@ from qbe.types import Paper
 
 Stage = Callable[[], object]
 
+# Seconds of each run by name; runs at the same position of their lists belong to one round.
 Times = dict[str, list[float]]
-"""Seconds of each run by name; runs at the same position of their lists belong to one round."""
 
 
 def positive(text: str) -> int:

@@ -20,11 +20,10 @@ from qbe.search.stages import Dense
 from qbe.types import Facet
 
 SEED = 1
+# Papers of the exhaustive scan, in single precision, that are scored exactly, for each of the best.
 _OVER = 5
-"""Papers of the exhaustive scan, in single precision, that are scored exactly, for each of the best."""
 
-BLOCK_SENTENCES = 32768
-"""Sentences scored at a time."""
+BLOCK_SENTENCES = 32768  # sentences scored at a time
 
 
 class DrawnQueries(NamedTuple):

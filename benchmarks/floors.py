@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-SIZE = 2048
-"""Side of the square matrices multiplied: large enough that the products run at their best rate."""
+SIZE = 2048  # side of the square matrices multiplied: large enough that the products run at their best rate
 
 READ_BYTES = 1 << 28
 

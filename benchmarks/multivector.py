@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 PACKAGES = ("faiss-cpu", "numpy")
 ROLES = "benchmarks.multivector_roles"
 NAMES = {"qbe": "qbe", "flat": "flat FAISS, fp32, 1,000 sentences"}
-BLOCK = 1 << 16
-"""Vectors converted at a time."""
+BLOCK = 1 << 16  # vectors converted at a time
 
 
 def parser() -> argparse.ArgumentParser:

@@ -18,11 +18,10 @@ import numpy as np
 from benchmarks.answering import memory, say, timed
 
 HITS = 20
-SENTENCES = 1000
-"""Nearest sentences that flat FAISS is asked for, of each of a query's."""
+SENTENCES = 1000  # nearest sentences that flat FAISS is asked for, of each of a query's
 
+# Best papers, as rows, of the vectors of a query and the row of its paper.
 Search = Callable[[np.ndarray, int], Any]
-"""Best papers, as rows, of the vectors of a query and the row of its paper."""
 
 
 def of_qbe(folder: Path, threads: int) -> tuple[Search, int]:

@@ -19,12 +19,12 @@ from qbe.errors import OutputError, UsageError
 from qbe.util.files import atomic_file
 
 DOCUMENT = Path(__file__).with_name("README.md")
+# Commands that prepare tables, with a file that each makes; run where it is absent.
 PRODUCTS = {
     "make peers": ".venv-peers/installed",
     "make reproduce": "indexes/csfcube/CURRENT",
     "make whole": "indexes/whole/CURRENT",
 }
-"""Commands that prepare tables, with a file that each makes; run where it is absent."""
 
 
 def documented(text: str) -> dict[str, list[str]]:

@@ -43,8 +43,8 @@ HEADER = (
 )
 
 
+# How often a client saw each status, and the seconds of each answer of status 200.
 Answered = tuple[Counter[int], list[float]]
-"""How often a client saw each status, and the seconds of each answer of status 200."""
 
 
 class Measured(NamedTuple):

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 from benchmarks.answering import memory
 from benchmarks.common import Stage, median_p95, spread
 
-_EVERY = 0.02
-"""Seconds between two measurements of a command's memory."""
+_EVERY = 0.02  # seconds between two measurements of a command's memory
 
 
 class Side:

@@ -48,8 +48,8 @@ for rank, hit in enumerate(searcher.search(text, {HITS}), 1):
     print(hit.docid, rank, hit.score)
 """
 
+# The command that is timed, one that also prints the modules it has loaded, and the peer's name or ''.
 Process = tuple[list[str], list[str], str]
-"""The command that is timed, one that also prints the modules it has loaded, and the peer's name or ''."""
 
 
 def main(argv: list[str]) -> None:

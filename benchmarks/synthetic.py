@@ -23,17 +23,14 @@ from qbe.types import Paper, Sentence
 if TYPE_CHECKING:
     from qbe.index.index import Index
 
-DIFFERENCES = 2048
-"""Pairs of neighbours that differences are taken of."""
+DIFFERENCES = 2048  # pairs of neighbours that differences are taken of
 
+# At the most: two sentences made from the same one are then a little farther apart than real neighbours.
 STRENGTH = 0.8
-"""At the most: two sentences made from the same one are then a little farther apart than real neighbours."""
 
-OTHER_PAPER = 0.3
-"""The share of sentences from another paper."""
+OTHER_PAPER = 0.3  # the share of sentences from another paper
 
-BLOCK = 4096
-"""Papers made at a time."""
+BLOCK = 4096  # papers made at a time
 
 
 class Timings:

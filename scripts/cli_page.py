@@ -13,6 +13,7 @@ from qbe.cli.common import HIDDEN
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 MARK = "<!-- from here on written by scripts/cli_page.py -->\n"
+# The pages that commands are explained in.
 SUBJECTS = {
     "index": "indexing.md",
     "harvest": "watching.md#arxiv-every-day",
@@ -34,7 +35,6 @@ SUBJECTS = {
     "cluster": "cluster.md",
     "doctor": "indexing.md#damage",
 }
-"""The pages that commands are explained in."""
 
 
 def page(text: str) -> str:

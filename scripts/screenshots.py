@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-SIZES = ((360, 1500), (1280, 940))
-"""Width and height of the pictures."""
+SIZES = ((360, 1500), (1280, 940))  # width and height of the pictures
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 SECONDS = 120

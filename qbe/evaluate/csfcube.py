@@ -36,10 +36,7 @@ class Folds:
 
 
 def load_folds(path: StrPath, split: str = "test") -> Folds:
-    """Read a folds file: facet -> fold1_dev, fold2_dev, fold1_test, fold2_test -> query ids.
-
-    Raises FileFormatError for another form or test folds that share a query, UsageError for another split.
-    """
+    """Read a folds file: facet -> fold1_dev, fold2_dev, fold1_test, fold2_test -> query ids."""
     if split not in SPLITS:
         raise UsageError(f"expected a `split` of {' or '.join(SPLITS)}, found {split!r}")
     path = Path(path)
@@ -92,10 +89,7 @@ def _bad(path: Path, expected: str, actual: str) -> FileFormatError:
 def csfcube_protocol(
     qrels: Qrels, rankings: Rankings, folds: Folds, measures: Iterable[str] = ()
 ) -> Evaluation:
-    """Evaluate a run as CSFCube's scorer does, and by further measures on the same pools and folds.
-
-    Raises FileFormatError when folds, qrels and run do not match, UsageError for an unknown measure.
-    """
+    """Evaluate a run as CSFCube's scorer does, and by further measures on the same pools and folds."""
     scopes = judged_scopes(folds, qrels)
     queries = {scope: tuple(q for fold in scopes[scope] for q in fold) for scope in scopes}
     left_out, warnings = coverage(queries, qrels, rankings)

@@ -45,10 +45,8 @@ class Evaluation:
 def evaluate(qrels: Qrels, rankings: Rankings, measures: Iterable[str]) -> Evaluation:
     """Evaluate a run by query, by facet (the end of the query id) and over all queries.
 
-    A judged query that is missing in the run scores as an empty ranking, with a warning. Where the run has no
-    query of a facet, this facet and the mean over all queries have no figure. Raises TypeError for qrels of
-    another type, UsageError for an unknown measure and a grade out of range, FileFormatError when no query is
-    in both qrels and run.
+    A judged query that is missing in the run scores as an empty ranking, with a warning; a facet without any
+    query in the run has no figure, and then the mean over all queries has none.
     """
     expected = "expected qrels as of qbe.read_qrels, whole numbers by query id and paper id, found"
     if not isinstance(qrels, Mapping):
@@ -100,10 +98,7 @@ def facet_scopes(query_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
 def coverage(
     scopes: Mapping[str, tuple[str, ...]], qrels: Qrels, rankings: Rankings
 ) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the scopes without a figure, and warnings on queries that only the run or the qrels have.
-
-    A facet has no figure where the run has none of its queries; then all queries together have none.
-    """
+    """Return the scopes without a figure, and warnings on queries that only the run or the qrels have."""
     ranked = rankings.keys()
     queries = dict.fromkeys(query_id for ids in scopes.values() for query_id in ids)
     if ranked.isdisjoint(queries):
@@ -153,11 +148,8 @@ def pool_scores(pools: Qrels, rankings: Rankings) -> dict[str, dict[str, float]]
 
 def incomplete(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Warn of pool papers that are missing in the rankings of a run."""
-    missing = {
-        query_id: len(pools[query_id]) - len(ranked)
-        for query_id, ranked in scores.items()
-        if len(ranked) < len(pools[query_id])
-    }
+    fewer = {query_id: len(pools[query_id]) - len(ranked) for query_id, ranked in scores.items()}
+    missing = {query_id: count for query_id, count in fewer.items() if count > 0}
     if not missing:
         return []
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
@@ -37,10 +37,7 @@ FacetGrades = Mapping[str, Mapping[str, Row]]  # by query paper, candidate and f
 
 
 def read_facet_grades(paths: Iterable[StrPath]) -> dict[str, dict[str, dict[Facet, float]]]:
-    """Read grades by query paper, candidate and facet from graded pairs or qrels (``{paper_id}_{facet}``).
-
-    Raises FileFormatError for another format, grades that are not from 0 to 3, and two grades of a pair.
-    """
+    """Read grades by query paper, candidate and facet from graded pairs or qrels (``{paper_id}_{facet}``)."""
     grades: dict[str, dict[str, dict[Facet, float]]] = {}
     for path in map(Path, paths):
         found: list[tuple[str, str, Facet, float]] = []
@@ -244,52 +241,70 @@ def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     gains: dict[str, dict[str, float]] = {}
     relevant: dict[str, dict[str, int]] = {}
     contrasts: dict[str, dict[str, Contrast]] = {}
-    for liked, disliked in SCOPES:
-        scope = f"{liked}-not-{disliked}"
-        for paper, rows in grades.items():
-            both = {n: r for n, r in rows.items() if n != paper and {liked, disliked} <= r.keys()}
-            gain = {name: max(0.0, row[liked] - row[disliked]) for name, row in both.items()}
-            if any(gain.values()):
-                query = f"{paper}_{scope}"
-                contrasts.setdefault(scope, {})[query] = Contrast(paper, liked, disliked)
-                gains[query] = gain
-                relevant[query] = {
-                    name: int(row[liked] >= LIKED_FROM and row[disliked] <= DISLIKED_TO)
-                    for name, row in both.items()
-                }
+    for (liked, disliked), (paper, rows) in product(SCOPES, grades.items()):
+        both = {n: r for n, r in rows.items() if n != paper and {liked, disliked} <= r.keys()}
+        gain = {name: max(0.0, row[liked] - row[disliked]) for name, row in both.items()}
+        if any(gain.values()):
+            query = f"{paper}_{liked}-not-{disliked}"
+            contrasts.setdefault(f"{liked}-not-{disliked}", {})[query] = Contrast(paper, liked, disliked)
+            gains[query] = gain
+            relevant[query] = {
+                name: int(row[liked] >= LIKED_FROM and row[disliked] <= DISLIKED_TO)
+                for name, row in both.items()
+            }
     if not gains:
         raise FileFormatError(
             "expected papers with a higher grade for one facet than for another, found none; give judgements "
             "of at least two facets of the same papers"
         )
+    sources = _contrasted(rankings)
+    of_graded = {query for contrast, query in sources.items() if contrast.paper_id in grades}
+    others = {query: rankings[query] for query in rankings if query not in of_graded | gains.keys()}
     scopes = {scope: tuple(of_scope) for scope, of_scope in contrasts.items()}
+    ranked_by, warnings = _ranked_by(contrasts, sources, rankings)
+    ranked = {scope: ids for scope, ids in scopes.items() if not ranked_by.keys().isdisjoint(ids)}
+    _, missing = coverage(ranked, relevant, others | ranked_by)
+    scores = pool_scores(relevant, ranked_by)
+    of_gain = {
+        query: ndcg([gains[query][n] for n in trec_order(scores.get(query, {}))], gains[query].values())
+        for queries in ranked.values()
+        for query in queries
+    }
     with_relevant = {
         scope: tuple(q for q in ids if any(relevant[q].values())) for scope, ids in scopes.items()
     }
+    binary = {query: relevant[query] for scope in ranked for query in with_relevant[scope]}
+    values = {NDCG: of_gain, **per_query_values(parse_measures((PRECISION, "RR")), binary, scores)}
+    return _evaluation(scopes, values, (*warnings, *missing, *incomplete(relevant, scores)), with_relevant)
+
+
+def _contrasted(rankings: Rankings) -> dict[Contrast, str]:
+    """Return the run's query of each contrast; FileFormatError for two of one."""
     sources: dict[Contrast, str] = {}
-    others = {}
-    for query, hits in rankings.items():
-        found = contrast_of(query)
-        if found is not None and found in sources:
+    for query in rankings:
+        if (found := contrast_of(query)) is None:
+            continue
+        if (first := sources.setdefault(found, query)) != query:
             facets = f"{found.liked}{f' and not {found.disliked}' if found.disliked else ''}"
             raise FileFormatError(
-                f"expected one ranking by {facets} for paper {found.paper_id}, found {sources[found]} and "
+                f"expected one ranking by {facets} for paper {found.paper_id}, found {first} and "
                 f"{query}; put them in runs of their own"
             )
-        if found is not None:
-            sources[found] = query
-        if (found is None or found.paper_id not in grades) and query not in gains:
-            others[query] = hits
+    return sources
+
+
+def _ranked_by(
+    contrasts: Mapping[str, Mapping[str, Contrast]], sources: Mapping[Contrast, str], rankings: Rankings
+) -> tuple[dict[str, Sequence[Hit]], list[str]]:
+    """Return the ranking of each query, by its contrast or by its liked facet alone, and warnings."""
     ranked_by: dict[str, Sequence[Hit]] = {}
     warnings: list[str] = []
-    ranked = dict(scopes)
     for scope, of_scope in contrasts.items():
         signed = {query: sources[contrast] for query, contrast in of_scope.items() if contrast in sources}
         likes = {q: each._replace(disliked=None) for q, each in of_scope.items() if q not in signed}
         by_one = {query: sources[contrast] for query, contrast in likes.items() if contrast in sources}
         ranked_by |= {query: rankings[source] for query, source in (signed | by_one).items()}
         if not signed and not by_one:
-            del ranked[scope]
             warnings.append(f"no query for {scope} in the run: no figures for {scope}")
         elif signed and by_one:
             warnings.append(
@@ -303,21 +318,13 @@ def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
             f"1*ID_{contrast.liked}&-1*ID_{contrast.disliked} or ID_{contrast.liked}, found none in the run "
             f"({next(iter(rankings), 'no query at all')}, ...); give grades and run of the same papers"
         )
-    _, missing = coverage(ranked, relevant, others | ranked_by)
-    scores = pool_scores(relevant, ranked_by)
-    of_gain = {
-        query: ndcg([gains[query][n] for n in trec_order(scores.get(query, {}))], gains[query].values())
-        for queries in ranked.values()
-        for query in queries
-    }
-    binary = {query: relevant[query] for scope in ranked for query in with_relevant[scope]}
-    values = {NDCG: of_gain, **per_query_values(parse_measures((PRECISION, "RR")), binary, scores)}
-    return _evaluation(scopes, values, (*warnings, *missing, *incomplete(relevant, scores)), with_relevant)
+    return ranked_by, warnings
 
 
 # As asked: how many of the first hits over a whole corpus are as asked? A hit without a judgement counts as
 # not asked for: the best of many unrelated papers compete for the first places, which pools do not show.
 
+# The facets that should be similar, and those that should differ, by scope.
 REQUIREMENTS: Mapping[str, tuple[frozenset[Facet], frozenset[Facet]]] = {
     **{facet.value: (frozenset({facet}), frozenset()) for facet in Facet},
     **{
@@ -328,8 +335,6 @@ REQUIREMENTS: Mapping[str, tuple[frozenset[Facet], frozenset[Facet]]] = {
         for shape in (SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, COMPETITORS)
     },
 }
-"""The facets that should be similar, and those that should differ, by scope."""
-
 _SHAPE_OF_CONTRAST = {
     f"{liked}-not-{disliked}": scope
     for scope, both in REQUIREMENTS.items()
@@ -364,10 +369,10 @@ def is_as_asked(row: Row, scope: str) -> bool:
 
 
 def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
-    """Evaluate the first hits of rankings over a whole corpus.
+    """Evaluate the first hits over a whole corpus of ``{paper_id}_{scope}`` or
+    ``{paper_id}_background-not-method``.
 
-    Queries are named ``{paper_id}_{scope}`` or ``{paper_id}_background-not-method``. A candidate is judged in
-    a scope where it has grades for all facets that the scope asks for.
+    A candidate is judged in a scope where it has grades for all facets that the scope asks for.
     """
     judged: dict[str, dict[str, set[str]]] = {}
     for scope, (similar, other) in REQUIREMENTS.items():
@@ -454,9 +459,7 @@ DIVERSITY_DEFINITIONS: Mapping[str, str] = {
 
 
 def alpha_ndcg(ranked: Sequence[Collection[str]], pool: Sequence[Collection[str]]) -> float:
-    """Compute alpha-nDCG at rank 10 (Clarke et al., 2008, eqs. 5 to 7) of the subtopics of ranked papers; the
-    ideal list is found greedily, as usual.
-    """
+    """Compute alpha-nDCG at rank 10 (Clarke et al., 2008, eqs. 5 to 7); the ideal list is found greedily."""
     seen: dict[str, int] = {}
 
     def gain(subtopics: Collection[str]) -> float:
@@ -484,9 +487,7 @@ def alpha_ndcg(ranked: Sequence[Collection[str]], pool: Sequence[Collection[str]
 
 
 def diversity_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
-    """Evaluate the first hits of lists, ``{paper_id}`` or ``{paper_id}_{anything}``, by the corners that they
-    come from. The queries are the query papers with a judged candidate in a corner.
-    """
+    """Evaluate the first hits of ``{paper_id}`` or ``{paper_id}_{anything}`` by the corners they are in."""
     corners = {
         paper: {name: {shape for shape in SHAPES if is_as_asked(row, shape)} for name, row in rows.items()}
         for paper, rows in grades.items()

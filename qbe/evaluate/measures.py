@@ -127,9 +127,7 @@ def judged_ranking(
 
 
 def pool_of(query_id: str, grades: Mapping[str, int]) -> dict[str, int]:
-    """Return the grades of a query's judged papers, without the query paper: CSFCube judges 8781666 for
-    itself.
-    """
+    """Return the grades of a query's judged papers but its own: CSFCube judges 8781666 for itself."""
     query_paper, _ = split_query_id(query_id)
     return {paper_id: grade for paper_id, grade in grades.items() if paper_id != query_paper}
 
@@ -166,11 +164,7 @@ def register_protocol_measures() -> None:
 
 
 def parse_measures(names: Iterable[str]) -> dict[str, ir_measures.Measure]:
-    """Parse names of ir-measures and of the CSFCube protocol into measures by canonical name, each once.
-
-    Raises UsageError for a name that neither knows, a bad parameter, or a measure whose provider is not
-    installed, MissingDependencyError without ir-measures.
-    """
+    """Parse names of ir-measures and of the CSFCube protocol into measures by canonical name, each once."""
     register_protocol_measures()
     import ir_measures
 
@@ -211,10 +205,7 @@ _HINT = (
 def per_query_values(
     measures: Mapping[str, ir_measures.Measure], qrels: Qrels, scores: Mapping[str, Mapping[str, float]]
 ) -> dict[str, dict[str, float]]:
-    """Compute measure name -> query id -> value, for every query of the qrels.
-
-    Raises UsageError for a measure whose provider fails, as gdeval's ERR does on query ids with letters.
-    """
+    """Compute measure name -> query id -> value, for every query of the qrels."""
     if not measures:
         return {}
     import ir_measures

@@ -13,7 +13,6 @@ from qbe.evaluate.report import IN_PER_CENT, Report
 from qbe.util.files import StrPath, atomic_file
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Of the scopes; for readers who cannot distinguish red from green, too (Okabe and Ito, 2008).
@@ -101,7 +100,24 @@ def figure_of(report: Report) -> Figure:
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
     for axis, (measure, points) in zip(axes.flat, panels.items(), strict=False):
-        _draw(axis, measure, points, runs)
+        for place, ((scope, line), colour) in enumerate(zip(points.items(), cycle(COLOURS), strict=False)):
+            has_intervals = any(point.low < point.high for point in line)
+            # so that no interval covers another
+            shift = 0.1 * (place - (len(points) - 1) / 2) if has_intervals else 0.0
+            axis.errorbar(
+                [runs.index(point.run) + shift for point in line],
+                [point.value for point in line],
+                [[point.value - point.low for point in line], [point.high - point.value for point in line]],
+                marker="o",
+                markersize=3,
+                linewidth=1,
+                color=colour,
+                label=scope,
+            )
+        axis.set_title(f"{measure} (per cent)" if measure in IN_PER_CENT else measure, fontsize=8)
+        axis.set_xticks(range(len(runs)), runs, rotation=40, ha="right", rotation_mode="anchor")
+        axis.tick_params(axis="x", labelbottom=True)
+        axis.grid(axis="y", color="#dddddd", linewidth=0.6)
         if report.comparisons:
             axis.axhline(0, color=COLOURS[0], linewidth=0.8)
     handles, labels = axes[0, 0].get_legend_handles_labels()
@@ -109,23 +125,3 @@ def figure_of(report: Report) -> Figure:
     if report.comparisons:
         figure.suptitle(f"difference to {', '.join(report.baselines)}, 95 % intervals", fontsize=9)
     return figure
-
-
-def _draw(axis: Axes, measure: str, points: Mapping[str, list[Point]], runs: list[str]) -> None:
-    for place, ((scope, line), colour) in enumerate(zip(points.items(), cycle(COLOURS), strict=False)):
-        has_intervals = any(point.low < point.high for point in line)
-        shift = 0.1 * (place - (len(points) - 1) / 2) if has_intervals else 0.0  # so that none covers another
-        axis.errorbar(
-            [runs.index(point.run) + shift for point in line],
-            [point.value for point in line],
-            [[point.value - point.low for point in line], [point.high - point.value for point in line]],
-            marker="o",
-            markersize=3,
-            linewidth=1,
-            color=colour,
-            label=scope,
-        )
-    axis.set_title(f"{measure} (per cent)" if measure in IN_PER_CENT else measure, fontsize=8)
-    axis.set_xticks(range(len(runs)), runs, rotation=40, ha="right", rotation_mode="anchor")
-    axis.tick_params(axis="x", labelbottom=True)
-    axis.grid(axis="y", color="#dddddd", linewidth=0.6)

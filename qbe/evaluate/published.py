@@ -26,9 +26,7 @@ class Paper:
 
 @dataclass(frozen=True, slots=True)
 class PublishedRow:
-    """The published figures of one system: measure -> scope -> figure in [0, 1], with at most four digits;
-    ``paper`` is a key of `papers`, ``source`` the table or page.
-    """
+    """A system's figures: measure -> scope -> figure in [0, 1]; ``paper`` is a key of `papers`."""
 
     system: str
     paper: str

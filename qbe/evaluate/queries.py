@@ -20,9 +20,7 @@ OVERRANKED = 3  # papers of a query that are listed
 
 
 class RunComparison(NamedTuple):
-    """A system of a report and its baseline, with the differences in NDCG%20 of the queries of each facet, in
-    descending order, ties by query id.
-    """
+    """Differences in NDCG%20 of the queries of each facet, in descending order, ties by query id."""
 
     system: str
     baseline: str
@@ -105,9 +103,9 @@ def overranked(ranked: Sequence[str], pool: Mapping[str, int]) -> tuple[RankedPa
 
 
 def best_missed(ranked: Sequence[str], pool: Mapping[str, int]) -> RankedPaper | None:
-    """Return the paper of the highest grade that is ranked too low, the lowest of these; None without one.
-
-    A paper is ranked too low when its rank exceeds the number of papers of its grade or a higher one.
+    """Return the paper of the highest grade, the lowest of these, whose rank exceeds the number of papers of
+    its
+    grade or a higher one; None without one.
     """
     ranks = {paper_id: rank for rank, paper_id in enumerate(ranked, start=1)}
     missed = [

@@ -18,9 +18,9 @@ _UNKNOWN = "-"
 
 
 def to_text(report: Report) -> str:
-    """Format a report as tables: one a measure, with a row for each system and a column for each scope.
+    """Format a report as tables: one a measure, a row for each system and a column for each scope.
 
-    Without facets it is one table with a column for each measure; under exploration scopes are rows.
+    Without facets a column is a measure; under exploration scopes are rows.
     """
     first = next(iter(report.evaluations.values()))
     title = report.scoring.described.title.format(split=report.scoring.split)

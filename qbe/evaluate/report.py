@@ -23,16 +23,14 @@ from qbe.runs import Rankings, RunFile, read_qrels, read_run
 from qbe.types import Facet, Hit
 from qbe.util.files import StrPath
 
-IN_PER_CENT = {*MEASURES, *collections.POOL_DEFINITIONS}
-"""Measures that publications give in per cent."""
+IN_PER_CENT = {*MEASURES, *collections.POOL_DEFINITIONS}  # by publications
 
 
 class Protocol(NamedTuple):
     """A protocol as a report shows it.
 
     ``names`` are measures' names in ir-measures where publications name them otherwise; ``compared`` are the
-    measures of significance tests (None: all), which pair all queries of a scope: others have values for some
-    queries only. ``of_facets`` evaluates a run against grades by facet.
+    measures of significance tests (None: all); ``of_facets`` evaluates a run against grades by facet.
     """
 
     title: str
@@ -77,8 +75,8 @@ PROTOCOLS: Mapping[str, Protocol] = {
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """How runs are scored: a protocol (None: means over queries), further measures, split and folds of
-    CSFCube (by default ``folds.json`` next to the first qrels file).
+    """A protocol (None: means over queries), measures, CSFCube's split and folds (``folds.json`` by the
+    qrels).
     """
 
     protocol: str | None = None
@@ -111,12 +109,7 @@ def build_report(
     baseline_files: Sequence[StrPath] = (),
     published: bool = False,
 ) -> Report:
-    """Evaluate run files against qrels files, which are joined, and compare all with those of
-    ``baseline_files``.
-
-    Raises UsageError for an unknown measure, a run file given twice and baselines that nothing can be
-    compared with, FileFormatError for files that are malformed or do not match.
-    """
+    """Evaluate run files against qrels files, which are joined, and compare all with ``baseline_files``."""
     scoring = scoring or Scoring()
     if scoring.protocol is not None and scoring.protocol not in PROTOCOLS:
         raise UsageError(f"expected a `protocol` of {', '.join(PROTOCOLS)}, found {scoring.protocol!r}")
@@ -179,9 +172,9 @@ _OF_SYSTEM = re.compile(rf"(?P<name>.+)\.{_TARGET}(?:\.[^.]+)?")
 def group_runs(paths: Sequence[StrPath]) -> dict[str, tuple[Path, ...]]:
     """Group run files by the name of their system, in the order in which they are given.
 
-    ``NAME.method.trec``, ``NAME.method-not-background.trec`` and ``NAME.competitors.trec`` of one folder
-    (with any extension) are one system, NAME. Any other file is a system by itself, named by its stem. Where
-    two would have the same name, their folders are put before it. Raises UsageError for a file given twice.
+    ``NAME.method.trec``, ``NAME.method-not-background.trec`` and ``NAME.competitors.trec`` of one folder are
+    one
+    system, NAME; any other file is one by itself. Equal names get their folders.
     """
     groups: dict[tuple[str, Path], list[Path]] = {}
     for path in map(Path, paths):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING
@@ -19,16 +19,12 @@ if TYPE_CHECKING:
     from qbe.evaluate.evaluation import Evaluation
     from qbe.evaluate.significance import Comparison
 
-COLUMNS = ("qid", "docno", "score", "rank")
-"""The columns of a data frame of results in PyTerrier."""
+COLUMNS = ("qid", "docno", "score", "rank")  # of PyTerrier's results
 
 
 @dataclass(frozen=True, slots=True)
 class Run(Mapping[str, Sequence[Hit]]):
-    """Ranked lists by query id, best first, under one run tag.
-
-    It is a mapping: ``run["s036_background"]`` are the hits of a query, ``list(run)`` the query ids. Raises
-    TypeError for values of another type.
+    """Ranked lists by query id, best first, under one run tag: a mapping of query ids to hits.
 
     >>> run = Run("my-run", {"p1_method": (Hit("p7", 2.5), Hit("p3", 1.0))})
     >>> run["p1_method"][0].paper_id, len(run)
@@ -60,9 +56,8 @@ class Run(Mapping[str, Sequence[Hit]]):
     def from_trec(cls, *paths: StrPath) -> Run:
         """Read the TREC run files of one system, such as one for each facet, with the first file's tag.
 
-        Hits are ordered as trec_eval does, whatever their ranks: by score in single precision, ties by
-        document id, both descending. Raises FileFormatError for a malformed file and for a query in two
-        files.
+        Hits are ordered as trec_eval does: by score in single precision, ties by document id, both
+        descending.
         """
         from qbe.evaluate.report import read_runs
 
@@ -70,12 +65,7 @@ class Run(Mapping[str, Sequence[Hit]]):
 
     @classmethod
     def from_dataframe(cls, frame: pd.DataFrame, tag: str = "run") -> Run:
-        """Make a run of a data frame with the columns ``qid``, ``docno`` and ``score``, such as PyTerrier's
-        results.
-
-        Raises TypeError for another object, UsageError for missing columns or ids, a paper twice for a query,
-        and scores that are not finite in single precision.
-        """
+        """Make a run of columns ``qid``, ``docno`` and ``score``, such as PyTerrier's results."""
         if not hasattr(frame, "isna"):
             raise TypeError(f"expected a pandas.DataFrame, found {type(frame).__name__}")
         if missing := [name for name in COLUMNS[:3] if name not in frame.columns]:
@@ -94,43 +84,29 @@ class Run(Mapping[str, Sequence[Hit]]):
         rankings: dict[str, list[Hit]] = {}
         for query_id, paper_id, score in zip(frame["qid"], frame["docno"], scores, strict=True):
             rankings.setdefault(str(query_id), []).append(Hit(str(paper_id), score))
-        ordered = {
-            query_id: tuple(sorted(hits, key=lambda hit: (-hit.score, hit.paper_id)))
-            for query_id, hits in rankings.items()
-        }
+        ordered = {query_id: _sorted(hits) for query_id, hits in rankings.items()}
         as_written(ordered)  # what cannot be written
         return cls(tag, ordered)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a data frame with the columns ``qid``, ``docno``, ``score`` and ``rank`` (from 0), as in
-        PyTerrier.
-        """
+        """Return the columns ``qid``, ``docno``, ``score`` and ``rank`` (from 0), as in PyTerrier."""
         check_package("pandas")
         import pandas as pd
 
         check_hits(self)
-        rows = [
-            (query_id, hit.paper_id, hit.score, rank)
-            for query_id, hits in self.items()
-            for rank, hit in enumerate(hits)
-        ]
+        ranked = ((query_id, *each) for query_id, hits in self.items() for each in enumerate(hits))
+        rows = [(query_id, hit.paper_id, hit.score, rank) for query_id, rank, hit in ranked]
         return pd.DataFrame(rows, columns=list(COLUMNS))
 
     def write(self, path: StrPath) -> None:
-        """Write a TREC run file atomically, with strictly decreasing single-precision scores.
-
-        Raises UsageError for a tag or an id that is not one word, a paper twice in a ranking, or a score that
-        is not finite in single precision; TypeError for anything but hits; OutputError.
-        """
+        """Write a TREC run file atomically, with strictly decreasing single-precision scores."""
         write_text(path, format_run(self.tag, self.rankings))
 
     def evaluate(self, qrels: Qrels, measures: Sequence[str] = ("nDCG", "AP")) -> Evaluation:
         """Evaluate the run by query, by facet (the end of the query id) and over all queries.
 
         Measures are names of ir-measures (``nDCG@20``, ``AP(rel=2)``) or of CSFCube's protocol (``NDCG%20``).
-        A judged query that is missing in the run scores as an empty ranking. Raises UsageError for an unknown
-        measure, a grade beyond 1000, a paper twice in a ranking and a score that is not finite; TypeError for
-        qrels of another type; FileFormatError when no query is in both.
+        A judged query that is missing in the run scores as an empty ranking.
 
         >>> run = Run("my-run", {"p1": (Hit("p7", 2.5), Hit("p3", 1.0))})
         >>> run.evaluate({"p1": {"p3": 1}}, ["RR", "P@1"]).figures
@@ -163,9 +139,7 @@ class Run(Mapping[str, Sequence[Hit]]):
     def fuse(self, *others: Run, weights: Sequence[float] | None = None, tag: str = "fused") -> Run:
         """Sum the z-scores of several runs, weighted (CombSUM of standardized scores).
 
-        A paper that a run lacks has that run's lowest score there; only queries of all runs are fused. Raises
-        UsageError for another number of weights, weights that are not finite, runs that `write` refuses and
-        runs without a common query; TypeError for anything but runs.
+        A paper that a run lacks has that run's lowest score there; only queries of all runs are fused.
 
         >>> bm25 = Run("bm25", {"p1": (Hit("a", 9.0), Hit("b", 5.0))})
         >>> dense = Run("dense", {"p1": (Hit("b", 0.75), Hit("a", 0.5), Hit("c", 0.25))})
@@ -198,5 +172,8 @@ def _fused(rankings: Sequence[Sequence[Hit]], weights: Sequence[float]) -> tuple
         lowest = min(standard.values(), default=0.0)
         for paper_id in total:
             total[paper_id] += weight * standard.get(paper_id, lowest)
-    hits = [Hit(paper_id, score) for paper_id, score in total.items()]
+    return _sorted(Hit(paper_id, score) for paper_id, score in total.items())
+
+
+def _sorted(hits: Iterable[Hit]) -> tuple[Hit, ...]:
     return tuple(sorted(hits, key=lambda hit: (-hit.score, hit.paper_id)))

@@ -52,8 +52,7 @@ def compare(
     """Compare every system with every baseline, by measure and scope, over queries (not folds).
 
     Holm's correction is over all comparisons of one measure; two systems on the same queries count once.
-    Scopes without a figure of one of the two are left out. Raises UsageError for a measure that is missing in
-    an evaluation, or evaluations on other queries.
+    Scopes without a figure of one of the two are left out.
     """
     if measures is None:
         measures = list(next(iter(baselines.values())).per_query) if baselines else []
@@ -104,8 +103,8 @@ def _differences(
 
 
 def most_influential(differences: Mapping[str, float]) -> tuple[str | None, float | None]:
-    """Return the query without which the mean difference changes most, and the mean over the others; None for
-    fewer than two queries. See Efron and Tibshirani (1993), chapter 11 (jackknife).
+    """Return the query without which the mean changes most, and that mean (Efron and Tibshirani, 1993, ch.
+    11).
     """
     if len(differences) < 2:
         return None, None
@@ -117,33 +116,29 @@ def most_influential(differences: Mapping[str, float]) -> tuple[str | None, floa
 def bootstrap_interval(
     differences: Sequence[float], resamples: int = RESAMPLES, seed: int = SEED
 ) -> tuple[float, float]:
-    """Compute the 95 % percentile interval of the mean difference by the paired bootstrap over queries (Efron
-    and Tibshirani, 1993, chapter 13).
-    """
+    """Compute the 95 % percentile interval by the paired bootstrap (Efron and Tibshirani, 1993, ch. 13)."""
     import numpy as np
 
     values = np.array(differences)
     generator = np.random.default_rng(seed)
+    block = max(1, 1_000_000 // values.size)
     means = [
-        values[generator.integers(values.size, size=(block, values.size))].mean(axis=1)
-        for block in _blocks(resamples, max(1, 1_000_000 // values.size))
+        values[generator.integers(values.size, size=(min(block, left), values.size))].mean(axis=1)
+        for left in range(resamples, 0, -block)
     ]
     low, high = np.percentile(np.concatenate(means), [2.5, 97.5])
     return float(low), float(high)
 
 
-def _blocks(total: int, block: int) -> Iterator[int]:
-    return (min(block, total - start) for start in range(0, total, block))
-
-
 def randomization_test(
     differences: Sequence[float], samples: int = SAMPLES, seed: int = SEED, exact_up_to: int = EXACT_UP_TO
 ) -> float:
-    """Compute the two-sided p of Fisher's paired randomization test on the mean difference.
+    """Compute the two-sided p of Fisher's paired randomization test (Smucker, Allan and Carterette, CIKM
+    2007).
 
-    See Smucker, Allan and Carterette (CIKM 2007). p is the proportion of sign patterns whose mean is at least
-    as far from 0 as the observed one: of all patterns with at most ``exact_up_to`` non-zero differences, with
-    more of ``samples`` random ones and the observed one.
+    p is the proportion of sign patterns whose mean is at least as far from 0 as the observed one: of all with
+    at
+    most ``exact_up_to`` non-zero differences, with more of ``samples`` random ones and the observed one.
     """
     import numpy as np
 
@@ -159,8 +154,8 @@ def randomization_test(
         return float(np.mean(np.abs(sums) >= threshold))
     generator = np.random.default_rng(seed)
     extreme = 0
-    for block in _blocks(samples, 10_000):
-        signs = generator.integers(0, 2, size=(block, values.size), dtype=np.int8)
+    for left in range(samples, 0, -10_000):
+        signs = generator.integers(0, 2, size=(min(10_000, left), values.size), dtype=np.int8)
         extreme += int(np.count_nonzero(np.abs((2.0 * signs - 1.0) @ values) >= threshold))
     return (1 + extreme) / (1 + samples)
 

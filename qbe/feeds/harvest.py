@@ -164,11 +164,7 @@ def harvest(
     repository: Repository,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Place:
-    """Append to a journal all records since ``spec.first_date``, later those that changed since the last
-    time, or what an interrupted harvest lacks.
-
-    Raises CorpusError where the server refuses, or ``path`` is no journal, UsageError for another harvest.
-    """
+    """Append to a journal all records, those that changed since the last time, or what it still lacks."""
     path = Path(path)
     with harvest_lock(path):
         if is_new := not path.exists():
@@ -230,11 +226,7 @@ def _fetch(
 
 
 def update_index(path: StrPath, folder: StrPath, execution: Execution | None = None) -> Written:
-    """Add, replace and delete papers of an index as a journal says, in one update, and empty the journal.
-
-    An index that does not exist is built. Raises CorpusError for a file that is no complete journal,
-    UsageError for one that updates another index.
-    """
+    """Update an index, or build it, by a complete journal in one step, and empty the journal."""
     path, folder = Path(path), os.path.realpath(folder)
     with harvest_lock(path):
         journal = Journal.read(path)

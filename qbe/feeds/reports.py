@@ -51,9 +51,9 @@ class Item(NamedTuple):
 def items_of(
     watches: Watches, lookup: Callable[[str], Paper | None], since: str | None, name: str | None = None
 ) -> list[Item]:
-    """Return what was found and not yet reported, and what was found ``since`` a time ('' for ever, None:
-    nothing else), by watch, the newest first and of one run the best; papers that are gone are left out.
-    ``name`` is that of the only watch that counts.
+    """Return what was not yet reported, and what was found ``since`` a time ('' for ever, None: nothing
+    else), by
+    watch, the newest first and of one run the best; papers that are gone are left out.
     """
     items = []
     for watch in watches.watches.values():

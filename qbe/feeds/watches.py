@@ -57,10 +57,9 @@ class Found:
 
 @dataclass(slots=True)
 class Watch:
-    """A search that is kept: the fields of a `SearchForm` that differ from their defaults, or the path of a
-    bibliography, ``cited``, whose papers of the index take the place of ``paper_ids``.
-
-    Papers of at least ``grade`` are found; the first ``seen`` of the known papers are not new for it.
+    """A search that is kept: the fields of a `SearchForm` that are not its defaults, or the path of a
+    bibliography,
+    ``cited``. Papers of at least ``grade`` are found; the first ``seen`` of the known papers are old for it.
     """
 
     name: str
@@ -230,8 +229,7 @@ def find(
 ) -> dict[str, QbeError]:
     """Add to each watch what it finds among the papers that are new for it, best first.
 
-    Returns what went wrong, by the name of the watch, whose new papers then stay new. ``session`` is that of
-    `watch_session`; ``advance`` is called with 1 for each watch.
+    Returns what went wrong, by the name of the watch, whose new papers then stay new.
     """
     session.index.refresh()  # no other process may have noted papers that this one does not see
     known = set(watches.known)
@@ -310,9 +308,7 @@ def _found(
 
 
 def grade_of(form: SearchForm, hit: Hit) -> float:
-    """Grade a hit from 0 to 3: in the facet of the search; for an exploration three times the chance of being
-    as asked; for other searches the highest of all facets.
-    """
+    """Grade a hit from 0 to 3: in the searched facet, by the chance of being as asked, or the highest."""
     aspects, grades = form.aspects, hit.grades or {}
     if isinstance(aspects, Mapping):
         return round(HIGHEST * float(hit.score), 4)

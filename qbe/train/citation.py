@@ -22,7 +22,7 @@ from qbe.cite.projected import TERMS, Projection
 from qbe.cite.scoring import FEATURE_SETS, CitationScorer, CiteQuery, columns
 from qbe.errors import CorpusError, UsageError
 from qbe.index.index import IndexReader
-from qbe.index.rows import Selection
+from qbe.index.scoring import Selection
 from qbe.models.heads import Head, mean_head
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect
@@ -362,9 +362,8 @@ class CitationTraining(Training):
         self._projection = projection_of(list(fitted.values())[-1])
         fit(without_late, schedule, seeds[0], self.work / "held-back.pt")
         held_back = projection_of(copied(networks[1]))
-        self._heads, self._figures = self._fitted_heads(
-            self._lists(held_back, late, self.recipe.draws), self._lists(self._projection, self._dev)
-        )
+        lists = self._lists(held_back, late, self.recipe.draws), self._lists(self._projection, self._dev)
+        self._heads, self._figures = self._fitted_heads(*lists)
         dev = {key: each._asdict() for key, each in self._figures.items()}
         self._training = {"seeds": list(seeds), "projections": by_seed, "dev": dev}
 

@@ -106,7 +106,6 @@ class Candidates(NamedTuple):
 
     @property
     def labels(self) -> NDArray[np.bool_]:
-        """Whether each candidate is cited."""
         return np.isin(self.rows, self.cited)
 
 
@@ -259,19 +258,19 @@ class CitationEvaluator(BaseEvaluator):
         for each in self._dev:
             labels = each.labels
             if model is not None:
-                labels = labels[np.argsort(-self._scores(model, each), kind="stable")]
+                query, sides = (
+                    self._sides.query(each.query),
+                    list(map(self._sides.candidate, each.rows.tolist())),
+                )
+                order = sorted(range(len(sides)), key=[len(side) for side in sides].__getitem__)
+                scores = np.zeros(len(sides), np.float32)
+                for first in range(0, len(order), 16):
+                    places = order[first : first + 16]
+                    pairs = [(query, sides[place]) for place in places]
+                    scores[places] = model.relevance(pairs).cpu().numpy()
+                labels = labels[np.argsort(-scores, kind="stable")]
             lists.append(RankedList(labels, len(each.cited)))
         return citation_figures(lists)
-
-    def _scores(self, model: PairReader, candidates: Candidates) -> NDArray[np.float32]:
-        query = self._sides.query(candidates.query)
-        sides = [self._sides.candidate(row) for row in candidates.rows.tolist()]
-        order = sorted(range(len(sides)), key=lambda place: len(sides[place]))
-        scores = np.zeros(len(sides), np.float32)
-        for first in range(0, len(order), 16):
-            places = order[first : first + 16]
-            scores[places] = model.relevance([(query, sides[place]) for place in places]).cpu().numpy()
-        return scores
 
 
 @dataclass

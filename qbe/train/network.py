@@ -289,20 +289,17 @@ class GradedEncoder(TrainedEncoder):
         """Similarities (facets, terms, queries, candidates) of `vector_terms`; ``plain`` projects nothing."""
         facets = []
         for facet in range(FACETS):
-            matrix = None if plain else self.projections[facet]
-            facets.append(_terms(_projected(queries, matrix), _projected(candidates, matrix), facet))
+            matrix, pair = self.projections[facet], []
+            for papers in (queries, candidates):
+                both = (each if plain else each @ matrix.T for each in (papers.sentences, papers.whole))
+                sentences, whole = (F.normalize(each, dim=-1) for each in both)
+                pair.append(papers._replace(sentences=sentences, whole=whole))
+            facets.append(_terms(pair[0], pair[1], facet))
         return torch.stack(facets)
 
     def scores(self, queries: PaperVectors, candidates: PaperVectors) -> Tensor:
         """Scores (queries, candidates, facets)."""
         return torch.einsum("ft,ftqc->qcf", self.weights, self.terms(queries, candidates))
-
-
-def _projected(papers: PaperVectors, matrix: Tensor | None) -> PaperVectors:
-    sentences, whole = papers.sentences, papers.whole
-    if matrix is not None:
-        sentences, whole = sentences @ matrix.T, whole @ matrix.T
-    return papers._replace(sentences=F.normalize(sentences, dim=-1), whole=F.normalize(whole, dim=-1))
 
 
 def _terms(queries: PaperVectors, candidates: PaperVectors, facet: int) -> Tensor:

@@ -401,20 +401,15 @@ class TaggerTraining(Training):
 
     def publish(self, folder: Path) -> Card:
         recipe, trunk = self.recipe, self._trunk.files.metadata
-        seeds = {
-            seed: {
-                split: score(self._labelled[split], predict(head, self._papers[split]))
-                for split in ("dev", "test")
-            }
-            for seed, head in self._students.items()
-        }
+        seeds: dict[int, dict[str, Scores]] = {seed: {} for seed in self._students}
+        for seed, head in self._students.items():
+            for split in ("dev", "test"):
+                seeds[seed][split] = score(self._labelled[split], predict(head, self._papers[split]))
         best = max(seeds, key=lambda seed: seeds[seed]["dev"].confident)
-        inputs = [
-            HeadInputs(
-                np.ascontiguousarray(paper.states.swapaxes(0, 1)), span_mask(paper.spans, len(paper.ids))
-            )
-            for paper in self._papers["dev"][:PARITY_PAPERS]
-        ]
+        inputs = []
+        for paper in self._papers["dev"][:PARITY_PAPERS]:
+            states = np.ascontiguousarray(paper.states.swapaxes(0, 1))
+            inputs.append(HeadInputs(states, span_mask(paper.spans, len(paper.ids))))
         parity = export_head(self._students[best], inputs, folder / HEAD)
         chain = self._students[best].chain
         spread = {
@@ -427,8 +422,8 @@ class TaggerTraining(Training):
             "data": self.made_from["data"],
             "parity": parity,
             "seeds": {
-                seed: {split: scores.figures for split, scores in splits.items()}
-                for seed, splits in seeds.items()
+                seed: {split: scores.figures for split, scores in each.items()}
+                for seed, each in seeds.items()
             },
             "spread": spread,
         }
@@ -460,9 +455,7 @@ class TaggerTraining(Training):
             f"gives {parity['int8_same_label']:.1%} of the sentences PyTorch's label.",
             columns=("seed", "split", "micro-F1", "folded", "by confidence"),
             figures={
-                f"{seed} | {split}": scores
-                for seed, splits in seeds.items()
-                for split, scores in splits.items()
+                f"{seed} | {split}": scores for seed, each in seeds.items() for split, scores in each.items()
             },
             places=2,
             command="tagger",

@@ -46,9 +46,9 @@ def sha256(path: StrPath) -> str:
 def atomic_file(path: StrPath) -> Iterator[IO[bytes]]:
     """Open a binary stream whose content replaces a file when the block ends without an exception.
 
-    No partial file is left under the name. Absent folders are created, a symbolic link stays, and something
-    that is no regular file (``/dev/stdout``, a pipe) is written to directly. Raises OutputError; an OSError
-    of the block that names another file is passed on.
+    Absent folders are created, a symbolic link stays, and something that is no regular file (``/dev/stdout``,
+    a
+    pipe) is written to directly. Raises OutputError; an OSError of the block on another file is passed on.
     """
     path = Path(path)
     temporary: Path | None = None
@@ -86,10 +86,7 @@ def atomic_file(path: StrPath) -> Iterator[IO[bytes]]:
 
 
 def check_output(path: StrPath, overwrite: bool, parameter: str = "output") -> None:
-    """Raise OutputError for a folder, and without ``overwrite`` for a file that exists and has content.
-
-    What is neither (a pipe, ``/dev/stdout``) passes. The message names the ``parameter`` of the file.
-    """
+    """Raise OutputError for a folder, and without ``overwrite`` for a file that has content."""
     path = Path(path)
     if path.is_dir():
         raise OutputError(f"{path}: expected a file to write, found a folder; choose another `{parameter}`")
@@ -170,10 +167,10 @@ def resumable_staging(folder: StrPath, resumable: Callable[[], bool]) -> Iterato
 
 @contextlib.contextmanager
 def lock(path: StrPath, seconds: float = 0.0) -> Iterator[bool]:
-    """Try to hold an exclusive lock on a file while the block runs; yield whether it was acquired.
+    """Try for some ``seconds`` to hold an exclusive lock on a file in the block; yield whether it was
+    acquired.
 
-    Waits up to some ``seconds`` for others. The operating system releases the lock when the process ends; the
-    file is removed at the end. Raises OutputError where the file cannot be created or is a symbolic link.
+    The operating system releases the lock when the process ends; the file is removed at the end.
     """
     path = Path(path)
     deadline = time.monotonic() + seconds
@@ -233,8 +230,8 @@ def make_once(
 def shared_lock(path: StrPath) -> int:
     """Take a shared lock on a file and return its descriptor; closing it releases the lock.
 
-    Raises OSError where the file is gone, or is being removed by a process that holds it exclusively. On a
-    file system without locks nothing is locked, and `try_exclusive_lock` never succeeds.
+    Raises OSError where the file is gone, or is being removed. On a file system without locks nothing is
+    locked.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -281,8 +278,7 @@ def resumed_state(
 ) -> dict[str, Any] | None:
     """Return the state of unfinished ``work``, None where it was interrupted before there was one.
 
-    Raises ``error`` where the state's ``inputs`` (or the whole state), which a message calls ``called``, are
-    others, or without ``inputs``: the work is in the way. ``remedy`` says how to discard it.
+    Raises ``error`` where its ``inputs``, which a message calls ``called``, are others, or none are given.
     """
     try:
         state: dict[str, Any] = json.loads(file.read_text())

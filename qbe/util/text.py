@@ -49,9 +49,8 @@ def write_lines(path: StrPath, lines: Iterable[str]) -> None:
 
 
 def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines of a text file (``-``: standard input) without line ends and blank lines.
-
-    Reads UTF-8, UTF-16 with a byte order mark, and gzip; raises FileFormatError for anything else.
+    """Yield the numbered lines of text (``-``: standard input), not blank: UTF-8, UTF-16 with a mark, or
+    gzip.
     """
     import gzip
     import zlib

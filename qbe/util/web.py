@@ -43,11 +43,9 @@ class TemporaryError(Exception):
 
 
 class Retries(NamedTuple):
-    """How often something is attempted, and the seconds between.
+    """How often something is attempted, and the seconds between, twice as many each time.
 
-    The server's Retry-After counts; without it ``pause`` seconds pass before the second attempt, twice as
-    many before each further one, ``longest_pause`` at most. A server that asks for more than ``longest_wait``
-    seconds is not asked again.
+    The server's Retry-After counts; one that asks for more than ``longest_wait`` is not asked again.
     """
 
     attempts: int = 4
@@ -61,9 +59,7 @@ class Retries(NamedTuple):
         tell: Callable[[TemporaryError, float], object],
         sleep: Callable[[float], object] | None = None,
     ) -> Outcome:
-        """Call ``attempt`` until it does not raise TemporaryError, or too often; ``tell`` is called before
-        pauses.
-        """
+        """Call ``attempt`` until it raises no TemporaryError, or too often, and ``tell`` before pauses."""
         failed = 0
         while True:
             try:
@@ -152,7 +148,7 @@ def read_block(response: Any, count: int) -> bytes:
 class Download(io.RawIOBase):
     """The bytes of a URL, kept in the file ``partial``, from which the next process goes on.
 
-    A connection that breaks is opened again where it broke. What cannot be read raises ``fail`` of the
+    A connection that breaks is opened again where it broke; what cannot be read raises ``fail`` of the
     reason.
     """
 
@@ -230,8 +226,8 @@ def matches(path: Path, digest: str) -> bool:
 def download(url: str, target: Path, digest: str, error: type[QbeError], remedy: str) -> bool:
     """Download a file, unless ``target`` has the digest already; return whether it was downloaded.
 
-    An interrupted download continues from the hidden file ``.NAME.partial``. The file appears whole and with
-    the right digest, or ``error`` is raised, which ends with ``remedy``.
+    It continues from ``.NAME.partial``, and appears whole, or ``error`` is raised, which ends with
+    ``remedy``.
     """
     made = False
     partial = target.with_name(f".{target.name}.partial")

@@ -54,10 +54,7 @@ class Closing(ABC):
 
 
 class Workers(Closing):
-    """A thread pool, started when first needed, that several threads may use at a time.
-
-    A worker that asks for workers does the work alone, so that no worker waits for another.
-    """
+    """A thread pool for several threads; a worker that asks for workers does the work alone."""
 
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
@@ -142,8 +139,7 @@ _blas_limit: Any = None
 def one_blas_thread() -> Iterator[None]:
     """Compute numpy's products in the calling thread while such blocks run.
 
-    Those of a few query vectors are over before a pool has woken up, and the pool then spins against qbe's
-    own threads. Does nothing where OPENBLAS_NUM_THREADS was 1 before numpy was loaded, as in the command.
+    Those of a few query vectors are over before a pool has woken up, which then spins against qbe's threads.
     """
     global _blas_users, _blas_limit
     if os.environ.get("OPENBLAS_NUM_THREADS") == "1" or "numpy" not in sys.modules:
