@@ -58,11 +58,9 @@ def test_candidates_of_a_query_do_not_depend_on_the_others(reader, monkeypatch):
 @pytest.mark.parametrize("k", [1, 5, 40])
 def test_the_best_are_among_the_candidates_for_their_mean(reader, k):
     """Whatever is left out, the best are those that they are among all candidates."""
-    source = reader.candidate_source()
-    many = queries(reader)
-    for query, every, few in zip(
-        many, source.nearest(many, k), source.nearest(many, k, by_mean=True), strict=True
-    ):
+    source, many = reader.candidate_source(), queries(reader)
+    sides = source.nearest(many, k), source.nearest(many, k, by_mean=True)
+    for query, every, few in zip(many, *sides, strict=True):
         assert {*few.tolist()} <= {*every.tolist()}
         ranked = []
         for rows in (every, few):
@@ -79,7 +77,7 @@ def test_at_least_so_many_sentences_are_looked_up(reader, monkeypatch):
     source, counts = reader.candidate_source(), []
     nearest = source.sentences.nearest
     monkeypatch.setattr(
-        source.sentences, "nearest", lambda vectors, count: counts.append(count) or nearest(vectors, count)
+        source.sentences, "nearest", lambda *given: counts.append(given[1]) or nearest(*given)
     )
     for k in (1, 1500):
         list(source.nearest(queries(reader)[:1], k))

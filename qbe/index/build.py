@@ -68,14 +68,14 @@ def build(
 ) -> Manifest:
     """Build an index at ``output``; it appears there complete or not at all.
 
-    ``corpus`` is a path or ``hf:`` name, several of them, papers (`qbe.types.Paper`), or a
-    `qbe.index.source.Source`; records that cannot be used are listed in ``OUTPUT.rejected.jsonl``, and
-    counted in the manifest. An interrupted build leaves what is finished in a hidden folder, with which
-    ``resume`` goes on to an index of the same digest. ``overwrite`` replaces an index, and discards an
-    unfinished build.
+    ``corpus`` is a path or ``hf:`` name, several of them, papers, or a `qbe.index.source.Source`; records
+    that
+    cannot be used are listed in ``OUTPUT.rejected.jsonl``. An interrupted build leaves what is finished in a
+    hidden folder, with which ``resume`` goes on to the same digest. ``overwrite`` replaces an index, and
+    discards an unfinished build.
 
-    Raises IndexBuildError when the target exists, another process builds it, or an unfinished build is in the
-    way or has other inputs; TypeError and CorpusError for the corpus; ModelError, JavaError and OutputError.
+    Raises IndexBuildError for an index or an unfinished build in the way, other inputs, or another writer;
+    TypeError and CorpusError for the corpus; ModelError, JavaError and OutputError.
     """
     source = open_corpus(corpus, reading)
     settings, execution = settings or BuildSettings(), execution or Execution()

@@ -1,4 +1,4 @@
-"""FAISS: building an index over sentence vectors, and finding candidates: the papers of the nearest sentences.
+"""FAISS: building an index over sentence vectors, and finding the papers of the nearest sentences.
 
 Results depend neither on threads nor on the other queries of a call: a search compares vectors one by one,
 since FAISS's matrix products depend on the batch, and transforms queries one by one.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -310,23 +310,8 @@ def building(threads: int) -> Iterator[None]:
                 faiss.cvar.distance_compute_blas_threshold = ONE_BY_ONE
 
 
-class CandidateSource(Protocol):
+class CandidateSource:
     """Finds the papers whose sentences are nearest to those of a query; several threads may share one."""
-
-    def nearest(
-        self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
-    ) -> Iterator[Rows]:
-        """Yield the candidates of each query: rows of papers, int64, ascending, each once.
-
-        A query is the vectors of its sentences, (n, dimension) float32. There should be at least ``k``
-        candidates, and are where ``allowed`` restricts them to enough papers. Where papers are then scored
-        ``by_mean`` (`qbe.index.scoring.mean_max`), a source may leave out those that cannot be among the best
-        ``k``. The candidates of one query do not depend on the others.
-        """
-
-
-class FaissCandidates:
-    """A `CandidateSource` over a FAISS index."""
 
     def __init__(self, sentences: FaissIndex, starts: Rows) -> None:
         self.sentences, self._starts = sentences, starts
@@ -335,6 +320,14 @@ class FaissCandidates:
     def nearest(
         self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
     ) -> Iterator[Rows]:
+        """Yield the candidates of each query: rows of papers, int64, ascending, each once.
+
+        A query is the vectors of its sentences, (n, dimension) float32. There are at least ``k`` candidates
+        where
+        ``allowed`` has enough papers. Where papers are then scored ``by_mean``
+        (`qbe.index.scoring.mean_max`),
+        those that cannot be among the best ``k`` may be left out.
+        """
         count = max(self.sentences.min_candidates, 2 * k)
         if allowed is None:
             if by_mean and self.sentences.has_similarities:

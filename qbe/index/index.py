@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSp
 import numpy as np
 
 from qbe.errors import IndexFormatError, PaperNotFoundError, UsageError
-from qbe.index.faiss import CandidateSource, FaissCandidates, FaissIndex
-from qbe.index.lucene import LuceneSearch, Postings, open_postings
+from qbe.index.faiss import CandidateSource, FaissIndex
+from qbe.index.lucene import Postings, TextSearch, open_postings
 from qbe.index.models import IndexModels
 from qbe.index.papers import Mask, PaperLayout, Papers, facet_mask
 from qbe.index.params import FaissParams
-from qbe.index.scoring import MappedVectors, VectorStore
+from qbe.index.scoring import VectorStore
 from qbe.index.store import Manifest, open_generation
 from qbe.index.vectors import SENTENCES, WHOLE, Vectors, read_vectors
 from qbe.models.pooling import PaperVectors
@@ -41,8 +41,7 @@ T = TypeVar("T")
 class IndexReader:
     """The papers, vectors and postings of one generation of an index, each opened when first used.
 
-    It never changes, and threads may share it. It is closed when each `retain`, and its opening, has met a
-    `release`.
+    It never changes, and threads may share it. The last `release` closes it.
     """
 
     def __init__(self, folder: Path, threads: int = 1) -> None:
@@ -190,7 +189,7 @@ class IndexReader:
 
     @property
     def vector_store(self) -> VectorStore:
-        return MappedVectors(*self._vectors(), self.layout.starts, self.similarity)
+        return VectorStore(*self._vectors(), self.layout.starts, self.similarity)
 
     def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
         """Return what finds candidates by sentence vectors, opened once for each number of lists."""
@@ -201,7 +200,7 @@ class IndexReader:
         def open_source() -> CandidateSource:
             params = FaissParams.read(self.manifest.dense or {})
             sentences = FaissIndex(self._files, self._threads, params, nprobe)
-            return FaissCandidates(sentences, self.layout.starts)
+            return CandidateSource(sentences, self.layout.starts)
 
         return self._open_once(("candidates", nprobe), open_source)
 
@@ -212,9 +211,9 @@ class IndexReader:
             raise self._lacking("postings")
         return self._open_once("lucene", lambda: open_postings(self._files, self.papers.ids, described))
 
-    def text_search(self) -> Any:
+    def text_search(self) -> TextSearch:
         """Return what searches the texts by BM25, opened once."""
-        return self._open_once("text search", lambda: LuceneSearch(self.lucene, self.papers.ids))
+        return self._open_once("text search", lambda: TextSearch(self.lucene, self.papers.ids))
 
     def stored_vectors(self, paper: Paper) -> PaperVectors | None:
         """Return the stored vectors of a paper, if the index has one of its id with the same texts."""
@@ -273,8 +272,7 @@ class _OfReader(Generic[T]):
 class Index(Closing):
     """An index folder opened for searching and updating, also as a context manager; threads may share it.
 
-    It reads the generation that was the newest when it was opened or last refreshed; its own updates refresh
-    it.
+    It reads the generation that was the newest when it was opened, refreshed, or updated by itself.
 
     >>> with Index("indexes/sample") as opened:
     ...     [paper.paper_id for paper in opened][:3], len(opened), opened.similarity
@@ -312,9 +310,8 @@ class Index(Closing):
         ``encoder`` (a name or folder) says where the encoder of the index is now, if not where it was;
         ``tagger`` labels queries, by default the index's. ``threads`` serve FAISS and the models.
 
-        Raises IndexFormatError for a folder that is no sound index, EncoderMismatchError for another encoder
-        than the index's, ModelError for a tagger that cannot be found, UsageError, and what
-        `qbe.index.share.pull` does.
+        Raises IndexFormatError for no sound index, EncoderMismatchError for another encoder, ModelError for a
+        tagger that cannot be found, UsageError, and what `qbe.index.share.pull` does.
         """
         self.threads = thread_count(threads)
         if is_remote(folder):
@@ -373,10 +370,7 @@ class Index(Closing):
             yield from reader
 
     def refresh(self) -> bool:
-        """Move to the newest generation, and say whether there was one; searches under way keep the old one.
-
-        Raises IndexFormatError and EncoderMismatchError; then nothing changes.
-        """
+        """Move to a newer generation, and say whether there was one; searches under way keep the old one."""
         with self._refreshing:
             with self.reading() as old:
                 if old.is_current():
@@ -416,8 +410,7 @@ class Index(Closing):
     def label_and_encode(self, paper: Paper, facets: str = "given") -> LabelledPaper:
         """Return a query's paper with its sentences labelled, and its vectors if labelling made them.
 
-        With ``facets`` "given" labels it has are kept, with "predicted" they are predicted again; those that
-        a tagger predicted before are kept in any case.
+        With ``facets`` "given" its labels are kept, with "predicted" only those that a tagger predicted.
         """
         _check_paper(paper)
         if facets != "given":

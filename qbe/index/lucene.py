@@ -227,7 +227,7 @@ class Ranked(NamedTuple):
     scores: NDArray[np.float64]
 
 
-class LuceneSearch:
+class TextSearch:
     """Search as Anserini's SimpleSearcher does: the same queries, scores and order.
 
     That fetches the stored fields of each hit and has Lucene compare ids where scores are equal, half as long

@@ -39,9 +39,8 @@ class PaperLayout(NamedTuple):
     """Sentences of all papers, concatenated.
 
     ``starts`` (papers + 1,) int64: paper i has the sentences starts[i] to starts[i + 1]; ``facets``
-    (sentences,) uint8: places in FACET_CODES; ``probabilities`` (sentences, 5) float16: of the labels in the
-    order of `qbe.types.FacetProbabilities`, zeros where the corpus brought the label, None where nothing was
-    tagged.
+    (sentences,) uint8: places in FACET_CODES; ``probabilities`` (sentences, 5) float16: of the labels of
+    `qbe.types.FacetProbabilities`, zeros where the corpus brought the label, None where nothing was tagged.
     """
 
     starts: np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -98,8 +97,7 @@ def facet_codes(paper: Paper) -> bytes:
 class Papers:
     """The papers of a generation, or of a build under way, found by row or by id.
 
-    Papers that the index's tagger labelled come with facets and probabilities, or, without ``predictions``,
-    as the corpus brought them. Reading raises IndexFormatError where files are damaged.
+    Papers that the index's tagger labelled come so, or, without ``predictions``, as the corpus brought them.
     """
 
     def __init__(self, files: Path | Files, predictions: bool = True) -> None:

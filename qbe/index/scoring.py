@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -209,39 +209,28 @@ class Compared(NamedTuple):
     whole: Floats | None
 
 
-class VectorStore(Protocol):
-    """Stored vectors of papers by row, wherever they are; several threads may share one."""
+class VectorStore:
+    """Stored vectors of papers by row, in arrays of all vectors of an index; several threads may share one.
 
-    @property
-    def similarity(self) -> str:
-        """One of `qbe.models.formats.SIMILARITIES`."""
-
-    def gather(self, rows: Rows) -> SentenceBlock:
-        """Return the sentence vectors of papers (n,), in that order."""
-
-    def whole(self, rows: Rows) -> Vectors:
-        """Return the whole-paper vectors (n, dimension), as stored."""
-
-    def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
-        """Compare papers (n,) exactly with a query's ``sentences`` (m, dimension) and ``whole``."""
-
-
-class MappedVectors:
-    """A `VectorStore` over arrays of all vectors of an index."""
+    ``similarity`` is one of `qbe.models.formats.SIMILARITIES`. Of vectors elsewhere all methods differ.
+    """
 
     def __init__(self, sentences: Vectors, whole: Vectors, starts: Rows, similarity: str) -> None:
         self._sentences, self._whole, self._starts = sentences, whole, starts
         self.similarity = similarity
 
     def gather(self, rows: Rows) -> SentenceBlock:
+        """Return the sentence vectors of papers (n,), in that order."""
         positions, begins = sentence_rows(self._starts, rows)
         return SentenceBlock(self._sentences[positions], begins, positions)
 
     def whole(self, rows: Rows) -> Vectors:
+        """Return the whole-paper vectors (n, dimension), as stored."""
         vectors: Vectors = self._whole[rows]
         return vectors
 
     def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
+        """Compare papers (n,) exactly with a query's ``sentences`` (m, dimension) and ``whole``."""
         block, compare = self.gather(rows), COMPARISONS[self.similarity]
         of_papers = None if whole is None else compare(whole[None], self.whole(rows))[0]
         return Compared(compare(sentences, block.vectors), block.starts, block.rows, of_papers)

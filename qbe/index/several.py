@@ -20,11 +20,20 @@ import numpy as np
 
 from qbe.errors import EncoderMismatchError, IndexFormatError, UsageError
 from qbe.index import jvm
+from qbe.index.faiss import CandidateSource
 from qbe.index.index import Index, IndexReader
 from qbe.index.index import open_index as open_index
-from qbe.index.lucene import Ranked, break_ties
+from qbe.index.lucene import Ranked, TextSearch, break_ties
 from qbe.index.papers import Metadata, PaperLayout, Papers
-from qbe.index.scoring import Compared, PerSelection, Rows, Selection, SentenceBlock, sentence_rows
+from qbe.index.scoring import (
+    Compared,
+    PerSelection,
+    Rows,
+    Selection,
+    SentenceBlock,
+    VectorStore,
+    sentence_rows,
+)
 from qbe.index.store import Manifest
 from qbe.index.vectors import Floats, Quantized, Vectors
 from qbe.models.pooling import PaperVectors
@@ -59,10 +68,9 @@ class Shard:
 
     def search(self, text: str, k: int, pool: Rows | None, selected: Selected) -> Ranked:
         """Return the best papers by BM25, with the scores that Lucene gives."""
-        lucene: Any = self._reader.text_search()
+        lucene = self._reader.text_search()
         allowed = None if selected is None else self._once("text", selected, lucene.filtering)
-        ranked: Ranked = lucene.unbroken(text, k, pool, allowed)
-        return ranked
+        return lucene.unbroken(text, k, pool, allowed)
 
     def _once(self, kind: str, selected: tuple[str, Any], make: Callable[[Any], T]) -> T:
         key, papers = selected
@@ -131,23 +139,23 @@ class SeveralPapers(Papers):
         }
 
 
-class SeveralVectors:
-    """A `qbe.index.scoring.VectorStore` and `qbe.index.faiss.CandidateSource` over several indexes."""
+class SeveralVectors(VectorStore, CandidateSource):
+    """Vectors and candidates of several indexes."""
 
     def __init__(self, ask: Ask, papers: SeveralPapers, similarity: str, nprobe: int | None = None) -> None:
-        self._ask, self._papers, self.similarity, self._nprobe = ask, papers, similarity, nprobe
-        self._selected = PerSelection(self._split)
+        self._ask, self._holders, self.similarity, self._nprobe = ask, papers, similarity, nprobe
+        self._split_once = PerSelection(self._split)
 
     def _split(self, selection: Selection) -> dict[int, tuple[str, Any]]:
-        key, masks = uuid.uuid4().hex, np.split(selection.mask, self._papers.starts[1:-1])
+        key, masks = uuid.uuid4().hex, np.split(selection.mask, self._holders.starts[1:-1])
         return {shard: (key, mask) for shard, mask in enumerate(masks) if mask.any()}
 
     def nearest(
         self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
     ) -> Iterator[Rows]:
         """Yield the candidates of each query: those of all indexes."""
-        starts = self._papers.starts
-        shards = dict.fromkeys(range(len(starts) - 1)) if allowed is None else self._selected(allowed)
+        starts = self._holders.starts
+        shards = dict.fromkeys(range(len(starts) - 1)) if allowed is None else self._split_once(allowed)
         asked = {shard: (list(queries), k, some, by_mean, self._nprobe) for shard, some in shards.items()}
         answers = sorted(self._ask("nearest", asked).items())
         for place in range(len(queries)):
@@ -157,7 +165,7 @@ class SeveralVectors:
     def gather(self, rows: Rows) -> SentenceBlock:
         _, of_sentences, answers = self._owners("gather", rows)
         parts = {shard: block.vectors for shard, block in answers.items()}
-        positions, begins = sentence_rows(self._papers.layout.starts, rows)
+        positions, begins = sentence_rows(self._holders.layout.starts, rows)
         return SentenceBlock(_together(of_sentences, parts), begins, positions)
 
     def whole(self, rows: Rows) -> Vectors:
@@ -172,14 +180,14 @@ class SeveralVectors:
             similarities[:, of_sentences == shard] = compared.similarities
             if of_papers is not None:
                 of_papers[owners == shard] = compared.whole
-        positions, begins = sentence_rows(self._papers.layout.starts, rows)
+        positions, begins = sentence_rows(self._holders.layout.starts, rows)
         return Compared(similarities, begins, positions, of_papers)
 
     def _owners(
         self, method: str, rows: Rows, before: tuple[Any, ...] = (), after: tuple[Any, ...] = ()
     ) -> tuple[Rows, Rows, dict[int, Any]]:
-        """Ask the indexes of papers (n,); return the index of each paper and each sentence, and the answers."""
-        (owners, local), starts = self._papers.local(rows), self._papers.layout.starts
+        """Ask the indexes of papers; return which one each paper and each sentence is in, and the answers."""
+        (owners, local), starts = self._holders.local(rows), self._holders.layout.starts
         asked = {shard: (method, *before, some, *after) for shard, some in local.items()}
         return owners, np.repeat(owners, starts[rows + 1] - starts[rows]), self._ask("of_papers", asked)
 
@@ -205,8 +213,8 @@ def _together(owners: Rows, parts: Mapping[int, Any]) -> Vectors:
     return vectors
 
 
-class SeveralTexts:
-    """A `qbe.index.lucene.TextSearch` over several indexes."""
+class SeveralTexts(TextSearch):
+    """BM25 over the texts of several indexes, by the statistics of each."""
 
     def __init__(self, ask: Ask, papers: SeveralPapers) -> None:
         self._ask, self._papers = ask, papers
@@ -317,9 +325,11 @@ def combined_manifest(manifests: Sequence[Manifest]) -> Manifest:
     first = manifests[0]
     counts = ("papers", "labelled", "predicted", "sentences")
     sums = {name: sum(each.corpus.get(name, 0) for each in manifests) for name in counts}
-    lucene = dict(first.lucene) if first.lucene else None
-    for name in ("documents", "tokens") if lucene else ():
-        lucene[name] = sum((each.lucene or {})[name] for each in manifests)
+    words = [each.lucene for each in manifests if each.lucene]
+    lucene = first.lucene and {
+        **first.lucene,
+        **{name: sum(each[name] for each in words) for name in ("documents", "tokens")},
+    }
     digest = hashlib.sha256("".join(each.digest for each in manifests).encode()).hexdigest()
     numbered = enumerate(manifests, 1)
     files = {f"{number}/{name}": entry for number, each in numbered for name, entry in each.files.items()}

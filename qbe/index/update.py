@@ -83,12 +83,11 @@ def append_papers(
 ) -> Written:
     """Add the papers of a corpus to an index, encoded with the index's settings, as its next generation.
 
-    ``corpus`` and ``reading`` are those of `qbe.index.build.build`. Papers that the index has as they are are
-    left alone. Of one that it has with other content under the same id the index keeps its own; with
-    ``update`` the corpus's replaces it, and gets a new row. Another paper with a citation key of the index
-    gets another id, as in a build. With ``reading.dedupe`` papers that repeat one of the index by title or
-    DOI are left out. ``encoder`` and ``tagger`` (a name or folder) say where those of the index are now,
-    ``device`` runs the encoder. All papers become visible at once, to readers that open the index later.
+    Papers that the index has as they are are left alone. Of one that it has with other content under the same
+    id the index keeps its own; with ``update`` the corpus's replaces it. Another paper with a citation key of
+    the index gets another id, as in a build. With ``reading.dedupe`` papers that repeat one of the index by
+    title or DOI are left out. ``encoder`` and ``tagger`` (a name or folder) say where those of the index are
+    now, ``device`` runs the encoder.
 
     Raises IndexBuildError for another tagger and where another process writes, EncoderMismatchError for
     another encoder, and what `qbe.index.build.build` does; then the index is unchanged.
@@ -107,13 +106,13 @@ def sync_papers(
     execution: Execution | None = None,
     **models: str | None,
 ) -> Written:
-    """Make the papers of an index those of a corpus, in one generation: those that it lacks are added, those
-    of other content replaced, those that the corpus lacks deleted; all others are left alone.
+    """Make the papers of an index those of a corpus, in one generation; those that are the same are left
+    alone.
 
     A paper whose record in the corpus was skipped stays. Where no ``reading`` is given, files are read as
-    they were when the index was built. ``confirm`` is called with a question before more than one paper and a
-    tenth of all are deleted, or any while skipped records do not tell their ids; UsageError where the answer
-    is no.
+    they
+    were when the index was built. ``confirm`` is asked before more than one paper and a tenth of all are
+    deleted, or any while skipped records do not tell their ids; UsageError where the answer is no.
     """
     if reading.limit is not None:
         raise UsageError("`limit` is of no use with `sync`, which would delete the papers beyond it; drop it")
@@ -275,7 +274,8 @@ def write_next(
 
 
 def _tagger(manifest: Manifest) -> dict[str, str] | None:
-    return manifest.tagger and {name: manifest.tagger[name] for name in ("name", "sha256", "trunk")}
+    tagger = manifest.tagger
+    return None if tagger is None else {name: tagger[name] for name in ("name", "sha256", "trunk")}
 
 
 def _copy_records(folder: Path, parts: Sequence[_Part]) -> None:

@@ -130,7 +130,7 @@ def writing_vectors(
 def open_vectors(folder: Path | Files, name: str, stored: str) -> Vectors:
     """Memory-map vectors (their scales are read); raises IndexFormatError for a file of another form."""
     files = Files.of(folder)
-    array: Vectors = files.array(name, stored, 2)
+    array = files.array(name, stored, 2)
     if stored != INT8:
         return array
     scales = files.array(scales_file(name), "float16", 1, mapped=False)

@@ -47,8 +47,7 @@ class FirstStage(Protocol):
     ) -> list[list[Hit]]:
         """Rank the best ``k`` papers of the index or of a pool for each aspect, best first, ties by id.
 
-        A result must not depend on the other aspects. ``allowed`` restricts a search of the whole index to
-        some papers, at least one; pools hold allowed papers only. ``explain`` adds component scores to hits.
+        ``allowed`` restricts a search of the whole index; pools hold allowed papers only.
         """
 
 
@@ -81,8 +80,8 @@ class ScoreSource(Protocol):
         """Propose about ``k`` papers of the index, or of ``allowed``, for each aspect."""
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
-        """Score the papers at ``rows``, ascending, by name, (papers,) each; ``known`` is what
-        `batch_candidates` returned, None for a pool. Must be thread-safe.
+        """Score papers at ascending ``rows``; ``known`` is of `batch_candidates`, None for a pool.
+        Thread-safe.
         """
 
 
