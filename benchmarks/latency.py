@@ -96,9 +96,10 @@ def _compare(
     os.environ.setdefault("OPENAI_API_KEY", "unused")  # pyserini's import needs it
     from pyserini.search.lucene import LuceneSearcher
 
+    from qbe.index.store import current
     from qbe.search.first_stages import query_text
 
-    searcher = LuceneSearcher(str(reader.folder / "lucene"))
+    searcher = LuceneSearcher(str(current(reader.folder) / "lucene"))
     assert reader.manifest.lucene is not None
     searcher.set_bm25(reader.manifest.lucene["k1"], reader.manifest.lucene["b"])
 
