@@ -264,8 +264,9 @@ def try_exclusive_lock(path: StrPath) -> Iterator[bool]:
 
 def cache_folder() -> Path:
     """Return ``$QBE_CACHE``, else ``$XDG_CACHE_HOME/qbe``, else ``~/.cache/qbe``."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("QBE_CACHE") or Path(base, "qbe"))
+    if explicit := os.environ.get("QBE_CACHE"):
+        return Path(explicit)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "qbe")
 
 
 def resumed_state(
