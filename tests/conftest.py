@@ -1,5 +1,6 @@
 """Fixtures shared by all tests."""
 
+import importlib
 import json
 import os
 import re
@@ -8,14 +9,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 os.environ.pop("COLUMNS", None)  # which pytest-xdist tells its processes; tables are as wide as without it
 
-# A thread of PyTorch that has nothing to do sleeps, in place of spending processor time on waiting for the
-# next product: the models of the tests are tiny, and other tests run beside. Read where OpenMP is loaded.
+# A thread of PyTorch that has nothing to do sleeps: other tests run beside. Read where OpenMP is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # How long an example takes depends on what else the machine does.
@@ -23,8 +24,7 @@ settings.register_profile("qbe", deadline=None)
 settings.load_profile("qbe")
 
 if os.environ.get("PYTEST_XDIST_WORKER"):
-    # A process that was connected to a cluster whose nodes died does not live long: `make tests` runs these
-    # in one of their own.
+    # What was connected to a cluster whose nodes died does not live long: a process of their own runs these.
     collect_ignore = ["test_cluster.py"]
 
 
@@ -56,13 +56,9 @@ def told(request) -> Callable[[str, Sequence[str]], None]:
 
 def pytest_ignore_collect(collection_path: Path, config) -> bool | None:
     """Import no slow file (several import torch) where none of its tests would run."""
-    if config.option.markexpr == "not slow" and collection_path.suffix == ".py":
-        return (
-            True
-            if re.search(r"^pytestmark = \[?pytest\.mark\.slow", collection_path.read_text(), re.M)
-            else None
-        )
-    return None
+    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+        return None
+    return bool(re.search(r"^pytestmark = \[?pytest\.mark\.slow", collection_path.read_text(), re.M)) or None
 
 
 def pytest_collection_modifyitems(items) -> None:
@@ -71,9 +67,8 @@ def pytest_collection_modifyitems(items) -> None:
     for item in items:
         chosen = getattr(getattr(item, "obj", None), "_hypothesis_internal_use_settings", None)
         if most and chosen is not None:
-            item.obj._hypothesis_internal_use_settings = settings(
-                chosen, max_examples=min(most, chosen.max_examples)
-            )
+            fewer = settings(chosen, max_examples=min(most, chosen.max_examples))
+            item.obj._hypothesis_internal_use_settings = fewer
 
 
 @pytest.fixture(scope="session")
@@ -83,22 +78,6 @@ def qbe_data() -> Path:
     if not folder:
         pytest.skip("skipped: QBE_DATA is not set")
     return Path(folder).resolve()
-
-
-@pytest.fixture(scope="session")
-def sample(shared) -> Path:
-    """A folder with the embedded sample: corpus.jsonl, topics.tsv, pools.tsv, ..."""
-    from qbe.datasets.sample import copy_sample
-
-    return shared("sample", copy_sample)
-
-
-@pytest.fixture(scope="session")
-def papers(sample):
-    """The papers of the sample, in order."""
-    from qbe.corpus import read_jsonl
-
-    return list(read_jsonl(sample / "corpus.jsonl"))
 
 
 Shared = Callable[[str, Callable[[Path], object]], Path]
@@ -126,6 +105,43 @@ def shared(tmp_path_factory, request) -> Shared:
         return folder
 
     return once
+
+
+def made(name: str, function: str, *wanted: str) -> Any:
+    """A fixture: the folder of a name that a function makes of what other fixtures give."""
+
+    @pytest.fixture(scope="session")
+    def folder(request, shared) -> Path:
+        module, _, attribute = function.rpartition(".")
+        given = [request.getfixturevalue(each) for each in wanted]
+        return shared(name, lambda path: getattr(importlib.import_module(module), attribute)(path, *given))
+
+    return folder
+
+
+def opened(folder: str, **options: Any) -> Any:
+    """A fixture: the index in a folder, for tests that do not change it."""
+
+    @pytest.fixture(scope="session")
+    def index(request):
+        from qbe.index.index import Index
+
+        with Index(request.getfixturevalue(folder), **options) as index:
+            yield index
+
+    return index
+
+
+# A folder with the embedded sample: corpus.jsonl, topics.tsv, pools.tsv, ...
+sample = made("sample", "qbe.datasets.sample.copy_sample")
+
+
+@pytest.fixture(scope="session")
+def papers(sample):
+    """The papers of the sample, in order."""
+    from qbe.corpus import read_jsonl
+
+    return list(read_jsonl(sample / "corpus.jsonl"))
 
 
 @pytest.fixture(scope="session")
@@ -158,17 +174,8 @@ def tiny_encoder(shared, tiny_model) -> Path:
     """The tiny model, exported by the command line."""
 
     def make(folder: Path) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "qbe",
-            "export",
-            "encoder",
-            "--model",
-            tiny_model,
-            "--output",
-            folder,
-        ]
+        options = ["--model", tiny_model, "--output", folder]
+        command = [sys.executable, "-m", "qbe", "export", "encoder", *options]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["int8", "fp32"]
@@ -185,28 +192,14 @@ def other_encoder(tmp_path, tiny_encoder) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def tiny_tagger(shared, tiny_encoder) -> Path:
-    """A tagger of random weights that reads the tiny encoder."""
-
-    def make(folder: Path) -> None:
-        from support.tiny_tagger import write_tagger
-
-        write_tagger(folder, tiny_encoder)
-
-    return shared("tiny-tagger", make)
-
-
-@pytest.fixture(scope="session")
-def tiny_classifier(shared, tiny_model) -> Path:
-    """A model folder as Hugging Face lays it out: the tiny model under a head that scores pairs of texts."""
-
-    def make(folder: Path) -> None:
-        from support.tiny_classifier import write_classifier
-
-        write_classifier(folder, tiny_model)
-
-    return shared("tiny-classifier", make)
+# A tagger of random weights that reads the tiny encoder.
+tiny_tagger = made("tiny-tagger", "support.tiny_tagger.write_tagger", "tiny_encoder")
+# The tiny model under a head that scores pairs of texts, as Hugging Face lays it out.
+tiny_classifier = made("tiny-classifier", "support.tiny_classifier.write_classifier", "tiny_model")
+# What tiny facet rerankers are trained from, as Hugging Face lays it out.
+tiny_reranker_weights = made("tiny-reranker", "support.tiny_reranker.write_bert")
+# Joint grades of random weights.
+tiny_joint_grades = made("tiny-joint-grades", "support.tiny_reranker.write_joint")
 
 
 @pytest.fixture(scope="session")
@@ -219,30 +212,6 @@ def tiny_cross_encoder(shared, tiny_classifier) -> Path:
         main(["cross-encoder", "--model", str(tiny_classifier), "--output", str(folder)])
 
     return shared("tiny-cross-encoder", make)
-
-
-@pytest.fixture(scope="session")
-def tiny_reranker_weights(shared) -> Path:
-    """A model folder as Hugging Face lays it out: what tiny facet rerankers are trained from."""
-
-    def make(folder: Path) -> None:
-        from support.tiny_reranker import write_bert
-
-        write_bert(folder)
-
-    return shared("tiny-reranker", make)
-
-
-@pytest.fixture(scope="session")
-def tiny_joint_grades(shared) -> Path:
-    """Joint grades of random weights."""
-
-    def make(folder: Path) -> None:
-        from support.tiny_reranker import write_joint
-
-        write_joint(folder)
-
-    return shared("tiny-joint-grades", make)
 
 
 @pytest.fixture(scope="session")
@@ -267,24 +236,6 @@ def copy(tmp_path, tiny_index) -> Path:
 
 
 @pytest.fixture(scope="session")
-def index(tiny_index):
-    """That index, opened, for tests that do not change it."""
-    from qbe.index.index import Index
-
-    with Index(tiny_index) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="session")
-def kill():
-    """Runs builds that are killed at a moment."""
-    from support.builds import killer
-
-    with killer() as started:
-        yield started
-
-
-@pytest.fixture(scope="session")
 def graded_index(shared, sample) -> Path:
     """The sample, indexed with the default encoder, whose vectors the grade model reads."""
     from qbe.index.build import build
@@ -292,15 +243,6 @@ def graded_index(shared, sample) -> Path:
 
     corpus = str(sample / "corpus.jsonl")
     return shared("graded-index", lambda folder: build(folder, [corpus], BuildSettings()))
-
-
-@pytest.fixture(scope="session")
-def graded(graded_index):
-    """That index, opened, for tests that do not change it."""
-    from qbe.index.index import Index
-
-    with Index(graded_index) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="session")
@@ -312,23 +254,6 @@ def citing_folder(shared, papers, tiny_encoder) -> Path:
 
 
 @pytest.fixture(scope="session")
-def citing_index(citing_folder):
-    """That index, opened, for tests that do not change it."""
-    from qbe.index.index import Index
-
-    with Index(citing_folder, threads=2) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="session")
-def citing_model(shared, citing_folder) -> Path:
-    """A citation model of random weights for its vectors."""
-    from support.citing import write_tiny_model
-
-    return shared("citing-model", lambda folder: write_tiny_model(folder, citing_folder))
-
-
-@pytest.fixture(scope="session")
 def light_index(shared, papers, tiny_encoder) -> Path:
     """Papers of the sample and vectors of the tiny encoder: what searches or serves this needs no Java."""
     from qbe.index.build import build
@@ -336,6 +261,20 @@ def light_index(shared, papers, tiny_encoder) -> Path:
 
     settings = BuildSettings(bm25=False, encoder=str(tiny_encoder))
     return shared("light-index", lambda folder: build(folder, papers[:40], settings))
+
+
+index, graded, citing_index = opened("tiny_index"), opened("graded_index"), opened("citing_folder", threads=2)
+# A citation model of random weights for the vectors of the papers that cite.
+citing_model = made("citing-model", "support.citing.write_tiny_model", "citing_folder")
+
+
+@pytest.fixture(scope="session")
+def kill():
+    """Runs builds that are killed at a moment."""
+    from support.builds import killer
+
+    with killer() as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

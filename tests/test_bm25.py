@@ -1,9 +1,10 @@
 """BM25 is Lucene's, as Pyserini searches it, and Lucene's is the formula."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import log
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,8 +26,7 @@ from qbe.util.work import Workers
 
 pytestmark = pytest.mark.slow
 
-ROUNDING = 6e-5
-"""Anserini rounds scores to four places, and lowers each of several equal ones by a millionth."""
+ROUNDING = 6e-5  # Anserini rounds scores to four places, and lowers each of equal ones by a millionth
 
 
 def bm25(
@@ -56,15 +56,11 @@ class Collection:
         with (folder / "documents" / "documents.jsonl").open("w") as stream:
             for paper in papers:
                 stream.write(json.dumps({"id": paper.paper_id, "contents": contents(paper)}) + "\n")
-        index_by_anserini(folder / "documents", folder / "anserini")
-
-
-def index_by_anserini(documents: Path, folder: Path) -> None:
-    """What ``python -m pyserini.index.lucene`` calls, with the options of its documentation."""
-    options = ["-collection", "JsonCollection", "-input", str(documents), "-index", str(folder)]
-    options += ["-generator", "DefaultLuceneDocumentGenerator", "-threads", "1"]
-    java_class("io.anserini.index.IndexCollection").main(options)
-    silence_log4j()
+        # What ``python -m pyserini.index.lucene`` calls, with the options of its documentation.
+        options = ["-collection", "JsonCollection", "-input", str(folder / "documents")]
+        options += ["-index", str(folder / "anserini"), "-generator", "DefaultLuceneDocumentGenerator"]
+        java_class("io.anserini.index.IndexCollection").main([*options, "-threads", "1"])
+        silence_log4j()
 
 
 @pytest.fixture(scope="module")
@@ -106,13 +102,19 @@ def paper(paper_id: str, title: str, *sentences: str) -> Paper:
 def three(tmp_path_factory) -> Index:
     """Three documents of 2, 4 and 3 tokens; ``the`` is a stopword."""
     folder = tmp_path_factory.mktemp("three")
-    records = [
-        {"paper_id": "d1", "title": "The cat", "abstract": ["Dog."]},
-        {"paper_id": "d2", "title": "Cat", "abstract": ["The cat, bird, fish."]},
-        {"paper_id": "d3", "title": "", "abstract": ["Fish.", "Bird bird!"]},
-    ]
-    (folder / "three.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    build(folder / "index", [str(folder / "three.jsonl")], BuildSettings(dense=False))
+    texts = (
+        ("d1", "The cat", ["Dog."]),
+        ("d2", "Cat", ["The cat, bird, fish."]),
+        ("d3", "", ["Fish.", "Bird bird!"]),
+    )
+    return indexed(
+        folder, ({"paper_id": name, "title": title, "abstract": text} for name, title, text in texts)
+    )
+
+
+def indexed(folder: Path, records: Iterable[dict[str, Any]]) -> Index:
+    (folder / "papers.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    build(folder / "index", [str(folder / "papers.jsonl")], BuildSettings(dense=False))
     return Index(folder / "index")
 
 
@@ -178,9 +180,7 @@ def test_equal_scores_at_the_last_place_are_told_apart_by_id(tmp_path):
     """More papers of the same words than are asked for: the first by id, whatever Lucene's order is."""
     ids = [f"{number * 37 % 100:02d}" for number in range(100)]
     records = ({"paper_id": name, "title": "Fish", "abstract": ["Fish swim."]} for name in ids)
-    (tmp_path / "same.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    build(tmp_path / "index", [str(tmp_path / "same.jsonl")], BuildSettings(dense=False))
-    index = Index(tmp_path / "index")
+    index = indexed(tmp_path, records)
     for k in (1, 3, 50, 99, 100):
         hits = bm25(index, Query(paper("q", "", "fish"), Facet.METHOD), k)
         assert [hit.paper_id for hit in hits] == sorted(ids)[:k]

@@ -34,15 +34,15 @@ def test_the_best_are_never_left_out(problem):
     paper_of = np.repeat(np.arange(total), np.diff(np.append(starts, similarities.shape[1])))
     scores = mean_max(best_per_paper(similarities, starts))
     near, papers = nearest(similarities, paper_of, count)
-    best = may_be_best(near, papers, total, k)
-    assert best.rows.tolist() == sorted(set(best.rows.tolist()))
-    assert {*best.rows.tolist()} <= {*papers.flatten().tolist()}
+    best, are_all = may_be_best(near, papers, total, k)
+    assert best.tolist() == sorted(set(best.tolist()))
+    assert {*best.tolist()} <= {*papers.flatten().tolist()}
     enough = np.sort(scores)[-k] if k <= total else -np.inf
     wanted = np.flatnonzero(scores >= enough)
     seen = set(wanted.tolist()) & set(papers.flatten().tolist())
-    assert seen <= {*best.rows.tolist()}
-    if best.are_all:
-        assert {*wanted.tolist()} <= {*best.rows.tolist()}
+    assert seen <= {*best.tolist()}
+    if are_all:
+        assert {*wanted.tolist()} <= {*best.tolist()}
 
 
 OFF = 0.501 - np.array([0, 1.9, 2.1]) * TOLERANCE  # each similarity may be off by the tolerance
@@ -59,5 +59,5 @@ CASES = [
 
 @pytest.mark.parametrize(("near", "papers", "total", "k", "rows", "are_all"), CASES)
 def test_what_can_be_among_the_best_by_hand(near, papers, total, k, rows, are_all):
-    best = may_be_best(np.array(near, np.float32), np.array(papers), total, k)
-    assert (best.rows.tolist(), best.are_all) == (rows, are_all)
+    best, alone = may_be_best(np.array(near, np.float32), np.array(papers), total, k)
+    assert (best.tolist(), alone) == (rows, are_all)

@@ -34,12 +34,11 @@ OPTIONS = """
 
 @pytest.fixture
 def parser() -> Parser:
-    """A parser with each kind of argument."""
     return Parser("qbe demo", "Show options.", OPTIONS)
 
 
 def error_of(parser: argparse.ArgumentParser, capsys, *arguments: str) -> str:
-    """The only line that a parser prints before it ends the process with 2, without the pointer to help."""
+    """The only line printed before the process ends with 2, without the pointer to help."""
     with pytest.raises(SystemExit) as caught:
         parser.parse_args(arguments)
     assert caught.value.code == 2
@@ -82,21 +81,21 @@ def test_options_are_declared_as_help_shows_them(parser, line, given):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("line", "message"),
     [
-        (["--papr", "a"], "unrecognized argument: --papr; did you mean --paper?"),
-        (["-paper", "a"], "unrecognized argument: -paper; did you mean --paper?"),
-        (["--paper", "a", "--xyzzy"], "unrecognized argument: --xyzzy"),
+        ("--papr a", "unrecognized argument: --papr; did you mean --paper?"),
+        ("-paper a", "unrecognized argument: -paper; did you mean --paper?"),
+        ("--paper a --xyzzy", "unrecognized argument: --xyzzy"),
         (
-            ["--facet", "methods"],
+            "--facet methods",
             "argument --facet: invalid choice: 'methods' (choose from 'background', 'method')",
         ),
-        (["--facet", "method", "--rate", "1"], "argument --rate: not allowed with argument --facet"),
-        (["--depth", "x"], "argument --depth: invalid int value: 'x'"),
+        ("--facet method --rate 1", "argument --rate: not allowed with argument --facet"),
+        ("--depth x", "argument --depth: invalid int value: 'x'"),
     ],
 )
-def test_wrong_options_are_one_line(parser, capsys, arguments, message):
-    assert error_of(parser, capsys, *arguments) == f"qbe demo: error: {message}"
+def test_wrong_options_are_one_line(parser, capsys, line, message):
+    assert error_of(parser, capsys, *line.split()) == f"qbe demo: error: {message}"
 
 
 @pytest.mark.parametrize("value", ["--no man is an island", "-1", "a=b", "h", "help"])
@@ -113,10 +112,8 @@ def test_no_command_takes_abbreviations(name, capsys):
             assert f"unrecognized argument: {short}; did you mean --" in error_of(parser, capsys, short, "x")
 
 
-def qbe(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """What ``python -m qbe ARGUMENTS`` did."""
-    command = [sys.executable, "-m", "qbe", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def started(*command: str | Path, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
 @pytest.fixture
@@ -168,8 +165,9 @@ def test_every_command_has_its_help(name, in_process):
 
 
 def test_a_usage_error_is_one_line():
-    done = qbe("search", "--index", "x", "--paper", "1", "--first-stage", "fused:depth=0")
-    assert done.stderr == "qbe search: expected depth of at least 1, found 0; check --first-stage\n"
+    line = "-m qbe search --index x --paper 1 --first-stage fused:depth=0"
+    told = "qbe search: expected depth of at least 1, found 0; check --first-stage\n"
+    assert started(sys.executable, *line.split()).stderr == told
 
 
 def test_an_interrupted_build_of_which_nothing_is_kept_promises_nothing(tmp_path, capsys, monkeypatch):
@@ -197,16 +195,14 @@ def test_an_interrupted_build_of_which_nothing_is_kept_promises_nothing(tmp_path
 )
 def test_a_full_standard_output_is_one_line(arguments, unbuffered):
     line = f"'{sys.executable}' -m qbe {' '.join(arguments)} > /dev/full"
-    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, env=environment)
+    done = started("bash", "-c", line, env=os.environ | {"PYTHONUNBUFFERED": unbuffered})
     told = "cannot write standard output: No space left on device; free some space or choose another disk"
     assert (done.returncode, done.stderr) == (1, f"{' '.join(['qbe', *arguments[:-1]])}: {told}\n")
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "| true"])
 def test_a_closed_output_is_no_error(closed):
-    line = f"'{sys.executable}' -m qbe completion bash {closed}"
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    done = started("bash", "-c", f"'{sys.executable}' -m qbe completion bash {closed}")
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -216,7 +212,7 @@ def scripts(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("completion")
     scripts = {}
     for shell in ("bash", "zsh", "fish"):
-        done = qbe("completion", shell)
+        done = started(sys.executable, "-m", "qbe", "completion", shell)
         assert done.returncode == 0, done.stderr
         scripts[shell] = folder / f"qbe.{shell}"
         scripts[shell].write_text(done.stdout)
@@ -246,9 +242,8 @@ def test_bash_completes(scripts, tmp_path, line, completions):
         "$function" qbe "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
         printf '%s\\n' "${COMPREPLY[@]}"
     """
-    command = ["bash", "-c", program, "bash", str(scripts["bash"]), *line.split(" ")]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == completions, done.stderr
+    done = started("bash", "-c", program, "bash", scripts["bash"], *line.split(" "), cwd=tmp_path)
+    assert (done.returncode, done.stdout.split()) == (0, completions), done.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -266,17 +261,6 @@ for name in sys.argv.pop(1).split(","):
     sys.modules[name] = None  # importing it fails as if it were not installed
 runpy.run_module("qbe", run_name="__main__")
 """
-
-
-def without(package: str, folder: Path, command: str, *arguments: object) -> str:
-    """The one line that a command prints without a package; it ends with 1 and leaves nothing."""
-    before = sorted(folder.iterdir())
-    line = [sys.executable, "-c", WITHOUT, package, command, *map(str, arguments)]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder)
-    assert (done.returncode, done.stdout) == (1, ""), done.stderr
-    assert sorted(folder.iterdir()) == before
-    (message,) = done.stderr.splitlines()
-    return message
 
 
 CORPUS = "--corpus {sample}/corpus.jsonl --output index"
@@ -306,9 +290,11 @@ def test_a_command_without_a_package_names_it(
     if command == "search":
         options = f"--index {tiny_index} --paper s001 --output run.trec {options}"
     arguments = options.format(sample=sample, folder=tmp_path, encoder=tiny_encoder).split()
-    message = without(package, tmp_path / "empty", command, *arguments)
+    done = started(sys.executable, "-c", WITHOUT, package, command, *arguments, cwd=tmp_path / "empty")
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert not any((tmp_path / "empty").iterdir())
     found = r"expected the package \w+, found none; run: pip install"
-    assert re.fullmatch(rf"qbe {command}: {found} {re.escape(pip)}", message)
+    assert re.fullmatch(rf"qbe {command}: {found} {re.escape(pip)}\n", done.stderr)
 
 
 def test_names_of_models_are_suggested():

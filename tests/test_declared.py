@@ -20,6 +20,7 @@ CONFIG.read(ROOT / "setup.cfg", encoding="utf-8")
 EXTRAS = CONFIG["options.extras_require"]
 OWN = {"qbe", "support", "benchmarks", "scripts"}
 
+# Files and folders that only work with an extra; all others do with what is always installed.
 EXTRA_OF = {
     "qbe/cli/mcp.py": "serve",
     "qbe/cli/serve.py": "serve",
@@ -36,13 +37,9 @@ EXTRA_OF = {
     "qbe/serve": "serve",
     "qbe/train": "train",
 }
-"""Files and folders that only work with an extra; all others do with what is always installed."""
 
-OF_TRAINER = {"accelerate", "datasets"}
-"""Packages that the trainer of sentence-transformers imports."""
-
-TOOLS = {"mypy", "pytest-xdist", "ruff", "setuptools"}
-"""Packages of the extra ``dev`` that are run, not imported."""
+OF_TRAINER = {"accelerate", "datasets"}  # which the trainer of sentence-transformers imports
+TOOLS = {"mypy", "pytest-xdist", "ruff", "setuptools"}  # of the extra ``dev``, which are run, not imported
 
 
 def normal(name: str) -> str:
@@ -54,9 +51,8 @@ def declared(text: str) -> set[str]:
 
 
 ALWAYS = declared(CONFIG["options"]["install_requires"])
-DISTRIBUTIONS = {
-    module: {normal(name) for name in names} for module, names in packages_distributions().items()
-}
+EVERY = ALWAYS.union(*(declared(EXTRAS[extra]) for extra in EXTRAS))
+DISTRIBUTIONS = {module: set(map(normal, names)) for module, names in packages_distributions().items()}
 # A distribution without modules, and the one that it requires for them.
 DISTRIBUTIONS["fastmcp"].add("fastmcp")
 DISTRIBUTIONS["onnxruntime"].add("onnxruntime-gpu")  # another build of the same module
@@ -73,22 +69,22 @@ def imported(file: Path) -> set[str]:
     return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - OWN
 
 
-def strings(file: Path) -> set[str]:
-    """First words behind quotation marks: a module that is only looked for is named in a text constant."""
-    return set(re.findall(r"""["'](\w+)""", file.read_text(encoding="utf-8")))
-
-
 def files(folder: str) -> list[Path]:
     return sorted((ROOT / folder).rglob("*.py"))
 
 
-def relative(file: Path) -> str:
-    return file.relative_to(ROOT).as_posix()
+def used_in(*folders: str) -> set[str]:
+    """Distributions of modules that are imported, or named in a text constant, as one only looked for is."""
+    named = set()
+    for file in (file for folder in folders for file in files(folder)):
+        named |= {*imported(file), *re.findall(r"""["'](\w+)""", file.read_text(encoding="utf-8"))}
+    return set().union(*(DISTRIBUTIONS.get(name, set()) for name in named))
 
 
-def test_what_a_file_imports_is_declared():
-    for file in files("qbe"):
-        place, allowed = relative(file), set(ALWAYS)
+@pytest.mark.parametrize("folder", ["qbe", "tests"])
+def test_what_a_file_imports_is_declared(folder):
+    for file in files(folder):
+        place, allowed = file.relative_to(ROOT).as_posix(), set(ALWAYS if folder == "qbe" else EVERY)
         for prefix, extra in EXTRA_OF.items():
             if place == prefix or place.startswith(f"{prefix}/"):
                 allowed |= declared(EXTRAS[extra])
@@ -96,19 +92,12 @@ def test_what_a_file_imports_is_declared():
             assert DISTRIBUTIONS[module] & allowed, f"{place} imports {module}, which no requirement brings"
 
 
-def test_what_tests_import_is_declared():
-    allowed = ALWAYS.union(*(declared(EXTRAS[extra]) for extra in EXTRAS))
-    for file in files("tests"):
-        for module in imported(file):
-            assert DISTRIBUTIONS[module] & allowed, f"{relative(file)} imports {module}"
-
-
 def test_what_is_declared_is_used():
-    named = {name for file in files("qbe") for name in (*imported(file), *strings(file))}
-    used = set().union(*(DISTRIBUTIONS.get(name, set()) for name in named))
+    used = used_in("qbe")
     for extra in EXTRAS:
         assert extra == "dev" or not declared(EXTRAS[extra]) - used - OF_TRAINER
     assert not ALWAYS - used
+    assert not declared(EXTRAS["dev"]) - used_in("tests", "benchmarks", "scripts") - TOOLS
 
 
 def test_a_missing_package_is_named_with_an_extra_that_brings_it():
@@ -121,14 +110,6 @@ def test_a_missing_package_is_named_with_an_extra_that_brings_it():
             assert DISTRIBUTIONS[module] & declared(EXTRAS[named[1]]), f"{named[1]} does not bring {module}"
 
 
-def test_what_developers_are_told_to_install_is_used():
-    used = set(TOOLS)
-    for folder in ("tests", "benchmarks", "scripts"):
-        names = {name for file in files(folder) for name in (*imported(file), *strings(file))}
-        used.update(*(DISTRIBUTIONS.get(name, set()) for name in names))
-    assert not declared(EXTRAS["dev"]) - used
-
-
 def test_every_requirement_has_one_pinned_version():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pairs = [line.partition("==") for line in lines if not line.startswith("#")]
@@ -137,4 +118,4 @@ def test_every_requirement_has_one_pinned_version():
     of_a_python = {normal(name) for name, _, version in pairs if "; python_version" in version}
     assert of_a_python == {"pyserini"}
     assert sorted(pins) == sorted([*set(pins), *of_a_python])
-    assert not ALWAYS.union(*(declared(EXTRAS[extra]) for extra in EXTRAS)) - set(pins)
+    assert not EVERY - set(pins)

@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -18,23 +19,14 @@ from support.tiny import write_model
 from qbe.cli import export as command
 from qbe.cli.export import PARSER
 from qbe.errors import ModelError, UsageError
-from qbe.models import folders
+from qbe.models import folders, formats
 from qbe.models.cards import ENCODER
 from qbe.models.encoder import Encoder
 from qbe.models.export.encoder import export_encoder
 from qbe.models.export.pytorch import apply_adapter, load_model
 from qbe.models.folders import BASE_ENCODER_SENTENCES, ENCODERS, PUBLISHED, find, resolve_encoder
-from qbe.models.formats import (
-    CLS,
-    COSINE,
-    L2,
-    MEAN,
-    SENTENCES,
-    TITLE_ABSTRACT,
-    TITLE_SEP_ABSTRACT,
-    EncoderFormat,
-    declared_format,
-)
+from qbe.models.formats import CLS, COSINE, L2, MEAN, SENTENCES, TITLE_ABSTRACT
+from qbe.models.formats import EncoderFormat as Format
 from qbe.models.pooling import stored
 from qbe.models.tagger import Tagger
 from qbe.models.tokenizer import SpecialTokens, passes
@@ -60,7 +52,7 @@ TOKENS = st.lists(st.integers(10, 99), min_size=1, max_size=14)
 @given(st.lists(TOKENS, min_size=1, max_size=9), st.lists(TOKENS, min_size=1, max_size=1), st.integers(8, 40))
 def test_the_first_pass_is_the_paper_cut(sentences, titles, max_tokens):
     title = titles[0][: max_tokens // 4]
-    first, *rest = passes(title, sentences, SPECIAL, max_tokens, TITLE_SEP_ABSTRACT)
+    first, *rest = passes(title, sentences, SPECIAL, max_tokens, formats.TITLE_SEP_ABSTRACT)
     paper = [2, *title, 3, *(token for sentence in sentences for token in sentence)]
     assert first.ids == [*paper[: max_tokens - 1], 3]
     room = max_tokens - len(title) - 3
@@ -88,10 +80,8 @@ def test_adapter_against_the_adapters_library(tmp_path):
 
 
 BIAS = "bert.encoder.layer.{}.output.adapters.x.adapter_up.bias"
-WIDE: dict[str, np.ndarray] = {
-    "encoder.layer.0.output.adapters.x.adapter_up.weight": np.ones((9, BOTTLENECK))
-}
-WIDE["encoder.layer.0.output.adapters.x.adapter_up.bias"] = np.ones(9)
+UP = "encoder.layer.0.output.adapters.x.adapter_up"
+WIDE: dict[str, np.ndarray] = {f"{UP}.weight": np.ones((9, BOTTLENECK)), f"{UP}.bias": np.ones(9)}
 
 
 @pytest.mark.parametrize(
@@ -115,11 +105,10 @@ def test_another_adapter_is_refused(tmp_path, tiny_model, changes, tensors, mess
     assert "\n" not in str(caught.value)
 
 
-class Bomb:
+class Bomb(NamedTuple):
     """What runs code when it is unpickled."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
 
     def __reduce__(self):
         return (Path.touch, (self.path,))
@@ -144,7 +133,7 @@ def test_no_pickled_code_is_run(tmp_path, model):
 def test_what_cannot_be_exported_is_told(tmp_path, model, mpnet):
     for source, most in ((model, 128), (mpnet, 64)):  # MPNet's positions begin behind that of padding
         with pytest.raises(UsageError, match=f"`max_tokens` of at most {most}, the positions of the model"):
-            export_encoder(source, "x", "x", tmp_path / "out", EncoderFormat(max_tokens=most + 1))
+            export_encoder(source, "x", "x", tmp_path / "out", Format(max_tokens=most + 1))
     with pytest.raises(ModelError, match=r"an adapter with adapter_config\.json and .*, found none"):
         export_encoder(model, "x", "x", tmp_path / "out", adapter=tmp_path)
     (model / "model.safetensors").unlink()
@@ -171,8 +160,8 @@ def test_a_sentence_transformer_against_its_library(mpnet, papers, cache, monkey
 
     monkeypatch.setattr(folders.work, "run", exported_here)
     files = resolve_encoder(str(mpnet), "fp32")
-    assert files.metadata.encoder_format == EncoderFormat(max_tokens=40)
-    alone = EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=40)
+    assert files.metadata.encoder_format == Format(max_tokens=40)
+    alone = Format.pooled(SENTENCES, MEAN, max_tokens=40)
     encoder = Encoder(replace(files, metadata=replace(files.metadata, encoder_format=alone)))
     theirs = SentenceTransformer(str(mpnet), device="cpu", local_files_only=True)
     for paper in papers[:8]:
@@ -193,6 +182,10 @@ DECLARED = {
 NORMALIZED = [*DECLARED["modules.json"], {"path": "2", "type": "x.Normalize"}]
 
 
+OF_LIBRARY, OF_BERT = "config_sentence_transformers.json", "sentence_bert_config.json"
+PLAIN_CLS = Format.pooled(TITLE_ABSTRACT, CLS)
+
+
 def declare(folder: Path, files: dict[str, object]) -> Path:
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -203,22 +196,16 @@ def declare(folder: Path, files: dict[str, object]) -> Path:
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        ({}, EncoderFormat.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)),
-        ({"1_Pooling/config.json": {"pooling_mode": "mean"}}, EncoderFormat(max_tokens=256)),
-        ({"modules.json": NORMALIZED}, EncoderFormat.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)),
-        (
-            {"config_sentence_transformers.json": {"similarity_fn_name": "euclidean"}},
-            EncoderFormat.pooled(TITLE_ABSTRACT, CLS, L2, 256),
-        ),
-        (
-            {"sentence_bert_config.json": {}, "tokenizer_config.json": {"model_max_length": 10**30}},
-            EncoderFormat.pooled(TITLE_ABSTRACT, CLS),
-        ),
+        ({}, Format.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)),
+        ({"1_Pooling/config.json": {"pooling_mode": "mean"}}, Format(max_tokens=256)),
+        ({"modules.json": NORMALIZED}, Format.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)),
+        ({OF_LIBRARY: {"similarity_fn_name": "euclidean"}}, Format.pooled(TITLE_ABSTRACT, CLS, L2, 256)),
+        ({OF_BERT: {}, "tokenizer_config.json": {"model_max_length": 10**30}}, PLAIN_CLS),
     ],
 )
 def test_what_a_folder_declares_is_used(tmp_path, files, expected):
-    assert declared_format(tmp_path) is None
-    assert declared_format(declare(tmp_path, DECLARED | files)) == expected
+    assert formats.declared_format(tmp_path) is None
+    assert formats.declared_format(declare(tmp_path, DECLARED | files)) == expected
 
 
 @pytest.mark.parametrize(
@@ -231,10 +218,10 @@ def test_what_a_folder_declares_is_used(tmp_path, files, expected):
         ("modules.json", [*NORMALIZED, {"path": "3", "type": "x.Dense"}], "Normalize, found .*Dense"),
         ("1_Pooling/config.json", {"pooling_mode": ["mean", "max"]}, r"found \['mean', 'max'\]"),
         ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "found .'pooling_mode_max_tokens'"),
-        ("sentence_bert_config.json", {"max_seq_length": "many"}, "at least 16 tokens, found 'many'"),
-        ("sentence_bert_config.json", {"do_lower_case": True}, "found do_lower_case"),
-        ("config_sentence_transformers.json", {"similarity_fn_name": "dot"}, "similarity, found dot"),
-        ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "no prompt .*found query"),
+        (OF_BERT, {"max_seq_length": "many"}, "at least 16 tokens, found 'many'"),
+        (OF_BERT, {"do_lower_case": True}, "found do_lower_case"),
+        (OF_LIBRARY, {"similarity_fn_name": "dot"}, "similarity, found dot"),
+        (OF_LIBRARY, {"default_prompt_name": "query"}, "no prompt .*found query"),
     ],
 )
 def test_what_a_folder_declares_beyond_that_is_refused(tmp_path, name, content, message):
@@ -256,42 +243,42 @@ def test_what_a_folder_declares_beyond_that_is_refused(tmp_path, name, content, 
 )
 def test_other_formats_are_refused(tmp_path, tiny_encoder, fields, message):
     with pytest.raises(UsageError, match=message):
-        EncoderFormat(**fields)
-    exported = shutil.copytree(tiny_encoder, tmp_path / "exported")
-    card = json.loads((exported / ENCODER.metadata_file).read_text())
-    (exported / ENCODER.metadata_file).write_text(
-        json.dumps(card | {"convention": card["convention"] | fields})
-    )
+        Format(**fields)
+    file = shutil.copytree(tiny_encoder, tmp_path / "exported") / ENCODER.metadata_file
+    card = json.loads(file.read_text())
+    file.write_text(json.dumps(card | {"convention": card["convention"] | fields}))
     with pytest.raises(ModelError, match=f"expected encoder metadata, found {message}"):
-        resolve_encoder(str(exported))
+        resolve_encoder(str(file.parent))
 
 
 def test_options_override_what_a_folder_declares(tmp_path):
-    def read(*options: str) -> EncoderFormat:
+    def read(*options: str) -> Format:
         arguments = ["encoder", "--model", str(tmp_path), "--output", "x", *options]
         return command.format_of(PARSER.parse_args(arguments))
 
-    assert read() == EncoderFormat()
+    assert read() == Format()
     declare(tmp_path, DECLARED)
-    declared = EncoderFormat.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)
-    assert read() == declared
-    assert read("--layout", SENTENCES) == EncoderFormat.pooled(SENTENCES, CLS, COSINE, 256)
-    assert read("--max-tokens", "0", "--similarity", L2) == EncoderFormat.pooled(TITLE_ABSTRACT, CLS, L2)
-    for encoder_format in (EncoderFormat(), *(entry.encoder_format for entry in PUBLISHED.values())):
+    assert read() == Format.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)
+    assert read("--layout", SENTENCES) == Format.pooled(SENTENCES, CLS, COSINE, 256)
+    assert read("--max-tokens", "0", "--similarity", L2) == Format.pooled(TITLE_ABSTRACT, CLS, L2)
+    for encoder_format in (Format(), *(entry.encoder_format for entry in PUBLISHED.values())):
         assert read(*encoder_format.options()) == encoder_format
 
 
 def test_formats_of_the_same_weights_are_kept_apart(monkeypatch, cache, tmp_path):
     """Each has its own place in the cache, by format and adapter."""
+
+    def weights(entry) -> folders.Weights:
+        return folders.Weights("x", "x", digest, lambda: tmp_path, entry.encoder_format)
+
     monkeypatch.setattr(folders.work, "run", lambda *_, **__: SimpleNamespace(returncode=0))
     assert ENCODERS[BASE_ENCODER_SENTENCES].digests == ENCODERS["all-MiniLM-L6-v2"].digests
     names = {entry.digests["model.safetensors"] for entry in ENCODERS.values()}
     (digest,) = names
-    places = [folders.exported(ENCODER, weights(entry, digest, tmp_path)) for entry in ENCODERS.values()]
-    places += [folders.exported(ENCODER, weights(entry, digest, tmp_path)) for entry in PUBLISHED.values()]
     write_adapter(tmp_path, adapter_tensors())
-    plain = next(iter(ENCODERS.values()))
-    places += [folders.exported(ENCODER, weights(plain, digest, tmp_path)._replace(adapter=tmp_path))]
+    adapted = weights(next(iter(ENCODERS.values())))._replace(adapter=tmp_path)
+    kept = [*map(weights, (*ENCODERS.values(), *PUBLISHED.values())), adapted]
+    places = [folders.exported(ENCODER, each) for each in kept]
     assert places[0].name == f"x-{digest[:12]}-{ENCODER.format}"
     assert len(set(places)) == len({entry.encoder_format for entry in PUBLISHED.values()}) + 3
     # Exports of earlier versions are found again: the suffix of a format never changes.
@@ -300,14 +287,10 @@ def test_formats_of_the_same_weights_are_kept_apart(monkeypatch, cache, tmp_path
         assert folders.exported(ENCODER, source).name.partition(f"-{ENCODER.format}")[2] == suffix
 
 
-def weights(entry, digest: str, folder: Path) -> folders.Weights:
-    return folders.Weights("x", "x", digest, lambda: folder, entry.encoder_format)
-
-
 def test_a_tagger_takes_sentences_in_context_only(tiny_encoder, tiny_tagger):
     """With an encoder of the same weights and single sentences, its own encoder is opened as a second one."""
     files = resolve_encoder(str(tiny_encoder))
-    single = replace(files.metadata, encoder_format=EncoderFormat.pooled(SENTENCES, MEAN))
+    single = replace(files.metadata, encoder_format=Format.pooled(SENTENCES, MEAN))
     tagger = Tagger.open(str(tiny_tagger))
     assert tagger.supports(Encoder(files))
     assert not tagger.supports(Encoder(replace(files, metadata=single)))

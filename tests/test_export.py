@@ -15,7 +15,6 @@ from qbe.cli.export import main
 from qbe.errors import ModelError, OutputError
 from qbe.models.cards import CROSS_ENCODER, ENCODER, read_card, state_output
 from qbe.models.export import encoder as export
-from qbe.models.export.encoder import export_cross_encoder
 from qbe.models.export.graph import fuse_attention
 from qbe.models.export.pytorch import to_onnx
 from qbe.models.export.quantize import channel_ranges, smooth
@@ -66,7 +65,7 @@ def test_hidden_states_are_those_of_the_layers(tiny_encoder, tiny_model):
 
 
 class Attention(torch.nn.Module):
-    """Different queries, keys and values, whose products are scaled, and perhaps have something added."""
+    """Scaled products, to which something may be added."""
 
     def __init__(self):
         super().__init__()
@@ -80,18 +79,14 @@ class Attention(torch.nn.Module):
         return self.out(attended.transpose(1, 2).reshape(1, -1, 8))
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1, 6), (1, 2, 6, 6)], ids=["mask", "bias"])
-def test_attention_with_more_than_a_scale_stays_as_it_is(tmp_path, shape):
-    """Logits with a mask, or with a bias by position as in MPNet."""
-    path, inputs = tmp_path / "model.onnx", {"states": torch.randn(1, 6, 8), "more": torch.randn(shape)}
-    to_onnx(Attention(), inputs, ["attended"], {}, path)
-    before = path.read_bytes()
-    assert fuse_attention(path, 2) == 0
-    assert path.read_bytes() == before
-
-
-def test_fused_attention_gives_the_same_numbers(tmp_path):
+def test_attention_is_fused_where_it_only_scales_and_gives_the_same_numbers(tmp_path):
+    """Not where logits have a mask, or a bias by position as in MPNet."""
     module, path = Attention(), tmp_path / "model.onnx"
+    for shape in ((1, 1, 1, 6), (1, 2, 6, 6)):
+        inputs = {"states": torch.randn(1, 6, 8), "more": torch.randn(shape)}
+        to_onnx(module, inputs, ["attended"], {}, path)
+        before = path.read_bytes()
+        assert (fuse_attention(path, 2), path.read_bytes()) == (0, before)
     axes = {"states": {1: "tokens"}, "attended": {1: "tokens"}}
     to_onnx(module, {"states": torch.randn(1, 6, 8)}, ["attended"], axes, path)
     assert fuse_attention(path, 2) == 1
@@ -105,11 +100,8 @@ def test_fused_attention_gives_the_same_numbers(tmp_path):
 def codes_of(folder):
     """The int8 matrices of an export in progress, or of a finished one."""
     parts = onnx.load(folder / "model.int8.onnx").graph.initializer
-    return [
-        onnx.numpy_helper.to_array(part).astype(int)
-        for part in parts
-        if part.data_type == onnx.TensorProto.INT8 and len(part.dims) == 2
-    ]
+    matrices = (part for part in parts if part.data_type == onnx.TensorProto.INT8 and len(part.dims) == 2)
+    return [onnx.numpy_helper.to_array(part).astype(int) for part in matrices]
 
 
 def refused(monkeypatch, too_far):
@@ -131,9 +123,7 @@ def smoothed_in(model):
 
 
 def test_smoothing_keeps_what_a_model_computes(tmp_path, tiny_encoder):
-    """Each tensor that products take is divided by factors of its channels: that of queries, keys and values,
-    that behind attention, and two of the feed-forward layer, in each of two layers.
-    """
+    """Four tensors of each of two layers: before and behind attention, and two of the feed-forward layer."""
     fp32, smoothed = tiny_encoder / "model.fp32.onnx", tmp_path / "smoothed.onnx"
     feeds = [{"input_ids": np.array([ids])} for ids in ([2, 9, 7, 3], [2, 30, 41, 5, 3])]
     smooth(fp32, channel_ranges(fp32, feeds), smoothed)
@@ -179,12 +169,9 @@ def test_factors_move_the_range_of_a_channel_into_the_weights(sums, tmp_path):
     }
     (computed,) = open_session(tmp_path / "smoothed.onnx").run(None, {"x": X, "z": Z})
     np.testing.assert_allclose(computed[:, 0], (X + Z) @ [16, 1], rtol=1e-6)
-
-
-@pytest.mark.parametrize("ranges", [{"x": np.ones(2)}, {"x": np.ones(2), "z": np.ones(3)}])
-def test_ranges_of_another_model_are_refused(sums, tmp_path, ranges):
-    with pytest.raises(ModelError, match="expected ranges of the 2 channels of z, found"):
-        smooth(sums, ranges, tmp_path / "smoothed.onnx")
+    for of_another in ({"x": np.ones(2)}, {"x": np.ones(2), "z": np.ones(3)}):
+        with pytest.raises(ModelError, match="expected ranges of the 2 channels of z, found"):
+            smooth(sums, of_another, tmp_path / "smoothed.onnx")
 
 
 def test_activations_are_smoothed_where_int8_is_too_far(tmp_path, tiny_model, tiny_encoder, monkeypatch):
@@ -234,7 +221,11 @@ def test_parity_check_covers_every_layer(tmp_path, tiny_model, monkeypatch):
 # What the exports of all kinds promise.
 
 
-@pytest.fixture(params=["encoder", "cross-encoder"])
+KINDS = {"encoder": ("tiny_model", ENCODER, export.export_encoder)}
+KINDS |= {"cross-encoder": ("tiny_classifier", CROSS_ENCODER, export.export_cross_encoder)}
+
+
+@pytest.fixture(params=KINDS)
 def kind(request) -> str:
     return request.param
 
@@ -242,23 +233,15 @@ def kind(request) -> str:
 @pytest.fixture
 def source(kind, request, tmp_path) -> Path:
     """A model to export, which may be damaged."""
-    name = {"encoder": "tiny_model", "cross-encoder": "tiny_classifier"}[kind]
-    return Path(shutil.copytree(request.getfixturevalue(name), tmp_path / "source"))
-
-
-def exported(kind: str, source: Path) -> Path:
-    output = source.parent / "out"
-    function = {"encoder": export.export_encoder, "cross-encoder": export_cross_encoder}[kind]
-    function(source, "tiny", "here", output)
-    return output
+    return Path(shutil.copytree(request.getfixturevalue(KINDS[kind][0]), tmp_path / "source"))
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors", "config.json"])
 def test_a_folder_with_a_damaged_file_or_without_one_is_refused(kind, source, name):
     for damage in (truncate, Path.unlink):
         damage(source / name)
-        with pytest.raises(ModelError, match=f"found no {name}" if damage is Path.unlink else "") as caught:
-            exported(kind, source)
+        with pytest.raises(ModelError, match=f"found no {name}" if damage is Path.unlink else None) as caught:
+            KINDS[kind][2](source, "tiny", "here", source.parent / "out")
         assert "\n" not in str(caught.value)
         assert [path.name for path in source.parent.iterdir()] == ["source"]
 
@@ -269,18 +252,15 @@ def test_no_code_of_the_model_is_run(kind, source, tmp_path):
     (source / "config.json").write_text(json.dumps(config))
     (source / "bomb.py").write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'exploded')!r}).touch()\n")
     with pytest.raises(ModelError, match="expected a BERT-family"):
-        exported(kind, source)
+        KINDS[kind][2](source, "tiny", "here", tmp_path / "out")
     assert not (tmp_path / "exploded").exists()
 
 
 def test_the_command_prints_the_differences_and_replaces_models_only(kind, source, capsys, monkeypatch):
-    def named() -> str:
-        return read_card(output, ENCODER if kind == "encoder" else CROSS_ENCODER).name
-
     output = source.parent / "out"
     arguments = [kind, "--model", str(source), "--output", str(output), "--name"]
     main([*arguments, "given", "--source", "there"])
-    card = read_card(output, ENCODER if kind == "encoder" else CROSS_ENCODER)
+    card = read_card(output, KINDS[kind][1])
     assert (card.name, card.source) == ("given", "there")
     assert card.weights_sha256 == sha256(source / "model.safetensors")
     assert card.files == {name: sha256(output / name) for name in card.files}
@@ -292,11 +272,11 @@ def test_the_command_prints_the_differences_and_replaces_models_only(kind, sourc
     (output / "stray").touch()
     with pytest.raises(OutputError, match="found stray in it"):
         main([*arguments, "second"])
-    assert named() == "given"
+    assert read_card(output, KINDS[kind][1]).name == "given"
     (output / "stray").unlink()
     main([*arguments, "second"])
     monkeypatch.setattr(export, "FP32_MAX_DIFFERENCE", -1.0)
     with pytest.raises(ModelError, match="parity"):
         main([*arguments, "third"])
-    assert named() == "second"
+    assert read_card(output, KINDS[kind][1]).name == "second"
     assert {path.name for path in source.parent.iterdir()} == {"source", "out"}

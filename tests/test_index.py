@@ -35,28 +35,21 @@ from qbe.models.folders import resolve_encoder
 from qbe.query import Query
 from qbe.util.files import sha256
 
-
-@pytest.mark.parametrize(
-    ("given", "settings"),
-    [
-        ([], {}),
-        (["positions", "int8"], {"positions": True, "stored": "int8"}),
-        (
-            ["float16", "docvectors", "positions"],
-            {"positions": True, "docvectors": True, "stored": "float16"},
-        ),
-    ],
-)
-def test_what_is_stored_is_one_option(given, settings):
-    options = ["--corpus", "a", "--output", "b", *(["--store", *given] if given else [])]
-    assert build_settings(PARSER.parse_args(options)) == BuildSettings(**settings)
+STORED = {
+    "": {},
+    "--store positions int8": {"positions": True, "stored": "int8"},
+    "--store float16 docvectors positions": {"positions": True, "docvectors": True, "stored": "float16"},
+}
 
 
-def test_options_with_parts_behind_a_colon():
+def test_options_of_several_parts():
+    command = ["--corpus", "a", "--output", "b"]
+    for given, settings in STORED.items():
+        assert build_settings(PARSER.parse_args([*command, *given.split()])) == BuildSettings(**settings)
     options = ["--encoder", ":fp32", "--format", "table:id=key", "--on-error", "skip:0.2"]
-    given = PARSER.parse_args(["--corpus", "a", "--output", "b", *options])
-    assert build_settings(given) == BuildSettings(precision="fp32")
-    assert reading(given) == Reading("table", {"id": "key"}, on_error="skip", max_rejected=0.2)
+    parsed = PARSER.parse_args([*command, *options])
+    assert build_settings(parsed) == BuildSettings(precision="fp32")
+    assert reading(parsed) == Reading("table", {"id": "key"}, on_error="skip", max_rejected=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -79,22 +72,12 @@ def test_manifest_states_corpus_settings_and_files(tiny_index, settings, tiny_en
     assert record["settings"]["corpus"] == list(settings.corpus)
     assert "threads" not in record["settings"]
     sentences = sum(len(paper.sentences) for paper in papers)
-    digest = sha256(tiny_index / "papers.jsonl")
-    assert record["corpus"] == {"papers": 128, "labelled": 128, "predicted": 0} | {
-        "sentences": sentences,
-        "sha256": digest,
-    }
+    counts = {"papers": 128, "labelled": 128, "predicted": 0, "sentences": sentences}
+    assert record["corpus"] == {**counts, "sha256": sha256(tiny_index / "papers.jsonl")}
     assert record["tagger"] is None
-    lucene = record["lucene"]
+    lucene, stored = record["lucene"], {"positions": False, "docvectors": False}
     assert lucene.pop("tokens") > 5000
-    assert lucene == {
-        "version": _jvm.lucene_version(),
-        "k1": 0.9,
-        "b": 0.4,
-        "positions": False,
-        "docvectors": False,
-        "documents": 128,
-    }
+    assert lucene == {"version": _jvm.lucene_version(), "k1": 0.9, "b": 0.4, **stored, "documents": 128}
     weights = json.loads((tiny_encoder / ENCODER.metadata_file).read_text())["weights_sha256"]
     assert record["dense"] == {
         "encoder": {"name": "tiny-bert", "precision": "int8", "weights_sha256": weights},
@@ -159,10 +142,9 @@ def test_positions_and_docvectors_are_stored_on_demand(tmp_path, settings):
 def test_an_index_is_replaced_only_when_told(tmp_path, small):
     output = tmp_path / "index"
     first = build_job(output, small)
-    with pytest.raises(IndexBuildError, match=r"is an index already; .* `overwrite`"):
-        build_job(output, small)
-    with pytest.raises(IndexBuildError, match="is an index already"):
-        build_job(output, replace(small, precision="fp32"), resume=True)
+    for job, resume in ((small, False), (replace(small, precision="fp32"), True)):
+        with pytest.raises(IndexBuildError, match=r"is an index already; .* `overwrite`"):
+            build_job(output, job, resume=resume)
     assert build_job(output, small, resume=True) == first  # nothing left to do
     second = build_job(output, replace(small, precision="fp32"), overwrite=True)
     assert second.digest != first.digest
@@ -202,14 +184,13 @@ def test_a_broken_corpus_leaves_nothing_behind(tmp_path, small):
     corpus, message = tmp_path / "corpus.jsonl", r"line 2: expected each paper_id once, found '1' again"
     corpus.write_text(GOOD + GOOD.replace('"T"', '"U"'))
     broken = replace(small, corpus=(str(corpus),))
-    with pytest.raises(CorpusError, match=message):
-        build_job(tmp_path / "index", broken)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl", "small.jsonl"]
-    old = build_job(tmp_path / "index", small)
-    with pytest.raises(CorpusError, match=message):
-        build_job(tmp_path / "index", broken, overwrite=True)
+    before = {"corpus.jsonl", "small.jsonl"}
+    for there in (set(), {"index"}):
+        old = build_job(tmp_path / "index", small) if there else None
+        with pytest.raises(CorpusError, match=message):
+            build_job(tmp_path / "index", broken, overwrite=bool(there))
+        assert {path.name for path in tmp_path.iterdir()} == before | there
     assert Index(tmp_path / "index").manifest == old
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl", "index", "small.jsonl"]
 
 
 @pytest.mark.parametrize("kilobytes", [4, 80])
@@ -225,17 +206,8 @@ def test_a_full_disk_is_told_and_resumed(tmp_path, settings, tiny_index, kilobyt
 
 
 def test_ids_of_all_kinds_are_found(tmp_path, small):
-    ids = [
-        "1",
-        "http://arxiv.org/abs/cs/0101001",
-        "quote\"'\\",
-        "dütür",
-        "数学",
-        "🧬",
-        "a_method",
-        "*:?~^[]",
-        "x" * 512,
-    ]
+    ids = ["1", "http://arxiv.org/abs/cs/0101001", "quote\"'\\", "dütür", "数学", "🧬", "a_method", "*:?~^[]"]
+    ids.append("x" * 512)
     corpus = tmp_path / "ids.jsonl"
     corpus.write_text("".join(GOOD.replace('"1"', json.dumps(paper_id)) for paper_id in ids))
     build_job(tmp_path / "index", replace(small, corpus=(str(corpus),), bm25=True))

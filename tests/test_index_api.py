@@ -11,6 +11,7 @@ from support.messages import messages_of
 
 from qbe.errors import CorpusError, IndexBuildError, UsageError
 from qbe.index.index import build_index, open_index
+from qbe.index.papers import without_labels
 from qbe.index.source import BuildSettings
 from qbe.types import Paper, Sentence
 
@@ -80,12 +81,7 @@ def test_a_closed_index_says_so(index):
 
 
 def test_labels_and_vectors_come_out_of_one_pass(index, papers):
-    raw = replace(
-        papers[3],
-        paper_id="new",
-        labelled=False,
-        sentences=tuple(Sentence(sentence.text) for sentence in papers[3].sentences),
-    )
+    raw = replace(without_labels(papers[3]), paper_id="new")
     labelled, vectors = index.label_and_encode(raw)
     assert labelled == index.label_facets(raw)
     assert labelled.predicted
@@ -101,17 +97,12 @@ def test_labels_and_vectors_come_out_of_one_pass(index, papers):
 
 
 def test_papers_in_memory_are_resumed_only_if_equal(tmp_path, papers, settings, monkeypatch):
-    for given in (papers[:6], iter(papers[:6])):
+    for given, other in ((iter(papers[:6]), iter(papers[:6])), (papers[:6], papers[:7])):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr("qbe.index.build.build_faiss", interrupt)
             build_index(tmp_path / "index", given, settings, overwrite=True)
-    with pytest.raises(IndexBuildError, match="found other sources"):
-        build_index(tmp_path / "index", iter(papers[:6]), settings, resume=True)
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("qbe.index.build.build_faiss", interrupt)
-        build_index(tmp_path / "index", papers[:6], settings, overwrite=True)
-    with pytest.raises(IndexBuildError, match="found other sources"):
-        build_index(tmp_path / "index", papers[:7], settings, resume=True)
+        with pytest.raises(IndexBuildError, match="found other sources"):
+            build_index(tmp_path / "index", other, settings, resume=True)
     with build_index(tmp_path / "index", papers[:6], settings, resume=True) as built:
         assert len(built) == 6
 
@@ -122,9 +113,4 @@ def test_an_index_that_is_replaced_keeps_other_files(index, papers, settings):
         assert (len(built), built.generation) == (5, 2)
     assert index.refresh()
     assert len(index) == 5
-    assert sorted(path.name for path in index.folder.iterdir()) == [
-        "000001",
-        "000002",
-        "CURRENT",
-        "notes.txt",
-    ]
+    assert {path.name for path in index.folder.iterdir()} == {"000001", "000002", "CURRENT", "notes.txt"}

@@ -25,9 +25,8 @@ def test_a_truncated_or_missing_file_is_told(copy):
         path, content = current(copy) / name, (current(copy) / name).read_bytes()
         for kept, found in ((content[:-1], f"{len(content) - 1} bytes;"), (None, "no file")):
             path.unlink() if kept is None else path.write_bytes(kept)
-            with pytest.raises(
-                IndexFormatError, match=rf"{path.name}: expected {len(content)} bytes, found {found}"
-            ):
+            message = rf"{path.name}: expected {len(content)} bytes, found {found}"
+            with pytest.raises(IndexFormatError, match=message):
                 Index(copy)
         path.write_bytes(content)
     Index(copy).close()
@@ -54,9 +53,7 @@ def test_postings_of_a_later_lucene_are_told_from_damaged_ones(copy):
     content[-8:] = zlib.crc32(content[:-8]).to_bytes(8, "big")
     path.write_bytes(content)
     vouch_index(copy, "lucene/segments_1")
-    message = (
-        rf"that Lucene {major}\.\d+\.\d+ can read, found one of a later Lucene; open it with Python 3\.12"
-    )
+    message = rf"Lucene {major}\.\d+\.\d+ can read, found one of a later Lucene; open it with Python 3\.12"
     with Index(copy) as index, pytest.raises(IndexFormatError, match=message):
         first_stage(index, "bm25").search(Query(index.paper("s001")))
 
@@ -64,10 +61,9 @@ def test_postings_of_a_later_lucene_are_told_from_damaged_ones(copy):
 def test_a_folder_that_is_no_index(tmp_path, copy):
     with pytest.raises(IndexFormatError, match="expected the folder of an index, found a file; of a pack"):
         Index(copy / "CURRENT")
+    message = r"expected an index with .* check `folder`, or build one with: qbe index"
     for folder in (tmp_path, tmp_path / "absent"):
-        with pytest.raises(
-            IndexFormatError, match=r"expected an index with .* check `folder`, or build one with: qbe index"
-        ):
+        with pytest.raises(IndexFormatError, match=message):
             Index(folder)
 
 
@@ -81,18 +77,13 @@ def test_a_damaged_manifest_is_told(copy, text):
 @pytest.mark.parametrize("version", [1, 3, 99])
 def test_another_format_version_is_told(copy, version):
     change_manifest(copy, lambda record: record.update({"format_version": version, "new": "field"}))
-    with pytest.raises(
-        IndexFormatError, match=f"expected an index of format 4 or 5 or 6, found format {version};"
-    ):
+    with pytest.raises(IndexFormatError, match=f"index of format 4 or 5 or 6, found format {version};"):
         Index(copy)
 
 
-def test_another_encoder_is_refused_at_once(tiny_index, other_encoder):
+def test_another_encoder_is_refused_at_once_and_one_exchanged_since_when_it_is_used(copy, other_encoder):
     with pytest.raises(EncoderMismatchError, match=r"the encoder tiny-bert .* found other \(f{12}\)"):
-        Index(tiny_index, encoder=str(other_encoder))
-
-
-def test_an_encoder_that_was_exchanged_since_is_refused(copy, other_encoder):
+        Index(copy, encoder=str(other_encoder))
     change_manifest(copy, lambda record: record["settings"].update(encoder=str(other_encoder)))
     index = Index(copy)
     assert first_stage(index, "dense").search(Query(index.paper("s001")))  # stored vectors serve it

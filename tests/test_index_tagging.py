@@ -78,8 +78,7 @@ def test_the_manifest_tells_what_was_predicted(folders, mixed, tiny_tagger):
     identity = Tagger.open(str(tiny_tagger)).identity
     for facets, predicted in (("given", 14), ("predicted", 40)):
         with Index(folders[facets]) as index:
-            corpus, tagger = index.manifest.corpus, index.manifest.tagger
-            settings = index.manifest.settings
+            corpus, tagger, settings = index.manifest.corpus, index.manifest.tagger, index.manifest.settings
             tagged = [paper for paper in index if paper.predicted]
         assert (corpus["papers"], corpus["labelled"], corpus["predicted"]) == (40, 40 - predicted, predicted)
         assert len(tagged) == predicted
@@ -134,9 +133,7 @@ def test_without_papers_to_tag_no_tagger_is_opened(tmp_path, sample, settings):
         assert manifest.settings["tagger"] == "no such tagger"
     with Index(tmp_path / "all") as index:
         assert index.layout.probabilities is None
-        method = [
-            sentence.facet is Facet.METHOD for p in index.papers.read_from(0) for sentence in p.sentences
-        ]
+        method = [each.facet is Facet.METHOD for paper in index for each in paper.sentences]
         assert index.facet_mask(Facet.METHOD).tolist() == method
 
 
@@ -161,6 +158,5 @@ def test_a_tagger_exchanged_since_the_build_began_is_refused(tmp_path, settings,
     assert (tagger / HEAD).read_bytes() != before
     with pytest.raises(IndexBuildError, match=r"expected the tagger tiny-tagger .* put that one back"):
         build_job(output, job, resume=True)
-    assert (
-        build_job(output, job, overwrite=True).tagger["sha256"] == Tagger.open(str(tagger)).identity["sha256"]
-    )
+    built = build_job(output, job, overwrite=True)
+    assert built.tagger["sha256"] == Tagger.open(str(tagger)).identity["sha256"]

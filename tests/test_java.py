@@ -52,11 +52,9 @@ def home(folder: Path, version: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("version", "major"), [("21.0.8", 21), ("21", 21), ("25-ea", 25), ("17.0.2", 17), ("1.8.0_401", 8)]
-)
-def test_the_version_is_read_from_the_release_file(tmp_path, version, major):
-    assert _jvm.java_version(home(tmp_path / "java", version)) == major
+def test_the_version_is_read_from_the_release_file(tmp_path):
+    versions = {"21.0.8": 21, "21": 21, "25-ea": 25, "17.0.2": 17, "1.8.0_401": 8}
+    assert {each: _jvm.java_version(home(tmp_path / each, each)) for each in versions} == versions
     assert _jvm.java_version(tmp_path) is None
 
 

@@ -40,8 +40,7 @@ def l2_encoder(tmp_path_factory, tiny_encoder) -> Path:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, sample, l2_encoder) -> Path:
     folder = tmp_path_factory.mktemp("indexes") / "l2"
-    corpus = (str(sample / "corpus.jsonl"),)
-    build_job(folder, Job(corpus=corpus, encoder=str(l2_encoder)))
+    build_job(folder, Job(corpus=(str(sample / "corpus.jsonl"),), encoder=str(l2_encoder)))
     return folder
 
 
@@ -69,12 +68,8 @@ def queries(index) -> list[Query]:
 
 
 def test_the_manifest_says_how_vectors_compare(index, l2_encoder):
-    dense = index.manifest.dense
-    assert (dense["similarity"], index.similarity, index.manifest.format_version) == (
-        "l2",
-        L2,
-        FORMAT_VERSION,
-    )
+    dense, version = index.manifest.dense, index.manifest.format_version
+    assert (dense["similarity"], index.similarity, version) == ("l2", L2, FORMAT_VERSION)
     assert dense["encoder"] == resolve_encoder(str(l2_encoder)).identity
     assert dense["encoder"]["convention"] == dataclasses.asdict(CONVENTION)
     vectors = index.whole_vectors.astype(float)
@@ -128,10 +123,9 @@ def test_matchings_go_by_distance(index, encoded, queries, name):
         papers = list(map(index.paper, pool))
         scores = [scored.score for scored in score(matching, query, papers, vectors=index.vectors)]
         least, mean = (expected(query, encoded, reduce) for reduce in (np.min, np.mean))
-        if name == "single-match":
-            np.testing.assert_allclose(scores, [least[paper_id] for paper_id in pool], rtol=1e-9)
-        elif name == "mean-max":
-            np.testing.assert_allclose(scores, [mean[paper_id] for paper_id in pool], rtol=1e-9)
+        if name in ("single-match", "mean-max"):
+            wanted = least if name == "single-match" else mean
+            np.testing.assert_allclose(scores, [wanted[paper_id] for paper_id in pool], rtol=1e-9)
         else:
             assert all(value < least[paper_id] for value, paper_id in zip(scores, pool, strict=True))
 

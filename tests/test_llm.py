@@ -14,25 +14,8 @@ from support.endpoint import Endpoint as Running
 from support.messages import messages_of
 
 from qbe.errors import FileFormatError, ModelError, UsageError
-from qbe.models.language_model import (
-    MAX_ATTEMPTS,
-    Answer,
-    AnswerError,
-    Answers,
-    Budget,
-    BudgetSpentError,
-    Client,
-    Endpoint,
-    EndpointError,
-    Grader,
-    PaperPair,
-    RequestError,
-    answer_schema,
-    default_guideline,
-    digest_of,
-    parse_answer,
-    prompt_of,
-)
+from qbe.models import language_model as lm
+from qbe.models.language_model import Answers, Budget, Client, Endpoint, EndpointError, Grader, PaperPair
 from qbe.types import Paper, Sentence
 
 KEY = "sk-a-key-that-nobody-may-see"
@@ -92,9 +75,8 @@ def test_what_fails_for_ever_is_given_up(sent):
         outcome = Grader(asking).grade(pairs(2))
     assert outcome.answers == [None, None]
     assert sorted(outcome.problems) == [0, 1]
-    assert len(server.requests) == 2 * (
-        MAX_ATTEMPTS if b"choices" in sent.body else 2 if sent.status == 503 else 1
-    )
+    tries = lm.MAX_ATTEMPTS if b"choices" in sent.body else 2 if sent.status == 503 else 1
+    assert len(server.requests) == 2 * tries
 
 
 def test_a_slow_answer_is_not_waited_for():
@@ -127,14 +109,7 @@ def refusing(status: int) -> Sent:
         *((refusing(status), 6, 1, 3, 1, f"{status}") for status in (401, 404, 301)),
         (in_turn(grades(), error(500)), 2, 1, 9, 1 + 3 * 2, "3 pairs in a row"),
         # pairs under way are not counted when all has ended
-        (
-            lambda request: error(500)._replace(seconds=0.3 * ("Title 1" in request.prompt)),
-            1,
-            4,
-            4,
-            4,
-            "in a row",
-        ),
+        (lambda each: error(500)._replace(seconds=0.3 * ("Title 1" in each.prompt)), 1, 4, 4, 4, "in a row"),
     ],
 )
 def test_what_no_request_can_change_ends_all_and_shows_no_key(
@@ -154,7 +129,7 @@ def test_the_newest_answers_are_kept_where_there_is_no_file(monkeypatch):
     monkeypatch.setattr("qbe.models.language_model.MAX_IN_MEMORY", 2)
     answers = Answers()
     for digest in "abc":
-        answers.add(digest, {}, Answer((1, 2, 3), ("", "", "")), (1, 1))
+        answers.add(digest, {}, lm.Answer((1, 2, 3), ("", "", "")), (1, 1))
     assert [answers.get(digest) is not None for digest in "abc"] == [False, True, True]
 
 
@@ -182,10 +157,10 @@ def test_the_form_of_answers_is_requested_as_the_endpoint_is_said_to_know_it():
         with running(grades(), response_format=name) as (server, asking):
             assert Grader(asking).grade(pairs(1)).answers[0].grades == (2, 1, 0)
         formats[name] = server.requests[0].body.get("response_format")
-    schema = {"name": "grades", "strict": True, "schema": answer_schema()}
+    schema = {"name": "grades", "strict": True, "schema": lm.answer_schema()}
     assert formats == {
         "json_schema": {"type": "json_schema", "json_schema": schema},
-        "json_object": {"type": "json_object", "schema": answer_schema()},
+        "json_object": {"type": "json_object", "schema": lm.answer_schema()},
         "none": None,
     }
 
@@ -231,7 +206,7 @@ WHOLE = '"background": {"grade": 3}, "method": {"grade": 1.0}, "result": 0'
     ],
 )
 def test_grades_are_found_in_what_stands_around_them(text):
-    assert parse_answer(text).grades == (3, 1, 0)
+    assert lm.parse_answer(text).grades == (3, 1, 0)
 
 
 BAD = {
@@ -248,8 +223,8 @@ BAD = {
 
 
 def test_other_answers_are_refused(told):
-    answers = [lambda text=text: parse_answer(text) for text in BAD.values()]
-    told("answers of a language model", messages_of(answers, AnswerError))
+    answers = [lambda text=text: lm.parse_answer(text) for text in BAD.values()]
+    told("answers of a language model", messages_of(answers, lm.AnswerError))
 
 
 def test_an_answer_that_is_refused_is_asked_for_again_and_told_why(tmp_path):
@@ -281,7 +256,7 @@ def test_what_is_kept_is_not_asked_for_again(tmp_path):
 def test_answers_of_version_0_8_are_taken_over_once(tmp_path):
     old, file = tmp_path / "graded.answers.jsonl", tmp_path / "graded.answers.sqlite"
     asked = pairs(2)
-    digests = [digest_of("tiny", prompt_of(default_guideline(), pair)) for pair in asked]
+    digests = [lm.digest_of("tiny", lm.prompt_of(lm.default_guideline(), pair)) for pair in asked]
     facets = ("background", "method", "result")
     about = {"query_id": "id-0", "paper_id": "id-1", "model": "tiny", "guideline": "0" * 12}
     tokens = {"prompt_tokens": 400, "completion_tokens": 30}
@@ -300,7 +275,7 @@ def test_answers_of_version_0_8_are_taken_over_once(tmp_path):
         with running(grades()) as (server, asking), Answers(file) as answers:
             grader = Grader(asking, answers)
             assert (*answers.spent(), grader.estimate(asked).requests) == (3, 1290, 0)
-            assert grader.grade(asked).answers == [Answer((3, 1, 0), ("é",) * 3)] * 2
+            assert grader.grade(asked).answers == [lm.Answer((3, 1, 0), ("é",) * 3)] * 2
         assert not server.requests
     assert [row["problem"] for row in kept(file)] == ["found 'Hm.'", None, None]
     assert old.read_text() == before
@@ -353,11 +328,14 @@ def test_tokens_are_counted_as_the_endpoint_counts_them():
 
 def test_a_request_that_fails_counts_once():
     budget = Budget(requests=1)
-    with running(error(500), budget, tries=2) as (server, asking), pytest.raises(RequestError, match="500"):
+    with (
+        running(error(500), budget, tries=2) as (server, asking),
+        pytest.raises(lm.RequestError, match="500"),
+    ):
         asking.ask("Grade.")
     assert len(server.requests) == 2
     assert (budget.requests_spent, budget.tokens_spent) == (1, 0)
-    with pytest.raises(BudgetSpentError):
+    with pytest.raises(lm.BudgetSpentError):
         asking.ask("Grade.")
 
 
@@ -386,4 +364,4 @@ def test_a_server_that_is_not_there_is_told_at_once():
         pass
     with pytest.raises(EndpointError, match="start it"):
         Grader(Client(Endpoint(server.url, "tiny"))).grade(pairs(9))
-    assert issubclass(RequestError, ModelError)
+    assert issubclass(lm.RequestError, ModelError)

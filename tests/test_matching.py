@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbe.index.scoring import MappedVectors, SentenceBlock, best_per_paper, mean_max, restrict, similarities
+from qbe.index.scoring import SentenceBlock, VectorStore, best_per_paper, mean_max, restrict, similarities
 
 
 def test_similarities_are_exact():
@@ -26,7 +26,7 @@ def test_similarities_are_exact():
 
 def gather(papers: list[int], starts: np.ndarray) -> SentenceBlock:
     rows = np.arange(starts[-1], dtype=np.float32)[:, None]
-    return MappedVectors(rows, rows, starts, "cosine").gather(np.array(papers, np.int64))
+    return VectorStore(rows, rows, starts, "cosine").gather(np.array(papers, np.int64))
 
 
 @st.composite

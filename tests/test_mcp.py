@@ -24,23 +24,13 @@ from jsonschema import Draft202012Validator
 from support.messages import refusals
 from support.serving import serving
 
-from qbe import types
 from qbe.cli.mcp import main
 from qbe.errors import UsageError
 from qbe.index.index import open_index
-from qbe.serve.mcp import (
-    LIMIT,
-    MAX_AUTHORS,
-    ExportPart,
-    Hit,
-    Hits,
-    create_server,
-    export_citations,
-    fitting_hits,
-    size_of,
-)
+from qbe.serve import mcp
+from qbe.serve.mcp import LIMIT, Hit, Hits, create_server
 from qbe.serve.service import SearchService
-from qbe.types import Paper
+from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +51,7 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 class Answer(NamedTuple):
-    """What a client got: the fields of the answer, the same as text, and whether it is an error."""
+    """What a client got: the fields of the answer, and the same as text."""
 
     fields: dict[str, Any] | None
     text: str
@@ -72,30 +62,21 @@ class Caller:
     """A connected client, for tests that are no coroutines."""
 
     def __init__(self, portal, client: Client) -> None:
-        self._portal, self._client = portal, client
+        self._portal, self.client = portal, client
 
     def tools(self) -> dict[str, Any]:
-        return {tool.name: tool for tool in self._portal.call(self._client.list_tools)}
-
-    def instructions(self) -> str | None:
-        return self._client.instructions
+        return {tool.name: tool for tool in self._portal.call(self.client.list_tools)}
 
     def __call__(self, name: str, **arguments: Any) -> Answer:
-        result = self._portal.call(self._client.call_tool_mcp, name, arguments)
+        result = self._portal.call(self.client.call_tool_mcp, name, arguments)
         (content,) = result.content
         return Answer(result.structured_content, content.text, result.is_error)
 
 
 @pytest.fixture(scope="module")
-def portal() -> Iterator[Any]:
-    with start_blocking_portal() as portal:
-        yield portal
-
-
-@pytest.fixture(scope="module")
-def connect(portal) -> Iterator[Callable[[Any], Caller]]:
+def connect() -> Iterator[Callable[[Any], Caller]]:
     """Connects a client until the end of the module."""
-    with ExitStack() as stack:
+    with start_blocking_portal() as portal, ExitStack() as stack:
 
         def connect(transport: Any) -> Caller:
             client = Client(transport)
@@ -104,13 +85,9 @@ def connect(portal) -> Iterator[Callable[[Any], Caller]]:
         yield connect
 
 
-def command(index: Path, *options: str) -> list[str]:
-    return [sys.executable, "-m", "qbe", "mcp", "--index", str(index), *options]
-
-
 @pytest.fixture(scope="module")
 def stdio(connect, graded_index) -> Caller:
-    _, *arguments = command(graded_index)
+    arguments = ["-m", "qbe", "mcp", "--index", str(graded_index)]
     return connect(StdioTransport(sys.executable, arguments, env=ENVIRONMENT, keep_alive=False))
 
 
@@ -127,25 +104,21 @@ def url(graded_index, tmp_path_factory) -> Iterator[str]:
     assert "Traceback" not in (folder / "log").read_text()
 
 
-@pytest.fixture(scope="module")
-def http(connect, url) -> Caller:
-    return connect(StreamableHttpTransport(url, auth=KEY))
-
-
 @pytest.fixture(scope="module", params=["stdio", "http"])
-def caller(request) -> Caller:
-    return request.getfixturevalue(request.param)
+def caller(request, connect) -> Caller:
+    if request.param == "stdio":
+        return request.getfixturevalue("stdio")
+    return connect(StreamableHttpTransport(request.getfixturevalue("url"), auth=KEY))
 
 
 def test_all_tools_are_listed(caller):
     tools = caller.tools()
     assert sorted(tools) == sorted(CALLS)
-    assert "128 scientific papers" in caller.instructions()
-    assert "look like s001" in caller.instructions()
+    assert "128 scientific papers" in caller.client.instructions
+    assert "look like s001" in caller.client.instructions
     for tool in tools.values():
-        assert tool.annotations.read_only_hint is True
-        assert tool.annotations.open_world_hint is False
-        assert tool.annotations.destructive_hint is False
+        hints = tool.annotations
+        assert (hints.read_only_hint, hints.open_world_hint, hints.destructive_hint) == (True, False, False)
         Draft202012Validator.check_schema(tool.input_schema)
         Draft202012Validator.check_schema(tool.output_schema)
         assert tool.input_schema["additionalProperties"] is False
@@ -165,12 +138,10 @@ def test_answers_are_as_their_schemas_say(caller, name):
 
 def test_a_search_is_reranked_and_keeps_to_its_filters(stdio):
     found = stdio("search_papers", **CALLS["search_papers"]).fields
-    assert found["stage"] == "reranked"
     assert found["passing"] < 128
     assert [hit["rank"] for hit in found["hits"]] == [1, 2, 3]
     assert all(hit["year"] <= 2018 for hit in found["hits"])
-    assert found["has_more"] is True
-    assert found["next_start"] == 3
+    assert (found["stage"], found["has_more"], found["next_start"]) == ("reranked", True, 3)
     best = found["hits"][0]
     assert best["matches"][0]["query_sentence"] in ABSTRACT
     assert best["matches"][0]["sentence"] in best["abstract"]
@@ -213,13 +184,9 @@ def test_the_parts_of_a_long_export_joined_are_the_file(stdio, graded_index):
 
 def test_an_entry_that_is_too_long_is_refused(graded_index, monkeypatch):
     monkeypatch.setattr("qbe.serve.mcp.LIMIT", 500)
-    expected = "found s036 longer; leave it out, or choose markdown"
-    with (
-        open_index(graded_index) as index,
-        SearchService(index) as service,
-        pytest.raises(UsageError, match=expected),
-    ):
-        export_citations(service, ExportPart(paper_ids=["s001", "s036"], start=1))
+    expected = pytest.raises(UsageError, match="found s036 longer; leave it out, or choose markdown")
+    with open_index(graded_index) as index, SearchService(index) as service, expected:
+        mcp.export_citations(service, mcp.ExportPart(paper_ids=["s001", "s036"], start=1))
 
 
 def test_a_long_text_is_labelled_in_parts(stdio):
@@ -231,20 +198,17 @@ def test_a_long_text_is_labelled_in_parts(stdio):
     assert [sentence["position"] for sentence in sentences] == list(range(290))
 
 
-ERRORS: list[tuple[str, dict[str, Any]]] = [
-    ("search_papers", {}),
-    ("search_papers", {"paper_ids": ["nosuch"]}),
-    ("search_papers", {"text": "We swim.", "query": "fish"}),
-    ("search_papers", {"paper_ids": ["s036"], "facet": "problem"}),
-    ("get_paper", {"paper_id": "s036", "start": 9}),
-    ("get_paper", {"paper_id": {}}),
-    ("compare_papers", {"paper_id": "s036"}),
-    ("search", {"text": "We swim."}),
-]
-
-
 def test_errors_say_in_one_line_what_to_do(stdio, told):
-    answers = [stdio(name, **arguments) for name, arguments in ERRORS]
+    answers = [
+        stdio("search_papers"),
+        stdio("search_papers", paper_ids=["nosuch"]),
+        stdio("search_papers", text="We swim.", query="fish"),
+        stdio("search_papers", paper_ids=["s036"], facet="problem"),
+        stdio("get_paper", paper_id="s036", start=9),
+        stdio("get_paper", paper_id={}),
+        stdio("compare_papers", paper_id="s036"),
+        stdio("search", text="We swim."),
+    ]
     assert all(answer.is_error for answer in answers)
     told("tools for agents", [answer.text for answer in answers])
 
@@ -253,8 +217,7 @@ def test_an_error_of_another_kind_shows_nothing_of_the_program(connect, graded_i
     with open_index(graded_index) as index, SearchService(index) as service:
         monkeypatch.setattr(service, "paper", lambda _: 1 / 0)
         answer = connect(create_server(service))("get_paper", paper_id="s036")
-    assert answer.is_error
-    assert answer.text == "Error calling tool 'get_paper'"
+    assert (answer.is_error, answer.text) == (True, "Error calling tool 'get_paper'")
 
 
 def test_a_commit_of_the_index_is_picked_up(connect, graded_index, tmp_path):
@@ -263,15 +226,14 @@ def test_a_commit_of_the_index_is_picked_up(connect, graded_index, tmp_path):
         caller = connect(create_server(service))
         assert caller("get_paper", paper_id="new").is_error
         with open_index(folder) as other:
-            other.append(
-                [Paper("new", "On fish", (types.Sentence("Fish swim."), types.Sentence("We watch them.")))]
-            )
+            other.append([Paper("new", "On fish", (Sentence("Fish swim."), Sentence("We watch them.")))])
         assert caller("get_paper", paper_id="new").fields["title"] == "On fish"
 
 
 def started(index: Path, *options: str) -> subprocess.Popen[str]:
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    return subprocess.Popen(command(index, *options), text=True, env=ENVIRONMENT, **pipes)
+    command = [sys.executable, "-m", "qbe", "mcp", "--index", str(index), *options]
+    return subprocess.Popen(command, text=True, env=ENVIRONMENT, **pipes)
 
 
 def request(number: int, method: str, **params: Any) -> str:
@@ -292,8 +254,7 @@ def test_nothing_but_messages_of_the_protocol_is_printed(light_index):
     while not {1, 2, 3} <= {message.get("id") for message in lines}:
         lines.append(json.loads(process.stdout.readline()))
     rest, errors = process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert rest == ""
+    assert (process.returncode, rest) == (0, "")
     assert all(message["jsonrpc"] == "2.0" for message in lines)
     answers = {message["id"]: message["result"] for message in lines if "result" in message}
     assert answers[1]["serverInfo"]["name"] == "qbe"
@@ -313,13 +274,6 @@ def test_a_signal_ends_it_in_order(light_index):
     assert "Traceback" not in process.stderr.read()
 
 
-def test_a_server_with_a_key_wants_it(url):
-    for key, found in (("", "none"), ("0123456789abcdeg", "another one")):
-        status, body = refused(url, b"{}", {}, key)
-        expected = f"expected an API key in the header Authorization: Bearer KEY, found {found}"
-        assert (status, body["error"]["message"]) == (401, expected)
-
-
 def refused(url: str, body: Any, headers: dict[str, str], key: str = KEY) -> tuple[int, Any]:
     """The status of a request that is refused, and what is said."""
     accept = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -331,7 +285,11 @@ def refused(url: str, body: Any, headers: dict[str, str], key: str = KEY) -> tup
     return refusal.value.code, json.loads(text) if text.startswith("{") else text
 
 
-def test_what_comes_over_http_is_limited(url):
+def test_what_comes_over_http_needs_the_key_and_is_limited(url):
+    for key, found in (("", "none"), ("0123456789abcdeg", "another one")):
+        status, body = refused(url, b"{}", {}, key)
+        expected = f"expected an API key in the header Authorization: Bearer KEY, found {found}"
+        assert (status, body["error"]["message"]) == (401, expected)
     assert refused(url, b"{}", {"Host": "papers.example"})[0] == 421
     assert refused(url, b"{}", {"Origin": "http://papers.example"})[0] == 403
     assert refused(url, b'{"jsonrpc"', {})[0] == 400
@@ -366,8 +324,8 @@ def page_of(hits: list[tuple[str, str]], start: int = 0, *, has_more: bool = Fal
 @given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=40), st.integers(0, 900), st.booleans())
 def test_a_page_is_within_its_limit_and_loses_nothing(texts, start, has_more):
     whole = page_of(texts, start, has_more=has_more)
-    cut = fitting_hits(whole, start)
-    assert size_of(cut) <= LIMIT
+    cut = mcp.fitting_hits(whole, start)
+    assert mcp.size_of(cut) <= LIMIT
     assert 1 <= len(cut.hits) <= len(whole.hits)
     with_abstract = [each.abstract is not None for each in cut.hits]
     assert with_abstract == sorted(with_abstract, reverse=True)
@@ -382,17 +340,12 @@ def test_a_page_is_within_its_limit_and_loses_nothing(texts, start, has_more):
 
 
 def test_a_hit_of_many_authors_names_the_first():
-    shown = Hit.model_validate(
-        {
-            **RECORD,
-            "year": "to appear",
-            "authors": [f"Ann Lee {n}" for n in range(3000)],
-            "links": {"doi": "https://doi.org/10.1/7", "url": "https://example.org/" + "a" * 300},
-        }
-    )
-    assert shown.authors == [*(f"Ann Lee {n}" for n in range(MAX_AUTHORS)), "et al."]
+    links = {"doi": "https://doi.org/10.1/7", "url": "https://example.org/" + "a" * 300}
+    authors = [f"Ann Lee {n}" for n in range(3000)]
+    shown = Hit.model_validate({**RECORD, "year": "to appear", "authors": authors, "links": links})
+    assert shown.authors == [*(f"Ann Lee {n}" for n in range(mcp.MAX_AUTHORS)), "et al."]
     assert (shown.year, shown.grades, shown.score) == (None, None, 0.123457)
-    assert shown.links == {"doi": "https://doi.org/10.1/7"}
+    assert shown.links == {"doi": links["doi"]}
 
 
 def test_a_hit_is_explained_by_the_closest_pair_of_what_is_liked():
@@ -403,5 +356,4 @@ def test_a_hit_is_explained_by_the_closest_pair_of_what_is_liked():
     matches = [match(0, "a", 0.1), match(0, "b " * 400, 0.3), match(1, "c", 0.9)]
     (pair,) = Hit.model_validate({**RECORD, "matches": matches}).matches
     assert pair.score == 0.3
-    assert len(pair.sentence) <= 600
-    assert pair.sentence.endswith("b…")
+    assert len(pair.sentence) <= 600 and pair.sentence.endswith("b…")

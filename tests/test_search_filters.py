@@ -18,14 +18,13 @@ from qbe.cli import common as _cli
 from qbe.cli.search import PROGRAM, main
 from qbe.corpus.records import dump_record, paper_to_record
 from qbe.errors import UsageError
-from qbe.index import candidates as faiss_candidates
+from qbe.index import faiss as faiss_candidates
 from qbe.index.build import build
-from qbe.index.candidates import FaissCandidates
-from qbe.index.faiss import FaissIndex, write_faiss
+from qbe.index.faiss import CandidateSource, FaissIndex, write_faiss
 from qbe.index.index import Index
 from qbe.index.papers import Papers, read_metadata
 from qbe.index.params import resolve
-from qbe.index.rows import Selection
+from qbe.index.scoring import Selection
 from qbe.index.source import BuildSettings
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect, Query
@@ -75,7 +74,7 @@ def index(plain):
 def passing_ids(papers: list[Paper], paper_filter: PaperFilter) -> set[str]:
     """Ids of the papers that pass, one by one."""
     kept = [paper for paper in papers if paper_filter.keeps(paper.metadata)]
-    if paper_filter.by_year:
+    if paper_filter.years or paper_filter.before:
         years = {paper.paper_id: year_of(paper.metadata) for paper in kept}
         kept = [paper for paper in kept if (year := years[paper.paper_id]) and paper_filter.allows(year)]
     return {paper.paper_id for paper in kept}
@@ -331,7 +330,7 @@ def test_what_passes_in_an_index(index, catalogue, name):
         assert all(reader.papers.find(paper_id) in found.selection.rows for paper_id in expected)
     years_apart = dataclasses.replace(FILTERS[name], years=None, before=None)
     undated = passing_ids(catalogue, years_apart) - _dated(catalogue)
-    assert found.unknown_year == (len(undated) if FILTERS[name].by_year else 0)
+    assert found.unknown_year == (len(undated) if FILTERS[name].years or FILTERS[name].before else 0)
 
 
 def _dated(papers: list[Paper]) -> set[str]:
@@ -490,7 +489,7 @@ def test_every_kind_brings_enough_papers_that_pass(apart, starts, monkeypatch, k
     monkeypatch.setattr(faiss_candidates, "FEW_SENTENCES", 0)
     (factory, opened), random = kind, np.random.default_rng(2)
     narrow, all_lists = ({"nprobe": 1}, {"nprobe": 64}) if "IVF" in factory else ({}, {})
-    source = FaissCandidates(opened(min_candidates=1, **narrow), starts)
+    source = CandidateSource(opened(min_candidates=1, **narrow), starts)
     for share in (0.05, 0.2, 0.5, 0.9, 0.99, 1.0):
         selection = Selection(random.random(len(starts) - 1) < share)
         queries = [apart[random.choice(len(apart), 3)].astype(np.float32) for _ in range(4)]
@@ -499,7 +498,7 @@ def test_every_kind_brings_enough_papers_that_pass(apart, starts, monkeypatch, k
                 assert len(rows) >= min(k, len(selection))
                 assert (np.diff(rows) > 0).all()
                 assert selection.mask[rows].all()
-    source = FaissCandidates(opened(**all_lists), starts)
+    source = CandidateSource(opened(**all_lists), starts)
     for _ in range(5):
         selection = Selection(random.random(len(starts) - 1) < 0.5)
         row = int(random.choice(selection.rows))
@@ -526,7 +525,7 @@ def test_all_papers_that_pass_are_candidates_where_none_are_found(starts, monkey
             return np.full((len(queries), count), -1)
 
     selection = Selection(np.arange(128) < 100)
-    (rows,) = FaissCandidates(Blind(), starts).nearest([np.zeros((2, 16), np.float32)], 30, selection)
+    (rows,) = CandidateSource(Blind(), starts).nearest([np.zeros((2, 16), np.float32)], 30, selection)
     assert rows.tolist() == list(range(100))
     assert looked_up[:3] == [(60, 2), (120, 4), (240, 8)]
     assert looked_up[-1][0] >= int(starts[100]) > looked_up[-2][0]
@@ -534,7 +533,7 @@ def test_all_papers_that_pass_are_candidates_where_none_are_found(starts, monkey
 
 def test_few_papers_are_all_candidates_and_nothing_is_looked_up(apart, starts, written, monkeypatch):
     segment = written(apart, EXACT)(min_candidates=1)
-    source, selection = FaissCandidates(segment, starts), Selection(np.arange(128) % 3 == 0)
+    source, selection = CandidateSource(segment, starts), Selection(np.arange(128) % 3 == 0)
     monkeypatch.setattr(segment, "search", None)
     first, second = source.nearest([apart[:1].astype(np.float32), apart[:2].astype(np.float32)], 1, selection)
     assert first.tolist() == second.tolist() == list(range(0, 128, 3))

@@ -24,8 +24,7 @@ from qbe.serve.workers import listen
 
 pytestmark = pytest.mark.slow
 
-SOON = 15.0
-"""Seconds within which anything must be answered, refused or closed."""
+SOON = 15.0  # seconds within which anything must be answered, refused or closed
 
 
 @pytest.fixture(scope="module")
@@ -78,11 +77,7 @@ REQUESTS = st.one_of(
 )
 
 
-@settings(
-    max_examples=100,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(REQUESTS)
 def test_malformed_requests_are_refused_in_time_without_a_traceback(running, request_bytes):
     begin = time.monotonic()
@@ -96,19 +91,15 @@ def test_malformed_requests_are_refused_in_time_without_a_traceback(running, req
         assert 400 <= status < 500 or status in (200, 307), answer[:200]
 
 
-MANY_HEADERS = b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X-A: b\r\n" * 20_000 + b"\r\n"
+FLOODS = {
+    "many headers": b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X-A: b\r\n" * 20_000 + b"\r\n",
+    "long path": b"GET /" + b"a" * 1_000_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "long header": b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 1_000_000 + b"\r\n\r\n",
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+}
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        MANY_HEADERS,
-        b"GET /" + b"a" * 1_000_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 1_000_000 + b"\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-    ],
-    ids=["many headers", "long path", "long header", "TLS"],
-)
+@pytest.mark.parametrize("data", FLOODS.values(), ids=FLOODS)
 def test_floods_of_headers_are_refused(running, data):
     assert exchanged(running.port, data)[:12] in (b"HTTP/1.1 400", b"")
 
@@ -128,8 +119,7 @@ def test_a_body_of_a_hundred_megabytes_is_refused_before_its_end(running):
 def test_chunks_without_end_are_refused_and_a_compressed_body_is_not_unpacked(running):
     head = posted("/api/search", b"").replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
     chunks = b"FFFF\r\n" + b" " * 0xFFFF + b"\r\n"
-    answer = exchanged(running.port, head + chunks * 30 + b"0\r\n\r\n")
-    assert answer.startswith(b"HTTP/1.1 413")
+    assert exchanged(running.port, head + chunks * 30 + b"0\r\n\r\n").startswith(b"HTTP/1.1 413")
     bomb = gzip.compress(b'{"text": "' + b"a" * 100_000_000 + b'"}')
     assert len(bomb) < guard.MAX_BODY
     begin = time.monotonic()
@@ -157,9 +147,8 @@ def local(folder):
 @pytest.fixture
 def impatient(graded_index, monkeypatch):
     """A server that waits for nobody."""
-    monkeypatch.setattr(workers, "HEAD_SECONDS", 0.5)
-    monkeypatch.setattr(workers, "READ_SECONDS", 0.5)
-    monkeypatch.setattr(guard, "BODY_SECONDS", 0.5)
+    for module, limit in ((workers, "HEAD_SECONDS"), (workers, "READ_SECONDS"), (guard, "BODY_SECONDS")):
+        monkeypatch.setattr(module, limit, 0.5)
     with local(graded_index) as running:
         yield running
 
@@ -167,18 +156,13 @@ def impatient(graded_index, monkeypatch):
 def test_clients_that_send_slowly_or_not_at_all_are_dropped(impatient):
     port, _ = impatient
     half_body = posted("/api/search", b"{}").replace(b"Content-Length: 2", b"Content-Length: 20")
-    for sent, expected in (
-        (b"", b""),
-        (b"GET / HT", b""),
-        (b"GET / HTTP/1.1\r\nHost: localhost\r\n", b""),
-        (half_body, b"HTTP/1.1 408"),
-    ):
+    cut = (b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+    for sent, expected in (*((each, b"") for each in cut), (half_body, b"HTTP/1.1 408")):
         begin = time.monotonic()
         with socket.create_connection(("127.0.0.1", port), timeout=SOON) as connection:
             connection.sendall(sent)
             assert connection.recv(12) == expected
         assert time.monotonic() - begin < 5
-    port, _ = impatient
     with socket.create_connection(("127.0.0.1", port), timeout=SOON) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 ")
@@ -213,18 +197,17 @@ def test_too_many_searches_are_told_when_to_come_back(impatient, monkeypatch):
 
     monkeypatch.setattr(service, "search", refuse)
     answer = exchanged(port, posted("/api/search", b'{"paper_ids": ["s036"]}')).decode()
-    assert answer.startswith("HTTP/1.1 429")
-    assert "\r\nretry-after: 7\r\n" in answer
-
-
-def is_open(port):
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=SOON):
-        return True
-    return False
+    assert answer.startswith("HTTP/1.1 429") and "\r\nretry-after: 7\r\n" in answer
 
 
 def test_workers_end_with_the_process_that_started_them(light_index, tmp_path):
     with serving(light_index, tmp_path / "log", "--rerank", "none", "--workers", "2") as opened:
         assert opened.search(paper_ids=["s036"], k=1).status == 200
         assert opened.stop(signal.SIGKILL) == -signal.SIGKILL
-        wait_until(lambda: not is_open(opened.port))
+
+        def is_closed() -> bool:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", opened.port), SOON):
+                return False
+            return True
+
+        wait_until(is_closed)

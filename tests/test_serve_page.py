@@ -23,15 +23,16 @@ from qbe.types import Paper, Sentence
 pytestmark = pytest.mark.slow
 
 SCRIPT = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
-HOSTILE: dict[str, Any] = {"paper_id": "h/1&?#%", "title": f"Hostile {SCRIPT} title on eye photographs"}
-HOSTILE["abstract"] = [
+EYES = [
     f"Eye photographs {SCRIPT} are graded by few specialists who screen for diabetes.",
     "We train a network on photographs of eyes without grades.",
     "It finds most eyes that need treatment.",
 ]
-HOSTILE["metadata"] = {"year": 2020, "authors": [f"Ann {SCRIPT}", "Bo Ek", "Cy Doe", "Di Fu", "Ed Gu"]}
-HOSTILE["metadata"] |= {"venue": f"Journal {SCRIPT}", "categories": ["cs.CV"], "doi": "10.1234/5"}
-HOSTILE["metadata"]["url"] = "javascript:document.title='broken'"
+ABOUT = {"year": 2020, "authors": [f"Ann {SCRIPT}", "Bo Ek", "Cy Doe", "Di Fu", "Ed Gu"]}
+ABOUT |= {"venue": f"Journal {SCRIPT}", "categories": ["cs.CV"], "doi": "10.1234/5"}
+ABOUT |= {"url": "javascript:document.title='broken'"}
+TITLE = f"Hostile {SCRIPT} title on eye photographs"
+HOSTILE = {"paper_id": "h/1&?#%", "title": TITLE, "abstract": EYES, "metadata": ABOUT}
 ABSTRACT = (
     "People with diabetes can lose their sight when damage to the retina is found too late, and there are "
     "not enough specialists to look at every photograph of an eye. We train a neural network on 150,000 "
@@ -43,7 +44,6 @@ FACETS = ["background", "method", "result"]
 
 @pytest.fixture(scope="module")
 def index(graded_index, tmp_path_factory) -> Path:
-    """The sample and the hostile paper, indexed with the default encoder."""
     folder = tmp_path_factory.mktemp("page")
     (folder / "hostile.jsonl").write_text(json.dumps(HOSTILE))
     shutil.copytree(graded_index, folder / "index")
@@ -53,7 +53,6 @@ def index(graded_index, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(index) -> Iterator[Server]:
-    """The server that serves them, warm, behind a path; searches can be watched."""
     options = ("--watches", str(index.with_name("watches.json")), "--root-path", "/qbe")
     with serving(index, index.with_name("log"), *options) as running:
         yield running
@@ -69,13 +68,13 @@ class Visit:
     """A page with what it asked for, and what went wrong in it."""
 
     def __init__(self, context: Any, address: str) -> None:
-        self.address = address
-        self.page = context.new_page()
+        self.address, self.page = address, context.new_page()
         self.requests: list[Any] = []
         self.problems: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request))
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("console", self._console)
+        self.hits = self.page.locator("#hits article")
 
     def _console(self, message: Any) -> None:
         # An answer that is no success is reported by the browser; the page deals with it.
@@ -98,25 +97,31 @@ class Visit:
         expect(self.hits.first).to_be_visible()
         expect(self.page.locator("#hits")).to_have_attribute("aria-busy", "false")
 
-    def button(self, name: str, exact: bool = True) -> Any:
-        return self.page.get_by_role("button", name=name, exact=exact)
+    def again(self, address: str) -> None:
+        """Open an address as if from elsewhere: one that differs in its fragment alone would not load."""
+        self.page.goto("about:blank")
+        self.page.goto(address)
+
+    def button(self, name: str) -> Any:
+        return self.page.get_by_role("button", name=name, exact=True)
 
     def act(self, hit: Any, name: str) -> None:
-        """Press a button of a hit that is shown once its details are open: by a key, since a click waits for
-        frames and a browser without a display may draw none after its window has changed.
+        """Press a button among a hit's details: by a key, since a click waits for frames, of which a browser
+        without a display may draw none after its window has changed.
         """
         details = hit.locator("details")
         if not details.evaluate("each => each.open"):
             details.locator("summary").press("Enter")
         details.get_by_role("button", name=name).press("Enter")
 
-    def add(self, place: int) -> None:
-        """Add a hit to the basket."""
-        self.hits.nth(place).get_by_role("button", name="Add to basket").click()
+    def press(self, place: int, name: str) -> None:
+        self.hits.nth(place).get_by_role("button", name=name).click()
 
-    @property
-    def hits(self) -> Any:
-        return self.page.locator("#hits article")
+    def add_two(self) -> list[str]:
+        """Add the first two hits to the basket."""
+        self.press(0, "Add to basket")
+        self.press(1, "Add to basket")
+        return self.ids[:2]
 
     @property
     def ids(self) -> list[str]:
@@ -133,17 +138,14 @@ class Visit:
     def fragment(self) -> dict[str, list[str]]:
         return parse_qs(urlsplit(self.page.url).fragment)
 
-    def until_asked(self, **expected: Any) -> None:
-        """Until a search with these values was sent and answered."""
-        self.until_sent(**expected)
-        self.wait()
-
-    def until_sent(self, **expected: Any) -> None:
-        """Until a search with these values was sent."""
+    def until_asked(self, *, answered: bool = True, **expected: Any) -> None:
+        """Until a search with these values was sent, and answered."""
         end = time.monotonic() + SECONDS
         while any(self.asked.get(name) != value for name, value in expected.items()):
             assert time.monotonic() < end, f"expected {expected}, found {self.asked}"
             self.page.wait_for_timeout(20)
+        if answered:
+            self.wait()
 
 
 @pytest.fixture
@@ -200,9 +202,7 @@ def test_the_whole_story_of_a_search(visit, tmp_path):
     assert pair.locator(".tag").count() == 2
     assert page.locator("#hits details").nth(0).evaluate("each => each.open")
     # Basket and export.
-    kept = visit.ids[:2]
-    visit.add(0)
-    visit.add(1)
+    kept = visit.add_two()
     expect(page.locator("#basket-list li")).to_have_count(2)
     page.get_by_label("Format").select_option("bibtex")
     with page.expect_download() as download:
@@ -212,12 +212,10 @@ def test_the_whole_story_of_a_search(visit, tmp_path):
     text = (tmp_path / "papers.bib").read_text(encoding="utf-8")
     titles = visit.hits.locator("h4").all_inner_texts()[:2]
     exported = re.findall(r"^\s*title = \{+(.*?)\}+,?$", text, re.MULTILINE)
-    assert len(re.findall(r"^@", text, re.MULTILINE)) == 2
     assert [re.sub(r"[{}]", "", title) for title in exported] == titles
     # Reload from the address alone.
-    before, address = visit.ids, page.url
-    page.goto("about:blank")
-    page.goto(address)
+    before = visit.ids
+    visit.again(page.url)
     visit.wait()
     assert visit.ids == before
     assert visit.asked["year_from"] == 2020 and visit.asked["unlike"] == ["method:0.5"]
@@ -235,51 +233,48 @@ def test_back_undoes_a_step_of_the_search_and_keeps_the_basket(visit):
     visit.paste()
     visit.button("Method").click()
     visit.until_asked(like=["method:1"])
-    by_method = visit.ids
-    visit.hits.first.get_by_role("button", name="Search from here").click()
+    by_method, page = visit.ids, visit.page
+    visit.press(0, "Search from here")
     visit.until_asked(paper_ids=[by_method[0]])
-    visit.add(0)
-    expect(visit.page.locator("#basket-count")).to_have_text("1")
-
-    visit.page.go_back()
+    visit.press(0, "Add to basket")
+    expect(page.locator("#basket-count")).to_have_text("1")
+    page.go_back()
     visit.until_asked(text=ABSTRACT, like=["method:1"])
     assert visit.ids == by_method
-    expect(visit.page.locator("#basket-count")).to_have_text("1")
-    visit.page.go_back()
-    visit.until_asked(text=ABSTRACT)
-    assert "like" not in visit.asked
-    visit.page.go_forward()
+    expect(page.locator("#basket-count")).to_have_text("1")
+    page.go_back()
+    visit.until_asked(text=ABSTRACT, like=None)
+    page.go_forward()
     visit.until_asked(like=["method:1"])
-    visit.page.go_back()
-    visit.page.go_back()
-    expect(visit.page.locator("#results")).to_be_hidden()
-    expect(visit.page.get_by_label("Abstract", exact=True)).to_be_visible()
+    page.go_back()
+    page.go_back()
+    expect(page.locator("#results")).to_be_hidden()
+    expect(page.get_by_label("Abstract", exact=True)).to_be_visible()
 
 
 def test_script_in_papers_and_in_pasted_text_is_shown_as_text(visit):
     page = visit.page
     visit.paste(f"Eye photographs {SCRIPT} of diabetes. {ABSTRACT}", title=f"Mine {SCRIPT}")
     hostile = page.locator("#hits article", has_text="Hostile")
-    expect(hostile.locator("h4")).to_have_text(HOSTILE["title"])
+    expect(hostile.locator("h4")).to_have_text(TITLE)
     expect(hostile.locator(".credits")).to_contain_text(f"Journal {SCRIPT}")
     expect(hostile.locator(".credits")).to_contain_text("et al.")
     expect(page.locator("#query-papers h3")).to_have_text(f"Mine {SCRIPT}")
-    assert [link.get_attribute("href") for link in hostile.get_by_role("link").all()] == [
-        "https://doi.org/10.1234/5"
-    ]
+    links = [link.get_attribute("href") for link in hostile.get_by_role("link").all()]
+    assert links == ["https://doi.org/10.1234/5"]
     for detail in hostile.locator("summary").all():
         detail.click()
     hostile.get_by_role("button", name="Add to basket").click()
-    expect(page.locator("#basket-list")).to_contain_text(HOSTILE["title"])
+    expect(page.locator("#basket-list")).to_contain_text(TITLE)
     visit.act(hostile, "Compare")
-    expect(page.locator("#compare-body .titles")).to_contain_text(HOSTILE["title"])
+    expect(page.locator("#compare-body .titles")).to_contain_text(TITLE)
     page.keyboard.press("Escape")
     visit.act(hostile, "Seen")
     page.locator("#left-out summary").click()
-    expect(page.locator("#left-out-list")).to_contain_text(HOSTILE["title"])
+    expect(page.locator("#left-out-list")).to_contain_text(TITLE)
     page.reload()
     visit.wait()
-    expect(page.locator("#basket-list")).to_contain_text(HOSTILE["title"])
+    expect(page.locator("#basket-list")).to_contain_text(TITLE)
     assert page.locator("img, main script").count() == 0
     assert page.title() == f"Mine {SCRIPT} · qbe"
 
@@ -370,13 +365,11 @@ def test_a_result_is_reached_by_keyboard_alone(visit):
 
 
 def test_the_first_ranking_is_replaced_by_the_final_one_and_said_politely(visit):
-    visit.page.evaluate(
-        """
+    script = """
         window.notes = [];
         const note = document.querySelector("#note");
-        new MutationObserver(() => window.notes.push(note.textContent)).observe(note, {childList: true});
-        """
-    )
+        new MutationObserver(() => window.notes.push(note.textContent)).observe(note, {childList: true});"""
+    visit.page.evaluate(script)
     visit.button("Try the sample abstract").click()
     visit.button("Method").click()
     visit.until_asked(like=["method:1"])
@@ -395,15 +388,12 @@ def test_a_search_that_is_overtaken_is_aborted(visit):
     aborted: list[Any] = []
     visit.page.on("requestfailed", lambda request: aborted.append(request))
 
-    def hold_the_first(route: Any) -> None:
-        if held:
-            route.continue_()
-        else:
-            held.append(route.request)
+    def hold_the_first(route: Any) -> Any:
+        return route.continue_() if held else held.append(route.request)
 
     visit.page.route("**/api/search/stream", hold_the_first)
     visit.button("Findings").click()
-    visit.until_sent(facet="result")
+    visit.until_asked(facet="result", answered=False)
     assert not aborted
     visit.button("Method").click()
     visit.until_asked(like=["method:1"])
@@ -413,14 +403,14 @@ def test_a_search_that_is_overtaken_is_aborted(visit):
 
 def test_a_slider_that_moves_on_makes_one_search_and_one_step_back(visit):
     visit.paste()
+    method = visit.page.get_by_label("Method", exact=True)
     count, steps = len(visit.requests), visit.page.evaluate("history.length")
     for value in ("0.25", "0.5", "0.75", "1"):
-        visit.page.get_by_label("Method", exact=True).fill(value)
+        method.fill(value)
     visit.until_asked(like=["method:1"])
-    assert len(visit.requests) == count + 1
-    assert visit.page.evaluate("history.length") == steps + 1
+    assert (len(visit.requests), visit.page.evaluate("history.length")) == (count + 1, steps + 1)
     # Where nothing is to be the same, nothing is searched for.
-    visit.page.get_by_label("Method", exact=True).fill("-1")
+    method.fill("-1")
     expect(visit.page.locator("#same-summary")).to_contain_text("Move a slider to the right")
     visit.page.wait_for_timeout(400)
     assert len(visit.requests) == count + 1
@@ -437,7 +427,6 @@ def test_a_paper_is_found_by_words_of_its_title_and_by_its_id(visit):
     pick.press("Enter")
     visit.until_asked(paper_ids=["s036"])
     expect(page.locator("#query-papers h3")).to_contain_text("Two Crops of a Paragraph")
-
     page.locator("#ask summary").click()
     for written, paper_id in (("s001", "s001"), ("https://doi.org/10.1234/5", HOSTILE["paper_id"])):
         pick.fill(written)
@@ -450,9 +439,7 @@ def test_a_paper_is_found_by_words_of_its_title_and_by_its_id(visit):
 
 def test_papers_of_the_basket_are_searched_for_together(visit):
     visit.paste()
-    ids = visit.ids[:2]
-    visit.add(0)
-    visit.add(1)
+    ids = visit.add_two()
     visit.button("Search with all of these").click()
     visit.until_asked(paper_ids=ids)
     expect(visit.page.locator(".query-paper")).to_have_count(2)
@@ -504,7 +491,7 @@ def test_papers_are_sorted_by_year_more_are_added_and_a_list_is_mixed_and_varied
 
 def test_citations_are_recommended_for_the_pasted_text_beside_those_of_the_basket(visit):
     visit.paste()
-    visit.add(0)
+    visit.press(0, "Add to basket")
     (kept,) = visit.fragment["basket"]
     visit.button("Recommend citations").click()
     visit.until_asked(text=ABSTRACT, cited=[kept])
@@ -527,7 +514,7 @@ def test_citations_are_not_offered_where_the_index_lacks_what_they_need(visit):
     visit.open("#view=cite").paste()
     assert "view" not in visit.fragment
     expect(visit.button("Papers to cite")).to_be_disabled()
-    visit.add(0)
+    visit.press(0, "Add to basket")
     expect(visit.button("Recommend citations")).to_be_disabled()
     expect(visit.page.locator("#basket-cite-hint")).to_contain_text("This index does not have")
 
@@ -535,13 +522,12 @@ def test_citations_are_not_offered_where_the_index_lacks_what_they_need(visit):
 def test_a_key_is_asked_for_once_kept_for_the_tab_and_sent(visit):
     given: list[str | None] = []
 
-    def guarded(route: Any) -> None:
+    def guarded(route: Any) -> Any:
         key = route.request.headers.get("authorization")
         given.append(key)
         if key == "Bearer right":
-            route.continue_()
-        else:
-            route.fulfill(status=401, json={"error": {"message": "expected an API key, found none"}})
+            return route.continue_()
+        return route.fulfill(status=401, json={"error": {"message": "expected an API key, found none"}})
 
     page = visit.page
     page.route("**/api/**", guarded)
@@ -563,13 +549,12 @@ def test_a_key_is_asked_for_once_kept_for_the_tab_and_sent(visit):
 def test_a_busy_server_is_asked_again_when_it_says(visit):
     times: list[float] = []
 
-    def busy(route: Any) -> None:
+    def busy(route: Any) -> Any:
         times.append(time.monotonic())
-        if len(times) < 2:
-            message = {"error": {"message": "too many searches are waiting"}}
-            route.fulfill(status=429, headers={"Retry-After": "2"}, json=message)
-        else:
-            route.continue_()
+        if len(times) > 1:
+            return route.continue_()
+        message = {"error": {"message": "too many searches are waiting"}}
+        return route.fulfill(status=429, headers={"Retry-After": "2"}, json=message)
 
     visit.page.route("**/api/search/stream", busy)
     visit.page.get_by_label("Abstract", exact=True).fill(ABSTRACT)
@@ -643,7 +628,7 @@ def test_a_wrong_label_is_corrected_for_this_search(visit):
     assert visit.fragment["labels"] == ["0:method,1:other"]
     visit.act(visit.hits.first, "Compare")
     visit.page.keyboard.press("Escape")
-    visit.hits.first.get_by_role("button", name="Search from here").click()
+    visit.press(0, "Search from here")
     visit.until_asked(text=None)
     assert "labels" not in visit.asked
 
@@ -682,12 +667,12 @@ def test_a_pdf_is_chosen_or_dropped(visit):
     assert visit.page.locator("#title").input_value() == paper.title
     # One without an abstract is shown before it is searched with.
     visit.open()
-    data = list(without_abstract(paper))
-    transfer = visit.page.evaluate_handle(
-        "data => { const all = new DataTransfer(); "
-        "all.items.add(new File([new Uint8Array(data)], 'draft.pdf')); return all; }",
-        data,
-    )
+    script = """data => {
+        const all = new DataTransfer();
+        all.items.add(new File([new Uint8Array(data)], "draft.pdf"));
+        return all;
+    }"""
+    transfer = visit.page.evaluate_handle(script, list(without_abstract(paper)))
     visit.page.dispatch_event("#ask", "drop", {"dataTransfer": transfer})
     expect(visit.page.locator("#file-note")).to_contain_text("No abstract was found")
     assert visit.page.locator("#text").input_value() == paper.body[0]
@@ -705,13 +690,12 @@ def test_a_search_is_watched_and_what_is_new_for_it_is_shown(visit, server, inde
     file, page = index.with_name("watches.json"), visit.page
     panel = page.locator("#watches")
     expect(panel).to_contain_text("No search is watched yet")
-    expect(page.get_by_role("button", name="Watch this search")).to_be_hidden()
+    expect(visit.button("Watch this search")).to_be_hidden()
     visit.paste(title="On eyes")
     visit.button("Problem").click()
     visit.until_asked(like=["background:1"])
-    link, ids = page.url, visit.ids
-    page.goto("about:blank")
-    page.goto(link)
+    ids = visit.ids
+    visit.again(page.url)
     visit.wait()
     assert visit.ids == ids
     expect(page.get_by_label("Name of this search")).to_have_value("On eyes")
@@ -726,8 +710,7 @@ def test_a_search_is_watched_and_what_is_new_for_it_is_shown(visit, server, inde
         texts = ABSTRACT.split(". ")
         append_papers(index, [Paper(paper_id, title, tuple(Sentence(f"{text}.") for text in texts))])
         wait_until(lambda: server.ask("GET", "/api/watches").json()["watches"][0][what])
-        page.goto("about:blank")
-        page.goto(visit.address)
+        visit.again(visit.address)
 
     found("new", f"New {SCRIPT}", "papers")
     expect(panel.locator("li").first).to_contain_text("1 new paper")

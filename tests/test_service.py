@@ -48,6 +48,11 @@ def ids(record):
     return [hit["paper_id"] for hit in record["hits"]]
 
 
+def like_s036(**more):
+    """By the method of one paper, without reranking unless said otherwise."""
+    return SearchForm(**{"paper_ids": ["s036"], "facet": "method", "rerank": False} | more)
+
+
 RERANKERS = {"projections": Projections(), "cross-encoder:depth=20": CrossEncoder(depth=20), "none": None}
 
 
@@ -73,13 +78,11 @@ def test_a_reranking_that_cannot_be_had(tiny_index):
 
 
 def test_all_first_stages_share_what_reranks(index, monkeypatch):
-    opened, open_grader = [], JointGrader.__init__
-    monkeypatch.setattr(
-        JointGrader, "__init__", lambda *given, **by: opened.append(open_grader(*given, **by))
-    )
+    opened, begin = [], JointGrader.__init__
+    monkeypatch.setattr(JointGrader, "__init__", lambda *given, **by: opened.append(begin(*given, **by)))
     with SearchService(index, stages_of(index, "grades:joint=3")) as service:
         for stage in (None, "dense", "bm25", "fused"):
-            body = SearchForm(paper_ids=["s036"], facet="method", k=2, first_stage=stage)
+            body = like_s036(k=2, first_stage=stage, rerank=True)
             assert service.search(body)["stage"] == RERANKED
     assert len(opened) == 1
 
@@ -95,27 +98,23 @@ def test_a_shape_gives_what_the_pipeline_gives(index, service):
 
 
 def test_pages_joined_are_the_whole_ranking_and_excluded_papers_leave_no_gap(service):
-    whole = ids(service.search(SearchForm(paper_ids=["s036"], facet="method", k=100, rerank=False)))
+    whole = ids(service.search(like_s036(k=100)))
     start, pages = 0, []
     while start is not None:
-        page = service.search(SearchForm(paper_ids=["s036"], facet="method", k=30, start=start, rerank=False))
+        page = service.search(like_s036(k=30, start=start))
         pages += ids(page)
         start = page["next_start"]
     assert pages[:100] == whole
     assert len(pages) == len(set(pages)) == 127
-    first = ids(service.search(SearchForm(paper_ids=["s036"], facet="method", k=4, rerank=False)))
-    rest = service.search(
-        SearchForm(paper_ids=["s036"], facet="method", k=3, rerank=False, exclude=[first[0]])
-    )
-    assert ids(rest) == first[1:]
+    assert ids(service.search(like_s036(k=3, exclude=[whole[0]]))) == whole[1:4]
 
 
 def test_a_pasted_abstract_is_labelled_and_has_no_id(service):
     record = service.search(SearchForm(text=ABSTRACT, title="Letters", facet="method", k=2))
     (paper,) = record["query"]["papers"]
     assert paper["paper_id"] is None
-    assert [sentence["facet"] for sentence in paper["sentences"]] == ["background", "method", "result"]
-    assert [sentence["selected"] for sentence in paper["sentences"]] == [False, True, False]
+    labels = [(sentence["facet"], sentence["selected"]) for sentence in paper["sentences"]]
+    assert labels == [("background", False), ("method", True), ("result", False)]
 
 
 def test_picked_sentences_of_what_is_liked_are_the_query(index, service):
@@ -149,10 +148,8 @@ def test_recommendations_leave_out_what_is_cited_and_say_what_is_unknown(service
 
 
 def test_recommendations_with_a_filter_are_those_of_the_library_by_one_recommender(index, service):
-    requests = [
-        CitationForm(paper_ids=["s036"], k=5, **years)
-        for years in ({}, {"year_to": 2012}, {"year_from": 2013})
-    ]
+    years = ({}, {"year_to": 2012}, {"year_from": 2013})
+    requests = [CitationForm(paper_ids=["s036"], k=5, **each) for each in years]
     found = [ids(service.recommend(request)) for request in requests]
     for request, hits in zip(requests, found, strict=True):
         with Recommender.open(index, CiteConfig(filter=request.paper_filter)) as recommender:
@@ -176,11 +173,9 @@ def test_an_index_that_cannot_recommend_says_so(tiny_index, tmp_path, sample, ti
 
 def test_papers_go_by_any_name(service):
     title = "Two Crops of a Paragraph: Self-Supervised Vectors for Suggesting Citations"
-    asked = {"facet": "method", "k": 3, "rerank": False}
-    by_id = service.search(SearchForm(paper_ids=["s036"], not_paper_ids=["s051"], **asked))
-    by_name = service.search(
-        SearchForm(paper_ids=["two crops of a", "S036", title], not_paper_ids=["S051"], **asked)
-    )
+    by_id = service.search(like_s036(k=3, not_paper_ids=["s051"]))
+    named = ["two crops of a", "S036", title]
+    by_name = service.search(like_s036(paper_ids=named, k=3, not_paper_ids=["S051"]))
     assert by_name["hits"] == by_id["hits"]
     assert service.paper(title.upper())["paper_id"] == "s036"
     compared = service.compare("two crops", "S051")
@@ -195,8 +190,7 @@ def test_exports(service):
     beginnings |= {"markdown": "- **Two Crops", "json": '{"paper_id": "s036"'}
     for form, begin in beginnings.items():
         text = "".join(service.export_parts(["s036", "s051", "s036"], form))
-        assert text.startswith(begin)
-        assert "Two Crops of a Paragraph" in text
+        assert text.startswith(begin) and "Two Crops of a Paragraph" in text
 
 
 def test_titles_are_completed(service):
@@ -341,25 +335,19 @@ def test_a_step_that_takes_too_long_is_given_up(held):
 
 def test_a_click_encodes_its_text_once_and_runs_the_first_stage_once(index, monkeypatch):
     """Whatever is done for it: labels, the first stage, its grades and matches, reranking, grades again."""
-    encoded, searched = [], []
-    encode, search = Encoder.encode_paper, BM25Stage.batch_candidates
+    called = []
 
-    def counted_encode(encoder, paper, *arguments, **options):
-        encoded.append(paper)
-        return encode(encoder, paper, *arguments, **options)
-
-    def counted_search(*arguments, **options):
-        searched.append(arguments)
-        return search(*arguments, **options)
+    def counted(function):
+        return lambda *given, **options: (called.append(function.__name__), function(*given, **options))[1]
 
     with SearchService(index) as service:
         service.warm()
-        monkeypatch.setattr(Encoder, "encode_paper", counted_encode)
-        monkeypatch.setattr(BM25Stage, "batch_candidates", counted_search)
+        for owner, name in ((Encoder, "encode_paper"), (BM25Stage, "batch_candidates")):
+            monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
         for body in ({"facet": "method"}, {}, {"like": ["background"], "unlike": ["method"]}):
-            encoded.clear(), searched.clear()
+            called.clear()
             first, *rest = service.stream(SearchForm(text=ABSTRACT, title="Letters", **body))
-            assert (len(encoded), len(searched)) == (1, 1), body
+            assert sorted(called) == ["batch_candidates", "encode_paper"], body
             assert all(hit["grades"] and hit["matches"] for hit in first["hits"])
             assert [record["stage"] for record in rest] == ([RERANKED] if "facet" in body else [])
 
@@ -371,7 +359,6 @@ def test_a_new_commit_is_followed(tiny_index, tmp_path):
         first = ids(service.search(request))
         with open_index(folder) as writer:
             writer.delete(first)
-        assert index.refresh()
-        assert not index.refresh()
+        assert (index.refresh(), index.refresh()) == (True, False)
         assert first != ids(service.search(request))
         assert service.about()["papers"] == 127

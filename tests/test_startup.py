@@ -28,7 +28,7 @@ parser.parse_args(["--help"])
 
 
 def imports(*arguments: object) -> tuple[int, set[str]]:
-    """The exit code of a Python command, and all modules that it imported."""
+    """The exit code of a Python command, and what it imported."""
     command = [sys.executable, "-X", "importtime", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
@@ -36,7 +36,6 @@ def imports(*arguments: object) -> tuple[int, set[str]]:
 
 
 def loaded(*arguments: object) -> tuple[int, set[str]]:
-    """The exit code of a Python command, and the top-level modules that it imported."""
     code, modules = imports(*arguments)
     return code, {module.partition(".")[0] for module in modules}
 
@@ -61,7 +60,6 @@ def test_the_public_names_are_all_there():
 
 @pytest.fixture(scope="module")
 def argparse_alone() -> set[str]:
-    """All modules of a process that prints the help of a command that is not qbe's."""
     code, modules = imports("-S", "-c", BASELINE)
     assert code == 0
     return modules
@@ -118,7 +116,6 @@ def test_usage_errors_are_light(case, tmp_path, monkeypatch):
         (["--paper=s001", "--facet=method", "--rerank={tiny_cross_encoder}"], set()),
     ],
 )
-@pytest.mark.slow
 def test_searching_needs_no_pytorch(graded_index, tiny_cross_encoder, options, absent):
     options = [option.format(tiny_cross_encoder=tiny_cross_encoder) for option in options]
     code, modules = loaded("-m", "qbe.search", "--index", graded_index, *options)
@@ -128,19 +125,13 @@ def test_searching_needs_no_pytorch(graded_index, tiny_cross_encoder, options, a
     assert not modules & ({"torch", "transformers", "datasets", "openai", "scipy", "onnx"} | absent)
 
 
-def actions(command: str, subcommand: str | None = None) -> dict:
-    """The arguments of a command, or of its subcommand, by name."""
+def choices(command: str, subcommand: str | None = None) -> dict[str, tuple]:
+    """The choices of arguments, which help may not load modules for."""
     parser: ArgumentParser = command_parser(command)
     if subcommand:
         (nested,) = [action.choices for action in parser._actions if hasattr(action, "add_parser")]
         parser = nested[subcommand]
-    return {action.dest: action for action in parser._actions}
-
-
-def choices(command: str, subcommand: str | None = None) -> dict[str, tuple]:
-    """The choices of arguments, which help may not load modules for."""
-    arguments = actions(command, subcommand)
-    return {name: tuple(action.choices) for name, action in arguments.items() if action.choices}
+    return {action.dest: tuple(action.choices) for action in parser._actions if action.choices}
 
 
 def test_choices_are_those_of_the_modules():
@@ -163,9 +154,10 @@ def test_choices_are_those_of_the_modules():
     helps = stages.describe_stages(stages.RERANKERS)
     assert f"({PART_TEMPERATURE:g}; {WHOLE_TEMPERATURE:g} for abstracts)" in helps
     assert f"({REGULARIZATION:g})" in helps
-    assert EXACT in actions("index")["faiss"].help
+    of_index = {action.dest: action.help for action in command_parser("index")._actions}
+    assert EXACT in of_index["faiss"]
     assert choices("index")["store"] == ("positions", "docvectors", *STORED)
-    assert all(f"{AUTO_SENTENCES:,} sentences" in actions("index")[name].help for name in ("faiss", "store"))
+    assert all(f"{AUTO_SENTENCES:,} sentences" in of_index[name] for name in ("faiss", "store"))
     assert choices("index")["device"] == (*choices("train", "encoder")["device"], AUTO) == DEVICES
     assert choices("evaluate")["protocol"] == tuple(PROTOCOLS)
     offered = choices("export", "encoder")

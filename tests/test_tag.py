@@ -40,19 +40,17 @@ def folder(tmp_path, tiny_tagger) -> Path:
     return Path(shutil.copytree(tiny_tagger, tmp_path / "tagger"))
 
 
-def bare(paper: Paper) -> Paper:
-    return Paper(paper.paper_id, paper.title, tuple(Sentence(s.text) for s in paper.sentences))
-
-
-LONG = Paper(
-    "long", "A title " * 5, tuple(Sentence(f"Sentence number {i} of a long abstract.") for i in range(60))
-)
+MANY = tuple(Sentence(f"Sentence number {i} of a long abstract.") for i in range(60))
+LONG = Paper("long", "A title " * 5, MANY)
 
 
 @pytest.fixture(scope="module")
 def mixed(papers) -> list[Paper]:
     """Papers of the sample, every second without labels, and one that takes several windows."""
-    return [*(bare(paper) if i % 2 else paper for i, paper in enumerate(papers[:20])), LONG]
+    bare = [
+        Paper(each.paper_id, each.title, tuple(Sentence(s.text) for s in each.sentences)) for each in papers
+    ]
+    return [*((bare if i % 2 else papers)[i] for i in range(20)), LONG]
 
 
 def change(folder: Path, **fields: object) -> None:
@@ -94,11 +92,8 @@ def test_damage_is_told(tiny_tagger, tmp_path, monkeypatch, told):
 
 
 def test_the_identity_is_name_head_and_trunk(tagger, tiny_tagger, tiny_model):
-    assert tagger.identity == {
-        "name": "tiny-tagger",
-        "sha256": sha256(tiny_tagger / HEAD),
-        "trunk": sha256(tiny_model / "model.safetensors"),
-    }
+    digests = {"sha256": sha256(tiny_tagger / HEAD), "trunk": sha256(tiny_model / "model.safetensors")}
+    assert tagger.identity == {"name": "tiny-tagger", **digests}
     assert tagger.layers == LAYERS
 
 
@@ -127,12 +122,10 @@ def test_labels_follow_from_layers_windows_and_chain(encoder, tagger, mixed, tin
     np.testing.assert_allclose(probabilities, expected, rtol=0, atol=2e-3)
     assert (probabilities.astype(np.float16) == probabilities).all()
     assert tagger.compute([np.zeros((11, HIDDEN), np.float32)] * 2, []).shape == (0, 5)
-    assert [sentence.facet for sentence in tagged.sentences] == [
-        FacetProbabilities(*row).facet for row in probabilities.tolist()
-    ]
-    assert len({sentence.facet for sentence in tagged.sentences}) > (2 if paper is LONG else 0)
-    texts = [sentence.text for sentence in paper.sentences]
-    assert [sentence.text for sentence in tagged.sentences] == texts
+    facets = [sentence.facet for sentence in tagged.sentences]
+    assert facets == [FacetProbabilities(*row).facet for row in probabilities.tolist()]
+    assert len(set(facets)) > (2 if paper is LONG else 0)
+    assert [each.text for each in tagged.sentences] == [each.text for each in paper.sentences]
     assert tagged == dataclasses.replace(paper, sentences=tagged.sentences, labelled=True)
 
 
@@ -146,11 +139,9 @@ def test_labels_replace_those_that_were_there():
 
 def test_layers_that_the_encoder_has_not(folder, encoder):
     change(folder, layers=[1, 7])
-    tagging = TaggingEncoder(encoder, Tagger.open(str(folder)))
-    with pytest.raises(
-        ModelError, match=r"expected layers from 0 to 2, found 7; give an encoder and a tagger"
-    ):
-        tagging.encode_paper(LONG)
+    told = "expected layers from 0 to 2, found 7; give an encoder and a tagger"
+    with pytest.raises(ModelError, match=told):
+        TaggingEncoder(encoder, Tagger.open(str(folder))).encode_paper(LONG)
 
 
 @pytest.mark.parametrize("facets", ["given", "predicted"])
@@ -170,8 +161,7 @@ def test_without_a_tagger_papers_stay(encoder, mixed):
     tagging = TaggingEncoder(encoder, None, "predicted")
     assert not any(map(tagging.wants, mixed))
     for paper, (same, vectors) in zip(mixed, tagging.encode(mixed), strict=True):
-        assert same is paper
-        assert vectors.hook_values is None
+        assert same is paper and vectors.hook_values is None
 
 
 def test_labels_depend_on_neither_threads_nor_neighbours(encoder, tagger, mixed):
@@ -209,7 +199,6 @@ def test_a_trunk_of_other_weights_is_refused(other, folder, tagger):
     trunk = {"name": str(other.files.folder), "weights_sha256": tagger.identity["trunk"]}
     change(folder, trunk=trunk)
     asked, found = trunk["weights_sha256"][:12], other.files.metadata.weights_sha256[:12]
-    with pytest.raises(
-        ModelError, match=f"with weights {asked} for the tagger tiny-tagger, found {found}; gi"
-    ):
+    told = f"with weights {asked} for the tagger tiny-tagger, found {found}; gi"
+    with pytest.raises(ModelError, match=told):
         open_trunk(Tagger.open(str(folder)))

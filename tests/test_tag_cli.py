@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -47,17 +47,14 @@ def tag(tmp_path, tagging, tiny_tagger):
     """Tag records, or a file, by the command line in this process; gives the records written."""
     output = tmp_path / "out" / "tagged.jsonl"
 
-    def run(*given: object, options: tuple[object, ...] = ()) -> list[dict]:
+    def run(*given: object, options: Sequence[str] = ()) -> list[dict]:
         output.unlink(missing_ok=True)
         source = given[0] if isinstance(given[0], Path) else write(tmp_path / "in.jsonl", *given)
-        arguments = ["--input", source, "--output", output]
-        arguments += [] if "--tagger" in options else ["--tagger", tiny_tagger]
-        threads = [] if "--threads" in options else ["--threads", 1]
-        main([str(argument) for argument in (*arguments, *threads, *options)])
+        files = ("--input", str(source), "--output", str(output))
+        main([*files, "--tagger", str(tiny_tagger), "--threads", "1", *options])
         return [json.loads(line) for line in output.read_text().splitlines()]
 
     run.output = output  # type: ignore[attr-defined]
-    run.tagger = ("--tagger", str(tiny_tagger))  # type: ignore[attr-defined]
     return run
 
 
@@ -99,13 +96,9 @@ def test_what_is_written_is_a_corpus_to_qbe(tag, papers, expected):
     raw = [{**paper_to_record(paper), "pred_labels": None} for paper in papers[:8]]
     tag(*raw)
     tagged = list(read_jsonl(tag.output))
-    assert [paper_to_record(paper) for paper in tagged] == [
-        {
-            **record,
-            "pred_labels": [label.replace("objective", "background") for label in labels(expected(record))],
-        }
-        for record in raw
-    ]
+    for paper, record in zip(tagged, raw, strict=True):
+        folded = [label.replace("objective", "background") for label in labels(expected(record))]
+        assert paper_to_record(paper) == {**record, "pred_labels": folded}
 
 
 def test_both_standard_streams(tag, tiny_tagger):
@@ -129,9 +122,6 @@ def test_broken_input_leaves_nothing(tag, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk(tag, tmp_path):
-    source = write(tmp_path / "in.jsonl", STRING)
-    with pytest.raises(
-        OutputError, match=r"cannot write /dev/full: No space left on device; free some space"
-    ):
-        main(["--input", str(source), "--output", "/dev/full", *tag.tagger])
+def test_a_full_disk(tag):
+    with pytest.raises(OutputError, match="cannot write /dev/full: No space left on device; free some space"):
+        tag(STRING, options=("--output", "/dev/full"))

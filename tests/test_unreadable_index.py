@@ -15,9 +15,8 @@ PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
 
 def obey_permissions() -> None:
     """Have the process, even root's, refused what permissions refuse; without effect for others."""
-    libc = ctypes.CDLL(None)
     for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
-        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+        ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
 
 
 SEARCHES = """

@@ -6,7 +6,7 @@ from support.live import corpus
 from support.processors import INT8_IS_EXACT
 
 from qbe.errors import UsageError
-from qbe.index import candidates as faiss_candidates
+from qbe.index import faiss as faiss_candidates
 from qbe.index.build import build
 from qbe.index.index import IndexReader
 from qbe.index.params import EXACT
@@ -58,11 +58,9 @@ def test_candidates_of_a_query_do_not_depend_on_the_others(reader, monkeypatch):
 @pytest.mark.parametrize("k", [1, 5, 40])
 def test_the_best_are_among_the_candidates_for_their_mean(reader, k):
     """Whatever is left out, the best are those that they are among all candidates."""
-    source = reader.candidate_source()
-    many = queries(reader)
-    for query, every, few in zip(
-        many, source.nearest(many, k), source.nearest(many, k, by_mean=True), strict=True
-    ):
+    source, many = reader.candidate_source(), queries(reader)
+    sides = source.nearest(many, k), source.nearest(many, k, by_mean=True)
+    for query, every, few in zip(many, *sides, strict=True):
         assert {*few.tolist()} <= {*every.tolist()}
         ranked = []
         for rows in (every, few):
@@ -70,7 +68,7 @@ def test_the_best_are_among_the_candidates_for_their_mean(reader, k):
             scores = mean_max(best_per_paper(compared.similarities, compared.starts))
             ranked.append(rows[np.argsort(-scores, kind="stable")[:k]].tolist())
         assert ranked[0] == ranked[1]
-    if k == 1 and source.sentences.nearest_scored(many[0], 1) is not None:
+    if k == 1 and source.sentences.has_similarities:
         some = many[:1] if INT8_IS_EXACT else many
         assert any(len(few) < len(reader) for few in source.nearest(some, k, by_mean=True))
 
@@ -79,7 +77,7 @@ def test_at_least_so_many_sentences_are_looked_up(reader, monkeypatch):
     source, counts = reader.candidate_source(), []
     nearest = source.sentences.nearest
     monkeypatch.setattr(
-        source.sentences, "nearest", lambda vectors, count: counts.append(count) or nearest(vectors, count)
+        source.sentences, "nearest", lambda *given: counts.append(given[1]) or nearest(*given)
     )
     for k in (1, 1500):
         list(source.nearest(queries(reader)[:1], k))

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.cite.links import Doubles, Ints
-from qbe.index.candidates import CandidateSource
+from qbe.index.faiss import CandidateSource
 from qbe.index.index import IndexReader
-from qbe.index.rows import Selection
+from qbe.index.scoring import Selection
 from qbe.models.pooling import EncodedAspect
 from qbe.search.first_stages import Candidates, Rows, Scores, in_order
 from qbe.util.work import Workers

@@ -10,7 +10,7 @@ import numpy as np
 from qbe.cite.links import Doubles, Evidence, Ints, Neighbours
 from qbe.cite.projected import CitationSource, Projection
 from qbe.index.index import IndexReader
-from qbe.index.rows import Selection
+from qbe.index.scoring import Selection
 from qbe.models.pooling import EncodedAspect
 from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage, ScoreSource
 from qbe.search.fusion import z_normalize

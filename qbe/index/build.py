@@ -68,14 +68,14 @@ def build(
 ) -> Manifest:
     """Build an index at ``output``; it appears there complete or not at all.
 
-    ``corpus`` is a path or ``hf:`` name, several of them, papers (`qbe.types.Paper`), or a
-    `qbe.index.source.Source`; records that cannot be used are listed in ``OUTPUT.rejected.jsonl``, and
-    counted in the manifest. An interrupted build leaves what is finished in a hidden folder, with which
-    ``resume`` goes on to an index of the same digest. ``overwrite`` replaces an index, and discards an
-    unfinished build.
+    ``corpus`` is a path or ``hf:`` name, several of them, papers, or a `qbe.index.source.Source`; records
+    that
+    cannot be used are listed in ``OUTPUT.rejected.jsonl``. An interrupted build leaves what is finished in a
+    hidden folder, with which ``resume`` goes on to the same digest. ``overwrite`` replaces an index, and
+    discards an unfinished build.
 
-    Raises IndexBuildError when the target exists, another process builds it, or an unfinished build is in the
-    way or has other inputs; TypeError and CorpusError for the corpus; ModelError, JavaError and OutputError.
+    Raises IndexBuildError for an index or an unfinished build in the way, other inputs, or another writer;
+    TypeError and CorpusError for the corpus; ModelError, JavaError and OutputError.
     """
     source = open_corpus(corpus, reading)
     settings, execution = settings or BuildSettings(), execution or Execution()
@@ -166,9 +166,11 @@ def _finished(
                 log.info("the build of %s had ended; nothing is left to do", output)
                 return existing
         if not overwrite:
-            how = "replace it with `overwrite`"
-            if unfinished:
-                how = "go on replacing it with `overwrite` and `resume`"
+            how = (
+                "go on replacing it with `overwrite` and `resume`"
+                if unfinished
+                else "replace it with `overwrite`"
+            )
             raise IndexBuildError(f"{output} is an index already; choose another `folder`, or {how}")
     if staging.exists() and not resume:
         if unfinished and not overwrite:
@@ -282,10 +284,8 @@ def encode_papers(
             opened.append(writing_rows(folder / PROBABILITIES_FILE, (total, LABELS), np.float16, first))
         writers = [stack.enter_context(each) for each in opened]
         # One stream: what encodes may read ahead beyond the end of a block.
-        encoded, unknown = (
-            tagging.encode(papers.read_from(done) if done < len(papers) else ()),
-            (0.0,) * LABELS,
-        )
+        encoded = tagging.encode(papers.read_from(done) if done < len(papers) else ())
+        unknown = (0.0,) * LABELS
         while done < len(papers):
             block: list[tuple[NDArray[Any], ...]] = []  # of each paper, in the order of the writers
             for paper, vectors in islice(encoded, BLOCK):
@@ -363,9 +363,7 @@ def check_replaceable(output: Path) -> None:
 
 @contextlib.contextmanager
 def recorded(folder: Path, output: Path, *, keeps: bool = False) -> Iterator[RejectedRecords]:
-    """List left-out records; where the corpus cannot be used, beside the index ``output``, which may keep its
-    list.
-    """
+    """List left-out records; beside the index ``output`` where the corpus cannot be used."""
     with (folder / REJECTED).open("wb") as stream:
         left_out = RejectedRecords(stream)
         try:

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSp
 import numpy as np
 
 from qbe.errors import IndexFormatError, PaperNotFoundError, UsageError
-from qbe.index.candidates import CandidateSource, FaissCandidates
-from qbe.index.faiss import FaissIndex
-from qbe.index.lucene import LuceneSearch, Postings, TextSearch, open_postings
+from qbe.index.faiss import CandidateSource, FaissIndex
+from qbe.index.lucene import Postings, TextSearch, open_postings
 from qbe.index.models import IndexModels
 from qbe.index.papers import Mask, PaperLayout, Papers, facet_mask
 from qbe.index.params import FaissParams
-from qbe.index.scoring import MappedVectors, VectorStore
+from qbe.index.scoring import VectorStore
 from qbe.index.store import Manifest, open_generation
 from qbe.index.vectors import SENTENCES, WHOLE, Vectors, read_vectors
 from qbe.models.pooling import PaperVectors
@@ -42,8 +41,7 @@ T = TypeVar("T")
 class IndexReader:
     """The papers, vectors and postings of one generation of an index, each opened when first used.
 
-    It never changes, and threads may share it. It is closed when each `retain`, and its opening, has met a
-    `release`.
+    It never changes, and threads may share it. The last `release` closes it.
     """
 
     def __init__(self, folder: Path, threads: int = 1) -> None:
@@ -85,9 +83,8 @@ class IndexReader:
         self._close()
 
     def _close(self) -> None:
-        postings = self._opened.pop("lucene", None)
-        if postings is not None:
-            postings.close()
+        if (postings := self._opened.pop("lucene", None)) is not None:
+            postings.reader.close()
         self._files.close()
 
     def is_current(self) -> bool:
@@ -122,9 +119,7 @@ class IndexReader:
             return names
 
     def find(self, name: str) -> Paper:
-        """Return the one paper of a name: its id, DOI, id of arXiv or the ACL, a URL of it, its title or part
-        of it.
-        """
+        """Return the one paper of a name: its id, DOI, id of arXiv or the ACL, URL, title or part of it."""
         if not isinstance(name, str) or self.papers.find(name) is not None:
             return self.paper(name)
         from qbe.index.names import MOST, shortcuts
@@ -139,11 +134,11 @@ class IndexReader:
                 f"found {name!r}; check it"
             )
         shown = [f"{paper_id} ({self.paper(paper_id).title:.60})" for paper_id in ids[:_SHOWN]]
+        shown += ["..."] if len(ids) > _SHOWN else []
         count = f"{len(ids):,}" if len(ids) < MOST else f"{MOST:,} or more"
         raise PaperNotFoundError(
             f"expected the name of one paper, found {count} with {name!r} in their titles: "
-            f"{', '.join([*shown, *(['...'] if len(ids) > _SHOWN else [])])}; give an id, or more "
-            "of the title"
+            f"{', '.join(shown)}; give an id, or more of the title"
         )
 
     def require_vectors(self) -> None:
@@ -182,19 +177,19 @@ class IndexReader:
         return self._vectors()[1]
 
     def _vectors(self) -> tuple[Vectors, Vectors]:
-        def open_vectors() -> tuple[Vectors, Vectors]:
-            pair, corpus = read_vectors(self._files, self.manifest.stored), self.manifest.corpus
-            for name, vectors, unit in zip((SENTENCES, WHOLE), pair, ("sentences", "papers"), strict=True):
-                if len(vectors) != corpus[unit]:
-                    raise self._files.damaged(name, f"vectors of {corpus[unit]} {unit}", len(vectors))
-            return pair
-
         self.require_vectors()
-        return self._open_once("vectors", open_vectors)
+        return self._open_once("vectors", self._read_vectors)
+
+    def _read_vectors(self) -> tuple[Vectors, Vectors]:
+        pair, corpus = read_vectors(self._files, self.manifest.stored), self.manifest.corpus
+        for name, vectors, unit in zip((SENTENCES, WHOLE), pair, ("sentences", "papers"), strict=True):
+            if len(vectors) != corpus[unit]:
+                raise self._files.damaged(name, f"vectors of {corpus[unit]} {unit}", len(vectors))
+        return pair
 
     @property
     def vector_store(self) -> VectorStore:
-        return MappedVectors(*self._vectors(), self.layout.starts, self.similarity)
+        return VectorStore(*self._vectors(), self.layout.starts, self.similarity)
 
     def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
         """Return what finds candidates by sentence vectors, opened once for each number of lists."""
@@ -205,7 +200,7 @@ class IndexReader:
         def open_source() -> CandidateSource:
             params = FaissParams.read(self.manifest.dense or {})
             sentences = FaissIndex(self._files, self._threads, params, nprobe)
-            return FaissCandidates(sentences, self.layout.starts)
+            return CandidateSource(sentences, self.layout.starts)
 
         return self._open_once(("candidates", nprobe), open_source)
 
@@ -218,7 +213,7 @@ class IndexReader:
 
     def text_search(self) -> TextSearch:
         """Return what searches the texts by BM25, opened once."""
-        return self._open_once("text search", lambda: LuceneSearch(self.lucene, self.papers.ids))
+        return self._open_once("text search", lambda: TextSearch(self.lucene, self.papers.ids))
 
     def stored_vectors(self, paper: Paper) -> PaperVectors | None:
         """Return the stored vectors of a paper, if the index has one of its id with the same texts."""
@@ -277,8 +272,7 @@ class _OfReader(Generic[T]):
 class Index(Closing):
     """An index folder opened for searching and updating, also as a context manager; threads may share it.
 
-    It reads the generation that was the newest when it was opened or last refreshed; its own updates refresh
-    it.
+    It reads the generation that was the newest when it was opened, refreshed, or updated by itself.
 
     >>> with Index("indexes/sample") as opened:
     ...     [paper.paper_id for paper in opened][:3], len(opened), opened.similarity
@@ -311,16 +305,13 @@ class Index(Closing):
         tagger: str | None = None,
         threads: int | None = None,
     ) -> None:
-        """Open the index in ``folder``, or at an address, from which it is pulled into the cache the first
-        time.
+        """Open the index in ``folder``, or at an address, from which it is pulled into the cache once.
 
         ``encoder`` (a name or folder) says where the encoder of the index is now, if not where it was;
-        ``tagger`` labels queries, by default the index's. ``threads`` serve FAISS and the models; by default
-        all processors.
+        ``tagger`` labels queries, by default the index's. ``threads`` serve FAISS and the models.
 
-        Raises IndexFormatError for a folder that is no sound index, EncoderMismatchError for another encoder
-        than the index's, ModelError for a tagger that cannot be found, UsageError, and what
-        `qbe.index.share.pull` does.
+        Raises IndexFormatError for no sound index, EncoderMismatchError for another encoder, ModelError for a
+        tagger that cannot be found, UsageError, and what `qbe.index.share.pull` does.
         """
         self.threads = thread_count(threads)
         if is_remote(folder):
@@ -371,7 +362,6 @@ class Index(Closing):
             reader.release()
 
     def read(self, function: Callable[[IndexReader], T]) -> T:
-        """Return the result of a function of the current reader, which is held until it returns."""
         with self.reading() as reader:
             return function(reader)
 
@@ -380,20 +370,22 @@ class Index(Closing):
             yield from reader
 
     def refresh(self) -> bool:
-        """Move to the newest generation; return whether there was a newer one. Searches under way keep the
-        old one.
-
-        Raises IndexFormatError and EncoderMismatchError; then nothing changes.
-        """
+        """Move to a newer generation, and say whether there was one; searches under way keep the old one."""
         with self._refreshing:
             with self.reading() as old:
                 if old.is_current():
                     return False
                 reader = self._open_reader()
                 try:
-                    models = self._models
-                    if _built_with(old.manifest) != _built_with(reader.manifest):
-                        models = self._models_for(reader)
+                    before, now = (
+                        (
+                            each.settings.get("encoder"),
+                            each.settings.get("tagger"),
+                            (each.dense or {}).get("encoder"),
+                        )
+                        for each in (old.manifest, reader.manifest)
+                    )
+                    models = self._models if before == now else self._models_for(reader)
                 except BaseException:
                     reader.release()
                     raise
@@ -418,8 +410,7 @@ class Index(Closing):
     def label_and_encode(self, paper: Paper, facets: str = "given") -> LabelledPaper:
         """Return a query's paper with its sentences labelled, and its vectors if labelling made them.
 
-        With ``facets`` "given" labels it has are kept, with "predicted" they are predicted again; those that
-        a tagger predicted before are kept in any case.
+        With ``facets`` "given" its labels are kept, with "predicted" only those that a tagger predicted.
         """
         _check_paper(paper)
         if facets != "given":
@@ -470,11 +461,6 @@ def _check_paper(paper: object) -> None:
         raise TypeError(f"expected a qbe.Paper, found {paper!r:.60}; look one up with index.paper(id)")
 
 
-def _built_with(manifest: Manifest) -> list[Any]:
-    settings = manifest.settings
-    return [settings.get("encoder"), settings.get("tagger"), (manifest.dense or {}).get("encoder")]
-
-
 def open_index(
     folder: str | Path | Sequence[str | Path],
     *,
@@ -509,12 +495,9 @@ def build_index(
     """Build an index of a corpus in a folder, and open it; see `qbe.index.build.build`.
 
     ``corpus`` is a path (of a file in any of the formats that qbe reads, or a folder) or ``hf:`` name,
-    several of
-    them, or an iterable of `qbe.types.Paper`; ``reading`` says how files are read. By default the index has
-    Lucene postings and vectors, made by the default encoder in int8. ``overwrite`` replaces an index,
-    ``resume``
-    goes on with an interrupted build; of papers that only works for a sequence. ``progress`` observes the
-    stages.
+    several of them, or an iterable of `qbe.types.Paper`; ``reading`` says how files are read. By default the
+    index has Lucene postings and vectors, made by the default encoder in int8. ``overwrite`` replaces an
+    index, ``resume`` goes on with an interrupted build; of papers that only works for a sequence.
 
     >>> from qbe.types import Paper, Sentence
     >>> paper = Paper("1", "A title", (Sentence("We study search."), Sentence("It works.")))
@@ -527,16 +510,13 @@ def build_index(
     from qbe.index.source import BuildSettings, Execution
     from qbe.index.source import Progress as Observer
 
-    if settings is not None and not isinstance(settings, BuildSettings):
-        raise TypeError(
-            f"expected qbe.BuildSettings as `settings`, found {type(settings).__name__}; make them as in "
-            "qbe.BuildSettings(dense=False)"
-        )
-    if reading is not None and not isinstance(reading, Reading):
-        raise TypeError(
-            f"expected qbe.Reading as `reading`, found {type(reading).__name__}; make it as in "
-            'qbe.Reading(on_error="skip")'
-        )
+    for name, value, kind, example in (
+        ("settings", settings, BuildSettings, "make them as in qbe.BuildSettings(dense=False)"),
+        ("reading", reading, Reading, 'make it as in qbe.Reading(on_error="skip")'),
+    ):
+        if value is not None and not isinstance(value, kind):
+            found = f"found {type(value).__name__}; {example}"
+            raise TypeError(f"expected qbe.{kind.__name__} as `{name}`, {found}")
     threads = thread_count(threads)
     build(
         Path(folder),

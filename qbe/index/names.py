@@ -58,9 +58,8 @@ class Names:
         self._text = bytes(text)
 
     def find(self, text: str) -> list[str]:
-        """Return the ids of at most MOST papers that a text may name: by id; else by title; else those whose
-        titles have these words in sequence, the last perhaps only begun; else those whose titles have all of
-        them.
+        """Return the ids of at most MOST papers that a text may name: by id, else by title, else those whose
+        titles have these words in sequence, the last perhaps only begun, else those with all of them.
         """
         named = self._named([text])
         if named is not None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from qbe.corpus.records import OFFSETS as OFFSETS_FIELD
 from qbe.corpus.records import dump_record, paper_to_record
 from qbe.errors import CorpusError, PaperNotFoundError
-from qbe.index.rows import run_starts
+from qbe.index.scoring import Mask, run_starts
 from qbe.index.store import RECORDS, Files
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
@@ -28,7 +28,6 @@ FACET_CODES: tuple[Facet | None, ...] = (None, *Facet)  # a sentence's facet is 
 _CODES = {facet: code for code, facet in enumerate(FACET_CODES)}
 
 Metadata = Mapping[str, Any]
-Mask = NDArray[np.bool_]
 _LABELS = len(FacetProbabilities._fields)
 
 # Before the metadata, the last field in a line of `dump_record`; no text in front of it has bare quotes.
@@ -40,9 +39,8 @@ class PaperLayout(NamedTuple):
     """Sentences of all papers, concatenated.
 
     ``starts`` (papers + 1,) int64: paper i has the sentences starts[i] to starts[i + 1]; ``facets``
-    (sentences,) uint8: places in FACET_CODES; ``probabilities`` (sentences, 5) float16: of the labels in the
-    order of `qbe.types.FacetProbabilities`, zeros where the corpus brought the label, None where nothing was
-    tagged.
+    (sentences,) uint8: places in FACET_CODES; ``probabilities`` (sentences, 5) float16: of the labels of
+    `qbe.types.FacetProbabilities`, zeros where the corpus brought the label, None where nothing was tagged.
     """
 
     starts: np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -83,31 +81,23 @@ def _decode_paper(line: bytes) -> Paper:
     """The paper of a line that `write_papers` wrote, which needs no validation."""
     record = json.loads(line)
     texts, labels, offsets = record["abstract"], record.get("pred_labels"), record.get(OFFSETS_FIELD)
-    if labels is None:
-        sentences = tuple(map(Sentence, texts))
-    else:
+    sentences = tuple(map(Sentence, texts))
+    if labels is not None:
         pairs = zip(texts, labels, strict=True)
         sentences = tuple(Sentence(text, Facet.from_label(label)) for text, label in pairs)
-    return Paper(
-        record["paper_id"],
-        record["title"],
-        sentences,
-        labels is not None,
-        record.get("metadata", {}),
-        None if offsets is None else tuple((begin, end) for begin, end in offsets),
-    )
+    places = None if offsets is None else tuple((begin, end) for begin, end in offsets)
+    metadata = record.get("metadata", {})
+    return Paper(record["paper_id"], record["title"], sentences, labels is not None, metadata, places)
 
 
 def facet_codes(paper: Paper) -> bytes:
-    """The facet of each sentence, one byte each: its place in FACET_CODES."""
     return bytes(_CODES[sentence.facet] for sentence in paper.sentences)
 
 
 class Papers:
     """The papers of a generation, or of a build under way, found by row or by id.
 
-    Papers that the index's tagger labelled come with facets and probabilities, or, without ``predictions``,
-    as the corpus brought them. Reading raises IndexFormatError where files are damaged.
+    Papers that the index's tagger labelled come so, or, without ``predictions``, as the corpus brought them.
     """
 
     def __init__(self, files: Path | Files, predictions: bool = True) -> None:
@@ -124,7 +114,6 @@ class Papers:
 
     @cached_property
     def ids(self) -> list[str]:
-        """Paper ids by row."""
         ids = self._files.read(IDS).decode(errors="replace").split("\n")[:-1]
         if len(ids) != len(self):
             raise self._files.damaged(IDS, f"ids of {len(self)} papers", len(ids))
@@ -136,15 +125,13 @@ class Papers:
 
     def row(self, paper_id: str) -> int:
         """The row of a paper; raises PaperNotFoundError."""
-        row = self.find(paper_id)
-        if row is None:
+        if (row := self.find(paper_id)) is None:
             raise PaperNotFoundError(
                 f"expected the id of one of the {len(self)} papers of the index, found {paper_id!r}; check it"
             )
         return row
 
     def find(self, paper_id: str) -> int | None:
-        """The row of a paper, or None where the index has none of that id."""
         return self._rows.get(paper_id)
 
     def __getitem__(self, row: int) -> Paper:
@@ -152,7 +139,6 @@ class Papers:
         return self._paper(row, self._files.read(RECORDS, begin, end))
 
     def read_from(self, row: int) -> Iterator[Paper]:
-        """All papers from a row on, in order."""
         with self._files.stream(RECORDS, int(self.offsets[row])) as stream:
             for place, line in enumerate(stream, row):
                 yield self._paper(place, line)
@@ -166,7 +152,6 @@ class Papers:
                 yield None if lacks else self._paper(row, line)
 
     def read_metadata(self) -> Iterator[Metadata]:
-        """Parse only the object under ``metadata`` of each line."""
         with self._files.stream(RECORDS) as stream:
             try:
                 yield from read_metadata(stream)
@@ -188,7 +173,6 @@ class Papers:
 
     @cached_property
     def layout(self) -> PaperLayout:
-        """Where each paper's sentences lie, their facets and the probabilities of these."""
         files, probabilities = self._files, None
         starts, facets = files.array(STARTS_FILE, "int64", 1), files.array(FACETS_FILE, "uint8", 1)
         if self._predicted:

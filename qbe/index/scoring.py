@@ -1,16 +1,25 @@
-"""Exact comparison of stored vectors, and scores of papers, which begin at the sentences ``starts``."""
+"""Rows of papers and sentences, papers selected by them, and the exact comparison of stored vectors.
+
+Sentences of paper i are the rows ``starts[i]`` to ``starts[i + 1]``; ``starts`` is (papers + 1,).
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from functools import cached_property
+from typing import Any, Generic, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.index.rows import Rows, block_starts, sentence_rows
 from qbe.index.vectors import Floats, Half, Quantized, Vectors
 
+T = TypeVar("T")
+
+Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 Doubles = NDArray[np.float64]
 Numbers = NDArray[Any]
 
@@ -23,23 +32,73 @@ _BLOCK = 256
 _HALF_TO_SINGLE = 2.0**112
 
 
+def run_starts(ordered: NDArray[Any]) -> Rows:
+    """Where each run of equal values of an array (n,) begins."""
+    return np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)])
+
+
+def distinct(values: NDArray[Any]) -> Rows:
+    """Return the sorted unique values of an array (n,); ``np.unique`` would load masked arrays."""
+    ordered: Rows = np.sort(values)
+    return ordered[run_starts(ordered)]
+
+
+def sentence_rows(starts: Rows, papers: Rows) -> tuple[Rows, Rows]:
+    """Return the rows of all sentences of some papers, one after the other, and where each paper's begin."""
+    counts = starts[papers + 1] - starts[papers]
+    begins = np.cumsum(counts) - counts
+    return np.arange(counts.sum()) + np.repeat(starts[papers] - begins, counts), begins
+
+
+class Selection:
+    """Some papers of an index, by row: ``mask`` (papers,) says which. No two selections are equal."""
+
+    def __init__(self, mask: Mask) -> None:
+        self.mask = mask
+        self._count = int(np.count_nonzero(mask))
+
+    def __len__(self) -> int:
+        return self._count
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The rows of its papers, ascending; not to be written to."""
+        rows = np.flatnonzero(self.mask)
+        rows.flags.writeable = False
+        return rows
+
+
+class PerSelection(Generic[T]):
+    """Cache a result by selection for as long as the selection lives; threads may share it, and wait."""
+
+    def __init__(self, make: Callable[[Selection], T]) -> None:
+        self._make, self._lock = make, threading.Lock()
+        self._made: WeakKeyDictionary[Selection, T] = WeakKeyDictionary()
+
+    def __call__(self, selection: Selection) -> T:
+        with self._lock:
+            if selection not in self._made:
+                self._made[selection] = self._make(selection)
+            return self._made[selection]
+
+
 def best_per_paper(similarities: Floats, starts: Rows) -> Floats:
     """Return each query sentence's best similarity per paper: (queries, sentences) -> (queries, papers)."""
     best: Floats = np.maximum.reduceat(similarities, starts, axis=1)
     return best
 
 
-def restrict(similarities: Floats, starts: Rows, keep: NDArray[np.bool_]) -> Floats:
+def restrict(similarities: Floats, starts: Rows, keep: Mask) -> Floats:
     """Set similarities to minus infinity where `kept_or_all` (sentences,) is false."""
     restricted: Floats = np.where(kept_or_all(keep, starts), similarities, -np.inf).astype(np.float32)
     return restricted
 
 
-def kept_or_all(keep: NDArray[np.bool_], starts: Rows) -> NDArray[np.bool_]:
+def kept_or_all(keep: Mask, starts: Rows) -> Mask:
     """Return a mask (sentences,) that keeps all sentences of a paper of which ``keep`` keeps none."""
     counts = np.diff(np.append(starts, len(keep)))
     any_kept = np.repeat(np.logical_or.reduceat(keep, starts), counts)
-    kept: NDArray[np.bool_] = keep | ~any_kept
+    kept: Mask = keep | ~any_kept
     return kept
 
 
@@ -52,15 +111,8 @@ def mean_max(best: Floats) -> Floats:
     return mean
 
 
-class MayBeBest(NamedTuple):
-    """Rows (papers,) that can be among the best; others can be, too, unless they ``are_all``."""
-
-    rows: Rows
-    are_all: bool
-
-
-def may_be_best(similarities: Floats, papers: Rows, total: int, k: int) -> MayBeBest:
-    """Return the papers that can be among the best ``k`` by `mean_max`.
+def may_be_best(similarities: Floats, papers: Rows, total: int, k: int) -> tuple[Rows, bool]:
+    """Return papers (rows) that can be among the best ``k`` by `mean_max`, and whether these are all.
 
     ``similarities`` (queries, count) are those of each query sentence's nearest sentences, best first, up to
     TOLERANCE, and ``papers`` (queries, count) int64 the rows of their papers, of which there are ``total``.
@@ -74,10 +126,10 @@ def may_be_best(similarities: Floats, papers: Rows, total: int, k: int) -> MayBe
     rows = np.flatnonzero(best.max(axis=0) > -np.inf)
     best, farthest = best[:, rows], similarities[:, -1:]
     if len(rows) < k:
-        return MayBeBest(rows, are_all=False)
+        return rows, False
     least, most = mean_max(np.maximum(best, -1)), mean_max(np.maximum(best, farthest))
     enough = np.partition(least, len(rows) - k)[len(rows) - k] - 2 * TOLERANCE
-    return MayBeBest(rows[most >= enough], bool(mean_max(farthest)[0] < enough))
+    return rows[most >= enough], bool(mean_max(farthest)[0] < enough)
 
 
 def similarities(queries: Floats, vectors: Vectors) -> Floats:
@@ -157,41 +209,28 @@ class Compared(NamedTuple):
     whole: Floats | None
 
 
-class VectorStore(Protocol):
-    """Stored vectors of papers by row, wherever they are; several threads may share one."""
+class VectorStore:
+    """Stored vectors of papers by row, in arrays of all vectors of an index; several threads may share one.
 
-    @property
-    def similarity(self) -> str:
-        """One of `qbe.models.formats.SIMILARITIES`."""
-
-    def gather(self, rows: Rows) -> SentenceBlock:
-        """Return the sentence vectors of papers (n,), in the order of ``rows``."""
-
-    def whole(self, rows: Rows) -> Vectors:
-        """Return the whole-paper vectors (n, dimension), as stored, in the order of ``rows``."""
-
-    def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
-        """Compare papers (n,) exactly with a query's ``sentences`` (m, dimension) and ``whole``."""
-
-
-class MappedVectors:
-    """A `VectorStore` over arrays of all vectors of an index."""
+    ``similarity`` is one of `qbe.models.formats.SIMILARITIES`. Of vectors elsewhere all methods differ.
+    """
 
     def __init__(self, sentences: Vectors, whole: Vectors, starts: Rows, similarity: str) -> None:
-        """Sentences of paper i are from ``starts[i]`` to ``starts[i + 1]``; ``starts`` is (papers + 1,)."""
         self._sentences, self._whole, self._starts = sentences, whole, starts
         self.similarity = similarity
 
     def gather(self, rows: Rows) -> SentenceBlock:
-        positions = sentence_rows(self._starts, rows)
-        vectors: Vectors = self._sentences[positions]
-        return SentenceBlock(vectors, block_starts(self._starts, rows), positions)
+        """Return the sentence vectors of papers (n,), in that order."""
+        positions, begins = sentence_rows(self._starts, rows)
+        return SentenceBlock(self._sentences[positions], begins, positions)
 
     def whole(self, rows: Rows) -> Vectors:
+        """Return the whole-paper vectors (n, dimension), as stored."""
         vectors: Vectors = self._whole[rows]
         return vectors
 
     def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
+        """Compare papers (n,) exactly with a query's ``sentences`` (m, dimension) and ``whole``."""
         block, compare = self.gather(rows), COMPARISONS[self.similarity]
         of_papers = None if whole is None else compare(whole[None], self.whole(rows))[0]
         return Compared(compare(sentences, block.vectors), block.starts, block.rows, of_papers)

@@ -20,12 +20,20 @@ import numpy as np
 
 from qbe.errors import EncoderMismatchError, IndexFormatError, UsageError
 from qbe.index import jvm
+from qbe.index.faiss import CandidateSource
 from qbe.index.index import Index, IndexReader
 from qbe.index.index import open_index as open_index
-from qbe.index.lucene import Ranked, break_ties
+from qbe.index.lucene import Ranked, TextSearch, break_ties
 from qbe.index.papers import Metadata, PaperLayout, Papers
-from qbe.index.rows import PerSelection, Rows, Selection, block_starts, sentence_rows
-from qbe.index.scoring import Compared, SentenceBlock
+from qbe.index.scoring import (
+    Compared,
+    PerSelection,
+    Rows,
+    Selection,
+    SentenceBlock,
+    VectorStore,
+    sentence_rows,
+)
 from qbe.index.store import Manifest
 from qbe.index.vectors import Floats, Quantized, Vectors
 from qbe.models.pooling import PaperVectors
@@ -36,6 +44,7 @@ T = TypeVar("T")
 
 # Calls a method of `Shard` on some indexes, by number, each with its own arguments.
 Ask = Callable[[str, Mapping[int, Sequence[Any]]], dict[int, Any]]
+Selected = tuple[str, Any] | None  # a key of selected papers, and the papers
 KEPT_SELECTIONS = 32  # of papers that a shard keeps in the form that Lucene and FAISS take
 
 
@@ -47,12 +56,7 @@ class Shard:
         self._kept: OrderedDict[tuple[str, str], Any] = OrderedDict()
 
     def nearest(
-        self,
-        queries: list[Floats],
-        k: int,
-        selected: tuple[str, Any] | None,
-        by_mean: bool,
-        nprobe: int | None,
+        self, queries: list[Floats], k: int, selected: Selected, by_mean: bool, nprobe: int | None
     ) -> list[Rows]:
         """Return the candidates of each query."""
         allowed = None if selected is None else self._once("dense", selected, Selection)
@@ -62,12 +66,11 @@ class Shard:
         """Call a method of the `VectorStore`."""
         return getattr(self._reader.vector_store, method)(*arguments)
 
-    def search(self, text: str, k: int, pool: Rows | None, selected: tuple[str, Rows] | None) -> Ranked:
+    def search(self, text: str, k: int, pool: Rows | None, selected: Selected) -> Ranked:
         """Return the best papers by BM25, with the scores that Lucene gives."""
-        lucene: Any = self._reader.text_search()
+        lucene = self._reader.text_search()
         allowed = None if selected is None else self._once("text", selected, lucene.filtering)
-        ranked: Ranked = lucene.unbroken(text, k, pool, allowed)
-        return ranked
+        return lucene.unbroken(text, k, pool, allowed)
 
     def _once(self, kind: str, selected: tuple[str, Any], make: Callable[[Any], T]) -> T:
         key, papers = selected
@@ -117,16 +120,15 @@ class SeveralPapers(Papers):
         """The layouts one after the other; papers without predicted labels have probabilities of zero."""
         layouts = [part.layout for part in self._parts]
         starts = np.cumsum(np.concatenate([[0], *(np.diff(each.starts) for each in layouts)]), dtype=np.int64)
-        known = [each.probabilities for each in layouts]
-        probabilities = None
-        if any(each is not None for each in known):
-            shape = len(FacetProbabilities._fields)
-            probabilities = np.concatenate(
-                [
-                    np.zeros((len(layout.facets), shape), np.float16) if each is None else each
-                    for layout, each in zip(layouts, known, strict=True)
-                ]
-            )
+        probabilities, labels = None, len(FacetProbabilities._fields)
+        if any(each.probabilities is not None for each in layouts):
+            known = [
+                np.zeros((len(each.facets), labels), np.float16)
+                if each.probabilities is None
+                else each.probabilities
+                for each in layouts
+            ]
+            probabilities = np.concatenate(known)
         return PaperLayout(starts, np.concatenate([each.facets for each in layouts]), probabilities)
 
     def local(self, rows: Rows) -> tuple[Rows, dict[int, Rows]]:
@@ -137,61 +139,57 @@ class SeveralPapers(Papers):
         }
 
 
-class SeveralVectors:
-    """A `qbe.index.scoring.VectorStore` and `qbe.index.candidates.CandidateSource` over several indexes."""
+class SeveralVectors(VectorStore, CandidateSource):
+    """Vectors and candidates of several indexes."""
 
     def __init__(self, ask: Ask, papers: SeveralPapers, similarity: str, nprobe: int | None = None) -> None:
-        self._ask, self._papers, self.similarity, self._nprobe = ask, papers, similarity, nprobe
-        self._selected = PerSelection(self._split)
+        self._ask, self._holders, self.similarity, self._nprobe = ask, papers, similarity, nprobe
+        self._split_once = PerSelection(self._split)
 
     def _split(self, selection: Selection) -> dict[int, tuple[str, Any]]:
-        key = uuid.uuid4().hex
-        masks = np.split(selection.mask, self._papers.starts[1:-1])
+        key, masks = uuid.uuid4().hex, np.split(selection.mask, self._holders.starts[1:-1])
         return {shard: (key, mask) for shard, mask in enumerate(masks) if mask.any()}
 
     def nearest(
         self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
     ) -> Iterator[Rows]:
         """Yield the candidates of each query: those of all indexes."""
-        starts = self._papers.starts
-        shards: Mapping[int, Any] = dict.fromkeys(range(len(starts) - 1))
-        if allowed is not None:
-            shards = self._selected(allowed)
+        starts = self._holders.starts
+        shards = dict.fromkeys(range(len(starts) - 1)) if allowed is None else self._split_once(allowed)
         asked = {shard: (list(queries), k, some, by_mean, self._nprobe) for shard, some in shards.items()}
         answers = sorted(self._ask("nearest", asked).items())
-        none = np.zeros(0, np.int64)
         for place in range(len(queries)):
-            yield np.concatenate([none, *(answer[place] + starts[shard] for shard, answer in answers)])
+            found = (answer[place] + starts[shard] for shard, answer in answers)
+            yield np.concatenate([np.zeros(0, np.int64), *found])
 
     def gather(self, rows: Rows) -> SentenceBlock:
-        owners, answers = self._owners("gather", rows)
-        starts = self._papers.layout.starts
+        _, of_sentences, answers = self._owners("gather", rows)
         parts = {shard: block.vectors for shard, block in answers.items()}
-        vectors = _together(np.repeat(owners, starts[rows + 1] - starts[rows]), parts)
-        return SentenceBlock(vectors, block_starts(starts, rows), sentence_rows(starts, rows))
+        positions, begins = sentence_rows(self._holders.layout.starts, rows)
+        return SentenceBlock(_together(of_sentences, parts), begins, positions)
 
     def whole(self, rows: Rows) -> Vectors:
-        return _together(*self._owners("whole", rows))
+        owners, _, answers = self._owners("whole", rows)
+        return _together(owners, answers)
 
     def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
-        owners, answers = self._owners("compare", rows, (sentences,), (whole,))
-        starts = self._papers.layout.starts
-        of_sentences = np.repeat(owners, starts[rows + 1] - starts[rows])
+        owners, of_sentences, answers = self._owners("compare", rows, (sentences,), (whole,))
         similarities = np.empty((len(sentences), len(of_sentences)), np.float32)
         of_papers = None if whole is None else np.empty(len(rows), np.float32)
         for shard, compared in answers.items():
             similarities[:, of_sentences == shard] = compared.similarities
             if of_papers is not None:
                 of_papers[owners == shard] = compared.whole
-        return Compared(similarities, block_starts(starts, rows), sentence_rows(starts, rows), of_papers)
+        positions, begins = sentence_rows(self._holders.layout.starts, rows)
+        return Compared(similarities, begins, positions, of_papers)
 
     def _owners(
         self, method: str, rows: Rows, before: tuple[Any, ...] = (), after: tuple[Any, ...] = ()
-    ) -> tuple[Rows, dict[int, Any]]:
-        """Ask the indexes of papers (n,); return the number of each paper's index (n,), and the answers."""
-        owners, local = self._papers.local(rows)
+    ) -> tuple[Rows, Rows, dict[int, Any]]:
+        """Ask the indexes of papers; return which one each paper and each sentence is in, and the answers."""
+        (owners, local), starts = self._holders.local(rows), self._holders.layout.starts
         asked = {shard: (method, *before, some, *after) for shard, some in local.items()}
-        return owners, self._ask("of_papers", asked)
+        return owners, np.repeat(owners, starts[rows + 1] - starts[rows]), self._ask("of_papers", asked)
 
 
 def _together(owners: Rows, parts: Mapping[int, Any]) -> Vectors:
@@ -207,18 +205,16 @@ def _together(owners: Rows, parts: Mapping[int, Any]) -> Vectors:
     if not parts:
         return np.zeros((0, 0), np.float16)
     if all(isinstance(part, Quantized) for part in parts.values()):
-        codes, scales = (
-            {shard: getattr(part, name) for shard, part in parts.items()} for name in ("codes", "scales")
-        )
-        return Quantized(merged(codes), merged(scales))
+        codes = merged({shard: part.codes for shard, part in parts.items()})
+        return Quantized(codes, merged({shard: part.scales for shard, part in parts.items()}))
     if len({part.dtype for part in parts.values()}) > 1:
         parts = {shard: part.astype(np.float32) for shard, part in parts.items()}
     vectors: Vectors = merged(parts)
     return vectors
 
 
-class SeveralTexts:
-    """A `qbe.index.lucene.TextSearch` over several indexes."""
+class SeveralTexts(TextSearch):
+    """BM25 over the texts of several indexes, by the statistics of each."""
 
     def __init__(self, ask: Ask, papers: SeveralPapers) -> None:
         self._ask, self._papers = ask, papers
@@ -275,25 +271,17 @@ class SeveralReader(IndexReader):
     def is_current(self) -> bool:
         return all(reader.is_current() for reader in self.readers)
 
-    def _vectors(self) -> tuple[Any, Any]:
-        self.require_vectors()
-
-        def joined() -> tuple[Any, ...]:
-            sides = zip(*(reader._vectors() for reader in self.readers), strict=True)
-            return tuple(np.concatenate([part[:].astype(np.float32) for part in side]) for side in sides)
-
-        sentences, whole = self._open_once("joined vectors", joined)
-        return sentences, whole
+    def _read_vectors(self) -> Any:
+        sides = zip(*(reader._vectors() for reader in self.readers), strict=True)
+        return tuple(np.concatenate([part[:].astype(np.float32) for part in side]) for side in sides)
 
     @property
     def vector_store(self) -> SeveralVectors:
         return self.candidate_source(None)
 
     def candidate_source(self, nprobe: int | None = None) -> SeveralVectors:
-        similarity = self.similarity
-        return self._open_once(
-            ("vectors", nprobe), lambda: SeveralVectors(self._ask, self.papers, similarity, nprobe)
-        )
+        key, given = ("candidates", nprobe), (self._ask, self.papers, self.similarity, nprobe)
+        return self._open_once(key, lambda: SeveralVectors(*given))
 
     @property
     def lucene(self) -> Any:
@@ -337,9 +325,10 @@ def combined_manifest(manifests: Sequence[Manifest]) -> Manifest:
     first = manifests[0]
     counts = ("papers", "labelled", "predicted", "sentences")
     sums = {name: sum(each.corpus.get(name, 0) for each in manifests) for name in counts}
+    words = [each.lucene for each in manifests if each.lucene]
     lucene = first.lucene and {
         **first.lucene,
-        **{name: sum((each.lucene or {})[name] for each in manifests) for name in ("documents", "tokens")},
+        **{name: sum(each[name] for each in words) for name in ("documents", "tokens")},
     }
     digest = hashlib.sha256("".join(each.digest for each in manifests).encode()).hexdigest()
     numbered = enumerate(manifests, 1)
@@ -372,7 +361,7 @@ class SeveralIndexes(Index):
     def _asking(self, readers: Sequence[IndexReader]) -> Ask:
         """Return what asks these readers, in a thread each."""
         shards, workers = [Shard(reader) for reader in readers], Workers(len(readers))
-        jvm.leave_at_exit(workers)
+        workers.at_exit(jvm.detach)
 
         def ask(method: str, asked: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
             answers = workers.map(lambda shard: getattr(shards[shard], method)(*asked[shard]), list(asked))

@@ -101,7 +101,8 @@ def pack_index(
     """Write the newest generation of an index to a file, from which `pull` makes the same index.
 
     ``license`` and ``source`` are by default those that the index was pulled with. Without ``abstracts``
-    their texts are left out, and the digest is another. The same index gives the same bytes.
+    their
+    texts are left out, and the digest is another. The same index gives the same bytes.
     """
     import zstandard
 
@@ -190,7 +191,6 @@ def _leave_out_abstracts(generation: store.Generation, folder: Path) -> None:
 
 
 def pulled_as(folder: Path) -> Pack | None:
-    """Return the description of the pack that an index was pulled from, if it was."""
     try:
         return _description((folder / DESCRIPTION).read_bytes(), DESCRIPTION)
     except (OSError, PackError):
@@ -198,7 +198,7 @@ def pulled_as(folder: Path) -> Pack | None:
 
 
 def local_folder(address: str | Path) -> Path:
-    """Return the folder of an index; the index of an address is pulled into the cache the first time."""
+    """Return the folder of an index; that of an address is pulled into the cache the first time."""
     if not is_remote(address):
         return Path(address)
     address = str(address)
@@ -214,12 +214,9 @@ def local_folder(address: str | Path) -> Path:
         log.info("pulling %s, once, into %s ...", address, target)
         pull(address, target, progress=say)
 
-    make_once(
-        target.with_name(f"{target.name}.first"),  # the pull itself locks the target
-        target.is_dir,
-        first_pull,
-        lambda: log.info("waiting for another process that pulls %s ...", address),
-    )
+    waits = "waiting for another process that pulls %s ..."
+    once = target.with_name(f"{target.name}.first")  # the pull itself locks the target
+    make_once(once, target.is_dir, first_pull, lambda: log.info(waits, address))
     return target
 
 
@@ -300,8 +297,7 @@ def _is_there(target: Path, pack: Pack, overwrite: bool) -> bool:
 def _unpacked(
     stream: IO[bytes], address: str, folder: Path, target: Path, overwrite: bool, progress: Progress | None
 ) -> tuple[Pack, bool]:
-    """Unpack an index into a folder unless the ``target`` is that index; return its description and whether
-    it is.
+    """Unpack an index into a folder unless the ``target`` is it; return its description, and whether it is.
 
     tarfile's own extraction reads extended headers, of any size, into memory; here a member is a plain file
     that the manifest names, with the size that it states.
@@ -359,9 +355,8 @@ def _unpacked(
         if pack is None:
             text = "expected a pack, as qbe pack writes them, found another file; check it"
         elif name == store.COMMIT:
-            text = (
-                "expected one segment, found several, of qbe 0.9 or before; ask its author to pack it again"
-            )
+            text = "expected one segment, found several, of qbe 0.9 or before"
+            text += "; ask its author to pack it again"
         elif isinstance(error, ValueError):
             text = f"{name!r:.60} is not what a pack of an index has there: do not trust it"
         else:

@@ -28,6 +28,7 @@ from qbe.models.tagger import LABEL_SOURCES
 from qbe.types import Paper
 
 ShareRead = Callable[[], float | None]  # the share of a corpus that has been read; None: not known
+Steps = contextlib.AbstractContextManager[Callable[[int], Any]]
 
 
 class Progress:
@@ -37,12 +38,7 @@ class Progress:
         """Pass the corpus through while it is read; ``share_read`` says how much of it has been."""
         return iter(papers)
 
-    def steps(
-        self,
-        name: str,  # noqa: ARG002
-        unit: str,  # noqa: ARG002
-        total: int,  # noqa: ARG002
-    ) -> contextlib.AbstractContextManager[Callable[[int], Any]]:
+    def steps(self, name: str, unit: str, total: int) -> Steps:  # noqa: ARG002
         """Give, for a stage of ``total`` items, a function to call with the number of items just finished."""
         return contextlib.nullcontext(lambda _: None)
 
@@ -56,14 +52,11 @@ class BuildSettings:
 
     ``encoder`` and ``tagger`` are names or folders, ``precision`` is the encoder's, one of
     `qbe.models.session.PRECISIONS`, and ``device``, one of `qbe.models.session.DEVICES`, runs it. With
-    ``facets``
-    "given" an index with vectors holds the labels that the corpus brings, and the ``tagger``'s for papers
-    without; with "predicted" the tagger's for all papers. ``positions`` and ``docvectors`` store term
-    positions
-    and vectors in Lucene. ``faiss`` says which FAISS index finds candidates (a factory string such as
-    ``IVF1024,PQ64x4fs``), ``stored`` how vectors are stored (one of `qbe.index.params.STORED`); ``auto`` goes
-    by
-    the size of the corpus, or by what this machine has.
+    ``facets`` "given" an index with vectors holds the labels that the corpus brings, and the ``tagger``'s for
+    papers without; with "predicted" the tagger's for all papers. ``positions`` and ``docvectors`` store term
+    positions and vectors in Lucene. ``faiss`` says which FAISS index finds candidates (a factory string such
+    as ``IVF1024,PQ64x4fs``), ``stored`` how vectors are stored (one of `qbe.index.params.STORED`); ``auto``
+    goes by the size of the corpus, or by what this machine has.
 
     Raises TypeError and UsageError for values that are not possible.
 

@@ -29,16 +29,8 @@ from numpy.typing import NDArray
 from qbe.errors import IndexBuildError, IndexFormatError, UsageError, file_error, input_error
 from qbe.index.params import STORED, FaissParams
 from qbe.models.formats import COSINE, L2
-from qbe.util.files import (
-    atomic_file,
-    lock,
-    sha256,
-    shared_lock,
-    sync,
-    sync_tree,
-    try_exclusive_lock,
-    write_text,
-)
+from qbe.util import files as disk
+from qbe.util.files import sha256, sync, write_text
 
 FORMAT_VERSION = 6
 # 4 is 5 without digests of Lucene's files and of the manifest itself; 5 is 6 with names of kinds of FAISS
@@ -52,7 +44,7 @@ STORED_AS = {COSINE: "inner product", L2: "l2"}  # what the manifest calls a sim
 SMALL = 1 << 20  # bytes of a file up to which its digest is compared at opening
 
 _GENERATION = re.compile(r"\d{6,}")
-COMMIT, _SEGMENTS, _DELETED, _PART = "segments.json", "segments", "deleted", "part.json"  # before 0.9
+COMMIT, _SEGMENTS = "segments.json", "segments"  # before 0.9
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError)
 
 
@@ -92,9 +84,8 @@ class Manifest:
 
 def describe_files(folder: Path, leave_out: Collection[str] = ()) -> dict[str, dict[str, Any]]:
     """Size and SHA-256 of every file below a folder."""
-    files = {
-        path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()
-    }
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    files = {path.relative_to(folder).as_posix(): path for path in paths}
     return {
         name: {"bytes": path.stat().st_size, "sha256": sha256(path)}
         for name, path in files.items()
@@ -105,8 +96,7 @@ def describe_files(folder: Path, leave_out: Collection[str] = ()) -> dict[str, d
 def digest(files: Mapping[str, Mapping[str, Any]], lucene: Mapping[str, Any] | None) -> str:
     """Return a SHA-256 over all files but Lucene's, which differ by build, and its statistics."""
     content = {name: entry["sha256"] for name, entry in files.items() if not name.startswith("lucene/")}
-    text = json.dumps([content, lucene], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _checksum([content, lucene])
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -172,7 +162,7 @@ def unseal(text: bytes) -> dict[str, Any]:
     return record
 
 
-def _checksum(record: Mapping[str, Any]) -> str:
+def _checksum(record: Any) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
@@ -189,7 +179,6 @@ class Files:
 
     @staticmethod
     def of(folder: Path | Files) -> Files:
-        """Return the files of a folder that is being built, or those given."""
         return folder if isinstance(folder, Files) else Files(folder)
 
     def close(self) -> None:
@@ -213,7 +202,6 @@ class Files:
         return (self.folder / name).is_file() if self._expected is None else name in self._expected
 
     def damaged(self, name: str, expected: str, actual: object) -> IndexFormatError:
-        """Return the error for a file that is not as it was written."""
         return IndexFormatError(
             f"{self.folder / name}: expected {expected}, found {actual}; the index is damaged: build it "
             "again (qbe doctor --index shows what is intact)"
@@ -246,7 +234,6 @@ class Files:
         raise self.damaged(name, f"the bytes {begin} to {end}", f"{size} bytes")
 
     def stream(self, name: str, begin: int = 0) -> BinaryIO:
-        """Return a stream of a file from an offset on."""
         stream = self._open(name)
         stream.seek(begin)
         return stream
@@ -302,25 +289,24 @@ class Generation(Files):
 
     def check(self) -> None:
         super().check()
-        if not self._is_at(self.folder):
+        if not self.is_at(self.folder):
             raise self.damaged(MANIFEST, "the index that was opened", "another in its place, or none")
 
     def verify_all(self) -> None:
         for name, entry in self.manifest.files.items():
             self.verify(name, entry)
 
+    def is_at(self, folder: Path) -> bool:
+        with contextlib.suppress(OSError):
+            return os.path.samestat((folder / MANIFEST).stat(), self._locked)
+        return False
+
     def is_current(self) -> bool:
         """Return whether there is no newer generation; raise IndexFormatError where it is no index now."""
         folder = current(self.index)
         if not (folder / MANIFEST).exists():
             read_manifest(self.index)  # which says what is wrong
-        return self._is_at(folder)
-
-    def _is_at(self, folder: Path) -> bool:
-        try:
-            return os.path.samestat((folder / MANIFEST).stat(), self._locked)
-        except OSError:
-            return False
+        return self.is_at(folder)
 
 
 def open_generation(index: Path) -> Generation:
@@ -328,7 +314,7 @@ def open_generation(index: Path) -> Generation:
     while True:
         folder = current(index)
         try:
-            held = shared_lock(folder / MANIFEST)
+            held = disk.shared_lock(folder / MANIFEST)
         except OSError as error:
             # Superseded, and removed or being removed, between the two steps; else there is no such file.
             if not isinstance(error, BlockingIOError) and current(index) == folder:
@@ -347,7 +333,7 @@ def current(index: Path) -> Path:
     try:
         text = (index / CURRENT).read_text(encoding="ascii").strip()
     except (FileNotFoundError, NotADirectoryError):
-        return _without_current(index)
+        return _former(index)
     except (OSError, UnicodeDecodeError) as error:
         text = getattr(error, "strerror", None) or "other bytes"
     if _GENERATION.fullmatch(text) is None:
@@ -358,7 +344,7 @@ def current(index: Path) -> Path:
     return index / text
 
 
-def _without_current(index: Path) -> Path:
+def _former(index: Path) -> Path:
     """Return the generation of an older version, or of a build that was killed between its last two steps."""
     if (index / COMMIT).is_file():
         with contextlib.suppress(*_UNREADABLE):
@@ -370,7 +356,7 @@ def _without_current(index: Path) -> Path:
             "qbe 0.9 or before; compact it there (qbe index --compact --output DIR), or build it again with: "
             "qbe index --overwrite"
         )
-    if (index / _PART).is_file():
+    if (index / "part.json").is_file():
         raise IndexFormatError(
             f"{index}: expected an index, found a part of one, of qbe 0.9 or before; build an index of the "
             "same papers with: qbe index"
@@ -385,7 +371,7 @@ def _generations(index: Path) -> list[Path]:
 
 def publish(staged: Path, index: Path) -> Path:
     """Make a finished folder the newest generation of an index, new or there; only under the `write_lock`."""
-    sync_tree(staged)
+    disk.sync_tree(staged)
     index.mkdir(parents=True, exist_ok=True)
     number = max((int(path.name) for path in _generations(index)), default=0) + 1
     folder = index / f"{number:06d}"
@@ -400,7 +386,7 @@ def publish(staged: Path, index: Path) -> Path:
 @contextlib.contextmanager
 def write_lock(index: Path) -> Iterator[None]:
     """Keep other processes from writing to an index, or building one there; ``index`` has no link in it."""
-    with lock(index.with_name(f".{index.name}.lock")) as alone:
+    with disk.lock(index.with_name(f".{index.name}.lock")) as alone:
         if not alone:
             raise IndexBuildError(f"{index} is being written by another process; wait until it ends")
         yield
@@ -441,27 +427,23 @@ def clean(index: Path) -> None:
 def _remove_former(index: Path) -> None:
     """Remove the files of an index of qbe 0.8 beside generations unless they are read."""
     with contextlib.ExitStack() as stack:
-        folders = [index, *(index / _SEGMENTS).glob("*")]
-        if not all(stack.enter_context(_unread(folder)) for folder in folders):
+        if not all(stack.enter_context(_unread(each)) for each in (index, *(index / _SEGMENTS).glob("*"))):
             return
-        for name in (_SEGMENTS, _DELETED):
+        for name in (_SEGMENTS, "deleted"):
             shutil.rmtree(index / name, ignore_errors=True)
         (index / COMMIT).unlink(missing_ok=True)
         with contextlib.suppress(*_UNREADABLE):
             for name in (*unseal((index / MANIFEST).read_bytes())["files"], MANIFEST):
-                if ".." in name or name.startswith("/"):
-                    continue
-                (index / name).unlink(missing_ok=True)
-                with contextlib.suppress(OSError):  # not empty, or the index
-                    (index / name).parent.rmdir()
+                if ".." not in name and not name.startswith("/"):
+                    (index / name).unlink(missing_ok=True)
+                    with contextlib.suppress(OSError):  # not empty, or the index
+                        (index / name).parent.rmdir()
 
 
 @contextlib.contextmanager
 def _unread(folder: Path) -> Iterator[bool]:
-    if not (folder / MANIFEST).exists():
-        yield True
-        return
-    with try_exclusive_lock(folder / MANIFEST) as alone:
+    path = folder / MANIFEST
+    with disk.try_exclusive_lock(path) if path.exists() else contextlib.nullcontext(True) as alone:
         yield alone
 
 
@@ -510,12 +492,11 @@ def check_index(index: Path) -> Checked:
 def save_papers(checked: Checked, path: Path) -> int:
     """Write the intact papers of an index as a corpus of JSON lines; returns how many. Raises OutputError."""
     count = 0
-    with atomic_file(path) as corpus, Path(checked.papers or os.devnull).open("rb") as records:
+    with disk.atomic_file(path) as corpus, Path(checked.papers or os.devnull).open("rb") as records:
         for count, line in enumerate(records, start=1):  # noqa: B007
             corpus.write(line)
     return count
 
 
 def reason_of(error: Exception) -> str:
-    """What was found, of a message."""
     return str(error).partition("found ")[2].partition("; ")[0] or str(error)

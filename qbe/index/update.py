@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,10 +29,10 @@ from qbe.index.models import matching_encoder
 from qbe.index.names import contradicts, differs_little
 from qbe.index.papers import Papers, encode_paper, without_labels
 from qbe.index.params import FLOAT16, INT8, FaissParams, resolve_or_exact, resolve_stored
-from qbe.index.rows import Rows, sentence_rows
+from qbe.index.scoring import sentence_rows
 from qbe.index.source import BuildSettings, Corpus, Execution, Source, open_corpus
 from qbe.index.store import NEXT, RECORDS, Files, Generation, Manifest, publish, writing
-from qbe.index.vectors import SENTENCES, WHOLE, read_vectors, writing_vectors
+from qbe.index.vectors import SENTENCES, WHOLE, open_vectors, writing_vectors
 from qbe.types import Paper
 
 log = logging.getLogger(__name__)
@@ -49,10 +49,9 @@ Confirm = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What an update did, in papers, and the index afterwards. ``replaced`` papers are counted neither as
-    ``added`` nor as ``deleted``; ``left_out`` counts skipped records by reason; ``kept`` are ids of papers
-    that stay although the corpus has other content for them; ``deleted_titles`` those of papers that the
-    corpus lacks, by id.
+    """What an update did, in papers, and the index afterwards. ``replaced`` ones are neither ``added`` nor
+    ``deleted``; ``left_out`` counts skipped records by reason; ``kept`` are ids of papers that stay although
+    the corpus has other content for them; ``deleted_titles`` are of papers that the corpus lacks, by id.
     """
 
     added: int
@@ -66,7 +65,6 @@ class Written:
     deleted_titles: Mapping[str, str] = field(default_factory=dict)
 
     def summary(self) -> str:
-        """The numbers in a line."""
         unchanged = f"{self.unchanged:,} unchanged, " if self.unchanged else ""
         return (
             f"{self.added:,} papers added, {self.replaced:,} replaced, {self.deleted:,} deleted, "
@@ -85,12 +83,11 @@ def append_papers(
 ) -> Written:
     """Add the papers of a corpus to an index, encoded with the index's settings, as its next generation.
 
-    ``corpus`` and ``reading`` are those of `qbe.index.build.build`. Papers that the index has as they are are
-    left alone. Of one that it has with other content under the same id the index keeps its own; with
-    ``update`` the corpus's replaces it, and gets a new row. Another paper with a citation key of the index
-    gets another id, as in a build. With ``reading.dedupe`` papers that repeat one of the index by title or
-    DOI are left out. ``encoder`` and ``tagger`` (a name or folder) say where those of the index are now,
-    ``device`` runs the encoder. All papers become visible at once, to readers that open the index later.
+    Papers that the index has as they are are left alone. Of one that it has with other content under the same
+    id the index keeps its own; with ``update`` the corpus's replaces it. Another paper with a citation key of
+    the index gets another id, as in a build. With ``reading.dedupe`` papers that repeat one of the index by
+    title or DOI are left out. ``encoder`` and ``tagger`` (a name or folder) say where those of the index are
+    now, ``device`` runs the encoder.
 
     Raises IndexBuildError for another tagger and where another process writes, EncoderMismatchError for
     another encoder, and what `qbe.index.build.build` does; then the index is unchanged.
@@ -109,13 +106,13 @@ def sync_papers(
     execution: Execution | None = None,
     **models: str | None,
 ) -> Written:
-    """Make the papers of an index those of a corpus, in one generation: those that it lacks are added, those
-    of other content replaced, those that the corpus lacks deleted; all others are left alone.
+    """Make the papers of an index those of a corpus, in one generation; those that are the same are left
+    alone.
 
     A paper whose record in the corpus was skipped stays. Where no ``reading`` is given, files are read as
-    they were when the index was built. ``confirm`` is called with a question before more than one paper and a
-    tenth of all are deleted, or any while skipped records do not tell their ids; UsageError where the answer
-    is no.
+    they
+    were when the index was built. ``confirm`` is asked before more than one paper and a tenth of all are
+    deleted, or any while skipped records do not tell their ids; UsageError where the answer is no.
     """
     if reading.limit is not None:
         raise UsageError("`limit` is of no use with `sync`, which would delete the papers beyond it; drop it")
@@ -146,7 +143,7 @@ def _change(
     additions = Additions(source, before, how, confirm, settings.dense and settings.facets == "predicted")
     part = index / NEXT / "added"
     part.mkdir(parents=True)
-    added = BuildModels(settings, execution.threads, tagger_identity(manifest))
+    added = BuildModels(settings, execution.threads, _tagger(manifest))
     with build.recorded(part, index, keeps=True) as left_out:
         new = dataclasses.replace(source, papers=additions.read)
         state = build.read_papers(part, new, added, execution, left_out, lucene=settings.bm25)
@@ -179,13 +176,6 @@ def _change(
     )
 
 
-def tagger_identity(manifest: Manifest) -> dict[str, str] | None:
-    """The identity of the tagger whose labels an index holds; None where nothing was predicted."""
-    if manifest.tagger is None:
-        return None
-    return {name: manifest.tagger[name] for name in ("name", "sha256", "trunk")}
-
-
 def delete_papers(
     folder: str | Path, paper_ids: Iterable[str], *, execution: Execution | None = None
 ) -> Written:
@@ -207,12 +197,10 @@ def delete_papers(
                 f"such as {unknown[0]!r}; nothing was deleted: check them"
             )
         if not 0 < len(rows) < len(before):
-            possible = f"1 to {len(before) - 1} of the {len(before)} papers"
-            if len(before) == 1:
-                possible = "papers beside the only one"
+            several = f"1 to {len(before) - 1} of the {len(before)} papers"
             raise UsageError(
-                f"expected ids of {possible} of {index}, found "
-                f"{len(rows)}; an index keeps at least one paper: remove the folder to be rid of all"
+                f"expected ids of {several if len(before) > 1 else 'papers beside the only one'} of {index}, "
+                f"found {len(rows)}; an index keeps at least one paper: remove the folder to be rid of all"
             )
         dead = sorted(row for row in rows.values() if row is not None)
         settings = BuildSettings.read(generation.manifest.settings)
@@ -220,19 +208,13 @@ def delete_papers(
         return Written(0, 0, len(dead), len(before) - len(dead), number)
 
 
-class _Part(NamedTuple):
+class _Part:
     """Rows of papers and of their sentences that the next generation copies from a folder."""
 
-    files: Files
-    papers: Papers
-    rows: Rows
-    sentences: Rows
-
-
-def _part(files: Files, dead: Sequence[int] = ()) -> _Part:
-    stored = Papers(files, predictions=False)
-    rows = np.delete(np.arange(len(stored)), dead)
-    return _Part(files, stored, rows, sentence_rows(stored.layout.starts, rows))
+    def __init__(self, files: Files, dead: Sequence[int] = ()) -> None:
+        self.files, self.papers = files, Papers(files, predictions=False)
+        self.rows = np.delete(np.arange(len(self.papers)), dead)
+        self.sentences = sentence_rows(self.papers.layout.starts, self.rows)[0]
 
 
 def write_next(
@@ -252,8 +234,8 @@ def write_next(
     generation.verify_all()  # damage that was copied would have valid digests
     execution.progress.stage("copying")
     folder.mkdir(parents=True)
-    old = _part(generation, dead)
-    parts = [old, _part(Files(added[0]))] if added else [old]
+    old = _Part(generation, dead)
+    parts = [old, _Part(Files(added[0]))] if added else [old]
     _copy_records(folder, parts)
 
     gone = {"papers": len(dead), "labelled": sum(old.papers[row].labelled for row in dead)}
@@ -266,7 +248,7 @@ def write_next(
     if "reading" in manifest.corpus:
         counts["reading"] = manifest.corpus["reading"]
     counts["updates"] = manifest.corpus.get("updates", 0) + 1
-    tagger = tagger_identity(manifest) or (added and added[1]["tagger"])
+    tagger = _tagger(manifest) or (added and added[1]["tagger"])
     state: State = {
         "inputs": {"settings": settings.record(added[2]) if added else manifest.settings},
         "counts": counts,
@@ -291,15 +273,20 @@ def write_next(
     return int(publish(folder, generation.index).name)
 
 
+def _tagger(manifest: Manifest) -> dict[str, str] | None:
+    tagger = manifest.tagger
+    return None if tagger is None else {name: tagger[name] for name in ("name", "sha256", "trunk")}
+
+
 def _copy_records(folder: Path, parts: Sequence[_Part]) -> None:
     """Write what a folder holds of papers, out of that of others, without parsing the records."""
     with (folder / RECORDS).open("wb") as records, (folder / papers.IDS).open("w", encoding="utf-8") as ids:
-        for files, stored, rows, _ in parts:
-            ids.writelines(f"{stored.ids[row]}\n" for row in rows.tolist())
-            for run in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1):
-                begin, end = stored.offsets[[run[0], run[-1] + 1]].tolist() if len(run) else (0, 0)
+        for part in parts:
+            ids.writelines(f"{part.papers.ids[row]}\n" for row in part.rows.tolist())
+            for run in np.split(part.rows, np.flatnonzero(np.diff(part.rows) > 1) + 1):
+                begin, end = part.papers.offsets[[run[0], run[-1] + 1]].tolist() if len(run) else (0, 0)
                 for place in range(begin, end, _BYTES):
-                    records.write(files.read(RECORDS, place, min(place + _BYTES, end)))
+                    records.write(part.files.read(RECORDS, place, min(place + _BYTES, end)))
     lengths = [np.diff(part.papers.offsets)[part.rows] for part in parts]
     sizes = [np.diff(part.papers.layout.starts)[part.rows] for part in parts]
     for name, counts in ((papers.OFFSETS, lengths), (papers.STARTS_FILE, sizes)):
@@ -316,15 +303,16 @@ def _write_dense(
     dimension, sentences = manifest.dense["dimension"], sum(len(part.sentences) for part in parts)
     # Half precision is not made of bytes again.
     stored = INT8 if manifest.stored == INT8 else resolve_stored(settings.stored, sentences)
-    forms = [manifest.stored, *[FLOAT16] * (len(parts) - 1)]
-    vectors = [read_vectors(part.files, form) for part, form in zip(parts, forms, strict=True)]
-    of_sentences, of_papers = [part.sentences for part in parts], [part.rows for part in parts]
-    for name, side, chosen in ((SENTENCES, 0, of_sentences), (WHOLE, 1, of_papers)):
-        shape = (sum(map(len, chosen)), dimension)
-        with writing_vectors(folder, name, shape, stored, manifest.similarity) as write:
-            for pair, rows in zip(vectors, chosen, strict=True):
+    for name in (SENTENCES, WHOLE):
+        chosen = [part.sentences if name == SENTENCES else part.rows for part in parts]
+        with writing_vectors(
+            folder, name, (sum(map(len, chosen)), dimension), stored, manifest.similarity
+        ) as write:
+            for part, rows in zip(parts, chosen, strict=True):
+                form = manifest.stored if part is parts[0] else FLOAT16
+                vectors = open_vectors(part.files, name, form)
                 for first in range(0, len(rows), _ROWS):
-                    write(pair[side][rows[first : first + _ROWS]])
+                    write(vectors[rows[first : first + _ROWS]])
     before, params = FaissParams.read(manifest.dense), resolve_or_exact(settings.faiss, sentences, dimension)
     trained, learned = manifest.dense.get("trained", manifest.corpus["sentences"]), None
     both_learn = all(each.nlist is not None or each.by_codes for each in (before, params))
@@ -343,11 +331,10 @@ class Additions:
         self, source: Source, papers: Papers, how: str, confirm: Confirm, drops_labels: bool
     ) -> None:
         self._source, self._papers, self._how, self._confirm = source, papers, how, confirm
-        self._drops_labels = drops_labels
+        self._drops_labels, self.left_out = drops_labels, RejectedRecords()
         self._seen: set[int] = set()
         self._former: set[int] = set()
         self._ids: set[str] = set()
-        self.left_out = RejectedRecords()
         self.written, self.unchanged = 0, 0
         self.replaced: list[int] = []
         self.kept: list[str] = []
@@ -378,8 +365,9 @@ class Additions:
                 left_out.merge(paper.paper_id, paper.paper_id, first, before.by, "in the index")
                 continue
             if same_paper is not None and self._how == APPEND:
-                reason = "the index has this paper with other content, which it keeps"
-                left_out.note(KEPT, paper.paper_id, reason)
+                left_out.note(
+                    KEPT, paper.paper_id, "the index has this paper with other content, which it keeps"
+                )
                 self.kept.append(paper.paper_id)
                 continue
             if paper.paper_id != each.paper_id and row is None:

@@ -47,7 +47,6 @@ class Quantized:
         return Quantized(self.codes[rows], self.scales[rows])
 
     def astype(self, dtype: Any) -> NDArray[Any]:
-        """Return the numbers (n, dimension), exact in single and in double precision."""
         numbers: NDArray[Any] = self.codes * self.scales.astype(np.float32)[:, None]
         return numbers.astype(dtype, copy=False)
 
@@ -77,7 +76,6 @@ def quantized(vectors: NDArray[Any], similarity: str) -> Quantized:
 
 
 def scales_file(name: str) -> str:
-    """Return the name of the file of scales beside a file of codes."""
     return name.replace(".npy", ".scales.npy")
 
 
@@ -134,8 +132,7 @@ def open_vectors(folder: Path | Files, name: str, stored: str) -> Vectors:
     files = Files.of(folder)
     array = files.array(name, stored, 2)
     if stored != INT8:
-        half: Half = array
-        return half
+        return array
     scales = files.array(scales_file(name), "float16", 1, mapped=False)
     if len(scales) != len(array):
         raise files.damaged(scales_file(name), f"{len(array)} scales", len(scales))

@@ -51,11 +51,8 @@ def add_matches(
 
 
 class ExplainedSentence(NamedTuple):
-    """A sentence of a query.
-
-    ``label`` is the predicted one of CSAbstruct's five and ``probability`` that of the facet (of ``other``
-    where it has none), both None where the facet was given. ``selected`` sentences are searched with, as a
-    best guess where ``guess`` is True.
+    """A sentence of a query: ``label`` and ``probability`` are None where given; ``selected``: it is searched
+    with.
     """
 
     position: int
@@ -93,9 +90,7 @@ def facet_probability(sentence: Sentence) -> float | None:
 
 
 def techniques_in_common(query: Query, papers: Sequence[Paper]) -> list[list[str]]:
-    """Return the words of techniques that each paper shares with the query's liked papers, the most telling
-    first.
-    """
+    """Return the words of techniques that papers share with the query's liked ones, most telling first."""
     from qbe.models.words import shipped_words
 
     liked = {id(aspect.paper): aspect.paper for aspect in query.aspects if aspect.weight > 0}
@@ -105,9 +100,7 @@ def techniques_in_common(query: Query, papers: Sequence[Paper]) -> list[list[str
 
 
 def describe(paper: Paper, position: int, facet: Facet | None) -> str:
-    """Describe a sentence's label: ``method 0.93``, ``method given``, ``no label``, or where it is the best
-    guess for the facet searched for, ``background 0.62, best guess for method 0.31``.
-    """
+    """Describe a label: ``method 0.93``, ``background 0.62, best guess for method 0.31``."""
     if not paper.labelled:
         return "no label"
     sentence = paper.sentences[position]
@@ -133,12 +126,7 @@ class Shown(NamedTuple):
 
 
 def shown(query: Query, paper: Paper, hit: Hit) -> Shown | None:
-    """Return the best pair of a hit whose sentence carries the facet searched for, else the best pair, if
-    any.
-
-    Best is the pair that contributed most to a reranker's score, then the closest; pairs of disliked aspects
-    come last.
-    """
+    """Return the best pair of a hit whose sentence carries the facet searched for, else the best pair."""
     pairs = [*([hit.driven_by] if hit.driven_by else []), *hit.matches]
     pairs = [pair for pair in pairs if query.aspects[pair.aspect].weight > 0] or pairs
     candidates = [
@@ -149,9 +137,7 @@ def shown(query: Query, paper: Paper, hit: Hit) -> Shown | None:
 
 
 def label_of(paper: Paper, position: int, facet: Facet | None) -> str:
-    """Return the label to show with a sentence for a facet: the facet, with a question mark for a best guess,
-    or another label in parentheses; for no facet the sentence's own label, if any.
-    """
+    """Return the label to show for a facet: a best guess has a question mark, another label parentheses."""
     sentence = paper.sentences[position]
     if facet is None or sentence.facet is facet:
         return sentence.label if sentence.facet else ""

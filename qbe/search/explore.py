@@ -11,7 +11,7 @@ import numpy as np
 
 from qbe.index.index import IndexReader
 from qbe.index.papers import rows_of
-from qbe.index.rows import distinct
+from qbe.index.scoring import distinct
 from qbe.query import PLAIN, SHAPES, Aspect, Query, Variety
 from qbe.search.first_stages import BM25Stage, FirstStage, FusedStage, Rows, Scores
 from qbe.search.fusion import BEST_PAPERS, below, best_hits
@@ -27,18 +27,13 @@ if TYPE_CHECKING:
 
 DEPTH = 300  # candidates that each first stage brings by each liked aspect
 LIKELY_FROM = 0.6  # papers with at least this chance are called likely
-VARIED_DEPTH = (
-    100  # papers, of a mix by each shape, that are compared with each other where hits should differ
-)
-
+VARIED_DEPTH = 100  # papers, of a mix by each shape, that are compared with each other to differ
 
 _Known = dict[bytes, tuple[list[Paper], "Sequence[Paper] | Candidates"]]  # candidates by their rows
 
 
 class ExploreRequest(NamedTuple):
-    """A query of facets, its papers with vectors, how its list is made, and whether the best are graded
-    ``again``.
-    """
+    """A query of facets, its papers with vectors, and whether the best are graded ``again``."""
 
     ranking: RankingRequest
     papers: Sequence[GradedQuery]
@@ -48,10 +43,8 @@ class ExploreRequest(NamedTuple):
 
 class ExploreStage:
     """Ranks by how likely a candidate is as asked: similar in the liked facets (a grade of at least 1.5), and
-    different in the disliked ones (at most 1).
-
-    Candidates come from the first stages, by every liked aspect. Those that fit best may be graded again.
-    Grader and regrader are opened when something is graded.
+    different in the disliked ones (at most 1). Candidates come from the first stages, by every liked
+    aspect.
     """
 
     def __init__(
@@ -86,9 +79,7 @@ class ExploreStage:
     def _graded(
         self, request: ExploreRequest, rows: Rows, known: _Known, fit: Scores | None = None
     ) -> list[Estimates]:
-        """Estimate papers by each paper of a request, the best again where it asks for it; ``known`` are the
-        papers of the request before, read once where equal.
-        """
+        """Estimate papers by each paper of a request; ``known`` are those of the one before."""
         key = rows.astype(np.int64).tobytes()
         if key not in known:
             known.clear()
@@ -254,9 +245,7 @@ def _as_asked(chances: Sequence[Scores], aspects: Sequence[Aspect]) -> Scores:
 
 
 def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str | None:
-    """Say how many hits are likely as asked, of a mix by shape, and where that is fewer than the first ``k``
-    show; None where weights other than 1 make scores no chances.
-    """
+    """Say how many hits are likely as asked; None where weights other than 1 make scores no chances."""
     if not variety.mix and any(abs(aspect.weight) != 1 for aspect in query.aspects):
         return None
     corners = [hit.corner for hit in hits if (hit.chance or 0.0) >= LIKELY_FROM]

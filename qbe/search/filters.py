@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from qbe.index.index import IndexReader
-    from qbe.index.rows import Mask, Selection
+    from qbe.index.scoring import Mask, Selection
 
 T = TypeVar("T")
 Metadata = Mapping[str, Any]
@@ -35,18 +35,17 @@ TECHNIQUE = "technique"  # the key of ``where`` that is compared with texts, too
 LAST_YEAR, NO_YEAR = 9999, 0
 KEPT = 64  # filters whose results are cached
 
+# From this probability of method and objective together on a sentence says how: "we propose a graph network".
 SAID_FROM = 0.3
-"""From this probability of method and objective together on a sentence counts as one that says how: "we
-propose a graph network for traffic" is an objective, and names the technique."""
 
 _YEAR = re.compile(r"\s*(\d{4}(?!\d)|\d{1,3}(?=\s*$))", re.ASCII)  # four digits first, or a number alone
 _YEARS = re.compile(r"(?P<first>\d{1,4})?(?:(?P<range>-)(?P<last>\d{1,4})?)?")
 _NAMES = re.compile(r",|\band\b")
 _NAME_PARTS = ("name", "given", "first", "middle", "family", "last")
+# Letters that Unicode does not decompose, but that people type without accents.
 _LETTERS = str.maketrans(
     {"æ": "ae", "đ": "d", "ð": "d", "ħ": "h", "\u0131": "i", "ł": "l", "ø": "o", "œ": "oe", "þ": "th"}
 )
-"""Letters that Unicode does not decompose, but that people type without accents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +53,11 @@ class PaperFilter:
     """Conditions that papers must all meet to be found.
 
     ``years``: from the first to the last one, either None. ``before``: this year or an earlier one;
-    ``"query"``: not later than the query's paper. Papers without a year pass neither. ``categories``: one of
-    the paper's matches a pattern (``cs.*``) or what stands before a dot (``cs``). ``authors``: an author's
-    name has all words of one of these, in any order, case and accents apart. ``where``: the metadata has each
-    key with this value, as text; of a list one element is enough, and values of OF_LIBRARIES are compared
-    without case. The key ``technique`` asks for papers that name one there, in their title, or where they say
-    how.
-
-    Raises TypeError for values of another type, UsageError for those that are not possible.
+    ``"query"``: not later than the query's paper. Papers without a year pass neither. ``categories``: one
+    matches a pattern (``cs.*``) or what stands before a dot (``cs``). ``authors``: an author's name has all
+    words of one of these, case and accents apart. ``where``: the metadata has each key with this value, as
+    text, or in a list. The key ``technique`` asks for papers that name one there, in their title, or where
+    they say how.
 
     >>> papers = PaperFilter(years=(2015, 2019), categories=("cs",), authors=("d. knuth",))
     >>> papers.keeps({"categories": ["cs.DS"], "authors": ["Donald D. Knuth"]})  # years apart
@@ -76,8 +72,19 @@ class PaperFilter:
 
     def __post_init__(self) -> None:
         if self.years is not None:
-            _check_years(self.years)
-            object.__setattr__(self, "years", tuple(self.years))
+            years: object = self.years
+            if not isinstance(years, tuple | list) or len(years) != 2:
+                expected = "`years` as the first and the last, either of them None"
+                raise TypeError(f"expected {expected}, found {years!r}")
+            for year in years:
+                if year is not None:
+                    _check_year("years", year)
+            first, last = years
+            if first is None and last is None:
+                raise UsageError("expected `years` with a first or a last one, found neither")
+            if first is not None and last is not None and first > last:
+                raise UsageError(f"expected `years` from an earlier to a later one, found {first}-{last}")
+            object.__setattr__(self, "years", tuple(years))
         for name in ("categories", "authors"):
             values = getattr(self, name)
             if isinstance(values, str) or not isinstance(values, Sequence):
@@ -104,15 +111,8 @@ class PaperFilter:
         elif self.before is not None:
             _check_year("before", self.before)
 
-    @property
-    def by_year(self) -> bool:
-        """True if a paper must have a year to pass."""
-        return self.years is not None or self.before is not None
-
     def of(self, query: Query) -> PaperFilter:
-        """Replace ``"query"`` by the latest year of the papers that a query likes; raises UsageError for one
-        without.
-        """
+        """Replace ``"query"`` by the latest year of a query's liked papers; raise UsageError for one without."""
         if self.before != OF_QUERY:
             return self
         years = []
@@ -128,7 +128,6 @@ class PaperFilter:
         return dataclasses.replace(self, before=max(years))
 
     def allows(self, year: int) -> bool:
-        """Test a year; ``before`` must be a year by now (see `of`)."""
         first, last = self.years or (None, None)
         limits = [limit for limit in (last, self.before) if isinstance(limit, int)]
         return (first is None or first <= year) and all(year <= limit for limit in limits)
@@ -146,14 +145,12 @@ class PaperFilter:
 
     def record(self) -> dict[str, Any]:
         """The conditions as JSON."""
-        values = {
-            "years": None if self.years is None else list(self.years),
-            "categories": list(self.categories),
-            "authors": list(self.authors),
-            "where": dict(self.where),
-            "before": self.before,
+        values = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+            if value
         }
-        return {name: value for name, value in values.items() if value}
 
 
 def year_of(metadata: Metadata) -> int | None:
@@ -168,9 +165,7 @@ def _first_year(text: str) -> int | None:
 
 
 def parse_years(text: str) -> tuple[Years | None, Literal["query"] | None]:
-    """Parse years such as ``2015-2019``, ``2015-``, ``-2019``, ``2018``, ``query`` or ``2015-query``; raises
-    UsageError.
-    """
+    """Parse years such as ``2015-2019``, ``2015-``, ``-2019``, ``2018``, ``query`` or ``2015-query``."""
     head, _, last = text.strip().rpartition("-")
     of_query = last.strip() == OF_QUERY
     if of_query and not head:
@@ -278,19 +273,6 @@ def _has_value(key: str, value: str) -> Callable[[Metadata], bool]:
     return keeps
 
 
-def _check_years(years: object) -> None:
-    if not isinstance(years, tuple | list) or len(years) != 2:
-        raise TypeError(f"expected `years` as the first and the last, either of them None, found {years!r}")
-    first, last = years
-    for year in years:
-        if year is not None:
-            _check_year("years", year)
-    if first is None and last is None:
-        raise UsageError("expected `years` with a first or a last one, found neither")
-    if first is not None and last is not None and first > last:
-        raise UsageError(f"expected `years` from an earlier to a later one, found {first}-{last}")
-
-
 def _check_year(name: str, year: object) -> None:
     if not isinstance(year, int) or isinstance(year, bool):
         raise TypeError(f"expected a year (int) in `{name}`, found {year!r} ({type(year).__name__})")
@@ -307,9 +289,7 @@ def check_filter(value: object) -> None:
 
 
 class FilterResult(NamedTuple):
-    """The papers that pass a filter (``selection``: None if all do), and how many more would if their year
-    was known.
-    """
+    """The papers that pass a filter (``selection``: None if all do), and how many lack a year to pass."""
 
     selection: Selection | None
     papers: int
@@ -318,9 +298,7 @@ class FilterResult(NamedTuple):
 
 
 class FilterCache:
-    """The papers of an index, as opened by a reader, that pass filters. Years are kept, in two bytes a paper,
-    and of each of the last KEPT filters a byte a paper. Several threads may use it.
-    """
+    """The papers of an index that pass filters: years, two bytes a paper, and the last KEPT masks stay."""
 
     def __init__(self, reader: IndexReader) -> None:
         self._papers = reader.papers
@@ -330,15 +308,12 @@ class FilterCache:
         self._passing: OrderedDict[str, FilterResult] = OrderedDict()
 
     def for_query(self, paper_filter: PaperFilter | None, query: Query) -> FilterResult:
-        """Apply a filter, or none, for a query; raises what `PaperFilter.of` and `of` do."""
-        if paper_filter is None:
-            return FilterResult(None, len(self._papers), len(self._papers), 0)
-        return self.of(paper_filter.of(query))
+        """Apply a filter, or none, for a query."""
+        everything = FilterResult(None, len(self._papers), len(self._papers), 0)
+        return everything if paper_filter is None else self.of(paper_filter.of(query))
 
     def of(self, paper_filter: PaperFilter) -> FilterResult:
-        """Apply a filter whose ``before`` is a year by now; raises UsageError for a key of ``where`` that no
-        paper has, and for a technique without a name.
-        """
+        """Apply a filter without ``query``; raise UsageError for a key of ``where`` that no paper has."""
         if paper_filter.before == OF_QUERY:
             raise UsageError("expected `years` without query, since there is no query, found it; give a year")
         with self._lock:
@@ -347,11 +322,11 @@ class FilterCache:
     def _computed(self, paper_filter: PaperFilter) -> FilterResult:
         import numpy as np
 
-        from qbe.index.rows import Selection
+        from qbe.index.scoring import Selection
 
         mask = _remembered(self._kept, dataclasses.replace(paper_filter, years=None, before=None), self._read)
         missing = 0
-        if paper_filter.by_year:
+        if paper_filter.years is not None or paper_filter.before is not None:
             assert self._years is not None
             missing = int(np.count_nonzero(mask & (self._years == NO_YEAR)))
             known = np.unique(self._years).tolist()
@@ -393,7 +368,6 @@ class FilterCache:
 
 
 def _remembered(known: OrderedDict[str, T], asked: PaperFilter, make: Callable[[PaperFilter], T]) -> T:
-    """Look a filter up, or make its value; of more than KEPT ones the least recently used is dropped."""
     key = json.dumps(asked.record(), sort_keys=True)
     if key not in known:
         known[key] = make(asked)
@@ -404,12 +378,9 @@ def _remembered(known: OrderedDict[str, T], asked: PaperFilter, make: Callable[[
 
 
 class Technique:
-    """The name of a technique: words that stand next to each other, whatever their grammatical number and
-    case.
-    """
+    """The name of a technique: neighbouring words, whatever their grammatical number and case."""
 
     def __init__(self, name: str) -> None:
-        """Raise UsageError for a name without letters and digits."""
         self._words = _words(name)
         if not self._words:
             raise UsageError(
@@ -431,10 +402,11 @@ class Technique:
         stored = paper.metadata.get(TECHNIQUE, [])
         texts += map(str, stored if isinstance(stored, list) else [stored])
         length = len(self._words)
-        for words in map(_words, texts):
-            if any(words[at : at + length] == self._words for at in range(len(words) - length + 1)):
-                return True
-        return False
+        return any(
+            words[at : at + length] == self._words
+            for words in map(_words, texts)
+            for at in range(len(words) - length + 1)
+        )
 
 
 def _words(text: str) -> list[str]:
@@ -444,9 +416,7 @@ def _words(text: str) -> list[str]:
 
 
 def describe(passing: Sequence[FilterResult], hits: int | None) -> str | None:
-    """Tell users in one line that filters leave fewer papers than the ``hits`` asked for (None: any number),
-    or drop papers without a year; None where neither is so.
-    """
+    """Tell users that filters leave fewer papers than the ``hits`` asked for, or drop those without a year."""
     parts = []
     if few := [each for each in passing if hits is not None and each.papers < hits]:
         least, several = min(few, key=lambda each: each.papers), len(passing) > 1

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from qbe.errors import UsageError
 from qbe.index import jvm
-from qbe.index.candidates import CandidateSource
+from qbe.index.faiss import CandidateSource
 from qbe.index.index import IndexReader
 from qbe.index.lucene import contents
 from qbe.index.papers import rows_of
-from qbe.index.rows import PerSelection, Selection, distinct
-from qbe.index.scoring import best_per_paper, mean_max, restrict
+from qbe.index.scoring import PerSelection, Selection, best_per_paper, distinct, mean_max, restrict
 from qbe.models.pooling import EncodedAspect
 from qbe.search.fusion import best_hits, penalized, weighted_sum
 from qbe.search.stages import (
@@ -48,8 +47,7 @@ class FirstStage(Protocol):
     ) -> list[list[Hit]]:
         """Rank the best ``k`` papers of the index or of a pool for each aspect, best first, ties by id.
 
-        A result must not depend on the other aspects. ``allowed`` restricts a search of the whole index to
-        some papers, at least one; pools hold allowed papers only. ``explain`` adds component scores to hits.
+        ``allowed`` restricts a search of the whole index; pools hold allowed papers only.
         """
 
 
@@ -82,8 +80,8 @@ class ScoreSource(Protocol):
         """Propose about ``k`` papers of the index, or of ``allowed``, for each aspect."""
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
-        """Score the papers at ``rows``, ascending, by name, (papers,) each; ``known`` is what
-        `batch_candidates` returned, None for a pool. Must be thread-safe.
+        """Score papers at ascending ``rows``; ``known`` is of `batch_candidates`, None for a pool.
+        Thread-safe.
         """
 
 
@@ -107,7 +105,7 @@ class BM25Stage:
     def __init__(self, reader: IndexReader, workers: Workers, form: str = TITLE_FACET) -> None:
         self._form, self._workers = form, workers
         self._papers = reader.papers
-        jvm.leave_at_exit(workers)  # one of them may open the postings
+        workers.at_exit(jvm.detach)  # one of them may open the postings
         self._lucene = reader.text_search()
         self._filters = PerSelection(lambda selection: self._lucene.filtering(selection.rows))
 

@@ -36,21 +36,13 @@ def weighted_sum(components: Mapping[str, Floats], weights: Mapping[str, float])
 
 
 def combine_aspects(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats:
-    """Combine the scores (n,) of candidates by several aspects: `sum_of_papers` of z-normalized scores, over
-    the sum of the weights' absolute values (CombSUM, Fox and Shaw, 1994; negative weights as in Rocchio,
-    1971).
-    """
+    """Combine z-normalized scores (n,) by several aspects (CombSUM, Fox and Shaw, 1994; Rocchio, 1971)."""
     total = sum(abs(aspect.weight) for aspect in aspects)
     return sum_of_papers([z_normalize(each) for each in scores], aspects) / total
 
 
 def sum_of_papers(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats:
-    """Sum the aspects' scores (n,) times their weights, paper by paper of the query.
-
-    With n >= 3 liked papers (of a positive weight) a candidate gets ``n / 2`` times the sum of its two
-    largest scores by these (BEST_PAPERS), so that it need not be in the middle of all, plus the scores of the
-    others.
-    """
+    """Sum the aspects' scores (n,) times their weights; of n >= 3 liked papers ``n / 2`` times the best two."""
     by_paper: dict[str, Floats] = {}
     liked: set[str] = set()
     for score, aspect in zip(scores, aspects, strict=True):
@@ -69,13 +61,6 @@ def sum_of_papers(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats
 def penalized(scores: Floats, background: Floats, strength: float) -> Floats:
     """Lower scores (n,) by background similarity: ``z(scores) - strength * z(background)``."""
     return z_normalize(scores) - strength * z_normalize(background)
-
-
-def interpolate(first_stage: Sequence[float], reranker: Sequence[float], weight: float) -> list[float]:
-    """Mix scores of the same papers: ``(1 - weight) * z(first stage) + weight * z(reranker)``."""
-    mixed = (1 - weight) * z_normalize(np.array(first_stage)) + weight * z_normalize(np.array(reranker))
-    scores: list[float] = mixed.tolist()
-    return scores
 
 
 def best_hits(paper_ids: Sequence[str], scores: NDArray[np.floating], k: int) -> list[Hit]:

@@ -67,9 +67,7 @@ class GradedQuery(NamedTuple):
 
 
 class FacetView(NamedTuple):
-    """Candidates seen by a facet: the sentences ``marked`` as of it and their ``shares`` (sentences,), the
-    ``projected`` vectors, and the ``sums`` of the marked projected and plain vectors.
-    """
+    """Candidates seen by a facet: sentences ``marked`` as of it, ``shares`` of it, sums of marked vectors."""
 
     marked: Bools
     shares: Doubles
@@ -221,9 +219,7 @@ class Regrader:
 
 
 class GradedReranker:
-    """Scores candidates for a facet by their grade in it; ``match`` is the closest pair of projected
-    sentences.
-    """
+    """Scores candidates by their grade in a facet; ``match`` is the closest pair of projected sentences."""
 
     name = "grades"
     needs_vectors = True

@@ -164,10 +164,8 @@ def entropic_transport(
     """Return plans (pairs, m, n) that move the masses of rows to columns at the least regularized cost.
 
     The plan P with the marginals ``rows`` (pairs, m) and ``columns`` (pairs, n) minimizes ``<P, costs> +
-    sum(P * log(P)) / regularization`` (Cuturi, 2013). Columns hold but for rounding, rows up to a sum of
-    absolute errors of 1e-9, or less exactly after 1000 iterations (5 to 15 are usual). A mass of 0 is
-    padding, whose ``costs`` (pairs, m, n) are not read. A plan depends neither on other pairs nor on threads.
-    Raises UsageError for costs that are not finite.
+    sum(P * log(P)) / regularization`` (Cuturi, 2013). A mass of 0 is padding, whose ``costs`` (pairs, m, n)
+    are not read.
     """
     workers = workers or Workers()
     costs, rows, columns = (np.asarray(values, np.float64) for values in (costs, rows, columns))
@@ -231,9 +229,7 @@ def marginals(distances: Doubles, columns: Bools, temperature: float) -> tuple[D
 
 
 def mean_max(similarities: Doubles, columns: Bools) -> Doubles:
-    """The mean over the rows of each one's best similarity (Khattab and Zaharia, 2020, eq. 3, over
-    sentences).
-    """
+    """The mean over the rows of each one's best similarity (Khattab and Zaharia, 2020, eq. 3)."""
     best = _inside(similarities, columns).max(axis=2)
     mean: Doubles = total(best, 1) / best.shape[1]
     return mean
@@ -246,11 +242,7 @@ def _inside(values: Doubles, columns: Bools) -> Doubles:
 
 
 class VectorMatching:
-    """Scores the vectors of a query's sentences against those of all sentences of a candidate.
-
-    ``match`` is the pair that contributed most: the largest mass times cosine for transport, else the
-    closest.
-    """
+    """Scores vectors of a query's sentences against candidates'; ``match`` contributed most."""
 
     needs_vectors = True
     takes_whole_abstracts = True
@@ -265,10 +257,6 @@ class VectorMatching:
         regularization: float | None = None,
         workers: Workers | None = None,
     ) -> None:
-        """Match by one of `qbe.search.stages.MATCHINGS`; ``similarity`` is that of the vectors
-        (``index.similarity``): for ``l2`` mean-max takes least distances. Scores of vectors in half precision
-        depend neither on the linear algebra library nor on threads.
-        """
         self.name = name
         self._vectors, self._workers, self._similarity = vectors, workers, similarity
         self._temperature = temperature
@@ -327,8 +315,7 @@ class VectorMatching:
 def _compare(query: Doubles, vectors: NDArray[np.float32]) -> tuple[Doubles, Doubles]:
     """Euclidean distances and cosines (m, n) of vectors (m, dimension) and (n, dimension).
 
-    Double precision holds products of half-precision numbers and their sums exactly, so that no order of
-    summation shows, and equal vectors have distance 0.
+    Double precision holds products of half-precision numbers and their sums exactly.
     """
     candidate = vectors.astype(np.float64)
     products = query @ candidate.T

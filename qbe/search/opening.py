@@ -15,8 +15,7 @@ from qbe.util.work import Workers
 if TYPE_CHECKING:
     from qbe.search.grading import Regrader
 
-RerankerOpener = Callable[..., Reranker]
-"""Opens a cross-encoder, with the parameters and errors of `qbe.search.rerankers.open_reranker`."""
+RerankerOpener = Callable[..., Reranker]  # as `qbe.search.rerankers.open_reranker`
 
 
 def open_rerank_stage(
@@ -29,13 +28,11 @@ def open_rerank_stage(
     """Open what a stage of `qbe.search.stages` reranks by, None for None.
 
     The model of a cross-encoder is loaded when it first scores, unless ``open_reranker`` opens it elsewhere.
-    Raises what `qbe.search.rerankers.open_reranker` does, IndexFormatError where vectors to be matched are
-    not in the index, UsageError where nothing reads its encoder's vectors.
     """
     if stage is None:
         return None
-    penalty = 0.0
     reranker: Reranker
+    penalty = getattr(stage, "background_penalty", 0.0)
     if isinstance(stage, Grades):
         from qbe.search.grading import GradedReranker, open_grader
 
@@ -49,11 +46,10 @@ def open_rerank_stage(
         given = None if stage.model is None else Path(stage.model)
         model = read_model(find_model(index.manifest.dense["encoder"], given))
         reranker = ProjectedMatching(model.projections, stored_vectors(index), workers)
-        penalty = stage.background_penalty
     elif isinstance(stage, CrossEncoder):
         from qbe.search.rerankers import DeferredReranker, FunctionReranker, scoring_of
 
-        scorer, penalty = stage.model, stage.background_penalty
+        scorer = stage.model
         if scorer is None or isinstance(scorer, str | Path):
             named = {} if scorer is None else {"name": str(scorer)}
             if stage.device is not None:
@@ -68,28 +64,26 @@ def open_rerank_stage(
         from qbe.search.rerankers import LanguageModelReranker
 
         assert stage.model is not None
-        endpoint = Endpoint(stage.endpoint, stage.model, timeout=60)
-        client = Client(endpoint, retries=2)
+        client = Client(Endpoint(stage.endpoint, stage.model, timeout=60), retries=2)
         reranker = LanguageModelReranker(Grader(client, parallel=stage.parallel))
     else:
         assert isinstance(stage, Matching)
         from qbe.search.matching import VectorMatching
 
         index.require_vectors()
-        parameters = {"temperature": stage.temperature, "regularization": stage.regularization}
         reranker = VectorMatching(
             stage.kind,
             lambda paper: index.vectors(paper).sentences,
             similarity=index.similarity,
+            temperature=stage.temperature,
+            regularization=stage.regularization,
             workers=workers,
-            **{name: value for name, value in parameters.items() if value is not None},
         )
     return RerankStage(reranker, stage.depth, stage.weight, penalty if index.manifest.dense else 0.0)
 
 
-def regrader_opener(stage: Any, workers: Workers) -> Callable[[], Regrader | None]:
-    """Return a function that opens, once, what grades the best papers of a stage again, None if nothing."""
-    count = (stage.joint or 0) if isinstance(stage, Grades) else 0
+def regrader_opener(count: int, workers: Workers) -> Callable[[], Regrader | None]:
+    """Return a function that opens, once, what grades the best ``count`` papers again, None for 0."""
     opening = threading.Lock()
     opened: list[Regrader] = []
 

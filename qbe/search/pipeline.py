@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 
 class Explanation(NamedTuple):
-    """A query's result with its reasons: the sentences of each aspect with their facets, hits with scores and
-    matches.
-    """
+    """A query's result with its reasons: the sentences of each aspect, hits with matches."""
 
     query: Query
     sentences: Sequence[Sequence[ExplainedSentence]]
@@ -38,13 +36,10 @@ class Explanation(NamedTuple):
 class Pipeline(Closing):
     """Searches an index: ``Pipeline(index, stages)``, or ``Pipeline(index, first_stage, reranker)``.
 
-    ``stages`` are a first stage alone, or with a reranker, as in ``qbe.Fused() >> qbe.Projections()``
-    (default: `qbe.search.stages.default_stages`). A ``reranker`` may also be an object with ``batch_score``,
-    or a function ``(aspect, papers) -> scores``. ``labels`` of the query's sentences are those ``given``
-    (predicted where a paper brings none), or ``predicted``.
-
-    Models and threads stay open until the pipeline is closed, which leaves the index open. Several threads
-    may search.
+    ``stages`` are as in ``qbe.Fused() >> qbe.Projections()`` (default: `qbe.search.stages.default_stages`). A
+    ``reranker`` may also be an object with ``batch_score``, or a function ``(aspect, papers) -> scores``.
+    ``labels`` of the query's sentences are ``given`` (predicted where a paper brings none), or ``predicted``.
+    Models and threads stay open until it is closed, which leaves the index open. Several threads may search.
 
     >>> from qbe import Facet, Fused, Query
     >>> with Pipeline(index, Fused()) as pipeline:
@@ -83,9 +78,8 @@ class Pipeline(Closing):
         explain: bool = False,
         variety: Variety = PLAIN,
     ) -> list[Hit]:
-        """Search for the best ``k`` hits, best first, ties by id, never the query's own papers: of the
-        ``pool`` of ids, else of the whole index, those that pass the ``filter``. Raises what
-        `SearchRequest` and `SearchSession.run` do.
+        """Search for the best ``k`` hits, never the query's own papers, of a ``pool`` of ids or the whole
+        index.
         """
         request = SearchRequest(query, k, pool, filter, self._labels, matches, explain, variety=variety)
         return self.session.batch([request])[0].hits
@@ -125,7 +119,7 @@ class Pipeline(Closing):
         *,
         filter: PaperFilter | None = None,
     ) -> Explanation:
-        """Search, with the reasons of each hit; raises what `search` does."""
+        """Search, with the reasons of each hit."""
         ranking = self.session.search(SearchRequest(query, k, pool, filter, self._labels, explain=True))
         sentences = [explain_query(aspect) for aspect in ranking.query.aspects]
         return Explanation(ranking.query, sentences, ranking.hits)

@@ -21,6 +21,7 @@ MAX_AUTHORS = 3  # that a table names
 NAMED, QUOTED = 3, 60  # papers that a heading names at most, and characters of a sentence that it quotes
 
 _TIED = "\N{NO-BREAK SPACE}"
+# Frequent words of English, without those that other languages share, and of other European languages.
 _ENGLISH, _OTHERS = (
     frozenset(words.split())
     for words in (
@@ -30,7 +31,6 @@ _ENGLISH, _OTHERS = (
         "uma da em com não um het een van voor og det som att och til ikke",
     )
 )
-"""Frequent words of English, without those that other languages share, and of other European languages."""
 
 Lookup = Callable[[str], Paper]  # a paper of the index by id
 Heading = Callable[[Query, Sequence[Hit]], str]
@@ -46,12 +46,11 @@ def to_table(
     title: Heading | None = None,
     graded_by: str = "",
 ) -> str:
-    """Make a table of one query's result: rank, score, title, year, authors, venue and link as far as known,
-    grades of graded papers, and a sentence that matched (`qbe.search.explain.shown`).
+    """Make a table of one query's result: rank, score, title, year, authors, venue, link, grades, and a
+    sentence that matched (`qbe.search.explain.shown`).
 
-    ``title`` makes the heading (None: `heading`), and ``graded_by`` is whose grades they are. A question mark
-    follows a facet that is a best guess; parentheses hold the label of a sentence without the facet searched
-    for. ``explain`` adds the query's sentences, all matches with labels, and component scores.
+    ``title`` makes the heading, and ``graded_by`` is whose grades they are. ``explain`` adds the query's
+    sentences, all matches with labels, and component scores.
     """
     lines = textwrap.wrap(f"{(title or heading)(query, hits)}:", width)
     if explain:
@@ -164,9 +163,7 @@ def grades_in_words(hit: Hit, graded_by: str = "") -> str:
 
 
 def heading(query: Query, hits: Sequence[Hit] = ()) -> str:
-    """Describe hits, such as ``Papers like “A title”, for its method``, or with the numbers of hits for each
-    shape of a mixed list.
-    """
+    """Describe hits, such as ``Papers like “A title”, for its method``."""
     if query.is_single:
         return f"Papers {_like(query.aspects[0])}{_foreign_note(query)}"
     corners = Counter(hit.corner for hit in hits if hit.corner)
@@ -201,9 +198,7 @@ def _foreign_note(query: Query) -> str:
 
 
 def looks_english(text: str) -> bool:
-    """True if at least half of the letters of a text are Latin, and frequent words of other languages do not
-    outnumber those of English.
-    """
+    """True if most letters are Latin, and frequent words of other languages do not outnumber English ones."""
     letters = list(filter(str.isalpha, text))
     # Latin letters with their accents end at U+024F; formulas have a few Greek ones.
     if not letters or sum(map("\u0250".__gt__, letters)) < len(letters) / 2:
@@ -240,9 +235,7 @@ _IN_LINKS = str.maketrans({"(": "%28", ")": "%29", "\\": "%5C"})
 def to_markdown(
     lookup: Lookup, query: Query, hits: Sequence[Hit], title: Heading = heading, graded_by: str = ""
 ) -> str:
-    """Make Markdown of one query's result: a heading, and a numbered list of titles, each a link where one is
-    known, with year, id, score, authors, venue, and a sentence that matched; parameters as of `to_table`.
-    """
+    """Make Markdown of one query's result: a heading and a numbered list; parameters as of `to_table`."""
     lines = [f"## {escaped(title(query, hits))}", ""]
     for rank, hit in enumerate(hits, start=1):
         paper = lookup(hit.paper_id)

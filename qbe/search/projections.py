@@ -32,9 +32,7 @@ class FacetProjection(NamedTuple):
 
 
 class StoredPapers(NamedTuple):
-    """The vectors of papers: ``sentences`` (sentences, dimension), paper i's from ``starts[i]``, and
-    ``whole``.
-    """
+    """The vectors of papers: ``sentences``, paper i's from ``starts[i]``, and ``whole``."""
 
     sentences: Doubles
     starts: Ints
@@ -65,8 +63,8 @@ def projected(vectors: NDArray[np.floating], matrix: Doubles | None) -> Doubles:
 
 
 class Space(NamedTuple):
-    """A ``query`` and papers at unit length in a space: ``cosines`` (query's sentences, sentences), ``best``
-    (query's sentences, papers), ``whole`` (papers,); float64.
+    """A ``query`` and papers of unit length: cosines with all sentences, each paper's ``best``, ``whole``
+    ones.
     """
 
     query: Doubles
@@ -91,9 +89,7 @@ class Space(NamedTuple):
     def terms(
         self, positions: Sequence[int] | slice, facet: Bools, sums: Doubles, starts: Ints
     ) -> list[Doubles]:
-        """The TERMS (papers,) of the query's sentences at ``positions``; ``sums`` of the sentences of the
-        ``facet``.
-        """
+        """The TERMS (papers,) of sentences at ``positions``; ``sums`` of the sentences of the facet."""
         of_facet = np.where(facet, self.cosines[positions], -np.inf)
         return [
             self.best[positions].mean(axis=0),
@@ -116,13 +112,8 @@ def compare(
     facet: Bools,
     matrix: Doubles,
 ) -> tuple[Doubles, Doubles]:
-    """Compare a query's ``sentences`` of a facet (n, dimension) and its ``whole`` vector (dimension,) with
-    papers whose sentences of the ``facet`` (sentences,) are marked, at least one of each.
-
-    Returns the TERMS (4, papers) and the cosines (n, sentences) of projected vectors. ``sentences`` is the
-    mean over the query's sentences of each one's best cosine with a sentence of the paper, ``facet`` the same
-    with the paper's sentences of the facet, ``whole`` the cosine of the whole papers, ``mean`` that of summed
-    sentences.
+    """Compare a query's ``sentences`` of a facet and its ``whole`` vector with papers whose sentences of the
+    ``facet`` are marked, at least one of each: the TERMS (4, papers) and the cosines (n, sentences).
     """
     there = papers.projected(matrix)
     space = Space.of(sentences, whole, there, matrix)
@@ -195,9 +186,7 @@ class ProjectionModel:
 
 
 def find_model(encoder: Mapping[str, Any], folder: Path | None = None) -> Path:
-    """Find the model that reads the vectors of an ``encoder``: the one given, else one that ships; raise
-    UsageError where none does.
-    """
+    """Find the model that reads the vectors of an ``encoder``: the one given, else one that ships."""
     model_folder = shipped_model(encoder) if folder is None else folder
     if model_folder is None:
         if encoder["name"] in ENCODERS:

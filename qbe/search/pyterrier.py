@@ -22,11 +22,8 @@ QUERY_COLUMNS = ("qid", "query")
 def as_transformer(pipeline: Any, k: int = 1000, facet: Facet | None = None) -> Any:
     """Make a ``pyterrier.Transformer`` that searches with a pipeline.
 
-    It takes a data frame of queries with the columns ``qid`` and ``query``: the id of a paper of the index,
-    or an abstract, which is more than one word of ASCII. A column ``facet`` takes the place of ``facet``. Of
-    a data frame of results, with ``docno``, only these papers are ranked. Raises MissingDependencyError
-    without PyTerrier; the transformer PaperNotFoundError for an id that is not in the index, UsageError where
-    a query or its id is missing, or a qid has several queries.
+    It takes a data frame with the columns ``qid`` and ``query``: the id of a paper of the index, or an
+    abstract. A column ``facet`` takes the place of ``facet``; with ``docno``, only these papers are ranked.
     """
     try:
         import pyterrier as pt
@@ -77,8 +74,7 @@ def _searched(pipeline: Any, frame: pd.DataFrame, k: int, facet: Facet | None) -
 
 
 def from_transformer(transformer: Any) -> TransformerStage:
-    """Make a first stage or a reranker of a `qbe.Pipeline` of a transformer of PyTerrier, an object with
-    ``transform`` from data frame to data frame; raises TypeError for others.
+    """Make a first stage or a reranker of a `qbe.Pipeline` of a transformer of PyTerrier.
 
     >>> class ByLength:
     ...     def transform(self, frame):
@@ -97,9 +93,7 @@ def from_transformer(transformer: Any) -> TransformerStage:
 
 
 class TransformerStage:
-    """A transformer as a stage; papers that it leaves out come last. As a reranker it gets ``qid``,
-    ``query``, ``docno`` and ``text`` (title and abstract), as a first stage ``qid`` and ``query``.
-    """
+    """A transformer as a stage; papers that it leaves out come last."""
 
     needs_vectors = False
 

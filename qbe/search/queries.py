@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# What counts of a paper: weights of facets, a facet, sentence positions, or its whole abstract for None.
 AspectSpec = Mapping[Facet, float] | Facet | Sequence[int] | None
-"""What counts of a paper: weights of facets, a facet, sentence positions, or its whole abstract for None."""
 
 ID = "query"  # of papers from outside that bring none
 UNLIKE_WEIGHT = 0.5  # of all unwanted papers together, relative to the others together
@@ -39,23 +39,18 @@ LISTS = (".txt", ".ids", ".lst", ".md", "")  # suffixes of files that may be a l
 _HINT = "qbe list shows ids and titles"
 _SUFFIXES = {".doc": "a Word document", ".docx": "a Word document", ".odt": "an OpenDocument file"}
 _LATEX = "a LaTeX document"
-_READ = ("plain text", "an empty file", "JSON", _LATEX)
-"""Kinds of files (`qbe.corpus.formats.kind_of`) that may hold a paper."""
+_READ = ("plain text", "an empty file", "JSON", _LATEX)  # kinds of files that may hold a paper
 
 _TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[ \t*]*(\S.*)", re.IGNORECASE)
 _ABSTRACT = re.compile(
     r"^[ \t#*]*abstract[ \t*]*(?:[:.\u2013\u2014-][ \t*]*|$)", re.IGNORECASE | re.MULTILINE
 )
-_WRAPPED = 0.75
-"""A first line of at least this share of the next one's length may belong to a wrapped paragraph."""
-
+_WRAPPED = 0.75  # of the next line's length: a first line as long may belong to a wrapped paragraph
 _LINE_END = re.compile(r"\r\n?")
 
 
 class QuerySource(NamedTuple):
-    """Queries that are loaded a few at a time: ids in the run, aspects, what loads those at some places,
-    notes for people.
-    """
+    """Queries loaded a few at a time: ids in the run, aspects, what loads those at some places, notes."""
 
     ids: Sequence[str]
     aspects: Sequence[Sequence[TopicAspect]]
@@ -88,7 +83,11 @@ def from_topics(
             topic = topic._replace(facet=None, aspects=tuple(aspects))
         elif counted is not None:
             topic = topic._replace(facet=counted)
-        lacks = not predicted and _lacks_facet(index, topic)
+        asked = {(each.paper_id, each.facet) for each in topic.resolved_aspects()}
+        lacks = not predicted and any(
+            paper.labelled and not paper.facet_positions(facet)[0]
+            for paper, facet in ((index.paper(name), facet) for name, facet in asked if name and facet)
+        )
         (lacking if lacks else used).append(topic)
     reasons = (
         (other, "state another facet, or aspects, and are left out"),
@@ -109,13 +108,6 @@ def from_topics(
         lambda places: queries_of(index, [used[place] for place in places]),
         notes,
     )
-
-
-def _lacks_facet(index: Index, topic: Topic) -> bool:
-    """True if the labels that a paper of the topic brings lack a facet of the topic."""
-    asked = {(paper_id, facet) for paper_id, facet, *_ in topic.resolved_aspects() if paper_id and facet}
-    papers = ((index.paper(paper_id), facet) for paper_id, facet in asked)
-    return any(paper.labelled and not paper.facet_positions(facet)[0] for paper, facet in papers)
 
 
 def _first(names: Iterable[str], most: int = 3) -> str:
@@ -160,9 +152,7 @@ def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: AspectSpec)
 
 
 def _searched(paper: Paper, what: AspectSpec) -> Paper:
-    """Replace a question by what it names, unless sentences are picked or a facet counts that it does not
-    name.
-    """
+    """Replace a question by what it names, unless sentences are picked or another facet counts."""
     if what is not None and not isinstance(what, Facet | Mapping):
         return paper
     facets = [what] if isinstance(what, Facet) else list(what or ())
@@ -227,9 +217,7 @@ def _paper_of(topic: Topic, where: str) -> Paper:
 
 
 def note_on_papers(papers: Iterable[Paper]) -> str:
-    """Tell users in one line of papers from outside without an abstract or parts of it, or with far too long
-    ones.
-    """
+    """Tell users in one line of papers from outside with parts missing, or with far too long abstracts."""
     papers = list(papers)
     notes = [
         f"no abstract was found in the query; {paper.metadata[ABSTRACT_FROM]} stands for it"
@@ -261,8 +249,8 @@ def paper_from_file(path: str | Path) -> Paper:
     r"""Read the paper of a file (``-``: standard input): a PDF, a LaTeX source with the files that it inputs,
     a JSON object with title and abstract, the only entry of a file that `qbe index` reads, or text.
 
-    Its id is ``query`` if it has none. Raises UsageError for a file of another kind or of several papers,
-    CorpusError for one that cannot be read or holds no abstract.
+    Its id is ``query`` if it has none. Raises UsageError for another kind or several papers, CorpusError for
+    one that cannot be read.
 
     >>> _ = Path("paper.txt").write_text("On stone\n\nStone is hard. We cut it.")
     >>> paper = paper_from_file("paper.txt")
@@ -280,9 +268,7 @@ def paper_from_file(path: str | Path) -> Paper:
 
 
 def paper_from_bytes(data: bytes, name: str, folder: Path | None = None) -> Paper:
-    """Read the paper of a file as `paper_from_file` does; ``folder`` has the files that a LaTeX source
-    inputs.
-    """
+    """Read a paper as `paper_from_file` does; ``folder`` has the files that a LaTeX source inputs."""
     from qbe.corpus import latex
     from qbe.corpus.formats import FORMATS, JSON_LINES, kind_of
     from qbe.corpus.json_stream import decode_record, decode_text
@@ -348,9 +334,8 @@ def _other_kind(name: str, kind: str) -> UsageError:
 
 
 def title_and_abstract(text: str, name: str) -> tuple[str, str]:
-    """Split a text into title, '' for none, and abstract: after ``Title:`` and ``Abstract:``, or with the
-    first line as title where it is no sentence. Raises UsageError where that may be part of a wrapped
-    paragraph.
+    """Split a text into title ('' for none) and abstract: by headings, or by a first line that is no
+    sentence.
     """
     first, _, rest = text.strip().partition("\n")
     first, named = first.strip().lstrip("# "), _TITLE.match(text.strip())
@@ -372,9 +357,7 @@ def title_and_abstract(text: str, name: str) -> tuple[str, str]:
 
 
 class NamedPapers(NamedTuple):
-    """Papers of the index that a bibliography of so many ``entries`` names; names of ``missing`` papers,
-    errors of ``broken`` entries.
-    """
+    """Papers of the index that ``entries`` name; names of ``missing`` papers, errors of ``broken`` entries."""
 
     paper_ids: list[str]
     entries: int
@@ -382,7 +365,6 @@ class NamedPapers(NamedTuple):
     broken: tuple[str, ...] = ()
 
     def missing_in_words(self, name: str) -> str | None:
-        """Tell users in one line what was missing and broken in a bibliography; None if nothing."""
         said = []
         if self.missing:
             count = f"{len(self.missing)} of {self.entries} entries"
@@ -393,11 +375,7 @@ class NamedPapers(NamedTuple):
 
 
 def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
-    """Find the papers of the index that a file names: a bibliography in any format that `qbe index` reads, a
-    LaTeX source that cites from bibliographies beside it, or a list of names, one a line. Raises
-    UsageError where the index has none of them, FileFormatError or CorpusError for a file that cannot be
-    read.
-    """
+    """Find the papers of a bibliography, a LaTeX source or a list; raise UsageError where the index has none."""
     named = papers_named(reader, _entries(path))
     if not named.paper_ids:
         first = ", ".join([*named.missing[:3], *named.broken[:1]])
@@ -409,10 +387,7 @@ def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
 
 
 def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | RecordError | str]) -> NamedPapers:
-    """Find the papers of the index that records name (by id, DOI, arXiv id and their other ids, then by
-    title, with year and first author; by a citation key only where the title agrees), or texts; broken
-    entries by the ids in them, the key last.
-    """
+    """Find papers by ids, then title, year and first author; by a citation key only where the title agrees."""
     from qbe.corpus.reading import id_of
     from qbe.index.names import contradicts
 
@@ -439,7 +414,6 @@ def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | Record
 
 
 def _entries(path: Path) -> Iterator[Mapping[str, Any] | RecordError | str]:
-    """The entries of a bibliography, or the lines of a list."""
     from qbe.corpus.formats import FORMATS
     from qbe.corpus.latex import SUFFIXES
     from qbe.corpus.reading import entries
@@ -462,9 +436,7 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any] | RecordError | str]:
 
 
 def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
-    """The entries of its bibliographies that a LaTeX source cites, or all where it cites none yet, then the
-    keys that they lack.
-    """
+    """The entries that a LaTeX source cites (all where none yet), then the keys that no bibliography has."""
     from qbe.corpus.latex import cited_in, source_of
     from qbe.corpus.reading import entries
     from qbe.corpus.records import Reading

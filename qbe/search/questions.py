@@ -17,16 +17,9 @@ from qbe.errors import UsageError
 from qbe.query import Query
 from qbe.types import Facet, Paper, Sentence
 
-MOST_WORDS, MOST_CHARACTERS = 20, 300
-"""Words and characters that a question may have."""
-
-ASKED = "question"
-"""The key of metadata for the question that a paper stands for: its ``text``, and the fields of `Question`.
-"""
-
-CLEAR_LEAN = 0.3
-"""Words with at least this lean to techniques, or to problems below minus this, need no form to tell which.
-"""
+MOST_WORDS, MOST_CHARACTERS = 20, 300  # of a question
+ASKED = "question"  # key of metadata for what a paper stands for: its ``text``, and the fields of `Question`
+CLEAR_LEAN = 0.3  # words with this lean to techniques, or minus this to problems, need no form to tell which
 
 _ANY = r"(?:recent|current|new|existing|related|good|other|more|some|any|all|the|best|first|early)\s+"
 _PAPERS = (
@@ -41,6 +34,7 @@ _USE = (
 _FOR = r"(?:for|to|in|on)"
 _X, _Y, _Z = r"(?P<method>.+?)", r"(?P<problem>.+?)", r"(?P<topic>.+?)"
 
+# Questions, and phrases that ask for papers, with the technique, the problem, or a topic to be read further.
 _FORMS: Sequence[str] = (
     rf"(?:who|which\s+\w+|what|has\s+any(?:one|body)|have\s+others)(?:\s+(?:else|still|already|also))*\s+{_USE}\s+{_X}"
     rf"(?:\s+{_FOR}\s+{_Y})?",
@@ -60,17 +54,14 @@ _FORMS: Sequence[str] = (
     rf"(?:{_PAPERS})\s+(?:on|about|of|in)\s+{_Z}",
     rf"(?:what|who|which)(?:\s+(?:is|are|works?\s+on))?\s+{_Z}",
 )
-"""Questions, and phrases that ask for papers, with the technique, the problem, or a topic to be read further.
-"""
 
+# Forms of titles, how much more the method must lean to techniques than the problem, and how much at least.
 _SLOTS = (
     (rf"{_Y}\s+(?:using|via|based\s+on|by\s+means\s+of)\s+{_X}", -9.0, -9.0),
     (rf"{_X}\s+(?:for|applied\s+to)\s+{_Y}", 0.0, -9.0),
     (rf"{_Y}\s+(?:by|with|through)\s+{_X}", 0.3, 0.0),
     (rf"{_X}\s+(?:in|of|on)\s+{_Y}", 0.5, 0.0),
 )
-"""Forms of titles, with how much more the method must lean to techniques than the problem, and how much at
-least."""
 
 _REQUEST = re.compile(
     r"(?:please\s+)?(?:(?:find|show|list|give|suggest|recommend)(?:\s+me)?|i\s+am\s+looking\s+for|looking\s+for"
@@ -82,9 +73,7 @@ _STATEMENT = re.compile(r"(?:^|\s)(?:we|our|this\s+(?:paper|work|article))\s|[.!
 
 
 class Question(NamedTuple):
-    """What a short text asks for: a technique (``method``) and a ``problem``, or a ``topic`` that may be
-    either.
-    """
+    """What a short text asks for: a ``method`` and a ``problem``, or a ``topic`` that may be either."""
 
     method: str = ""
     problem: str = ""
@@ -99,10 +88,7 @@ def in_words(question: Mapping[str, str]) -> str:
 
 def paper_from_question(text: str) -> Paper:
     """Make a paper to search with of a question or a short text: the technique and the problem that it names
-    are its sentences of method and background.
-
-    Raises UsageError for another text (see `question_of`), and what `qbe.corpus.sentences.paper_from_text`
-    does.
+    are its sentences of method and background. Raises UsageError for another text.
 
     >>> paper = paper_from_question("graph neural networks for traffic forecasting")
     >>> [(str(sentence.facet), sentence.text) for sentence in paper.sentences]
@@ -119,9 +105,7 @@ def paper_from_question(text: str) -> Paper:
 
 
 def asked_paper(paper: Paper) -> Paper | None:
-    """Make the paper to search with of a ``paper`` that is a question; None for one with a title, labels, or
-    more than one sentence.
-    """
+    """Make the paper to search with of one that is a question; None with title, labels, or more sentences."""
     if paper.title or paper.labelled or len(paper.sentences) != 1:
         return None
     text = paper.sentences[0].text
@@ -145,9 +129,7 @@ def is_question(query: Query) -> bool:
 
 
 def question_of(text: str) -> Question | None:
-    """Read a text as a question; None for a statement, which ends with a full stop, is about "we" or "this
-    paper", or has more than MOST_WORDS words.
-    """
+    """Read a text as a question; None for a statement, or for more than MOST_WORDS words."""
     words = text.split()
     text = " ".join(words)
     if not 0 < len(words) <= MOST_WORDS or len(text) > MOST_CHARACTERS or _STATEMENT.search(text):
@@ -167,26 +149,15 @@ def _read_on(question: Question) -> Question:
     method, problem, topic = question
     if method and problem:
         return question
-    if slots := _slots(method or problem or topic):
-        return slots
-    if not topic:
-        return question
-    from qbe.models.words import shipped_words
-
-    lean = shipped_words().lean_of(topic)
-    if abs(lean) < CLEAR_LEAN:
-        return question
-    return Question(method=topic) if lean > 0 else Question(problem=topic)
-
-
-def _slots(text: str) -> Question | None:
-    """Read a text by a title's form."""
     from qbe.models.words import shipped_words
 
     for form, more, least in _SLOTS:
-        if match := re.fullmatch(form, text, re.IGNORECASE):
-            method, problem = (_ARTICLE.sub("", match[name], count=1) for name in ("method", "problem"))
-            lean = shipped_words().lean_of(method)
-            if lean >= least and lean - shipped_words().lean_of(problem) >= more:
-                return Question(method, problem)
-    return None
+        if match := re.fullmatch(form, method or problem or topic, re.IGNORECASE):
+            parts = [_ARTICLE.sub("", match[name], count=1) for name in ("method", "problem")]
+            lean, other = map(shipped_words().lean_of, parts)
+            if lean >= least and lean - other >= more:
+                return Question(*parts)
+    lean = shipped_words().lean_of(topic) if topic else 0.0
+    if abs(lean) < CLEAR_LEAN:
+        return question
+    return Question(method=topic) if lean > 0 else Question(problem=topic)

@@ -12,11 +12,11 @@ import numpy as np
 from qbe.errors import ModelError, PaperNotFoundError
 from qbe.index.index import IndexReader
 from qbe.index.papers import rows_of
-from qbe.index.rows import Selection
+from qbe.index.scoring import Selection
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Query
 from qbe.search.first_stages import FirstStage, Scores, penalize_background
-from qbe.search.fusion import below, best_hits, combine_aspects, interpolate
+from qbe.search.fusion import below, best_hits, combine_aspects, z_normalize
 from qbe.types import Facet, Hit, Match, Paper, TransportEntry
 from qbe.util.work import Workers
 
@@ -24,9 +24,7 @@ ASPECT_DEPTH = 1000  # papers that each liked aspect brings, where a query has s
 
 
 class RankingRequest(NamedTuple):
-    """A query, its encoded aspects, a ``pool`` of ids (None: the index), and the ``allowed`` papers (None:
-    all).
-    """
+    """A query, its encoded aspects, a ``pool`` of ids, and the ``allowed`` papers (None: all)."""
 
     query: Query
     aspects: Sequence[EncodedAspect]
@@ -121,11 +119,7 @@ Progress = Callable[[int], object]
 
 
 class RerankScore(NamedTuple):
-    """A reranker's score of a candidate, more is better, comparable within one aspect only.
-
-    ``match`` is the pair of sentences that contributed most, ``plan`` the transport plan, largest mass first,
-    and ``grades`` those by facet, if any.
-    """
+    """A reranker's score, comparable within one aspect; ``match`` is the pair that contributed most."""
 
     score: float
     match: Match | None = None
@@ -189,10 +183,6 @@ class RerankStage:
         """Return True if aspects of that facet, None for other ones, are reranked."""
         return facet is not None or getattr(self.reranker, "takes_whole_abstracts", True)
 
-    def pair_count(self, facets: Sequence[Facet | None], papers: int) -> int:
-        """Count the pairs scored for a query whose aspects have these facets, out of so many papers."""
-        return min(self.depth, papers) * sum(map(self.reranks, facets))
-
     def rerank(
         self,
         reader: IndexReader,
@@ -202,9 +192,7 @@ class RerankStage:
         explain: bool,
         progress: Progress | None,
     ) -> list[list[Hit]]:
-        """Bring all hits of each query, best first, into their final order; raise ModelError for scores not
-        finite.
-        """
+        """Bring all hits of each query into their final order; raise ModelError for scores not finite."""
         papers: dict[str, Paper] = {}
         work: list[RerankRequest] = []
         chosen: list[list[int]] = []
@@ -259,7 +247,8 @@ class RerankStage:
         aspects = [request.query.aspects[number] for number in numbers]
         combined = (columns[0] if request.query.is_single else combine_aspects(columns, aspects)).tolist()
         leading = max(range(len(numbers)), key=lambda place: aspects[place].weight)
-        mixed = interpolate([hit.score for hit in hits], combined, self._weight)
+        first, second = z_normalize(np.array([hit.score for hit in hits])), z_normalize(np.array(combined))
+        mixed = ((1 - self._weight) * first + self._weight * second).tolist()
         reranked = []
         for place, hit in enumerate(hits):
             best = scores[leading][place]

@@ -1,4 +1,4 @@
-"""A search, checked: as a session takes it, and as a user states it over HTTP, to agents' tools and in watches."""
+"""A search, checked: as a session takes it, and as a user states it over HTTP, to agents and in watches."""
 
 # ruff: noqa: RUF009  (functions that make fields)
 
@@ -32,12 +32,8 @@ class SearchRequest:
     """A search for the best ``k`` papers of the index, or of a ``pool`` of ids, that pass the ``filter``.
 
     ``labels`` of the query's sentences are ``given`` (predicted where a paper brings none) or ``predicted``.
-    ``matches`` adds the pairs of closest sentences to each hit, where the index has vectors; ``explain`` the
-    scores of its components; ``grades`` its grade in each facet, from 0 to 3, where the index's encoder has a
-    grade model. ``variety`` says how the list is put together; a mix needs a query of the facets of
-    `Variety.weights`.
-
-    Raises TypeError for values of another type, UsageError for ``k`` below 1 and for other labels.
+    ``matches`` adds the pairs of closest sentences to each hit, ``explain`` the scores of its components,
+    ``grades`` its grade in each facet. ``variety`` says how the list is put together.
     """
 
     query: Query
@@ -80,7 +76,6 @@ class SearchRequest:
 
     @property
     def labels_all(self) -> bool:
-        """True if all sentences of the query's papers need labels, not only those of its facets."""
         return self.explain or self.grades or bool(self.variety.bounds)
 
 
@@ -123,7 +118,6 @@ class PageForm:
 
     @property
     def paper_filter(self) -> PaperFilter | None:
-        """The filter, None where all papers pass."""
         years = None if self.year_from is None and self.year_to is None else (self.year_from, self.year_to)
         if years is None and not (self.categories or self.authors or self.where):
             return None
@@ -155,7 +149,6 @@ class SourceForm(PageForm):
         super().__post_init__()
 
     def papers(self, index: Index) -> list[Paper]:
-        """The papers; raises PaperNotFoundError, CorpusError for a text that is no abstract."""
         if self.text is not None:
             return [pasted_paper(self.text, self.title)]
         return distinct_papers(index, self.paper_ids)
@@ -163,11 +156,7 @@ class SourceForm(PageForm):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchForm(SourceForm):
-    """A search: what it starts from, which part of it forms the query, and which papers may be found.
-
-    At most one of ``facet``, ``sentences``, ``explore`` and ``like`` with ``unlike`` says which part; with
-    none it is the whole abstract. Raises UsageError for fields that do not go together.
-    """
+    """A search; one of ``facet``, ``sentences``, ``explore`` and ``like`` with ``unlike`` says what counts."""
 
     not_paper_ids: list[str] = _names(MAX_PAPERS, "papers that hits should not be like")
     facet: FacetName | None = _value(
@@ -219,7 +208,6 @@ class SearchForm(SourceForm):
 
     @property
     def corrected_labels(self) -> dict[int, str]:
-        """The right labels of sentences by position."""
         pairs = [label.partition(":") for label in self.labels]
         if not all(position.isdecimal() and name in LABELS for position, _, name in pairs):
             expected = f"`labels` such as 2:method, of {', '.join(LABELS)}"
@@ -241,24 +229,20 @@ class SearchForm(SourceForm):
 
     @property
     def variety(self) -> Variety:
-        """How the list is put together."""
         variety = parse_wish(self.like, self.unlike).variety if self.like or self.unlike else PLAIN
         return variety if self.diversity is None else replace(variety, diversity=self.diversity)
 
     def record(self) -> dict[str, Any]:
         """The fields that differ from their defaults."""
-        defaults: dict[str, Any] = {
-            each.name: each.default if each.default_factory is dataclasses.MISSING else []
-            for each in dataclasses.fields(self)
+        values = ((each, getattr(self, each.name)) for each in dataclasses.fields(self))
+        return {
+            each.name: value
+            for each, value in values
+            if value != ([] if each.default is dataclasses.MISSING else each.default)
         }
-        return {name: getattr(self, name) for name, value in defaults.items() if getattr(self, name) != value}
 
     def request(self, index: Index) -> SearchRequest:
-        """The request to a `qbe.search.session.SearchSession`: with the hits before the page, those that are
-        left out, and one more, which tells whether the ranking goes on.
-
-        Raises what `papers` and `qbe.search.queries.query_by` do.
-        """
+        """The request to a session: hits before the page, those left out, and one more to tell if it goes on."""
         unlike = distinct_papers(index, self.not_paper_ids)
         papers = self.papers(index)
         if labels := self.corrected_labels:

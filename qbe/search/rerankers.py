@@ -96,9 +96,7 @@ def paper_text(paper: Paper, text: str | None = None) -> str:
 
 
 def scoring_of(model: Any) -> Scoring | None:
-    """Return a function that scores by a model of sentence-transformers, None for other objects: one with
-    ``predict`` reads pairs, one with ``encode`` texts, whose cosine is the score.
-    """
+    """Return a function that scores by a model of sentence-transformers; None for other objects."""
     by_pairs = callable(getattr(model, "predict", None))
     if not by_pairs and not callable(getattr(model, "encode", None)):
         return None
@@ -130,8 +128,8 @@ class CrossEncoder:
     """Scores ``[CLS] query title. query sentences [SEP] candidate title. abstract [SEP]`` in one pass of any
     exported BERT-family classifier of pairs (Nogueira et al., 2020, section 4).
 
-    One pair is one call of a single-threaded session, and the workers score several pairs at a time. In fp16,
-    which is for GPUs, pairs of similar length are scored in batches.
+    One pair is one call of a single-threaded session; in fp16, which is for GPUs, pairs are scored in
+    batches.
     """
 
     needs_vectors = False
@@ -249,8 +247,7 @@ def paper_ids(tokenizer: PaperTokenizer, paper: Paper) -> list[int]:
 class JointGrader:
     """Grades pairs of papers in background, method and result, each from 0 (unrelated) to 3 (near identical).
 
-    One pair is one call of a single-threaded session, so that grades depend neither on other pairs nor on
-    threads. The KEPT last grades are cached.
+    One pair is one call of a single-threaded session, so that grades do not depend on other pairs or threads.
     """
 
     name = DEFAULT_RERANKER
@@ -313,9 +310,7 @@ class JointGrader:
 
 
 class LanguageModelReranker:
-    """Scores candidates by the grades of a language model, in an aspect's facet or their mean; one that is
-    not graded gets the mean of the others' scores, so that the first stage places it.
-    """
+    """Scores candidates by a language model's grades; without one, by the mean of the others' scores."""
 
     needs_vectors = False
     takes_whole_abstracts = True
@@ -373,9 +368,7 @@ def open_reranker(
 ) -> Reranker:
     """Open the cross-encoder of a registry name, folder or hub name (`qbe.models.cards`).
 
-    ``device``, one of `qbe.models.session.DEVICES`, runs a pair cross-encoder, on a GPU by default in fp16;
-    joint grades run on the CPU, in int8. Raises UsageError for a precision or device that the reranker does
-    not have; ModelError when it cannot be loaded; MissingDependencyError for a device that cannot be used.
+    ``device`` runs a pair cross-encoder, on a GPU by default in fp16; joint grades run on the CPU, in int8.
     """
     joint = joint_folder(name)
     device = CPU if joint and device == AUTO else chosen_device(device)

@@ -7,15 +7,17 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from qbe.errors import FacetNotFoundError, UsageError
 from qbe.index.index import Index, IndexReader
-from qbe.models.pooling import EncodedAspect
+from qbe.models.pooling import EncodedAspect, PaperVectors
 from qbe.query import Aspect, Query, TopicAspect, Variety
 from qbe.search.explain import add_matches
+from qbe.search.explore import ExploreRequest, ExploreStage, likely, open_explore_stage
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
 from qbe.search.first_stages import FirstStage, open_first_stage
+from qbe.search.grading import GradedQuery, no_grades
 from qbe.search.opening import RerankerOpener, open_rerank_stage, regrader_opener
 from qbe.search.questions import is_question
 from qbe.search.rank import Progress, RankingRequest, RerankStage, rank
@@ -24,18 +26,11 @@ from qbe.search.stages import RERANK_DEPTH, Grades, LanguageModel, Stages, defau
 from qbe.types import Facet, Hit, Paper
 from qbe.util.work import Closing, Workers, one_blas_thread
 
-if TYPE_CHECKING:
-    from qbe.models.pooling import PaperVectors
-    from qbe.search.explore import ExploreRequest, ExploreStage
-    from qbe.search.grading import GradedQuery
-
 FIRST, RERANKED = "first-stage", "reranked"  # stages that a ranking may have gone through
 
 
 class Ranking(NamedTuple):
-    """Hits of a query, its papers labelled, best first, after a ``stage``, FIRST or RERANKED; ``counts`` are
-    the notes for people that count hits.
-    """
+    """Hits of a query, best first, after a ``stage``; ``counts`` are the notes that count hits."""
 
     stage: str
     query: Query
@@ -47,9 +42,7 @@ class Ranking(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """What searches an index as of one reader; ``explore`` ranks queries of several facets unless a language
-    model does.
-    """
+    """What searches an index as of one reader; ``explore_ranks``: grades rank queries of several facets."""
 
     reader: IndexReader
     first_stage: FirstStage
@@ -59,16 +52,13 @@ class Opened(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A request on its way through the stages. ``graded_by`` are the query's papers where grades rank it or
-    are asked for; ``again``: it went through the second stage, so that its best hits are graded as that
-    grades them.
-    """
+    """A request on its way through the stages; ``again``: it went through the second one."""
 
     opened: Opened
     request: SearchRequest
     ranking: RankingRequest
     selected: FilterResult
-    graded_by: Sequence[GradedQuery] | None
+    explored: ExploreRequest | None  # where grades rank it or are asked for
     depth: int
     variety: Variety
     hits: Sequence[Hit] = ()
@@ -79,26 +69,17 @@ class Task(NamedTuple):
         """True if grades rank the query."""
         return self.opened.explore_ranks and self.ranking.query.is_by_facets
 
-    def explored(self, *, again: bool) -> ExploreRequest:
-        """The task as `ExploreStage` takes it."""
-        from qbe.search.explore import ExploreRequest
 
-        assert self.graded_by is not None
-        return ExploreRequest(self.ranking, self.graded_by, self.variety, again)
-
-
+# Carries out a stage for several tasks, whose results do not depend on each other; an executor does so for one
+# task, perhaps together with others of the same stage.
 Batch = Callable[[Sequence[Task]], Sequence[list[Hit]]]
-"""Carries out a stage for several tasks; the result of one does not depend on the others."""
-
 Executor = Callable[[str, Batch, Task], list[Hit]]
-"""Carries out a stage (FIRST or RERANKED) for a task, perhaps together with other tasks of the same stage."""
 
 
 class SearchSession(Closing):
     """Searches an index by `Stages`, for the command line, the page, HTTP, MCP and Python.
 
-    Models and threads stay open until it is closed, which leaves the index open. A search after
-    ``index.refresh()`` is one over the newest generation. Several threads may use it.
+    Models and threads stay open until it is closed, which leaves the index open. Several threads may use it.
 
     >>> from qbe import Facet
     >>> request = SearchRequest(Query(index.paper("s036"), Facet.METHOD), k=1)
@@ -119,8 +100,7 @@ class SearchSession(Closing):
         """Open the ``stages`` (default: `qbe.search.stages.default_stages`) over an index.
 
         ``executor`` carries out stages, ``open_reranker`` opens cross-encoders elsewhere, and ``chosen`` says
-        whether a user asked for the reranker (default: whether stages are given). Raises TypeError,
-        UsageError, IndexFormatError, ModelError or JavaError for what cannot be opened.
+        whether a user asked for the reranker (default: whether stages are given).
         """
         check_index(index)
         self.index = index
@@ -133,22 +113,19 @@ class SearchSession(Closing):
         self._workers = Workers(index.threads)
         self._opening = threading.Lock()
         self._opened: Opened | None = None
-        self._second: RerankStage | None = None
         reranker = self.stages.reranker
-        self._open_regrader = regrader_opener(reranker, self._workers)
         self._regraded = (reranker.joint or 0) if isinstance(reranker, Grades) else 0
-
-        def open_second() -> None:
-            self._second = open_rerank_stage(
-                reranker, index, self._workers, self._open_regrader, open_reranker
-            )
-
+        self._open_regrader = regrader_opener(self._regraded, self._workers)
+        parts = reranker, index, self._workers, self._open_regrader, open_reranker
         try:
             with index.reading() as reader:
                 # Side by side: Java opens the postings while Python reads what reranks.
-                parts: list[Callable[[], object]] = [open_second, partial(self._over, reader)]
-                for _ in self._workers.map(lambda open_part: open_part(), parts):
-                    pass
+                opening: list[Callable[[], Any]] = [
+                    partial(open_rerank_stage, *parts),
+                    partial(self._over, reader),
+                ]
+                second, _ = self._workers.map(lambda open_part: open_part(), opening)
+                self._second: RerankStage | None = second
         except BaseException:
             self.close()
             raise
@@ -166,11 +143,7 @@ class SearchSession(Closing):
         self._workers.close()
 
     def run(self, request: SearchRequest, *, rerank: bool = True) -> Iterator[Ranking]:
-        """Yield the first stage's ranking, then, where something reranks the query, the reranked one.
-
-        The query's own papers are never among the hits, and ties are broken by id. Raises UsageError,
-        FacetNotFoundError, PaperNotFoundError or ModelError for what cannot be searched.
-        """
+        """Yield the first stage's ranking, then, where something reranks the query, the reranked one."""
         reranks = rerank and self.reranks(request.query)
         with one_blas_thread(), self.index.reading() as reader:
             tasks = self._first(reader, [request], self._execute)
@@ -185,7 +158,7 @@ class SearchSession(Closing):
         yield ranking
 
     def search(self, request: SearchRequest, *, rerank: bool = True) -> Ranking:
-        """Return the last ranking of `run`, without preparing the first one for showing."""
+        """Return the last ranking of `run`."""
         return self.batch([request], rerank=rerank, execute=self._execute)[0]
 
     def batch(
@@ -196,10 +169,7 @@ class SearchSession(Closing):
         rerank: bool = True,
         execute: Executor | None = None,
     ) -> list[Ranking]:
-        """Return the last ranking of `run` for each request, in less time; ``progress`` is called with the
-        number of candidates just reranked. All results are held in memory: give some dozens of requests at
-        a time.
-        """
+        """Return the last ranking of `run` for each request, in less time."""
         with one_blas_thread(), self.index.reading() as reader:
             tasks = self._first(reader, requests, execute)
             again = [place for place, task in enumerate(tasks) if rerank and self.reranks(task.request.query)]
@@ -209,9 +179,7 @@ class SearchSession(Closing):
             return self._finished(tasks, rerank=rerank)
 
     def reranks(self, query: Query) -> bool:
-        """True if the reranker takes one of a query's aspects and grades do not rank it, or they grade the
-        best hits again.
-        """
+        """True if the reranker takes one of a query's aspects, or grades the best hits again."""
         aspects = [TopicAspect(each.paper.paper_id, each.facet, each.positions) for each in query.aspects]
         return self.rerank_pairs(aspects, 1) > 0
 
@@ -220,9 +188,7 @@ class SearchSession(Closing):
         return self._second is not None and any(self._second.reranks(aspect.facet) for aspect in aspects)
 
     def leaves_out(self, aspects: Iterable[Aspect | TopicAspect], load: Callable[[], Query]) -> bool:
-        """True if users should be told that a query is not reranked; of a question only if they asked for the
-        reranker.
-        """
+        """True if users should be told that a query is not reranked; a question only if asked."""
         return not self.takes(aspects) and (self._chosen or not is_question(load()))
 
     def rerank_pairs(self, aspects: Sequence[TopicAspect], papers: int) -> int:
@@ -234,7 +200,7 @@ class SearchSession(Closing):
             with self.index.reading() as reader:
                 if self._over(reader).explore_ranks:
                     return min(self._regraded, papers) * len({aspect.paper_id for aspect in aspects})
-        return self._second.pair_count(facets, papers)
+        return min(self._second.depth, papers) * sum(map(self._second.reranks, facets))
 
     def selected(self, query: Query, filter: PaperFilter | None) -> FilterResult:
         """Apply a filter for a query; raises what `run` does."""
@@ -253,34 +219,28 @@ class SearchSession(Closing):
         return self._regraded > 0
 
     def grade(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-        """Add grades to hits of a query, however they were found; raises what `run` does, UsageError without
-        a grade model.
-        """
+        """Add grades to hits of a query, however they were found; raises UsageError without a grade model."""
         for hit in hits:
             if not isinstance(hit, Hit):
                 raise TypeError(f"expected qbe.Hit objects to grade, found {type(hit).__name__}")
         with one_blas_thread(), self.index.reading() as reader:
             opened = self._over(reader)
             if opened.explore is None:
-                from qbe.search.grading import no_grades
-
                 raise no_grades()
             (task,) = self._tasks(opened, [SearchRequest(query, matches=False, grades=True)])
-            return opened.explore.grade([(task.explored(again=True), hits)])[0]
+            assert task.explored is not None
+            return opened.explore.grade([(task.explored._replace(again=True), hits)])[0]
 
     def prepared(self, requests: Sequence[SearchRequest]) -> list[tuple[Query, dict[int, PaperVectors]]]:
-        """Label the papers of requests as they need, each once; return each query with the vectors that
-        labelling made, by the identity of the paper.
-        """
+        """Label papers as requests need; return queries, with the vectors that labelling made by id()."""
         papers = {
             (id(aspect.paper), request.labels): aspect.paper
             for request in requests
             for aspect in request.query.aspects
             if request.labels_all or aspect.facet is not None
         }
-        results = self._workers.map(
-            lambda key: self.index.label_and_encode(papers[key], key[1]), list(papers)
-        )
+        label = self.index.label_and_encode
+        results = self._workers.map(lambda key: label(papers[key], key[1]), list(papers))
         labelled = dict(zip(papers, results, strict=True))
         prepared = []
         for request in requests:
@@ -308,19 +268,14 @@ class SearchSession(Closing):
         """Tasks with the hits of a stage: by the executor if there is one, else of all of them together."""
         batch: Batch = self.first_stage if stage == FIRST else partial(self.rerank, progress=progress)
         ranked = batch(tasks) if execute is None else [execute(stage, batch, task) for task in tasks]
-        return [
-            task._replace(hits=hits, again=stage == RERANKED)
-            for task, hits in zip(tasks, ranked, strict=True)
-        ]
+        again = stage == RERANKED
+        return [task._replace(hits=hits, again=again) for task, hits in zip(tasks, ranked, strict=True)]
 
     def _tasks(self, opened: Opened, requests: Sequence[SearchRequest]) -> list[Task]:
-        """Tasks of requests, their papers labelled and encoded, once each, as far as anything needs it."""
         prepared, second = self.prepared(requests), self._second
         varieties = [self._variety(opened, request) for request in requests]
         has_vectors = opened.reader.manifest.dense is not None
-        stages_need = getattr(opened.first_stage, "needs_vectors", False) or (
-            second is not None and second.needs_vectors
-        )
+        stages_need = any(getattr(stage, "needs_vectors", False) for stage in (opened.first_stage, second))
         graded: list[bool] = []
         papers: dict[int, tuple[Paper, PaperVectors | None]] = {}
         for request, (query, vectors), variety in zip(requests, prepared, varieties, strict=True):
@@ -331,23 +286,21 @@ class SearchSession(Closing):
                     papers[id(aspect.paper)] = aspect.paper, vectors.get(id(aspect.paper))
 
         def encode(work: tuple[Paper, PaperVectors | None]) -> PaperVectors:
-            paper, by_labelling = work
-            return (
-                opened.reader.stored_vectors(paper) or by_labelling or self.index.encoder.encode_paper(paper)
-            )
+            paper, made = work
+            return opened.reader.stored_vectors(paper) or made or self.index.encoder.encode_paper(paper)
 
         encoded = dict(zip(papers, self._workers.map(encode, list(papers.values())), strict=True))
         # The same for few hits as for many, and with a reranker as without one.
         depth = RERANK_DEPTH if second is None else second.depth
         tasks = []
-        for request, (query, _), variety, is_graded in zip(
-            requests, prepared, varieties, graded, strict=True
-        ):
+        ready = zip(requests, prepared, varieties, graded, strict=True)
+        for request, (query, _), variety, is_graded in ready:
             aspects = [EncodedAspect.of(each, encoded.get(id(each.paper))) for each in query.aspects]
             selected = opened.filters.for_query(request.filter, query)
             ranking = RankingRequest(query, aspects, request.pool, selected.selection)
-            graded_by = _graded_queries(query, encoded) if is_graded else None
-            tasks.append(Task(opened, request, ranking, selected, graded_by, max(request.k, depth), variety))
+            papers_of = _graded_queries(query, encoded) if is_graded else ()
+            explored = ExploreRequest(ranking, papers_of, variety) if is_graded else None
+            tasks.append(Task(opened, request, ranking, selected, explored, max(request.k, depth), variety))
         return tasks
 
     def _variety(self, opened: Opened, request: SearchRequest) -> Variety:
@@ -356,8 +309,6 @@ class SearchSession(Closing):
         if variety.diversity is None:
             variety = replace(variety, diversity=reranker.diversity if isinstance(reranker, Grades) else 0.0)
         if opened.explore is None and (variety.mix or variety.bounds or variety.diversity):
-            from qbe.search.grading import no_grades
-
             raise no_grades()
         if variety.mix and not opened.explore_ranks:
             raise UsageError(f"expected a mix with another `rerank` than {reranker.name}; drop one")
@@ -370,7 +321,7 @@ class SearchSession(Closing):
             opened, depth, explain = some[0].opened, some[0].depth, some[0].request.explain
             if some[0].explores:
                 assert opened.explore is not None
-                explored = [task.explored(again=task.again) for task in some]
+                explored = [task.explored for task in some if task.explored]
                 found = opened.explore.rank(explored, depth, explain=explain)
             else:
                 rankings = [task.ranking for task in some]
@@ -386,10 +337,12 @@ class SearchSession(Closing):
             if some[0].explores:
                 assert opened.explore is not None
                 for task in some:
-                    (hits,) = opened.explore.rank([task.explored(again=True)], task.depth, explain=explain)
+                    assert task.explored is not None
+                    again = task.explored._replace(again=True)
+                    (hits,) = opened.explore.rank([again], task.depth, explain=explain)
                     ranked[id(task)] = hits
                     if progress:
-                        progress(min(self._regraded, len(hits)) * len(task.graded_by or ()))
+                        progress(min(self._regraded, len(hits)) * len(again.papers))
                 continue
             assert self._second is not None
             rankings, candidates = [task.ranking for task in some], [task.hits for task in some]
@@ -404,7 +357,6 @@ class SearchSession(Closing):
         return [ranked[id(task)] for task in tasks]
 
     def _finished(self, tasks: Sequence[Task], *, rerank: bool) -> list[Ranking]:
-        """Rankings of the best ``k`` hits, with matches and grades where asked for."""
         tasks = [task._replace(hits=_varied(task)) for task in tasks]
         hits = [list(task.hits[: task.request.k]) for task in tasks]
         if tasks and tasks[0].opened.reader.manifest.dense is not None:
@@ -422,13 +374,11 @@ class SearchSession(Closing):
         for task, each in zip(tasks, _with_grades(tasks, hits, ungraded), strict=True):
             query, counts = task.request.query, list[str]()
             if task.explores:
-                from qbe.search.explore import likely
-
                 counts += filter(None, [likely(task.ranking.query, task.variety, task.hits, task.request.k)])
             if task.variety.bounds:
                 counts.append(f"papers with such grades: {len(task.hits) or 'none'}")
             notes = [*filter(None, [describe([task.selected], None)]), *counts]
-            is_left_out = not self.takes(query.aspects) and (self._chosen or not is_question(query))
+            is_left_out = self.leaves_out(query.aspects, lambda query=query: query)
             if rerank and self._second is not None and is_left_out:
                 notes.append(not_reranked(self.stages))
             if task.again and isinstance(self.stages.reranker, LanguageModel):
@@ -441,23 +391,16 @@ class SearchSession(Closing):
         return rankings
 
     def _over(self, reader: IndexReader) -> Opened:
-        """What searches the index as of a reader; opened again when the index has moved on."""
         with self._opening:
             if self._opened is None or self._opened.reader is not reader:
-                stage, explore = open_first_stage(self.stages.first_stage, reader, self._workers), None
-                if reader.manifest.dense is not None:
-                    from qbe.search.explore import open_explore_stage
-
-                    explore = open_explore_stage(
-                        self.index, reader, stage, self._workers, self._open_regrader
-                    )
+                stage = open_first_stage(self.stages.first_stage, reader, self._workers)
+                explore = open_explore_stage(self.index, reader, stage, self._workers, self._open_regrader)
                 ranks = explore is not None and not isinstance(self.stages.reranker, LanguageModel)
                 self._opened = Opened(reader, stage, explore, ranks, FilterCache(reader))
             return self._opened
 
 
 def not_reranked(stages: Stages) -> str:
-    """Say that a query is not reranked, since the reranker does not take it."""
     name = "joint grades" if stages.reranker.name == "cross-encoder" else stages.reranker.name
     return f"not reranked, since {name} take queries with a facet"
 
@@ -480,8 +423,6 @@ def _groups(tasks: Sequence[Task], key: Callable[[Task], Hashable]) -> Iterable[
 
 def _graded_queries(query: Query, encoded: Mapping[int, PaperVectors]) -> list[GradedQuery]:
     """Each paper of a query with its vectors; raises FacetNotFoundError for one without any facet."""
-    from qbe.search.grading import GradedQuery
-
     papers = {aspect.paper.paper_id: aspect.paper for aspect in reversed(query.aspects)}
     for paper in papers.values():
         if not any(paper.facet_positions(facet)[0] for facet in Facet):
@@ -511,9 +452,9 @@ def _with_grades(
     if explore is None:
         return list(hits)
     asked = [
-        (task.explored(again=task.again and len(some) == len(each)), some)
+        (task.explored._replace(again=task.again and len(some) == len(each)), some)
         for task, some, each in zip(tasks, ungraded, hits, strict=True)
-        if some
+        if some and task.explored
     ]
     graded = iter([hit for each in explore.grade(asked) for hit in each])
     return [

@@ -72,8 +72,8 @@ class _Stage:
 class BM25(_Stage):
     """Ranks by BM25 over title and abstract, exactly as Pyserini does.
 
-    ``query``: ``title+facet`` (title and the aspect's sentences), ``abstract`` (title and whole abstract) or
-    ``words`` (those typical of the facet, see `qbe.models.words`; for other aspects as ``title+facet``).
+    ``query``: ``title+facet`` (title and the aspect's sentences), ``abstract`` or ``words`` (typical of the
+    facet).
 
     >>> BM25() >> CrossEncoder()
     Stages(first_stage=BM25(query='title+facet'), reranker=CrossEncoder(model=None, ...))
@@ -85,10 +85,7 @@ class BM25(_Stage):
 
 @dataclass(frozen=True, slots=True)
 class Dense(_Stage):
-    """Ranks by sentence vectors: the mean over the query's sentences of each one's best match in a paper.
-
-    ``nprobe`` lists of an approximate index are read (None: as built).
-    """
+    """Ranks by sentence vectors: the mean over the query's sentences of each one's best match in a paper."""
 
     name: ClassVar[str] = "dense"
     nprobe: int | None = _parameter(None, "count", "lists of an approximate index that are read")
@@ -97,11 +94,6 @@ class Dense(_Stage):
 @dataclass(frozen=True, slots=True)
 class Fused(_Stage):
     """Ranks by the weighted mean of the z-normalized scores of BM25 and vectors, over what either proposes.
-
-    ``bm25_query`` and ``nprobe`` are those of `BM25` and `Dense`; ``weights`` are of bm25, sentences, facet
-    and whole (default: all 1; those left out get 0); each side brings ``depth`` papers;
-    ``background_penalty`` says how much similarity to the query's background lowers scores by method and
-    result. Raises TypeError for values of another type, UsageError for values out of range.
 
     >>> Fused(weights={"bm25": 1, "whole": 0.5}).depth
     300
@@ -121,9 +113,7 @@ class Fused(_Stage):
 class Grades(_Stage):
     """Reranks by learned grades from 0 to 3, out of stored vectors and words: tens of milliseconds a query.
 
-    Takes queries by facet. ``diversity`` says how much a paper is put lower that resembles those above it.
-    The ``joint`` best are graded again by a cross-encoder that reads each together with the query: seconds a
-    query.
+    Takes queries by facet. The ``joint`` best are graded again by a cross-encoder: seconds a query.
     """
 
     name: ClassVar[str] = "grades"
@@ -141,7 +131,7 @@ class Grades(_Stage):
 class Projections(_Stage):
     """Reranks by stored sentence vectors, projected for the facet: milliseconds a query; facets only.
 
-    ``model`` is a folder written by `qbe train facet-projections` (None: what ships for the index's encoder).
+    ``model`` None is what ships for the index's encoder.
     """
 
     name: ClassVar[str] = "projections"
@@ -155,9 +145,8 @@ class Projections(_Stage):
 class CrossEncoder(_Stage):
     """Reranks by a model that reads query and candidate together: seconds a query.
 
-    ``model`` is a name, a folder or the name of a model on the Hugging Face hub (None: joint grades, by facet
-    only), an object with ``batch_score`` (`qbe.search.rank.Reranker`), or a function ``(aspect, papers) ->
-    scores``. ``device``, one of DEVICES, runs a pair model of a name or folder (None: the CPU).
+    ``model`` is a name, a folder or hub name (None: joint grades, by facet only), an object with
+    ``batch_score`` (`qbe.search.rank.Reranker`), or a function ``(aspect, papers) -> scores``.
 
     >>> shortest = CrossEncoder(model=lambda aspect, papers: [-len(paper.abstract) for paper in papers])
     >>> (Fused() >> shortest).reranker.depth
@@ -180,9 +169,6 @@ class CrossEncoder(_Stage):
 @dataclass(frozen=True, slots=True)
 class Matching(_Stage):
     """Reranks by another matching of stored sentence vectors: those of ASPIRE (Mysore et al., 2022).
-
-    ``temperature`` (default 0.5; 5000 for whole abstracts) and ``regularization`` (default 20) belong to the
-    ``kind`` transport.
 
     >>> Matching("attention", temperature=1)
     Traceback (most recent call last):
@@ -212,9 +198,8 @@ class Matching(_Stage):
 class LanguageModel(_Stage):
     """Reranks by the grades, 0 to 3, that a language model behind an OpenAI-compatible endpoint gives.
 
-    ``model`` is its name there, ``endpoint`` the URL (None: ``$QBE_LLM_ENDPOINT``); the key, if any, is
-    ``$QBE_LLM_KEY``. By the default ``weight`` grades decide, and the first stage orders papers of equal
-    grades.
+    ``endpoint`` None is ``$QBE_LLM_ENDPOINT``; the key, if any, is ``$QBE_LLM_KEY``. The first stage orders
+    equal grades.
     """
 
     name: ClassVar[str] = "llm"
@@ -238,8 +223,7 @@ RERANKERS: Mapping[str, type[_Stage]] = {
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """A first stage, or an object that meets `qbe.search.first_stages.FirstStage`; and a reranker, what
-    `CrossEncoder` takes as its model, or None. Raises TypeError for anything else.
+    """A first stage, or an object with ``batch_search``; and a reranker, what `CrossEncoder` takes, or None.
 
     >>> Stages(Fused(), Projections()).run_tag
     'qbe-fused+projections'
@@ -308,9 +292,8 @@ def parse_first_stage(text: str) -> Any:
 
 
 def parse_reranker(text: str, expected: str = "") -> Any:
-    """Parse a reranker: ``none`` (returns None), or a name or a model's folder, and parameters after a colon.
-
-    Raises UsageError, which says that ``expected`` was wanted, by default any of these.
+    """Parse ``none``, a reranker's name or a model's folder, and parameters; ``expected`` is what errors
+    name.
 
     >>> parse_reranker("none"), parse_reranker("matching:kind=attention,depth=50").depth
     (None, 50)
@@ -387,9 +370,6 @@ def describe_stages(stages: Mapping[str, type[_Stage]]) -> str:
 def default_stages(index: Index) -> Stages:
     """Choose the stages for an index, the same in every front end.
 
-    The first stage is fused, dense without postings, or bm25 without vectors. Grades rerank where the grade
-    model reads the index's vectors, else projections that read them, else joint grades alone.
-
     >>> default_stages(index).run_tag
     'qbe-fused+grades'
     """
@@ -408,7 +388,6 @@ def default_stages(index: Index) -> Stages:
 
 
 def _check(name: str, value: Any, kind: str, choices: tuple[str, ...]) -> None:
-    """Raise TypeError for a value of another type than its kind, UsageError for one out of range."""
     wanted = ""
     if kind == "choice" and value not in choices:
         raise UsageError(f"expected `{name}` of {', '.join(choices)}, found {value!r}")
@@ -435,18 +414,15 @@ def _check(name: str, value: Any, kind: str, choices: tuple[str, ...]) -> None:
     elif kind == "text" and not isinstance(value, str):
         wanted = f"a str as `{name}`"
     elif kind == "model":
-        has = {
-            each: callable(getattr(value, each, None))
-            for each in ("transform", "batch_search", "batch_score")
-        }
-        if has["transform"] and not has["batch_search"]:
+        transforms, searches, scores = (
+            callable(getattr(value, each, None)) for each in ("transform", "batch_search", "batch_score")
+        )
+        if transforms and not searches:
             raise TypeError(
                 f"expected a model as `{name}`, found a transformer; give qbe.from_transformer(it)"
             )
-        if not (isinstance(value, str | os.PathLike) or callable(value) or has["batch_score"]):
-            wanted = (
-                f"a model as `{name}`: a name, a folder, an object with batch_score, or a function of an "
-            )
-            wanted += "aspect and papers"
+        if not (isinstance(value, str | os.PathLike) or callable(value) or scores):
+            kinds = "a name, a folder, an object with batch_score, or a function of an aspect and papers"
+            wanted = f"a model as `{name}`: {kinds}"
     if wanted:
         raise TypeError(f"expected {wanted}, found {value!r:.60} ({type(value).__name__})")

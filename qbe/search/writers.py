@@ -30,8 +30,6 @@ Record = dict[str, Any]
 
 _ABOUT = ("title", "authors", "year", "venue", "doi", "url")  # `authors` are separated by semicolons
 COLUMNS = ("query_id", "rank", "paper_id", *_ABOUT, "score", "facet", "sentence", *map(str, Facet))
-"""The header of results as CSV."""
-
 _FORMULAS = tuple("=+-@\uff1d\uff0b\uff0d\uff20")  # beginnings; the last four: = + - @ in full width
 
 
@@ -47,14 +45,9 @@ def to_record(
     """Make a record of JSON values of one query's result.
 
     A query of one aspect has ``paper_id`` and ``facet``, one of several ``aspects``, and each match then
-    names its ``aspect``. ``question`` has a question in place of a paper, with the technique (``method``) and
-    the ``problem`` that it names, or its ``topic``. Graded hits have ``grades`` by facet, from 0 to 3; hits
-    of a mixed list the ``corner`` that they are there for and the ``chance`` that they are as it asks.
-
-    ``explain`` adds the query's sentences (`qbe.search.explain.ExplainedSentence`), the probabilities of
-    matched sentences' facets, each hit's component scores, the pair of sentences that contributed most to a
-    reranker's score or null, and the transport plan or []. Graded or explained hits have ``in_common``, words
-    of techniques that the query's paper has too.
+    names its ``aspect``. ``explain`` adds the query's sentences, the probabilities of matched sentences'
+    facets, each hit's component scores, the pair that contributed most, and the transport plan. Graded or
+    explained hits have ``in_common``, words of techniques that the query's paper has too.
     """
 
     def of_aspect(aspect: Aspect) -> Record:
@@ -124,17 +117,16 @@ def described(paper: Paper) -> Record:
 
 
 def paper_record(paper: Paper, *, inside: bool, selected: Collection[int] = ()) -> Record:
-    """A paper with its sentences; its id is None unless it is ``inside`` the index. ``selected`` are the
-    positions of sentences that a search started from.
-    """
-    place = {"paper_id": paper.paper_id if inside else None}
-    return {**place, **described(paper), "sentences": sentence_records(paper, selected)}
+    """A paper with its sentences, ``selected`` ones marked; its id is None unless ``inside`` the index."""
+    return {
+        "paper_id": paper.paper_id if inside else None,
+        **described(paper),
+        "sentences": sentence_records(paper, selected),
+    }
 
 
 def sentence_records(paper: Paper, selected: Collection[int] = ()) -> list[Record]:
-    """The sentences of a paper, with their facets and how probable these are (None: given, not predicted);
-    for ``label`` see `qbe.types.Sentence.label`.
-    """
+    """The sentences of a paper, with their facets and how probable these are (None: given)."""
     return [
         {
             "position": position,
@@ -154,9 +146,7 @@ def as_json(record: Mapping[str, Any]) -> str:
 
 
 def export_parts(papers: Iterable[Paper], form: str) -> list[str]:
-    """Papers in ``bibtex``, ``ris``, ``csv``, ``markdown`` or ``json`` (a line a paper), a part a paper:
-    the parts joined are the file.
-    """
+    """Papers in ``bibtex``, ``ris``, ``csv``, ``markdown`` or ``json``, a part a paper."""
     if form in BIBLIOGRAPHIES:
         first, *rest = entries(list(papers), form)
         return [first, *(f"\n{entry}" for entry in rest)]
@@ -176,7 +166,6 @@ def export_parts(papers: Iterable[Paper], form: str) -> list[str]:
 
 
 def _about(paper: Paper) -> Sequence[object]:
-    """The cells of a paper for _ABOUT."""
     reference = reference_of(paper)
     about = reference.year, reference.venue, reference.doi, reference.page
     return [reference.title, "; ".join(reference.authors), *about]
@@ -205,9 +194,7 @@ class Result(NamedTuple):
 
 
 class ResultWriter(NamedTuple):
-    """Turns results into text: ``text(result, first)``, ``first`` True at the beginning; all texts joined are
-    the file. ``needs_matches`` if hits must carry their matches.
-    """
+    """Turns results into text, ``text(result, first)``; ``needs_matches``: hits must have matches."""
 
     text: Callable[[Result, bool], str]
     needs_matches: bool = True
@@ -224,14 +211,11 @@ def open_writer(
     title: Heading = heading,
     graded_by: str = "",
 ) -> ResultWriter:
-    """Open the writer of a format: ``trec``, ``json``, ``table``, ``csv``, ``markdown``, ``bibtex`` or
-    ``ris``.
+    """Open the writer of ``trec``, ``json``, ``table``, ``csv``, ``markdown``, ``bibtex`` or ``ris``.
 
-    ``tag`` is that of a TREC run; ``width`` (in columns) is of tables, ``explain`` of tables and JSON (see
-    `to_record` and `to_table`, for ``title`` and ``graded_by`` too). CSV has the columns COLUMNS: ``url`` is
-    the corpus's own, else that of arXiv, ``sentence`` the one that a table shows, and ``facet`` its label. In
-    a bibliography a paper has one entry, under the first query that found it; in BibTeX a comment names the
-    ``command`` and each query, and the keys of papers found before.
+    ``tag`` is of TREC runs, ``width`` of tables. In a bibliography a paper has one entry, under the first
+    query that found it; in BibTeX a comment names the ``command``, each query, and the keys of papers found
+    before.
     """
     bibliography = Bibliography(form) if form in BIBLIOGRAPHIES else None
 
@@ -284,14 +268,11 @@ def write_run(
     resume: bool = False,
     overwrite: bool = False,
 ) -> None:
-    """Write the results of queries to a file, or to standard output for None; ``search`` yields those of the
-    queries at some places of ``ids``.
+    """Write the results of queries to a file, or to standard output; ``search`` yields those at places of
+    ``ids``.
 
-    With ``inputs``, a digest of all that they depend on, finished queries are kept beside the file in
-    ``.NAME.part`` until all are there: a line of JSON with the digest, then one a query. ``resume`` continues
-    it by query ids, ``overwrite`` discards it. A KeyboardInterrupt says so. Raises RunError where another
-    process writes the file, or an unfinished run is in the way or has other inputs; OutputError for what
-    cannot be written.
+    With ``inputs``, a digest of all that they depend on, finished queries are kept in ``.NAME.part`` until
+    all are there. ``resume`` continues it, ``overwrite`` discards it.
     """
     places = range(len(ids))
     if path is None or inputs is None or (path.exists() and not path.is_file()):

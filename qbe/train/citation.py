@@ -22,7 +22,7 @@ from qbe.cite.projected import TERMS, Projection
 from qbe.cite.scoring import FEATURE_SETS, CitationScorer, CiteQuery, columns
 from qbe.errors import CorpusError, UsageError
 from qbe.index.index import IndexReader
-from qbe.index.rows import Selection
+from qbe.index.scoring import Selection
 from qbe.models.heads import Head, mean_head
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect

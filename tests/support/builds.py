@@ -46,16 +46,8 @@ def dated_job(folder: Path, papers: Sequence[Paper], encoder: Path, **settings: 
 
 
 def build_job(output: Path, job: Job, *, overwrite: bool = False, resume: bool = False) -> Manifest:
-    execution = Execution(job.threads)
-    return build(
-        output,
-        job.corpus,
-        job.settings,
-        reading=job.reading,
-        overwrite=overwrite,
-        resume=resume,
-        execution=execution,
-    )
+    how = {"overwrite": overwrite, "resume": resume, "execution": Execution(job.threads)}
+    return build(output, job.corpus, job.settings, reading=job.reading, **how)
 
 
 def interrupt(*_: Any, **__: Any) -> None:
