@@ -143,18 +143,18 @@ class SeveralVectors(VectorStore, CandidateSource):
     """Vectors and candidates of several indexes."""
 
     def __init__(self, ask: Ask, papers: SeveralPapers, similarity: str, nprobe: int | None = None) -> None:
-        self._ask, self._papers, self.similarity, self._nprobe = ask, papers, similarity, nprobe
+        self._ask, self._holders, self.similarity, self._nprobe = ask, papers, similarity, nprobe
         self._split_once = PerSelection(self._split)
 
     def _split(self, selection: Selection) -> dict[int, tuple[str, Any]]:
-        key, masks = uuid.uuid4().hex, np.split(selection.mask, self._papers.starts[1:-1])
+        key, masks = uuid.uuid4().hex, np.split(selection.mask, self._holders.starts[1:-1])
         return {shard: (key, mask) for shard, mask in enumerate(masks) if mask.any()}
 
     def nearest(
         self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
     ) -> Iterator[Rows]:
         """Yield the candidates of each query: those of all indexes."""
-        starts = self._papers.starts
+        starts = self._holders.starts
         shards = dict.fromkeys(range(len(starts) - 1)) if allowed is None else self._split_once(allowed)
         asked = {shard: (list(queries), k, some, by_mean, self._nprobe) for shard, some in shards.items()}
         answers = sorted(self._ask("nearest", asked).items())
@@ -165,7 +165,7 @@ class SeveralVectors(VectorStore, CandidateSource):
     def gather(self, rows: Rows) -> SentenceBlock:
         _, of_sentences, answers = self._owners("gather", rows)
         parts = {shard: block.vectors for shard, block in answers.items()}
-        positions, begins = sentence_rows(self._papers.layout.starts, rows)
+        positions, begins = sentence_rows(self._holders.layout.starts, rows)
         return SentenceBlock(_together(of_sentences, parts), begins, positions)
 
     def whole(self, rows: Rows) -> Vectors:
@@ -180,14 +180,14 @@ class SeveralVectors(VectorStore, CandidateSource):
             similarities[:, of_sentences == shard] = compared.similarities
             if of_papers is not None:
                 of_papers[owners == shard] = compared.whole
-        positions, begins = sentence_rows(self._papers.layout.starts, rows)
+        positions, begins = sentence_rows(self._holders.layout.starts, rows)
         return Compared(similarities, begins, positions, of_papers)
 
     def _owners(
         self, method: str, rows: Rows, before: tuple[Any, ...] = (), after: tuple[Any, ...] = ()
     ) -> tuple[Rows, Rows, dict[int, Any]]:
         """Ask the indexes of papers; return which one each paper and each sentence is in, and the answers."""
-        (owners, local), starts = self._papers.local(rows), self._papers.layout.starts
+        (owners, local), starts = self._holders.local(rows), self._holders.layout.starts
         asked = {shard: (method, *before, some, *after) for shard, some in local.items()}
         return owners, np.repeat(owners, starts[rows + 1] - starts[rows]), self._ask("of_papers", asked)
 
