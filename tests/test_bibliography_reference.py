@@ -59,9 +59,6 @@ def test_a_key_that_latex_would_not_read_as_one_is_not_kept(key):
     assert reference_of(paper_of("On fish", key=key)).key == ""
 
 
-# Names
-
-
 @pytest.mark.parametrize(
     ("value", "names"),
     [
@@ -74,9 +71,7 @@ def test_a_key_that_latex_would_not_read_as_one_is_not_kept(key):
             ({"name": "Ann Lee"}, {"first": "Cy", "middle": ["B.", None], "last": "Doe"}),
             ["Ann Lee", "Cy B. Doe"],
         ),
-        ([7, None, [], {}, " "], []),
-        (None, []),
-        (7, []),
+        *(([7, None, [], {}, " "], []), (None, []), (7, [])),
     ],
 )
 def test_names_of_authors(value, names):
@@ -87,12 +82,8 @@ def test_names_of_authors(value, names):
     ("name", "parts"),
     [
         ("A. B. Lee-Doe", ("Lee-Doe", "A. B.", "")),
-        ("Ana de la Cruz Díaz", ("de la Cruz Díaz", "Ana", "")),
-        ("bell hooks", ("hooks", "bell", "")),
-        ("", None),
-        ("The Fish Team", None),
-        ("Ann and Cy", None),
-        ("Ann Lee (Rome)", None),
+        *(("Ana de la Cruz Díaz", ("de la Cruz Díaz", "Ana", "")), ("bell hooks", ("hooks", "bell", ""))),
+        *(("", None), ("The Fish Team", None), ("Ann and Cy", None), ("Ann Lee (Rome)", None)),
     ],
 )
 def test_parts_of_names(name, parts):
@@ -109,9 +100,6 @@ def test_parts_of_a_name_are_all_of_it(name):
             assert sorted(words) == sorted(name.replace(",", " ").split())
         else:
             assert words == name.split()
-
-
-# Keys
 
 
 def test_the_library_s_own_key_is_kept_and_given_once():

@@ -17,21 +17,13 @@ from qbe.search.present import escaped, heading, to_table
 from qbe.search.writers import COLUMNS, Result, open_writer, to_record
 from qbe.types import Facet, FacetProbabilities, Hit, Match, Paper, Sentence
 
-ASKED = Paper(
-    "asked",
-    "A question",
-    (Sentence("Fish swim.", Facet.BACKGROUND), Sentence("We count the tails of fishes.", Facet.METHOD)),
-    labelled=True,
+SENTENCES = Sentence("Fish swim.", Facet.BACKGROUND), Sentence("We count the tails of fishes.", Facet.METHOD)
+ASKED = Paper("asked", "A question", SENTENCES, labelled=True)
+SENTENCES = (
+    Sentence("Fish cost 5% more.", Facet.BACKGROUND),
+    Sentence("Tails are what we count.", Facet.METHOD),
 )
-FOUND = replace(
-    CHIPS,
-    sentences=(
-        Sentence("Fish cost 5% more.", Facet.BACKGROUND),
-        Sentence("Tails are what we count.", Facet.METHOD),
-        Sentence("It is so."),
-    ),
-    labelled=True,
-)
+FOUND = replace(CHIPS, sentences=(*SENTENCES, Sentence("It is so.")), labelled=True)
 PLAIN = Paper("plain", "On stone", (Sentence("Stone is hard."),))
 GUESS = FacetProbabilities(background=0.6, objective=0.0, method=0.3, result=0.1, other=0.0)
 GUESSED = Paper("p", "", (Sentence("We.", Facet.BACKGROUND, GUESS), Sentence("It.")), labelled=True)
@@ -40,21 +32,15 @@ BY_METHOD = Query(ASKED, Facet.METHOD)
 
 
 def found(*positions: int, driven_by: int | None = None) -> Hit:
-    """A hit whose matches are these sentences of FOUND with the second of ASKED."""
     matches = tuple(Match(1, position, 0.5) for position in positions)
     return Hit("1905.01234", 1.5, matches, driven_by=None if driven_by is None else Match(1, driven_by, 0.9))
-
-
-# The sentence that is shown
 
 
 @pytest.mark.parametrize(
     ("hit", "position", "label"),
     [
-        (found(1, 0), 1, "method"),
-        (found(1, driven_by=0), 1, "method"),
-        (found(0, 2), 0, "(labelled background)"),
-        (found(2), 2, "(labelled other)"),
+        *((found(1, 0), 1, "method"), (found(1, driven_by=0), 1, "method")),
+        *((found(0, 2), 0, "(labelled background)"), (found(2), 2, "(labelled other)")),
     ],
 )
 def test_the_sentence_shown_carries_the_facet_if_any_does(hit, position, label):
@@ -65,13 +51,9 @@ def test_the_sentence_shown_carries_the_facet_if_any_does(hit, position, label):
 @pytest.mark.parametrize(
     ("paper", "position", "facet", "label"),
     [
-        (GUESSED, 0, Facet.METHOD, "method?"),
-        (GUESSED, 1, Facet.METHOD, "(labelled other)"),
-        (GUESSED, 0, Facet.BACKGROUND, "background"),
-        (GUESSED, 0, None, "background"),
-        (GUESSED, 1, None, ""),
-        (PLAIN, 0, Facet.METHOD, "(not labelled)"),
-        (PLAIN, 0, None, ""),
+        *((GUESSED, 0, Facet.METHOD, "method?"), (GUESSED, 1, Facet.METHOD, "(labelled other)")),
+        *((GUESSED, 0, Facet.BACKGROUND, "background"), (GUESSED, 0, None, "background")),
+        *((GUESSED, 1, None, ""), (PLAIN, 0, Facet.METHOD, "(not labelled)"), (PLAIN, 0, None, "")),
     ],
 )
 def test_labels(paper, position, facet, label):
@@ -84,9 +66,6 @@ def test_an_aspect_that_is_not_wanted_is_not_shown_if_there_are_others():
     assert shown(query, FOUND, Hit("x", 1.0, pairs)) == (pairs[1], "(labelled other)")
     assert shown(query, FOUND, Hit("x", 1.0, pairs[:1])) == (pairs[0], "method")
     assert shown(BY_METHOD, FOUND, Hit("1905.01234", 1.5)) is None
-
-
-# Tables
 
 
 def test_a_table_tells_of_authors_venue_and_link():
@@ -135,22 +114,14 @@ def test_an_address_is_not_broken():
     assert table.splitlines()[-1] == f"              {address}"
 
 
-# JSON
-
-
 def test_json_tells_of_authors_venue_links_and_abstract():
     first, second = to_record(LOOKUP, "q", BY_METHOD, [found(1), Hit("plain", 1.0)])["hits"]
     assert first["authors"] == CHIPS.metadata["authors"]
     assert (first["year"], first["venue"]) == ("2019", "Journal of Chips & Dips")
-    assert first["links"] == {
-        "arxiv": "https://arxiv.org/abs/1905.01234",
-        "doi": "https://doi.org/10.1145/7_9",
-    }
+    links = {"arxiv": "https://arxiv.org/abs/1905.01234", "doi": "https://doi.org/10.1145/7_9"}
+    assert first["links"] == links
     assert first["abstract"] == "Fish cost 5% more. Tails are what we count. It is so."
     assert (second["authors"], second["venue"], second["links"]) == ([], "", {})
-
-
-# CSV
 
 
 def written(form: str, *results: Result, papers: Papers | None = None) -> str:
@@ -160,10 +131,7 @@ def written(form: str, *results: Result, papers: Papers | None = None) -> str:
 
 
 def test_csv():
-    hits = [
-        found(0, 1),
-        Hit("plain", -0.5, grades={"background": 2.5, "method": 0.25}),
-    ]  # it lacks the result
+    hits = [found(0, 1), Hit("plain", -0.5, grades={"background": 2.5, "method": 0.25})]  # no result
     text = written("csv", Result("q1", BY_METHOD, hits), Result("q2", BY_METHOD, []))
     header, first, second = csv.reader(io.StringIO(text))
     assert header == list(COLUMNS)
@@ -171,21 +139,18 @@ def test_csv():
         "query_id": "q1",
         "rank": "1",
         "paper_id": "1905.01234",
+        "score": "1.5",
         "title": "Fish & Chips: a {BERT for $O(n^2)$ menus",
         "authors": "Zoë van der Müller; Íñigo Ångström Jr.; ATLAS Collaboration; Plato",
         "year": "2019",
         "venue": "Journal of Chips & Dips",
         "doi": "10.1145/7_9",
         "url": "https://arxiv.org/abs/1905.01234",
-        "score": "1.5",
         "facet": "method",
         "sentence": "Tails are what we count.",
         **dict.fromkeys(("background", "method", "result"), ""),
     }
     assert second == ["q1", "2", "plain", "On stone", *[""] * 5, "-0.5", "", "", "2.5", "0.25", ""]
-
-
-# Markdown
 
 
 def test_markdown():
@@ -211,9 +176,7 @@ def test_markdown():
     ("text", "expected"),
     [
         ("a*b_c`d[e]<f>|g&h~i#j$k\\l", "a\\*b\\_c\\`d\\[e\\]\\<f\\>\\|g\\&h\\~i\\#j\\$k\\\\l"),
-        ("$a_1*b$ * c", "$a_1*b$ \\* c"),
-        ("1. First", "1\\. First"),
-        ("= first", "\\= first"),
+        *(("$a_1*b$ * c", "$a_1*b$ \\* c"), ("1. First", "1\\. First"), ("= first", "\\= first")),
         ("First - 1. 2", "First - 1. 2"),
     ],
 )
@@ -227,12 +190,7 @@ def test_an_address_does_not_end_a_link():
     assert "[**T**](http://x.org/%28a%29b%5C)." in text
 
 
-# Bibliographies
-
-RESULTS = (
-    Result("q1", BY_METHOD, [found(1)]),
-    Result("q@2", BY_METHOD, [Hit("plain", 2.0), found(1)]),
-)
+RESULTS = (Result("q1", BY_METHOD, [found(1)]), Result("q@2", BY_METHOD, [Hit("plain", 2.0), found(1)]))
 
 
 def test_a_bibliography_has_a_paper_once_and_bibtex_names_its_key_again():
@@ -244,9 +202,6 @@ def test_a_bibliography_has_a_paper_once_and_bibtex_names_its_key_again():
     text = written("ris", *RESULTS)
     assert [record["id"] for record in rispy.loads(text)] == ["1905.01234", "plain"]
     assert text.count("\nER  - \n\n") == 2
-
-
-# The command
 
 
 def test_the_name_of_the_output_says_the_format():

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from support.bibliographies import CHIPS, NAMES, TEXTS, paper_of, read_bibtex
 from support.formats import buffered
 
+from qbe import Reading, UsageError
 from qbe.corpus import read_jsonl
 from qbe.corpus.bibliography import comment, entries, reference_of, to_bibtex, to_latex, to_ris, with_formulas
 from qbe.corpus.formats import FORMATS
-from qbe.corpus.records import Reading
-from qbe.errors import UsageError
 
 DATA = Path(__file__).parent / "data"
 
@@ -92,9 +91,6 @@ def test_a_comment_begins_no_entry():
     assert not library.failed_blocks
     with pytest.raises(UsageError, match="`form` bibtex or ris, found 'bib'"):
         entries([], "bib")
-
-
-# RIS
 
 
 def test_a_record_of_ris_in_full():

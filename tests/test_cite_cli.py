@@ -13,20 +13,16 @@ from support.bibliographies import read_bibtex
 from support.citing import NO_YEAR
 from support.searching import ids
 
-from qbe.cite.config import CiteConfig
-from qbe.cite.recommender import CiteRequest, Recommender
+from qbe import CiteConfig, CiteRequest, OutputError, Recommender, RunError, UsageError, paper_from_text
 from qbe.cli import common as _cli
 from qbe.cli.cite import PROGRAM, main
-from qbe.corpus.sentences import paper_from_text
-from qbe.errors import OutputError, RunError, UsageError
 from qbe.runs import read_run
 from qbe.search import request
 from qbe.search.stages import CrossEncoder
 
 QUERY = "s031"
 TITLE, ABSTRACT = "Labels for cities", "Cities have few labels. We ask drivers for them."
-TOPICS = {"q1": QUERY, "q2": "s040", "q3": "s011", "q4": "s020", "q5": "s007"}
-"""The third is without a year."""
+TOPICS = {"q1": QUERY, "q2": "s040", "q3": "s011", "q4": "s020", "q5": "s007"}  # of s011 no year is known
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +33,6 @@ def recommender(citing_index, citing_model):
 
 @pytest.fixture
 def cite(citing_folder, citing_model, capsys):
-    """Run the command in this process; gives what it printed."""
-
     def run(*arguments: object) -> str:
         main(["--index", str(citing_folder), "--model", str(citing_model), *map(str, arguments)])
         return capsys.readouterr().out
@@ -47,21 +41,9 @@ def cite(citing_folder, citing_model, capsys):
 
 
 @pytest.fixture
-def logging_as_before():
-    """The command logs to standard error, which is another one in the next test."""
-    logger = logging.getLogger("qbe")
-    handlers, level = [*logger.handlers], logger.level
-    yield
-    logger.handlers[:] = handlers
-    logger.setLevel(level)
-
-
-@pytest.fixture
 def topics(tmp_path) -> Path:
-    path = tmp_path / "topics.tsv"
-    lines = ["query_id\tpaper_id", *(f"{query}\t{paper}" for query, paper in TOPICS.items())]
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    lines = "".join(f"{query}\t{paper}\n" for query, paper in TOPICS.items())
+    return write(tmp_path / "topics.tsv", f"query_id\tpaper_id\n{lines}")
 
 
 def write(path: Path, text: str) -> Path:
@@ -70,15 +52,11 @@ def write(path: Path, text: str) -> Path:
 
 
 def ranked(run: str) -> dict[str, list[str]]:
-    """The ids of papers in a TREC run, by query."""
     found: dict[str, list[str]] = {}
     for line in run.splitlines():
         query_id, _, paper_id, *_ = line.split()
         found.setdefault(query_id, []).append(paper_id)
     return found
-
-
-# Where the paper comes from
 
 
 def test_a_paper_of_the_index(cite, recommender, citing_index):
@@ -103,7 +81,6 @@ def test_a_pasted_abstract_and_a_paper_in_a_file(cite, recommender, tmp_path):
 
 
 def test_drafts_in_bibtex(cite, recommender, tmp_path):
-    """One has no abstract, and is asked for by its title."""
     whole, title = (f"@misc{{{name}, title = {{{TITLE}}}" for name in ("whole", "title"))
     text = f"{whole}, abstract = {{{ABSTRACT}}}, year = 2005}}\n{title}}}\n"
     found = ranked(cite("--bibtex", write(tmp_path / "drafts.bib", text), "--hits", 5))
@@ -111,9 +88,6 @@ def test_drafts_in_bibtex(cite, recommender, tmp_path):
     requests = [CiteRequest(dated), CiteRequest(paper_from_text(TITLE, TITLE))]
     expected = recommender.batch_recommend(requests, 5)
     assert found == {name: ids(hits) for name, hits in zip(("whole", "title"), expected, strict=True)}
-
-
-# What is known
 
 
 @pytest.mark.parametrize("option", ["--cited", "--exclude"])
@@ -144,13 +118,10 @@ def test_links_may_be_left_out_and_pairs_reranked(cite, citing_index, citing_mod
     plain = ranked(cite("--paper", QUERY))
     rerank = CrossEncoder(str(tiny_cross_encoder), depth=9, weight=0.25)
     for config, options in (
-        (CiteConfig(model=str(citing_model), links=False), ("--no-links",)),
-        (
-            CiteConfig(model=str(citing_model), rerank=rerank),
-            ("--rerank", f"{tiny_cross_encoder}:depth=9,weight=0.25"),
-        ),
+        ({"links": False}, ["--no-links"]),
+        ({"rerank": rerank}, ["--rerank", f"{tiny_cross_encoder}:depth=9,weight=0.25"]),
     ):
-        with Recommender.open(citing_index, config) as recommender:
+        with Recommender.open(citing_index, CiteConfig(model=str(citing_model), **config)) as recommender:
             expected = ids(recommender.recommend(citing_index.paper(QUERY), 1000))
         assert ranked(cite("--paper", QUERY, *options)) == {QUERY: expected} != plain
     assert ranked(cite("--paper", QUERY, "--rerank", "none")) == plain
@@ -164,9 +135,6 @@ def test_each_topic_has_its_own_year(cite, citing_index, tmp_path):
         assert max(citing_index.paper(paper_id).metadata["year"] for paper_id in found[query_id]) == year
 
 
-# Forms of output
-
-
 def test_a_table_is_for_people(cite, citing_index):
     text = cite("--paper", QUERY, "--format", "table")
     assert " ".join(text.split()).startswith(f"Papers for “{citing_index.paper(QUERY).title}” to cite: ")
@@ -175,7 +143,6 @@ def test_a_table_is_for_people(cite, citing_index):
 
 
 def test_files_and_programs_get_the_same_papers(cite, recommender, citing_index, tmp_path):
-    """What the command has written it may replace."""
     hits = recommender.recommend(citing_index.paper(QUERY), 20)
     (line,) = cite("--paper", QUERY, "--format", "json", "--hits", 3).splitlines()
     assert [
@@ -195,9 +162,6 @@ def test_files_and_programs_get_the_same_papers(cite, recommender, citing_index,
     assert re.match(r"%% qbe cite: .*\n", text)
     with pytest.raises(OutputError, match="expected no such file, found one"):
         cite("--paper", QUERY, "--output", tmp_path / "new.bib")
-
-
-# Runs of topics
 
 
 def test_topics_make_a_run(cite, recommender, citing_index, topics, tmp_path):
@@ -252,77 +216,48 @@ def test_a_run_of_tables_goes_on_in_its_width_alone(interrupted, monkeypatch, tm
     assert (tmp_path / "run").exists()
 
 
-def test_an_interrupted_run_goes_on(interrupted, cite, topics, tmp_path, monkeypatch):
+def test_an_interrupted_run_goes_on(interrupted, cite, topics, tmp_path):
     line = interrupted()
     with pytest.raises(RunError, match="holds an unfinished run"):
         main(line)
     with pytest.raises(RunError, match="another index, other topics or options"):
         main([*line, "--resume", "--no-links"])
-    asked, whole = [], Recommender.batch_recommend
-
-    def counted(self, requests, *rest, **options):
-        asked.append(len(requests))
-        return whole(self, requests, *rest, **options)
-
-    monkeypatch.setattr(Recommender, "batch_recommend", counted)
     main([*line, "--resume"])
-    assert asked == [1]
     assert (tmp_path / "run").read_text() == cite("--topics", topics, "--hits", 5)
     assert not (tmp_path / ".run.part").exists()
 
 
-# Errors
-
 PAPER = f"--paper {QUERY}"
 WRONG = [
-    "",
-    f"{PAPER} --text a",
-    f"{PAPER} --references a",
-    f"{PAPER} --hits 0",
-    f"{PAPER} --depth 0",
-    f"{PAPER} --threads 0",
-    f"{PAPER} --title a",
-    f"{PAPER} --rerank matching",
-    f"{PAPER} --rerank nosuch",
-    f"{PAPER} --run-tag a\tb",
-    f"{PAPER} --before then",
-    f"{PAPER} --before 0",
-    f"{PAPER} --resume",
-    "--topics of-others.tsv --cited latin.txt",
-    "--bibtex empty.bib --exclude latin.txt",
-    "--text We. --before query",
-    "--topics no-year.tsv --before query",
-    f"{PAPER} --cited strangers.txt",
-    f"{PAPER} --exclude strangers.txt",
-    "--paper absent",
-    "--paper-file no-abstract.json",
-    "--paper-file absent.json",
-    "--bibtex empty.bib",
-    "--bibtex absent.bib",
-    "--bibtex broken.bib",
-    "--topics absent.tsv",
-    "--topics of-others.tsv",
-    f"{PAPER} --cited absent.txt",
-    f"{PAPER} --cited absent.bib",
-    f"{PAPER} --cited latin.txt",
-    f"{PAPER} --model absent",
-    f"{PAPER} --index absent",
-    f"{PAPER} --output notes.txt",
+    *("", f"{PAPER} --text a", f"{PAPER} --references a", f"{PAPER} --hits 0", f"{PAPER} --depth 0"),
+    *(f"{PAPER} --threads 0", f"{PAPER} --title a", f"{PAPER} --rerank matching", f"{PAPER} --rerank nosuch"),
+    *(f"{PAPER} --run-tag a\tb", f"{PAPER} --before then", f"{PAPER} --before 0", f"{PAPER} --resume"),
+    *("--topics of-others.tsv --cited latin.txt", "--bibtex empty.bib --exclude latin.txt"),
+    *("--text We. --before query", "--topics no-year.tsv --before query", f"{PAPER} --cited strangers.txt"),
+    *(f"{PAPER} --exclude strangers.txt", "--paper absent", "--paper-file no-abstract.json"),
+    *("--paper-file absent.json", "--bibtex empty.bib", "--bibtex absent.bib", "--bibtex broken.bib"),
+    *("--topics absent.tsv", "--topics of-others.tsv", f"{PAPER} --cited absent.txt"),
+    *(f"{PAPER} --cited absent.bib", f"{PAPER} --cited latin.txt", f"{PAPER} --model absent"),
+    *(f"{PAPER} --index absent", f"{PAPER} --output notes.txt"),
 ]
 
 
 def test_what_cannot_be_done_ends_in_one_line(
-    citing_folder, citing_model, papers, tmp_path, monkeypatch, capsys, told, logging_as_before
+    citing_folder, citing_model, papers, tmp_path, monkeypatch, capsys, told
 ):
     monkeypatch.chdir(tmp_path)
-    Path("no-abstract.json").write_text(json.dumps({"title": TITLE}))
-    Path("empty.bib").write_text("nothing\n")
-    Path("broken.bib").write_text("@misc{a, title = {On fish\n")
-    Path("of-others.tsv").write_text("query_id\tpaper_id\nq1\tabsent\n")
-    Path("no-year.tsv").write_text(f"query_id\tpaper_id\nq1\t{papers[NO_YEAR].paper_id}\n")
-    Path("strangers.txt").write_text("nobody\nno-one\n")
+    monkeypatch.setattr(logging.getLogger("qbe"), "handlers", [])  # of this standard error
+    for name, text in {
+        "no-abstract.json": json.dumps({"title": TITLE}),
+        "empty.bib": "nothing\n",
+        "broken.bib": "@misc{a, title = {On fish\n",
+        "strangers.txt": "nobody\nno-one\n",
+        "of-others.tsv": "query_id\tpaper_id\nq1\tabsent\n",
+        "notes.txt": "My notes.\n",
+        "no-year.tsv": f"query_id\tpaper_id\nq1\t{papers[NO_YEAR].paper_id}\n",
+    }.items():
+        Path(name).write_text(text)
     Path("latin.txt").write_bytes(b"s003\n\xe9\n")
-    Path("notes.txt").write_text("My notes.\n")
     messages = []
     for arguments in WRONG:
         line = arguments.split(" ") if arguments else []
@@ -338,6 +273,5 @@ def test_what_cannot_be_done_ends_in_one_line(
 
 
 def test_a_bibliography_of_several_topics_is_not_continued(interrupted):
-    """Which entries it has is known while it is written only."""
     with pytest.raises(UsageError, match=r"^expected --resume with another --format, found bibtex"):
         main([*interrupted("--format", "bibtex"), "--resume"])

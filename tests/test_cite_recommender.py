@@ -9,34 +9,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.citing import (
-    CITING,
-    NO_YEAR,
-    index_of,
-    mean_max,
-    model_of,
-    papers_that_cite,
-    random_heads,
-    without_links,
-)
+import support.citing
+from support.citing import CITING, NO_YEAR, index_of, mean_max, model_of, papers_that_cite
 from support.live import corpus
 from support.searching import ids
 
-from qbe.cite.config import CiteConfig
+from qbe import Aspect, CiteConfig, CiteRequest, CrossEncoder, Index, Paper, Recommender, paper_from_text
 from qbe.cite.links import Evidence
 from qbe.cite.model import write_model
-from qbe.cite.recommender import CiteRequest, Recommender
 from qbe.cite.scoring import NEAR, NEAREST, FeatureSet
-from qbe.corpus.sentences import paper_from_text
 from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError, UsageError
-from qbe.index.index import Index
 from qbe.index.update import append_papers, delete_papers
 from qbe.models.pooling import EncodedAspect
-from qbe.query import Aspect
 from qbe.search.filters import PaperFilter, year_of
 from qbe.search.first_stages import BM25Stage, DenseStage
-from qbe.search.stages import CrossEncoder
-from qbe.types import Paper
 from qbe.util.work import Workers
 
 QUERY, SEEDS, EXCLUDED = "s031", ("s003", "s020"), ("s012",)
@@ -166,7 +152,7 @@ def by_hand(
         each("rare_seed_walks", lambda name: math.sqrt(walks[name] / math.sqrt(max(len(citing[name]), 1))))
         each("cited_by_seeds", lambda name: math.sqrt(np.mean([name in cites[seed] for seed in SEEDS])))
         each("citing_seeds", lambda name: math.sqrt(np.mean([seed in cites[name] for seed in SEEDS])))
-    head = random_heads()[known.key]
+    head = support.citing.random_heads()[known.key]
     judged = {}
     for name in names:
         row = np.array([features[feature][name] for feature in known.names])
@@ -247,7 +233,6 @@ def test_a_query_without_a_year(opened, index, citing):
 
 
 def test_papers_of_the_future_are_not_asked_whom_they_cite(opened, index):
-    """Nobody is older than this draft, so that links propose nothing and say nothing."""
     oldest = replace(index.paper(QUERY), paper_id="draft", metadata={"year": 2000})
     hits = opened().recommend(oldest, 100, matches=False)
     expected = by_hand(index, oldest, FeatureSet(True, False), set(), True)
@@ -256,12 +241,9 @@ def test_papers_of_the_future_are_not_asked_whom_they_cite(opened, index):
 
 
 def requests_of(index: Index) -> list[CiteRequest]:
-    """Papers of the index and a draft, with different numbers of papers to leave out."""
     draft = paper_from_text("Labels for cities", "Cities have few labels. We ask drivers for them.")
     return [
-        CiteRequest(index.paper(QUERY)),
-        CiteRequest(index.paper("s040"), SEEDS),
-        CiteRequest(draft),
+        *(CiteRequest(index.paper(QUERY)), CiteRequest(index.paper("s040"), SEEDS), CiteRequest(draft)),
         CiteRequest(draft, ("s001", "s002", "s003", "s004", "s005", "s006"), EXCLUDED),
     ]
 
@@ -364,7 +346,7 @@ def test_a_deleted_paper_cites_nobody(live, config, tmp_path, citing, tiny_encod
 
 
 def test_an_index_without_links_is_judged_by_texts(tmp_path, config, citing, tiny_encoder, opened, index):
-    folder = index_of(tmp_path / "unlinked", without_links(citing), tiny_encoder)
+    folder = index_of(tmp_path / "unlinked", support.citing.without_links(citing), tiny_encoder)
     with Index(folder) as other, Recommender.open(other, config) as recommender:
         paper = other.paper(QUERY)
         for cited in ((), SEEDS):

@@ -36,17 +36,9 @@ def test_a_paper_with_labels_and_metadata() -> None:
     labels = ["objective_label", "method", "other_label"]
     record = GOOD | {"pred_labels": labels, "metadata": {"year": 1999}, "pred_labels_truncated": False}
     paper = parse_paper(record, "here")
-    assert paper == Paper(
-        paper_id="7",
-        title="Sorting with one hand",
-        sentences=(
-            Sentence("Sorting is slow.", Facet.BACKGROUND),
-            Sentence("We use one hand.", Facet.METHOD),
-            Sentence("It is slower.", None),
-        ),
-        labelled=True,
-        metadata={"year": 1999},
-    )
+    facets = (Facet.BACKGROUND, Facet.METHOD, None)
+    sentences = tuple(map(Sentence, GOOD["abstract"], facets))
+    assert paper == Paper("7", "Sorting with one hand", sentences, labelled=True, metadata={"year": 1999})
     assert paper.year == "1999"
 
 
@@ -103,21 +95,13 @@ BROKEN: list[str | bytes] = [
     '{"title": "a\\u0000b"}',
 ]
 BROKEN_OBJECTS = [
-    b'{"1": {"title": "x"',
-    b'{"1": {"title": "x"}}',
-    b'{"1": %s, "2": 3}',
-    b'{"1": %s',
-    b'{"1": %s} {',
-    b'{"1": %s "2": %s}',
-    b'{"1": %s, "2": {"title": "\xe9"}}',
-    b'{"1": %s, "2": {"title": "a\0"}}',
-    b'{"1": %s, "2": {"title": "\\ud800"}}',
-    b'{"1": {"a": ' + b"[" * 100_000,
+    *(b'{"1": {"title": "x"', b'{"1": {"title": "x"}}', b'{"1": %s, "2": 3}', b'{"1": %s', b'{"1": %s} {'),
+    *(b'{"1": %s "2": %s}', b'{"1": %s, "2": {"title": "\xe9"}}', b'{"1": %s, "2": {"title": "a\0"}}'),
+    *(b'{"1": %s, "2": {"title": "\\ud800"}}', b'{"1": {"a": ' + b"[" * 100_000),
 ]
 
 
 def test_what_cannot_be_read_is_named_by_file_and_place(tmp_path, monkeypatch, told):
-    """Records in the third line, broken lines in the second, and objects of several papers."""
     monkeypatch.chdir(tmp_path)
     cases = [lines(GOOD, "", record) for record in UNFIT]
     cases += [lines(GOOD, line, GOOD) for line in BROKEN]
@@ -166,8 +150,6 @@ def test_one_object_of_all_papers(tmp_path, indent):
     assert [paper.paper_id for paper in read] == list(papers)
     assert read[8].title == "é€😀" * 8
 
-
-# There and back.
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30).map(
     lambda text: parse_paper({"paper_id": 1, "title": text, "abstract": ["x"]}, "").title

@@ -38,31 +38,20 @@ def record(lines: str) -> None:
     read("ris", f"TY  - JOUR\n{lines}ER  - ")
 
 
+LEFT = "© 2019 " + "published by " * 10_000
 HOSTILE: dict[Callable[[str], object], list[str]] = {
     split_authors: ["A. " * 40_000, "Lee, " * 40_000, " and " * 40_000, "(" * 100_000],
     clean_abstract: [
-        "© " + "A " * 100_000,
-        "Copyright 2019 " + "Ab, " * 40_000 + "x",
-        "(" * 100_000 + "(c) 2019",
-        "All rights reserved " * 6_000,
-        "Copyright of " * 10_000 + "x",
-        "© 2019 " + "published by " * 10_000,
+        *("© " + "A " * 100_000, "Copyright 2019 " + "Ab, " * 40_000 + "x", "(" * 100_000 + "(c) 2019"),
+        *("All rights reserved " * 6_000, "Copyright of " * 10_000 + "x", LEFT),
     ],
     entry: [
-        "{" * 20_000 + "}" * 20_000,
-        "\\{" * 20_000,
-        "{\\'" * 20_000 + "}" * 20_000,
-        "\\emph{" * 10_000 + "}" * 10_000,
-        *("$" * 40_000, "a-" * 20_000, "a and " * 10_000, "a," * 20_000, "@ " * 20_000),
+        *("{" * 20_000 + "}" * 20_000, "\\{" * 20_000, "{\\'" * 20_000 + "}" * 20_000, "$" * 40_000),
+        *("a-" * 20_000, "a and " * 10_000, "a," * 20_000, "@ " * 20_000, "\\emph{" * 10_000 + "}" * 10_000),
     ],
-    row: [
-        "[" + '"\\' * 80_000 + "]",
-        "['" * 80_000 + "]",
-        *(" and " * 40_000, "a-" * 100_000, "," * 100_000),
-    ],
-    work: [
-        part * 20_000 for part in ("<jats:title>", "</tex-math><mml:math", "<jats:title> ", "</mml:math>")
-    ],
+    row: ["[" + '"\\' * 80_000 + "]", "['" * 80_000 + "]", " and " * 40_000, "a-" * 100_000, "," * 100_000],
+    work: [f"<jats:title>{end}" * 20_000 for end in ("", " ")]
+    + [part * 20_000 for part in ("</tex-math><mml:math", "</mml:math>")],
     record: ["AB  - a\n" + "a\n" * 200_000, "AB  - a\n" * 100_000],
 }
 

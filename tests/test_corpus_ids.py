@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from qbe import Reading, RecordError
 from qbe.corpus import read_corpus
-from qbe.corpus.records import Reading
 from qbe.corpus.rejected import RENAMED, RejectedRecords
-from qbe.errors import RecordError
 
 FISH, STONE = "On the fish of the lake", "On the stone of the lake"
 FISH_ID, STONE_ID = (

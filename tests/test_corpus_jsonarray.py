@@ -39,13 +39,9 @@ def test_pages_may_follow_each_other_and_a_path_of_keys_leads_through_objects() 
 def test_a_malformed_text_ends_the_reading_after_the_items_before_it(told) -> None:
     messages = []
     for data, count in (
-        (b'{"items": [{"a": 1}', 1),
-        (b'{"items": [{"a": 1}, {"a" 2}, {"a": 3}]}', 1),
-        (b'{"items": [{"a": 1}, {"a": "\xfc"}]}', 1),
-        (b'{"items": [{"a": NaN}]}', 0),
-        (b'{"items": [{"a": "', 0),
-        (b'{"items"; []}', 0),
-        (b"{7: []}", 0),
+        *((b'{"items": [{"a": 1}', 1), (b'{"items": [{"a": 1}, {"a" 2}, {"a": 3}]}', 1)),
+        *((b'{"items": [{"a": 1}, {"a": "\xfc"}]}', 1), (b'{"items": [{"a": NaN}]}', 0)),
+        *((b'{"items": [{"a": "', 0), (b'{"items"; []}', 0), (b"{7: []}", 0)),
     ):
         entries = json_objects(buffered(data), "a.json", "items")
         assert [next(entries).where for _ in range(count)] == ["a.json, item 1"] * count

@@ -22,10 +22,7 @@ def read(data: bytes | str, columns: dict[str, str] | None = None) -> list[Entry
 @pytest.mark.parametrize(
     "text",
     [
-        json.dumps([OWN]),
-        json.dumps([OWN], indent=1),
-        json.dumps(OWN) + "\n",
-        json.dumps(OWN, indent=1),
+        *(json.dumps([OWN]), json.dumps([OWN], indent=1), json.dumps(OWN) + "\n", json.dumps(OWN, indent=1)),
         json.dumps({"papers": [OWN]}),
         json.dumps({"total": 1, "next": None, "data": [OWN], "links": {}}, indent=2),
     ],

@@ -18,7 +18,6 @@ def read(data: bytes) -> list[Entry]:
 
 
 def article(content: str, pmid: str = "<PMID>7</PMID>", data: str = "") -> Any:
-    """The only record of a set with one article."""
     citation = f"<MedlineCitation>{pmid}<Article>{content}</Article></MedlineCitation>"
     text = f"<PubmedArticleSet><PubmedArticle>{citation}{data}</PubmedArticle></PubmedArticleSet>"
     [entry] = read(text.encode())

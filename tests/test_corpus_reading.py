@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from qbe import CorpusError, Reading, RecordError, UsageError
 from qbe.corpus import FORMAT_NAMES as NAMES
 from qbe.corpus import parse_paper, read_corpus
 from qbe.corpus.formats import FORMATS
 from qbe.corpus.markup import is_placeholder
 from qbe.corpus.reading import files_of
-from qbe.corpus.records import Reading
 from qbe.corpus.rejected import RejectedRecords
 from qbe.corpus.streams import open_source
-from qbe.errors import CorpusError, RecordError, UsageError
 
 
 def write(path: Path, *records: dict) -> str:

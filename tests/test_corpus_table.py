@@ -11,6 +11,8 @@ from qbe.corpus.records import Entry, Reading
 from qbe.corpus.streams import Head
 from qbe.errors import CorpusError, RecordError
 
+DOI = "https://doi.org/10.1234/A"
+
 
 def read(data: bytes | str, name: str = "papers.csv", **columns: str) -> list[Entry]:
     return list(tables.read_table(buffered(data), name, Reading(columns=columns)))
@@ -42,15 +44,10 @@ def test_columns_may_be_named() -> None:
 
 @pytest.mark.parametrize(
     ("header", "paper_id"),
-    [
-        ("PMID,DOI", "7"),
-        ("DOI,Key", "7"),
-        ("doi,x", "10.1234/a"),
-        ("paper_id,doi", "https://doi.org/10.1234/A"),
-    ],
+    [*(("PMID,DOI", "7"), ("DOI,Key", "7")), ("doi,x", "10.1234/a"), ("paper_id,doi", DOI)],
 )
 def test_ids_have_usual_names(header: str, paper_id: str) -> None:
-    cells = "7,10.1234/A" if header.startswith("PMID") else "https://doi.org/10.1234/A,7"
+    cells = "7,10.1234/A" if header.startswith("PMID") else f"{DOI},7"
     [entry] = read(f"title,abstract,{header}\nA,B,{cells}\n")
     assert entry.record["paper_id"] == paper_id
 
@@ -69,11 +66,9 @@ def test_a_row_may_lack_an_id() -> None:
         ("categories", "hep-th math.QA", {"categories": ["hep-th", "math.QA"]}),
         ("categories", "['Art', 'Music']", {"categories": ["Art", "Music"]}),
         ("fields_of_study", "Fish; Food, Feed", {"categories": ["Fish", "Food, Feed"]}),
-        ("cites", "1,2; 3", {"cites": ["1", "2", "3"]}),
-        ("cites", "[1, 2]", {"cites": ["1", "2"]}),
+        *(("cites", "1,2; 3", {"cites": ["1", "2", "3"]}), ("cites", "[1, 2]", {"cites": ["1", "2"]})),
         ("date", "2019-05-07T10:00:00Z", {"year": 2019, "date": "2019-05-07"}),
-        ("date", "5/7/2019", {"year": 2019}),
-        ("Published Year", "2019.0", {"year": 2019}),
+        *(("date", "5/7/2019", {"year": 2019}), ("Published Year", "2019.0", {"year": 2019})),
         ("Author/s", "O&#39;Neill, Ann;;Bob Ray", {"authors": ["Ann O'Neill", "Bob Ray"]}),
         ("authors", "Lee, Ann and others", {"authors": ["Ann Lee"], "et_al": True}),
         ("Authors\tAuthor full names", "Lee A.\tLee, Ann (57)", {"authors": ["Ann Lee"]}),
@@ -118,12 +113,9 @@ def test_a_table_may_lack_abstracts_where_papers_may() -> None:
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        (b"1,A,B,C", "a row with another number of fields"),
-        (b'1,"A" B,C', "a malformed row"),
-        (b"1,M\xfcller,C", "text that is not UTF-8"),
-        (b'1,"A\n\xfc",C', "text that is not UTF-8"),
-        (b"1,,C", "no title"),
-        (b"1,A," + b"x" * 5_000_000, "a malformed row"),
+        *((b"1,A,B,C", "a row with another number of fields"), (b'1,"A" B,C', "a malformed row")),
+        *((b"1,M\xfcller,C", "text that is not UTF-8"), (b'1,"A\n\xfc",C', "text that is not UTF-8")),
+        *((b"1,,C", "no title"), (b"1,A," + b"x" * 5_000_000, "a malformed row")),
     ],
 )
 def test_a_defect_concerns_one_row(row: bytes, reason: str) -> None:
@@ -137,12 +129,8 @@ def test_a_defect_concerns_one_row(row: bytes, reason: str) -> None:
 def test_a_header_without_what_is_needed(told) -> None:
     messages = []
     for data, columns in (
-        ("nr,Titel,Text\n1,A,B\n", {}),
-        ("id,title\n1,A\n", {}),
-        ("title,abstract\nA,B\n", {"id": "nr"}),
-        ("", {}),
-        ('"a\nb",' + "c" * 50 + ",d" * 20, {}),
-        ("title,abstract\n".encode("utf-16"), {}),
+        *(("nr,Titel,Text\n1,A,B\n", {}), ("id,title\n1,A\n", {}), ("title,abstract\nA,B\n", {"id": "nr"})),
+        *(("", {}), ('"a\nb",' + "c" * 50 + ",d" * 20, {}), ("title,abstract\n".encode("utf-16"), {})),
         ('"title" x,abstract\n', {}),
     ):
         with pytest.raises(CorpusError) as caught:

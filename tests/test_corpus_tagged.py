@@ -40,12 +40,10 @@ NEXT = "TY  - JOUR\nTI  - On stone\nER  - \n"
         FISH + "\n\r" + NEXT,  # of IEEE Xplore
         FISH + "\f" + NEXT,
         FISH + "\ufeff" + NEXT,  # of files that were concatenated
-        FISH.replace("  - ", " - ") + NEXT,
-        FISH.replace("  - ", "\t-\t") + NEXT,
+        *(FISH.replace("  - ", " - ") + NEXT, FISH.replace("  - ", "\t-\t") + NEXT),
         "".join(f"  {line}\n" for line in LINES) + NEXT,
         FISH.replace("TY", "ty").replace("TI", "ti").replace("AB", "ab").replace("ER", "er") + NEXT,
-        FISH.replace("ER  - \n", "\n") + NEXT,
-        FISH + NEXT.replace("ER  - \n", ""),
+        *(FISH.replace("ER  - \n", "\n") + NEXT, FISH + NEXT.replace("ER  - \n", "")),
         FISH + NEXT.replace("TY  - JOUR\n", ""),
         "\n".join((*LINES[1:3], LINES[0], *LINES[3:])) + "\n" + NEXT,
         FISH.replace("TY", "XX").replace("ER  - \n", "") + NEXT,

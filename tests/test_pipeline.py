@@ -1,7 +1,7 @@
 """Pipelines: several aspects, explanations, refreshed indexes, and what the command and Python share."""
 
 import shutil
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -42,9 +42,6 @@ def test_topics_and_pools_that_do_not_fit(index):
             pipeline.search(query, pool=(each for each in ["s051"]))
         with pytest.raises(TypeError, match=r"expected a sequence of qbe\.Query, found a generator"):
             pipeline.batch_search(each for each in [query])
-
-
-# Several aspects.
 
 
 @pytest.mark.parametrize("stage", ["bm25", "dense", "fused"])
@@ -105,24 +102,13 @@ def test_topics_with_aspects_make_a_run(search, index, tmp_path):
     assert [(line.split()[0], line.split()[2]) for line in output.splitlines()] == expected
 
 
-# Threads, commits.
-
-
 def test_several_threads_may_search(index):
     pipeline = first_stage(index)
     queries = [Query(index.paper(f"s{number:03}"), Facet.METHOD) for number in range(20, 28)]
-    expected = [pipeline.search(query, 9) for query in queries]
-    results: dict[int, object] = {}
-
-    def work(number: int) -> None:
-        results[number] = [pipeline.search(queries[number], 9) for _ in range(3)]
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(queries))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == {number: [hits] * 3 for number, hits in enumerate(expected)}
+    expected = [[pipeline.search(query, 9)] * 3 for query in queries]
+    with ThreadPoolExecutor(len(queries)) as pool:
+        found = pool.map(lambda query: [pipeline.search(query, 9) for _ in range(3)], queries)
+        assert list(found) == expected
 
 
 def test_a_pipeline_follows_its_index(tiny_index, tmp_path):
@@ -146,9 +132,6 @@ def test_parameters_that_do_not_fit_the_index_are_refused(index):
         Pipeline(index, Dense(nprobe=4))
     with pytest.raises(UsageError, match="expected a first stage with a `reranker`"):
         Pipeline(index, Fused() >> CrossEncoder(), CrossEncoder())
-
-
-# Fusion.
 
 
 def test_fused_scores_are_weighted_means_of_normalized_ones(index):

@@ -8,29 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from qbe import Hit, Paper, QbeError, Query, Sentence, UsageError
 from qbe.cli import common as _cli
 from qbe.cli.index import PROGRAM, main
-from qbe.errors import QbeError, UsageError
-from qbe.query import Query
 from qbe.search.writers import Result, export_parts, open_writer, to_csv
-from qbe.types import Hit, Paper, Sentence
 from qbe.util.text import one_line, plain
 
 HARMFUL = "\x1b]0;PWN\x07\x1b[2J\x9b31m\x08\r\n\t\x85\u2028\u2029\u202e\u2066\u200f\x00"
 SIGNS = set(HARMFUL) - {"\n", *"]0;PWN[2J31m"}
 FORMULA = "=HYPERLINK(A1)"
-PAPER = Paper(
-    "p1",
-    f"On fish {HARMFUL} and stone",
-    (Sentence(f"Fish {HARMFUL} swim."), Sentence("We count them.")),
-    metadata={
-        "authors": [f"Ann {HARMFUL} Lee", "Bo Ek"],
-        "venue": f"Fish {HARMFUL} Letters",
-        "year": f"20{HARMFUL}19",
-        "url": f"https://example.org/{HARMFUL}",
-        "doi": f"10.1234/{HARMFUL}",
-    },
-)
+METADATA = {"authors": [f"Ann {HARMFUL} Lee", "Bo Ek"], "venue": f"Fish {HARMFUL} Letters"}
+METADATA |= {"year": f"20{HARMFUL}19", "doi": f"10.1234/{HARMFUL}", "url": f"https://example.org/{HARMFUL}"}
+SENTENCES = (Sentence(f"Fish {HARMFUL} swim."), Sentence("We count them."))
+PAPER = Paper("p1", f"On fish {HARMFUL} and stone", SENTENCES, metadata=METADATA)
 
 
 @pytest.mark.parametrize("sign", sorted({*map(chr, (*range(32), *range(127, 160))), *SIGNS}))

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.messages import messages_of
 
-from qbe.errors import FileFormatError, UsageError
+from qbe import Facet, FileFormatError, Paper, Sentence, UsageError
 from qbe.query import Aspect, Query, Topic, TopicAspect
 from qbe.runs import format_aspects, parse_aspects, read_topics, write_topics
-from qbe.types import Facet, Paper, Sentence
 
 SENTENCES = (Sentence("A.", Facet.METHOD), Sentence("B."), Sentence("C.", Facet.RESULT))
 
@@ -82,9 +81,6 @@ def test_what_is_no_query():
         Query.of(P)
     with pytest.raises(TypeError, match="expected sentence positions"):
         Query(P, positions=[0.5])
-
-
-# Topics.
 
 
 def test_aspects_by_hand():

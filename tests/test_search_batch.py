@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from qbe.errors import OutputError, RunError, UsageError
+from qbe import OutputError, RunError, SearchSession, UsageError
 from qbe.index import jvm as _jvm
 from qbe.search import request
-from qbe.search.session import SearchSession
 from qbe.util.files import lock
 from qbe.util.work import Workers
 
@@ -33,14 +32,8 @@ main(sys.argv[1:])
 """
 
 
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(request, "BLOCK", 5)
-
-
 @pytest.fixture
 def arguments(sample) -> list[object]:
-    """24 topics, five blocks."""
     return ["--topics", sample / "topics.tsv", "--rerank", "none", "--first-stage", "dense", "--hits", 9]
 
 
@@ -54,31 +47,25 @@ def part(output) -> Path:
     return output.parent / ".dense.trec.part"
 
 
-@pytest.fixture
-def searched(monkeypatch) -> list[int]:
-    """How many queries each call of the pipeline got."""
-    calls: list[int] = []
-    batch = SearchSession.batch
+class Calls(list[int]):
+    """How many queries each call of the pipeline got; that of the number ``stop`` ends with an error, once."""
+
+    stop, error = -1, KeyboardInterrupt()
+
+
+@pytest.fixture(autouse=True)
+def searched(monkeypatch) -> Calls:
+    monkeypatch.setattr(request, "BLOCK", 5)
+    calls, batch = Calls(), SearchSession.batch
 
     def counted(self, requests, *rest, **options):
         calls.append(len(requests))
+        if len(calls) == calls.stop:
+            raise calls.error
         return batch(self, requests, *rest, **options)
 
     monkeypatch.setattr(SearchSession, "batch", counted)
     return calls
-
-
-def interrupt(monkeypatch, after: int, error: BaseException) -> None:
-    """Have the search end with an error after so many blocks, once."""
-    batch, done = SearchSession.batch, []
-
-    def interrupted(self, requests, *rest, **options):
-        done.append(1)
-        if len(done) == after + 1:
-            raise error
-        return batch(self, requests, *rest, **options)
-
-    monkeypatch.setattr(SearchSession, "batch", interrupted)
 
 
 @pytest.mark.parametrize("form", ["trec", "json", "table"])
@@ -90,9 +77,9 @@ def test_blocks_do_not_show(search, arguments, monkeypatch, searched, form):
     assert small.count("\n\n\n") == 0
 
 
-def test_an_interrupted_run_goes_on(search, arguments, output, part, monkeypatch, capsys, searched):
+def test_an_interrupted_run_goes_on(search, arguments, output, part, searched):
     whole = search(*arguments)
-    interrupt(monkeypatch, 2, KeyboardInterrupt())
+    searched.stop = len(searched) + 3
     with pytest.raises(KeyboardInterrupt, match="--resume continues with what is finished"):
         search(*arguments, "--output", output)
     assert not output.exists()
@@ -109,23 +96,18 @@ def test_an_interrupted_run_goes_on(search, arguments, output, part, monkeypatch
 
 
 CHANGES = [
-    "--hits 8",
-    "--year 2003-",
-    "--like method --unlike result",
-    "--facet method",
-    "--run-tag mine",
-    "--format json",
-    "--facets predicted",
-    "--pool pools.tsv",
-    "--topics other.tsv",
+    *("--hits 8", "--year 2003-", "--like method --unlike result", "--facet method", "--run-tag mine"),
+    *("--format json", "--facets predicted", "--pool pools.tsv", "--topics other.tsv"),
 ]
 
 
-def test_another_run_is_not_gone_on_with(search, arguments, output, part, sample, tmp_path, monkeypatch):
+def test_another_run_is_not_gone_on_with(
+    search, arguments, output, part, sample, tmp_path, monkeypatch, searched
+):
     monkeypatch.chdir(tmp_path)
     Path("pools.tsv").write_bytes((sample / "pools.tsv").read_bytes())
     Path("other.tsv").write_text((sample / "topics.tsv").read_text().replace("s024_method", "another"))
-    interrupt(monkeypatch, 1, KeyboardInterrupt())
+    searched.stop = 2
     with pytest.raises(KeyboardInterrupt):
         search(*arguments, "--output", output)
     before = part.read_bytes()
@@ -142,16 +124,16 @@ def test_another_run_is_not_gone_on_with(search, arguments, output, part, sample
     assert [path.name for path in output.parent.iterdir()] == [output.name]
 
 
-def test_what_is_finished_is_kept_when_the_disk_is_full(search, arguments, output, part, monkeypatch):
-    interrupt(monkeypatch, 3, OSError(28, "No space left on device"))
+def test_what_is_finished_is_kept_when_the_disk_is_full(search, arguments, output, part, searched):
+    searched.stop, searched.error = 4, OSError(28, "No space left on device")
     message = r"No space left on device.*; what is finished is kept: continue it with `resume`"
     with pytest.raises(OutputError, match=message):
         search(*arguments, "--output", output)
     assert len(part.read_text().splitlines()) == 1 + 3 * 5
 
 
-def test_where_nothing_is_finished_nothing_stays(search, arguments, output, monkeypatch):
-    interrupt(monkeypatch, 0, KeyboardInterrupt())
+def test_where_nothing_is_finished_nothing_stays(search, arguments, output, searched):
+    searched.stop = 1
     with pytest.raises(KeyboardInterrupt):
         search(*arguments, "--output", output)
     assert list(output.parent.iterdir()) == []

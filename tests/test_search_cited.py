@@ -1,13 +1,14 @@
 """Which papers of an index a bibliography or a list names: by id, DOI, arXiv id or title, in any format."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from support.citing import index_of, papers_that_cite
+from support.messages import messages_of
 
-from qbe import BuildSettings, build_index
-from qbe.errors import CorpusError, FileFormatError, PaperNotFoundError, UsageError
+from qbe import BuildSettings, CorpusError, FileFormatError, PaperNotFoundError, UsageError, build_index
 from qbe.index.index import Index, IndexReader
 from qbe.search.queries import NamedPapers, papers_named, papers_of
 
@@ -43,47 +44,48 @@ JSON_LINES = """{"paper_id": "s004", "title": "Another title", "abstract": "A."}
 
 
 @pytest.fixture(scope="module")
-def reader(tmp_path_factory, papers):
+def opened(tmp_path_factory):
+    readers = []
+
+    def opened(papers) -> IndexReader:
+        readers.append(IndexReader(index_of(tmp_path_factory.mktemp("cited") / "index", papers, None)))
+        return readers[-1]
+
+    yield opened
+    for reader in readers:
+        reader.release()
+
+
+@pytest.fixture(scope="module")
+def reader(opened, papers):
     """Of papers with DOIs, one of which is without a title, and one named by its DOI."""
     chosen = papers_that_cite(papers)[:16]
     chosen[0] = replace(chosen[0], title="", metadata={})
     chosen[1] = replace(chosen[1], paper_id="10.5555/ABC", metadata={})
-    reader = IndexReader(index_of(tmp_path_factory.mktemp("bibliography") / "index", chosen, None))
-    yield reader
-    reader.release()
+    return opened(chosen)
 
 
 @pytest.fixture(scope="module")
-def identified(tmp_path_factory, papers):
-    """Of papers one of which has ids of many kinds."""
+def identified(opened, papers):
     chosen = papers_that_cite(papers)[:16]
     ids = {"arxiv": "1905.01234", "pmid": "4004", "acl": "P19-1004"}
     metadata = {**chosen[3].metadata, "ids": ids, "url": "https://example.org/4"}
     chosen[3] = replace(chosen[3], metadata=metadata)
     chosen[4] = replace(chosen[4], paper_id="4")
-    reader = IndexReader(index_of(tmp_path_factory.mktemp("identified") / "index", chosen, None))
-    yield reader
-    reader.release()
+    return opened(chosen)
 
 
 @pytest.fixture(scope="module")
-def clashing(tmp_path_factory, papers):
+def clashing(opened, papers):
     """Of papers of one family name and year."""
     about = {"Deep Learning of Fish in Lakes": "10.5555/a", "A Theory of Prices in Auctions": "10.5555/b"}
     known = [{"year": 2003, "authors": ["Ann Lee"], "doi": doi} for doi in about.values()]
-    named = [
-        replace(paper, title=title, metadata=metadata)
-        for paper, title, metadata in zip(papers, about, known, strict=False)
-    ]
-    reader = IndexReader(index_of(tmp_path_factory.mktemp("clashing") / "index", [*named, papers[2]], None))
-    yield reader
-    reader.release()
+    named = zip(papers, about, known, strict=False)
+    return opened([*(replace(each, title=title, metadata=it) for each, title, it in named), papers[2]])
 
 
 @pytest.fixture
 def found(reader, tmp_path):
-    """What is found in a file of a name and a text."""
-
     def find(name: str, text: str) -> NamedPapers:
         path = Path(tmp_path, name)
         path.write_text(text)
@@ -100,18 +102,17 @@ def test_ids_one_a_line(found, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "missing"),
+    ("names", "text", "missing"),
     [
-        ("refs.bib", BIBTEX, "Poe2022"),
-        ("refs.ris", RIS, "Nobody Knows This"),
-        ("refs.jsonl", JSON_LINES, "z"),
-        ("refs", "s004\ns006\ns013\nz", "z"),
-        ("endnote.txt", RIS, "Nobody Knows This"),
-        ("refs.txt", BIBTEX, "Poe2022"),
+        (("refs.bib", "refs.txt"), BIBTEX, "Poe2022"),
+        (("refs.ris", "endnote.txt"), RIS, "Nobody Knows This"),
+        (("refs.jsonl",), JSON_LINES, "z"),
+        (("refs",), "s004\ns006\ns013\nz", "z"),
     ],
 )
-def test_entries_are_found_by_id_doi_and_title(found, name, text, missing):
-    assert found(name, text) == NamedPapers(["s004", "s006", "s013"], 4, (missing,))
+def test_entries_are_found_by_id_doi_and_title(found, names, text, missing):
+    for name in names:
+        assert found(name, text) == NamedPapers(["s004", "s006", "s013"], 4, (missing,))
 
 
 def test_each_paper_is_given_once_and_found_by_the_doi_that_is_its_id(found):
@@ -120,48 +121,33 @@ def test_each_paper_is_given_once_and_found_by_the_doi_that_is_its_id(found):
     assert found("refs.bib", "@misc{a, title = {B}, doi = {10.5555/abc}}") == NamedPapers(["10.5555/ABC"], 1)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "S004",
-        "DOI: 10.5555/S004.",
-        "http://dx.doi.org/10.5555/S004",
-        "arXiv:1905.01234v2",
-        "https://pubmed.ncbi.nlm.nih.gov/4004/",
-    ],
-)
-def test_a_line_of_a_list_is_any_name_of_a_paper(identified, line):
-    assert papers_named(identified, [line, "https://arxiv.org/abs/1905.99999"])[:3] == (
-        ["s004"],
-        2,
-        ("https://arxiv.org/abs/1905.99999",),
-    )
+def test_a_line_of_a_list_is_any_name_of_a_paper(identified):
+    unknown = "https://arxiv.org/abs/1905.99999"
+    lines = ["S004", "DOI: 10.5555/S004.", "http://dx.doi.org/10.5555/S004", "arXiv:1905.01234v2"]
+    for line in (*lines, "https://pubmed.ncbi.nlm.nih.gov/4004/"):
+        assert papers_named(identified, [line, unknown])[:3] == (["s004"], 2, (unknown,))
 
 
 def test_entries_without_a_title_are_found_by_what_they_are_called(identified, tmp_path):
     for name, text, expected, broken in (
         ("a.bib", "@misc{s004}\n@misc{x, doi = {10.5555/S004}}\n@misc{nosuch}", (["s004"], 3, ()), 1),
         ("a.ris", "TY  - JOUR\nDO  - 10.5555/S004\nER  -\n", (["s004"], 1, ()), 0),
+        ("a.jsonl", '{"paper_id": 4, "title": "Another title", "abstract": "A."}\n', (["4"], 1, ()), 0),
     ):
         (tmp_path / name).write_text(text)
         found = papers_of(identified, tmp_path / name)
-        assert found[:3] == expected
-        assert len(found.broken) == broken
+        assert (found[:3], len(found.broken)) == (expected, broken)
 
 
-def test_titles_are_compared_with_year_and_author(tmp_path, papers):
+def test_titles_are_compared_with_year_and_author(opened, papers):
     titles, known = ("Nets and fish of lakes", "Editorial"), {"year": 2003, "authors": ["Ann Lee", "Bo Ek"]}
-    named = [
-        replace(paper, title=title, metadata=known) for paper, title in zip(papers, titles, strict=False)
-    ]
-    reader = IndexReader(index_of(tmp_path / "index", named, None))
+    named = zip(papers, titles, strict=False)
+    reader = opened([replace(paper, title=title, metadata=known) for paper, title in named])
     for number, metadata, is_found in (
         (0, {}, True),
         (0, {"year": 2001, "authors": ["Ann Lee"]}, True),  # a preprint's year
         (0, {"year": 2003, "authors": ["A. Le"]}, True),  # another spelling
-        (0, {"year": 2001, "authors": ["Bo Ek"]}, False),
-        (1, {}, False),
-        (1, {"year": 2003}, True),
+        *((0, {"year": 2001, "authors": ["Bo Ek"]}, False), (1, {}, False), (1, {"year": 2003}, True)),
         (1, {"year": 2004, "authors": ["Ann Lee"]}, False),
     ):
         found = papers_named(reader, [{"title": titles[number], "metadata": metadata}])
@@ -170,104 +156,75 @@ def test_titles_are_compared_with_year_and_author(tmp_path, papers):
     for year, named_by_key in ((1950, []), (2003, ["s001"])):  # in all another paper; of the same year
         record = {"paper_id": "s001", "title": "Cats", "metadata": {"year": year, "authors": ["Zed Q."]}}
         assert papers_named(reader, [record]).paper_ids == named_by_key
-    reader.release()
 
 
-@pytest.mark.parametrize(
-    ("fields", "paper_id"),
-    [
-        (
-            "title = {A Theory of Prices in Auctions}, author = {Lee, Ann}, year = 2003, doi = {10.5555/b}",
-            "s002",
-        ),
-        ("title = {A Theory of Prices in Auctions}, author = {Lee, Ann}, year = 2003", "s002"),
-        ("doi = {10.5555/b}", "s002"),
-        ("title = {Frogs}", None),
-        ("title = {Deep Learning of Fish in Lakes: A Survey}, year = 2004", "s001"),
-        ("title = {Deep Learning of Fish in Lakes: A Survey}, doi = {10.48550/arXiv.2001.00001}", "s001"),
-        ("title = {Deep Learning of Fish in Lakes: A Survey}, doi = {10.5555/c}", None),
-        ("title = {Deep Learning of Fish in Lakes: A Survey}, author = {Ek, Bo}", None),
-        ("title = {Another Title}, doi = {10.5555/a}", "s001"),
-        ("", "s001"),
-    ],
+PRICES, FISH = (
+    "title = {A Theory of Prices in Auctions}",
+    "title = {Deep Learning of Fish in Lakes: A Survey}",
 )
-def test_a_citation_key_names_a_paper_only_where_the_title_agrees(clashing, tmp_path, fields, paper_id):
+KEYED = {
+    f"{PRICES}, author = {{Lee, Ann}}, year = 2003, doi = {{10.5555/b}}": "s002",
+    f"{PRICES}, author = {{Lee, Ann}}, year = 2003": "s002",
+    "doi = {10.5555/b}": "s002",
+    "title = {Frogs}": None,
+    f"{FISH}, year = 2004": "s001",
+    f"{FISH}, doi = {{10.48550/arXiv.2001.00001}}": "s001",
+    f"{FISH}, doi = {{10.5555/c}}": None,
+    f"{FISH}, author = {{Ek, Bo}}": None,
+    "title = {Another Title}, doi = {10.5555/a}": "s001",
+    "": "s001",
+}
+
+
+@pytest.mark.parametrize("fields", KEYED)
+def test_a_citation_key_names_a_paper_only_where_the_title_agrees(clashing, tmp_path, fields):
     (tmp_path / "refs.bib").write_text(f"@misc{{s001, {fields}}}\n@misc{{s003}}\n")
-    expected = [paper_id, "s003"] if paper_id else ["s003"]
+    expected = [paper_id for paper_id in (KEYED[fields], "s003") if paper_id]
     assert papers_of(clashing, tmp_path / "refs.bib").paper_ids == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "paper_id"),
-    [
-        ("s004", "s004"),
-        ("S004", "s004"),
-        *((f"{prefix}1905.01234{end}", "s004") for prefix in ("", "arXiv:", "arxiv: ") for end in ("", "v2")),
-        ("https://arxiv.org/abs/1905.01234v2", "s004"),
-        ("http://arxiv.org/pdf/1905.01234.pdf", "s004"),
-        ("10.48550/arXiv.1905.01234", "s004"),
-        ("10.5555/S004", "s004"),
-        ("doi:10.5555/s004", "s004"),
-        ("https://doi.org/10.5555/s004", "s004"),
-        ("https://dx.doi.org/10.5555/S004.", "s004"),
-        ("P19-1004", "s004"),
-        ("ACL:p19-1004", "s004"),
-        ("https://aclanthology.org/P19-1004/", "s004"),
-        ("https://aclanthology.org/P19-1004.pdf", "s004"),
-        ("10.18653/v1/P19-1004", "s004"),
-        ("https://example.org/4", "s004"),
-        ("PMID: 4004", "s004"),
-        ("4", "4"),
-        ("Taking a Bug Graph Apart", "s013"),
-        ("TAKING a bug: graph", "s013"),
-        ("sampling", "s009"),
-        ("Lesions ov", "s002"),
-        ("sites sensor choo", "s010"),
-        ("nosuch", None),
-        ("10.5555/4", None),  # the id 4 is that of another paper
-        ("https://doi.org/10.5555/4", None),
-        ("https://doi.org/10.18653/v1/4", None),
-        ("https://www.jstor.org/stable/4004", None),  # the page of a publisher, and no id of PubMed
-        ("isbn:4004", None),
-        ("https://www.jstor.org/stable/4004.pdf", None),
-        ("1905.01234,1905.99999", None),
-        ("arXiv:1905.99999, arXiv:1905.01234", None),
-        ("1905.01234 [cs.CL]", "s004"),
-        ("of", None),
-        ("???", None),
-        ("", None),
-    ],
-)
-def test_a_paper_by_any_name(identified, name, paper_id):
-    if paper_id is not None:
-        assert identified.find(name).paper_id == paper_id
-        return
-    with pytest.raises(PaperNotFoundError, match="one of the 16 papers of the index, found"):
-        identified.find(name)
+OF_S004 = [f"{prefix}1905.01234{end}" for prefix in ("", "arXiv:", "arxiv: ") for end in ("", "v2")]
+OF_S004 += ["s004", "S004", "https://arxiv.org/abs/1905.01234v2", "http://arxiv.org/pdf/1905.01234.pdf"]
+OF_S004 += ["10.48550/arXiv.1905.01234", "1905.01234 [cs.CL]", "10.5555/S004", "doi:10.5555/s004"]
+OF_S004 += ["https://doi.org/10.5555/s004", "https://dx.doi.org/10.5555/S004.", "P19-1004", "ACL:p19-1004"]
+OF_S004 += ["https://aclanthology.org/P19-1004/", "https://aclanthology.org/P19-1004.pdf"]
+OF_S004 += ["10.18653/v1/P19-1004", "https://example.org/4", "PMID: 4004"]
+BY_NAME = dict.fromkeys(OF_S004, "s004") | {
+    "4": "4",
+    "Taking a Bug Graph Apart": "s013",
+    "TAKING a bug: graph": "s013",
+    "sampling": "s009",
+    "Lesions ov": "s002",
+    "sites sensor choo": "s010",
+}
+OF_NONE = ["nosuch", "1905.01234,1905.99999", "arXiv:1905.99999, arXiv:1905.01234", "of", "???", ""]
+OF_NONE += ["10.5555/4", "https://doi.org/10.5555/4", "https://doi.org/10.18653/v1/4"]  # 4 is another paper
+OF_NONE += ["https://www.jstor.org/stable/4004", "https://www.jstor.org/stable/4004.pdf", "isbn:4004"]
 
 
-def test_a_name_of_several_papers(tmp_path, papers, told):
+def test_a_paper_by_any_name(identified):
+    assert {name: identified.find(name).paper_id for name in BY_NAME} == BY_NAME
+    for name in OF_NONE:
+        with pytest.raises(PaperNotFoundError, match="one of the 16 papers of the index, found"):
+            identified.find(name)
+
+
+def test_a_name_of_several_papers(opened, papers, told):
     titles = [
-        "On fish",
-        "On fish in lakes",
-        "On Fish in Rivers",
-        "Rivers",
-        "Rivers",
+        *("On fish", "On fish in lakes", "On Fish in Rivers"),
+        *["Rivers"] * 2,
         "In rivers, on fish: lakes",
     ]
     named = [replace(papers[number], title=title) for number, title in enumerate(titles)]
     named.append(replace(papers[len(titles)], title=""))
-    reader = IndexReader(index_of(tmp_path / "index", named, None))
+    reader = opened(named)
     assert [reader.names.find(text) for text in ("", "!!!")] == [[], []]  # not the paper without a title
     assert reader.find("on fish").paper_id == "s001"  # a whole title goes before a part of others
     assert reader.find("Fish in Lakes").paper_id == "s002"  # words in this order before any order
     assert reader.find("lakes rivers").paper_id == "s006"
-    with pytest.raises(PaperNotFoundError) as several:
-        reader.find("fish in")
-    with pytest.raises(PaperNotFoundError) as same:
-        reader.find("rivers")
-    told("find: several papers", [str(each.value) for each in (several, same)])
-    reader.release()
+    asked = [partial(reader.find, text) for text in ("fish in", "rivers")]
+    messages = [each.partition(": ")[2] for each in messages_of(asked, PaperNotFoundError)]
+    told("find: several papers", messages)
 
 
 def test_names_follow_the_index(tmp_path, papers):
@@ -282,17 +239,6 @@ def test_names_follow_the_index(tmp_path, papers):
             index.find("S001")
 
 
-def test_a_title_without_words_is_no_paper_without_a_title(found):
-    with pytest.raises(UsageError):
-        found("refs.bib", "@misc{a, title = {???}}")
-
-
-def test_a_number_names_the_paper_of_that_id(identified, tmp_path):
-    path = tmp_path / "refs.jsonl"
-    path.write_text('{"paper_id": 4, "title": "Another title", "abstract": "A."}\n')
-    assert papers_of(identified, path) == NamedPapers(["4"], 1)
-
-
 def test_broken_entries_are_left_out_and_told(found):
     lines = JSON_LINES.splitlines(keepends=True)
     named = found("refs.jsonl", "".join([*lines[:2], "{broken\n", *lines[2:3]]))
@@ -300,6 +246,11 @@ def test_broken_entries_are_left_out_and_told(found):
     said = named.missing_in_words("refs.jsonl")
     assert said.startswith("refs.jsonl: 1 entries cannot be read and are left out (")
     assert "line 3: expected" in said
+
+
+def test_a_title_without_words_is_no_paper_without_a_title(found):
+    with pytest.raises(UsageError):
+        found("refs.bib", "@misc{a, title = {???}}")
 
 
 def test_some_of_what_is_missing_is_named():
@@ -319,8 +270,7 @@ def test_metadata_of_another_type_names_nothing(found, metadata):
 @pytest.mark.parametrize(
     ("name", "text", "entries", "named"),
     [
-        ("cited.txt", "", 0, ""),
-        ("refs.txt", "a\nb\n", 2, " (a, b)"),
+        *(("cited.txt", "", 0, ""), ("refs.txt", "a\nb\n", 2, " (a, b)")),
         ("refs.bib", BIBTEX[-80:], 1, " (Poe2022)"),
     ],
 )

@@ -12,21 +12,17 @@ import pytest
 from support.messages import refusals
 from support.searching import first_stage, ids
 
+from qbe import Facet, Index, Query
 from qbe.cli.search import main
-from qbe.index.index import Index
-from qbe.query import Query
 from qbe.runs import read_run, read_topics
-from qbe.types import Facet
 
 
 @pytest.fixture
 def search(search):
-    """Run the command in this process without reranking; gives what it printed."""
     return partial(search, "--rerank", "none")
 
 
 def command(*arguments: object, **options) -> subprocess.CompletedProcess:
-    """Run the command as a user does."""
     line = [sys.executable, "-m", "qbe.search", *map(str, arguments)]
     return subprocess.run(line, capture_output=True, text=True, check=False, **options)
 
@@ -146,24 +142,14 @@ def test_every_source_finds_the_same(search, paper_file, papers, monkeypatch):
 
 
 REFUSED = [
-    ["--paper", "s001", "--hits", "0"],
-    ["--paper", "s001", "--first-stage", "dense:nprobe=0"],
-    ["--paper", "s001", "--threads", "0"],
-    ["--paper", "s001", "--first-stage", "splade"],
-    ["--paper", "s001", "--title", "T"],
-    ["--paper", "s001", "--run-tag", "a b"],
-    ["--paper", "s001", "--run-tag", ""],
-    ["--topics", "topics.tsv", "--sentences", "0"],
-    ["--paper", "s001", "--sentences", "0,x"],
-    ["--paper", "s001", "--sentences", ""],
-    ["--paper", "s001", "--sentences", "0,9"],
-    ["--paper", "s001", "--pool", "pools.tsv"],
-    ["--paper", "s999"],
-    ["--text", " "],
-    ["--paper-file", "absent.json"],
-    ["--topics", "absent.tsv"],
-    ["--topics", "pools.tsv"],
-    ["--paper", "s001", "--output", "file/run.trec"],
+    *(["--paper", "s001", "--hits", "0"], ["--paper", "s001", "--first-stage", "dense:nprobe=0"]),
+    *(["--paper", "s001", "--threads", "0"], ["--paper", "s001", "--first-stage", "splade"]),
+    *(["--paper", "s001", "--title", "T"], ["--paper", "s001", "--run-tag", "a b"]),
+    *(["--paper", "s001", "--run-tag", ""], ["--topics", "topics.tsv", "--sentences", "0"]),
+    *(["--paper", "s001", "--sentences", "0,x"], ["--paper", "s001", "--sentences", ""]),
+    *(["--paper", "s001", "--sentences", "0,9"], ["--paper", "s001", "--pool", "pools.tsv"]),
+    *(["--paper", "s999"], ["--text", " "], ["--paper-file", "absent.json"], ["--topics", "absent.tsv"]),
+    *(["--topics", "pools.tsv"], ["--paper", "s001", "--output", "file/run.trec"]),
     ["--paper", "s001", "--output", "."],
 ]
 
@@ -177,22 +163,14 @@ def test_what_is_refused(search, sample, tmp_path, monkeypatch, told):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "pools.tsv", "topics.tsv"]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["--paper", "s001"],
-        ["--index", "x", "--paper", "1", "--text", "2"],
-        ["--index", "x", "--paper", "1", "--facet", "method", "--sentences", "0"],
-        ["--index", "x", "--paper", "1", "--like", "competitors", "--facet", "method"],
-        ["--index", "x", "--paper", "1", "--cited", "refs.bib"],
-    ],
-)
-def test_wrong_options_end_with_2(arguments, capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    assert caught.value.code == 2
-    assert capsys.readouterr().err.splitlines()[-1].startswith("qbe search: error: ")
+@pytest.mark.parametrize("options", ["--facet method --sentences 0", "--like competitors --facet method"])
+def test_wrong_options_end_with_2(options, capsys):
+    paper = "--index x --paper 1 "
+    for line in ("", "--paper s001", paper + "--text 2", paper + options, paper + "--cited refs.bib"):
+        with pytest.raises(SystemExit) as caught:
+            main(line.split())
+        assert caught.value.code == 2
+        assert capsys.readouterr().err.splitlines()[-1].startswith("qbe search: error: ")
 
 
 def test_an_index_may_have_any_name(tiny_index, sample, tmp_path, monkeypatch, capsys):

@@ -9,10 +9,7 @@ from support.processors import INT8_IS_EXACT
 from support.rerankers import Overlap
 from support.searching import paper_of
 
-from qbe.errors import FacetNotFoundError, PaperNotFoundError, UsageError
-from qbe.index.index import Index
-from qbe.query import Aspect, Query
-from qbe.search.pipeline import Pipeline
+from qbe import Aspect, FacetNotFoundError, Index, PaperNotFoundError, Pipeline, Query, UsageError
 from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Matching
 from qbe.types import Facet, Paper, Sentence
 
@@ -56,7 +53,6 @@ def searcher(index, open_searcher) -> Pipeline:
 
 @pytest.fixture(scope="module")
 def queries(index) -> list[Query]:
-    """A query by each facet, by the whole abstract, by positions, and from outside the index."""
     one = index.paper("s024")
     sentences = Sentence("Developers search for code.", Facet.BACKGROUND), Sentence("We train on graphs.")
     outside = Paper("outside", "Ranking code by what it does", sentences, labelled=True)
@@ -155,10 +151,8 @@ def test_what_is_refused(searcher, index, queries, told):
     asked = [
         lambda: searcher.batch_search([query, query], 5, [None]),
         lambda: searcher.batch_search([query, query], 5, [None, ["nowhere"]]),
-        lambda: searcher.search(query, 5, ["s001", "nowhere", "s998"]),
-        lambda: searcher.search(query, 0),
-        lambda: searcher.search(query, -1),
-        lambda: searcher.search(Query(paper, Facet.METHOD, (0,))),
+        *(lambda: searcher.search(query, 5, ["s001", "nowhere", "s998"]), lambda: searcher.search(query, 0)),
+        *(lambda: searcher.search(query, -1), lambda: searcher.search(Query(paper, Facet.METHOD, (0,)))),
     ]
     asked += [
         lambda each=each: searcher.search(Query(paper, positions=each))

@@ -4,30 +4,17 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pytest
 from support.messages import refusals
 from support.searching import ids
 
-from qbe.errors import FacetNotFoundError, UsageError
-from qbe.index.index import Index
-from qbe.query import (
-    COMPETITORS,
-    PLAIN,
-    SAME_METHOD_OTHER_PROBLEM,
-    SAME_PROBLEM_OTHER_METHOD,
-    SHAPES,
-    Aspect,
-    Query,
-    parse_wish,
-)
+from qbe import FacetNotFoundError, Index, PaperFilter, Pipeline, SearchRequest, SearchSession, UsageError
+from qbe.query import COMPETITORS, PLAIN, SHAPES, Aspect, Query, parse_wish
 from qbe.runs import read_run
 from qbe.search.explore import LIKELY_FROM, _as_asked
-from qbe.search.filters import PaperFilter
-from qbe.search.pipeline import Pipeline
-from qbe.search.request import SearchRequest
-from qbe.search.session import SearchSession
 from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Grades, Matching, Projections, Stages
 from qbe.types import Facet, Hit, Paper, Sentence
 
@@ -52,6 +39,11 @@ def by_vectors(index) -> Iterator[Pipeline]:
 @pytest.fixture
 def query(index):
     return lambda weights, paper_id="s036": Query.by_facets(index.paper(paper_id), weights)
+
+
+@pytest.fixture
+def explore(search, graded_index):
+    return partial(search, "--first-stage", "dense", "--rerank", "none", folder=graded_index)
 
 
 @pytest.mark.parametrize("weights", [UNLIKE, SHAPES[COMPETITORS], {METHOD: 2.0, RESULT: 1.0, BACKGROUND: -1}])
@@ -189,7 +181,7 @@ def test_queries_of_one_aspect_and_with_one_that_is_no_facet_are_not_graded(by_v
 
 def test_without_a_grade_model_of_the_encoder_nothing_is_graded(tiny_index):
     with Index(tiny_index) as tiny, Pipeline(tiny, Dense()) as pipeline:
-        asked = Query.by_facets(tiny.paper("s036"), SHAPES[SAME_PROBLEM_OTHER_METHOD])
+        asked = Query.by_facets(tiny.paper("s036"), SHAPES["same-problem-other-method"])
         hits = pipeline.search(asked, ALL)
         assert [hit.grades for hit in hits] == [None] * ALL
         with pytest.raises(UsageError, match="expected an index with vectors of facet-encoder or"):
@@ -217,15 +209,6 @@ def test_a_paper_without_facets_cannot_be_graded_by(by_vectors):
     hits = by_vectors.search(Query(paper), 2)
     with pytest.raises(FacetNotFoundError, match="sentences of a facet to be graded by, found none"):
         by_vectors.grade(Query(paper), hits)
-
-
-@pytest.fixture
-def explore(search, graded_index):
-
-    def run(*arguments: object) -> str:
-        return search("--first-stage", "dense", "--rerank", "none", *arguments, folder=graded_index)
-
-    return run
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -265,10 +248,10 @@ def test_explored_topics_keep_their_ids_and_pools(explore, by_vectors, query, tm
     topics, pools = tmp_path / "topics.tsv", tmp_path / "pools.tsv"
     papers = {"a": "s118", "b": "s036", "c": "s118"}
     topics.write_text("query_id\tpaper_id\tfacet\na\ts118\tmethod\nb\ts036\t\nc\ts118\tresult\n")
-    arguments = ("--topics", topics, "--like", SAME_METHOD_OTHER_PROBLEM, "--hits", 6)
+    arguments = ("--topics", topics, "--like", "same-method-other-problem", "--hits", 6)
     explore(*arguments, "--output", tmp_path / "run.trec")
     expected = {
-        query_id: ids(by_vectors.search(query(SHAPES[SAME_METHOD_OTHER_PROBLEM], paper_id), 6))
+        query_id: ids(by_vectors.search(query(SHAPES["same-method-other-problem"], paper_id), 6))
         for query_id, paper_id in papers.items()
     }
     run = read_run(tmp_path / "run.trec").rankings

@@ -11,13 +11,10 @@ from support.messages import refusals
 from support.papers import Papers
 from support.searching import first_stage
 
+from qbe import Aspect, BuildSettings, FacetNotFoundError, Index, ModelError, Query, UsageError, build_index
 from qbe.datasets.sample import copy_sample
-from qbe.errors import FacetNotFoundError, ModelError, UsageError
-from qbe.index.index import Index, build_index
-from qbe.index.source import BuildSettings
 from qbe.models.encoder import Encoder
 from qbe.models.tagger import Tagger, TaggingEncoder
-from qbe.query import Aspect, Query
 from qbe.search.present import to_table
 from qbe.search.request import SearchRequest
 from qbe.types import Facet, FacetProbabilities, Hit, Match, Paper, Sentence
@@ -28,17 +25,12 @@ def sentence(text: str, *probabilities: float) -> Sentence:
     return Sentence(text, found.facet, found)
 
 
-PREDICTED = Paper(
-    "new",
-    "A new paper",
-    (
-        sentence("Nobody finds code.", 0.75, 0.125, 0.125, 0.0, 0.0),
-        sentence("We aim to find it.", 0.125, 0.375, 0.3125, 0.125, 0.0625),
-        sentence("Thanks to all.", 0.0, 0.0, 0.25, 0.0, 0.75),
-    ),
-    labelled=True,
+SENTENCES = (  # without method or result; method is likeliest in sentence 1, and so is result
+    sentence("Nobody finds code.", 0.75, 0.125, 0.125, 0.0, 0.0),
+    sentence("We aim to find it.", 0.125, 0.375, 0.3125, 0.125, 0.0625),
+    sentence("Thanks to all.", 0.0, 0.0, 0.25, 0.0, 0.75),
 )
-"""Without method or result; method is likeliest in sentence 1, and so is result."""
+PREDICTED = Paper("new", "A new paper", SENTENCES, labelled=True)
 
 
 @pytest.fixture(scope="module")
@@ -48,22 +40,27 @@ def raw(tmp_path_factory) -> Path:
     return folder
 
 
-def build(raw: Path, tiny_encoder: Path, tiny_tagger: Path, name: str, **options: object) -> Path:
-    settings = BuildSettings(encoder=str(tiny_encoder), tagger=str(tiny_tagger), **options)
-    build_index(raw / name, str(raw / "corpus.jsonl"), settings).close()
-    return raw / name
+@pytest.fixture(scope="module")
+def built(raw, tiny_encoder, tiny_tagger):
+    """Index the sample without its labels, tagged by the tiny tagger."""
+
+    def build(name: str, **options: object) -> Path:
+        settings = BuildSettings(encoder=str(tiny_encoder), tagger=str(tiny_tagger), **options)
+        build_index(raw / name, str(raw / "corpus.jsonl"), settings).close()
+        return raw / name
+
+    return build
 
 
 @pytest.fixture(scope="module")
-def raw_index(raw, tiny_encoder, tiny_tagger) -> Path:
-    """The sample without its labels, tagged by the tiny tagger."""
-    return build(raw, tiny_encoder, tiny_tagger, "dense")
+def raw_index(built) -> Path:
+    return built("dense")
 
 
 @pytest.fixture(scope="module")
-def unlabelled_index(raw, tiny_encoder, tiny_tagger) -> Path:
-    """The sample without labels or vectors."""
-    return build(raw, tiny_encoder, tiny_tagger, "bm25", dense=False)
+def unlabelled_index(built) -> Path:
+    """Without labels or vectors."""
+    return built("bm25", dense=False)
 
 
 @pytest.fixture(scope="module")
@@ -74,35 +71,25 @@ def index(raw_index) -> Iterator[Index]:
 
 @pytest.fixture(scope="module")
 def tag(tiny_encoder, tiny_tagger):
-    """Tag a paper by the tagger's own means."""
     tagging = TaggingEncoder(Encoder.open(str(tiny_encoder)), Tagger.open(str(tiny_tagger)), "predicted")
     return lambda paper: tagging.encode_paper(paper)[0]
 
 
 @pytest.fixture
 def search(search):
-    """Run the command in this process on an index, without reranking; gives what it printed."""
     return lambda index, *arguments: search("--rerank", "none", *arguments, folder=index)
 
 
 @pytest.fixture
-def untagged(tmp_path, papers) -> Path:
-    """The paper s024 as a file, under another id and without labels."""
+def untagged(tmp_path, bare) -> Path:
     path = tmp_path / "paper.json"
-    path.write_text(
-        json.dumps({"title": papers[23].title, "abstract": [s.text for s in papers[23].sentences]})
-    )
+    path.write_text(json.dumps({"title": bare.title, "abstract": [s.text for s in bare.sentences]}))
     return path
-
-
-# Which sentences are searched with.
 
 
 def test_the_likeliest_sentence_stands_in_unless_labels_were_given():
     for facet, positions, guess in (
-        (Facet.BACKGROUND, (0, 1), False),
-        (Facet.METHOD, (1,), True),
-        (Facet.RESULT, (1,), True),
+        *((Facet.BACKGROUND, (0, 1), False), (Facet.METHOD, (1,), True), (Facet.RESULT, (1,), True)),
         (None, (0, 1, 2), False),
     ):
         aspect = Aspect(PREDICTED, facet)
@@ -139,12 +126,8 @@ def test_candidates_without_the_facet_count_by_their_best_guess(index):
     assert [hit.paper_id for hit in found] == sorted(pool, key=lambda paper_id: -score(paper_id))
 
 
-# Reading a query's paper.
-
-
-def test_papers_without_labels_are_tagged_and_labels_are_kept(index, papers, tag):
+def test_papers_without_labels_are_tagged_and_labels_are_kept(index, papers, bare, tag):
     given = papers[23]
-    bare = Paper("query", given.title, tuple(Sentence(s.text) for s in given.sentences))
     assert index.label_facets(bare) == tag(bare)
     assert index.label_facets(given) is given
     assert index.label_facets(given, "predicted") == tag(given)
@@ -169,13 +152,10 @@ def test_another_tagger_and_none(raw_index, tiny_encoder, tmp_path, papers):
 
 @pytest.fixture
 def passes(index, monkeypatch) -> list[Paper]:
-    """The papers that pass through the index's encoder, in order."""
-    passes = []
-    encode = index.encoder.encode_paper
-    monkeypatch.setattr(
-        index.encoder, "encode_paper", lambda paper, *reader: passes.append(paper) or encode(paper, *reader)
-    )
-    return passes
+    passed, encode = [], index.encoder.encode_paper
+    noting = lambda paper, *reader: passed.append(paper) or encode(paper, *reader)  # noqa: E731
+    monkeypatch.setattr(index.encoder, "encode_paper", noting)
+    return passed
 
 
 @pytest.fixture
@@ -214,25 +194,24 @@ def test_a_stored_paper_keeps_its_vectors_however_it_is_labelled(tiny_index, tin
         assert (one.whole == two.whole).all()
 
 
-# The command.
-
-
 def facets(output: str) -> list[str | None]:
     return [sentence["facet"] for sentence in json.loads(output.splitlines()[0])["sentences"]]
 
 
-def test_every_source_is_tagged_alike(search, raw_index, unlabelled_index, untagged, papers, tag, tmp_path):
-    expected = [str(s.facet) if s.facet else None for s in tag(papers[23]).sentences]
+@pytest.fixture
+def expected(papers, tag) -> list[str | None]:
+    return [str(s.facet) if s.facet else None for s in tag(papers[23]).sentences]
+
+
+def test_every_source_is_tagged_alike(
+    search, raw_index, unlabelled_index, untagged, papers, expected, tmp_path
+):
     topics = tmp_path / "topics.tsv"
     topics.write_text("query_id\tpaper_id\tfacet\ns024_method\ts024\tmethod\n")
     options = ("--facet", "method", "--explain", "--format", "json", "--hits", 4)
     for index, stage in ((raw_index, "dense"), (unlabelled_index, "bm25")):
-        sources = (
-            ("--paper", "s024"),
-            ("--topics", topics),
-            ("--paper-file", untagged),
-            ("--text", papers[23].abstract, "--title", papers[23].title),
-        )
+        text = ("--text", papers[23].abstract, "--title", papers[23].title)
+        sources = (("--paper", "s024"), ("--topics", topics), ("--paper-file", untagged), text)
         found = [search(index, *source, *options, "--first-stage", stage) for source in sources]
         assert [facets(output) for output in found] == [expected] * 4
         hits = [[hit["paper_id"] for hit in json.loads(output)["hits"]] for output in found]
@@ -240,7 +219,7 @@ def test_every_source_is_tagged_alike(search, raw_index, unlabelled_index, untag
         assert hits[2] == hits[3] == ["s024", *hits[0]][:4]
 
 
-def test_facets_given_and_predicted(search, tiny_index, tiny_tagger, papers, tag, monkeypatch):
+def test_facets_given_and_predicted(search, tiny_index, tiny_tagger, papers, expected, monkeypatch):
     tagged = lambda folder, **named: Index(folder, **named | {"tagger": str(tiny_tagger)})  # noqa: E731
     monkeypatch.setattr("qbe.index.index.Index", tagged)
     options = ("--facet", "method", "--explain", "--format", "json", "--hits", 2)
@@ -252,7 +231,7 @@ def test_facets_given_and_predicted(search, tiny_index, tiny_tagger, papers, tag
         assert sentence["selected"] is (position in selected)
     assert {match["probability"] for hit in record["hits"] for match in hit["matches"]} == {None}
     predicted = search(tiny_index, "--paper", "s024", "--facets", "predicted", *options)
-    assert facets(predicted) == [str(s.facet) if s.facet else None for s in tag(papers[23]).sentences]
+    assert facets(predicted) == expected
 
 
 def likelihood(sentence: Sentence) -> float:
@@ -283,17 +262,13 @@ def test_json_explains(search, raw_index, index):
     assert all("probability" not in match for hit in plain["hits"] for match in hit["matches"])
 
 
-def test_explaining_without_a_facet_tags_too(search, raw_index, unlabelled_index, untagged, papers, tag):
-    expected = [str(s.facet) if s.facet else None for s in tag(papers[23]).sentences]
+def test_explaining_without_a_facet_tags_too(search, unlabelled_index, expected):
     for aspect in ((), ("--sentences", "1")):
         options = ("--paper", "s024", *aspect, "--first-stage", "bm25", "--explain", "--format", "json")
         output = search(unlabelled_index, *options)
         assert facets(output) == expected
         selected = [sentence["selected"] for sentence in json.loads(output)["sentences"]]
         assert selected == ([False, True, False, False] if aspect else [True] * 4)
-
-
-# Presentation, worked by hand.
 
 
 GIVEN = Paper("old", "An old one", (Sentence("B.", Facet.BACKGROUND), Sentence("O.")), True, {"year": "1999"})
@@ -333,9 +308,6 @@ def test_the_table_explained_and_plain_marks_best_guesses():
     plain = to_table(Papers(PREDICTED).paper, Query(PREDICTED, Facet.BACKGROUND), HITS[:1], 120)
     assert plain.splitlines()[0] == "Papers like “A new paper”, for its background:"
     assert plain.splitlines()[3] == "              aim: We aim to find it."
-
-
-# Options that do not go together.
 
 
 def test_options_that_do_not_go_together(search, tmp_path, told):

@@ -1,8 +1,8 @@
 """Filters: what passes, and that filtered rankings are the exhaustive ones without the papers that do not."""
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,28 +14,23 @@ from support.live import corpus
 from support.messages import messages_of
 from support.searching import first_stage, ids
 
+from qbe import Aspect, BuildSettings, Facet, Index, Paper, Query, Sentence, UsageError
 from qbe.cli import common as _cli
 from qbe.cli.search import PROGRAM, main
 from qbe.corpus.records import dump_record, paper_to_record
-from qbe.errors import UsageError
 from qbe.index import faiss as faiss_candidates
 from qbe.index.build import build
 from qbe.index.faiss import CandidateSource, FaissIndex, write_faiss
-from qbe.index.index import Index
 from qbe.index.papers import Papers, read_metadata
 from qbe.index.params import resolve
 from qbe.index.scoring import Selection
-from qbe.index.source import BuildSettings
 from qbe.models.pooling import EncodedAspect
-from qbe.query import Aspect, Query
 from qbe.search.filters import FilterCache, PaperFilter, parse_before, parse_where, parse_years, year_of
 from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
-from qbe.types import Facet, Paper, Sentence
 from qbe.util.work import Workers
 
 STAGES = ("bm25", "dense", "fused")
-TIES = 2e-4
-"""Anserini lowers each of several equal scores by a millionth, among those that were found."""
+TIES = 2e-4  # Anserini lowers each of several equal scores by a millionth, among those that were found
 
 
 def metadata_of(number: int) -> dict[str, object]:
@@ -53,13 +48,11 @@ def metadata_of(number: int) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def catalogue(papers) -> list[Paper]:
-    """The papers of the sample with other metadata."""
     return [replace(paper, metadata=metadata_of(number)) for number, paper in enumerate(papers)]
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory, catalogue, tiny_encoder) -> Path:
-    """An index built in one go."""
     folder = tmp_path_factory.mktemp("plain")
     build(folder / "index", [corpus(folder, "all", catalogue)], BuildSettings(encoder=str(tiny_encoder)))
     return folder / "index"
@@ -72,7 +65,6 @@ def index(plain):
 
 
 def passing_ids(papers: list[Paper], paper_filter: PaperFilter) -> set[str]:
-    """Ids of the papers that pass, one by one."""
     kept = [paper for paper in papers if paper_filter.keeps(paper.metadata)]
     if paper_filter.years or paper_filter.before:
         years = {paper.paper_id: year_of(paper.metadata) for paper in kept}
@@ -80,114 +72,66 @@ def passing_ids(papers: list[Paper], paper_filter: PaperFilter) -> set[str]:
     return {paper.paper_id for paper in kept}
 
 
-# What passes
+def test_years_are_inclusive_and_both_conditions_hold():
+    for years, before, expected in (
+        *(((2015, 2019), None, {2015, 2017, 2019}), ((2017, None), None, {2017, 2019, 2021})),
+        *(((None, 2015), None, {2013, 2015}), ((2017, 2017), None, {2017}), (None, 2015, {2013, 2015})),
+        *(((2015, 2021), 2017, {2015, 2017}), ((2019, None), 2017, set())),
+    ):
+        paper_filter = PaperFilter(years=years, before=before)
+        assert {year for year in range(2013, 2022, 2) if paper_filter.allows(year)} == expected
 
 
 @pytest.mark.parametrize(
-    ("years", "before", "expected"),
+    ("field", "values"),
     [
-        ((2015, 2019), None, {2015, 2017, 2019}),
-        ((2017, None), None, {2017, 2019, 2021}),
-        ((None, 2015), None, {2013, 2015}),
-        ((2017, 2017), None, {2017}),
-        (None, 2015, {2013, 2015}),
-        ((2015, 2021), 2017, {2015, 2017}),
-        ((2019, None), 2017, set()),
+        ("year", {2019: 2019, "2019": 2019, "2019 (in print)": 2019, 987: 987}),
+        ("year", dict.fromkeys(("12/05/2019", "in print", 20190, 0), None)),
+        ("date", {"2018-03-01": 2018, "20180301": 2018, " 2018/03": 2018}),
+        ("date", dict.fromkeys(("12/05/2019", "5 May 2019", "12052019", "20190"), None)),
     ],
 )
-def test_years_are_inclusive_and_both_conditions_hold(years, before, expected):
-    paper_filter = PaperFilter(years=years, before=before)
-    assert {year for year in range(2013, 2022, 2) if paper_filter.allows(year)} == expected
+def test_the_year_of_a_paper(field, values):
+    for value, year in values.items():
+        assert year_of({field: value}) == year
+        if field == "date":  # of which a paper shows the year alone
+            shown = Paper("p", "On stone", (), metadata={field: value}).year
+            assert shown == ("" if year is None else str(year))
+    assert (year_of({"year": 2019.0}), year_of({"year": [2019]}), year_of({})) == (2019, None, None)
+    assert year_of({"year": 2019, "date": "2018"}) == 2019
+    assert year_of({"year": None, "date": "1999"}) == 1999
+    assert Paper("p", "On stone", ()).year == ""
 
 
-@pytest.mark.parametrize(
-    ("metadata", "year"),
-    [
-        ({"year": 2019}, 2019),
-        ({"year": "2019"}, 2019),
-        ({"year": 2019.0}, 2019),
-        ({"date": "2018-03-01"}, 2018),
-        ({"date": "20180301"}, 2018),
-        ({"date": "12/05/2019"}, None),
-        ({"date": "5 May 2019"}, None),
-        ({"date": "12052019"}, None),
-        ({"date": "20190"}, None),
-        ({"date": " 2018/03"}, 2018),
-        ({"year": "12/05/2019"}, None),
-        ({"year": "2019 (in print)"}, 2019),
-        ({"year": 987}, 987),
-        ({"year": 2019, "date": "2018"}, 2019),
-        ({"year": None, "date": "1999"}, 1999),
-        ({"year": "in print"}, None),
-        ({"year": 20190}, None),
-        ({"year": 0}, None),
-        ({"year": [2019]}, None),
-        ({}, None),
-    ],
-)
-def test_the_year_of_a_paper(metadata, year):
-    assert year_of(metadata) == year
-    if "year" not in metadata:  # which a paper shows as it is
-        assert Paper("p", "On stone", (), metadata=metadata).year == ("" if year is None else str(year))
-
-
-CATEGORIES = [
-    ("cs", ["cs.CL"], True),
-    ("cs", ["cs"], True),
-    ("cs", ["csx.CL"], False),
-    ("cs", ["math.cs"], False),
-    ("cs.*", ["math.CO", "cs.CL"], True),
-    ("cs.CL", ["cs.CL"], True),
-    ("cs.CL", ["cs.CLX"], False),
-    ("*.CL", ["cs.CL"], True),
-    ("cs.CL", "math.CO cs.CL", True),
+CATEGORIES = [  # as when a corpus is read, and by prefix
+    *(("cs", ["cs.CL"], True), ("cs", ["cs"], True), ("cs", ["csx.CL"], False), ("cs", ["math.cs"], False)),
+    *(("cs.*", ["math.CO", "cs.CL"], True), ("cs.CL", ["cs.CL"], True), ("cs.CL", ["cs.CLX"], False)),
+    *(("*.CL", ["cs.CL"], True), ("cs.CL", "math.CO cs.CL", True), ("cs", None, False), ("cs", [], False)),
     ("Computer Science", ["Computer Science"], True),
-    ("cs", None, False),
-    ("cs", [], False),
 ]
-"""As when a corpus is read, and by prefix."""
 
-AUTHORS = [
-    ("knuth", ["Ada Lovelace", "Donald E. Knuth"], True),
-    ("Donald Knuth", ["Donald E. Knuth"], True),
-    ("Knuth, Donald", ["Donald E. Knuth"], True),
-    ("Donald Lovelace", ["Ada Lovelace", "Donald E. Knuth"], False),
-    ("Knut", ["Donald E. Knuth"], False),
-    ("muller", ["Jürgen Müller"], True),
-    ("MÜLLER", ["Jurgen Muller"], True),
-    ("soren", ["Søren Kierkegaard"], True),
-    ("Łukasz", ["Lukasz Kaiser"], True),
-    ("o'neill", ["Shaun O\u2019Neill"], True),
-    ("oneill", ["Shaun O'Neill"], True),
-    ("Jean Pierre", ["Jean-Pierre Serre"], True),
-    ("louis theran", "Ileana Streinu, Louis Theran", True),
-    ("streinu theran", "Ileana Streinu, Louis Theran", False),
+KNUTH, BOTH = ["Donald E. Knuth"], ["Ada Lovelace", "Donald E. Knuth"]
+PARTS = [{"given": "Donald", "family": "Knuth", "affiliation": "Stanford"}]
+AUTHORS = [  # by whole words of one name
+    *(("knuth", BOTH, True), ("Donald Knuth", KNUTH, True), ("Knuth, Donald", KNUTH, True)),
+    *(("Donald Lovelace", BOTH, False), ("Knut", KNUTH, False), ("knuth", None, False), ("knuth", 3, False)),
+    *(("muller", ["Jürgen Müller"], True), ("MÜLLER", ["Jurgen Muller"], True)),
+    *(("soren", ["Søren Kierkegaard"], True), ("Łukasz", ["Lukasz Kaiser"], True), ("李", ["李 伟"], True)),
+    *(("o'neill", ["Shaun O\u2019Neill"], True), ("oneill", ["Shaun O'Neill"], True)),
+    *(("Jean Pierre", ["Jean-Pierre Serre"], True), ("knuth", PARTS, True), ("stanford", PARTS, False)),
+    *((name, "Ileana Streinu, Louis Theran", name[0] == "l") for name in ("louis theran", "streinu theran")),
     ("streinu theran", "Ileana Streinu and Louis Theran", False),
     ("ileana streinu", "Streinu, Ileana; Theran, Louis", True),
-    ("knuth", [{"given": "Donald", "family": "Knuth", "affiliation": "Stanford"}], True),
-    ("stanford", [{"given": "Donald", "family": "Knuth", "affiliation": "Stanford"}], False),
-    ("李", ["李 伟"], True),
-    ("knuth", None, False),
-    ("knuth", 3, False),
 ]
-"""By whole words of one name."""
 
-VALUES = [
-    ("SIGIR", "SIGIR", True),
-    ("SIGIR", "SIGIR 2019", False),
-    ("sigir", "SIGIR", False),
-    ("3", 3, True),
-    ("3", [1, 3], True),
-    ("3.5", 3.5, True),
-    ("true", True, True),
-    ("True", True, False),
-    ("1", True, False),
-    ("", "", True),
-    ("x", None, False),
-    ("x", {"x": "x"}, False),
-    ("x", [["x"]], False),
+VALUES = [  # as text
+    *(("SIGIR", "SIGIR", True), ("SIGIR", "SIGIR 2019", False), ("sigir", "SIGIR", False), ("3", 3, True)),
+    *(("3", [1, 3], True), ("3.5", 3.5, True), ("true", True, True), ("True", True, False)),
+    *(
+        *(("1", True, False), ("", "", True), ("x", None, False), ("x", {"x": "x"}, False)),
+        ("x", [["x"]], False),
+    ),
 ]
-"""As text."""
 
 
 def test_categories_authors_and_values_of_a_paper():
@@ -202,9 +146,8 @@ def test_categories_authors_and_values_of_a_paper():
 def test_what_a_library_calls_its_papers_is_compared_without_case():
     for key, passes in (("tags", True), ("collections", True), ("venue", False)):
         for found in ("NLP", ["x", "NLP"]):
-            assert PaperFilter(where={key: "nlp"}).keeps({key: found}) is passes
-            assert PaperFilter(where={key: "NLP"}).keeps({key: found})
-            assert not PaperFilter(where={key: "nl"}).keeps({key: found})
+            kept = [PaperFilter(where={key: name}).keeps({key: found}) for name in ("nlp", "NLP", "nl")]
+            assert kept == [passes, True, False]
     assert PaperFilter(where={"tags": "3"}).keeps({"tags": [3]})
 
 
@@ -229,28 +172,14 @@ def test_one_of_the_authors_or_categories_and_all_of_the_values_as_they_were_giv
     assert paper_filter.record() == {"categories": ["cs"], "where": {"venue": "ACL"}}
 
 
-WRONG = [
-    lambda: PaperFilter(years=(2019, 2015)),
-    lambda: PaperFilter(years=(None, None)),
-    lambda: PaperFilter(years=(0, 2015)),
-    lambda: PaperFilter(years=2015),
-    lambda: PaperFilter(years=("2015", None)),
-    lambda: PaperFilter(before=10_000),
-    lambda: PaperFilter(before="now"),
-    lambda: PaperFilter(before=True),
-    lambda: PaperFilter(authors=("?!",)),
-    lambda: PaperFilter(authors=(3,)),
-    lambda: PaperFilter(categories=(" ",)),
-    lambda: PaperFilter(categories="cs.CL"),
-    lambda: PaperFilter(where=[("a", "b")]),
-    lambda: PaperFilter(where={"year": 2019}),
-    *(
-        lambda text=text: parse_years(text)
-        for text in ("", "-", "15a", "2015-2019-2020", "20152019", "2015 2019", "20159")
-    ),
-    *(lambda texts=texts: parse_where(texts) for texts in (["venue"], ["=SIGIR"], ["a=1", "a=2"])),
-    lambda: parse_before("-2019"),
-]
+YEARS = ((2019, 2015), (None, None), (0, 2015), 2015, ("2015", None))
+FIELDS = [{"years": years} for years in YEARS] + [{"before": each} for each in (10_000, "now", True)]
+FIELDS += [{"authors": ("?!",)}, {"authors": (3,)}, {"categories": (" ",)}, {"categories": "cs.CL"}]
+FIELDS += [{"where": [("a", "b")]}, {"where": {"year": 2019}}]
+TEXTS = ("", "-", "15a", "2015-2019-2020", "20152019", "2015 2019", "20159")
+WRONG = [partial(PaperFilter, **fields) for fields in FIELDS] + [partial(parse_years, text) for text in TEXTS]
+WRONG += [partial(parse_where, texts) for texts in (["venue"], ["=SIGIR"], ["a=1", "a=2"])]
+WRONG.append(partial(parse_before, "-2019"))
 
 
 def test_impossible_conditions_and_other_types_are_refused(told):
@@ -258,49 +187,30 @@ def test_impossible_conditions_and_other_types_are_refused(told):
     assert parse_before("2019") == 2019
 
 
-# Metadata of an index
-
-
-class _Values:
-    json = st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=3),
-        max_leaves=8,
-    )
-    text = st.text(max_size=12) | st.sampled_from(['"metadata": ', '{"metadata": {}', "metadata", '\\"'])
+TEXT = st.text(max_size=12)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+TEXT |= st.sampled_from(['"metadata": ', '{"metadata": {}', "metadata", '\\"'])
+METADATA = st.dictionaries(TEXT | st.sampled_from(["metadata"]), JSON, max_size=3)
 
 
 @settings(max_examples=50)
-@given(
-    st.lists(
-        st.tuples(
-            _Values.text,
-            st.dictionaries(_Values.text | st.sampled_from(["metadata"]), _Values.json, max_size=3),
-            st.booleans(),
-        ),
-        max_size=7,
-    )
-)
+@given(st.lists(st.tuples(TEXT, METADATA, st.booleans()), max_size=7))
 def test_metadata_is_read_as_it_was_written(records):
-    papers = [
-        Paper(
-            str(number), text, (Sentence(text),), metadata=found, offsets=((0, len(text)),) if split else None
-        )
-        for number, (text, found, split) in enumerate(records)
-    ]
+    papers = []
+    for number, (text, found, split) in enumerate(records):
+        offsets = ((0, len(text)),) if split else None
+        papers.append(Paper(str(number), text, (Sentence(text),), metadata=found, offsets=offsets))
     lines = [dump_record(paper_to_record(paper)) for paper in papers]
     assert list(read_metadata(lines)) == [paper.metadata for paper in papers]
+    lines = [b'{"metadata": {"year": 1}, "paper_id": "1"}', b'{"paper_id": "2", "metadata": null}']
+    assert list(read_metadata([*lines, b'{"a": "b"}'])) == [{"year": 1}, {}, {}]  # in another order
 
 
-def test_metadata_of_records_in_another_order_is_read():
-    lines = [
-        b'{"metadata": {"year": 1}, "paper_id": "1"}',
-        b'{"paper_id": "2", "metadata": null}',
-        b'{"a": "b"}',
-    ]
-    assert list(read_metadata(lines)) == [{"year": 1}, {}, {}]
-
-
+ALL = {"years": (2001, None), "categories": ("cs.*",), "authors": ("O'Neill", "Li"), "where": {"keys": "x"}}
 FILTERS = {
     "years": PaperFilter(years=(2005, 2012)),
     "before": PaperFilter(before=2003),
@@ -308,9 +218,7 @@ FILTERS = {
     "category": PaperFilter(categories=("cs",)),
     "author": PaperFilter(authors=("muller",)),
     "value": PaperFilter(where={"keys": "2"}),
-    "all": PaperFilter(
-        years=(2001, None), categories=("cs.*",), authors=("O'Neill", "Li"), where={"keys": "x"}
-    ),
+    "all": PaperFilter(**ALL),
     "nothing": PaperFilter(categories=("old",)),
     "everything": PaperFilter(where={"keys": "x"}),
 }
@@ -322,15 +230,12 @@ def test_what_passes_in_an_index(index, catalogue, name):
     with index.reading() as reader:
         found = FilterCache(reader).of(FILTERS[name])
         assert (found.papers, found.total) == (len(expected), 128)
-        if name == "everything":
-            assert found.selection is None
-            return
-        assert found.selection is not None
-        assert {reader.papers.ids[row] for row in found.selection.rows} == expected
-        assert all(reader.papers.find(paper_id) in found.selection.rows for paper_id in expected)
-    years_apart = dataclasses.replace(FILTERS[name], years=None, before=None)
-    undated = passing_ids(catalogue, years_apart) - _dated(catalogue)
-    assert found.unknown_year == (len(undated) if FILTERS[name].years or FILTERS[name].before else 0)
+        assert (found.selection is None) == (name == "everything")
+        if found.selection is not None:
+            assert {reader.papers.ids[row] for row in found.selection.rows} == expected
+            assert all(reader.papers.find(paper_id) in found.selection.rows for paper_id in expected)
+    undated = passing_ids(catalogue, replace(FILTERS[name], years=None, before=None)) - _dated(catalogue)
+    assert found.unknown_year == (len(undated) if (FILTERS[name].years or FILTERS[name].before) else 0)
 
 
 def _dated(papers: list[Paper]) -> set[str]:
@@ -351,19 +256,15 @@ def test_metadata_is_read_once_for_all_years_and_once_a_filter(plain, monkeypatc
         assert len(reads) == 2
 
 
-# Stages, by any papers at all
-
-
 def stage_of(name: str, reader, **parameters):
     workers = Workers(2)
-    bm25 = None if name == "dense" else BM25Stage(reader, workers)
     if name == "bm25":
-        return bm25
-    dense = DenseStage(reader, workers)
+        return BM25Stage(reader, workers)
     if name == "dense":
-        return dense
+        return DenseStage(reader, workers)
     weights = dict.fromkeys(("bm25", "sentences", "facet", "whole"), 1.0)
-    return FusedStage(reader, workers, [bm25, dense], weights, **parameters)
+    stages = [BM25Stage(reader, workers), DenseStage(reader, workers)]
+    return FusedStage(reader, workers, stages, weights, **parameters)
 
 
 @pytest.fixture(scope="module")
@@ -413,39 +314,33 @@ def test_a_filtered_ranking_is_the_exhaustive_one_without_the_others(
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 2**32), share=st.floats(0, 1))
 def test_fused_scores_are_normalized_over_what_passes(stages, seed, share):
-    """They are those of a pool of all papers that pass."""
     reader, opened, encoded = stages
     selection = drawn(reader, seed, share)
     pool = [reader.papers.ids[row] for row in selection.rows]
     filtered = opened["fused"].batch_search(encoded, 10**6, [None] * len(encoded), selection)
     pooled = opened["fused"].batch_search(encoded, 10**6, [pool] * len(encoded))
     for found, expected in zip(filtered, pooled, strict=True):
-        assert ids(found) == [
-            hit.paper_id for hit in sorted(found, key=lambda hit: (-hit.score, hit.paper_id))
-        ]
+        assert found == sorted(found, key=lambda hit: (-hit.score, hit.paper_id))
         scores = {hit.paper_id: hit.score for hit in found}
         assert scores == pytest.approx({hit.paper_id: hit.score for hit in expected}, abs=1e-3)
 
 
 def test_shallow_fusion_brings_as_many_as_are_asked_for(stages):
     reader, _, encoded = stages
-    stage, selection = stage_of("fused", reader, depth=2), drawn(reader, 1, 0.4)
-    for found in stage.batch_search(encoded, 20, [None] * len(encoded), selection):
+    selection = drawn(reader, 1, 0.4)
+    fused = stage_of("fused", reader, depth=2)
+    for found in fused.batch_search(encoded, 20, [None] * len(encoded), selection):
         assert len(found) >= 20
         assert {reader.papers.row(hit.paper_id) for hit in found} <= {*selection.rows.tolist()}
 
 
 def test_bm25_finds_papers_with_a_common_word_only(stages):
-    """With a filter as without; a pool is ranked whole."""
     reader, opened, _ = stages
     query = EncodedAspect.of(Aspect(Paper("q", "", (Sentence("retina"),))))
     selection = drawn(reader, 3, 0.9)
     (found,) = opened["bm25"].batch_search([query], 128, [None], selection)
     assert 0 < len(found) < len(selection) / 2
     assert all(hit.score > 0 for hit in found)
-
-
-# FAISS, every kind
 
 
 @pytest.fixture(scope="module")
@@ -477,7 +372,6 @@ def written(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=FACTORIES)
 def kind(request, apart, written):
-    """The factory string of a kind, and what opens the sample's segment of it."""
     return request.param, written(apart, request.param)
 
 
@@ -510,7 +404,6 @@ def test_every_kind_brings_enough_papers_that_pass(apart, starts, monkeypatch, k
 
 
 def test_all_papers_that_pass_are_candidates_where_none_are_found(starts, monkeypatch):
-    """Whatever an approximate index misses."""
     monkeypatch.setattr(faiss_candidates, "FEW_SENTENCES", 0)
     looked_up = []
 
@@ -539,9 +432,6 @@ def test_few_papers_are_all_candidates_and_nothing_is_looked_up(apart, starts, w
     assert first.tolist() == second.tolist() == list(range(0, 128, 3))
 
 
-# Pipelines
-
-
 @pytest.mark.parametrize("stage", STAGES)
 def test_pools_and_queries_of_several_aspects_are_restricted(index, catalogue, stage):
     pool = [f"s{number:03}" for number in range(20, 60)]
@@ -552,19 +442,17 @@ def test_pools_and_queries_of_several_aspects_are_restricted(index, catalogue, s
     assert {*ids(found)} == ({*pool} & allowed) - {"s024"}
     assert ids(pipeline.explain(query, 100, pool, filter=FILTERS["category"]).hits) == ids(found)
     assert pipeline.search(query, 128, filter=PaperFilter()) == pipeline.search(query, 128)
-    several = Query.of(
-        Aspect(index.paper("s001"), Facet.METHOD), Aspect(index.paper("s002"), Facet.BACKGROUND, weight=-0.5)
-    )
+    unlike = Aspect(index.paper("s002"), Facet.BACKGROUND, weight=-0.5)
+    several = Query.of(Aspect(index.paper("s001"), Facet.METHOD), unlike)
     allowed = passing_ids(catalogue, FILTERS["years"]) - {"s001", "s002"}
-    found = pipeline.search(several, 128, filter=FILTERS["years"])
-    assert {*ids(found)} == allowed if stage != "bm25" else {*ids(found)} <= allowed
+    found = {*ids(pipeline.search(several, 128, filter=FILTERS["years"]))}
+    assert found == allowed if stage != "bm25" else found <= allowed
     for asked, papers in ((query, pool), (query, None), (several, None)):
         assert pipeline.search(asked, 100, papers, filter=FILTERS["nothing"]) == []  # where nothing passes
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_before_the_query_is_of_each_query(index, catalogue, stage):
-    """In a batch each has its own year, and finds what it finds alone."""
     queries = [Query(index.paper(name)) for name in ("s002", "s009", "s003", "s019", "s014")]
     pipeline, of_query = first_stage(index, stage), PaperFilter(before="query")
     together = pipeline.batch_search(queries, 40, filter=of_query, matches=False)
@@ -595,21 +483,15 @@ def test_the_latest_of_the_papers_asked_for_sets_the_year_and_none_is_refused(in
 
 
 def test_pipelines_follow_the_index(tmp_path, catalogue, tiny_encoder):
-    """What was added passes, what was deleted does not."""
     folder, recent, query = tmp_path / "index", PaperFilter(years=(2015, None)), Query(catalogue[100])
     build(folder, [corpus(tmp_path, "a", catalogue[:40])], BuildSettings(encoder=str(tiny_encoder)))
-    changes = [
-        (lambda opened: None, catalogue[:40]),
-        (lambda opened: opened.append(corpus(tmp_path, "b", catalogue[40:80])), catalogue[:80]),
-        (
-            lambda opened: opened.delete(paper.paper_id for paper in catalogue[1:17]),
-            [catalogue[0], *catalogue[17:80]],
-        ),
-    ]
     with Index(folder) as opened:
         pipelines = {stage: first_stage(opened, stage) for stage in STAGES}
-        for change, papers in changes:
-            change(opened)
+        for papers in (catalogue[:40], catalogue[:80], [catalogue[0], *catalogue[17:80]]):
+            if len(papers) == 80:
+                opened.append(corpus(tmp_path, "b", catalogue[40:80]))
+            elif len(papers) == 64:
+                opened.delete(paper.paper_id for paper in catalogue[1:17])
             expected = passing_ids(papers, recent)
             for stage, pipeline in pipelines.items():
                 found = {*ids(pipeline.search(query, 200, filter=recent))}
@@ -617,13 +499,8 @@ def test_pipelines_follow_the_index(tmp_path, catalogue, tiny_encoder):
                 assert found == expected if stage != "bm25" else found <= expected
 
 
-# The command
-
-
 @pytest.fixture
 def command(plain, capsys):
-    """Run the command in this process; gives what it printed, and what it told."""
-
     def run(*arguments: object, stage: str = "dense") -> tuple[str, str]:
         options = ["--index", plain, "--first-stage", stage, "--rerank", "none", *arguments]
         main([*map(str, options)])
@@ -633,43 +510,30 @@ def command(plain, capsys):
     return run
 
 
-def refused(plain: Path, capsys, *arguments: object) -> str:
-    """The line that the command ends with."""
-    options = ["--index", plain, "--first-stage", "dense", "--rerank", "none", *arguments]
-    with pytest.raises(SystemExit) as ended:
-        _cli.run(PROGRAM, main, [*map(str, options)])
-    assert ended.value.code == 2
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    return told.strip()
+def ids_of(run: str, query: str = "") -> set[str]:
+    return {line.split()[2] for line in run.splitlines() if line.startswith(query)}
 
 
-def ids_of(run: str, query: str | None = None) -> set[str]:
-    lines = [line.split() for line in run.splitlines()]
-    return {line[2] for line in lines if query in (None, line[0])}
-
-
-OPTIONS_OF: Mapping[str, tuple[list[str], PaperFilter]] = {
-    "a range": (["--year", "2005-2012"], PaperFilter(years=(2005, 2012))),
-    "from": (["--year", "2015-"], PaperFilter(years=(2015, None))),
-    "to": (["--year", "-2004"], PaperFilter(years=(None, 2004))),
-    "one": (["--year", "2007"], PaperFilter(years=(2007, 2007))),
-    "before the query": (["--year", "query"], PaperFilter(before=2005)),
-    "up to the query": (["--year", "2002-query"], PaperFilter(years=(2002, None), before=2005)),
-    "categories": (["--category", "cs.LG", "--category", "math"], PaperFilter(categories=("cs.LG", "math"))),
-    "authors": (["--author", "luz", "li wei"], PaperFilter(authors=("luz", "li wei"))),
-    "values": (
-        ["--where", "keys=2", "--where", "other=x", "--year", "2002-"],
-        PaperFilter(years=(2002, None), where={"keys": "2", "other": "x"}),
+OPTIONS_OF: Mapping[str, PaperFilter] = {
+    "--year 2005-2012": PaperFilter(years=(2005, 2012)),
+    "--year 2015-": PaperFilter(years=(2015, None)),
+    "--year -2004": PaperFilter(years=(None, 2004)),
+    "--year 2007": PaperFilter(years=(2007, 2007)),
+    "--year query": PaperFilter(before=2005),
+    "--year 2002-query": PaperFilter(years=(2002, None), before=2005),
+    "--category cs.LG --category math": PaperFilter(categories=("cs.LG", "math")),
+    "--author luz --author li_wei": PaperFilter(authors=("luz", "li wei")),
+    "--where keys=2 --where other=x --year 2002-": PaperFilter(
+        years=(2002, None), where={"keys": "2", "other": "x"}
     ),
 }
 
 
 @pytest.mark.parametrize("name", OPTIONS_OF)
 def test_options(command, catalogue, name):
-    arguments, meant = OPTIONS_OF[name]
+    arguments = [part.replace("_", " ") for part in name.split()]
     found, told = command("--paper", "s006", "--hits", 200, *arguments)
-    expected = passing_ids(catalogue, meant)
+    expected = passing_ids(catalogue, OPTIONS_OF[name])
     assert ids_of(found) == expected - {"s006"}
     assert told.startswith(f"qbe search: {len(expected)} of 128 papers pass the filter, fewer than the 200")
 
@@ -701,8 +565,12 @@ def test_topics_and_pools_are_filtered(command, catalogue, tmp_path):
 
 
 def test_a_topic_without_a_year_is_told_before_anything_is_searched(plain, capsys, tmp_path):
-    topics, output = tmp_path / "topics.tsv", tmp_path / "run.trec"
-    topics.write_text("query_id\tpaper_id\nq1\ts003\nq2\ts011\n")
-    told = refused(plain, capsys, "--topics", topics, "--year", "query", "--output", output)
+    (tmp_path / "topics.tsv").write_text("query_id\tpaper_id\nq1\ts003\nq2\ts011\n")
+    line = f"--index {plain} --first-stage dense --rerank none --year query".split()
+    line += ["--topics", str(tmp_path / "topics.tsv"), "--output", str(tmp_path / "run.trec")]
+    with pytest.raises(SystemExit) as ended:
+        _cli.run(PROGRAM, main, line)
+    told = capsys.readouterr().err
+    assert (ended.value.code, told.count("\n")) == (2, 1)
     assert "the query's paper s011" in told
-    assert not output.exists()
+    assert not (tmp_path / "run.trec").exists()

@@ -10,16 +10,12 @@ from support.papers import Papers
 from support.rerankers import ByHand
 from support.searching import PLAIN, ids, reranked
 
+from qbe import BuildSettings, Facet, Hit, Match, ModelError, Paper, Pipeline, Query, Sentence
 from qbe.cli.search import main
-from qbe.errors import ModelError
 from qbe.index.build import build
-from qbe.index.source import BuildSettings
-from qbe.query import Query
-from qbe.search.pipeline import Pipeline
 from qbe.search.present import to_table
 from qbe.search.rank import RerankScore
 from qbe.search.writers import to_record
-from qbe.types import Facet, Hit, Match, Paper, Sentence
 
 pytestmark = pytest.mark.slow
 

@@ -9,13 +9,11 @@ import pytest
 from support.messages import refusals
 from support.searching import ids
 
+from qbe import CrossEncoder, Dense, Facet, Paper, Pipeline, Sentence
 from qbe.cli.search import main
 from qbe.query import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SHAPES, Aspect, Query, format_weight
 from qbe.search.fusion import combine_aspects, sum_of_papers, z_normalize
-from qbe.search.pipeline import Pipeline
 from qbe.search.queries import query_by
-from qbe.search.stages import CrossEncoder, Dense
-from qbe.types import Facet, Paper, Sentence
 
 BACKGROUND, METHOD, RESULT = Facet
 
@@ -27,15 +25,11 @@ def dense(index) -> Iterator[Pipeline]:
 
 
 def seed(name: str) -> Paper:
-    """A paper with one sentence for each facet."""
     return Paper(name, "", tuple(Sentence(f"A {facet}.", facet) for facet in Facet), labelled=True)
 
 
 def columns(*rows: tuple[float, ...]) -> list[np.ndarray]:
     return [np.array(row, dtype=np.float64) for row in rows]
-
-
-# The sum of papers, by hand
 
 
 def test_of_more_than_two_papers_the_best_two_of_each_candidate_count_as_much_as_all():
@@ -49,9 +43,7 @@ def test_of_more_than_two_papers_the_best_two_of_each_candidate_count_as_much_as
     assert sum_of_papers(columns((1,), (3,), (5,), (4,)), four).tolist() == [4 / 2 * 9]
     # Papers a, b and c come to 1 - 4, 2 and 3; a is liked, though its sum is below 0.
     aspects = [
-        Aspect(seed("a"), BACKGROUND),
-        Aspect(seed("a"), METHOD, weight=-2.0),
-        Aspect(seed("b"), METHOD),
+        *(Aspect(seed("a"), BACKGROUND), Aspect(seed("a"), METHOD, weight=-2.0), Aspect(seed("b"), METHOD)),
         Aspect(seed("c"), METHOD),
     ]
     assert sum_of_papers(columns((1,), (2,), (2,), (3,)), aspects).tolist() == [3 / 2 * 5]
@@ -69,9 +61,6 @@ def test_every_disliked_paper_counts_and_z_scores_are_divided_by_the_weights():
     assert combine_aspects(scores, aspects).tolist() == [(3 + 1.5) / 4.5, (0 - 1.5) / 4.5]
 
 
-# Queries of several papers
-
-
 def test_one_paper_makes_a_query_of_one_aspect_but_for_papers_not_wanted():
     assert query_by([seed("a")], [], None).query_id == "a"
     assert query_by([seed("a")], [], METHOD).query_id == "a_method"
@@ -83,27 +72,20 @@ def test_one_paper_makes_a_query_of_one_aspect_but_for_papers_not_wanted():
     assert query_by([seed("a")], [seed("x")], None).query_id == "1*a_abstract&-0.5*x_abstract"
 
 
-@pytest.mark.parametrize(
-    ("what", "query_id"),
-    [
+def test_several_papers_each_have_the_aspects():
+    for what, query_id in (
         (None, "1*a_abstract&1*b_abstract"),
         (RESULT, "1*a_result&1*b_result"),
         (SHAPES[COMPETITORS], "1*a_background&1*a_method&1*b_background&1*b_method"),
         ({METHOD: 2.0, RESULT: -0.5}, "2*a_method&-0.5*a_result&2*b_method&-0.5*b_result"),
-    ],
-)
-def test_several_papers_each_have_the_aspects(what, query_id):
-    assert query_by([seed("a"), seed("b")], [], what).query_id == query_id
-
-
-# Searches
+    ):
+        assert query_by([seed("a"), seed("b")], [], what).query_id == query_id
 
 
 @pytest.mark.parametrize(
     "names", [("s036", "s051"), ("s036", "s051", "s059"), ("s001", "s002", "s003", "s004")]
 )
 def test_z_scores_of_several_papers_are_joined(dense, index, names):
-    """Candidates are all papers but the query's own."""
     hits = dense.search(query_by([index.paper(name) for name in names], [], METHOD), 128)
     pool = sorted({paper.paper_id for paper in index} - set(names))
     assert sorted(hit.paper_id for hit in hits) == pool
@@ -155,9 +137,6 @@ def test_grades_of_several_papers(graded):
         ]
 
 
-# The command
-
-
 ARGUMENTS = ("--first-stage", "dense", "--rerank", "none", "--hits", 5)
 
 
@@ -202,12 +181,8 @@ def test_what_is_refused(search, tmp_path, monkeypatch, told):
     (tmp_path / "none.txt").write_text("nosuch\n")
     (tmp_path / "one.txt").write_text("s036\n")
     wrong = (
-        "--paper s036 nosuch",
-        "--paper s036 --not-paper nosuch",
-        "--paper s036 --not-paper s036",
-        "--cited none.txt",
-        "--paper s036 s051 --sentences 0",
-        "--cited one.txt --sentences 0",
+        *("--paper s036 nosuch", "--paper s036 --not-paper nosuch", "--paper s036 --not-paper s036"),
+        *("--cited none.txt", "--paper s036 s051 --sentences 0", "--cited one.txt --sentences 0"),
         "--topics t.tsv --not-paper s036",
     )
     told("several papers", refusals(partial(search, *ARGUMENTS), wrong))

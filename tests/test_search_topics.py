@@ -6,9 +6,8 @@ from functools import partial
 import pytest
 from support.messages import messages_of
 
+from qbe import FileFormatError, PaperNotFoundError, Topic, UsageError
 from qbe.cli.search import main
-from qbe.errors import FileFormatError, PaperNotFoundError, UsageError
-from qbe.query import Topic
 from qbe.runs import read_topics, write_topics
 
 ABSTRACT = "Home nurses drive a lot. We plan rounds as shortest paths. They drive a fifth less."
@@ -117,14 +116,9 @@ def test_topics_from_outside_are_read_back(tmp_path):
 
 WRONG = [
     ["q1 | s036 | - | - | -", "q2 | nosuch | - | - | -"],
-    ["q1 | s036 | - | - | -", "", "q2 | S036 | - | - | -"],
-    ["q1 | s036 | - | method@nosuch | -"],
-    ["q1 | - | - | - | \0"],
-    ["q1 | - | - | - | -"],
-    ["q1 | s036 | - | - | Fish swim."],
-    [],
-    ["q1 | s036 | - | sentences:0,99 | -"],
-    ["q1 | - | - | sentences:2 | Fish swim. We count."],
+    *(["q1 | s036 | - | - | -", "", "q2 | S036 | - | - | -"], ["q1 | s036 | - | method@nosuch | -"]),
+    *(["q1 | - | - | - | \0"], ["q1 | - | - | - | -"], ["q1 | s036 | - | - | Fish swim."], []),
+    *(["q1 | s036 | - | sentences:0,99 | -"], ["q1 | - | - | sentences:2 | Fish swim. We count."]),
 ]
 
 

@@ -9,17 +9,12 @@ import pytest
 from support.messages import messages_of
 from support.searching import ids
 
-from qbe import Query, Variety
+from qbe import Dense, Facet, Grades, Hit, Index, Pipeline, Query, Stages, UsageError, Variety
 from qbe.cli.evaluate import main as evaluate
-from qbe.errors import UsageError
 from qbe.evaluate.facets import alpha_ndcg, diversity_protocol, read_facet_grades
-from qbe.index.index import Index
 from qbe.query import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES, parse_wish
 from qbe.search.explore import varied
-from qbe.search.pipeline import Pipeline
 from qbe.search.request import SearchForm
-from qbe.search.stages import Dense, Grades, Stages
-from qbe.types import Facet, Hit
 
 BACKGROUND, METHOD, RESULT = Facet
 MIX = {SAME_PROBLEM_OTHER_METHOD: 1.0, SAME_METHOD_OTHER_PROBLEM: 1.0, COMPETITORS: 2.0}
@@ -34,9 +29,7 @@ def test_thresholds_are_liked_or_disliked_facets():
 
 WRONG = [
     *((liked,) for liked in ("background>=4", "background>=two", "background>2", "background>=nan")),
-    ("background>=1", "background<=2"),
-    ("competitors:0",),
-    ("competitors:2", "competitors:3"),
+    *(("background>=1", "background<=2"), ("competitors:0",), ("competitors:2", "competitors:3")),
     ("competitors:2", "method"),
     *(("same-problem-other-method:5", name) for name in ("compettors:5", "competitors>=2")),
     *((liked,) for liked in ("compettors", "metod>=2")),
@@ -156,8 +149,6 @@ def test_the_command_mixes_as_many_hits_as_asked_for(search, graded_index):
     shapes = ", ".join(f"{count} {corner}" for corner, count in corners.items())
     assert f"”: {shapes}:" in " ".join(table.split())
 
-
-# Evaluation
 
 PAIRS = """query_id\tpaper_id\tbackground\tmethod\tresult
 p\ta\t3\t0\t0

@@ -21,21 +21,18 @@ OF_PYTHON = (
     *("sitecustomize", "usercustomize", "argparse", "json", "typing", "subprocess", "logging", "csv"),
     *("multiprocessing", "pickle"),
 )
-STARTS = re.compile(
+STARTS = re.compile(  # what of a module can start a process
     r"^ *(?:import|from) (subprocess|multiprocessing|pty)\b(?! import \w+Error\b)|(ProcessPoolExecutor)"
     r"|\b(os\.(?:exec|fork|popen|posix_spawn|spawn|system|startfile)\w*)",
     re.MULTILINE,
 )
-"""What of a module can start a process."""
 
 
 def test_processes_are_started_in_one_place():
-    texts = {str(path.relative_to(PACKAGE)): path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
-    starting = {
-        name: {each for found in STARTS.findall(text) for each in found if each}
-        for name, text in texts.items()
-        if STARTS.search(text)
-    }
+    starting = {}
+    for path in PACKAGE.rglob("*.py"):
+        if found := STARTS.findall(path.read_text("utf-8")):
+            starting[str(path.relative_to(PACKAGE))] = {name for names in found for name in names if name}
     # The command line may begin itself once more, in place of this process and with the same arguments.
     # uvicorn's supervisor starts workers, after `import_nothing_from_working_directory`.
     own = {"util/work.py": {"subprocess"}, "cli/common.py": {"os.execv"}}
@@ -68,19 +65,11 @@ def script(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def run(hostile, tmp_path_factory):
     """Runs Python in the hostile folder; gives what came of it, and fails where a module there was run."""
-    cache = tmp_path_factory.mktemp("cache")
+    place = {"cwd": hostile, "env": os.environ | {"QBE_CACHE": str(tmp_path_factory.mktemp("cache"))}}
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "QBE_CACHE": str(cache)}
-        done = subprocess.run(
-            [sys.executable, *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=hostile,
-            env=environment,
-        )
+        command = [sys.executable, *map(str, arguments)]
+        done = subprocess.run(command, input="", capture_output=True, text=True, check=False, **place)
         assert sorted(mark.name for mark in (hostile.parent / "marks").iterdir()) == []
         return done
 

@@ -10,12 +10,9 @@ from typing import NamedTuple
 PAPERS = [  # number, title and abstract
     (number, title, f"We count {what} in Gödel's lake. The method is a net; it takes {number} days.")
     for number, title, what in (
-        (1, "On the fish of the lake", "fish"),
-        (2, "On the birds of the shore", "birds"),
-        (3, "On the reeds of the bay", "reeds"),
-        (4, "On the stones of the beach", "stones"),
-        (5, "On the wind over the water", "gusts"),
-        (6, "On the moon above the hills", "moons"),
+        *((1, "On the fish of the lake", "fish"), (2, "On the birds of the shore", "birds")),
+        *((3, "On the reeds of the bay", "reeds"), (4, "On the stones of the beach", "stones")),
+        *((5, "On the wind over the water", "gusts"), (6, "On the moon above the hills", "moons")),
     )
 ]
 
@@ -97,8 +94,8 @@ def _texts() -> list[tuple[str, str, str, str]]:
             "title": t,
             "categories": "cs.IR",
             "abstract": a,
-            "versions": [{"version": "v1", "created": "Mon, 2 Apr 2007 19:18:42 GMT"}],
             "update_date": "2008-11-26",
+            "versions": [{"version": "v1", "created": "Mon, 2 Apr 2007 19:18:42 GMT"}],
             "authors_parsed": [["Lee", "Ann", ""]],
         }
     )
@@ -124,12 +121,9 @@ def _texts() -> list[tuple[str, str, str, str]]:
         ("crossref", "crossref.jsonl", _lines(cited), object_line),
         ("crossref", "crossref.json", _array(cited, '{"items": [\n', "\n]}\n"), r'^\{"DOI"'),
         ("csl-json", "csl.json", _array(csl), object_line),
-        ("bibtex", "refs.bib", _tagged(bib, end=""), r"^@misc"),
-        ("ris", "refs.ris", ris, r"^TY  - "),
-        ("nbib", "refs.nbib", nbib, r"^PMID- "),
-        ("wos", "refs.ciw", wos_text, r"^PT "),
-        ("endnote", "refs.enw", endnote, r"^%0 "),
-        ("table", "papers.csv", _table(","), r"^p\d,"),
+        *(("bibtex", "refs.bib", _tagged(bib, end=""), r"^@misc"), ("ris", "refs.ris", ris, r"^TY  - ")),
+        *(("nbib", "refs.nbib", nbib, r"^PMID- "), ("wos", "refs.ciw", wos_text, r"^PT ")),
+        *(("endnote", "refs.enw", endnote, r"^%0 "), ("table", "papers.csv", _table(","), r"^p\d,")),
         ("table", "papers.tsv", _table("\t"), r"^p\d\t"),
         ("pubmed", "pubmed.xml", pubmed, r"<PubmedArticle>"),
         ("acl-anthology", "acl.xml", acl + _tagged(_ACL, end="") + "</volume>\n</collection>\n", r"<paper "),
@@ -137,7 +131,6 @@ def _texts() -> list[tuple[str, str, str, str]]:
 
 
 def samples() -> list[Sample]:
-    """A sample of each format that is text, under its file's name."""
     return [Sample(form, name, text.encode(), begins) for form, name, text, begins in _texts()]
 
 

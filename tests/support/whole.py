@@ -5,21 +5,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-Grades = Mapping[str, Mapping[str, int]]
-"""Grades by candidate, by query."""
+Grades = Mapping[str, Mapping[str, int]]  # by candidate, by query
 
 
 def papers(pools: Grades) -> dict[str, dict[str, Any]]:
     """Return a record for each query and each candidate ``{query}c{place}``, by id."""
     records = {}
     for paper_id in dict.fromkeys(name for query, pool in pools.items() for name in (query, *pool)):
-        records[paper_id] = {
-            "paper_id": paper_id,
-            "title": f"Trade {paper_id}",
-            "abstract": [f"We ask about {paper_id}.", "Then we counted."],
-            "metadata": {"year": "1851"},
-            "topic_ids": "7",
-        }
+        record = {"paper_id": paper_id, "title": f"Trade {paper_id}", "metadata": {"year": "1851"}}
+        record |= {"abstract": [f"We ask about {paper_id}.", "Then we counted."], "topic_ids": "7"}
+        records[paper_id] = record
     return records
 
 
@@ -57,16 +52,10 @@ def write_scidocs(
 
 def scidocs_records(pools: Grades) -> dict[str, dict[str, Any]]:
     """Return the records of `papers` as in SciDocs: an abstract is one string, the year is a field."""
+    more = {"year": 1851, "authors": ["1"], "cited_by": [], "references": []}
+    names = ("paper_id", "title")
     return {
-        paper_id: {
-            "paper_id": paper_id,
-            "title": record["title"],
-            "abstract": " ".join(record["abstract"]),
-            "year": 1851,
-            "authors": ["1"],
-            "cited_by": [],
-            "references": [],
-        }
+        paper_id: {name: record[name] for name in names} | {"abstract": " ".join(record["abstract"])} | more
         for paper_id, record in papers(pools).items()
     }
 
@@ -74,24 +63,19 @@ def scidocs_records(pools: Grades) -> dict[str, dict[str, Any]]:
 # q1 stands in its own pool.
 RELISH = {
     "q1": {"q1": 2, "q1c3": 2, "q1c1": 2, "q1c0": 1}
-    | dict.fromkeys(["q1c2", "q1c4", "q1c5"], 0)
-    | dict.fromkeys(["q1c6", "q1c7", "q1c8", "q2c0"], 0),
+    | dict.fromkeys(["q1c2", "q1c4", "q1c5", "q1c6", "q1c7", "q1c8", "q2c0"], 0),
     "q2": {"q2c0": 2, "q2c1": 0, "q2c2": 2, "q2c3": 0, "q2c4": 1},
 }
 RELISH_SPLITS = {"dev": ["q2"], "test": ["q1", "q2", "q1"]}
 
-TRECCOVID = {
-    "q1": {"q1c0": 0, "q1c1": 1, "q1c2": 1, "q1c3": 0, "q1c4": 0, "q2": 0},
-    "q2": {"q2c0": 1, "q2c1": 0},
-}
+TRECCOVID = {"q1": {"q1c0": 0, "q1c1": 1, "q1c2": 1, "q1c3": 0, "q1c4": 0, "q2": 0}}
+TRECCOVID |= {"q2": {"q2c0": 1, "q2c1": 0}}
 TRECCOVID_SPLITS = {"dev": ["q2"], "test": ["q1"]}
 
 # "gone" is no paper of the metadata, q1c4 has no abstract, "blank" neither abstract nor title; the query
 # "lost" has no text.
-CITE = {
-    "q1": {"q1c0": 0, "q1c1": 1, "gone": 1, "q1c2": 0, "q1c4": 0, "blank": 0},
-    "lost": {"q1c0": 1, "q1c1": 0},
-}
+CITE = {"q1": {"q1c0": 0, "q1c1": 1, "gone": 1, "q1c2": 0, "q1c4": 0, "blank": 0}}
+CITE |= {"lost": {"q1c0": 1, "q1c1": 0}}
 OTHER = {"q2": {"q2c0": 1, "q2c1": 0}}
 SCIDOCS = {
     f"{task}/{split}": CITE if (task, split) == ("cite", "test") else OTHER
