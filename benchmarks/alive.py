@@ -9,7 +9,6 @@ they report is compared with the grades of all pairs, computed one by one.
 
 from __future__ import annotations
 
-import argparse
 import random
 import shutil
 import sys
@@ -22,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common import parsed
 from benchmarks.repository import FAULTS, Record, paper, repository
 from qbe.cli import common as _cli
 from qbe.feeds.harvest import HarvestSpec, Journal, harvest, update_index
@@ -82,11 +82,11 @@ def searching(index: Path, query: str) -> Iterator[list[bool]]:
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks.alive", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--index", type=Path, required=True, metavar="DIR", help="as of `make whole`")
-    parser.add_argument("--seed", type=int, default=1, help="default: %(default)s")
-    parser.add_argument("--threads", type=int, default=2, help="default: %(default)s")
-    options = parser.parse_args(arguments)
+    index = {"required": True, "help": "as of `make whole`"}
+    threads = {"default": 2, "help": "default: 2"}
+    options = parsed(
+        "alive", __doc__, arguments, index=index, seed={"type": int, "default": 1}, threads=threads
+    )
     chance = random.Random(options.seed)
     with tempfile.TemporaryDirectory(dir=options.index.parent) as work:
         folder = Path(work)
@@ -113,7 +113,6 @@ def main(arguments: list[str]) -> None:
 
 
 def _update(folder: Path, index: Path, served: list[Record], query: str, threads: int) -> str:
-    """Update the index; raises SystemExit where other numbers come of it, or a reader notices."""
     corpus = folder / "changes.jsonl"
     with repository(served, PAGE) as server, searching(index, query) as same:
         begin, processor = time.perf_counter(), time.process_time()
@@ -133,7 +132,6 @@ def _update(folder: Path, index: Path, served: list[Record], query: str, threads
 
 
 def _watch(index: Path, watches: Watches, threads: int) -> str:
-    """Run the watches twice; raises SystemExit where they report other papers than they should."""
     begin = time.perf_counter()
     with open_index(index, threads=threads) as opened, watch_session(opened) as session:
         problems = find(watches, session)

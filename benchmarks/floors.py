@@ -20,7 +20,6 @@ def products(threads: int) -> dict[str, float]:
 
 
 def _torch_rate(dtype: str, threads: int) -> float:
-    """FLOP/s of a matrix product in PyTorch."""
     import torch
 
     torch.set_num_threads(threads)
@@ -29,7 +28,6 @@ def _torch_rate(dtype: str, threads: int) -> float:
 
 
 def _int8_rate(threads: int) -> float:
-    """Operations/s of an 8-bit matrix product (uint8 by constant int8, ``MatMulInteger``) in ONNX Runtime."""
     import numpy as np
     import onnxruntime
     from onnx import TensorProto, helper, numpy_helper
@@ -70,7 +68,6 @@ def reading(what: str, size: float) -> str:
 
 
 def _best(action: Callable[[], object], runs: int = 20) -> float:
-    """Seconds of the fastest run: a floor is what the machine can do when nothing disturbs it."""
     seconds = []
     for _ in range(runs):
         begin = time.perf_counter()

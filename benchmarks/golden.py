@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
 import subprocess
@@ -88,17 +89,10 @@ def answers(folder: Path, papers: list[str]) -> Iterator[tuple[str, bytes]]:
         line = server.stdout.readline()
         address = next(word for word in line.split() if word.startswith("http")).rstrip("/")
         try:
-            for paper in papers:
-                for facet in ("background", "method", "result"):
-                    for stage in ("bm25", "dense", "fused"):
-                        for rerank in (False, True):
-                            body: dict[str, Any] = {
-                                "paper_ids": [paper],
-                                "facet": facet,
-                                "first_stage": stage,
-                            }
-                            body["rerank"] = rerank
-                            yield f"POST {json.dumps(body)}", post(f"{address}/api/search", body)
+            facets, stages = ("background", "method", "result"), ("bm25", "dense", "fused")
+            for paper, facet, stage, rerank in itertools.product(papers, facets, stages, (False, True)):
+                body = {"paper_ids": [paper], "facet": facet, "first_stage": stage, "rerank": rerank}
+                yield f"POST {json.dumps(body)}", post(f"{address}/api/search", body)
         finally:
             server.terminate()
 
@@ -135,7 +129,6 @@ def golden(work: Path, names: list[str]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Write digests, or compare them with a file."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -133,11 +133,7 @@ def large(bench: Benchmark) -> None:
 def draw_model(folder: Path, layers: int, size: int, *, pairs: bool = False) -> str:
     """Write a BERT of random weights with the small encoder's tokenizer, as a reader of pairs if asked."""
     import torch
-    from transformers import (
-        BertConfig,
-        BertForSequenceClassification,
-        BertModel,
-    )
+    from transformers import BertConfig, BertForSequenceClassification, BertModel
 
     torch.manual_seed(0)
     shape: dict[str, Any] = {"hidden_size": size, "num_hidden_layers": layers, "intermediate_size": 4 * size}
@@ -178,7 +174,6 @@ def agreement(bench: Benchmark) -> None:
 
 
 def _compared(left: PaperVectors, right: PaperVectors) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the cosine of each sentence's two vectors, and whether its labels are equal."""
     a, b = left.sentences, right.sentences
     assert left.hook_values is not None
     assert right.hook_values is not None
@@ -189,9 +184,7 @@ def _compared(left: PaperVectors, right: PaperVectors) -> tuple[NDArray[Any], ND
 def _rankings(
     papers: Sequence[Paper], left: Sequence[PaperVectors], right: Sequence[PaperVectors]
 ) -> dict[str, float]:
-    """Rank CSFCube's pools by the mean of best matches of the query's sentences: overlap of the first K of
-    both sides, and the mean NDCG at K (gains are grades) of each.
-    """
+    """Overlap of the first K in CSFCube's pools by mean best matches, and mean NDCG at K of each side."""
     rows = {paper.paper_id: row for row, paper in enumerate(papers)}
     shared, gains = list[float](), (list[float](), list[float]())
     discounts = 1 / np.log2(np.arange(2, K + 2))
@@ -244,10 +237,7 @@ def pairs(bench: Benchmark) -> None:
 
 
 PARTS: dict[str, Callable[[Benchmark], None]] = {
-    "small": small,
-    "agreement": agreement,
-    "pairs": pairs,
-    "large": large,
+    each.__name__: each for each in (small, agreement, pairs, large)
 }
 
 

@@ -131,9 +131,7 @@ class Trial:
         return sorted({round(1 + number * (steps - 1) / max(count - 1, 1)) for number in range(count)})
 
     def kills(self, count: int) -> Iterator[str]:
-        """Kill an update before each of some steps; then the index is old or new, and the update can be
-        repeated, which leaves nothing behind.
-        """
+        """Kill an update before some steps; the index is old or new, and repeating it leaves nothing."""
         steps = self.chosen(count, removals=True)
         steps += [self.chance.choice(steps) for _ in range(count - len(steps))]
         for number in steps:
@@ -155,9 +153,7 @@ class Trial:
             yield forked(repeated) if status == signal.SIGKILL else f"wrong: step {number}: status {status}"
 
     def full_disks(self, count: int) -> Iterator[str]:
-        """No space left at each of some steps, or for files of more than some size: told, and the old index
-        is there, or the new one (where only what is superseded could not be removed).
-        """
+        """No space left at some steps, or in big files: told, and the index is the old or the new one."""
 
         def attempt(number: int, kilobytes: int) -> str:
             def step_fails(step: int) -> None:
@@ -191,9 +187,7 @@ class Trial:
             yield (forked(partial(attempt, number, kilobytes)) or "wrong: ended")
 
     def updates(self, count: int) -> Iterator[str]:
-        """Append and delete over and over, while clients ask a server and open the index: they get the old or
-        the new answer.
-        """
+        """Append and delete while clients ask a server and open the index: answers are old or new."""
         expected: dict[int, Any] = {}
         self.prepare()
         for papers in (PAPERS + NEW, PAPERS):  # the order is the same afterwards
@@ -245,9 +239,7 @@ class Trial:
         yield from ("new" if number % 2 == 0 else "old" for number in range(count))
 
     def damages(self, count: int) -> Iterator[str]:
-        """Change a file of an index, in turn each in each way, then single bits at random: it is told in one
-        line, or the answers are the same.
-        """
+        """Change a file in each way, then single bits at random: it is told, or the answers are the same."""
         self.prepare()
         result, chance = self.work / "damages", self.chance
 
@@ -333,9 +325,7 @@ def answered(index: Index) -> list[Any]:
 
 
 def before_step(reached: Callable[[int], None], *, removals: bool = True) -> list[str]:
-    """Have a function called with the number of each step on the disk before it is done, in this process;
-    returns a list that the names of steps are added to.
-    """
+    """Have a function called before each step on the disk; return the growing list of their names."""
     passed: list[str] = []
     events = ["os.rename", "os.link", "os.mkdir", *(["os.remove", "os.rmdir"] if removals else [])]
 

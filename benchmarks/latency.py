@@ -6,7 +6,6 @@ all queries, then the next stage, so that a change of the machine's load affects
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
@@ -15,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.common import (
     Stage,
-    collection_options,
     machine,
     median_p95,
-    positive,
+    parsed,
     spread,
     table,
     time_stages,
@@ -37,12 +35,8 @@ FEW_HITS = 10
 
 
 def main(argv: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks.latency", description=__doc__.split("\n\n")[0])
-    collection_options(parser)
-    parser.add_argument("--hits", type=positive, default=1000, help="of a search (default: %(default)s)")
-    parser.add_argument("--rounds", type=positive, default=5, help="of each query (default: %(default)s)")
-    parser.add_argument("--threads", type=int, help="default: all processors this process may use")
-    options = parser.parse_args(argv)
+    own: dict[str, Any] = {"index": {}, "topics": {}, "pool": {}, "threads": {}}
+    options = parsed("latency", __doc__, argv, hits=1000, rounds=5, **own)
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
 
@@ -68,18 +62,17 @@ def main(argv: list[str]) -> None:
         pipelines["fused, grades"] = Pipeline(index, Fused() >> Grades())
 
         def stages(query: Query, pool: list[str] | None) -> dict[str, Stage]:
-            found: dict[str, Stage] = {} if pool is not None else _query_steps(query)
+            (aspect,) = query.aspects
+            outside = dataclasses.replace(aspect.paper, paper_id="query")
+            steps = {"query vectors, stored": aspect.paper, "query vectors, encoded": outside}
+            found: dict[str, Stage] = {name: partial(index.vectors, each) for name, each in steps.items()}
+            if pool is not None:
+                found = {}
             for name, pipeline in pipelines.items():
                 search = partial(pipeline.search, query, pool=pool)
                 found[f"search: {name}"] = partial(search, options.hits, matches=False)
                 found[f"search: {name}, {FEW_HITS} hits, matches"] = partial(search, FEW_HITS)
             return found
-
-        def _query_steps(query: Query) -> dict[str, Stage]:
-            (aspect,) = query.aspects
-            outside = dataclasses.replace(aspect, paper=dataclasses.replace(aspect.paper, paper_id="query"))
-            steps = {"query vectors, stored": aspect, "query vectors, encoded": outside}
-            return {name: partial(index.vectors, each.paper) for name, each in steps.items()}
 
         whole = time_stages([stages(query, None) for query in queries], options.rounds)
         in_pool = time_stages([stages(query, pools[query.query_id]) for query in queries], options.rounds)
@@ -99,16 +92,14 @@ def main(argv: list[str]) -> None:
 def _compare(
     reader: IndexReader, bm25: BM25Stage, queries: Sequence[EncodedAspect], hits: int, rounds: int
 ) -> None:
-    """Print the times of BM25 and of Pyserini's searcher on the same postings, timed in turn.
-
-    Raises AssertionError unless both give the same papers and scores.
-    """
+    """Print times of BM25 and of Pyserini's searcher on the same postings, whose scores must agree."""
     os.environ.setdefault("OPENAI_API_KEY", "unused")  # pyserini's import needs it
     from pyserini.search.lucene import LuceneSearcher
 
+    from qbe.index.store import current
     from qbe.search.first_stages import query_text
 
-    searcher = LuceneSearcher(str(reader.folder / "lucene"))
+    searcher = LuceneSearcher(str(current(reader.folder) / "lucene"))
     assert reader.manifest.lucene is not None
     searcher.set_bm25(reader.manifest.lucene["k1"], reader.manifest.lucene["b"])
 

@@ -9,13 +9,13 @@ queries.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.common import table
+from benchmarks.common import parsed, table
 from qbe import open_index
 from qbe.cli import common as _cli
 from qbe.runs import read_run
@@ -23,15 +23,6 @@ from qbe.search.grading import Grader, open_grader
 from qbe.types import Facet, Paper
 
 HITS = 10
-
-
-def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="benchmarks.list_distance", description=__doc__.split("\n\n")[0])
-    parser.add_argument(
-        "--index", type=Path, required=True, metavar="DIR", help="which has papers of the runs"
-    )
-    parser.add_argument("--run", type=Path, required=True, nargs="+", metavar="FILE", help="TREC run files")
-    return parser
 
 
 def distances(grader: Grader, papers: list[Paper]) -> NDArray[np.float64]:
@@ -42,7 +33,9 @@ def distances(grader: Grader, papers: list[Paper]) -> NDArray[np.float64]:
 
 
 def main(argv: list[str]) -> None:
-    options = parser().parse_args(argv)
+    index: dict[str, Any] = {"required": True, "help": "which has papers of the runs"}
+    run: dict[str, Any] = {"type": Path, "required": True, "nargs": "+", "metavar": "FILE"}
+    options = parsed("list_distance", __doc__, argv, index=index, run=run)
     rows: list[list[object]] = []
     with open_index(options.index) as index:
         grader = open_grader(index)

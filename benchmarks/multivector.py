@@ -7,7 +7,6 @@ compares with the exhaustive ranking of the vectors as the index stores them.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 import tempfile
@@ -15,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import floors
-from benchmarks.common import machine, positive, table
+from benchmarks.common import machine, parsed, table
 from benchmarks.drawn import DrawnQueries, best_rows, draw_queries, same_places, shared_papers
-from benchmarks.multivector_roles import HITS
+from benchmarks.roles import HITS
 from benchmarks.sides import Side, in_turn
 from qbe.cli import common as _cli
 
@@ -25,19 +24,9 @@ if TYPE_CHECKING:
     from qbe.index.index import Index
 
 PACKAGES = ("faiss-cpu", "numpy")
-ROLES = "benchmarks.multivector_roles"
-NAMES = {"qbe": "qbe", "flat": "flat FAISS, fp32, 1,000 sentences"}
+ROLES = "benchmarks.roles"
+NAMES = {"dense": "qbe", "flat": "flat FAISS, fp32, 1,000 sentences"}
 BLOCK = 1 << 16  # vectors converted at a time
-
-
-def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="benchmarks.multivector", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--index", type=Path, default=Path("indexes/csfcube"), metavar="DIR")
-    parser.add_argument("--queries", type=positive, default=200, help="default: %(default)s")
-    parser.add_argument("--rounds", type=positive, default=5, help="default: %(default)s")
-    parser.add_argument("--work", type=Path, metavar="DIR", help="for the arrays (default: $TMPDIR)")
-    parser.add_argument("--threads", type=int, help="default: all processors this process may use")
-    return parser
 
 
 def lay_out(index: Index, folder: Path, queries: DrawnQueries) -> None:
@@ -73,21 +62,15 @@ def row(name: str, side: Side, baseline: Side, best: list[list[int]]) -> list[st
 
 
 HEADER = [
-    "side",
-    "index built or opened, s",
-    "index, MB",
-    "memory, GB (anonymous)",
-    "ms a query (p95)",
-    "time / qbe",
-    "same top 20, %",
-    "shared papers, %",
+    *("side", "index built or opened, s", "index, MB", "memory, GB (anonymous)", "ms a query (p95)"),
+    *("time / qbe", "same top 20, %", "shared papers, %"),
 ]
 
 
 def main(argv: list[str]) -> None:
     from qbe.index.index import open_index
 
-    options = parser().parse_args(argv)
+    options = parsed("multivector", __doc__, argv, index={}, queries=200, rounds=5, work={}, threads={})
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
     with tempfile.TemporaryDirectory(prefix="qbe-", dir=options.work) as work:
@@ -100,7 +83,7 @@ def main(argv: list[str]) -> None:
             print(floors.reading("a scan in fp32", 4 * math.prod(index.sentence_vectors.shape)), "\n")
         sides = {role: Side([sys.executable, "-m", ROLES, role, str(folder), str(threads)]) for role in NAMES}
         in_turn([*sides.values()], options.rounds)
-        print(table(HEADER, [row(name, side, sides["qbe"], best) for name, side in sides.items()]))
+        print(table(HEADER, [row(name, side, sides["dense"], best) for name, side in sides.items()]))
         for side in sides.values():
             side.close()
 

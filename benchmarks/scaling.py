@@ -15,30 +15,17 @@ import multiprocessing
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks import floors
-from benchmarks.answering import memory, timed
-from benchmarks.common import machine, median_p95, positive, table
+from benchmarks.common import machine, median_p95, parsed, positive, table
 from benchmarks.drawn import best_rows, draw_queries, faceted_queries, same_places
+from benchmarks.roles import memory, timed
 from qbe.cli import common as _cli
-
-if TYPE_CHECKING:
-    from qbe.query import Query
 
 PACKAGES = ("faiss-cpu", "numpy")
 TOP = 20
 SIZES = (10_000, 100_000, 800_000)
-
-
-def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="benchmarks.scaling", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--index", type=Path, required=True, metavar="DIR", help="of real papers, by cosine")
-    parser.add_argument("--sizes", type=positive, nargs="+", default=SIZES, help="papers of each")
-    parser.add_argument("--queries", type=positive, default=200, help="default: %(default)s")
-    parser.add_argument("--work", type=Path, metavar="DIR", help="where indexes are made (default: $TMPDIR)")
-    parser.add_argument("--threads", type=int, help="default: all processors this process may use")
-    return parser
 
 
 def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, Any]:
@@ -56,17 +43,16 @@ def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, A
 def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Milliseconds a query, memory, and the best papers of each faceted query."""
     from qbe.index.index import open_index
+    from qbe.query import Query
     from qbe.search.pipeline import Pipeline
     from qbe.search.stages import Dense
 
     with open_index(folder, threads=options.threads) as index, Pipeline(index, Dense()) as pipeline:
         faceted = faceted_queries(index, draw_queries(index.layout, options.queries))
         search_dense = functools.partial(pipeline.search, matches=False)
-        runs = {
-            "facet": (faceted, TOP),
-            "four": (_of_four(faceted), TOP),
-            "deep": (faceted[:50], 1000),
-        }
+        papers = [aspect.paper for query in faceted for aspect in query.aspects]
+        four = [Query(paper, positions=(0, 1, 2, 3)) for paper in papers if len(paper.sentences) > 3]
+        runs = {"facet": (faceted, TOP), "four": (four, TOP), "deep": (faceted[:50], 1000)}
         results: dict[str, Any] = {"seconds": {}}
         for name, (queries, hits) in runs.items():
             for query in queries:
@@ -77,13 +63,6 @@ def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             if name == "four":
                 results |= memory()
         return results
-
-
-def _of_four(queries: list[Query]) -> list[Query]:
-    from qbe.query import Query
-
-    papers = [aspect.paper for query in queries for aspect in query.aspects]
-    return [Query(paper, positions=(0, 1, 2, 3)) for paper in papers if len(paper.sentences) > 3]
 
 
 def exactness(options: argparse.Namespace, folder: Path, best: list[list[str]]) -> float:
@@ -105,8 +84,7 @@ def in_new_process(function: Any, *arguments: Any) -> Any:
 def row(options: argparse.Namespace, folder: Path, papers: int, rate: float) -> tuple[list[str], int, float]:
     """The table's row of a size, its sentences, and the median seconds of a faceted query.
 
-    ``rate`` is how many bytes/s the machine reads: the floor is the time to read once, of what FAISS holds,
-    the share of the lists that a query sentence is compared with.
+    The floor is the time to read, at ``rate``, the share of FAISS's lists that a query is compared with.
     """
     from qbe.index.params import FaissParams
     from qbe.index.store import read_manifest
@@ -118,27 +96,23 @@ def row(options: argparse.Namespace, folder: Path, papers: int, rate: float) -> 
     sizes = {name: entry["bytes"] / 1e6 for name, entry in manifest.files.items()}
     assert manifest.dense is not None
     sentences, ann = manifest.corpus["sentences"], manifest.dense["ann"]
-    print(json.dumps({"papers": papers, "ann": ann, "built": built, "memory": _memory(searched)}))
+    memory = {name: round(searched[name], 3) for name in ("peak", "resident", "anonymous")}
+    print(json.dumps({"papers": papers, "ann": ann, "built": built, "memory": memory}))
     seconds = searched["seconds"]
     cells = [f"{papers:,}", f"{sentences:,}", ann["factory"]]
     cells += [f"{built['seconds'][stage]:.0f}" for stage in ("papers", "vectors", "faiss", "files")]
-    cells += [f"{sum(size for name, size in sizes.items() if name.startswith('faiss')):,.0f}"]
-    cells += [
-        f"{sum(size for name, size in sizes.items() if name.startswith(part)):,.0f}"
-        for part in ("vectors", "whole")
-    ]
+    read, *others = (
+        sum(size for name, size in sizes.items() if name.startswith(part))
+        for part in ("faiss", "vectors", "whole")
+    )
+    cells += [f"{size:,.0f}" for size in (read, *others)]
     cells += [f"{100 * same:.2f}"]
     cells += [" / ".join(median_p95(seconds[name])) for name in ("facet", "four", "deep")]
-    read = sum(size for name, size in sizes.items() if name.startswith("faiss"))
     nlist = FaissParams.read(manifest.dense).nlist
     read *= ann["nprobe"] / nlist if nlist else 1
     cells += [f"{1e3 * read * 1e6 / rate:.2f}"]
     cells += [f"{searched['peak']:.2f} ({searched['anonymous']:.2f})", f"{built['peak']:.2f}"]
     return cells, sentences, sorted(seconds["facet"])[len(seconds["facet"]) // 2]
-
-
-def _memory(searched: dict[str, Any]) -> dict[str, float]:
-    return {name: round(searched[name], 3) for name in ("peak", "resident", "anonymous")}
 
 
 def exponent(points: list[tuple[int, float]]) -> float:
@@ -162,7 +136,9 @@ HEADER = [
 
 
 def main(argv: list[str]) -> None:
-    options = parser().parse_args(argv)
+    index: dict[str, Any] = {"required": True, "help": "of real papers, by cosine"}
+    sizes: dict[str, Any] = {"type": positive, "nargs": "+", "default": SIZES, "help": "papers of each"}
+    options = parsed("scaling", __doc__, argv, index=index, sizes=sizes, queries=200, work={}, threads={})
     options.threads = _cli.threads(options.threads)
     print(machine(options.threads, PACKAGES))
     rate = floors.read_rate()

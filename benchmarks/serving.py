@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.common import machine, median_p95, positive, table
+from benchmarks.common import machine, median_p95, parsed, positive, table
 from qbe.cli import common as _cli
 
 PACKAGES = ("fastapi", "uvicorn", "faiss-cpu", "numpy", "onnxruntime")
@@ -48,8 +48,8 @@ Answered = tuple[Counter[int], list[float]]
 
 
 class Measured(NamedTuple):
-    """A side in one round: how often each status was answered, the seconds of each answer of status 200,
-    of the round, of the processors of side and clients, and memory (MiB; whole, anonymous).
+    """Answers of a side in one round, seconds of them, the round, processors of side and clients; memory
+    (MiB).
     """
 
     statuses: Counter[int]
@@ -229,17 +229,19 @@ def row(side: str, rounds: Sequence[Measured], library: Sequence[Measured]) -> l
 def main(argv: list[str]) -> None:
     from qbe import Facet, open_index
 
-    parser = argparse.ArgumentParser(prog="benchmarks.serving", description=__doc__.split("\n\n")[0])
-    add = parser.add_argument
-    add("--index", type=Path, required=True, metavar="DIR")
-    add("--workers", type=positive, nargs="+", default=[1, 2], help="default: 1 2")
-    add("--clients", type=positive, default=16, help="default: %(default)s")
-    add("--seconds", type=positive, default=60, help="of a side and round (default: 60)")
-    add("--rounds", type=positive, default=3, help="default: %(default)s")
-    add("--papers", type=positive, default=500, help="queries, used in turn (default: 500)")
-    add("--searches", type=positive, help="continue until so many were answered, and watch the memory")
-    add("--rerank", action="store_true", help="have hits reranked")
-    options = parser.parse_args(argv)
+    options = parsed(
+        "serving",
+        __doc__,
+        argv,
+        index={"required": True, "help": "as of `make whole`"},
+        workers={"type": positive, "nargs": "+", "default": [1, 2]},
+        clients=16,
+        seconds={"type": positive, "default": 60, "help": "of a side and round (default: 60)"},
+        rounds=3,
+        papers={"type": positive, "default": 500, "help": "queries, used in turn (default: 500)"},
+        searches={"type": positive, "help": "continue until so many were answered, and watch the memory"},
+        rerank={"action": "store_true", "help": "have hits reranked"},
+    )
     print(machine(_cli.threads(None), PACKAGES))
     with open_index(options.index) as index:
         papers = index.papers.ids

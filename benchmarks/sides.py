@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.answering import memory
 from benchmarks.common import Stage, median_p95, spread
+from benchmarks.roles import memory
 
 _EVERY = 0.02  # seconds between two measurements of a command's memory
 
@@ -76,7 +76,7 @@ def onnx_rounds(
     file.write_text(json.dumps(texts))
     rounds = dict[str, Stage]()
     for precision in ("fp32", "int8"):
-        command = [str(peers), "-m", "benchmarks.onnx_roles", kind, str(model), str(file), precision]
+        command = [str(peers), "-m", "benchmarks.roles", kind, str(model), str(file), precision]
         side = Side([*command, str(threads)])
         for size in sizes:
             rounds[f"ST ONNX {precision}, batch {size}"] = functools.partial(side.round, str(size))

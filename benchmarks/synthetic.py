@@ -34,9 +34,7 @@ BLOCK = 4096  # papers made at a time
 
 
 class Timings:
-    """``seconds`` of each stage, and ``peaks``, the most bytes that the process held until its end; on Linux
-    during it, mapped files among them.
-    """
+    """``seconds`` and ``peaks`` of each stage: the most bytes held until its end, on Linux during it."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

@@ -24,7 +24,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 PAPERS = 5
-COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>", "<lambda>")
+UNCOUNTED = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>", "<lambda>", "<module>")
 
 
 class Walk:
@@ -35,28 +35,21 @@ class Walk:
 
         self.root = str(Path(qbe.__file__).parent) + os.sep
         self.functions: set[CodeType] = set()
-        self.calls = self.deepest = self.between = 0
+        self.calls = self.deepest = 0
         self.recording = True
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        code = frame.f_code
-        if event != "call" or not self.recording or not code.co_filename.startswith(self.root):
-            return
-        if code.co_name in COMPREHENSIONS or code.co_name == "<module>":
-            return
-        self.calls += 1
-        self.functions.add(code)
-        chain = self._own_frames(frame)
-        self.deepest = max(self.deepest, len(chain))
+        if event == "call" and self.recording and self._is_own(frame.f_code):
+            self.calls += 1
+            self.functions.add(frame.f_code)
+            depth, outer = 0, frame
+            while outer is not None:
+                depth += self._is_own(outer.f_code)
+                outer = outer.f_back  # type: ignore[assignment]
+            self.deepest = max(self.deepest, depth)
 
-    def _own_frames(self, frame: FrameType | None) -> list[str]:
-        names = []
-        while frame is not None:
-            code = frame.f_code
-            if code.co_filename.startswith(self.root) and code.co_name not in (*COMPREHENSIONS, "<module>"):
-                names.append(code.co_qualname if hasattr(code, "co_qualname") else code.co_name)
-            frame = frame.f_back
-        return names
+    def _is_own(self, code: CodeType) -> bool:
+        return code.co_filename.startswith(self.root) and code.co_name not in UNCOUNTED
 
     def start(self) -> None:
         """Record from here on, in this thread and those that start later."""
@@ -67,12 +60,8 @@ class Walk:
         """Return the number of functions, files and calls, and of own frames of the deepest call."""
         sys.setprofile(None)
         files = {code.co_filename for code in self.functions}
-        return {
-            "functions": len(self.functions),
-            "files": len(files),
-            "calls": self.calls,
-            "deepest": self.deepest,
-        }
+        counts = {"functions": len(self.functions), "files": len(files), "calls": self.calls}
+        return {**counts, "deepest": self.deepest}
 
 
 def run_qbe(*arguments: str) -> None:
@@ -129,7 +118,6 @@ def search(work: Path) -> dict[str, int]:
 
 
 def main() -> None:
-    """Print both walks; each runs in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--walk", choices=("index", "search"), help=argparse.SUPPRESS)
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)

@@ -45,7 +45,6 @@ def page(text: str) -> str:
 
 
 def _section(parser: argparse.ArgumentParser, command: str = "") -> Iterator[str]:
-    """The parts of a section: what a command does, its options, its epilog, and its subcommands."""
     on_cluster = parser.prog.startswith("qbe cluster ")
     plain = parser.prog.replace(" cluster", "")
     inherited = f"Takes the options of [`{plain}`](#{plain.replace(' ', '-')}) and those below."
@@ -84,7 +83,6 @@ def _row(action: argparse.Action, formatter: argparse.HelpFormatter) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text in which Markdown finds no emphasis."""
     return re.sub(r"([*<])", r"\\\1", text)
 
 

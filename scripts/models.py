@@ -95,7 +95,6 @@ def problems(
 
 
 def _digests(name: str, manifest: Mapping[str, Any]) -> set[str]:
-    """The digests by which other models may name one; none where its files are not those of the manifest."""
     model = manifest["models"][name]
     files = model["files"]
     if any(sha256(MODELS / name / file) != digest for file, digest in files.items()):
@@ -128,7 +127,6 @@ def show(name: str, manifest: Mapping[str, Any], absent: list[str], stale: list[
 
 
 def main() -> None:
-    """Check the sources, and train."""
     manifest = json.loads((MODELS / "manifest.json").read_text(encoding="utf-8"))
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add = parser.add_argument

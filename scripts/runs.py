@@ -123,10 +123,7 @@ def read_run(name: str) -> bytes:
 
 
 def table_rows(qrels: Path) -> dict[str, str]:
-    """The rows of the tables, as Markdown, by their first cell: NDCG%20 / MAP of each facet, times 100.
-
-    Those of qbe are evaluated from the runs, where the judgements are there; others are published.
-    """
+    """The rows of the tables by their first cell: NDCG%20 / MAP of each facet, from runs, or as published."""
     from tempfile import TemporaryDirectory
 
     from qbe.evaluate.published import papers, published_rows
@@ -167,7 +164,6 @@ def with_rows(text: str, rows: Mapping[str, str]) -> str:
 
 
 def main() -> None:
-    """Make runs and tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"runs (default: all): {', '.join(ROWS)}")
     parser.add_argument("--tables", action="store_true", help="write the tables alone")

@@ -28,7 +28,6 @@ SECONDS = 120
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Serve the sample, and write a picture of each size."""
     parser = argparse.ArgumentParser(description="Make the pictures of docs/serve.md.")
     parser.add_argument("--output", type=Path, default=Path("docs/images"))
     parser.add_argument("--chromium", default=shutil.which("chromium") or shutil.which("google-chrome"))

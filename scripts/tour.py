@@ -37,7 +37,6 @@ def run(cells: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 def main() -> None:
-    """Write the outputs anew."""
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

@@ -12,6 +12,7 @@ from qbe.runs import Judgment, write_qrels
 from qbe.types import Facet, Hit
 
 B, M, R = Facet
+HEADER = "query_id\tpaper_id\tbackground\tmethod\tresult\n"
 GRADES = {
     "q": {
         "a": {B: 0.0, M: 2.0, R: 1.0},
@@ -99,7 +100,7 @@ def test_pairs_and_qrels_are_read_alike(tmp_path):
     grades = read_facet_grades([pairs])
     assert grades == read_facet_grades(tmp_path / f"x.{facet}.qrels" for facet in Facet)
     assert grades == {"q": {"a": {B: 0.0, M: 2.0, R: 1.0}, "b": {B: 3.0, M: 1.0, R: 1.0}}}
-    pairs.write_text("query_id\tpaper_id\tbackground\tmethod\tresult\nq\ta\t0\thigh\t1\n")
+    pairs.write_text(f"{HEADER}q\ta\t0\thigh\t1\n")
     with pytest.raises(FileFormatError, match="line 2: expected two ids and numbers from 0 to 3 as grades"):
         read_facet_grades([pairs])
     write_qrels(tmp_path / "whole.qrels", [Judgment("q", "a", 1)])
@@ -108,23 +109,15 @@ def test_pairs_and_qrels_are_read_alike(tmp_path):
 
 
 def test_grades_that_contradict_each_other_are_refused(tmp_path):
-    header, one, two = (
-        "query_id\tpaper_id\tbackground\tmethod\tresult\n",
-        "q\ta\t0\t2\t1\n",
-        "q\ta\t0\t2\t3\n",
-    )
-    first, again, other, within = (
-        tmp_path / name for name in ("first.tsv", "again.tsv", "other.qrels", "in.tsv")
-    )
-    first.write_text(header + one)
-    again.write_text(header + one + one)
+    one, two = "q\ta\t0\t2\t1\n", "q\ta\t0\t2\t3\n"
+    first, again, within, other = (tmp_path / name for name in ("first", "again", "in", "other.qrels"))
+    for path, rows in ((first, one), (again, one + one), (within, one + two)):
+        path.write_text(HEADER + rows)
     other.write_text("q_result 0 a 3\n")
-    within.write_text(header + one + two)
     assert read_facet_grades([first, again]) == read_facet_grades([first])
     for paths in ([within], [first, other]):
-        with pytest.raises(
-            FileFormatError, match=f"{paths[-1]}: .*one grade by result for q and a, found 1 and 3"
-        ):
+        told = f"{paths[-1]}: .*one grade by result for q and a, found 1 and 3"
+        with pytest.raises(FileFormatError, match=told):
             read_facet_grades(paths)
     other.write_text("q_method 0 a -1\n")
     with pytest.raises(FileFormatError, match="from 0 to 3, found -1 for q and a by method"):
@@ -133,8 +126,7 @@ def test_grades_that_contradict_each_other_are_refused(tmp_path):
 
 def test_the_command(tmp_path, capsys):
     pairs = tmp_path / "pairs.tsv"
-    header = "query_id\tpaper_id\tbackground\tmethod\tresult\n"
-    pairs.write_text(f"{header}q\ta\t0\t2\t1\nq\tb\t3\t1\t1\nq\tc\t1\t.5\t0\n")
+    pairs.write_text(f"{HEADER}q\ta\t0\t2\t1\nq\tb\t3\t1\t1\nq\tc\t1\t.5\t0\n")
     for facet, names in (("method", "abc"), ("background", "bac"), ("result", "acb")):
         run(**{f"q_{facet}": names}).write(tmp_path / f"x.{facet}.trec")
     runs = [str(tmp_path / f"x.{facet}.trec") for facet in Facet]

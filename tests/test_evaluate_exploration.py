@@ -35,10 +35,10 @@ GRADES = {
     },
     "q": {"a": {B: 1.5, M: 0.0}, "d": {B: 0.0, M: 0.0}},  # 1.5, not relevant
 }
+# Without the one paper that is better by its method.
 BACKGROUND_NOT_METHOD = {paper: rows for paper, rows in GRADES.items() if paper == "q"} | {
     "p": {name: row for name, row in GRADES["p"].items() if name != "d"}
 }
-"""Without the one paper that is better by its method."""
 
 
 # Gains

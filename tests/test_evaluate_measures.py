@@ -44,11 +44,8 @@ def test_ndcg_rounds_the_cutoff_down(size, cutoff):
     assert ndcg_percent(sorted(ranked, reverse=True), ranked) == (1.0 if cutoff else 0.0)
 
 
-def test_ndcg_gives_nothing_for_negative_grades():
+def test_negative_grades_gain_nothing_and_r_precision_is_precision_at_the_last_relevant_rank():
     assert ndcg_percent([-2, 3], [3, 0, 0, 0, 0, 0, 0, 0, 0, -2]) == pytest.approx(1.0)
-
-
-def test_r_precision_is_precision_at_the_last_relevant_rank():
     assert precision_at_last([2, 0, 3, 1], [2, 0, 3, 1]) == pytest.approx(2 / 3)
     assert precision_at_last([2, 0], [2, 0, 3, 1]) == 0.0
 

@@ -15,6 +15,7 @@ from qbe.evaluate.published import papers, published_rows
 from qbe.evaluate.run import Run
 from qbe.types import Facet, Hit
 
+# Grades of five documents, in the order in which the run ranks them.
 GRADES = {
     "1_background": "20000",
     "2_background": "30000",
@@ -24,7 +25,6 @@ GRADES = {
     "6_result": "20000",
     "7_result": "02000",
 }
-"""Grades of five documents, in the order in which the run ranks them."""
 
 FOLDS = {
     "background": (["1_background"], ["2_background", "3_background"]),
@@ -34,15 +34,9 @@ FOLDS = {
 
 
 @pytest.fixture
-def folds_file(tmp_path):
-    path = tmp_path / "folds.json"
-    path.write_text(folds_text(FOLDS))
-    return path
-
-
-@pytest.fixture
-def folds(folds_file):
-    return load_folds(folds_file)
+def folds(tmp_path):
+    (tmp_path / "folds.json").write_text(folds_text(FOLDS))
+    return load_folds(tmp_path / "folds.json")
 
 
 @pytest.fixture
@@ -78,9 +72,8 @@ def test_a_facet_is_the_mean_of_its_fold_means_and_aggregated_joins_the_facets_f
     assert result.warnings == ()
 
 
-def test_the_development_split_is_fold1_dev_alone(qrels, run, folds_file):
-    folds = load_folds(folds_file, "dev")
-    result = csfcube_protocol(qrels, run, folds)
+def test_the_development_split_is_fold1_dev_alone(qrels, run, folds, tmp_path):
+    result = csfcube_protocol(qrels, run, load_folds(tmp_path / "folds.json", "dev"))
     assert result.figures["MAP"]["background"] == pytest.approx((1 + 1 / 3) / 2)
     assert result.queries["method"] == ("5_method",)
 
@@ -99,14 +92,11 @@ def test_the_query_paper_and_unjudged_documents_change_nothing(qrels, run, folds
     assert csfcube_protocol(qrels, Run("r", rankings), folds) == expected
 
 
-def test_a_missing_query_scores_zero_and_is_told(qrels, run, folds):
+def test_a_missing_query_scores_zero_and_a_missing_facet_has_no_figure(qrels, run, folds):
     result = csfcube_protocol(qrels, without(run, "2_background"), folds)
     assert result.per_query["MAP"]["2_background"] == 0.0
     assert result.figures["MAP"]["background"] == pytest.approx((1 + 1 / 6) / 2)
     assert result.warnings == ("no documents for query 2_background: it scores as an empty ranking",)
-
-
-def test_a_missing_facet_has_no_figure_nor_has_aggregated(qrels, run, folds):
     result = csfcube_protocol(qrels, without(run, "4_method", "5_method"), folds)
     assert result.figures["MAP"]["background"] is not None
     assert result.figures["MAP"]["method"] is None
@@ -133,9 +123,9 @@ def test_judgements_of_one_facet_give_that_facet(qrels, run, folds):
 
 def test_a_run_must_answer_some_query(qrels, folds):
     stranger = Run("r", {"9_method": (Hit("d0", 1.0),)})
-    for call in (lambda: csfcube_protocol(qrels, stranger, folds), lambda: evaluate(qrels, stranger, ["AP"])):
+    for protocol, more in ((csfcube_protocol, folds), (evaluate, ["AP"])):
         with pytest.raises(FileFormatError):
-            call()
+            protocol(qrels, stranger, more)
 
 
 def test_plain_evaluation_means_over_queries_by_facet(qrels, run):

@@ -15,8 +15,8 @@ from qbe.evaluate.queries import RankedPaper, best_missed, compare_runs, outcome
 from qbe.evaluate.report import Scoring, build_report
 from qbe.types import Facet
 
+# A pool of ten: NDCG%20 looks at two ranks, the ideal gains there are 3 and 2, both undiscounted.
 GRADES = {"a": 3, "b": 2, "c": 2, "d": 1, "e": 0, "f": 0, "g": 0, "h": 0, "i": 0, "j": 0}
-"""A pool of ten: NDCG%20 looks at two ranks, the ideal gains there are 3 and 2, both undiscounted."""
 
 RANKINGS = {
     # query -> the run's ranking, the baseline's, and NDCG%20 of both by hand, in fifths
@@ -53,7 +53,6 @@ def report_of(system, baseline):
 def collection(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path)
-    return tmp_path
 
 
 @pytest.fixture
@@ -92,17 +91,10 @@ def test_outcomes_of_every_query(comparison, collection):
 def test_the_ranks_with_the_largest_losses_are_listed_in_their_order():
     grades = {f"p{i:02}": 3 if i < 3 else 1 if i < 8 else 0 for i in range(25)}
     ranked = ["p03", "p04", "p20", "p05", "p21"]
+    first, *both = RankedPaper("p03", 1, 1), RankedPaper("p04", 1, 2), RankedPaper("p20", 0, 3)
     # Ideal 3 3 3 1 1: the losses are 2, 2, 3 / log2(3) = 1.89, 0 and 1 / log2(5) = 0.43.
-    assert overranked(ranked, grades) == (
-        RankedPaper("p03", 1, 1),
-        RankedPaper("p04", 1, 2),
-        RankedPaper("p20", 0, 3),
-    )
-    assert overranked(["p00", *ranked[1:]], grades) == (
-        RankedPaper("p04", 1, 2),
-        RankedPaper("p20", 0, 3),
-        RankedPaper("p21", 0, 5),
-    )
+    assert overranked(ranked, grades) == (first, *both)
+    assert overranked(["p00", *ranked[1:]], grades) == (*both, RankedPaper("p21", 0, 5))
 
 
 def test_the_best_missed_paper_has_the_highest_grade_and_stands_lowest():

@@ -68,16 +68,10 @@ def test_atomic_file_in_a_read_only_folder(tmp_path, monkeypatch, code, hint):
         files.write_text(tmp_path / "x", "")
 
 
-def test_atomic_file_on_a_full_disk(tmp_path: Path) -> None:
-    with (
-        pytest.raises(OutputError, match=r"cannot write .*x: No space left on device; free some space"),
-        files.atomic_file(tmp_path / "x"),
-    ):
+def test_atomic_file_tells_of_a_full_disk_and_passes_on_errors_of_other_files(tmp_path: Path) -> None:
+    full = pytest.raises(OutputError, match=r"cannot write .*x: No space left on device; free some space")
+    with full, files.atomic_file(tmp_path / "x"):
         raise refused(None, errno.ENOSPC)
-    assert names(tmp_path) == []
-
-
-def test_atomic_file_passes_on_errors_of_other_files(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), files.atomic_file(tmp_path / "x"):
         (tmp_path / "absent").read_bytes()
     assert names(tmp_path) == []
@@ -163,18 +157,14 @@ def directory(path: Path, content: str) -> Path:
 
 def test_publish_directory(tmp_path: Path) -> None:
     target = tmp_path / "index"
-    files.publish_directory(directory(tmp_path / "staged", "first"), target)
-    assert (target / "sub" / "x").read_text() == "first"
-    files.publish_directory(directory(tmp_path / "staged", "second"), target)
-    assert (target / "sub" / "x").read_text() == "second"
-    assert names(tmp_path) == ["index"]
-
-
-def test_publish_directory_keeps_a_file(tmp_path: Path) -> None:
-    (tmp_path / "index").write_text("mine")
+    for content in ("first", "second"):
+        files.publish_directory(directory(tmp_path / "staged", content), target)
+        assert (target / "sub" / "x").read_text() == content
+        assert names(tmp_path) == ["index"]
+    (tmp_path / "file").write_text("mine")
     with pytest.raises(OutputError, match="it is a file"):
-        files.publish_directory(directory(tmp_path / "staged", "first"), tmp_path / "index")
-    assert (tmp_path / "index").read_text() == "mine"
+        files.publish_directory(target, tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_lock_across_processes(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.boundaries import checked, score
+from benchmarks.splitting import checked, score
 from qbe.corpus.sentences import split_sentences, split_spans
 
 # "|" stands where one sentence ends and the next begins; the white space around it belongs to the text.

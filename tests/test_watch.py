@@ -37,8 +37,7 @@ from qbe.types import Facet, Hit, Paper
 
 pytestmark = pytest.mark.slow
 
-OLD, NEW = 9, 9
-"""How many papers the index begins with, and how many come later."""
+OLD, NEW = 9, 9  # how many papers the index begins with, and how many come later
 
 
 @pytest.fixture(scope="module")

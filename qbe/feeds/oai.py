@@ -65,8 +65,9 @@ class Repository:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         if not address.lower().startswith(("https://", "http://")):
-            expected = "expected an `address` that begins with https:// or http://"
-            raise UsageError(f"{expected}, found {address}; check it")
+            raise UsageError(
+                f"expected an `address` that begins with https:// or http://, found {address}; check it"
+            )
         if not 0 <= interval < float("inf"):
             raise UsageError(f"expected an `interval` of 0 seconds or more, found {interval:g}")
         self.address = address
@@ -114,8 +115,8 @@ class Repository:
         if web.is_temporary_status(response.status):
             raise web.TemporaryError(f"HTTP status {response.status}", web.retry_after(response.headers))
         if response.status >= 300 and b"<error" not in body:
-            found = f"HTTP status {response.status} {response.reason}"
-            raise self._bad(f"the records of a repository, found {found}")
+            status = f"HTTP status {response.status} {response.reason}"
+            raise self._bad(f"the records of a repository, found {status}")
         return bytes(body)
 
     def _bad(self, expected: str, culprit: str = "`address`") -> CorpusError:
@@ -146,8 +147,8 @@ class Repository:
             if code == "badResumptionToken":
                 raise TokenError(message)
             if code != "noRecordsMatch":
-                found = f"the error {code}: {message:.200}"
-                raise self._bad(f"a list of records, found {found}", "`sets`, `first_date` and `form`")
+                expected = f"a list of records, found the error {code}: {message:.200}"
+                raise self._bad(expected, "`sets`, `first_date` and `form`")
         if not (is_list or errors):
             raise web.TemporaryError("an answer that is no list of records")
         return Page(records, texts["resumptionToken"], texts["responseDate"])

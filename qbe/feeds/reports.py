@@ -14,18 +14,8 @@ from xml.etree import ElementTree
 
 from qbe.corpus.names import ET_AL
 from qbe.errors import QbeError
-from qbe.feeds.watches import (
-    Found,
-    Watch,
-    Watches,
-    changing,
-    find,
-    keep,
-    read_watches,
-    watch_of,
-    watch_session,
-    write_watches,
-)
+from qbe.feeds import watches as kept
+from qbe.feeds.watches import Found, Watch, Watches, changing, read_watches, watch_session, write_watches
 from qbe.index.index import Index
 from qbe.search.present import escaped, line
 from qbe.search.request import SearchForm
@@ -67,13 +57,8 @@ def items_of(
 
 def record_of(item: Item) -> dict[str, Any]:
     """Return an item as JSON values, with the paper as search results have it."""
-    return {
-        "watch": item.watch.name,
-        "paper_id": item.paper.paper_id,
-        "grade": item.found.grade,
-        "found": item.found.found,
-        **described(item.paper),
-    }
+    found = {"paper_id": item.paper.paper_id, "grade": item.found.grade, "found": item.found.found}
+    return {"watch": item.watch.name, **found, **described(item.paper)}
 
 
 def report(items: Sequence[Item], form: str, feed: str) -> str:
@@ -85,17 +70,15 @@ def report(items: Sequence[Item], form: str, feed: str) -> str:
     sections = []
     width = max((len(item.paper.paper_id) for item in items), default=0)
     for name, group in groupby(items, key=lambda item: item.watch.name):
-        of_watch = list(group)
+        of_watch = [(f"{item.found.grade:.2f}", item.paper) for item in group]
         heading = f"{plain(name)}: {len(of_watch)} {'paper' if len(of_watch) == 1 else 'papers'}"
-        lines = [f"{heading}\n"]
-        for item in of_watch:
-            if form == "markdown":
-                text = "".join(export_parts([item.paper], "markdown")).rstrip()
-                lines.append(f"{text}, grade {item.found.grade:.2f}\n")
-            else:
-                lines.append(f"  {item.found.grade:.2f}  {line(item.paper, width)}\n")
         if form == "markdown":
-            lines[0] = f"## {escaped(heading)}\n\n"
+            texts = (
+                (grade, "".join(export_parts([paper], "markdown")).rstrip()) for grade, paper in of_watch
+            )
+            lines = [f"## {escaped(heading)}\n\n", *(f"{text}, grade {grade}\n" for grade, text in texts)]
+        else:
+            lines = [f"{heading}\n", *(f"  {grade}  {line(paper, width)}\n" for grade, paper in of_watch)]
         sections.append("".join(lines))
     return "\n".join(sections) or "nothing new\n"
 
@@ -121,9 +104,8 @@ def _atom(items: Sequence[Item], feed: str) -> str:
         child(entry, "title", plain(about["title"]) or item.paper.paper_id)
         child(entry, "id", uuid.uuid5(uuid.UUID(feed), f"{name}\0{item.paper.paper_id}").urn)
         child(entry, "updated", item.found.found)
-        for author in about["authors"]:
-            if author != ET_AL:
-                child(child(entry, "author"), "name", plain(author))
+        for author in [each for each in about["authors"] if each != ET_AL]:
+            child(child(entry, "author"), "name", plain(author))
         for address in list(about["links"].values())[:1]:
             child(entry, "link", href=address)
         child(entry, "category", term=name)
@@ -147,7 +129,7 @@ class Watcher:
             self._problems = {}
             return
         with watch_session(self._index) as session, changing(self._path) as watches:
-            self._note(find(watches, session))
+            self._note(kept.find(watches, session))
             write_watches(self._path, watches)
 
     def _note(self, problems: Mapping[str, QbeError]) -> None:
@@ -156,9 +138,9 @@ class Watcher:
             log.error("%s: %s", name, error)
 
     def add(self, name: str, form: SearchForm, grade: float | None = None) -> dict[str, Any]:
-        watch = watch_of(name, form, grade)
+        watch = kept.watch_of(name, form, grade)
         with watch_session(self._index) as session, changing(self._path) as watches:
-            self._note(keep(watches, watch, session))
+            self._note(kept.keep(watches, watch, session))
             write_watches(self._path, watches)
         return self.records()
 
@@ -176,10 +158,8 @@ class Watcher:
         for watch in watches.watches.values():
             items = items_of(watches, self._paper, since, watch.name)
             problem = self._problems.get(watch.name, "")
-            record = {
-                "name": watch.name,
-                "search": dict(watch.search),
-                "is_bibliography": bool(watch.cited),
+            record = {"name": watch.name, "search": dict(watch.search), "is_bibliography": bool(watch.cited)}
+            record |= {
                 "grade": watch.grade,
                 "problem": problem.replace(watch.cited, "bibliography") if watch.cited else problem,
                 "papers": [record_of(item) for item in items if item.found.found >= since][:MAX_SHOWN],

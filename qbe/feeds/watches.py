@@ -120,16 +120,13 @@ class Watches:
     def add(self, watch: Watch) -> None:
         """Add a watch for which all known papers are old; UsageError for a taken name or without room."""
         if watch.name in self.watches:
-            raise UsageError(
-                f"expected another name than {watch.name!r}, which a watch has; choose one, or remove that "
-                "watch"
-            )
+            taken = f"expected another name than {watch.name!r}, which a watch has"
+            raise UsageError(f"{taken}; choose one, or remove that watch")
         if len(self.watches) == MAX_WATCHES:
             raise UsageError(f"expected at most {MAX_WATCHES} watches; remove some")
         if len(json.dumps([each.search for each in (*self.watches.values(), watch)])) > MAX_SEARCH_BYTES:
-            raise UsageError(
-                f"expected searches of at most {MAX_SEARCH_BYTES >> 20} MiB in all watches; remove some"
-            )
+            most = f"{MAX_SEARCH_BYTES >> 20} MiB"
+            raise UsageError(f"expected searches of at most {most} in all watches; remove some")
         if self.room() <= 0:
             raise UsageError(_FULL)
         watch.seen = len(self.known)

@@ -378,7 +378,7 @@ class SearchSession(Closing):
             if task.variety.bounds:
                 counts.append(f"papers with such grades: {len(task.hits) or 'none'}")
             notes = [*filter(None, [describe([task.selected], None)]), *counts]
-            is_left_out = self.leaves_out(query.aspects, lambda query=query: query)
+            is_left_out = not self.takes(query.aspects) and (self._chosen or not is_question(query))
             if rerank and self._second is not None and is_left_out:
                 notes.append(not_reranked(self.stages))
             if task.again and isinstance(self.stages.reranker, LanguageModel):

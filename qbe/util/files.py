@@ -237,10 +237,9 @@ def shared_lock(path: StrPath) -> int:
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise
-        except OSError:
-            pass
+        except OSError as error:
+            if isinstance(error, BlockingIOError):
+                raise
         if os.stat(path).st_ino != os.fstat(descriptor).st_ino:  # noqa: PTH116
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     except BaseException:
@@ -254,11 +253,10 @@ def try_exclusive_lock(path: StrPath) -> Iterator[bool]:
     """Try to lock an existing file exclusively while the block runs; yield whether that succeeded."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        acquired = True
-        try:
+        acquired = False
+        with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            acquired = False
+            acquired = True
         yield acquired
     finally:
         os.close(descriptor)
@@ -266,11 +264,9 @@ def try_exclusive_lock(path: StrPath) -> Iterator[bool]:
 
 def cache_folder() -> Path:
     """Return ``$QBE_CACHE``, else ``$XDG_CACHE_HOME/qbe``, else ``~/.cache/qbe``."""
-    explicit = os.environ.get("QBE_CACHE")
-    if explicit:
+    if explicit := os.environ.get("QBE_CACHE"):
         return Path(explicit)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return Path(base) / "qbe" if base else Path.home() / ".cache" / "qbe"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "qbe")
 
 
 def resumed_state(

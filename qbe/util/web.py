@@ -214,13 +214,10 @@ def matches(path: Path, digest: str) -> bool:
     algorithm, _, expected = digest.partition(":")
     if algorithm not in ("sha256", "git"):
         raise ValueError(f"expected a digest of sha256 or git, found {digest!r}")
-    actual = hashlib.sha256() if algorithm == "sha256" else hashlib.sha1(usedforsecurity=False)
-    if algorithm == "git":
-        actual.update(b"blob %d\0" % path.stat().st_size)
+    head = b"blob %d\0" % path.stat().st_size
+    begun = hashlib.sha256() if algorithm == "sha256" else hashlib.sha1(head, usedforsecurity=False)
     with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            actual.update(block)
-    return actual.hexdigest() == expected
+        return hashlib.file_digest(stream, lambda: begun).hexdigest() == expected
 
 
 def download(url: str, target: Path, digest: str, error: type[QbeError], remedy: str) -> bool:
@@ -259,15 +256,13 @@ def download(url: str, target: Path, digest: str, error: type[QbeError], remedy:
         partial.replace(target)
         made = True
 
+    def is_made() -> bool:
+        return target.is_file() and matches(target, digest)
+
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        waits = "another process downloads %s: waiting for it ..."
-        make_once(
-            target,
-            lambda: target.is_file() and matches(target, digest),
-            make,
-            lambda: log.info(waits, target.name),
-        )
+        waits = f"another process downloads {target.name}: waiting for it ..."
+        make_once(target, is_made, make, lambda: log.info(waits))
     except OSError as failure:
         raise output_error(target, failure) from failure
     return made

@@ -70,8 +70,7 @@ class Workers(Closing):
             return
         with self._starting:
             if self._pool is None:
-                marked = (_inside, "worker", True)
-                self._pool = ThreadPoolExecutor(self.threads, "qbe", setattr, marked)
+                self._pool = ThreadPoolExecutor(self.threads, "qbe", setattr, (_inside, "worker", True))
             pool = self._pool
         begun: deque[Future[R]] = deque()
         try:
@@ -121,8 +120,7 @@ class Memo(Generic[T, R]):
     """A function that remembers its result for each object, by identity, for one piece of work."""
 
     def __init__(self, function: Callable[[T], R]) -> None:
-        self._function = function
-        self._known: dict[int, R] = {}
+        self._function, self._known = function, dict[int, R]()
 
     def __call__(self, item: T) -> R:
         if id(item) not in self._known:

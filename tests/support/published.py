@@ -37,31 +37,18 @@ class Sizes(NamedTuple):
 
 
 TINY = Sizes()
+# SciBERT's, of which SPECTER, SPECTER2, SciNCL and ASPIRE are made; of SPECTER2's adapters (by 16).
 SCIBERT = Sizes(768, 12, 12, 3072, 31_090, 48)
-"""SciBERT's, of which SPECTER, SPECTER2, SciNCL and ASPIRE are made; of SPECTER2's adapters (by 16)."""
 NAME = "specter2_proximity"
 
-PFEIFFER = {
-    "adapter_residual_before_ln": False,
-    "cross_adapter": False,
-    "dropout": 0.0,
-    "inv_adapter": None,
-    "is_parallel": False,
-    "leave_out": [],
-    "ln_after": False,
-    "ln_before": False,
-    "mh_adapter": False,
-    "non_linearity": "relu",
-    "original_ln_after": True,
-    "original_ln_before": True,
-    "output_adapter": True,
-    "phm_layer": False,
-    "reduction_factor": 4,
-    "residual_before_ln": True,
-    "scaling": 1.0,
-    "use_gating": False,
-}
-"""The settings that the adapters library writes for "pfeiffer", without those of other kinds."""
+# The settings that the adapters library writes for "pfeiffer", without those of other kinds.
+ABSENT = (
+    "adapter_residual_before_ln cross_adapter is_parallel ln_after ln_before mh_adapter phm_layer use_gating"
+)
+PRESENT = "original_ln_after original_ln_before output_adapter residual_before_ln"
+PFEIFFER: dict[str, object] = {**dict.fromkeys(ABSENT.split(), False), **dict.fromkeys(PRESENT.split(), True)}
+PFEIFFER |= {"dropout": 0.0, "inv_adapter": None, "leave_out": [], "non_linearity": "relu"}
+PFEIFFER |= {"reduction_factor": 4, "scaling": 1.0}
 
 
 def adapter_tensors(seed: int = 7, sizes: Sizes = TINY) -> dict[str, np.ndarray]:
@@ -106,14 +93,9 @@ def write_specter(folder: Path, words: Iterable[str], sizes: Sizes = TINY) -> No
     folder.mkdir(parents=True)
     letters = "abcdefghijklmnopqrstuvwxyz0123456789"
     small = sorted({word.lower() for word in words})
-    vocabulary = [
-        *SPECIAL,
-        *letters,
-        *(f"##{letter}" for letter in letters),
-        *".,;:()-%$'",
-        *(word for word in small if len(word) > 1),
-        *(word.capitalize() for word in small if len(word) > 1),
-    ]
+    vocabulary = [*SPECIAL, *letters, *(f"##{letter}" for letter in letters), *".,;:()-%$'"]
+    longer = [word for word in small if len(word) > 1]
+    vocabulary += [*longer, *(word.capitalize() for word in longer)]
     vocabulary += [f"[unused{number}]" for number in range(sizes.vocabulary - len(vocabulary))]
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
     settings = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}
@@ -130,14 +112,11 @@ def write_specter(folder: Path, words: Iterable[str], sizes: Sizes = TINY) -> No
     (folder / "config.json").write_text(config.to_json_string(use_diff=False))
     random, scale = np.random.default_rng(3), 1.2 / sizes.hidden**0.5
     weights = {
-        name: torch.from_numpy(
-            (scale * random.standard_normal(tuple(value.shape)) + ("LayerNorm.weight" in name)).astype(
-                np.float32
-            )
-        )
+        name: scale * random.standard_normal(tuple(value.shape)) + ("LayerNorm.weight" in name)
         for name, value in BertModel(config).state_dict().items()
         if value.is_floating_point()
     }
+    weights = {name: torch.from_numpy(array.astype(np.float32)) for name, array in weights.items()}
     torch.save(weights, folder / "pytorch_model.bin")
 
 

