@@ -40,7 +40,7 @@ def main(argv: list[str]) -> None:
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
 
-    from qbe.index.index import open_index
+    from qbe.index.several import open_index
     from qbe.models.pooling import EncodedAspect
     from qbe.runs import read_pools
     from qbe.search.first_stages import BM25Stage

@@ -68,7 +68,7 @@ HEADER = [
 
 
 def main(argv: list[str]) -> None:
-    from qbe.index.index import open_index
+    from qbe.index.several import open_index
 
     options = parsed("multivector", __doc__, argv, index={}, queries=200, rounds=5, work={}, threads={})
     threads = _cli.threads(options.threads)

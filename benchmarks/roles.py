@@ -57,8 +57,8 @@ def memory(process: int | str = "self") -> dict[str, float]:
 
 def of_qbe(folder: Path, k1: float, b: float, hits: int) -> Search:
     """What the first stage calls, for a text."""
-    from qbe.index.index import open_index
     from qbe.index.lucene import TextSearch
+    from qbe.index.several import open_index
 
     index = open_index(folder)
     manifest = index.manifest.lucene
@@ -124,7 +124,7 @@ def of_dense(folder: Path, threads: int) -> tuple[Search, int]:
     import numpy as np
 
     from benchmarks.drawn import draw_queries, faceted_queries
-    from qbe.index.index import open_index
+    from qbe.index.several import open_index
     from qbe.search.pipeline import Pipeline
     from qbe.search.stages import Dense
 

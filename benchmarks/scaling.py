@@ -31,7 +31,7 @@ SIZES = (10_000, 100_000, 800_000)
 def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, Any]:
     """Make the index; seconds and peak of memory of each stage; that of FAISS runs qbe's code only."""
     from benchmarks.synthetic import Timings, write_synthetic
-    from qbe.index.index import open_index
+    from qbe.index.several import open_index
 
     timings = Timings()
     with open_index(options.index) as source:
@@ -42,7 +42,7 @@ def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, A
 
 def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Milliseconds a query, memory, and the best papers of each faceted query."""
-    from qbe.index.index import open_index
+    from qbe.index.several import open_index
     from qbe.query import Query
     from qbe.search.pipeline import Pipeline
     from qbe.search.stages import Dense
@@ -67,7 +67,7 @@ def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 def exactness(options: argparse.Namespace, folder: Path, best: list[list[str]]) -> float:
     """The share of places of the best papers that hold the paper of exhaustive search."""
-    from qbe.index.index import open_index
+    from qbe.index.several import open_index
 
     with open_index(folder) as index:
         rows = {paper_id: row for row, paper_id in enumerate(index.papers.ids)}

@@ -18,7 +18,7 @@ from support.serving import serving
 
 from qbe.cli.serve import PARSER, main, run
 from qbe.errors import InputError, UsageError
-from qbe.index.index import open_index
+from qbe.index.several import open_index
 from qbe.search.request import SearchForm
 from qbe.serve.app import page_files
 from qbe.serve.guard import LOCAL, read_key, settings_for

@@ -137,8 +137,8 @@ def _open(folder: Path, papers: Sequence[Paper]) -> Index:
     here; raises IndexFormatError or EncoderMismatchError for anything else.
     """
     from qbe.errors import IndexFormatError
-    from qbe.index.index import open_index
     from qbe.index.jvm import find_jar
+    from qbe.index.several import open_index
     from qbe.models.cards import DEFAULT_ENCODER
 
     index = open_index(folder, encoder=DEFAULT_ENCODER)

@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> None:
     from qbe.cli.index import bars
     from qbe.feeds.harvest import HarvestSpec, harvest, update_index
     from qbe.feeds.oai import Repository
-    from qbe.index.index import open_index
+    from qbe.index.several import open_index
     from qbe.index.source import Execution
     from qbe.util.text import plain
 

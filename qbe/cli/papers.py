@@ -43,7 +43,7 @@ def list_main(arguments: list[str]) -> None:
 
     from qbe.cli.search import filter_of
     from qbe.errors import PaperNotFoundError
-    from qbe.index.index import open_index
+    from qbe.index.several import open_index
     from qbe.search.filters import FilterCache
     from qbe.search.present import line
     from qbe.search.writers import described
@@ -74,7 +74,7 @@ def show_main(arguments: list[str]) -> None:
     options = SHOW.parse_args(arguments)
 
     from qbe.errors import PaperNotFoundError
-    from qbe.index.index import open_index
+    from qbe.index.several import open_index
     from qbe.search.present import line
     from qbe.search.writers import paper_record
 

@@ -56,7 +56,7 @@ def _add(options: argparse.Namespace) -> None:
     threads = common.threads(options.threads)
 
     from qbe.feeds.watches import changing, keep, watch_session, write_watches
-    from qbe.index.index import open_index
+    from qbe.index.several import open_index
 
     with (
         open_index(options.index, threads=threads) as index,
@@ -139,7 +139,7 @@ def _run(options: argparse.Namespace) -> None:
     from qbe.errors import QbeError, UsageError
     from qbe.feeds.reports import items_of, report
     from qbe.feeds.watches import changing, check_since, find, watch_session, write_watches
-    from qbe.index.index import open_index
+    from qbe.index.several import open_index
     from qbe.util.files import check_output, write_text
 
     lower = (options.output or "").lower()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -459,26 +459,6 @@ class Index(Closing):
 def _check_paper(paper: object) -> None:
     if not isinstance(paper, Paper):
         raise TypeError(f"expected a qbe.Paper, found {paper!r:.60}; look one up with index.paper(id)")
-
-
-def open_index(
-    folder: str | Path | Sequence[str | Path],
-    *,
-    encoder: str | None = None,
-    tagger: str | None = None,
-    threads: int | None = None,
-) -> Index:
-    """Open an index, or several as one; options and errors are those of `Index`.
-
-    >>> len(open_index("indexes/sample"))
-    128
-    """
-    folders = [folder] if isinstance(folder, str | Path) else folder
-    if len(folders) == 1:
-        return Index(folders[0], encoder=encoder, tagger=tagger, threads=threads)
-    from qbe.index.several import SeveralIndexes
-
-    return SeveralIndexes(folders, encoder=encoder, tagger=tagger, threads=threads)
 
 
 def build_index(

@@ -22,7 +22,6 @@ from qbe.errors import EncoderMismatchError, IndexFormatError, UsageError
 from qbe.index import jvm
 from qbe.index.faiss import CandidateSource
 from qbe.index.index import Index, IndexReader
-from qbe.index.index import open_index as open_index
 from qbe.index.lucene import Ranked, TextSearch, break_ties
 from qbe.index.papers import Metadata, PaperLayout, Papers
 from qbe.index.scoring import (
@@ -371,3 +370,21 @@ class SeveralIndexes(Index):
 
     def _changed(self, *_: Any, **__: Any) -> Any:
         raise UsageError("several indexes are opened for searching; open the one that is to be changed")
+
+
+def open_index(
+    folder: str | Path | Sequence[str | Path],
+    *,
+    encoder: str | None = None,
+    tagger: str | None = None,
+    threads: int | None = None,
+) -> Index:
+    """Open an index, or several as one; options and errors are those of `Index`.
+
+    >>> len(open_index("indexes/sample"))
+    128
+    """
+    folders = [folder] if isinstance(folder, str | Path) else folder
+    if len(folders) == 1:
+        return Index(folders[0], encoder=encoder, tagger=tagger, threads=threads)
+    return SeveralIndexes(folders, encoder=encoder, tagger=tagger, threads=threads)
