@@ -48,7 +48,7 @@ def part(output) -> Path:
 
 
 class Calls(list[int]):
-    """How many queries each call of the pipeline got; that of the number ``stop`` ends with an error, once."""
+    """How many queries each call of the pipeline got; the call number ``stop`` raises an error, once."""
 
     stop, error = -1, KeyboardInterrupt()
 

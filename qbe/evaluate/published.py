@@ -40,7 +40,8 @@ def _content(protocol: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read the publications, and the rows of a protocol."""
     if protocol not in (CSFCUBE, CITATIONS):
         raise UsageError(
-            f"expected a `protocol` with published figures ({CSFCUBE}, {CITATIONS}), found {protocol}; give one"
+            f"expected a `protocol` with published figures ({CSFCUBE}, {CITATIONS}), found {protocol}; "
+            "give one"
         )
     content = json.loads(resources.files(__package__).joinpath("published.json").read_text(encoding="utf-8"))
     return content["papers"], content[protocol]

@@ -95,8 +95,8 @@ def _comparisons(report: Report) -> list[str]:
         + "Paired two-sided tests over queries; Holm's correction over all comparisons of a measure. "
         "Difference: mean over queries.\n",
         _align(robust, left=4)
-        + "Interval: percentiles of the mean over queries drawn with replacement. Without: the difference over "
-        "all queries but the one that\nchanges it most.\n",
+        + "Interval: percentiles of the mean over queries drawn with replacement. Without: the difference "
+        "over all queries but the one that\nchanges it most.\n",
     ]
 
 

@@ -20,8 +20,8 @@ SAMPLES, RESAMPLES, SEED = 100_000, 10_000, 20210607
 class Comparison:
     """The comparison of one system with a baseline by one measure, on the queries of one scope.
 
-    ``difference`` is the mean over ``queries`` of system minus baseline, with a 95 % bootstrap ``interval``; p
-    is two-sided, with ``_holm`` corrected over all comparisons of the measure. ``influential`` is the query
+    ``difference`` is the mean over ``queries`` of system minus baseline, with a 95 % bootstrap ``interval``;
+    p is two-sided, with ``_holm`` corrected over all comparisons of the measure. ``influential`` is the query
     without which the difference changes most, to ``without_influential``.
     """
 

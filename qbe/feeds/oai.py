@@ -1,7 +1,7 @@
 """Papers of a repository by OAI-PMH 2.0 (Lagoze et al., 2002), one page at a time, no faster than it allows.
 
-Records are read in arXiv's formats (info.arxiv.org/help/oa): ``arXiv`` has authors by parts, but only the date
-of the newest version; ``arXivRaw`` the dates of all versions, of which the first counts.
+Records are read in arXiv's formats (info.arxiv.org/help/oa): ``arXiv`` has authors by parts, but only the
+date of the newest version; ``arXivRaw`` the dates of all versions, of which the first counts.
 """
 
 from __future__ import annotations

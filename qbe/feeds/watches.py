@@ -40,8 +40,8 @@ GRADE, EXPLORATION_GRADE = 1.0, 0.5  # the default least grades of what is repor
 TOGETHER, SEARCHES = 500, 25  # new papers that are graded together, and for how many watches
 
 _FULL = (
-    f"expected at most {MAX_OF_ONE:,} papers of a watch and {MAX_WAITING:,} of all that are not reported yet, "
-    "found more; report them with qbe watch run, or remove watches"
+    f"expected at most {MAX_OF_ONE:,} papers of a watch and {MAX_WAITING:,} of all that are not reported "
+    "yet, found more; report them with qbe watch run, or remove watches"
 )
 
 

@@ -112,7 +112,7 @@ class PaperFilter:
             _check_year("before", self.before)
 
     def of(self, query: Query) -> PaperFilter:
-        """Replace ``"query"`` by the latest year of a query's liked papers; raise UsageError for one without."""
+        """Replace ``"query"`` by the latest year of a query's papers; raise UsageError for one without."""
         if self.before != OF_QUERY:
             return self
         years = []
@@ -390,7 +390,7 @@ class Technique:
         self.parts: Sequence[bytes] = [word.removesuffix("y").encode() for word in self._words]
 
     def is_named_by(self, paper: Paper) -> bool:
-        """True if title, metadata, or a sentence that says how (any of a paper without labels) has the name."""
+        """True if title, metadata, or a sentence that says how (any if none is labelled) has the name."""
         texts = [paper.title]
         for sentence in paper.sentences:
             chances = sentence.probabilities
@@ -416,13 +416,13 @@ def _words(text: str) -> list[str]:
 
 
 def describe(passing: Sequence[FilterResult], hits: int | None) -> str | None:
-    """Tell users that filters leave fewer papers than the ``hits`` asked for, or drop those without a year."""
+    """Tell users that filters leave fewer papers than ``hits``, or drop those without a year."""
     parts = []
     if few := [each for each in passing if hits is not None and each.papers < hits]:
         least, several = min(few, key=lambda each: each.papers), len(passing) > 1
         parts.append(
-            f"{least.papers} of {least.total} papers pass the filter{' of a query' if several else ''}, fewer "
-            f"than the {hits} hits asked for"
+            f"{least.papers} of {least.total} papers pass the filter{' of a query' if several else ''}, "
+            f"fewer than the {hits} hits asked for"
             + (f" (so of {len(few)} in {len(passing)} queries)" if several else "")
         )
     if missing := max((each.unknown_year for each in passing), default=0):

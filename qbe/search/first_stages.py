@@ -188,7 +188,7 @@ class DenseStage:
         return list(self._workers.map(best, range(len(queries))))
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:  # noqa: ARG002
-        """Score by ``whole`` papers, all ``sentences``, and those of the ``facet``, all of a paper without."""
+        """Score by ``whole`` papers, all ``sentences``, and those of the ``facet`` (all if absent)."""
         if not len(rows):
             return {name: np.zeros(0) for name in ("whole", "sentences", "facet")}
         compared = self._comparer.compare(query.sentence_vectors, rows, query.whole)

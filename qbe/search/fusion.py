@@ -42,7 +42,7 @@ def combine_aspects(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floa
 
 
 def sum_of_papers(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats:
-    """Sum the aspects' scores (n,) times their weights; of n >= 3 liked papers ``n / 2`` times the best two."""
+    """Sum the aspects' weighted scores (n,); of n >= 3 liked papers ``n / 2`` times the best two."""
     by_paper: dict[str, Floats] = {}
     liked: set[str] = set()
     for score, aspect in zip(scores, aspects, strict=True):

@@ -134,7 +134,7 @@ class Pipeline(Closing):
         k: int = 1000,
         pools: Mapping[str, Sequence[str]] | None = None,
     ) -> Run:
-        """Search for topics, or those of a file; ``pools`` are paper ids by query id (`qbe.runs.read_pools`)."""
+        """Search for topics, or those of a file; ``pools`` are ids by query id (`qbe.runs.read_pools`)."""
         from qbe.evaluate.run import Run
         from qbe.runs import read_topics
         from qbe.search.queries import queries_of

@@ -357,7 +357,7 @@ def title_and_abstract(text: str, name: str) -> tuple[str, str]:
 
 
 class NamedPapers(NamedTuple):
-    """Papers of the index that ``entries`` name; names of ``missing`` papers, errors of ``broken`` entries."""
+    """Papers of the index that entries name; names of ``missing`` papers, errors of ``broken`` entries."""
 
     paper_ids: list[str]
     entries: int
@@ -375,7 +375,7 @@ class NamedPapers(NamedTuple):
 
 
 def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
-    """Find the papers of a bibliography, a LaTeX source or a list; raise UsageError where the index has none."""
+    """Find the papers of a bibliography, LaTeX source or list; raise UsageError where the index has none."""
     named = papers_named(reader, _entries(path))
     if not named.paper_ids:
         first = ", ".join([*named.missing[:3], *named.broken[:1]])
@@ -387,7 +387,7 @@ def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
 
 
 def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | RecordError | str]) -> NamedPapers:
-    """Find papers by ids, then title, year and first author; by a citation key only where the title agrees."""
+    """Find papers by ids, then title, year and first author; by a key only where the title agrees."""
     from qbe.corpus.reading import id_of
     from qbe.index.names import contradicts
 

@@ -156,7 +156,7 @@ class SourceForm(PageForm):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchForm(SourceForm):
-    """A search; one of ``facet``, ``sentences``, ``explore`` and ``like`` with ``unlike`` says what counts."""
+    """A search; one of ``facet``, ``sentences``, ``explore``, ``like`` with ``unlike`` says what counts."""
 
     not_paper_ids: list[str] = _names(MAX_PAPERS, "papers that hits should not be like")
     facet: FacetName | None = _value(
@@ -242,7 +242,7 @@ class SearchForm(SourceForm):
         }
 
     def request(self, index: Index) -> SearchRequest:
-        """The request to a session: hits before the page, those left out, and one more to tell if it goes on."""
+        """Make the request: hits before the page, those left out, and one more to tell if it continues."""
         unlike = distinct_papers(index, self.not_paper_ids)
         papers = self.papers(index)
         if labels := self.corrected_labels:

@@ -70,8 +70,8 @@ class Task(NamedTuple):
         return self.opened.explore_ranks and self.ranking.query.is_by_facets
 
 
-# Carries out a stage for several tasks, whose results do not depend on each other; an executor does so for one
-# task, perhaps together with others of the same stage.
+# Carries out a stage for several tasks, whose results do not depend on each other; an executor does so for
+# one task, perhaps together with others of the same stage.
 Batch = Callable[[Sequence[Task]], Sequence[list[Hit]]]
 Executor = Callable[[str, Batch, Task], list[Hit]]
 

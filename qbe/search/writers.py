@@ -340,8 +340,8 @@ def _finished(part: Path, inputs: str, *, resume: bool, overwrite: bool) -> set[
         )
     if former != inputs:
         raise RunError(
-            f"{part} holds an unfinished run of another index, other topics or options; repeat the command as "
-            "it was, or discard it with `overwrite`"
+            f"{part} holds an unfinished run of another index, other topics or options; repeat the command "
+            "as it was, or discard it with `overwrite`"
         )
     os.truncate(part, size)
     log.info("continuing the unfinished run in %s", part)
