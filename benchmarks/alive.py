@@ -82,11 +82,9 @@ def searching(index: Path, query: str) -> Iterator[list[bool]]:
 
 
 def main(arguments: list[str]) -> None:
-    index = {"required": True, "help": "as of `make whole`"}
-    threads = {"default": 2, "help": "default: 2"}
-    options = parsed(
-        "alive", __doc__, arguments, index=index, seed={"type": int, "default": 1}, threads=threads
-    )
+    threads, seed = {"default": 2, "help": "default: 2"}, {"type": int, "default": 1}
+    whole: dict[str, Any] = {"required": True, "help": "as of `make whole`"}
+    options = parsed("alive", __doc__, arguments, index=whole, seed=seed, threads=threads)
     chance = random.Random(options.seed)
     with tempfile.TemporaryDirectory(dir=options.index.parent) as work:
         folder = Path(work)

@@ -97,9 +97,9 @@ def searching(inputs: Inputs, folder: Path, peers: Path, hits: int, rounds: int)
 def main(argv: list[str]) -> None:
     from qbe.index.several import open_index
 
-    hits: dict[str, Any] = {"type": positive, "nargs": "+", "default": [1000, 100], "help": "a table each"}
-    sides: dict[str, Any] = {"index": {}, "peers": {}, "work": {}, "threads": {}}
-    options = parsed("bm25", __doc__, argv, papers=100_000, queries=200, hits=hits, rounds=3, **sides)
+    several: dict[str, Any] = {"type": positive, "nargs": "+", "default": [1000, 100], "help": "a table each"}
+    places: dict[str, Any] = {"index": {}, "peers": {}, "work": {}, "threads": {}}
+    options = parsed("bm25", __doc__, argv, papers=100_000, queries=200, hits=several, rounds=3, **places)
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
     with tempfile.TemporaryDirectory(prefix="qbe-", dir=options.work) as work:

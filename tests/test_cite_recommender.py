@@ -121,14 +121,14 @@ def by_hand(
     if known.seeds:
         whole = {name: index.vectors(index.paper(name)).whole[None] for name in [*names, *SEEDS]}
         cosines = {name: [mean_max(whole[name], whole[seed]) for seed in SEEDS] for name in names}
-        each("seed_mean", lambda name: np.mean(cosines[name]), z)
+        each("seed_mean", lambda name: float(np.mean(cosines[name])), z)
         each("seed_best", lambda name: max(cosines[name]), z)
         by_seed = {
             name: sorted(late_interaction(index, index.paper(seed), name) for seed in SEEDS) for name in names
         }
-        each("seed_sentences_mean", lambda name: np.mean(by_seed[name]), z)
+        each("seed_sentences_mean", lambda name: float(np.mean(by_seed[name])), z)
         each("seed_sentences_best", lambda name: by_seed[name][-1], z)
-        each("seed_sentences_two", lambda name: np.mean(by_seed[name][-2:]), z)
+        each("seed_sentences_two", lambda name: float(np.mean(by_seed[name][-2:])), z)
     if known.links and known.seeds:
         citing = {name: {other for other in asked if name in cites[other]} for name in cites}
         inside = {

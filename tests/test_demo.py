@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.processors import INT8_IS_EXACT
@@ -116,7 +117,7 @@ def test_without_lucene_and_a_network_it_searches_by_vectors(demo, few, cache, m
 
 
 def test_an_interrupt_leaves_no_index(tmp_path):
-    options = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    options: Any = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     options |= {"env": os.environ | {"QBE_CACHE": str(tmp_path)}}
     # Where the tests run in a shell's background, the signal is ignored, and that is inherited.
     options |= {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}

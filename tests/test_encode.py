@@ -84,8 +84,8 @@ def test_vectors_are_means_of_token_states(encoder, some, tiny_model):
             output = layer_states(tiny_model, window.ids)[-1]
             means += [output[begin:end].mean(axis=0) for begin, end in window.spans]
             everything.append(output)
-        means = np.array([*means, np.concatenate(everything).mean(axis=0)])
-        expected = means / np.linalg.norm(means, axis=1, keepdims=True)
+        rows = np.array([*means, np.concatenate(everything).mean(axis=0)])
+        expected = rows / np.linalg.norm(rows, axis=1, keepdims=True)
         sentences, whole, _ = encoder.encode_paper(item)
         assert sentences.shape == (len(item.sentences), encoder.dimension) == (len(item.sentences), 16)
         vectors = np.array([*sentences, whole])

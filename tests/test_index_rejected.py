@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.builds import Job, build_job
@@ -43,6 +44,7 @@ def corpus(tmp_path_factory) -> Path:
     """1,200 lines, 12 of them broken in 9 ways, spread over the file."""
     lines = [json.dumps({"paper_id": f"p{n}", **GOOD}).encode() for n in range(PAPERS - sum(TIMES))]
     broken = [text for text, times in zip(BROKEN.values(), TIMES, strict=True) for _ in range(times)]
+    line: Any
     for number, line in enumerate(broken):
         lines.insert(100 + 90 * number, line if isinstance(line, bytes) else line.encode())
     path = tmp_path_factory.mktemp("corpus") / "papers.jsonl"

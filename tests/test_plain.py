@@ -5,6 +5,7 @@ import io
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,7 +78,14 @@ def test_files_of_csv_have_no_formulas():
 
 
 SCRIPTS = ("javascript:alert(1)", "JaVaScRiPt:alert(1)", " javascript:alert(1)", "java\tscript:alert(1)")
-ADDRESSES = (*SCRIPTS, "//evil.example/x", "data:text/html,<script>alert(1)</script>", "=1+1", "x", 7)
+ADDRESSES: tuple[Any, ...] = (
+    *SCRIPTS,
+    "//evil.example/x",
+    "data:text/html,<script>alert(1)</script>",
+    "=1+1",
+    "x",
+    7,
+)
 ADDRESSES += ('https://x/" onclick="alert(1)', "file:///etc/passwd", "http://a b", "http://a\u202eb")
 
 

@@ -125,8 +125,8 @@ def test_figures_are_those_of_ir_measures():
 def test_comparisons_are_those_of_the_command():
     good, bad = run("good", q1="ab", q2="ba"), run("bad", q1="ba", q2="ab")
     results = good.compare(bad, QRELS, ["RR"])
-    evaluated = [{each.tag: each.evaluate(QRELS, ["RR"])} for each in (good, bad)]
-    assert results == compare(*evaluated, ["RR"])
+    system, baseline = ({each.tag: each.evaluate(QRELS, ["RR"])} for each in (good, bad))
+    assert results == compare(system, baseline, ["RR"])
     figures = [(c.scope, c.difference, c.randomization_p) for c in results]
     assert figures == [("method", 0.5, 0.5), ("all", 0.5, 0.5)]
     assert pd.DataFrame(results)["baseline"].tolist() == ["bad", "bad"]

@@ -445,8 +445,8 @@ def test_pools_and_queries_of_several_aspects_are_restricted(index, catalogue, s
     unlike = Aspect(index.paper("s002"), Facet.BACKGROUND, weight=-0.5)
     several = Query.of(Aspect(index.paper("s001"), Facet.METHOD), unlike)
     allowed = passing_ids(catalogue, FILTERS["years"]) - {"s001", "s002"}
-    found = {*ids(pipeline.search(several, 128, filter=FILTERS["years"]))}
-    assert found == allowed if stage != "bm25" else found <= allowed
+    names = {*ids(pipeline.search(several, 128, filter=FILTERS["years"]))}
+    assert names == allowed if stage != "bm25" else names <= allowed
     for asked, papers in ((query, pool), (query, None), (several, None)):
         assert pipeline.search(asked, 100, papers, filter=FILTERS["nothing"]) == []  # where nothing passes
 

@@ -91,8 +91,8 @@ def test_what_was_written_in_parts_is_read(tmp_path, form, similarity):
     read = open_vectors(tmp_path, "v.npy", form)
     assert (len(read), read.shape) == (90, (90, 12))
     expected = vectors if form == "float16" else quantized(vectors, similarity)
-    for part in (slice(3, 60), np.array([7, 2, 89]), 5):
-        assert (read[part].astype(np.float64) == expected[part].astype(np.float64)).all()
+    for rows in (slice(3, 60), np.array([7, 2, 89]), 5):
+        assert (read[rows].astype(np.float64) == expected[rows].astype(np.float64)).all()
     assert (np.asarray(read).astype(np.float64) == expected.astype(np.float64)).all()
     with pytest.raises(IndexFormatError, match=r"expected an array of .*, found .*; the index is damaged"):
         open_vectors(tmp_path, "v.npy", {"float16": "int8", "int8": "float16"}[form])

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -154,7 +155,7 @@ def toy_mrr(toy, network: ProjectionNetwork) -> float:
 FAST = ProjectionSchedule(epochs=6, queries=5, nearest=20, random=0, learning_rate=5e-2)
 
 
-def fitted(toy, path: Path, schedule: ProjectionSchedule = FAST) -> ProjectionNetwork:
+def fitted(toy, path: Path, schedule: ProjectionSchedule = FAST) -> Any:
     task = projection_task(ProjectionNetwork(toy[0]), toy[1], schedule)
     fit(task, schedule.schedule(), 0, path)
     return task.network

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from qbe.query import Query
 from qbe.runs import GradedPair
 from qbe.search.projections import ProjectedMatching, StoredPapers, read_model
 from qbe.train.fit import copied, fit
-from qbe.train.projections import ProjectionNetwork, Recipe, projection_task, projections_of, read_lists
+from qbe.train.projections import Recipe, projection_task, projections_of, read_lists
 from qbe.types import Facet
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -31,7 +32,7 @@ def reader(graded_index):
     reader.release()
 
 
-def fitted(lists, recipe: Recipe, path: Path) -> ProjectionNetwork:
+def fitted(lists, recipe: Recipe, path: Path) -> Any:
     task = projection_task(lists, recipe)
     fit(task, recipe.schedule(), 0, path)
     return task.network
