@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -174,7 +175,8 @@ def test_ranges_beside_a_stored_graph_are_used(tmp_path, papers, monkeypatch):
     measured = channel_ranges(fp32, [{"input_ids": np.array([[2, 9, 7, 3]])}])
     ranges = {name: np.full(len(each), 3, np.float16) for name, each in measured.items()}
     write_weights(tmp_path / RANGES, ranges)
-    write, tries = encoder._write_models, iter((False, True))
+    write: Any = encoder._write_models
+    tries = iter((False, True))
     monkeypatch.setattr(
         encoder, "_write_models", lambda *given: write(*given[:4], lambda _: next(tries), *given[5:])
     )
