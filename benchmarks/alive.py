@@ -82,10 +82,10 @@ def searching(index: Path, query: str) -> Iterator[list[bool]]:
 
 
 def main(arguments: list[str]) -> None:
-    index = {"required": True, "help": "as of `make whole`"}
+    given = {"required": True, "help": "as of `make whole`"}
     threads = {"default": 2, "help": "default: 2"}
     options = parsed(
-        "alive", __doc__, arguments, index=index, seed={"type": int, "default": 1}, threads=threads
+        "alive", __doc__, arguments, index=given, seed={"type": int, "default": 1}, threads=threads
     )
     chance = random.Random(options.seed)
     with tempfile.TemporaryDirectory(dir=options.index.parent) as work:

@@ -97,9 +97,9 @@ def searching(inputs: Inputs, folder: Path, peers: Path, hits: int, rounds: int)
 def main(argv: list[str]) -> None:
     from qbe.index.index import open_index
 
-    hits: dict[str, Any] = {"type": positive, "nargs": "+", "default": [1000, 100], "help": "a table each"}
-    sides: dict[str, Any] = {"index": {}, "peers": {}, "work": {}, "threads": {}}
-    options = parsed("bm25", __doc__, argv, papers=100_000, queries=200, hits=hits, rounds=3, **sides)
+    depths: dict[str, Any] = {"type": positive, "nargs": "+", "default": [1000, 100], "help": "a table each"}
+    own: dict[str, Any] = {"index": {}, "peers": {}, "work": {}, "threads": {}}
+    options = parsed("bm25", __doc__, argv, papers=100_000, queries=200, hits=depths, rounds=3, **own)
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
     with tempfile.TemporaryDirectory(prefix="qbe-", dir=options.work) as work:
