@@ -27,7 +27,7 @@ from qbe.cli import common as _cli
 from qbe.feeds.harvest import HarvestSpec, Journal, harvest, update_index
 from qbe.feeds.oai import Repository
 from qbe.feeds.watches import Watches, find, watch_of, watch_session
-from qbe.index.several import open_index
+from qbe.index.index import open_index
 from qbe.index.source import Execution
 from qbe.query import Query
 from qbe.search.request import SearchForm, SearchRequest
@@ -82,9 +82,11 @@ def searching(index: Path, query: str) -> Iterator[list[bool]]:
 
 
 def main(arguments: list[str]) -> None:
-    threads, seed = {"default": 2, "help": "default: 2"}, {"type": int, "default": 1}
-    whole: dict[str, Any] = {"required": True, "help": "as of `make whole`"}
-    options = parsed("alive", __doc__, arguments, index=whole, seed=seed, threads=threads)
+    given = {"required": True, "help": "as of `make whole`"}
+    threads = {"default": 2, "help": "default: 2"}
+    options = parsed(
+        "alive", __doc__, arguments, index=given, seed={"type": int, "default": 1}, threads=threads
+    )
     chance = random.Random(options.seed)
     with tempfile.TemporaryDirectory(dir=options.index.parent) as work:
         folder = Path(work)

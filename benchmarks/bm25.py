@@ -95,11 +95,11 @@ def searching(inputs: Inputs, folder: Path, peers: Path, hits: int, rounds: int)
 
 
 def main(argv: list[str]) -> None:
-    from qbe.index.several import open_index
+    from qbe.index.index import open_index
 
-    several: dict[str, Any] = {"type": positive, "nargs": "+", "default": [1000, 100], "help": "a table each"}
-    places: dict[str, Any] = {"index": {}, "peers": {}, "work": {}, "threads": {}}
-    options = parsed("bm25", __doc__, argv, papers=100_000, queries=200, hits=several, rounds=3, **places)
+    depths: dict[str, Any] = {"type": positive, "nargs": "+", "default": [1000, 100], "help": "a table each"}
+    own: dict[str, Any] = {"index": {}, "peers": {}, "work": {}, "threads": {}}
+    options = parsed("bm25", __doc__, argv, papers=100_000, queries=200, hits=depths, rounds=3, **own)
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
     with tempfile.TemporaryDirectory(prefix="qbe-", dir=options.work) as work:

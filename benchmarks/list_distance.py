@@ -33,9 +33,9 @@ def distances(grader: Grader, papers: list[Paper]) -> NDArray[np.float64]:
 
 
 def main(argv: list[str]) -> None:
-    of_runs: dict[str, Any] = {"required": True, "help": "which has papers of the runs"}
+    given: dict[str, Any] = {"required": True, "help": "which has papers of the runs"}
     run: dict[str, Any] = {"type": Path, "required": True, "nargs": "+", "metavar": "FILE"}
-    options = parsed("list_distance", __doc__, argv, index=of_runs, run=run)
+    options = parsed("list_distance", __doc__, argv, index=given, run=run)
     rows: list[list[object]] = []
     with open_index(options.index) as index:
         grader = open_grader(index)

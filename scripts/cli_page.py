@@ -73,7 +73,7 @@ def _section(parser: argparse.ArgumentParser, command: str = "") -> Iterator[str
 
 def _row(action: argparse.Action, formatter: argparse.HelpFormatter) -> str:
     value = "|".join(map(str, action.choices)) if action.choices else str(action.metavar or action.dest)
-    words = [*action.option_strings[-1:], *([value] * {0: 0, 2: 2}.get(action.nargs, 1))]  # type: ignore[arg-type]
+    words = [*action.option_strings[-1:], *([value] * {0: 0, 2: 2}.get(action.nargs, 1))]
     several = " ..." if action.nargs in ("+", "*") else ""
     meaning = _plain(formatter._expand_help(action))
     if action.required and action.option_strings:
