@@ -49,7 +49,7 @@ def error_of(parser: argparse.ArgumentParser, capsys, *arguments: str) -> str:
 
 def every_parser() -> dict[str, argparse.ArgumentParser]:
     """The parsers of all commands and of their subcommands."""
-    found = {}
+    found: dict[str, argparse.ArgumentParser] = {}
     for command in COMMANDS:
         parser = command_parser(command)
         found[parser.prog] = parser
