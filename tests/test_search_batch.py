@@ -77,7 +77,8 @@ def test_blocks_do_not_show(search, arguments, monkeypatch, searched, form):
     assert small.count("\n\n\n") == 0
 
 
-def test_an_interrupted_run_goes_on(search, arguments, output, part, searched):
+@pytest.mark.parametrize("torn", ['{"query_id": "torn', '{"query_id": "s036_method", "text": "torn"}'])
+def test_an_interrupted_run_goes_on(search, arguments, output, part, searched, torn):
     whole = search(*arguments)
     searched.stop = len(searched) + 3
     with pytest.raises(KeyboardInterrupt, match="--resume continues with what is finished"):
@@ -87,7 +88,7 @@ def test_an_interrupted_run_goes_on(search, arguments, output, part, searched):
     with pytest.raises(RunError, match="holds an unfinished run; continue it with `resume`, or discard"):
         search(*arguments, "--output", output)
     with part.open("a") as stream:
-        stream.write('{"query_id": "torn')
+        stream.write(torn)
     del searched[:]
     search(*arguments, "--output", output, "--resume", "--threads", 2)
     assert searched == [5, 5, 4]

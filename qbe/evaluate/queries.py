@@ -104,8 +104,7 @@ def overranked(ranked: Sequence[str], pool: Mapping[str, int]) -> tuple[RankedPa
 
 def best_missed(ranked: Sequence[str], pool: Mapping[str, int]) -> RankedPaper | None:
     """Return the paper of the highest grade, the lowest of these, whose rank exceeds the number of papers of
-    its
-    grade or a higher one; None without one.
+    its grade or a higher one; None without one.
     """
     ranks = {paper_id: rank for rank, paper_id in enumerate(ranked, start=1)}
     missed = [

@@ -173,8 +173,7 @@ def group_runs(paths: Sequence[StrPath]) -> dict[str, tuple[Path, ...]]:
     """Group run files by the name of their system, in the order in which they are given.
 
     ``NAME.method.trec``, ``NAME.method-not-background.trec`` and ``NAME.competitors.trec`` of one folder are
-    one
-    system, NAME; any other file is one by itself. Equal names get their folders.
+    one system, NAME; any other file is one by itself. Equal names get their folders.
     """
     groups: dict[tuple[str, Path], list[Path]] = {}
     for path in map(Path, paths):

@@ -137,8 +137,7 @@ def randomization_test(
     2007).
 
     p is the proportion of sign patterns whose mean is at least as far from 0 as the observed one: of all with
-    at
-    most ``exact_up_to`` non-zero differences, with more of ``samples`` random ones and the observed one.
+    at most ``exact_up_to`` non-zero differences, with more of ``samples`` random ones and the observed one.
     """
     import numpy as np
 

@@ -42,8 +42,7 @@ def items_of(
     watches: Watches, lookup: Callable[[str], Paper | None], since: str | None, name: str | None = None
 ) -> list[Item]:
     """Return what was not yet reported, and what was found ``since`` a time ('' for ever, None: nothing
-    else), by
-    watch, the newest first and of one run the best; papers that are gone are left out.
+    else), by watch, the newest first and of one run the best; papers that are gone are left out.
     """
     items = []
     for watch in watches.watches.values():

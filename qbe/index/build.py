@@ -69,9 +69,8 @@ def build(
     """Build an index at ``output``; it appears there complete or not at all.
 
     ``corpus`` is a path or ``hf:`` name, several of them, papers, or a `qbe.index.source.Source`; records
-    that
-    cannot be used are listed in ``OUTPUT.rejected.jsonl``. An interrupted build leaves what is finished in a
-    hidden folder, with which ``resume`` goes on to the same digest. ``overwrite`` replaces an index, and
+    that cannot be used are listed in ``OUTPUT.rejected.jsonl``. An interrupted build leaves what is finished
+    in a hidden folder, with which ``resume`` goes on to the same digest. ``overwrite`` replaces an index, and
     discards an unfinished build.
 
     Raises IndexBuildError for an index or an unfinished build in the way, other inputs, or another writer;

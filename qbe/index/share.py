@@ -101,8 +101,7 @@ def pack_index(
     """Write the newest generation of an index to a file, from which `pull` makes the same index.
 
     ``license`` and ``source`` are by default those that the index was pulled with. Without ``abstracts``
-    their
-    texts are left out, and the digest is another. The same index gives the same bytes.
+    their texts are left out, and the digest is another. The same index gives the same bytes.
     """
     import zstandard
 

@@ -110,8 +110,7 @@ def sync_papers(
     alone.
 
     A paper whose record in the corpus was skipped stays. Where no ``reading`` is given, files are read as
-    they
-    were when the index was built. ``confirm`` is asked before more than one paper and a tenth of all are
+    they were when the index was built. ``confirm`` is asked before more than one paper and a tenth of all are
     deleted, or any while skipped records do not tell their ids; UsageError where the answer is no.
     """
     if reading.limit is not None:

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 from qbe.corpus.bibliography import FORMATS as BIBLIOGRAPHIES
 from qbe.corpus.bibliography import Bibliography, comment, entries, reference_of
-from qbe.errors import InputError, OutputError, RunError, file_error
+from qbe.errors import RunError
 from qbe.query import Aspect, Query
 from qbe.runs import format_run
 from qbe.search.explain import explain_query, facet_probability, shown, techniques_in_common
 from qbe.search.present import Heading, Lookup, credits_of, heading, linked_title, to_markdown, to_table
 from qbe.search.questions import ASKED
 from qbe.types import Facet, Hit, Match, Paper, Sentence
-from qbe.util.files import atomic_file, lock, write_text
+from qbe.util.files import atomic_file, lock, resumable_staging, write_text
 from qbe.util.text import plain
 
 log = logging.getLogger(__name__)
@@ -293,29 +293,22 @@ def write_run(
         done = _finished(part, inputs, resume=resume, overwrite=overwrite) if part.exists() else set()
         missing = [place for place in places if ids[place] not in done]
         try:
-            with part.open("a" if done else "w", encoding="utf-8") as stream:
-                if not done:
-                    stream.write(json.dumps({"inputs": inputs}) + "\n")
-                for place, result in zip(missing, search(missing), strict=True):
-                    record = {"query_id": ids[place], "text": writer.text(result, place == 0)}
-                    stream.write(json.dumps(record) + "\n")
-                    stream.flush()
-                    done.add(ids[place])
-            with part.open("rb") as lines, atomic_file(path) as stream:
-                next(lines)
-                stream.writelines(json.loads(line)["text"].encode() for line in lines)
-            part.unlink()
+            with resumable_staging(part, lambda: bool(done)):
+                with part.open("a" if done else "w", encoding="utf-8") as stream:
+                    if not done:
+                        stream.write(json.dumps({"inputs": inputs}) + "\n")
+                    for place, result in zip(missing, search(missing), strict=True):
+                        record = {"query_id": ids[place], "text": writer.text(result, place == 0)}
+                        stream.write(json.dumps(record) + "\n")
+                        stream.flush()
+                        done.add(ids[place])
+                with part.open("rb") as lines, atomic_file(path) as output:
+                    next(lines)
+                    output.writelines(json.loads(line)["text"].encode() for line in lines)
+                part.unlink()
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                *(["; --resume continues with what is finished"] if done else [])
-            ) from None
-        except (OSError, InputError, OutputError) as error:
-            reason = file_error(error, part) if isinstance(error, OSError) else error
-            kept = "; what is finished is kept: continue it with `resume`" if done else ""
-            raise type(reason)(f"{reason}{kept}") from error
-        finally:
-            if not done:
-                part.unlink(missing_ok=True)
+            hint = ["; --resume continues with what is finished"] if done else []
+            raise KeyboardInterrupt(*hint) from None
 
 
 def _finished(part: Path, inputs: str, *, resume: bool, overwrite: bool) -> set[str]:
@@ -323,6 +316,8 @@ def _finished(part: Path, inputs: str, *, resume: bool, overwrite: bool) -> set[
     done, size = set(), 0
     with part.open("rb") as lines:
         for line in lines:
+            if not line.endswith(b"\n"):  # cut off; what follows would stand on the same line
+                break
             try:
                 record = json.loads(line)
             except ValueError:

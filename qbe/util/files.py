@@ -47,8 +47,7 @@ def atomic_file(path: StrPath) -> Iterator[IO[bytes]]:
     """Open a binary stream whose content replaces a file when the block ends without an exception.
 
     Absent folders are created, a symbolic link stays, and something that is no regular file (``/dev/stdout``,
-    a
-    pipe) is written to directly. Raises OutputError; an OSError of the block on another file is passed on.
+    a pipe) is written to directly. Raises OutputError; an OSError of the block on another file is passed on.
     """
     path = Path(path)
     temporary: Path | None = None
@@ -152,17 +151,20 @@ def sync_tree(directory: StrPath) -> None:
 
 
 @contextlib.contextmanager
-def resumable_staging(folder: StrPath, resumable: Callable[[], bool]) -> Iterator[None]:
-    """Work in a hidden folder, kept if ``resumable()`` says so afterwards; errors say that it was kept."""
+def resumable_staging(staging: StrPath, resumable: Callable[[], bool]) -> Iterator[None]:
+    """Work in a hidden file or folder, kept if ``resumable()`` afterwards; errors say that it was kept."""
     try:
         yield
     except (OSError, InputError, OutputError) as error:
-        reason = file_error(error, folder) if isinstance(error, OSError) else error
+        reason = file_error(error, staging) if isinstance(error, OSError) else error
         kept = "; what is finished is kept: continue it with `resume`" if resumable() else ""
         raise type(reason)(f"{reason}{kept}") from error
     finally:
         if not resumable():
-            shutil.rmtree(folder, ignore_errors=True)
+            if Path(staging).is_dir():
+                shutil.rmtree(staging, ignore_errors=True)
+            else:
+                Path(staging).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
