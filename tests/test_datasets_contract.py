@@ -77,6 +77,7 @@ RELEASES: dict[str, Callable[[Path], DatasetOptions]] = {
     "blended": blendable,
     "graded-pairs": pairs,
     "arxiv-cs": snapshot,
+    "mini": lambda folder: DatasetOptions(),
     "sample": lambda folder: DatasetOptions(),
 }
 """How to write a tiny release of each data set, and the options that read it."""
@@ -96,6 +97,7 @@ EXPECTED = {  # papers, queries of all splits, judgements
     "blended": (6, 0, 0),
     "graded-pairs": (4, 6, 0),
     "arxiv-cs": (1, 0, 0),
+    "mini": (3000, 120, 3600),
     "sample": (128, 24, 1032),
 }
 

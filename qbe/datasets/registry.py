@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from qbe.datasets import arxiv, blended, citations, citeomatic, cocitations, csfcube, pools, sample
+from qbe.datasets import arxiv, blended, citations, citeomatic, cocitations, csfcube, mini, pools, sample
 from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS, NAMES
 from qbe.datasets.releases import DatasetOptions, Report
 from qbe.errors import OutputError, UsageError, output_error
@@ -24,6 +24,7 @@ WRITERS: dict[str, Callable[[DatasetOptions, Path, Report], list[str]]] = {
     "blended": blended.write,
     GRADED_PAIRS: arxiv.write_graded_pairs,
     ARXIV_CS: arxiv.write,
+    "mini": mini.write,
     "sample": sample.write,
 }
 
