@@ -31,7 +31,7 @@ from qbe.models.folders import adapter_weights, check_required, weights_file
 from qbe.models.formats import CLS, DEFAULT_FORMAT, EncoderFormat
 from qbe.models.large import read_weights
 from qbe.models.session import open_session
-from qbe.models.tokenizer import SPECIAL_TOKENS, open_tokenizer, pair_input
+from qbe.models.tokenizer import PaperTokenizer, open_tokenizer, pair_input
 from qbe.util.files import sha256
 
 if TYPE_CHECKING:
@@ -250,13 +250,8 @@ def export_cross_encoder(
     check_required(cards.CROSS_ENCODER, folder)
     with cards.staged_folder(destination) as staged:
         shutil.copyfile(folder / cards.TOKENIZER, staged / cards.TOKENIZER)
+        PaperTokenizer(folder / cards.TOKENIZER)  # for its error
         tokenizer = open_tokenizer(staged / cards.TOKENIZER)
-        absent = [
-            [token for token in names if tokenizer.token_to_id(token) is None] for names in SPECIAL_TOKENS
-        ]
-        if all(absent):
-            found = f"found no {', '.join(absent[-1])}; give another model"
-            raise ModelError(f"{folder / cards.TOKENIZER}: expected a BERT-family tokenizer, {found}")
         model, missing = load_model(
             folder, "AutoModelForSequenceClassification", "a BERT-family sequence classifier"
         )
