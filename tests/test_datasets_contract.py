@@ -57,6 +57,7 @@ RELEASES: dict[str, Callable[[Path], DatasetOptions]] = {
     "citations": lambda folder: DatasetOptions(write_citations(folder)),
     "graded-pairs": pairs,
     "arxiv-cs": snapshot,
+    "mini": lambda folder: DatasetOptions(),
     "sample": lambda folder: DatasetOptions(),
 }
 """How to write a tiny release of each data set, and the options that read it."""
@@ -71,6 +72,7 @@ EXPECTED = {  # papers, queries of all splits, judgements
     "citations": (4, 3, 4),
     "graded-pairs": (4, 6, 0),
     "arxiv-cs": (1, 0, 0),
+    "mini": (3000, 120, 3600),
     "sample": (128, 24, 1032),
 }
 

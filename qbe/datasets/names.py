@@ -12,17 +12,18 @@ NAMES = {
     "citations": "who cites whom: papers on visualization (vispubdata), or a corpus of your own",
     GRADED_PAIRS: "a file of graded pairs of papers, as topics by facet with pools",
     ARXIV_CS: "arXiv's papers of computer science to the end of 2019, of which the graded pairs are",
+    "mini": "3,000 arXiv papers and 60 judged queries, part of the package (CC0)",
     "sample": "the small collection that is part of the package",
 }
 """Data sets, each with one line that describes it."""
 
 TAKEN_BY = {
-    "source": tuple(name for name in NAMES if name != "sample"),
+    "source": tuple(name for name in NAMES if name not in ("mini", "sample")),
     "raw": ("csfcube", "relish", "treccovid", "sample"),
     "corpus": ("citations", GRADED_PAIRS),
     "split_years": ("citations",),
     "leave_out": ("citations",),
 }
-"""The data sets that take each option (`qbe.datasets.registry.DatasetOptions`). The sample has no source: it
-is part of the package; ``raw`` would change nothing where abstracts are no lists of sentences.
+"""The data sets that take each option (`qbe.datasets.registry.DatasetOptions`). ``mini`` and the sample have
+no source, being part of the package; ``raw`` would change nothing where abstracts are no lists of sentences.
 """

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from qbe.datasets import arxiv, citations, csfcube, pools, sample
+from qbe.datasets import arxiv, citations, csfcube, mini, pools, sample
 from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS, NAMES
 from qbe.datasets.releases import DatasetOptions, Report
 from qbe.errors import OutputError, UsageError, output_error
@@ -21,6 +21,7 @@ WRITERS: dict[str, Callable[[DatasetOptions, Path, Report], list[str]]] = {
     "citations": citations.write,
     GRADED_PAIRS: arxiv.write_graded_pairs,
     ARXIV_CS: arxiv.write,
+    "mini": mini.write,
     "sample": sample.write,
 }
 

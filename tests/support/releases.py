@@ -91,5 +91,6 @@ def write_citations(
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """The content of each file of a folder, by name."""
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    """The content of each file of a folder, by its path there."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
