@@ -39,7 +39,10 @@ def test_an_encoder_reads_as_the_library_does(papers, texts, tmp_path):
 
     paper = replace(papers[0], sentences=papers[0].sentences[:2])
     sentences = [sentence.text for sentence in paper.sentences]
-    for name, form in (("context", EncoderFormat(similarity="l2")), ("alone", EncoderFormat.pooled(SENTENCES, MEAN, "l2"))):
+    for name, form in (
+        ("context", EncoderFormat(similarity="l2")),
+        ("alone", EncoderFormat.pooled(SENTENCES, MEAN, "l2")),
+    ):
         metadata = export_encoder(folder, "tiny", "here", tmp_path / name, form)
         assert metadata.max_tokens == POSITIONS
         vectors = Encoder(resolve_encoder(str(tmp_path / name), "fp32")).encode_paper(paper)
