@@ -1,21 +1,19 @@
 """RoBERTa as an encoder and as a cross-encoder, compared with transformers."""
 
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
-from support.rerankers import score
 from support.tiny_roberta import POSITIONS, write_roberta
 from tokenizers import Tokenizer
 
 from qbe.models.encoder import Encoder
-from qbe.models.export.encoder import export_cross_encoder, export_encoder
+from qbe.models.export.encoder import export_encoder
 from qbe.models.folders import resolve_encoder
 from qbe.models.formats import MEAN, SENTENCES, EncoderFormat
 from qbe.models.tokenizer import PaperTokenizer
-from qbe.query import Query
-from qbe.search.rerankers import open_reranker, paper_text
+from qbe.search.rerankers import paper_text
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -52,7 +50,7 @@ def test_an_encoder_reads_as_the_library_does(papers, texts, tmp_path):
             parts = [tokenizer.encode(f" {text}", add_special_tokens=False).ids for text in sentences]
             title = tokenizer.encode(paper.title, add_special_tokens=False).ids
             starts = list(accumulate(map(len, parts), initial=1 + len(title)))
-            expected = [whole[begin:end].mean(axis=0) for begin, end in zip(starts, starts[1:], strict=False)]
+            expected = [whole[begin:end].mean(axis=0) for begin, end in pairwise(starts)]
             np.testing.assert_allclose(vectors.whole, whole.mean(axis=0), atol=2**-9)
         np.testing.assert_allclose(vectors.sentences, expected, atol=2**-9)
 
