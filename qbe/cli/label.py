@@ -54,7 +54,8 @@ OPTIONS = f"""
 # the model; without --model pairs are written without grades
 --model NAME  its name at the endpoint
 --endpoint URL  such as http://127.0.0.1:8080/v1 (default: $QBE_LLM_ENDPOINT); its key is that of $QBE_LLM_KEY
---guideline FILE  what the model is told of facets and grades (default: qbe's own)
+--guideline FILE  what the model is told of facets and grades: a file, or sciface for SciFACE's two facets
+  (default: qbe's own)
 --answers FILE  where answers are kept (default: --output and .answers.sqlite)
 --budget-requests N  requests at most, earlier ones included
 --budget-tokens N  tokens at most, earlier ones included
@@ -159,9 +160,9 @@ def main(arguments: list[str]) -> None:
     config = None
     if options.model:
         from qbe.label.grading import LabelConfig
-        from qbe.models.language_model import Endpoint
+        from qbe.models.language_model import Endpoint, read_guideline
 
-        guideline = _guideline(options.guideline)
+        guideline = read_guideline(Path(options.guideline)) if options.guideline else None
         config = LabelConfig(
             Endpoint(
                 options.endpoint, options.model, options.timeout, response_format=options.response_format
@@ -224,21 +225,6 @@ def _candidates(options: argparse.Namespace, index: Index) -> list[Pair]:
         return pool_candidates(index, queries, count, options.random_seed, advance)
 
 
-def _guideline(path: str | None) -> str | None:
-    from pathlib import Path
-
-    from qbe.errors import FileFormatError, input_error
-
-    if path is None:
-        return None
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise input_error(path, error) from None
-    except UnicodeDecodeError:
-        raise FileFormatError(f"{path} is not valid UTF-8") from None
-
-
 def _label(
     index: Index,
     pairs: list[Pair],
@@ -283,7 +269,8 @@ def _label(
         f"{labelled.tokens:,} tokens so far"
     )
     for facet, counts in labelled.counts.items():
-        print(f"  {facet!s:12}{', '.join(f'{grade}: {counts[grade]:,}' for grade in range(4))}")
+        if counts:
+            print(f"  {facet!s:12}{', '.join(f'{grade}: {counts[grade]:,}' for grade in range(4))}")
     if labelled.stopped:
         left = len(pairs) - labelled.graded - len(labelled.problems)
         told = f"{left:,} pairs were not asked for: {labelled.stopped}"
