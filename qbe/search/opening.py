@@ -50,8 +50,8 @@ def open_rerank_stage(
 
         scorer = stage.model
         if scorer is None or isinstance(scorer, str | Path):
-            parameters = {"name": scorer and str(scorer), "device": stage.device}
-            named = {name: value for name, value in parameters.items() if value is not None}
+            parameters = {"name": None if scorer is None else str(scorer), "device": stage.device}
+            named: Any = {name: value for name, value in parameters.items() if value is not None}
             reranker = (open_reranker or rerankers.open_reranker)(workers=workers, **named)
         elif callable(getattr(scorer, "batch_score", None)):
             reranker = scorer
