@@ -20,6 +20,12 @@ result), or a folder of such files. arxiv-cs takes arXiv's metadata snapshot (CC
 kaggle.com/datasets/Cornell-University/arxiv), and writes the papers of computer science to the end of 2019,
 as qbe train and graded-pairs read them.
 
+dblp, pubmed and open-research are Citeomatic's collections of who cites whom, in the files that its
+get-data.sh fetches. cocitations takes S2ORC's folders metadata and pdf_parses, or a corpus that says what its
+papers cite, and writes pairs of papers that are cited together, as qbe train encoder reads them. blended takes
+graded pairs and their papers with labelled sentences (qbe tag), and adds candidates that have the background
+of one paper, the method of another and the result of a third.
+
 relish, treccovid and scidocs are whole-abstract queries with judged pools, in the layouts in which ASPIRE's
 authors and SciDocs' repository release them (docs/evaluation.md says where).
 
@@ -31,9 +37,16 @@ examples:
   qbe datasets graded-pairs --source data/graded-pairs/dev-2.tsv --output data/dev-2
   qbe datasets arxiv-cs --source arxiv-metadata-oai-snapshot.json --output "$QBE_DATA/arxiv-cs"
   qbe datasets relish --source RELISH-Aspire --output data/relish
+  qbe datasets dblp --source citeomatic --output data/dblp
+  qbe datasets cocitations --source s2orc --output data/cocitations
+  qbe datasets blended --source data/graded-pairs/train.tsv --corpus tagged.jsonl --output data/blended
   qbe datasets sample --output data/sample
 """
-OF_PAPERS = "a corpus of your own that says what its papers cite, in place of the release"
+OF = {  # what --corpus is, by data set
+    "citations": "a corpus of your own that says what its papers cite, in place of the release",
+    GRADED_PAIRS: "their papers (default: those of arXiv in $QBE_DATA)",
+    "blended": "their papers with labelled sentences, as qbe tag writes them; required",
+}
 TAKEN = {
     "source": "--source PATH  the folder of the release, or its file",
     "corpus": "--corpus FILE  {of_papers}",
@@ -48,7 +61,7 @@ PARSER = Parser(
 )
 _names = PARSER.add_subparsers(dest="name", required=True, metavar=f"{{{','.join(NAMES)}}}")
 for _name, _description in NAMES.items():
-    _of_papers = "their papers (default: those of arXiv in $QBE_DATA)" if _name == GRADED_PAIRS else OF_PAPERS
+    _of_papers = OF.get(_name, "")
     _taken = "\n".join(line for option, line in TAKEN.items() if _name in TAKEN_BY[option])
     _command = _names.add_parser(_name, help=_description)
     _command.options(_taken.format(of_papers=_of_papers))
