@@ -146,7 +146,8 @@ def pack_index(
                 with compressor.stream_writer(stream, closefd=False) as archive:
                     for name in (DESCRIPTION, MANIFEST, *manifest.files):
                         path = Path(replaced, name)
-                        member, path = tarfile.TarInfo(name), path if path.exists() else generation.folder / name
+                        path = path if path.exists() else generation.folder / name
+                        member = tarfile.TarInfo(name)
                         member.size = path.stat().st_size
                         archive.write(member.tobuf(tarfile.GNU_FORMAT))
                         with path.open("rb") as file:
