@@ -144,7 +144,7 @@ def test_json_is_read_whatever_its_type_unless_a_page_sends_it(server):
     curl = {"Content-Type": "application/x-www-form-urlencoded"}
     assert server.ask("POST", "/api/search", body, curl).status == 200
     for of_a_page in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "none"}):
-        assert server.ask("POST", "/api/search", body, curl | of_a_page).status == 422
+        assert server.ask("POST", "/api/search", body, curl | of_a_page).status == 415
 
 
 def test_corrected_labels_count(server):

@@ -71,7 +71,7 @@ def run(
         raise UsageError(f"expected `workers` of at least 1, found {options.workers}")
     if open_index is not None and options.workers > 1:
         raise UsageError("expected one of `workers` where a cluster searches, found more; use `replicas`")
-    for package in ("fastapi", "prometheus_client", "uvicorn"):
+    for package in ("starlette", "prometheus_client", "uvicorn"):
         check_package(package)
 
     from qbe.cli import serve as command  # by the name under which workers import it
