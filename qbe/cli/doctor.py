@@ -44,7 +44,7 @@ NEEDED = {
 
 OPTIONAL = {
     "ir_measures": ("qbe[evaluate]", "evaluation", "ir-measures"),
-    "fastapi": ("qbe[serve]", "the page and agents"),
+    "starlette": ("qbe[serve]", "the page and agents"),
     "torch": ("qbe[train]", "training and export"),
     "transformers": ("qbe[train]", "training and export"),
     "datasets": ("qbe[huggingface]", "corpora from Hugging Face"),

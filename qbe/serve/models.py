@@ -39,6 +39,7 @@ def form_of(function: Callable[..., Any]) -> Any:
     _, *parameters = inspect.signature(function).parameters.values()
     if len(parameters) == 1 and is_dataclass(hints[parameters[0].name]):
         return hints[parameters[0].name]
+    hints |= {name: _field(kind) for name, kind in hints.items() if is_dataclass(kind)}
     named = [
         (each.name, hints[each.name], *([] if each.default is each.empty else [each.default]))
         for each in parameters
@@ -69,14 +70,13 @@ def schema_of(form: type) -> dict[str, Any]:
     return {"properties": {}, **schema, "additionalProperties": False}
 
 
-def form_field(form: type) -> Any:
-    """Return the type of a field that holds a form."""
+def _field(form: Any) -> Any:
     return Annotated[form, BeforeValidator(functools.partial(_normalized, form))]
 
 
 @functools.cache
 def _adapter(form: type) -> TypeAdapter[Any]:
-    return TypeAdapter(form_field(form))
+    return TypeAdapter(_field(form))
 
 
 @functools.cache

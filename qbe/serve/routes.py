@@ -7,8 +7,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
-from pydantic import Field
-from pydantic_core import from_json
+from pydantic import Field, TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
@@ -21,7 +20,7 @@ from qbe.models.language_model import default_guideline
 from qbe.search.request import SearchForm
 from qbe.search.writers import as_json
 from qbe.serve.guard import FILE_PATH, failure
-from qbe.serve.models import Format, PaperIds, call, form_field, form_of, is_list, schema_of
+from qbe.serve.models import Format, PaperIds, call, form_of, is_list, schema_of
 from qbe.serve.queue import OverloadedError, TooSlowError
 from qbe.serve.service import SearchService
 
@@ -89,6 +88,7 @@ def stream(state: Any, form: SearchForm) -> Response:
     return StreamingResponse(events(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
+JSON: TypeAdapter[Any] = TypeAdapter(Any)
 Kept = Annotated[str, Field(max_length=MAX_WATCH_NAME, description="what a search is called")]
 Day = Annotated[str, Field(max_length=20, description="a day, such as 2026-11-20")]
 Assessor = Annotated[str, Field(max_length=200, description="small letters, digits and hyphens")]
@@ -96,7 +96,6 @@ Grade = Annotated[int, Field(ge=0, le=3, strict=True)]
 MinGrade = Annotated[
     float | None, Field(ge=0, le=3, description="papers of at least this grade are new (default: 1, or 0.5)")
 ]
-Search = form_field(SearchForm)
 
 
 def about(state: Any) -> dict[str, Any]:
@@ -120,7 +119,7 @@ def watches(state: Any, since: Day = "") -> Any:
     return state.watcher.records(since)
 
 
-def watch(state: Any, name: Kept, search: Search, grade: MinGrade = None) -> Any:
+def watch(state: Any, name: Kept, search: SearchForm, grade: MinGrade = None) -> Any:
     """Keep a search, as of /api/search: papers that come into the index from now on are reported."""
     return state.watcher.add(name, search, grade)
 
@@ -252,7 +251,7 @@ def _json(body: bytes) -> Any:
     if not body:
         raise UsageError("expected a JSON object, found an empty body")
     try:
-        return from_json(body)
+        return JSON.validate_json(body)
     except ValueError:
         raise UsageError("expected a body of JSON in UTF-8, found what cannot be read as such") from None
 

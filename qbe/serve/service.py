@@ -88,10 +88,10 @@ class SearchService(Closing):
             self._has_postings = reader.manifest.lucene is not None
         self.index = index
         self.stages, self._chosen = default_stages(index) if stages is None else stages, stages is not None
-        self._open_reranker = open_reranker
-        self._executor = partial(BatchExecutor, (FIRST, RERANKED), max_waiting, max_seconds)
+        self._open_reranker, self._limits = open_reranker, (max_waiting, max_seconds)
         self._lock, self._reading = threading.Lock(), threading.Lock()
-        self._sessions: dict[str | None, tuple[SearchSession, BatchExecutor]] = {}
+        self._executors: list[BatchExecutor] = []
+        self._sessions: dict[str | None, SearchSession] = {}
         self._citations: tuple[Recommender, BatchExecutor] | None = None
         if stages is not None:
             self._session(None)  # what cannot be opened fails here, not at the first search
@@ -99,13 +99,11 @@ class SearchService(Closing):
     def close(self) -> None:
         """End all threads; searches that wait are refused."""
         with self._lock:
-            opened: list[tuple[Closing, BatchExecutor]] = [*self._sessions.values()]
-            opened += [self._citations] if self._citations else []
+            opened: list[Closing] = [*self._sessions.values(), *(self._citations or ())[:1]]
+            executors, self._executors = self._executors, []
             self._sessions, self._citations = {}, None
-        for _, executor in opened:  # before the threads that they share
-            executor.close()
-        for searcher, _ in opened:
-            searcher.close()
+        for each in (*executors, *opened):  # the threads that they share go last
+            each.close()
 
     def warm(self) -> None:
         """Open what the first searches need."""
@@ -122,7 +120,7 @@ class SearchService(Closing):
     def waiting(self) -> dict[str, int]:
         """How many searches wait or are in progress, by stage."""
         with self._lock:
-            counts = [executor.waiting for _, executor in self._sessions.values()]
+            counts = [executor.waiting for executor in self._executors]
         return {stage: sum(each[stage] for each in counts) for stage in (FIRST, RERANKED)}
 
     def about(self) -> Record:
@@ -268,27 +266,23 @@ class SearchService(Closing):
         """Papers as a file of BibTeX, RIS, CSV, Markdown or JSON lines, in parts, one a paper."""
         return export_parts(distinct_papers(self.index, paper_ids), form)
 
+    def _executor(self) -> BatchExecutor:
+        self._executors.append(BatchExecutor((FIRST, RERANKED), *self._limits))
+        return self._executors[-1]
+
     def _session(self, first_stage: str | None) -> SearchSession:
         """What searches by a first stage, None: that of the service; all share what reranks."""
         if first_stage not in (None, "dense") and not self._has_postings:
             raise UsageError(f"expected a first stage of dense over this index, found {first_stage}")
+        opened = self._sessions
         with self._lock:
-            for stage in (None, first_stage):
-                if stage in self._sessions:
-                    continue
-                executor = self._executor()
-                if stage is None:
-                    session = SearchSession(
-                        self.index,
-                        self.stages,
-                        executor,
-                        open_reranker=self._open_reranker,
-                        chosen=self._chosen,
-                    )
-                else:
-                    session = self._sessions[None][0].with_first_stage(FIRST_STAGES[stage](), executor)
-                self._sessions[stage] = session, executor
-            return self._sessions[first_stage][0]
+            if None not in opened:
+                shared: dict[str, Any] = {"open_reranker": self._open_reranker, "chosen": self._chosen}
+                opened[None] = SearchSession(self.index, self.stages, self._executor(), **shared)
+            if first_stage is not None and first_stage not in opened:
+                stage = FIRST_STAGES[first_stage]()
+                opened[first_stage] = opened[None].with_first_stage(stage, self._executor())
+            return opened[first_stage]
 
     def _citing(self) -> tuple[Recommender, BatchExecutor]:
         """What recommends citations, opened when it is first needed."""
@@ -321,16 +315,15 @@ class SearchService(Closing):
             place = query.papers.index(aspect.paper)
             aspects.append({"paper": place, "facet": facet, "positions": positions, "weight": aspect.weight})
         hits, page = self._page(query, ranking.hits, form, begin)
+        papers = [
+            paper_record(paper, inside=paper.paper_id in self.index, selected=selected[paper.paper_id])
+            for paper in query.papers
+        ]
         return {
             "query": {
                 "query_id": query.query_id,
                 "heading": heading(query, hits),
-                "papers": [
-                    paper_record(
-                        paper, inside=paper.paper_id in self.index, selected=selected[paper.paper_id]
-                    )
-                    for paper in query.papers
-                ],
+                "papers": papers,
                 "aspects": aspects,
             },
             "stage": ranking.stage,
