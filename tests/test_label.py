@@ -184,7 +184,6 @@ WRONG = (
     "--output o.tsv --merge 3:2",
     "--output o.tsv --pairs queries.txt --merge 3:2",
     "--agreement a b --merge 3=2",
-    "--output o.tsv --pairs queries.txt --candidates 3",
     "--output o.tsv --candidates 0",
     "--output o.tsv --sample 1000",
     "--output o.tsv --queries ids",
@@ -196,7 +195,6 @@ WRONG = (
     "--output graded --sample 1",
     "--output hand --sample 1",
     "--output hand --pairs hand --model m",
-    "--output o.tsv --model m --guideline none",
 )
 
 

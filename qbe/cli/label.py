@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
+import qbe
 from qbe.cli import common
-from qbe.cli.common import Parser
+from qbe.cli.common import Parser, refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from qbe.index.index import Index
     from qbe.label.grading import LabelConfig
     from qbe.label.pairs import Pair
     from qbe.models.language_model import Estimate
@@ -27,8 +26,6 @@ Candidates of 20 papers of an index, to be graded by hand (qbe serve --pairs):
 The same, graded by a model of a server on this machine; repeated after an interrupt, it asks for the rest:
   qbe label --index DIR --sample 20 --output graded.tsv --endpoint http://127.0.0.1:8080/v1 --model NAME
 """
-
-
 OPTIONS = f"""
 --output FILE  the pairs, tab-separated, with their grades
 {common.OVERWRITE}\
@@ -37,7 +34,7 @@ OPTIONS = f"""
 # pairs
 --index DIR  an index that holds the papers, built by qbe index
 --sample N  so many query papers, or pairs, at random
---candidates N  of each query paper (default: 16)
+--candidates N (16)  of each query paper
 --random-seed N (0)  of what is drawn
 --merge G:G...  grades that count as other ones, as in 3:2; of --pairs without a model: of their own grades
 # the model; without --model pairs are written without grades
@@ -60,63 +57,13 @@ OPTIONS = f"""
 PARSER = Parser(PROGRAM, ABOUT, OPTIONS, EPILOG)
 
 
-def check(options: argparse.Namespace) -> None:
-    """Raise UsageError for options that do not go together."""
-    import os
-
-    from qbe.errors import UsageError, check_count
-
-    if options.agreement:
-        if options.output:
-            raise UsageError("`output` has no effect with `agreement`; drop it")
-        return
-    if not options.output:
-        raise UsageError("expected an `output` for the pairs, or two files of `agreement`, found neither")
-    if options.pairs and options.candidates is not None:
-        raise UsageError("`candidates` are found for query papers; drop it, or give `queries`")
-    if not options.model:
-        for name in ("endpoint", "guideline", "answers", "dry_run"):
-            if getattr(options, name):
-                raise UsageError(f"`{name}` says something of a model; give `model`, or drop it")
-        if bool(options.pairs) != bool(options.merge):
-            raise UsageError(
-                "expected `model` for grades, or `pairs` with `merge` to merge theirs, or neither for "
-                f"candidates alone, found {'pairs' if options.pairs else 'merge'} alone"
-            )
-    if not options.index and (options.model or not options.pairs):
-        raise UsageError("expected an `index` of the papers, found none; give one")
-    if options.answers and os.path.realpath(options.answers) == os.path.realpath(options.output):
-        raise UsageError(
-            f"expected `answers` in another file than the `output`, found {options.answers} as both"
-        )
-    for name in ("budget_requests", "budget_tokens", "parallel"):
-        if getattr(options, name) is not None:
-            check_count(name, getattr(options, name))
-
-
-def prices_of(text: str | None) -> tuple[float, float] | None:
-    """The prices of a million tokens of requests and of answers; raises UsageError."""
-    if text is None:
-        return None
-    from qbe.errors import UsageError
-
-    try:
-        prices = [float(part) for part in text.split(":")]
-        if len(prices) == 2 and all(0 <= price < float("inf") for price in prices):
-            return prices[0], prices[1]
-    except ValueError:
-        pass
-    raise UsageError(f"expected a `price` as in 0.15:0.6, found {text!r}")
-
-
 def main(arguments: list[str]) -> None:
     options = PARSER.parse_args(arguments)
-    check(options)
-    prices = prices_of(options.price)
 
     import json
     from pathlib import Path
 
+    from qbe.errors import check_count
     from qbe.label.candidates import drawn, ids_of, pool_candidates
     from qbe.label.pairs import merged, parse_merges, read_grades, read_pairs, write_pairs
     from qbe.util.files import check_output
@@ -130,7 +77,21 @@ def main(arguments: list[str]) -> None:
         record = options.format == "json"
         print(json.dumps(as_record(found)) if record else as_table(found, options.agreement))
         return
-    output = Path(options.output)
+    refuse(not options.output, "expected --output for the pairs, or two files of --agreement, found neither")
+    if not options.model:
+        refuse(options.dry_run, "--dry-run goes with --model; give it")
+        alone = (
+            "expected --model for grades, or --pairs with --merge to merge theirs, found one of these alone"
+        )
+        refuse(bool(options.pairs) != bool(options.merge), alone)
+    refuse(
+        not options.index and (options.model or not options.pairs),
+        "expected --index of the papers, found none",
+    )
+    for name in ("budget_requests", "budget_tokens", "parallel"):
+        if getattr(options, name) is not None:
+            check_count(name, getattr(options, name))
+    prices, output = _prices(options.price), Path(options.output)
     check_output(output, options.overwrite)
     if not options.model and options.pairs:
         grades, pairs = read_grades(options.pairs), read_pairs(options.pairs)
@@ -143,12 +104,20 @@ def main(arguments: list[str]) -> None:
         from qbe.label.grading import LabelConfig
         from qbe.models.language_model import Endpoint
 
-        guideline = _guideline(options.guideline)
+        answers = Path(options.answers or f"{output}.answers.sqlite")
+        same = f"expected --answers in another file than the --output, found {output} as both"
+        refuse(answers.resolve() == output.resolve(), same)
+        guideline = None
+        if options.guideline:
+            try:
+                guideline = Path(options.guideline).read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                raise qbe.FileFormatError(f"{options.guideline} is not valid UTF-8") from None
         config = LabelConfig(
             Endpoint(
                 options.endpoint, options.model, options.timeout, response_format=options.response_format
             ),
-            Path(options.answers or f"{output}.answers.sqlite"),
+            answers,
             guideline,
             options.budget_requests,
             options.budget_tokens,
@@ -157,18 +126,15 @@ def main(arguments: list[str]) -> None:
             options.random_seed,
         )
 
-    from qbe.index.index import Index
-
     seed = options.random_seed
-    with Index(options.index) as index:
+    with qbe.Index(options.index) as index:
         if options.pairs:
             pairs = drawn(read_pairs(options.pairs), options.sample, seed)
         else:
             ids = list(dict.fromkeys(read_ids(options.queries))) if options.queries else ids_of(index)
             queries = drawn(ids, options.sample, seed)
-            count = 16 if options.candidates is None else options.candidates
             with common.Bar("finding candidates", "papers", len(queries)) as advance:
-                pairs = pool_candidates(index, queries, count, seed, advance)
+                pairs = pool_candidates(index, queries, options.candidates, seed, advance)
         if config is not None:
             _label(index, pairs, output, config, prices, dry_run=options.dry_run)
             return
@@ -176,23 +142,17 @@ def main(arguments: list[str]) -> None:
     print(f"{output}: {len(pairs):,} pairs of {len({pair.query_id for pair in pairs}):,} query papers")
 
 
-def _guideline(path: str | None) -> str | None:
-    from pathlib import Path
-
-    from qbe.errors import FileFormatError, input_error
-
-    if path is None:
+def _prices(text: str | None) -> tuple[float, float] | None:
+    """The prices of a million tokens of requests and of answers."""
+    if text is None:
         return None
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise input_error(path, error) from None
-    except UnicodeDecodeError:
-        raise FileFormatError(f"{path} is not valid UTF-8") from None
+    prices = [part for part in text.split(":") if part.replace(".", "", 1).isdecimal()]
+    refuse(len(prices) != 2 or text.count(":") != 1, f"expected a `price` as in 0.15:0.6, found {text!r}")
+    return float(prices[0]), float(prices[1])
 
 
 def _label(
-    index: Index,
+    index: qbe.Index,
     pairs: list[Pair],
     output: Path,
     config: LabelConfig,
@@ -201,7 +161,6 @@ def _label(
     dry_run: bool,
 ) -> None:
     """Grade pairs, and print what came of it; raises ModelError where pairs were asked for in vain."""
-    from qbe.errors import ModelError
     from qbe.label.candidates import papers_of
     from qbe.label.grading import label
 
@@ -242,7 +201,7 @@ def _label(
         common.note(PROGRAM, f"{told}; repeat the command with a larger budget for the rest")
     if labelled.problems:
         pair, problem = next(iter(labelled.problems.items()))
-        raise ModelError(
+        raise qbe.ModelError(
             f"expected grades of all pairs, found none for {len(labelled.problems):,}, such as "
             f"{pair.query_id} and {pair.paper_id} ({problem}); repeat the command with `overwrite`, which "
             "asks for these alone"
