@@ -142,7 +142,9 @@ def test_room_and_cache_are_measured(tmp_path, monkeypatch, cache):
     (tmp_path / "file").touch()
     monkeypatch.setenv("QBE_CACHE", str(tmp_path / "file" / "cache"))
     assert checks.cache_check()["state"] == ADVICE
-    assert checks.cache_check()["advice"].startswith("it cannot be written: set QBE_CACHE to a folder that can")
+    assert checks.cache_check()["advice"].startswith(
+        "it cannot be written: set QBE_CACHE to a folder that can"
+    )
 
 
 def test_an_index_is_checked_file_by_file_and_its_papers_saved(copy, papers, capsys, monkeypatch):

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain, repeat
 from typing import Any
@@ -15,7 +15,7 @@ from support.messages import messages_of
 
 from qbe.errors import FileFormatError, ModelError, UsageError
 from qbe.models import language_model as lm
-from qbe.models.language_model import Answers, Budget, Client, Endpoint, EndpointError, Grader, PaperPair
+from qbe.models.language_model import Answers, Client, Endpoint, EndpointError, Grader, PaperPair
 from qbe.types import Paper, Sentence
 
 KEY = "sk-a-key-that-nobody-may-see"
@@ -47,12 +47,12 @@ def no_pauses(monkeypatch) -> None:
 
 @contextmanager
 def running(
-    behaviour: Behaviour | Sent, budget: Budget | None = None, tries: int = 6, **settings: Any
+    behaviour: Behaviour | Sent, budget: Sequence[int | None] = (), tries: int = 6, **settings: Any
 ) -> Iterator[tuple[Running, Client]]:
     """A server that behaves so, or sends the same for ever, and a client of it."""
     with endpoint(behaviour) as server:
         given = {"timeout": 5, "key": KEY, **settings}
-        yield server, Client(Endpoint(server.url, "tiny", **given), budget, retries=tries - 1)
+        yield server, Client(Endpoint(server.url, "tiny", **given), *budget, retries=tries - 1)
 
 
 def test_what_fails_for_a_while_is_asked_again():
@@ -129,7 +129,7 @@ def test_the_newest_answers_are_kept_where_there_is_no_file(monkeypatch):
     monkeypatch.setattr("qbe.models.language_model.MAX_IN_MEMORY", 2)
     answers = Answers()
     for digest in "abc":
-        answers.add(digest, {}, lm.Answer((1, 2, 3), ("", "", "")), (1, 1))
+        answers.add(digest, [""] * 4, lm.Answer((1, 2, 3), ("", "", "")), (1, 1))
     assert [answers.get(digest) is not None for digest in "abc"] == [False, True, True]
 
 
@@ -253,36 +253,6 @@ def test_what_is_kept_is_not_asked_for_again(tmp_path):
         assert len(server.requests) == 6
 
 
-def test_answers_of_version_0_8_are_taken_over_once(tmp_path):
-    old, file = tmp_path / "graded.answers.jsonl", tmp_path / "graded.answers.sqlite"
-    asked = pairs(2)
-    digests = [lm.digest_of("tiny", lm.prompt_of(lm.default_guideline(), pair)) for pair in asked]
-    facets = ("background", "method", "result")
-    about = {"query_id": "id-0", "paper_id": "id-1", "model": "tiny", "guideline": "0" * 12}
-    tokens = {"prompt_tokens": 400, "completion_tokens": 30}
-    valid = {"grades": dict(zip(facets, (3, 1, 0), strict=True)), "rationales": dict.fromkeys(facets, "é")}
-    records = [{"digest": digests[0], **about, "problem": "found 'Hm.'", **tokens}]
-    records += [{"digest": digest, **about, **valid, **tokens} for digest in digests]
-    lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records]
-    old.write_text("".join(lines[:1]) + "[]\n" + lines[1])
-    with pytest.raises(FileFormatError, match=r"graded.answers.jsonl, line 2: expected an answer that qbe"):
-        Answers(file)
-    assert not file.exists()
-
-    before = "".join(lines) + lines[0][:20]  # the last line is of a process that was killed
-    old.write_text(before)
-    for _ in range(2):
-        with running(grades()) as (server, asking), Answers(file) as answers:
-            grader = Grader(asking, answers)
-            assert (*answers.spent(), grader.estimate(asked).requests) == (3, 1290, 0)
-            assert grader.grade(asked).answers == [lm.Answer((3, 1, 0), ("é",) * 3)] * 2
-        assert not server.requests
-    assert [row["problem"] for row in kept(file)] == ["found 'Hm.'", None, None]
-    assert old.read_text() == before
-    with pytest.raises(FileFormatError, match=r"give .*graded.answers.sqlite, which takes over"):
-        Answers(old)
-
-
 def test_another_file_is_no_file_of_answers(tmp_path):
     with closing(sqlite3.connect(tmp_path / "other")) as database:
         database.execute("CREATE TABLE notes (text)")
@@ -298,7 +268,7 @@ def test_another_file_is_no_file_of_answers(tmp_path):
 
 
 def test_no_request_exceeds_the_budget():
-    with running(grades(), Budget(requests=4)) as (server, asking):
+    with running(grades(), [4]) as (server, asking):
         outcome = Grader(asking, parallel=3).grade(pairs(9))
     assert len(server.requests) == len([*filter(None, outcome.answers)]) == 4
     assert "4 of 4 requests" in outcome.stopped
@@ -309,7 +279,7 @@ def test_answers_that_are_kept_are_used_when_the_budget_is_spent():
     answers = Answers()
     with running(grades()) as (server, asking):
         Grader(asking, answers).grade(pairs(6)[3:])
-        spent = Client(Endpoint(server.url, "tiny"), Budget(requests=0))
+        spent = Client(Endpoint(server.url, "tiny"), max_requests=0)
         outcome = Grader(spent, answers, parallel=1).grade(pairs(6))
     assert [each is not None for each in outcome.answers] == [False] * 3 + [True] * 3
     assert "0 of 0 requests" in outcome.stopped
@@ -317,24 +287,22 @@ def test_answers_that_are_kept_are_used_when_the_budget_is_spent():
 
 
 def test_tokens_are_counted_as_the_endpoint_counts_them():
-    budget = Budget(tokens=2700)
-    with running(grades(), budget) as (server, asking):
+    with running(grades(), [None, 2700]) as (server, asking):
         outcome = Grader(asking, guideline="Grade.", parallel=1).grade(pairs(20))
     # 430 tokens each; 120 are too few for another
     assert len(server.requests) == 6
-    assert budget.tokens_spent == 6 * 430
+    assert asking.tokens_spent == 6 * 430
     assert "2,580 of 2,700 tokens" in outcome.stopped
 
 
 def test_a_request_that_fails_counts_once():
-    budget = Budget(requests=1)
     with (
-        running(error(500), budget, tries=2) as (server, asking),
+        running(error(500), [1], tries=2) as (server, asking),
         pytest.raises(lm.RequestError, match="500"),
     ):
         asking.ask("Grade.")
     assert len(server.requests) == 2
-    assert (budget.requests_spent, budget.tokens_spent) == (1, 0)
+    assert (asking.requests_spent, asking.tokens_spent) == (1, 0)
     with pytest.raises(lm.BudgetSpentError):
         asking.ask("Grade.")
 

@@ -33,7 +33,7 @@ def test_processes_are_started_in_one_place():
     for path in PACKAGE.rglob("*.py"):
         if found := STARTS.findall(path.read_text("utf-8")):
             starting[str(path.relative_to(PACKAGE))] = {name for names in found for name in names if name}
-    # uvicorn's supervisor starts workers, after `import_nothing_from_working_directory`.
+    # uvicorn's supervisor starts workers, with PYTHONSAFEPATH.
     assert starting == {"util/work.py": {"subprocess"}, "serve/workers.py": {"multiprocessing"}}
     assert all(map(STARTS.search, ("import subprocess", "from subprocess import run", "os.system('x')")))
 

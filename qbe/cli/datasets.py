@@ -16,9 +16,19 @@ and SPLIT.qrels for train, dev and test. With --corpus FILE it is made of papers
 qbe index that says what they cite. graded-pairs takes a file of graded pairs (query_id, paper_id, background,
 method, result), or a folder of such. arxiv-cs takes arXiv's metadata snapshot (CC0;
 kaggle.com/datasets/Cornell-University/arxiv). relish, treccovid and scidocs are whole-abstract queries with
-judged pools, as ASPIRE's authors and SciDocs release them. docs/evaluation.md has examples.
+judged pools, as ASPIRE's authors and SciDocs release them. dblp, pubmed and open-research are Citeomatic's
+collections, in the files that its get-data.sh fetches. cocitations takes S2ORC's folders metadata and
+pdf_parses, or a corpus that says what its papers cite, and writes pairs that are cited together, as qbe train
+encoder reads them. blended takes graded pairs and their papers with labelled sentences (qbe tag), and adds
+candidates of the background of one paper, the method of another and the result of a third.
+docs/evaluation.md has examples.
 """
-OF_PAPERS = "a corpus of your own that says what its papers cite, in place of the release"
+OF_CORPUS = {
+    "citations": "a corpus of your own that says what its papers cite, in place of the release",
+    GRADED_PAIRS: "their papers (default: those of arXiv in $QBE_DATA)",
+    "blended": "their papers with labelled sentences, as qbe tag writes them; required",
+}
+"""What --corpus is, by data set."""
 TAKEN = {
     "source": "--source PATH  the folder of the release, or its file",
     "corpus": "--corpus FILE  {of_papers}",
@@ -34,15 +44,14 @@ OF_OUTPUT = """\
 
 
 def _options(name: str) -> str:
-    of_papers = "their papers (default: those of arXiv in $QBE_DATA)" if name == GRADED_PAIRS else OF_PAPERS
-    lines = [line.format(of_papers=of_papers) for option, line in TAKEN.items() if name in TAKEN_BY[option]]
-    return "\n".join([*lines, OF_OUTPUT])
+    taken = "\n".join(line for option, line in TAKEN.items() if name in TAKEN_BY[option])
+    return f"{taken.format(of_papers=OF_CORPUS.get(name))}\n{OF_OUTPUT}"
 
 
 PARSER = common.commands_parser(
     "qbe datasets",
     "Write a test collection: corpus, topics, pools, TREC qrels and folds.",
-    {name: (line, "", _options(name)) for name, line in NAMES.items()},
+    {name: (line, f"Write {line}.", _options(name)) for name, line in NAMES.items()},
     EPILOG,
 )
 

@@ -105,5 +105,7 @@ def open_sample_index(report: Callable[[str], object]) -> qbe.Index:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError:
-        raise qbe.OutputError(f"cannot write {folder}: no permission; set QBE_CACHE to another folder") from None
+        raise qbe.OutputError(
+            f"cannot write {folder}: no permission; set QBE_CACHE to another folder"
+        ) from None
     return qbe.build_index(folder, papers, qbe.BuildSettings(bm25=find_jar() is not None), overwrite=True)

@@ -150,7 +150,7 @@ def installation_checks() -> list[Check]:
     folder = str(Path(__file__).absolute().parent.parent)
     about = f"{own or 'not installed'} in {folder}, Python {python} in {sys.prefix}"
     advice = "" if own else "in its checkout run: pip install -c constraints.txt ."
-    values = {"version": own, "python": python, "system": sys.platform, "folder": folder}
+    values: dict[str, Any] = {"version": own, "python": python, "system": sys.platform, "folder": folder}
     checks = [check("qbe", about, advice, **values), java_check()]
     if jar := find_jar():
         checks.append(check("Lucene", f"{jar.name} in {jar.parent}", jar=str(jar)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 import qbe
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qbe.label.grading import LabelConfig
-    from qbe.label.pairs import Pair
+    from qbe.label.pairs import Merges, Pair
     from qbe.models.language_model import Estimate
 
 PROGRAM = "qbe label"
@@ -25,18 +26,29 @@ Candidates of 20 papers of an index, to be graded by hand (qbe serve --pairs):
   qbe label --index DIR --sample 20 --output pairs.tsv
 The same, graded by a model of a server on this machine; repeated after an interrupt, it asks for the rest:
   qbe label --index DIR --sample 20 --output graded.tsv --endpoint http://127.0.0.1:8080/v1 --model NAME
+The first 13 papers of each of two runs; pairs on which two assessors differ, and the decision of a third:
+  qbe label --runs runs/bm25.trec runs/dense.trec --depth 13 --topics topics.tsv --output pairs.tsv
+  qbe label --differences grades/ann.tsv grades/ben.tsv --output third.tsv
+  qbe label --adjudicate grades/ann.tsv grades/ben.tsv grades/cy.tsv --output decided.tsv
 """
 OPTIONS = f"""
 --output FILE  the pairs, tab-separated, with their grades
 {common.OVERWRITE}\
 ? --queries FILE  ids of query papers, one a line; - is standard input (default: all of the index)
+? --keywords WORD...  query papers are those whose title or abstract has one of these words or phrases
+? --runs RUN...  pairs of the first papers of TREC runs for each query (a pool of them)
 ? --pairs FILE  pairs to grade: tab-separated, with the columns query_id and paper_id
+? --differences FILE FILE  the pairs that two files of grades grade differently, for a third assessor
+? --adjudicate FILE FILE FILE  grades of two assessors where they agree, else of the third
 # pairs
 --index DIR  an index that holds the papers, built by qbe index
 --sample N  so many query papers, or pairs, at random
 --candidates N (16)  of each query paper
+--depth N (13)  papers of each of --runs for a query
+--topics FILE  of --runs: the topics whose ids they have (default: ids of query papers)
 --random-seed N (0)  of what is drawn
---merge G:G...  grades that count as other ones, as in 3:2; of --pairs without a model: of their own grades
+--merge G:G...  grades that count as other ones, as in 3:2, or in one facet, as in method:3:2; of
+  --pairs without a model: of their own grades
 # the model; without --model pairs are written without grades
 --model NAME  its name at the endpoint
 --endpoint URL  such as http://127.0.0.1:8080/v1 (default: $QBE_LLM_ENDPOINT); its key is that of $QBE_LLM_KEY
@@ -64,10 +76,8 @@ def main(arguments: list[str]) -> None:
     from pathlib import Path
 
     from qbe.errors import check_count
-    from qbe.label.candidates import drawn, ids_of, pool_candidates
-    from qbe.label.pairs import merged, parse_merges, read_grades, read_pairs, write_pairs
+    from qbe.label.pairs import adjudicated, merged, parse_merges, read_grades, read_pairs, write_pairs
     from qbe.util.files import check_output
-    from qbe.util.text import read_ids
 
     merges = parse_merges(options.merge or ())
     if options.agreement:
@@ -78,66 +88,40 @@ def main(arguments: list[str]) -> None:
         print(json.dumps(as_record(found)) if record else as_table(found, options.agreement))
         return
     refuse(not options.output, "expected --output for the pairs, or two files of --agreement, found neither")
+    refuse(options.topics and not options.runs, "--topics goes with --runs; give both")
+    refuse(options.adjudicate and options.model, "--adjudicate reads grades of three files; drop --model")
     if not options.model:
         refuse(options.dry_run, "--dry-run goes with --model; give it")
-        alone = (
+        alone = bool(options.pairs) != bool(options.merge) and not (options.differences or options.adjudicate)
+        told = (
             "expected --model for grades, or --pairs with --merge to merge theirs, found one of these alone"
         )
-        refuse(bool(options.pairs) != bool(options.merge), alone)
-    refuse(
-        not options.index and (options.model or not options.pairs),
-        "expected --index of the papers, found none",
-    )
+        refuse(alone, told)
+    given = options.pairs or options.runs or options.differences or options.adjudicate
+    refuse(not options.index and (options.model or not given), "expected --index of the papers, found none")
     for name in ("budget_requests", "budget_tokens", "parallel"):
         if getattr(options, name) is not None:
             check_count(name, getattr(options, name))
     prices, output = _prices(options.price), Path(options.output)
     check_output(output, options.overwrite)
-    if not options.model and options.pairs:
-        grades, pairs = read_grades(options.pairs), read_pairs(options.pairs)
-        rows = [[merged(grade, merges) for grade in grades[pair.query_id, pair.paper_id]] for pair in pairs]
-        write_pairs(output, pairs, rows)
-        print(f"{output}: {len(pairs):,} pairs")
-        return
-    config = None
-    if options.model:
-        from qbe.label.grading import LabelConfig
-        from qbe.models.language_model import Endpoint
-
-        answers = Path(options.answers or f"{output}.answers.sqlite")
-        same = f"expected --answers in another file than the --output, found {output} as both"
-        refuse(answers.resolve() == output.resolve(), same)
-        guideline = None
-        if options.guideline:
-            try:
-                guideline = Path(options.guideline).read_text(encoding="utf-8")
-            except UnicodeDecodeError:
-                raise qbe.FileFormatError(f"{options.guideline} is not valid UTF-8") from None
-        config = LabelConfig(
-            Endpoint(
-                options.endpoint, options.model, options.timeout, response_format=options.response_format
-            ),
-            answers,
-            guideline,
-            options.budget_requests,
-            options.budget_tokens,
-            options.parallel,
-            merges,
-            options.random_seed,
-        )
-
-    seed = options.random_seed
-    with qbe.Index(options.index) as index:
-        if options.pairs:
-            pairs = drawn(read_pairs(options.pairs), options.sample, seed)
+    if options.adjudicate or (options.pairs and not options.model):
+        if options.adjudicate:
+            decided = adjudicated(*options.adjudicate, merges=merges)
         else:
-            ids = list(dict.fromkeys(read_ids(options.queries))) if options.queries else ids_of(index)
-            queries = drawn(ids, options.sample, seed)
-            with common.Bar("finding candidates", "papers", len(queries)) as advance:
-                pairs = pool_candidates(index, queries, options.candidates, seed, advance)
-        if config is not None:
-            _label(index, pairs, output, config, prices, dry_run=options.dry_run)
-            return
+            grades = read_grades(options.pairs)
+            decided = {each: merged(grades[each[:2]], merges) for each in read_pairs(options.pairs)}
+        write_pairs(output, list(decided), list(decided.values()))
+        print(f"{output}: {len(decided):,} pairs")
+        return
+    config = _config(options, output, merges) if options.model else None
+    if not options.index:
+        pairs = _pairs_of_files(options, merges)
+    else:
+        with qbe.Index(options.index) as index:
+            pairs = _pairs_of_files(options, merges) or _candidates(options, index)
+            if config is not None:
+                _label(index, pairs, output, config, prices, dry_run=options.dry_run)
+                return
     write_pairs(output, pairs)
     print(f"{output}: {len(pairs):,} pairs of {len({pair.query_id for pair in pairs}):,} query papers")
 
@@ -149,6 +133,62 @@ def _prices(text: str | None) -> tuple[float, float] | None:
     prices = [part for part in text.split(":") if part.replace(".", "", 1).isdecimal()]
     refuse(len(prices) != 2 or text.count(":") != 1, f"expected a `price` as in 0.15:0.6, found {text!r}")
     return float(prices[0]), float(prices[1])
+
+
+def _config(options: argparse.Namespace, output: Path, merges: Merges) -> LabelConfig:
+    """How the model is asked."""
+    from pathlib import Path
+
+    from qbe.label.grading import LabelConfig
+    from qbe.models.language_model import Endpoint
+
+    answers, guideline = Path(options.answers or f"{output}.answers.sqlite"), None
+    same = f"expected --answers in another file than the --output, found {output} as both"
+    refuse(answers.resolve() == output.resolve(), same)
+    if options.guideline:
+        try:
+            guideline = Path(options.guideline).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise qbe.FileFormatError(f"{options.guideline} is not valid UTF-8") from None
+    form = options.response_format
+    endpoint = Endpoint(options.endpoint, options.model, options.timeout, response_format=form)
+    budgets = options.budget_requests, options.budget_tokens
+    return LabelConfig(endpoint, answers, guideline, *budgets, options.parallel, merges, options.random_seed)
+
+
+def _pairs_of_files(options: argparse.Namespace, merges: Merges) -> list[Pair]:
+    """The pairs that files state, or none."""
+    from qbe.label.candidates import drawn, pool_runs
+    from qbe.label.pairs import differences, read_pairs
+
+    if options.runs:
+        from qbe.runs import read_topics
+
+        topics = read_topics(options.topics) if options.topics else ()
+        pools = pool_runs(
+            options.runs,
+            options.depth,
+            {topic.query_id: topic.paper_id for topic in topics if topic.paper_id},
+        )
+        chosen = drawn(list(pools), options.sample, options.random_seed)
+        return [pair for query in chosen for pair in pools[query]]
+    pairs = differences(*options.differences, merges=merges) if options.differences else []
+    pairs = read_pairs(options.pairs) if options.pairs else pairs
+    return drawn(pairs, options.sample, options.random_seed) if pairs else []
+
+
+def _candidates(options: argparse.Namespace, index: qbe.Index) -> list[Pair]:
+    """Candidates of query papers of an index."""
+    from qbe.label.candidates import drawn, ids_of, ids_with, pool_candidates
+    from qbe.util.text import read_ids
+
+    if options.keywords:
+        ids = ids_with(index, options.keywords)
+    else:
+        ids = list(dict.fromkeys(read_ids(options.queries))) if options.queries else ids_of(index)
+    queries = drawn(ids, options.sample, options.random_seed)
+    with common.Bar("finding candidates", "papers", len(queries)) as advance:
+        return pool_candidates(index, queries, options.candidates, options.random_seed, advance)
 
 
 def _label(
