@@ -52,7 +52,8 @@ OPTIONS = f"""
 # the model; without --model pairs are written without grades
 --model NAME  its name at the endpoint
 --endpoint URL  such as http://127.0.0.1:8080/v1 (default: $QBE_LLM_ENDPOINT); its key is that of $QBE_LLM_KEY
---guideline FILE  what the model is told of facets and grades (default: qbe's own)
+--guideline FILE  what the model is told of facets and grades: a file, or sciface for SciFACE's two facets
+  (default: qbe's own)
 --answers FILE  where answers are kept (default: --output and .answers.sqlite)
 --budget-requests N  requests at most, earlier ones included
 --budget-tokens N  tokens at most, earlier ones included
@@ -140,16 +141,12 @@ def _config(options: argparse.Namespace, output: Path, merges: Merges) -> LabelC
     from pathlib import Path
 
     from qbe.label.grading import LabelConfig
-    from qbe.models.language_model import Endpoint
+    from qbe.models.language_model import Endpoint, read_guideline
 
-    answers, guideline = Path(options.answers or f"{output}.answers.sqlite"), None
+    answers = Path(options.answers or f"{output}.answers.sqlite")
     same = f"expected --answers in another file than the --output, found {output} as both"
     refuse(answers.resolve() == output.resolve(), same)
-    if options.guideline:
-        try:
-            guideline = Path(options.guideline).read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            raise qbe.FileFormatError(f"{options.guideline} is not valid UTF-8") from None
+    guideline = read_guideline(Path(options.guideline)) if options.guideline else None
     form = options.response_format
     endpoint = Endpoint(options.endpoint, options.model, options.timeout, response_format=form)
     budgets = options.budget_requests, options.budget_tokens
@@ -234,7 +231,8 @@ def _label(
         f"{labelled.tokens:,} tokens so far"
     )
     for facet, counts in labelled.counts.items():
-        print(f"  {facet!s:12}{', '.join(f'{grade}: {counts[grade]:,}' for grade in range(4))}")
+        if counts:
+            print(f"  {facet!s:12}{', '.join(f'{grade}: {counts[grade]:,}' for grade in range(4))}")
     if labelled.stopped:
         left = len(pairs) - labelled.graded - len(labelled.problems)
         told = f"{left:,} pairs were not asked for: {labelled.stopped}"
