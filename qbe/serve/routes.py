@@ -16,7 +16,7 @@ from starlette.routing import Route
 from qbe.errors import CorpusError, FacetNotFoundError, PaperNotFoundError, QbeError, UsageError
 from qbe.feeds.watches import MAX_WATCH_NAME, check_since
 from qbe.label.by_hand import HandGrades, Turn
-from qbe.models.language_model import default_guideline
+from qbe.models.language_model import read_guideline
 from qbe.search.request import SearchForm
 from qbe.search.writers import as_json
 from qbe.serve.guard import FILE_PATH, failure
@@ -169,7 +169,7 @@ def _pair(service: SearchService, turn: Turn) -> dict[str, Any]:
         for name, paper_id in (("query", turn.pair.query_id), ("candidate", turn.pair.paper_id)):
             shown = service.index.paper(paper_id)
             pair[name] = {"title": shown.title, "abstract": shown.abstract}
-    return {"graded": turn.graded, "total": turn.total, "pair": pair, "guideline": default_guideline()}
+    return {"graded": turn.graded, "total": turn.total, "pair": pair, "guideline": read_guideline().text}
 
 
 def metrics(state: Any) -> Response:
