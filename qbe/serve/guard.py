@@ -222,10 +222,8 @@ class Guard:
     def _refusal(self, scope: Scope, path: str, *, is_file: bool) -> Response | None:
         """The response to a request that must not reach the application."""
         key, hosts, *_, root_path = self._settings
-        if (
-            len(scope["raw_path"]) + sum(len(name) + len(value) for name, value in scope["headers"])
-            > MAX_HEAD
-        ):
+        head = len(scope["raw_path"]) + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+        if head > MAX_HEAD:
             return failure(431, f"expected a path and headers of at most {MAX_HEAD:,} bytes, found more")
         headers = Headers(scope=scope)
         host = headers.get("host", "").lower()

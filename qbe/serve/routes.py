@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from qbe.errors import CorpusError, FacetNotFoundError, PaperNotFoundError, QbeError, UsageError
-from qbe.feeds.watches import MAX_WATCH_NAME, check_since
+from qbe.feeds.reports import Watcher
 from qbe.label.by_hand import HandGrades, Turn
 from qbe.models.language_model import read_guideline
 from qbe.search.request import SearchForm
@@ -89,13 +89,8 @@ def stream(state: Any, form: SearchForm) -> Response:
 
 
 JSON: TypeAdapter[Any] = TypeAdapter(Any)
-Kept = Annotated[str, Field(max_length=MAX_WATCH_NAME, description="what a search is called")]
-Day = Annotated[str, Field(max_length=20, description="a day, such as 2026-11-20")]
 Assessor = Annotated[str, Field(max_length=200, description="small letters, digits and hyphens")]
 Grade = Annotated[int, Field(ge=0, le=3, strict=True)]
-MinGrade = Annotated[
-    float | None, Field(ge=0, le=3, description="papers of at least this grade are new (default: 1, or 0.5)")
-]
 
 
 def about(state: Any) -> dict[str, Any]:
@@ -113,23 +108,7 @@ def export(state: Any, paper_ids: PaperIds, format: Format = "bibtex") -> Respon
     )
 
 
-def watches(state: Any, since: Day = "") -> Any:
-    """Searches that are kept, each with the papers that came for it, perhaps only those since a date."""
-    check_since(since or None)
-    return state.watcher.records(since)
-
-
-def watch(state: Any, name: Kept, search: SearchForm, grade: MinGrade = None) -> Any:
-    """Keep a search, as of /api/search: papers that come into the index from now on are reported."""
-    return state.watcher.add(name, search, grade)
-
-
-def unwatch(state: Any, name: Kept) -> Any:
-    """Keep a search no longer."""
-    return state.watcher.remove(name)
-
-
-def feed(state: Any, name: Kept | None = None) -> Response:
+def feed(state: Any, name: str | None = None) -> Response:
     """The papers that came for the searches that are kept, or for one, as an Atom feed."""
     return Response(state.watcher.feed(name), media_type="application/atom+xml; charset=utf-8")
 
@@ -191,12 +170,12 @@ ADDRESSES: dict[str, dict[str, Callable[..., Any]]] = {
     "/api/export": {"GET": export, "POST": export},
     "/api/labels": {"GET": next_pair, "POST": give},
     "/metrics": {"GET": metrics},
-    WATCHES: {"GET": watches, "POST": watch},
-    f"{WATCHES}/remove": {"POST": unwatch},
+    WATCHES: {"GET": Watcher.records, "POST": Watcher.add},
+    f"{WATCHES}/remove": {"POST": Watcher.remove},
     f"{WATCHES}/feed": {"GET": feed},
 }
-"""The functions that answer, in threads, by path and method: methods of the service, or functions of the
-application's state; the other parameters are those of the request, and docstrings its description.
+"""The functions that answer, in threads, by path and method: methods of the service or of the watcher, or
+functions of the application's state; other parameters are those of the request, docstrings its description.
 """
 
 
@@ -226,7 +205,8 @@ def _endpoint(state: Any, functions: dict[str, Callable[..., Any]]) -> Callable[
             values = _json(body)
         else:
             values = _parameters(request, function)
-        first = state.service if function.__qualname__.startswith(SearchService.__name__) else state
+        owners = {"SearchService": state.service, "Watcher": state.watcher}
+        first = owners.get(function.__qualname__.partition(".")[0], state)
         answer = await run_in_threadpool(call, function, first, values)
         if isinstance(answer, Response):
             return answer
