@@ -65,8 +65,8 @@ def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
         return FileFormatError(f"{path}{place}: expected {expected}; {remedy}")
 
     try:
-        source: Any = nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb")
-        with source as stream:
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as opened:
+            stream: Any = opened
             is_gzip = stream.peek(8).startswith(_GZIP)
             lines = iter(gzip.GzipFile(fileobj=stream) if is_gzip else stream)
             first = next(lines, b"")
