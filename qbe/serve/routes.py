@@ -95,7 +95,7 @@ Grade = Annotated[int, Field(ge=0, le=3, strict=True)]
 
 def about(state: Any) -> dict[str, Any]:
     """Say what is served: how many papers, and what can be asked of them."""
-    return state.service.about() | ({"watches": True} if state.watcher else {})
+    return {**state.service.about(), **({"watches": True} if state.watcher else {})}
 
 
 def export(state: Any, paper_ids: PaperIds, format: Format = "bibtex") -> Response:
