@@ -346,8 +346,10 @@ class Answers(Closing):
 
         ``about`` are the ids of both papers, the model and the version of the guideline.
         """
-        texts: Sequence[str | None] = (None, None, answer)
-        if not isinstance(answer, str):
+        texts: Sequence[str | None]
+        if isinstance(answer, str):
+            texts = (None, None, answer)
+        else:
             texts = (*(json.dumps(each, ensure_ascii=False) for each in answer), None)
         with self._lock:
             if self._database is None:

@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from qbe.errors import MissingDependencyError, ModelError, UsageError, check_package
+from qbe.errors import MissingDependencyError, ModelError, UsageError
+from qbe.models import reading
 
 log = logging.getLogger(__name__)
 
@@ -83,52 +84,43 @@ def try_device(device: str) -> None:
 def _load_cuda_libraries() -> None:
     import onnxruntime
 
-    if (preload := getattr(onnxruntime, "preload_dlls", None)) is not None:
-        noted = io.StringIO()
-        with contextlib.redirect_stdout(noted):  # it prints what it does not find
-            preload()
-        if text := noted.getvalue().strip():
-            log.debug("%s", text)
+    with contextlib.redirect_stdout(io.StringIO()) as noted:  # it prints what it does not find
+        onnxruntime.preload_dlls()
+    log.debug("%s", noted.getvalue().strip())
 
 
 def open_session(
     model: Path, device: str = CPU, *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
 ) -> Any:
-    """Open an ``onnxruntime.InferenceSession`` of one thread a call, so that results do not depend on the
-    machine.
+    """Open a session of one thread a call, so that results do not depend on the machine.
 
-    Raises ModelError when the file is no ONNX model of these inputs and outputs (where any are given),
-    MissingDependencyError where there is no such device or no ONNX Runtime.
+    Raises ModelError for a file that is no ONNX model of these ``inputs`` and ``outputs``, if any are given.
     """
     session = _session(str(model), device)
-    actual_inputs, actual_outputs = (
-        [value.name for value in values] for values in (session.get_inputs(), session.get_outputs())
+    taken, given = (
+        [each.name for each in values] for values in (session.get_inputs(), session.get_outputs())
     )
-    if inputs and (set(actual_inputs) != set(inputs) or not set(outputs) <= set(actual_outputs)):
+    if inputs and (set(taken) != set(inputs) or not set(outputs) <= set(given)):
         raise ModelError(
             f"{model}: expected a model of {', '.join(inputs)} to {', '.join(outputs)}, found a model of "
-            f"{', '.join(actual_inputs)} to {', '.join(actual_outputs)}; export or train it again"
+            f"{', '.join(taken)} to {', '.join(given)}; export or train it again"
         )
     return session
 
 
 def _session(model: str | bytes, device: str) -> Any:
-    check_package("onnxruntime")
-    import onnxruntime
+    with reading("a model" if isinstance(model, bytes) else model, "an ONNX model", "export it again"):
+        import onnxruntime
 
-    preferred = providers(device, onnxruntime.get_available_providers())
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    settings: dict[str, Any] = {"disabled_optimizers": _SLOW_ON_CPU}
-    if device == CUDA:
-        _load_cuda_libraries()
-        settings = {}
-    try:
+        preferred = providers(device, onnxruntime.get_available_providers())
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        settings: dict[str, Any] = {"disabled_optimizers": _SLOW_ON_CPU}
+        if device == CUDA:
+            _load_cuda_libraries()
+            settings = {}
         session = onnxruntime.InferenceSession(model, options, providers=preferred, **settings)
-    except Exception as error:
-        reason, name = str(error).splitlines()[0], "a model" if isinstance(model, bytes) else model
-        raise ModelError(f"{name}: expected an ONNX model, found: {reason}; export it again") from error
     if device == CUDA and _CUDA not in session.get_providers():  # it falls back to the CPU without an error
         raise MissingDependencyError(f"expected a GPU that ONNX Runtime can use, found none; {_REMEDY}")
     return session
