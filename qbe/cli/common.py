@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 HIDDEN = argparse.SUPPRESS  # the help of an option that help does not show
 _HELP = frozenset(("-h", "--help"))
-_TYPES = {"N": int, "YEAR": int, "SECONDS": float, "RATE": float, "GRADE": float, "PASSES": float}
+_TYPES = {**dict.fromkeys(("N", "YEAR"), int), **dict.fromkeys(("SECONDS", "GRADE", "RATE", "X"), float)}
 """Types of values by their name in help; all others are texts."""
 
 _OPTIONS = """

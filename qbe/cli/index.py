@@ -30,7 +30,7 @@ OPTIONS = f"""
 --corpus SOURCE...  files or folders of papers, plain or compressed (.gz, .xz, .zst, .zip), - for standard
   input, or an address such as s3://...: JSON lines with paper_id, title, abstract (a string or a list of
   sentences) and optionally pred_labels, metadata, or another --format; or a Hugging Face dataset
-  hf:NAME[:CONFIG][:SPLIT] or a folder of one
+  hf:NAME[:CONFIG][:SPLIT] or a folder of one, or a Zotero library: zotero, or zotero:FOLDER
 --output DIR!  the index to create or to update
 {common.THREADS}\
 --overwrite  replace what is at --output; with --sync delete as many papers as it takes

@@ -40,18 +40,26 @@ OPTIONS = {
     "unlabelled": "--unlabelled FILE  papers as JSON lines (default: in $QBE_DATA)",
     "cocitations": "--cocitations FILE...!  pairs of co-cited papers, as JSON lines in ASPIRE's format",
     "dev-cocitations": "--dev FILE...  the same, for dev (default: 5 %% of the sets)",
-    "objective": "--objective bi-encoder|ts|ot|ts+ot  in the paper: SPECTER-CoCite, TSASPIRE, OTASPIRE, "
-    "TS+OTASPIRE (default: ot)",
+    "objective": "--objective bi-encoder|ts|ot|ts+ot|abs|att|max|cosent|ict  in the paper: SPECTER-CoCite, "
+    "TSASPIRE, OTASPIRE, TS+OTASPIRE, its ablations ABS, ATT and MAX, the co-citation sentence encoder "
+    "CoSentBert, and ICTSENTBERT, of the inverse cloze task (default: ot)",
+    "aligner": "--aligner NAME_OR_FOLDER  an encoder, such as one of the objective cosent, that aligns the "
+    "sentences of ts, ts+ot and abs (default: as the files say)",
+    "margin": "--margin X  by which the distance of a negative should be larger (default: 1)",
+    "temperature": "--temperature X  tau of transport's masses or of attention (default: 0.5; 1 for att)",
+    "regularization": "--regularization X  lambda of transport (default: 20)",
+    "batch": "--batch N  pairs a batch, three of which make a step (default: 10)",
+    "warm-up": "--warm-up X  steps in which the rate rises, or below 1 their share of all (default: 0.05)",
     "similarity": "--similarity cosine|l2  l2: distances of vectors as they are, cosine: of unit length "
     "(default: l2)",
     "epochs": "--epochs N  at most (default: 1)",
-    "learning-rate": "--learning-rate RATE  default: 2e-5; 3e-5 for ot",
+    "learning-rate": "--learning-rate RATE  default: 2e-5; 1e-5 for ts+ot",
     "query-tokens": "--query-tokens N  tokens of the query to read (default: 256)",
     "candidate-tokens": "--candidate-tokens N  tokens of a candidate to read (default: 256)",
     "classes": "--classes natural|balanced|all-cited  BM25's best candidates as they are, as many that are "
     "not cited as are, or also all that is cited (default: natural)",
     "candidates": "--candidates N  BM25's best of each query (default: 10)",
-    "passes": "--epochs PASSES  passes over the pairs, such as 0.5 (default: 1)",
+    "passes": "--epochs X  passes over the pairs, such as 0.5 (default: 1)",
     "highest-rate": "--learning-rate RATE  the highest (default: 5e-5)",
     "tagger": "--tagger DIR!  the tagger's folder",
     "other-encoder": "--encoder NAME_OR_FOLDER!  the encoder",
@@ -71,8 +79,8 @@ COMMANDS = {
         "Train a sentence encoder on co-citations with an objective of ASPIRE (Mysore et al., 2022), export "
         f"it, and write its card. {_CONTINUES}",
         "cocitations:CocitationTraining",
-        "cocitations output work dev-cocitations leave-out objective encoder similarity epochs learning-rate "
-        "seed threads device",
+        "cocitations output work dev-cocitations leave-out objective encoder aligner similarity epochs "
+        "learning-rate batch warm-up margin temperature regularization seed threads device",
     ),
     "large-encoder": (
         "the large facet encoder",
@@ -182,7 +190,7 @@ def main(arguments: list[str]) -> None:
         raise UsageError(f"expected seeds such as 0,1,2, found {options.seeds!r}; check `seeds`") from None
     sources = _sources(options)
     make = _training(options.command)
-    own = {"encoder": options.encoder} if "encoder" in options else {}
+    own = {name: getattr(options, name) for name in ("encoder", "aligner") if getattr(options, name, None)}
     if options.command == "encoder":
         from qbe.train.cocitations import CocitationRecipe
 

@@ -33,6 +33,7 @@ from qbe.corpus.streams import (
     display_name,
     from_western,
     is_folder,
+    is_library,
     is_read_once,
     open_source,
 )
@@ -54,7 +55,7 @@ class _Revisions(NamedTuple):
 
 def files_of(source: str) -> list[str]:
     """Return the source itself, or the visible files in a folder and below, by name."""
-    if not is_folder(source):
+    if not is_folder(source) or is_library(source):
         return [source]
     below = (path for path in Path(source).rglob("*") if path.is_file())
     visible = (path for path in below if not any(part[0] == "." for part in path.relative_to(source).parts))
@@ -119,7 +120,7 @@ def _first_pass(sources: Sequence[str], reading: Reading, stops: bool) -> _Revis
     seen, repeated, deleted = set[str](), Counter[str](), set[str]()
     has_pubmed = False
     for source in sources:
-        if _is_dataset(source, reading):
+        if _is_dataset(source, reading) or is_library(source):
             continue
         parts, others = files_of(source), []
         for part in parts:
@@ -183,6 +184,12 @@ def _records(
 
         for entry in read_dataset(source.removeprefix(HUGGING_FACE), reading):
             yield UNIQUE, entry
+        return
+    if is_library(source):
+        from qbe.corpus import zotero
+
+        for entry in zotero.read(source, reading):
+            yield CHOSEN, entry
         return
     in_folder = is_folder(source)
     for file in files_of(source):
