@@ -77,7 +77,7 @@ def chosen_device(device: str) -> str:
 
 def try_device(device: str) -> None:
     """Run an identity model on a device; raises MissingDependencyError or ModelError if it cannot."""
-    _session(_IDENTITY, device)
+    open_session(_IDENTITY, device)
 
 
 @cache
@@ -90,26 +90,14 @@ def _load_cuda_libraries() -> None:
 
 
 def open_session(
-    model: Path, device: str = CPU, *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
+    model: Path | bytes, device: str = CPU, *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
 ) -> Any:
     """Open a session of one thread a call, so that results do not depend on the machine.
 
     Raises ModelError for a file that is no ONNX model of these ``inputs`` and ``outputs``, if any are given.
     """
-    session = _session(str(model), device)
-    taken, given = (
-        [each.name for each in values] for values in (session.get_inputs(), session.get_outputs())
-    )
-    if inputs and (set(taken) != set(inputs) or not set(outputs) <= set(given)):
-        raise ModelError(
-            f"{model}: expected a model of {', '.join(inputs)} to {', '.join(outputs)}, found a model of "
-            f"{', '.join(taken)} to {', '.join(given)}; export or train it again"
-        )
-    return session
-
-
-def _session(model: str | bytes, device: str) -> Any:
-    with reading("a model" if isinstance(model, bytes) else model, "an ONNX model", "export it again"):
+    name, source = ("a model", model) if isinstance(model, bytes) else (model, str(model))
+    with reading(name, "an ONNX model", "export it again"):
         import onnxruntime
 
         preferred = providers(device, onnxruntime.get_available_providers())
@@ -120,7 +108,15 @@ def _session(model: str | bytes, device: str) -> Any:
         if device == CUDA:
             _load_cuda_libraries()
             settings = {}
-        session = onnxruntime.InferenceSession(model, options, providers=preferred, **settings)
+        session = onnxruntime.InferenceSession(source, options, providers=preferred, **settings)
     if device == CUDA and _CUDA not in session.get_providers():  # it falls back to the CPU without an error
         raise MissingDependencyError(f"expected a GPU that ONNX Runtime can use, found none; {_REMEDY}")
+    taken, given = (
+        [each.name for each in values] for values in (session.get_inputs(), session.get_outputs())
+    )
+    if inputs and (set(taken) != set(inputs) or not set(outputs) <= set(given)):
+        raise ModelError(
+            f"{name}: expected a model of {', '.join(inputs)} to {', '.join(outputs)}, found a model of "
+            f"{', '.join(taken)} to {', '.join(given)}; export or train it again"
+        )
     return session
