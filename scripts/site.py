@@ -25,6 +25,7 @@ NAVIGATION = [
     {"Labelling": "docs/labelling.md"},
     {"Evaluation": "docs/evaluation.md"},
     {"Reproducing": "docs/reproduce.md"},
+    {"The four papers": "docs/papers.md"},
     {"Commands": "docs/cli.md"},
     {"Clusters": "docs/cluster.md"},
     {"Design": "docs/design.md"},

@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 import support.releases
-from support.releases import CITATIONS, CSFCUBE_PAPERS, contents, write_citations, write_csfcube
+from support.releases import (
+    CITATIONS,
+    CSFCUBE_PAPERS,
+    contents,
+    write_blendable,
+    write_citations,
+    write_citeomatic,
+    write_csfcube,
+    write_open_research,
+    write_s2orc,
+)
 from support.whole import write_relish, write_small_scidocs, write_treccovid
 
 from qbe import Facet, OutputError, QbeError
@@ -49,14 +59,25 @@ def snapshot(folder: Path) -> DatasetOptions:
     return DatasetOptions(folder)
 
 
+def blendable(folder: Path) -> DatasetOptions:
+    source, papers = write_blendable(folder)
+    return DatasetOptions(source, corpus=str(papers))
+
+
 RELEASES: dict[str, Callable[[Path], DatasetOptions]] = {
     "csfcube": lambda folder: DatasetOptions(write_csfcube(folder)),
     "relish": lambda folder: DatasetOptions(write_relish(folder)),
     "treccovid": lambda folder: DatasetOptions(write_treccovid(folder)),
     "scidocs": lambda folder: DatasetOptions(write_small_scidocs(folder)),
     "citations": lambda folder: DatasetOptions(write_citations(folder)),
+    "dblp": lambda folder: DatasetOptions(write_citeomatic(folder, "dblp")),
+    "pubmed": lambda folder: DatasetOptions(write_citeomatic(folder, "pubmed")),
+    "open-research": lambda folder: DatasetOptions(write_open_research(folder)),
+    "cocitations": lambda folder: DatasetOptions(write_s2orc(folder)),
+    "blended": blendable,
     "graded-pairs": pairs,
     "arxiv-cs": snapshot,
+    "mini": lambda folder: DatasetOptions(),
     "sample": lambda folder: DatasetOptions(),
 }
 """How to write a tiny release of each data set, and the options that read it."""
@@ -69,8 +90,14 @@ EXPECTED = {  # papers, queries of all splits, judgements
     "treccovid": (9, 2, 8),
     "scidocs": (8, 8, 20),
     "citations": (4, 3, 4),
+    "dblp": (16, 3, 36),
+    "pubmed": (16, 3, 36),
+    "open-research": (20, 19, 19),
+    "cocitations": (3, 0, 0),
+    "blended": (6, 0, 0),
     "graded-pairs": (4, 6, 0),
     "arxiv-cs": (1, 0, 0),
+    "mini": (3000, 120, 3600),
     "sample": (128, 24, 1032),
 }
 
@@ -80,7 +107,7 @@ def test_every_name_has_a_writer_a_sample_and_is_a_choice():
     assert set().union(*TAKEN_BY.values()) <= NAMES.keys()
     assert TAKEN_BY.keys() == set(DatasetOptions.__dataclass_fields__)
     for name in NAMES:
-        assert PARSER.parse_args([name, "--output", "x"]).name == name
+        assert PARSER.parse_args([name, "--output", "x"]).command == name
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -185,6 +212,8 @@ WRONG_OPTIONS: list[tuple[str, dict[str, Any]]] = [
     *(("citations", {}), ("graded-pairs", {}), ("csfcube", {"source": "absent"})),
     *(("graded-pairs", {"source": ".", "corpus": "x"}), ("arxiv-cs", {}), ("arxiv-cs", {"source": "absent"})),
     *(("relish", {}), ("scidocs", {"source": "absent"}), ("citations", {"source": "absent"})),
+    *(("dblp", {}), ("open-research", {"source": "absent"}), ("cocitations", {}), ("blended", {})),
+    *(("cocitations", {"source": "absent"}), ("blended", {"source": "absent", "corpus": "x"})),
 ]
 
 
@@ -222,6 +251,11 @@ def changed(write: Callable[[Path], object], name: str, content: bytes | str) ->
     return written
 
 
+def pairs_of_unlabelled_papers() -> DatasetOptions:
+    return pairs(Path("release"))
+
+
+PARSES = "pdf_parses/pdf_parses_0.jsonl"
 JUDGED, TEXTS = "test-pid2anns-csfcube-method.json", "paper_metadata_view_cite_read.json"
 ONE = '{"paper_id": "x", "title": "T", "abstract": "We cut."}\n'
 
@@ -275,6 +309,12 @@ BROKEN: list[tuple[str, Callable[[], DatasetOptions]]] = [
     ("graded-pairs", changed(pairs, "papers.jsonl", ONE)),
     ("arxiv-cs", lambda: DatasetOptions(changed(pairs, "papers.jsonl", ONE)().corpus)),
     ("graded-pairs", changed(pairs, "pairs.tsv", "query_id\tpaper_id\nq\ta\n")),
+    ("blended", changed(blendable, "tagged.jsonl", ONE)),
+    ("blended", changed(blendable, "pairs.tsv", PAIRS)),
+    ("blended", pairs_of_unlabelled_papers),
+    ("cocitations", changed(write_s2orc, PARSES, '{"bib_entries": {"1": 2}}\n')),
+    ("cocitations", changed(write_s2orc, PARSES, '{"body_text": []}\n')),
+    ("dblp", changed(lambda folder: write_citeomatic(folder, "dblp"), "comparison/dblp/corpus.json", ONE)),
 ]
 
 

@@ -108,11 +108,11 @@ def refused(monkeypatch, too_far):
     """Let int8 models whose matrices are ``too_far`` fail the check, as they do on some processors."""
     write = export._write_models
 
-    def writing(traced, fp32, int8, measure, is_near, *others):
+    def writing(traced, fp32, int8, feeds, figures, is_near, *others):
         def near(figures):
             return is_near(figures) and not too_far(codes_of(int8.parent))
 
-        return write(traced, fp32, int8, measure, near, *others)
+        return write(traced, fp32, int8, feeds, figures, near, *others)
 
     monkeypatch.setattr(export, "_write_models", writing)
 
@@ -207,13 +207,12 @@ def test_without_an_int8_model_the_other_precision_is_named(tmp_path, tiny_model
 
 
 def test_parity_check_covers_every_layer(tmp_path, tiny_model, monkeypatch):
-    original = export._original
+    trace = export._trace
 
-    def astray(*inputs):
-        last, embeddings, *others = original(*inputs)
-        return last, embeddings + 0.01, *others
+    def astray(*given):
+        return [[last, embeddings + 0.01, *others] for last, embeddings, *others in trace(*given)]
 
-    monkeypatch.setattr(export, "_original", astray)
+    monkeypatch.setattr(export, "_trace", astray)
     with pytest.raises(ModelError, match="parity check: expected fp32"):
         export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out")
 

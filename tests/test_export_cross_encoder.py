@@ -84,7 +84,7 @@ def another_tokenizer(folder: Path) -> None:
         (3, None, "expected a classifier of 1 or 2 labels, found 3"),
         (0, None, r"found no classifier\.bias, classifier\.weight in model"),  # a model without a classifier
         (1, constant_scores, "expected scores that differ between pairs, found one for all"),
-        (1, another_tokenizer, r"expected a BERT-family tokenizer, found no \[CLS\], \[SEP\]"),
+        (1, another_tokenizer, r"expected a BERT-family tokenizer with .*\[CLS\], \[SEP\]"),
     ],
 )
 def test_another_model_is_refused(tmp_path, tiny_model, labels, damage, message):

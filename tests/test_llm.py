@@ -1,11 +1,13 @@
 """Requests to a language model: what is retried, what ends all, what is kept, what is never shown."""
 
 import json
+import math
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain, repeat
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +17,8 @@ from support.messages import messages_of
 
 from qbe.errors import FileFormatError, ModelError, UsageError
 from qbe.models import language_model as lm
-from qbe.models.language_model import Answers, Budget, Client, Endpoint, EndpointError, Grader, PaperPair
-from qbe.types import Paper, Sentence
+from qbe.models.language_model import Answers, Client, Endpoint, EndpointError, Grader, PaperPair
+from qbe.types import Facet, Paper, Sentence
 
 KEY = "sk-a-key-that-nobody-may-see"
 
@@ -47,12 +49,12 @@ def no_pauses(monkeypatch) -> None:
 
 @contextmanager
 def running(
-    behaviour: Behaviour | Sent, budget: Budget | None = None, tries: int = 6, **settings: Any
+    behaviour: Behaviour | Sent, budget: Sequence[int | None] = (), tries: int = 6, **settings: Any
 ) -> Iterator[tuple[Running, Client]]:
     """A server that behaves so, or sends the same for ever, and a client of it."""
     with endpoint(behaviour) as server:
         given = {"timeout": 5, "key": KEY, **settings}
-        yield server, Client(Endpoint(server.url, "tiny", **given), budget, retries=tries - 1)
+        yield server, Client(Endpoint(server.url, "tiny", **given), *budget, retries=tries - 1)
 
 
 def test_what_fails_for_a_while_is_asked_again():
@@ -129,7 +131,7 @@ def test_the_newest_answers_are_kept_where_there_is_no_file(monkeypatch):
     monkeypatch.setattr("qbe.models.language_model.MAX_IN_MEMORY", 2)
     answers = Answers()
     for digest in "abc":
-        answers.add(digest, {}, lm.Answer((1, 2, 3), ("", "", "")), (1, 1))
+        answers.add(digest, [""] * 4, lm.Answer((1, 2, 3), ("", "", "")), (1, 1))
     assert [answers.get(digest) is not None for digest in "abc"] == [False, True, True]
 
 
@@ -185,7 +187,7 @@ def test_nothing_of_the_environment_is_sent(monkeypatch):
 
 def test_the_model_sees_texts_alone():
     with running(grades()) as (server, asking):
-        Grader(asking, guideline="Grade.").grade(pairs(1))
+        Grader(asking, guideline=lm.Guideline("Grade.")).grade(pairs(1))
     (request,) = server.requests
     assert request.path == "/v1/chat/completions"
     assert request.prompt.startswith("Grade.\n")
@@ -207,6 +209,44 @@ WHOLE = '"background": {"grade": 3}, "method": {"grade": 1.0}, "result": 0'
 )
 def test_grades_are_found_in_what_stands_around_them(text):
     assert lm.parse_answer(text).grades == (3, 1, 0)
+
+
+def test_answers_in_the_form_of_sciface_are_taken():
+    """Two facets, by score and reason; a facet that is not asked for has no grade."""
+    guideline = lm.read_guideline(Path("sciface"))
+    assert guideline.form.told().startswith('Answer with a JSON object alone: for each of "background" and')
+    schema = lm.answer_schema(guideline.form)
+    assert list(schema["properties"]) == ["background", "method"]
+    assert list(schema["properties"]["method"]["properties"]) == ["reason", "score"]
+    found = lm.parse_answer('{"BG": {"score": 2, "reason": "stone"}, "MT": {"score": 0}}', guideline.form)
+    assert found.grades[:2] == (2, 0)
+    assert math.isnan(found.grades[2])
+    assert found.rationales == ("stone", "", "")
+
+
+def test_grades_of_two_facets_are_kept_and_found_again(tmp_path):
+    sent = answer('{"background": {"reason": "stone", "score": 3}, "method": {"reason": "", "score": 1}}')
+    guideline = lm.read_guideline(Path("sciface"))
+    with endpoint(sent) as server:
+        for _ in range(2):
+            with Answers(tmp_path / "answers.sqlite") as answers:
+                asking = Client(Endpoint(server.url, "tiny"))
+                (found,) = Grader(asking, answers, guideline).grade(pairs(1)).answers
+                assert found.grades[:2] == (3, 1)
+                assert math.isnan(found.grades[2])
+        assert len(server.requests) == 1
+    assert kept(tmp_path / "answers.sqlite")[0]["grades"] == [3, 1, None]
+
+
+@pytest.mark.parametrize(("first", "facets"), [("Facets: Method", "method"), ("Grade.", "all")])
+def test_a_guideline_says_which_facets_are_graded(tmp_path, first, facets):
+    (tmp_path / "own.md").write_text(f"{first}\nBe fair.\n")
+    guideline = lm.read_guideline(tmp_path / "own.md")
+    assert guideline.text.startswith("Be fair." if facets == "method" else "Grade.")
+    assert guideline.form.facets == ((Facet.METHOD,) if facets == "method" else tuple(Facet))
+    (tmp_path / "own.md").write_text("Facets: mood\n")
+    with pytest.raises(FileFormatError, match="expected facets of background, method, result, found 'mood'"):
+        lm.read_guideline(tmp_path / "own.md")
 
 
 BAD = {
@@ -249,38 +289,8 @@ def test_what_is_kept_is_not_asked_for_again(tmp_path):
                 assert len([*filter(None, grader.grade([*pairs(count), *pairs(2)]).answers)]) == count + 2
             assert len(server.requests) == asked
         with Answers(file) as answers:  # another guideline is another question
-            Grader(Client(Endpoint(server.url, "tiny")), answers, "Grade.").grade(pairs(1))
+            Grader(Client(Endpoint(server.url, "tiny")), answers, lm.Guideline("Grade.")).grade(pairs(1))
         assert len(server.requests) == 6
-
-
-def test_answers_of_version_0_8_are_taken_over_once(tmp_path):
-    old, file = tmp_path / "graded.answers.jsonl", tmp_path / "graded.answers.sqlite"
-    asked = pairs(2)
-    digests = [lm.digest_of("tiny", lm.prompt_of(lm.default_guideline(), pair)) for pair in asked]
-    facets = ("background", "method", "result")
-    about = {"query_id": "id-0", "paper_id": "id-1", "model": "tiny", "guideline": "0" * 12}
-    tokens = {"prompt_tokens": 400, "completion_tokens": 30}
-    valid = {"grades": dict(zip(facets, (3, 1, 0), strict=True)), "rationales": dict.fromkeys(facets, "é")}
-    records = [{"digest": digests[0], **about, "problem": "found 'Hm.'", **tokens}]
-    records += [{"digest": digest, **about, **valid, **tokens} for digest in digests]
-    lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records]
-    old.write_text("".join(lines[:1]) + "[]\n" + lines[1])
-    with pytest.raises(FileFormatError, match=r"graded.answers.jsonl, line 2: expected an answer that qbe"):
-        Answers(file)
-    assert not file.exists()
-
-    before = "".join(lines) + lines[0][:20]  # the last line is of a process that was killed
-    old.write_text(before)
-    for _ in range(2):
-        with running(grades()) as (server, asking), Answers(file) as answers:
-            grader = Grader(asking, answers)
-            assert (*answers.spent(), grader.estimate(asked).requests) == (3, 1290, 0)
-            assert grader.grade(asked).answers == [lm.Answer((3, 1, 0), ("é",) * 3)] * 2
-        assert not server.requests
-    assert [row["problem"] for row in kept(file)] == ["found 'Hm.'", None, None]
-    assert old.read_text() == before
-    with pytest.raises(FileFormatError, match=r"give .*graded.answers.sqlite, which takes over"):
-        Answers(old)
 
 
 def test_another_file_is_no_file_of_answers(tmp_path):
@@ -298,7 +308,7 @@ def test_another_file_is_no_file_of_answers(tmp_path):
 
 
 def test_no_request_exceeds_the_budget():
-    with running(grades(), Budget(requests=4)) as (server, asking):
+    with running(grades(), [4]) as (server, asking):
         outcome = Grader(asking, parallel=3).grade(pairs(9))
     assert len(server.requests) == len([*filter(None, outcome.answers)]) == 4
     assert "4 of 4 requests" in outcome.stopped
@@ -309,7 +319,7 @@ def test_answers_that_are_kept_are_used_when_the_budget_is_spent():
     answers = Answers()
     with running(grades()) as (server, asking):
         Grader(asking, answers).grade(pairs(6)[3:])
-        spent = Client(Endpoint(server.url, "tiny"), Budget(requests=0))
+        spent = Client(Endpoint(server.url, "tiny"), max_requests=0)
         outcome = Grader(spent, answers, parallel=1).grade(pairs(6))
     assert [each is not None for each in outcome.answers] == [False] * 3 + [True] * 3
     assert "0 of 0 requests" in outcome.stopped
@@ -317,24 +327,22 @@ def test_answers_that_are_kept_are_used_when_the_budget_is_spent():
 
 
 def test_tokens_are_counted_as_the_endpoint_counts_them():
-    budget = Budget(tokens=2700)
-    with running(grades(), budget) as (server, asking):
-        outcome = Grader(asking, guideline="Grade.", parallel=1).grade(pairs(20))
+    with running(grades(), [None, 2700]) as (server, asking):
+        outcome = Grader(asking, guideline=lm.Guideline("Grade."), parallel=1).grade(pairs(20))
     # 430 tokens each; 120 are too few for another
     assert len(server.requests) == 6
-    assert budget.tokens_spent == 6 * 430
+    assert asking.tokens_spent == 6 * 430
     assert "2,580 of 2,700 tokens" in outcome.stopped
 
 
 def test_a_request_that_fails_counts_once():
-    budget = Budget(requests=1)
     with (
-        running(error(500), budget, tries=2) as (server, asking),
+        running(error(500), [1], tries=2) as (server, asking),
         pytest.raises(lm.RequestError, match="500"),
     ):
         asking.ask("Grade.")
     assert len(server.requests) == 2
-    assert (budget.requests_spent, budget.tokens_spent) == (1, 0)
+    assert (asking.requests_spent, asking.tokens_spent) == (1, 0)
     with pytest.raises(lm.BudgetSpentError):
         asking.ask("Grade.")
 

@@ -88,8 +88,12 @@ def test_sources_that_are_given(calls, tmp_path):
 
 def test_what_single_trainings_take(calls):
     given = f"{EVERY} --cocitations a --leave-out e --dev d --epochs 3 --learning-rate 0.5 --encoder m"
+    given += " --aligner n --margin 2 --temperature 0.3 --regularization 9 --batch 4 --warm-up 2000"
     command.main(["encoder", *given.split(), "--objective", "ts", "--similarity", "cosine"])
-    assert calls.pop()[3] == {"encoder": "m", "recipe": CocitationRecipe("ts", "cosine", 3, 0.5)}
+    recipe = CocitationRecipe(
+        "ts", "cosine", 3, 0.5, 4, warm_up=2000, margin=2, temperature=0.3, regularization=9
+    )
+    assert calls.pop()[3] == {"encoder": "m", "aligner": "n", "recipe": recipe}
 
 
 WRONG = {
@@ -124,4 +128,3 @@ def test_choices_and_defaults_are_those_of_the_modules():
     assert command.PARSER.parse_args(line).encoder == BASE_ENCODER
     assert command.OPTIONS["objective"].startswith(f"--objective {'|'.join(OBJECTIVES)}  ")
     assert command.OPTIONS["similarity"].startswith(f"--similarity {'|'.join(formats.SIMILARITIES)}  ")
-    assert {name for name, each in OBJECTIVES.items() if each.rate == 3e-5} == {"ot"}

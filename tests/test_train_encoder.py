@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,14 +28,23 @@ from qbe.train.cocitations import (
     CocitationRecipe,
     CocitationTraining,
     Pair,
+    align,
     cocitation_task,
     draw_negatives,
     first_window,
     hold_out,
-    read_cocitations,
+    read_pairs,
 )
-from qbe.train.fit import fit
-from qbe.train.losses import OBJECTIVES, PaperVectors, Settings, Triplets, transport_cost, triplet_losses
+from qbe.train.fit import fit, lr_factor
+from qbe.train.losses import (
+    OBJECTIVES,
+    PaperVectors,
+    Settings,
+    Triplets,
+    attention_distance,
+    transport_cost,
+    triplet_losses,
+)
 from qbe.train.network import CocitationEncoder, PaperTable, table_of
 from qbe.train.work import RunOptions, run_training
 from qbe.types import Paper, Sentence
@@ -66,14 +76,16 @@ def changed(**fields) -> dict:
     return LINE | fields
 
 
-def read(path: Path, evaluated: TitleIndex = NONE, *, aligned: bool = False) -> list[Pair]:
-    return list(read_cocitations(path, evaluated, aligned=aligned))
+def read(
+    path: Path, evaluated: TitleIndex = NONE, objective: str = "ot", *, align: bool = False
+) -> list[Pair]:
+    return list(read_pairs(path, evaluated, OBJECTIVES[objective], align=align))
 
 
 def test_reading_cocitations(tmp_path):
     third = {"TITLE": "Third", "ABSTRACT": ["Four.", " ", "Five."], "cc_align": [2, 2]}
     path = write(tmp_path / "x.jsonl", LINE, changed(query=third, pos_context=third))
-    actual, other = read(path, aligned=True)
+    actual, other = read(path, objective="ts")
     first = Paper("", "First", (Sentence("One."), Sentence("Two.")))
     assert actual == Pair(frozenset("123"), first, Paper("", "Second", (Sentence("Three."),)), (1, 0))
     # A sentence of nothing is dropped, and not counted in positions; equal papers are one.
@@ -81,6 +93,72 @@ def test_reading_cocitations(tmp_path):
     assert other.alignment == (1, 1)
     assert other.query is other.positive
     assert [pair.alignment for pair in read(path)] == [(0, 0)] * 2
+    # Aligned here, the sentences that cite both are read in place of positions; abs needs neither.
+    contexts = ("Both (First; Second).", "Again [1, 2].")
+    assert [(pair.alignment, pair.contexts) for pair in read(path, objective="ts", align=True)] == [
+        ((0, 0), contexts)
+    ] * 2
+    (first, *_) = read(write(tmp_path / "y.jsonl", LINE), objective="abs")
+    assert (first.alignment, first.contexts) == ((0, 0), ())
+    with pytest.raises(CorpusError, match="line 1: expected the sentences that cite both papers as citing_c"):
+        read(write(tmp_path / "z.jsonl", changed(citing_contexts=[" "])), objective="cosent")
+
+
+def alone(*texts: str) -> Paper:
+    return Paper("", "", tuple(map(Sentence, texts)))
+
+
+def test_pairs_of_sentences(tmp_path):
+    """Of sentences that cite a set each two, once; of an abstract each sentence and the others."""
+    third = {"TITLE": "Third", "ABSTRACT": ["Four.", "Five.", "Six."]}
+    path = write(tmp_path / "x.jsonl", LINE, changed(pos_context=third), changed(cited_pids=["8", "9"]))
+    both = alone("Both (First; Second)."), alone("Again [1, 2].")
+    assert [pair[:3] for pair in read(path, objective="cosent")] == [
+        (frozenset("123"), *both),
+        (frozenset("89"), *both),
+    ]
+    pairs = read(path, objective="ict")
+    papers = {
+        "Two.": "One.",
+        "One.": "Two.",
+        "Four.": "Five. Six.",
+        "Five.": "Four. Six.",
+        "Six.": "Four. Five.",
+    }
+    assert {pair.query.abstract: pair.positive.abstract for pair in pairs} == papers
+    assert len({pair.cited for pair in pairs}) == 2  # a sentence is no negative of its own abstract
+    texts = [f"Sentence {number}." for number in range(200)]
+    long = {"TITLE": "Long", "ABSTRACT": texts}
+    pairs = read(write(tmp_path / "y.jsonl", changed(query=long, pos_context=long)), objective="ict")
+    assert {len(pair.positive.sentences) for pair in pairs} == {199, 200}
+    assert 10 <= sum(len(pair.positive.sentences) == 200 for pair in pairs) <= 30
+    assert all(
+        (pair.query.sentences[0] in pair.positive.sentences) == (len(pair.positive.sentences) == 200)
+        for pair in pairs
+    )
+
+
+class ByWords:
+    """An encoder of single sentences: for each word whether they have it."""
+
+    files = SimpleNamespace(metadata=SimpleNamespace(encoder_format=EncoderFormat()))
+
+    def encode(self, papers):
+        for paper in papers:
+            words = paper.abstract.lower().rstrip(".").split()
+            vector = np.array([word in words for word in "abcde"], np.float32)
+            yield SimpleNamespace(whole=vector / max(np.linalg.norm(vector), 1))
+
+
+def test_sentences_are_aligned_by_what_cites_them_or_by_each_other(tmp_path):
+    query, positive = alone("a b.", "c d.", "e."), alone("a.", "d e.", "a b.")
+    pair = Pair(frozenset("12"), query, positive, contexts=("It is c.", "Also e e."))
+    aligned = align([pair] * 3, "contexts", ByWords(), tmp_path / "contexts.npz")
+    assert [each.alignment for each in aligned] == [(2, 1)] * 3
+    (aligned,) = align([pair], "abstracts", ByWords(), tmp_path / "abstracts.npz")
+    assert aligned == pair._replace(alignment=(0, 2))
+    (again,) = align([pair], "abstracts", None, tmp_path / "abstracts.npz")  # out of the file
+    assert again == aligned
 
 
 def test_papers_that_are_evaluated_on_are_dropped(tmp_path):
@@ -116,7 +194,7 @@ def test_lines_that_cannot_be_read(tmp_path, told):
 
         def action() -> None:
             path.write_text(json.dumps(LINE) + "\n" + (line if isinstance(line, str) else json.dumps(line)))
-            read(path, aligned=True)
+            read(path, objective="ts")
 
         return action
 
@@ -156,17 +234,27 @@ TRIPLETS = Triplets(
 )
 
 
+def attended(*distances: float) -> float:
+    weights = [math.exp(-each / 5000) for each in distances]
+    return sum(map(math.prod, zip(weights, distances, strict=True))) / sum(weights)
+
+
 # Distances of QUERY from ONE and TWO. Transported halves go from 0, 0 and 4, 0 to 0, 3; or one to 0, 4 and
 # one to 4, 2, a plan that is not independent.
 BY_HAND = {
     "bi-encoder": (math.sqrt(13), 3),
     "ts": (5, 2),
     "ot": ((3 + 5) / 2, (4 + 2) / 2 + math.log(2) / 20),
+    "abs": (5, 2),
+    "max": (3, 2),
+    "att": (attended(3, 5), attended(4, math.sqrt(20), math.sqrt(32), 2)),
+    "cosent": (math.sqrt(13), 3),
+    "ict": (math.sqrt(13), 3),
 }
 
 
 def test_objectives_are_margins_of_distances_worked_by_hand():
-    settings = Settings(margin=1.5)
+    settings = Settings(margin=1.5, temperature=5000)
     actual = {name: triplet_losses(each, TRIPLETS, settings).tolist() for name, each in OBJECTIVES.items()}
     for name, (near, far) in BY_HAND.items():
         # With a tau of 5000 masses are nearly halves.
@@ -175,10 +263,40 @@ def test_objectives_are_margins_of_distances_worked_by_hand():
     assert actual.keys() == {*BY_HAND, "ts+ot"}
 
 
-def test_a_low_temperature_moves_mass_to_what_is_near():
-    """Of 0, 0 and 4, 0 against 0, 4 and 4, 2 all goes from 4, 0 to 4, 2."""
+@pytest.mark.parametrize("distance", [transport_cost, attention_distance])
+def test_a_low_temperature_leaves_what_is_near(distance):
+    """Of 0, 0 and 4, 0 against 0, 4 and 4, 2 all mass goes from 4, 0 to 4, 2."""
     query, other = vectors(QUERY), vectors(TWO)
-    assert transport_cost(query, other, Settings(temperature=0.05)).item() == pytest.approx(2)
+    assert distance(query, other, Settings(temperature=0.05)).item() == pytest.approx(2)
+
+
+def test_hyper_parameters_are_those_of_the_paper_or_given():
+    recipes = {name: CocitationRecipe(name) for name in OBJECTIVES}
+    rates = {name for name, each in recipes.items() if each.rate != 2e-5}
+    assert (rates, recipes["ts+ot"].rate) == ({"ts+ot"}, 1e-5)
+    assert recipes["ot"].settings == Settings(1.0, 0.5, 20.0)
+    assert recipes["att"].settings.temperature == 1
+    own = CocitationRecipe("att", margin=2, temperature=5, regularization=10, warm_up=2000)
+    assert own.settings == Settings(2, 5, 10)
+    assert {name for name, each in recipes.items() if each.format.layout == "sentences"} == {"cosent", "ict"}
+    for name in ("margin", "temperature", "regularization", "warm_up", "batch"):
+        with pytest.raises(UsageError, match=f"expected `{name}` "):
+            CocitationRecipe(**{name: 0})
+    assert [lr_factor(step, 100, 4) for step in (0, 3, 52, 100)] == [0.25, 1, 0.5, 0]
+
+
+@pytest.mark.parametrize("objective", ["cosent", "ict", "max", "abs"])
+def test_objectives_train_and_align(trained, tmp_path, objective):
+    """A sentence encoder is written as one, and aligns the sentences of another training."""
+    options = {"aligner": str(trained.output)} if objective == "abs" else {}
+    training = replace(trained.training, options={**trained.training.options, **options})
+    folders = new_folders(tmp_path)
+    training.train(folders, RunOptions((0,)), objective=objective)
+    layout = resolve_encoder(str(folders.output)).metadata.encoder_format.layout
+    assert layout == ("sentences" if objective in ("cosent", "ict") else "title-sep-abstract")
+    assert {path.name for path in folders.work.glob("aligned-*.npz")} == (
+        {"aligned-train.npz", "aligned-dev.npz"} if options else set()
+    )
 
 
 def test_the_gradient_of_transport_is_its_plan():
@@ -293,6 +411,12 @@ def test_data_and_models_that_are_unfit(trained, tmp_path):
     few.write_text(sources.train[0].read_text().splitlines()[0])
     absent = {"encoder": str(tmp_path)}
     wrong = [
+        (
+            {},
+            {"aligner": "x"},
+            UsageError,
+            r"`aligner` is of the objectives ts, ts\+ot, abs, found ot; drop it",
+        ),
         ({}, absent, ModelError, "found no config.json, model.safetensors or pytorch"),
         ({}, {"encoder": "nosuch"}, ModelError, "a model to start from, found none of that name: 'nosuch'"),
         ({"train": (none,)}, {}, CorpusError, "cannot read .*none: No such file"),

@@ -434,7 +434,8 @@ def is_csl(head: Head) -> bool:
     return is_json and _OF_CSL.search(head.text) is not None and not _NOT_CSL.search(head.text)
 
 
-def _from_csl(source: Mapping[str, Any]) -> dict[str, Any]:
+def from_csl(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of an item of CSL-JSON or Zotero."""
     source = Fields(source).object("data") or source
     source = _of_zotero(source) if "itemType" in source else source
     item = Fields(source)
@@ -481,4 +482,4 @@ def _of_zotero(item: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "keyword": [each.get("tag") for each in its.all("tags[]", Mapping)]}
 
 
-read_csl = reader(_from_csl, lambda head: "items" if _CSL_ITEMS.match(head.text) else None)
+read_csl = reader(from_csl, lambda head: "items" if _CSL_ITEMS.match(head.text) else None)

@@ -34,6 +34,7 @@ from qbe.corpus.streams import (
     display_name,
     from_western,
     is_folder,
+    is_library,
     open_source,
 )
 from qbe.corpus.tables import SAVED_DATASET, read_dataset
@@ -48,7 +49,7 @@ _MOST_NAMES = 5
 
 def files_of(source: str) -> list[str]:
     """Return the source itself, or the visible files in a folder and below, by name."""
-    if not is_folder(source):
+    if not is_folder(source) or is_library(source):
         return [source]
     below = (path for path in Path(source).rglob("*") if path.is_file())
     visible = (path for path in below if not any(part[0] == "." for part in path.relative_to(source).parts))
@@ -114,7 +115,7 @@ def _is_read_once(file: str) -> bool:
 
 def _first_pass(source: str, reading: Reading, stops: bool, left: Counter[str], deleted: set[str]) -> None:
     """Recognize all files that can be read twice; count PubMed's records in ``left``, note its deletions."""
-    files = [] if _is_dataset(source, reading) else files_of(source)
+    files = [] if _is_dataset(source, reading) or is_library(source) else files_of(source)
     others = list[str]()
     for file in files:
         if _is_read_once(file):
@@ -164,6 +165,11 @@ def _records(
     """Yield the records of a source, each with whose ids they have (`qbe.corpus.identity`)."""
     if _is_dataset(source, reading):
         yield from ((UNIQUE, entry) for entry in read_dataset(source.removeprefix(HUGGING_FACE), reading))
+        return
+    if is_library(source):
+        from qbe.corpus import zotero
+
+        yield from ((CHOSEN, entry) for entry in zotero.read(source, reading))
         return
     in_folder = is_folder(source)
     for file in files_of(source):

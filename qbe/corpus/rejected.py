@@ -13,7 +13,7 @@ from qbe.errors import CorpusError, RecordError
 
 RENAMED, RECODED = "papers kept by another id", "files not in UTF-8"
 KEPT = "papers that the index has with other content"
-STANDS_IN = "papers by a paragraph in place of an abstract"
+STANDS_IN = "papers by a paragraph, or their title, in place of an abstract"
 NOTED = (RENAMED, RECODED, KEPT, STANDS_IN)
 FEWEST = 100  # of fewer records any share may be broken: it is reported, and for a person to judge
 SUFFIX = ".rejected.jsonl"  # of the file next to an index that lists them

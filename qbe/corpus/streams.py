@@ -31,6 +31,7 @@ from qbe.util.files import is_address
 STDIN = "-"
 MAX_LINE_BYTES = 64 << 20  # real records are far shorter; a longer one would fill the memory
 HEAD_BYTES = 1 << 16
+ZOTERO, DATABASE = "zotero", "zotero.sqlite"
 NOT_RECOGNIZED = "format not recognized"  # the reason of the error
 WESTERN = "cp1252"  # the encoding of Windows; Latin-1 is part of it
 
@@ -137,6 +138,12 @@ class BytesRead:
 def display_name(source: str | Path) -> str:
     """Return the name of a source for messages."""
     return "standard input" if str(source) == STDIN else str(source)
+
+
+def is_library(source: str) -> bool:
+    """Return True for a Zotero library: ``zotero``, ``zotero:FOLDER``, or the folder of its database."""
+    name = source.partition(":")[0].partition("/")[0]
+    return (name == ZOTERO and not os.path.exists(source)) or Path(source, DATABASE).is_file()  # noqa: PTH110
 
 
 def is_folder(source: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import random
 import sys
 import tempfile
 from bisect import bisect_left
@@ -59,6 +60,12 @@ def by_share(years: Mapping[str, int]) -> dict[str, str]:
     }
 
 
+def by_last_years(years: Mapping[str, int], last_years: Sequence[float]) -> dict[str, str]:
+    """Split papers at the last years of train, dev and test; younger papers are in no split."""
+    places = {paper_id: bisect_left(last_years, of) for paper_id, of in years.items()}
+    return {paper_id: SPLITS[place] for paper_id, place in places.items() if place < len(last_years)}
+
+
 def years_of(papers: Iterable[Paper]) -> tuple[dict[str, int], int]:
     """Return the years of papers by id, and the number of papers without a year."""
     years, without = dict[str, int](), 0
@@ -103,11 +110,15 @@ def write_collection(
     *,
     names: Sequence[str],
     leave_out: TitleIndex,
+    of_train: bool = False,
+    min_citations: int = 1,
+    most_queries: int | None = None,
 ) -> Written:
     """Write a collection to a folder; ``read`` reads the papers from the beginning.
 
     Leaves out papers without a year. Papers whose titles are in ``leave_out`` are no queries, and their cites
-    are left out.
+    are left out; nor are papers with fewer than ``min_citations``, of those in train with ``of_train``. Of
+    more than ``most_queries`` in dev or test, as many are drawn by seed.
     """
     queries: dict[str, dict[str, tuple[str, ...]]] = {name: {} for name in names}
     papers = words = dropped = 0
@@ -119,7 +130,11 @@ def write_collection(
             words += len(paper.title.split()) + len(paper.abstract.split())
             split = splits.get(paper.paper_id)
             cited = cited_before(paper, years) if split else ()
-            if cited and leave_out.holds(paper.title):
+            if of_train:
+                cited = tuple(each for each in cited if splits.get(each) == TRAIN)
+            if len(cited) < min_citations:
+                cited = ()
+            elif leave_out.holds(paper.title):
                 dropped += 1
                 cited = ()
             metadata = {name: value for name, value in paper.metadata.items() if name != "cites"}
@@ -133,6 +148,10 @@ def write_collection(
             stream.write(dump_record({**record, "metadata": metadata}))
             if split and cited:
                 queries[split][paper.paper_id] = cited
+    for name in queries.keys() - {TRAIN}:
+        if most_queries is not None and len(queries[name]) > most_queries:
+            chosen = random.Random(name).sample(sorted(queries[name]), most_queries)
+            queries[name] = {query: queries[name][query] for query in sorted(chosen)}
     total = sum(map(len, queries.values()))
     empty = next((name for name, of_split in queries.items() if not of_split), None)
     if dropped and not total:
@@ -179,11 +198,16 @@ FILES = (PAPERS, "train.qrels", "dev.qrels")
 WHERE = f"https://github.com/pisenberg/vispubdata and make {PAPERS}, train.qrels and dev.qrels of it"
 
 
+def titles_of(options: DatasetOptions) -> TitleIndex:
+    """Read the titles of the papers that are no queries."""
+    corpora = (read_corpus([str(file)], unsplit, WHATEVER_HAS_TEXT) for file in options.leave_out)
+    return TitleIndex(paper.title for papers in corpora for paper in papers)
+
+
 def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
     """Write the release, or a corpus of the user's own, as a collection; return a summary."""
     del report
-    corpora = (read_corpus([str(file)], unsplit, WHATEVER_HAS_TEXT) for file in options.leave_out)
-    titles = TitleIndex(paper.title for papers in corpora for paper in papers)
+    titles = titles_of(options)
     if options.corpus is None:
         return write_release(options.source, output, titles)
     return write_own(options.corpus, options.split_years, output, titles)
@@ -260,11 +284,7 @@ def write_own(corpus: str, split_years: Sequence[int], output: Path, leave_out: 
             if paper.paper_id in years and cited_before(paper, years)
         }
         ends = [*split_years, math.inf]
-        split_of = (
-            {paper_id: SPLITS[bisect_left(ends, of)] for paper_id, of in queries.items()}
-            if split_years
-            else by_share(queries)
-        )
+        split_of = by_last_years(queries, ends) if split_years else by_share(queries)
         names = SPLITS[: len(split_years) + 1] if split_years else SPLITS
         written = write_collection(output, papers, years, split_of, names=names, leave_out=leave_out)
     *lines, command = summarize(NAME, written, output, display_name(corpus), years, without_year)

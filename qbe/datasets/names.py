@@ -10,19 +10,25 @@ NAMES = {
     "treccovid": "TRECCOVID-RF, whole-abstract queries on COVID-19 (Voorhees et al., 2020)",
     "scidocs": "SciDocs, whole-abstract queries by citations and views (Cohan et al., 2020)",
     "citations": "who cites whom: papers on visualization (vispubdata), or a corpus of your own",
+    "dblp": "who cites whom in DBLP, as Citeomatic splits it (Bhagavatula et al., 2018)",
+    "pubmed": "who cites whom in PubMed, as Citeomatic splits it",
+    "open-research": "who cites whom in Semantic Scholar's Open Corpus, as Nogueira et al. (2020) use it",
+    "cocitations": "papers cited together, out of S2ORC's full texts or what papers cite (ASPIRE)",
+    "blended": "graded pairs with papers that mix the facets of others (FaBLE)",
     GRADED_PAIRS: "a file of graded pairs of papers, as topics by facet with pools",
     ARXIV_CS: "arXiv's papers of computer science to the end of 2019, of which the graded pairs are",
+    "mini": "3,000 arXiv papers and 60 judged queries, part of the package (CC0)",
     "sample": "the small collection that is part of the package",
 }
 """Data sets, each with one line that describes it."""
 
 TAKEN_BY = {
-    "source": tuple(name for name in NAMES if name != "sample"),
+    "source": tuple(name for name in NAMES if name not in ("mini", "sample")),
     "raw": ("csfcube", "relish", "treccovid", "sample"),
-    "corpus": ("citations", GRADED_PAIRS),
+    "corpus": ("citations", GRADED_PAIRS, "blended"),
     "split_years": ("citations",),
-    "leave_out": ("citations",),
+    "leave_out": ("citations", "dblp", "pubmed", "open-research"),
 }
-"""The data sets that take each option (`qbe.datasets.registry.DatasetOptions`). The sample has no source: it
-is part of the package; ``raw`` would change nothing where abstracts are no lists of sentences.
+"""The data sets that take each option (`qbe.datasets.registry.DatasetOptions`). ``mini`` and the sample have
+no source, being part of the package; ``raw`` would change nothing where abstracts are no lists of sentences.
 """

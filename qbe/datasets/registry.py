@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from qbe.datasets import arxiv, citations, csfcube, pools, sample
+from qbe.datasets import arxiv, blended, citations, citeomatic, cocitations, csfcube, mini, pools, sample
 from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS, NAMES
 from qbe.datasets.releases import DatasetOptions, Report
 from qbe.errors import OutputError, UsageError, output_error
@@ -19,8 +19,12 @@ WRITERS: dict[str, Callable[[DatasetOptions, Path, Report], list[str]]] = {
     "csfcube": csfcube.write,
     **{name: partial(pools.write, name) for name in pools.RELEASES},
     "citations": citations.write,
+    **{name: partial(citeomatic.write, name) for name in citeomatic.COLLECTIONS},
+    "cocitations": cocitations.write,
+    "blended": blended.write,
     GRADED_PAIRS: arxiv.write_graded_pairs,
     ARXIV_CS: arxiv.write,
+    "mini": mini.write,
     "sample": sample.write,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 from qbe.errors import ModelError, OutputError
 from qbe.label.pairs import Merges, Pair, merged, write_pairs
-from qbe.models.language_model import Answers, Budget, Client, Endpoint, Estimate, Grader, PaperPair
+from qbe.models.language_model import Answers, Client, Endpoint, Estimate, Grader, Guideline, PaperPair
 from qbe.types import Facet, Paper
 from qbe.util.files import lock
 
@@ -21,7 +22,7 @@ class LabelConfig(NamedTuple):
 
     endpoint: Endpoint
     answers: Path  # keeps what was answered
-    guideline: str | None = None  # None: qbe's own
+    guideline: Guideline | None = None  # None: qbe's own
     budget_requests: int | None = None
     budget_tokens: int | None = None
     parallel: int = 4
@@ -65,16 +66,15 @@ def label(
             raise OutputError(
                 f"cannot write {config.answers}: another qbe label does; wait for it, or give other `answers`"
             )
-        budget = Budget(config.budget_requests, config.budget_tokens)
-        budget.add(*answers.spent())
-        client = Client(config.endpoint, budget)
+        client = Client(config.endpoint, config.budget_requests, config.budget_tokens)
+        client.requests_spent, client.tokens_spent = answers.spent()
         grader = Grader(client, answers, config.guideline, parallel=config.parallel)
         asked = [PaperPair(papers[pair.query_id], papers[pair.paper_id]) for pair in order]
         if not approve(grader.estimate(asked)):
             return None
         outcome = grader.grade(asked, progress)
     found = {
-        pair: [merged(grade, config.merges) for grade in answer.grades]
+        pair: merged(answer.grades, config.merges)
         for pair, answer in zip(order, outcome.answers, strict=True)
         if answer is not None
     }
@@ -87,7 +87,10 @@ def label(
         len(found),
         {order[place]: problem for place, problem in sorted(outcome.problems.items())},
         outcome.stopped,
-        budget.requests_spent,
-        budget.tokens_spent,
-        {facet: Counter(grades[n] for grades in found.values()) for n, facet in enumerate(Facet)},
+        client.requests_spent,
+        client.tokens_spent,
+        {
+            facet: Counter(grades[n] for grades in found.values() if not math.isnan(grades[n]))
+            for n, facet in enumerate(Facet)
+        },
     )

@@ -128,8 +128,7 @@ class Encoder:
     ) -> list[PaperVectors]:
         self._outputs(hook)  # for its error
         encoder_format = self.files.metadata.encoder_format
-        texts = (text for paper in papers for text in (paper.title, *(each.text for each in paper.sentences)))
-        ids = iter(self.tokenizer.batch_ids(list(texts)))
+        ids = iter(self.tokenizer.batch_ids(list(chain.from_iterable(map(self._texts, papers)))))
         windows = [
             list(self._windows(paper, next(ids), list(islice(ids, len(paper.sentences))))) for paper in papers
         ]
@@ -157,8 +156,14 @@ class Encoder:
 
     def windows(self, paper: Paper) -> Iterator[Window]:
         """Arrange a paper in passes through the model; logs a warning where a text is cut."""
-        title = self.tokenizer.ids(paper.title)
-        return self._windows(paper, title, [self.tokenizer.ids(each.text) for each in paper.sentences])
+        title, *sentences = map(self.tokenizer.ids, self._texts(paper))
+        return self._windows(paper, title, sentences)
+
+    def _texts(self, paper: Paper) -> Iterator[str]:
+        alone = self.files.metadata.encoder_format.layout == SENTENCES
+        yield paper.title
+        for sentence in paper.sentences:
+            yield sentence.text if alone else self.tokenizer.space + sentence.text
 
     def _windows(
         self, paper: Paper, title: Sequence[int], sentences: Sequence[Sequence[int]]

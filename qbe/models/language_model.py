@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import json
 import logging
+import math
 import os
 import sqlite3
 import threading
@@ -18,13 +18,13 @@ from urllib.parse import urlsplit
 
 from qbe.errors import (
     FileFormatError,
-    InputError,
     ModelError,
     OutputError,
     QbeError,
     UsageError,
     check_package,
     check_positive,
+    input_error,
 )
 from qbe.types import Facet, Paper
 from qbe.util.text import one_line
@@ -43,19 +43,15 @@ MAX_ABSTRACT_CHARACTERS = 6000
 MAX_ATTEMPTS, MAX_FAILURES = 3, 3  # to get valid grades of a pair; pairs in a row before grading ends
 MAX_IN_MEMORY = 10_000  # answers that are kept where there is no file
 
-_GRADES = ("0", "1", "2", "3")
+GUIDELINES = {"facets": "guideline.md", "sciface": "sciface.md"}  # shipped, by name
 _OPTIONAL = ("maxLength", "temperature", "max_tokens")  # which some endpoints refuse
-_TOKENS = ("prompt_tokens", "completion_tokens")
-_FORM = (
-    'Answer with a JSON object alone: for each of "background", "method" and "result" an object with a '
-    '"rationale" (at most 20 words), then a "grade" (0, 1, 2 or 3).'
-)
 _REFUSED = {  # statuses after which no other request will be answered either
     401: f"the key; check ${KEY_VARIABLE}",
     402: "payment; check the account",
     403: f"access; check ${KEY_VARIABLE} and what it may use",
     404: "the address or the model; check `endpoint` and `model`",
     405: "the address; check `endpoint`, such as http://127.0.0.1:8080/v1",
+    **dict.fromkeys((301, 302, 307, 308), "the address, which leads elsewhere; check `endpoint`"),
 }
 
 
@@ -75,16 +71,36 @@ class BudgetSpentError(QbeError):
     """The next request would exceed the budget."""
 
 
-def answer_schema(*, limited: bool = True) -> dict[str, Any]:
+class Form(NamedTuple):
+    """The form of an answer: the facets it has grades of, and the keys of a reason and of a grade."""
+
+    facets: tuple[Facet, ...] = tuple(Facet)
+    reason: str = "rationale"
+    grade: str = "grade"
+
+    def told(self) -> str:
+        *names, last = (f'"{facet}"' for facet in self.facets)
+        return (
+            f"Answer with a JSON object alone: for {'each of ' if names else ''}{', '.join(names)}"
+            f'{" and " if names else ""}{last} an object with a "{self.reason}" (at most 20 words), then a '
+            f'"{self.grade}" (0, 1, 2 or 3).'
+        )
+
+
+OWN_FORM = Form()
+_KEYS = {"background": "bg", "method": "mt"}  # short names of facets in answers, such as SciFACE's
+
+
+def answer_schema(form: Form = OWN_FORM, *, limited: bool = True) -> dict[str, Any]:
     """Return the JSON schema of an answer, by which small models do not write on and on if ``limited``."""
-    rationale = {"type": "string", "maxLength": 300} if limited else {"type": "string"}
-    of_facet = {"rationale": rationale, "grade": {"type": "integer", "enum": list(map(int, _GRADES))}}
 
     def of(properties: Mapping[str, Any]) -> dict[str, Any]:
         required = {"required": list(properties), "additionalProperties": False}
         return {"type": "object", "properties": properties, **required}
 
-    return of({facet.value: of(of_facet) for facet in Facet})
+    rationale = {"type": "string", "maxLength": 300} if limited else {"type": "string"}
+    of_facet = of({form.reason: rationale, form.grade: {"type": "integer", "enum": [0, 1, 2, 3]}})
+    return of({facet.value: of_facet for facet in form.facets})
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,71 +128,48 @@ class Endpoint:
             host = parts.hostname if parts.port != 0 and not parts.query else None
         except ValueError:
             parts, host = urlsplit(""), None
-        shown = f"{url.partition('?')[0]!r:.80}"
-        for is_wrong, expected in (
-            (not host or parts.scheme not in ("http", "https"), f"{such}, without a query, found {shown}"),
-            (
-                parts.username or parts.password,
-                f"an `endpoint` without user and password, found some; set ${KEY_VARIABLE} instead",
-            ),
-            (not self.model, "the name of a `model` at the endpoint, found none"),
-            (
-                form not in RESPONSE_FORMATS,
-                f"a `response_format` of {', '.join(RESPONSE_FORMATS)}, found {form!r}; check it or "
-                f"${FORMAT_VARIABLE}",
-            ),
-            (
-                key and not (key.isascii() and key.isprintable()),
-                f"a key of printable ASCII characters in ${KEY_VARIABLE}, found others",
-            ),
-        ):
-            if is_wrong:
-                raise UsageError(f"expected {expected}")
+        expected = ""
+        if not host or parts.scheme not in ("http", "https"):
+            expected = f"{such}, without a query, found {url.partition('?')[0]!r:.80}"
+        elif parts.username or parts.password:
+            expected = f"an `endpoint` without user and password, found some; set ${KEY_VARIABLE} instead"
+        elif not self.model:
+            expected = "the name of a `model` at the endpoint, found none"
+        elif form not in RESPONSE_FORMATS:
+            known = ", ".join(RESPONSE_FORMATS)
+            expected = f"a `response_format` of {known}, found {form!r}; check it or ${FORMAT_VARIABLE}"
+        elif key and not (key.isascii() and key.isprintable()):
+            expected = f"a key of printable ASCII characters in ${KEY_VARIABLE}, found others"
+        if expected:
+            raise UsageError(f"expected {expected}")
         check_positive("timeout", self.timeout)
         url = url.rstrip("/").removesuffix("/chat/completions")
         for name, value in (("url", url), ("key", key), ("response_format", form)):
             object.__setattr__(self, name, value)
-        try:
-            is_local = ipaddress.ip_address(str(host)).is_loopback
-        except ValueError:
-            is_local = host == "localhost"
-        if key and parts.scheme == "http" and not is_local:
+        if key and parts.scheme == "http" and host not in ("localhost", "127.0.0.1", "::1"):
             log.warning("the key is sent to %s without encryption; use https", host)
 
 
-class Budget:
-    """A limit of requests, and of tokens of them and their answers (None: none), that threads may share."""
-
-    def __init__(self, requests: int | None = None, tokens: int | None = None) -> None:
-        self._lock = threading.Lock()
-        self._requests, self._tokens = requests, tokens
-        self.requests_spent = self.tokens_spent = 0
-
-    def reserve(self, tokens: int) -> None:
-        """Reserve a request, its retries included; raises BudgetSpentError where it is too much."""
-        with self._lock:
-            if self._requests is not None and self.requests_spent >= self._requests:
-                raise BudgetSpentError(f"{self.requests_spent:,} of {self._requests:,} requests are spent")
-            if self._tokens is not None and self.tokens_spent + tokens > self._tokens:
-                raise BudgetSpentError(f"{self.tokens_spent:,} of {self._tokens:,} tokens are spent")
-            self.requests_spent += 1
-            self.tokens_spent += tokens
-
-    def add(self, requests: int, tokens: int) -> None:
-        """Add costs of before, or (``tokens``, perhaps negative) correct a reservation."""
-        with self._lock:
-            self.requests_spent += requests
-            self.tokens_spent += tokens
-
-
 class Client:
-    """Asks a model by the package openai, which retries requests. Threads may share it."""
+    """Asks a model by the package openai, which retries requests. Threads may share it.
 
-    def __init__(self, endpoint: Endpoint, budget: Budget | None = None, *, retries: int = RETRIES) -> None:
+    It spends at most ``max_requests`` (retries are not counted), and ``max_tokens`` of prompts and answers.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        max_requests: int | None = None,
+        max_tokens: int | None = None,
+        *,
+        retries: int = RETRIES,
+    ) -> None:
         check_package("openai")
         import openai
 
-        self.endpoint, self.budget = endpoint, budget or Budget()
+        self.endpoint, self.max_requests, self.max_tokens = endpoint, max_requests, max_tokens
+        self.requests_spent = self.tokens_spent = 0
+        self._lock = threading.Lock()
         hooks = [] if endpoint.key else [lambda request: request.headers.pop("Authorization", None)]
         self._client = openai.OpenAI(
             base_url=endpoint.url,
@@ -189,27 +182,39 @@ class Client:
         self._was_answered = False
         self._refused: set[str] = set()
 
-    def ask(self, prompt: str) -> tuple[str, tuple[int, int]]:
+    def ask(self, prompt: str, form: Form = OWN_FORM) -> tuple[str, tuple[int, int]]:
         """Return a text, requested as JSON of `answer_schema`, and the tokens of prompt and text."""
-        estimate, spent, content = estimated_tokens(prompt) + ANSWER_TOKENS, 0, b""
-        self.budget.reserve(estimate)
+        estimate, tokens, content = estimated_tokens(prompt) + ANSWER_TOKENS, (0, 0), b""
+        with self._lock:
+            for spent, more, most, what in (
+                (self.requests_spent, 1, self.max_requests, "requests"),
+                (self.tokens_spent, estimate, self.max_tokens, "tokens"),
+            ):
+                if most is not None and spent + more > most:
+                    raise BudgetSpentError(f"{spent:,} of {most:,} {what} are spent")
+            self.requests_spent += 1
+            self.tokens_spent += estimate
         try:
-            content = self._content(prompt)
+            content = self._send(prompt, form)
             answer = json.loads(content)
             text = str(answer["choices"][0]["message"]["content"] or "")
-            counts = [(answer.get("usage") or {}).get(name) for name in _TOKENS]
-            guesses = map(estimated_tokens, (prompt, text))
-            asked, answered = (n if isinstance(n, int) else m for n, m in zip(counts, guesses, strict=True))
-            spent = asked + answered
-            return text, (asked, answered)
+            usage = answer.get("usage") or {}
+            asked, answered = usage.get("prompt_tokens"), usage.get("completion_tokens")
+            tokens = (
+                asked if isinstance(asked, int) else estimated_tokens(prompt),
+                answered if isinstance(answered, int) else estimated_tokens(text),
+            )
+            return text, tokens
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             found = self._plain(content[:80].decode(errors="replace"))
             url = self.endpoint.url
             raise RequestError(f"{url}: expected an answer with choices, found {found!r}") from None
         finally:
-            self.budget.add(0, spent - estimate)
+            with self._lock:
+                self.tokens_spent += sum(tokens) - estimate
 
-    def _content(self, prompt: str) -> bytes:
+    def _send(self, prompt: str, form: Form) -> bytes:
+        """Send a prompt, again without the optional parameters that an endpoint refuses."""
         import openai
 
         url = self.endpoint.url
@@ -217,7 +222,7 @@ class Client:
             known = {name for name in _OPTIONAL if name not in self._refused}
             try:
                 create = self._client.chat.completions.with_raw_response.create
-                response = create(**self._body(prompt, known))
+                response = create(**self._body(prompt, form, known))
                 self._was_answered = True
                 return bytes(response.content)
             except openai.APIStatusError as error:
@@ -236,18 +241,18 @@ class Client:
                     ) from None
                 raise RequestError(f"{url}: the connection failed ({reason})") from None
 
-    def _body(self, prompt: str, known: set[str]) -> dict[str, Any]:
-        optional = {"temperature": 0, "max_tokens": MAX_ANSWER_TOKENS}
-        schema = answer_schema(limited="maxLength" in known)
-        forms: dict[str, Any] = {
-            "json_schema": {"json_schema": {"name": "grades", "strict": True, "schema": schema}},
-            "json_object": {"schema": schema},
-        }
-        form = self.endpoint.response_format
+    def _body(self, prompt: str, answer: Form, known: set[str]) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.endpoint.model}
         body["messages"] = [{"role": "user", "content": prompt}]
+        optional = {"temperature": 0, "max_tokens": MAX_ANSWER_TOKENS}
         body |= {name: value for name, value in optional.items() if name in known}
-        return body | ({"response_format": {"type": form, **forms[form]}} if form in forms else {})
+        schema, form = answer_schema(answer, limited="maxLength" in known), self.endpoint.response_format
+        if form == "json_schema":
+            named = {"name": "grades", "strict": True, "schema": schema}
+            body["response_format"] = {"type": form, "json_schema": named}
+        elif form == "json_object":
+            body["response_format"] = {"type": form, "schema": schema}
+        return body
 
     def _status_error(self, error: Any) -> ModelError:
         url, status, hint = self.endpoint.url, error.status_code, ""
@@ -257,9 +262,6 @@ class Client:
             return EndpointError(f"{url} asks to wait {int(wait):,} s ({reason}); try again then")
         if status in _REFUSED:
             return EndpointError(f"{url} refuses {_REFUSED[status]} ({reason})")
-        if 300 <= status < 400:
-            remedy = "give the address that answers as `endpoint`"
-            return EndpointError(f"{url} leads elsewhere ({status}), where no key is sent; {remedy}")
         if "response_format" in reason or "json_schema" in reason:
             hint = f"; give another `response_format` or ${FORMAT_VARIABLE}"
         return RequestError(f"{url} refuses the request ({reason}){hint}")
@@ -273,126 +275,121 @@ def estimated_tokens(text: str) -> int:
 
 
 class Answer(NamedTuple):
-    """The grades of a candidate, from 0 to 3, and the reasons given for them, in the order of the facets."""
+    """The grades of a candidate, from 0 to 3, NaN for a facet without one, and the reasons given for them, in
+    the order of the facets.
+    """
 
-    grades: tuple[int, ...]
+    grades: tuple[float, ...]
     rationales: tuple[str, ...]
 
 
-_APPLICATION_ID = 0x716265  # "qbe"
-_ABOUT = ("query_id", "paper_id", "model", "guideline")
-_COLUMNS = ("digest", *_ABOUT, "grades", "rationales", "problem", *_TOKENS)
+def parse_answer(text: str, form: Form = OWN_FORM) -> Answer:
+    """Parse an answer, or raise AnswerError; text around its JSON, such as a model's thoughts, is skipped.
+
+    ``score`` and ``reason`` are taken for ``grade`` and ``rationale``, ``BG`` and ``MT`` for two facets.
+    """
+    text = text.rpartition("</think>")[2]
+    begin, end = text.find("{"), text.rfind("}")
+    try:
+        record = json.loads(text[begin : end + 1] if begin >= 0 else text, strict=False)
+    except (ValueError, RecursionError):
+        raise AnswerError(f"expected a JSON object, found {one_line(text)[:60]!r}") from None
+    named = {str(key).lower(): value for key, value in record.items()} if isinstance(record, dict) else {}
+    grades, rationales = list[float](), list[str]()
+    for facet in Facet:
+        value = named.get(facet.value, named.get(_KEYS.get(facet.value, "")))
+        given = value if isinstance(value, dict) else {"grade": value}
+        found = given.get("grade", given.get("score"))
+        grade = str(found).strip().removesuffix(".0")
+        if grade in ("0", "1", "2", "3"):
+            grades.append(int(grade))
+        elif facet in form.facets:
+            raise AnswerError(f"expected a grade of 0, 1, 2 or 3 for {facet.value}, found {f'{found!r:.40}'}")
+        else:
+            grades.append(math.nan)
+        rationales.append(one_line(given.get("rationale") or given.get("reason") or "")[:500])
+    return Answer(tuple(grades), tuple(rationales))
+
+
 _TABLE = """\
+BEGIN;
 CREATE TABLE IF NOT EXISTS answers (
     digest TEXT NOT NULL, query_id TEXT, paper_id TEXT, model TEXT, guideline TEXT, grades TEXT,
     rationales TEXT, problem TEXT, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS by_digest ON answers (digest);
+COMMIT;
 """
-_INSERT = "INSERT INTO answers VALUES (:" + ", :".join(_COLUMNS) + ")"  # noqa: S608
-
-
-def _old_rows(path: Path) -> list[dict[str, Any]]:
-    """Read answers of version 0.8; a last line without an end is of a killed process, and no answer."""
-    rows: list[dict[str, Any]] = []
-    try:
-        for line in path.read_bytes().split(b"\n")[:-1]:
-            record = json.loads(line)
-            for name in ("grades", "rationales") if record.get("grades") is not None else ():
-                each = [record[name][facet.value] for facet in Facet]
-                record[name] = json.dumps(each, ensure_ascii=False)
-            tokens = {name: int(record[name]) for name in _TOKENS}
-            row = {name: record.get(name) for name in _COLUMNS}
-            rows.append(row | tokens | {"digest": str(record["digest"])})
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise FileFormatError(
-            f"{path}, line {len(rows) + 1}: expected an answer that qbe label 0.8 kept, to be taken "
-            "over; correct the line, or move the file away to pay for its answers again"
-        ) from None
-    return rows
 
 
 class Answers(Closing):
     """Answers by the digest of the question in an SQLite file, each flushed to the disk, or in memory."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Open a file; a new one takes over answers of version 0.8 in the ``.jsonl`` file beside it."""
-        self.path = path
-        self._lock = threading.Lock()
-        self._database: sqlite3.Connection | None = None
-        if path is None or path.exists() or path.with_suffix(".jsonl").exists():
-            self._database = self._open()
+        """Open a file; one that is absent is made by the first answer."""
+        self.path, self._lock = path, threading.Lock()
+        self._database = self._open() if path is None or path.exists() else None
 
     def _open(self) -> sqlite3.Connection:
-        hint, rows = "another file", list[dict[str, Any]]()
-        if self.path is not None:
-            old = self.path.with_suffix(".jsonl")
-            if self.path == old:
-                hint = f"{self.path.with_suffix('.sqlite')}, which takes over answers of version 0.8,"
-            elif old.exists() and not (self.path.exists() and self.path.stat().st_size):
-                rows = _old_rows(old)
-                log.info("%s takes over %s answers of %s", self.path, f"{len(rows):,}", old)
-        remedy = f"expected answers that qbe label kept; give {hint} as `answers`"
-        wrong = FileFormatError(f"{self.path}: {remedy}")
+        wrong = FileFormatError(
+            f"{self.path}: expected answers that qbe label kept; give another file as `answers`"
+        )
         try:
             if self.path is not None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             database = sqlite3.connect(self.path or ":memory:", check_same_thread=False)
-            (application,) = database.execute("PRAGMA application_id").fetchone()
-            (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if tables and application != _APPLICATION_ID:
+            tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+            if tables and "answers" not in tables:
                 database.close()
                 raise wrong
-            if not tables:  # in one transaction, so that no file is left with a part of the old answers
-                with database:
-                    database.executescript(f"BEGIN;PRAGMA application_id = {_APPLICATION_ID};{_TABLE}")
-                    database.executemany(_INSERT, rows)
+            database.executescript(_TABLE)
         except (OSError, sqlite3.OperationalError) as error:
             raise OutputError(f"cannot open {self.path}: {error}") from None
         except sqlite3.DatabaseError:
             raise wrong from None
         return database
 
-    def _select(self, columns: str, *digest: str) -> Any:
-        where = "WHERE digest = ? AND grades IS NOT NULL" if digest else ""
-        with self._lock:
-            if self._database is None:
-                return None
-            query = f"SELECT {columns} FROM answers {where}"  # noqa: S608
-            return self._database.execute(query, digest).fetchone()
-
-    def spent(self) -> tuple[int, int]:
-        """Return the requests that were answered, and their tokens and the answers'."""
-        requests, tokens = self._select("count(*), total(prompt_tokens + completion_tokens)") or (0, 0)
-        return requests, int(tokens)
-
     def close(self) -> None:
         if self._database is not None:
             self._database.close()
             self._database = None
 
-    def get(self, digest: str) -> Answer | None:
-        row = self._select("grades, rationales", digest)
-        return None if row is None else Answer(*(tuple(json.loads(each)) for each in row))
+    def _select(self, query: str, *parameters: str) -> Any:
+        with self._lock:
+            return self._database and self._database.execute(query, parameters).fetchone()
 
-    def add(
-        self, digest: str, about: Mapping[str, str], answer: Answer | str, tokens: tuple[int, int]
-    ) -> None:
-        """Keep an answer, or what is wrong with an invalid one; raises OutputError where it cannot."""
-        row: dict[str, Any] = dict.fromkeys(_COLUMNS)
-        row |= dict(about) | dict(zip(("digest", *_TOKENS), (digest, *tokens), strict=True))
+    def spent(self) -> tuple[int, int]:
+        """Return the requests that were answered, and their tokens and the answers'."""
+        total = "SELECT count(*), total(prompt_tokens + completion_tokens) FROM answers"
+        requests, tokens = self._select(total) or (0, 0)
+        return requests, int(tokens)
+
+    def get(self, digest: str) -> Answer | None:
+        valid = "SELECT grades, rationales FROM answers WHERE digest = ? AND grades IS NOT NULL"
+        row = self._select(valid, digest)
+        if row is None:
+            return None
+        grades, rationales = map(json.loads, row)
+        return Answer(tuple(math.nan if grade is None else grade for grade in grades), tuple(rationales))
+
+    def add(self, digest: str, about: Sequence[str], answer: Answer | str, tokens: tuple[int, int]) -> None:
+        """Keep an answer, or what is wrong with an invalid one; raises OutputError where it cannot.
+
+        ``about`` are the ids of both papers, the model and the version of the guideline.
+        """
+        texts: tuple[str | None, ...]
         if isinstance(answer, str):
-            row["problem"] = answer
+            texts = (None, None, answer)
         else:
-            row |= {name: json.dumps(each, ensure_ascii=False) for name, each in answer._asdict().items()}
+            grades = [None if math.isnan(grade) else grade for grade in answer.grades]
+            texts = (json.dumps(grades), json.dumps(answer.rationales, ensure_ascii=False), None)
         with self._lock:
             if self._database is None:
                 self._database = self._open()
             try:
                 with self._database:
-                    self._database.execute(_INSERT, row)
+                    row = (digest, *about, *texts, *tokens)
+                    self._database.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
                     if self.path is None:
                         oldest = "DELETE FROM answers WHERE rowid <= (SELECT max(rowid) FROM answers) - ?"
                         self._database.execute(oldest, (MAX_IN_MEMORY,))
@@ -423,13 +420,48 @@ class Estimate(NamedTuple):
     completion_tokens: int
 
 
-def default_guideline() -> str:
-    return (Path(__file__).parent / "guideline.md").read_text(encoding="utf-8")
+class Guideline(NamedTuple):
+    """What a model is told of facets and grades, and the form of its answers."""
+
+    text: str
+    form: Form = OWN_FORM
+
+    @property
+    def version(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()[:12]
 
 
-def prompt_of(guideline: str, pair: PaperPair) -> str:
+def read_guideline(source: Path | None = None) -> Guideline:
+    """Read a guideline: qbe's own, SciFACE's for the name ``sciface``, or that of a file.
+
+    A first line such as ``Facets: background, method`` says which facets are graded (else all). Raises
+    InputError and FileFormatError.
+    """
+    path = source or Path("facets")
+    if str(path) in GUIDELINES:
+        path = Path(__file__).parent / GUIDELINES[str(path)]
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise input_error(path, error) from None
+    except UnicodeDecodeError:
+        raise FileFormatError(f"{path} is not valid UTF-8") from None
+    first, _, rest = text.partition("\n")
+    title, _, names = first.partition(":")
+    if title != "Facets":
+        return Guideline(text)
+    facets = {name.strip().lower() for name in names.split(",")}
+    if not facets <= {facet.value for facet in Facet}:
+        raise FileFormatError(
+            f"{path}, line 1: expected facets of {', '.join(map(str, Facet))}, found {names.strip()!r}"
+        )
+    keys = ("reason", "score") if path.name == GUIDELINES["sciface"] else OWN_FORM[1:]
+    return Guideline(rest, Form(tuple(facet for facet in Facet if facet.value in facets), *keys))
+
+
+def prompt_of(guideline: Guideline, pair: PaperPair) -> str:
     """Write the question. It has titles and abstracts, and neither ids nor how a candidate was found."""
-    parts = [guideline.strip(), _FORM]
+    parts = [guideline.text.strip(), guideline.form.told()]
     for name, paper in zip(("query_paper", "candidate_paper"), pair, strict=True):
         abstract = paper.abstract[:MAX_ABSTRACT_CHARACTERS]
         parts.append(f"<{name}>\nTitle: {one_line(paper.title)}\nAbstract: {one_line(abstract)}\n</{name}>")
@@ -441,27 +473,6 @@ def digest_of(model: str, prompt: str) -> str:
     return hashlib.sha256(json.dumps([model, prompt]).encode()).hexdigest()
 
 
-def parse_answer(text: str) -> Answer:
-    """Parse an answer, or raise AnswerError; text around its JSON, such as a model's thoughts, is skipped."""
-    text = text.rpartition("</think>")[2]
-    begin, end = text.find("{"), text.rfind("}")
-    try:
-        record = json.loads(text[begin : end + 1] if begin >= 0 else text, strict=False)
-    except (ValueError, RecursionError):
-        raise AnswerError(f"expected a JSON object, found {one_line(text)[:60]!r}") from None
-    grades, rationales = [], []
-    for facet in Facet:
-        value = record.get(facet.value) if isinstance(record, dict) else None
-        given = value if isinstance(value, dict) else {"grade": value}
-        grade = str(given.get("grade")).strip().removesuffix(".0")
-        if grade not in _GRADES:
-            found = f"{given.get('grade')!r:.40}"
-            raise AnswerError(f"expected a grade of 0, 1, 2 or 3 for {facet.value}, found {found}")
-        grades.append(int(grade))
-        rationales.append(one_line(given.get("rationale") or "")[:500])
-    return Answer(tuple(grades), tuple(rationales))
-
-
 class Grader:
     """Grades pairs by a model, several at a time; a pair whose answer is kept is not asked for again."""
 
@@ -469,12 +480,12 @@ class Grader:
         self,
         client: Client,
         answers: Answers | None = None,
-        guideline: str | None = None,
+        guideline: Guideline | None = None,
         *,
         parallel: int = 4,
     ) -> None:
         self.client, self.answers = client, Answers() if answers is None else answers
-        self._guideline = default_guideline() if guideline is None else guideline
+        self._guideline = read_guideline() if guideline is None else guideline
         self._parallel = parallel
 
     def estimate(self, pairs: Sequence[PaperPair]) -> Estimate:
@@ -492,7 +503,7 @@ class Grader:
         problems: dict[int, str] = {}
         stopped, failures, ended = "", 0, threading.Event()
 
-        def grade_one(digest: str, prompt: str, places: Sequence[int]) -> None:
+        def grade_one(digest: str, prompt: str, places: Sequence[int]) -> int:
             nonlocal stopped, failures
             answer = self.answers.get(digest)
             try:
@@ -516,14 +527,14 @@ class Grader:
                 raise
             for place in places:
                 answers[place] = answer
+            return len(places)
 
         questions = [(digest, *question) for digest, question in self._questions(pairs).items()]
         with ThreadPoolExecutor(self._parallel, "qbe-llm") as pool:
             try:
-                graded = pool.map(grade_one, *zip(*questions, strict=True)) if questions else ()
-                for (_, _, places), _ in zip(questions, graded, strict=True):
+                for finished in pool.map(lambda question: grade_one(*question), questions):
                     if progress is not None:
-                        progress(len(places))
+                        progress(finished)
             except KeyboardInterrupt:
                 log.info("waiting for requests under way, whose answers are kept")
                 raise
@@ -541,19 +552,18 @@ class Grader:
         return questions
 
     def _ask(self, digest: str, prompt: str, pair: PaperPair) -> Answer:
-        version = hashlib.sha256(self._guideline.encode()).hexdigest()[:12]
-        ids, model = [paper.paper_id for paper in pair], self.client.endpoint.model
-        about = dict(zip(_ABOUT, (*ids, model, version), strict=True))
+        form = self._guideline.form
+        about = (*(paper.paper_id for paper in pair), self.client.endpoint.model, self._guideline.version)
         asked = prompt
         for attempt in range(1, MAX_ATTEMPTS + 1):
-            text, tokens = self.client.ask(asked)
+            text, tokens = self.client.ask(asked, form)
             try:
-                answer = parse_answer(text)
+                answer = parse_answer(text, form)
             except AnswerError as error:
                 self.answers.add(digest, about, str(error), tokens)
                 if attempt == MAX_ATTEMPTS:
                     raise
-                asked = f"{prompt}\n\nAn earlier answer was refused: {error}. {_FORM}"
+                asked = f"{prompt}\n\nAn earlier answer was refused: {error}. {form.told()}"
             else:
                 self.answers.add(digest, about, answer, tokens)
                 break

@@ -16,9 +16,9 @@ from qbe.types import Paper
 
 LEAST_TOKENS = 3  # a window with room for one token of a sentence: [CLS], this one, and [SEP]
 
-# MPNet's tokens at the beginning and end of a text and for unknown words, and BERT's; MPNet's vocabulary has
-# these, too, but it was not trained with them.
-SPECIAL_TOKENS = (("<s>", "</s>", "[UNK]"), ("[CLS]", "[SEP]", "[UNK]"))
+# The tokens at the beginning and end of a text and for unknown words, of MPNet, BERT and RoBERTa. MPNet's
+# vocabulary has those of the others, too, but it was not trained with them.
+SPECIAL_TOKENS = (("<s>", "</s>", "[UNK]"), ("[CLS]", "[SEP]", "[UNK]"), ("<s>", "</s>", "<unk>"))
 
 
 class Window(NamedTuple):
@@ -124,7 +124,9 @@ def open_tokenizer(path: Path) -> Any:
 class PaperTokenizer:
     """The tokenizer of a BERT-family model, applied to titles and sentences.
 
-    ``special`` are the ids of its special tokens, ``pad`` is that of padding, 0 where there is none.
+    ``special`` are the ids of its special tokens, ``pad`` is that of padding, 0 where there is none;
+    ``space`` comes before a text that follows another, since RoBERTa has other tokens for words behind it,
+    and ``between`` are the ids before the second text of a pair: its [SEP] again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -139,8 +141,10 @@ class PaperTokenizer:
             raise ModelError(
                 f"{path}: expected a BERT-family tokenizer with {families}, found not all; give another model"
             )
+        is_roberta = known[0] == SPECIAL_TOKENS[2]
         self.special = SpecialTokens(*map(number, known[0]))
-        padding = ("<pad>", "[PAD]") if known[0] == SPECIAL_TOKENS[0] else ("[PAD]",)
+        self.space, self.between = (" ", [self.special.sep]) if is_roberta else ("", [])
+        padding = ("[PAD]",) if known[0] == SPECIAL_TOKENS[1] else ("<pad>", "[PAD]")
         self.pad = next((number(name) for name in padding if number(name) is not None), 0)
 
     def ids(self, text: str) -> list[int]:
@@ -152,5 +156,5 @@ class PaperTokenizer:
 
     def first_window(self, paper: Paper, max_tokens: int) -> Window:
         """Return a paper's title and as many sentences as fit into ``max_tokens``, but at least one (cut)."""
-        sentences = [self.ids(sentence.text) for sentence in paper.sentences]
+        sentences = [self.ids(self.space + sentence.text) for sentence in paper.sentences]
         return next(passes(self.ids(paper.title), sentences, self.special, max_tokens))

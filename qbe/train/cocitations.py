@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -18,41 +19,57 @@ from qbe.corpus import parse_paper
 from qbe.corpus.identity import TitleIndex
 from qbe.corpus.json_stream import decode_record, decode_text
 from qbe.corpus.streams import display_name, numbered_lines, open_source
-from qbe.errors import CorpusError, check_count, check_positive
+from qbe.errors import CorpusError, UsageError, check_count, check_positive
+from qbe.index.scoring import COMPARISONS
 from qbe.models.cards import ENCODER, TOKENIZER
+from qbe.models.encoder import Encoder
 from qbe.models.export.encoder import export_encoder
 from qbe.models.export.pytorch import write_tokenizer
 from qbe.models.folders import BASE_ENCODER, find_start, weights_file
-from qbe.models.formats import COSINE, L2, MEAN, TITLE_SEP_ABSTRACT, EncoderFormat
+from qbe.models.formats import COSINE, L2, MEAN, SENTENCES, TITLE_SEP_ABSTRACT, EncoderFormat
 from qbe.models.tokenizer import PaperTokenizer, Window, passes
 from qbe.train.card import Card
 from qbe.train.fit import Schedule, Task, copied, fit_seeds, matmul_dtype, with_weights
-from qbe.train.losses import OBJECTIVES, Settings, Triplets, triplet_losses
+from qbe.train.losses import (
+    ABSTRACTS,
+    CITING,
+    CONTEXTS,
+    OBJECTIVES,
+    PAPERS,
+    Objective,
+    Settings,
+    Triplets,
+    triplet_losses,
+)
 from qbe.train.network import CocitationEncoder, table_of, write_pretrained
-from qbe.train.work import Sources, Training
+from qbe.train.work import Sources, Training, load_arrays, save_arrays
 from qbe.types import Paper, Sentence
 from qbe.util.files import sha256
 
 log = logging.getLogger(__name__)
 HELD_OUT, MOST_HELD_OUT = 0.05, 2000  # the share of sets that become dev, and the most, without a dev file
+KEPT = 0.1  # the share of sentences that stay in their abstract in the inverse cloze task
 
 # Files of pairs.
 
 
 class Pair(NamedTuple):
-    """Two co-cited papers, the ids of the set that was cited, and the positions of two aligned sentences."""
+    """Two co-cited papers, the ids of the set that was cited, the positions of two aligned sentences, and the
+    sentences that cite both.
+    """
 
     cited: frozenset[str]
     query: Paper
     positive: Paper
     alignment: tuple[int, int] = (0, 0)
+    contexts: tuple[str, ...] = ()
 
 
-def read_parts(sources: Sources, *, aligned: bool) -> tuple[list[Pair], list[Pair]]:
-    """Read pairs to train on and pairs of dev; no set of cited papers is in both."""
+def read_parts(sources: Sources, objective: Objective, *, align: bool) -> tuple[list[Pair], list[Pair]]:
+    """Read pairs to train on and pairs of dev; no set of cited papers is in both. ``align``: see below."""
     evaluated = TitleIndex.of_corpus(sources.leave_out)
     train, dev = (
-        [pair for path in paths for pair in read_cocitations(path, evaluated, aligned=aligned)]
+        [pair for path in paths for pair in read_pairs(path, evaluated, objective, align=align)]
         for paths in (sources.train, sources.dev)
     )
     sets = {pair.cited for pair in dev}
@@ -77,17 +94,61 @@ def hold_out(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
     return [pair for pair in pairs if pair.cited not in dev], [pair for pair in pairs if pair.cited in dev]
 
 
-def read_cocitations(source: Path, evaluated: TitleIndex, *, aligned: bool = False) -> Iterator[Pair]:
+def read_pairs(
+    source: Path, evaluated: TitleIndex, objective: Objective, *, align: bool = False
+) -> Iterator[Pair]:
+    """Stream the pairs that an objective learns from: papers that were cited together, each two sentences
+    that cite the same set, or each sentence of a paper and the others, its own 10 % of the time (Lee et al.,
+    *Latent Retrieval*, ACL 2019, section 4).
+
+    Parameters are those of `read_cocitations`.
+    """
+    read, seen = read_cocitations(source, evaluated, objective, align=align), set[object]()
+    if objective.reads == PAPERS:
+        yield from read
+    elif objective.reads == CITING:
+        for pair in read:
+            if pair.cited not in seen:
+                seen.add(pair.cited)
+                for two in itertools.combinations(map(_single, pair.contexts), 2):
+                    yield Pair(pair.cited, *two)
+    else:
+        for paper in itertools.chain.from_iterable(pair[1:3] for pair in read):
+            key = paper.title, paper.sentences
+            if key not in seen and len(paper.sentences) > 1:
+                seen.add(key)
+                for place, sentence in enumerate(paper.sentences):
+                    rest = list(paper.sentences)
+                    if random.Random(f"{paper.title} {place}").random() >= KEPT:
+                        del rest[place]
+                    yield Pair(
+                        frozenset([paper.title, paper.abstract]),
+                        _single(sentence.text),
+                        Paper("", "", tuple(rest)),
+                    )
+
+
+def _single(text: str) -> Paper:
+    return Paper("", "", (Sentence(text),))
+
+
+def read_cocitations(
+    source: Path, evaluated: TitleIndex, objective: Objective = OBJECTIVES["ot"], *, align: bool = False
+) -> Iterator[Pair]:
     """Stream pairs of papers that were cited together, without those of papers in ``evaluated``.
 
     Lines are JSON as ``pre_proc_cocits.py`` of ASPIRE's code writes it: ``cited_pids``, the ids of all papers
     that were cited together; ``query`` and ``pos_context``, two of these, each ``TITLE`` and ``ABSTRACT``
-    (sentences); and in ``pos_context``, where ``aligned``, ``cc_align``, the positions of two sentences,
-    found through those that cite both. Equal papers are one object. Raises CorpusError with file and line.
+    (sentences). Where the objective needs them and they are not to be aligned here (``align``),
+    ``pos_context`` has the positions of two sentences, found through those that cite both (``cc_align``) or
+    directly (``abs_align``); else, where they are read, ``citing_contexts`` has these sentences. Equal papers
+    are one object. Raises CorpusError with file and line.
     """
     papers: dict[tuple[str, tuple[Sentence, ...]], Paper] = {}
     kept: dict[str, bool] = {}
     name = display_name(source)
+    key = {CONTEXTS: "cc_align", ABSTRACTS: "abs_align"}.get("" if align else objective.aligned)
+    cites = objective.reads == CITING or (align and objective.aligned == CONTEXTS)
     with open_source(source) as stream:
         for number, line in numbered_lines(stream, name):
             where = f"{name}, line {number}"
@@ -98,12 +159,13 @@ def read_cocitations(source: Path, evaluated: TitleIndex, *, aligned: bool = Fal
                 papers.setdefault((paper.title, paper.sentences), paper) for paper in _papers(record, where)
             ]
             cited = _cited(record, where)
-            alignment = _alignment(record, f"{where}, cc_align") if aligned else (0, 0)
+            alignment = _alignment(record, key, f"{where}, {key}") if key else (0, 0)
+            contexts = _contexts(record, where) if cites else ()
             for paper in pair:
                 if paper.title not in kept:
                     kept[paper.title] = not evaluated.holds(paper.title)
             if all(kept[paper.title] for paper in pair):
-                yield Pair(cited, pair[0], pair[1], alignment)
+                yield Pair(cited, pair[0], pair[1], alignment, contexts)
 
 
 def _papers(record: Mapping[str, Any], where: str) -> list[Paper]:
@@ -129,9 +191,17 @@ def _cited(record: Mapping[str, Any], where: str) -> frozenset[str]:
     raise _unusable(where, "the ids of two papers or more as cited_pids", ids, remedy)
 
 
-def _alignment(record: Mapping[str, Any], where: str) -> tuple[int, int]:
+def _contexts(record: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    value = record.get("citing_contexts", record["pos_context"].get("citing_contexts"))
+    if isinstance(value, list) and all(isinstance(text, str) for text in value) and "".join(value).strip():
+        return tuple(" ".join(text.split()) for text in value if text.strip())
+    remedy = "add them, or take an objective that needs none, such as ot, as `objective`"
+    raise _unusable(where, "the sentences that cite both papers as citing_contexts", value, remedy)
+
+
+def _alignment(record: Mapping[str, Any], key: str, where: str) -> tuple[int, int]:
     """The positions of two sentences; empty sentences, which papers lack, are not counted."""
-    value = record["pos_context"].get("cc_align")
+    value = record["pos_context"].get(key)
     texts = [record[part]["ABSTRACT"] for part in ("query", "pos_context")]
     if isinstance(value, list) and len(value) == 2 and all(type(place) is int for place in value):
         places = list(zip(value, texts, strict=True))
@@ -139,7 +209,7 @@ def _alignment(record: Mapping[str, Any], where: str) -> tuple[int, int]:
             first, second = (sum(bool(text.strip()) for text in part[:place]) for place, part in places)
             return first, second
     sizes = " and ".join(str(len(part)) for part in texts)
-    remedy = "add it, or take an objective that aligns no sentences, such as ot, as `objective`"
+    remedy = "add it, give an `aligner`, or an `objective` that aligns no sentences, such as ot"
     raise _unusable(where, f"the positions of two sentences, below {sizes}", value, remedy)
 
 
@@ -149,12 +219,60 @@ def _unusable(where: str, expected: str, value: Any, remedy: str) -> CorpusError
     return CorpusError(f"{where}: expected {expected}, found {found}; {remedy}")
 
 
+# Alignment of sentences by an encoder that is not trained.
+
+ALIGNED_TOGETHER = 2048  # pairs whose sentences are encoded together, each sentence once
+
+
+def align(pairs: Sequence[Pair], by: str, aligner: Encoder, file: Path) -> list[Pair]:
+    """Pairs with the positions of two sentences, of which the file keeps a copy: by CONTEXTS in each paper the
+    sentence nearest to any that cites both, by ABSTRACTS the two sentences nearest to each other.
+
+    Each sentence is encoded alone, and compared as the encoder compares vectors.
+    """
+    if not file.exists():
+        found = [
+            place
+            for first in range(0, len(pairs), ALIGNED_TOGETHER)
+            for place in _aligned(pairs[first : first + ALIGNED_TOGETHER], by, aligner)
+        ]
+        save_arrays(file, {"positions": np.array(found).reshape(-1, 2)})
+    kept = load_arrays(file, "the alignment of sentences", "positions")["positions"].tolist()
+    return [pair._replace(alignment=(one, two)) for pair, (one, two) in zip(pairs, kept, strict=True)]
+
+
+def _aligned(pairs: Sequence[Pair], by: str, aligner: Encoder) -> Iterator[tuple[int, int]]:
+    texts = dict.fromkeys(
+        text
+        for pair in pairs
+        for text in (*(each.text for paper in pair[1:3] for each in paper.sentences), *pair.contexts)
+    )
+    encoded = (vectors.whole.astype(np.float32) for vectors in aligner.encode(map(_single, texts)))
+    vectors = dict(zip(texts, encoded, strict=True))
+    nearest = COMPARISONS[aligner.files.metadata.encoder_format.similarity]
+    for pair in pairs:
+        query, positive, contexts = (
+            np.array([vectors[text] for text in some])
+            for some in (*([each.text for each in paper.sentences] for paper in pair[1:3]), pair.contexts)
+        )
+        if by == CONTEXTS:
+            first, second = (int(nearest(each, contexts).max(1).argmax()) for each in (query, positive))
+        else:
+            first, second = divmod(int(nearest(query, positive).argmax()), len(positive))
+        yield first, second
+
+
 # The training.
 
 
 @dataclass(frozen=True, slots=True)
 class CocitationRecipe:
-    """How an encoder learns from co-citations; negatives are drawn within a batch."""
+    """How an encoder learns from co-citations; negatives are drawn within a batch.
+
+    Rates and temperatures are those of appendices E and F of the paper for computer science, where it warms
+    up for 2,000 steps. (Its code has a temperature of 5000, with which sentences weigh nearly the same, and
+    rates of 3e-5 for ot, abs and max and 2e-5 for ts+ot.)
+    """
 
     objective: str = "ot"  # one of `qbe.train.losses.OBJECTIVES`
     similarity: str = L2  # of vectors as they are, or "cosine": scaled to unit length
@@ -162,15 +280,21 @@ class CocitationRecipe:
     learning_rate: float | None = None  # None: the objective's
     batch: int = 10  # pairs
     accumulate: int = 3  # batches a step
-    warm_up: float = 0.05
+    warm_up: float = 0.05  # a share of the steps, or from 1 on their number
     weight_decay: float = 0.01  # not of biases and normalizations
     clip: float = 1.0
     patience: int = 2
-    settings: Settings = field(default_factory=Settings)
+    margin: float = 1.0
+    temperature: float | None = None  # None: the objective's
+    regularization: float = 20.0
 
     def __post_init__(self) -> None:
-        check_count("epochs", self.epochs)
+        for name in ("epochs", "batch", "accumulate"):
+            check_count(name, getattr(self, name))
         check_positive("learning_rate", self.rate)
+        for name in ("warm_up", "margin", "regularization"):
+            check_positive(name, getattr(self, name))
+        check_positive("temperature", self.settings.temperature)
 
     @property
     def rate(self) -> float:
@@ -178,7 +302,14 @@ class CocitationRecipe:
 
     @property
     def format(self) -> EncoderFormat:
-        return EncoderFormat.pooled(TITLE_SEP_ABSTRACT, MEAN, self.similarity)
+        papers = OBJECTIVES[self.objective].reads == PAPERS
+        return EncoderFormat.pooled(TITLE_SEP_ABSTRACT if papers else SENTENCES, MEAN, self.similarity)
+
+    @property
+    def settings(self) -> Settings:
+        tau = self.temperature
+        tau = OBJECTIVES[self.objective].temperature if tau is None else tau
+        return Settings(self.margin, tau, self.regularization)
 
     def schedule(self) -> Schedule:
         return Schedule(self.epochs, self.clip, self.patience, self.warm_up)
@@ -259,7 +390,7 @@ def cocitation_task(
 
 def first_window(tokenizer: PaperTokenizer, paper: Paper, max_tokens: int, layout: str) -> Window:
     """A paper's first window in a layout; the rest of a longer paper is not trained on."""
-    sentences = [tokenizer.ids(sentence.text) for sentence in paper.sentences]
+    sentences = [tokenizer.ids(tokenizer.space + sentence.text) for sentence in paper.sentences]
     return next(passes(tokenizer.ids(paper.title), sentences, tokenizer.special, max_tokens, layout))
 
 
@@ -269,18 +400,29 @@ class CocitationTraining(Training):
 
     Sources are files of co-citations to train on and of dev (none: a share of the former), and papers to
     leave out. Pairs whose aligned sentences are beyond the model's window are left out. Of the seeds and
-    their mean the one with the lowest loss on dev is published.
+    their mean the one with the lowest loss on dev is published. An ``aligner``, the name or folder of an
+    encoder such as one trained with the objective cosent, aligns sentences in place of the files.
     """
 
     recipe: CocitationRecipe = CocitationRecipe()
     encoder: str = BASE_ENCODER
+    aligner: str | None = None
 
     def open(self) -> dict[str, Any]:
         self._dtype, (self._name, self._folder) = matmul_dtype(self.run.device), find_start(self.encoder)
         self._objective = OBJECTIVES[self.recipe.objective]
-        self._pairs = read_parts(self.sources, aligned=self._objective.aligned)
+        self._pairs = read_parts(self.sources, self._objective, align=self.aligner is not None)
         self._base = sha256(weights_file(ENCODER, self._folder))
-        return {"base": {"name": self._name, "weights_sha256": self._base}}
+        base = {"name": self._name, "weights_sha256": self._base}
+        if self.aligner is None:
+            return {"base": base}
+        if not self._objective.aligned:
+            aligned = ", ".join(name for name, each in OBJECTIVES.items() if each.aligned)
+            raise UsageError(
+                f"`aligner` is of the objectives {aligned}, found {self.recipe.objective}; drop it"
+            )
+        self._aligner = Encoder.open(self.aligner, threads=self.run.threads)
+        return {"base": base, "aligner": self._aligner.files.identity}
 
     def fit(self) -> None:
         recipe = self.recipe
@@ -295,7 +437,15 @@ class CocitationTraining(Training):
             )
             return all(place < len(each.spans) for each, place in zip(windows, pair.alignment, strict=True))
 
-        train, dev = (list(filter(fits, each)) if self._objective.aligned else each for each in self._pairs)
+        parts = self._pairs
+        if self.aligner is not None:
+            files = (self.work / f"aligned-{part}.npz" for part in ("train", "dev"))
+            train, dev = (
+                align(pairs, self._objective.aligned, self._aligner, file)
+                for pairs, file in zip(parts, files, strict=True)
+            )
+            parts = train, dev
+        train, dev = (list(filter(fits, each)) if self._objective.aligned else each for each in parts)
         if not train or not dev:
             raise CorpusError(
                 "expected pairs whose aligned sentences the model reads, found none; give shorter ones"

@@ -116,10 +116,10 @@ class PaperVectors(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How distances are computed and compared; the values are those of the paper's code."""
+    """How distances are computed and compared."""
 
     margin: float = 1.0  # by which the distance of a positive should be smaller than that of a negative
-    temperature: float = 5000.0  # tau of the transport's masses, which are nearly the same at 5000
+    temperature: float = 0.5  # tau of the transport's masses, or of attention
     regularization: float = 20.0  # lambda of the transport's entropy; 20 is a blur of 0.05
 
 
@@ -159,8 +159,7 @@ def transport_cost(query: PaperVectors, candidate: PaperVectors, settings: Setti
     then the plan. The masses are held constant too; their own gradient, which the authors' code has, is
     negligible.
     """
-    costs = torch.cdist(query.sentences, candidate.sentences, compute_mode="donot_use_mm_for_euclid_dist")
-    real = query.present.unsqueeze(2) & candidate.present.unsqueeze(1)
+    costs, real = _pairwise(query, candidate)
     exact = costs.detach().double().masked_fill(~real, math.inf)
     rows, columns = (torch.softmax(-exact.amin(axis) / settings.temperature, 1) for axis in (2, 1))
     distances, left, right = (part.cpu().numpy() for part in (exact, rows, columns))
@@ -173,20 +172,55 @@ def transport_cost(query: PaperVectors, candidate: PaperVectors, settings: Setti
     return value.to(costs.dtype)
 
 
+def smallest_distance(query: PaperVectors, candidate: PaperVectors, _: Settings) -> Tensor:
+    """The smallest L2 distance (pairs,) of a sentence of one paper and a sentence of the other."""
+    distances, real = _pairwise(query, candidate)
+    return distances.masked_fill(~real, math.inf).flatten(1).amin(1)
+
+
+def attention_distance(query: PaperVectors, candidate: PaperVectors, settings: Settings) -> Tensor:
+    """The mean (pairs,) of the L2 distances of all pairs of sentences, weighted by softmax(-distance / tau)."""
+    distances, real = _pairwise(query, candidate)
+    nearness = (-distances / settings.temperature).masked_fill(~real, -math.inf)
+    return (torch.softmax(nearness.flatten(1), 1) * distances.flatten(1)).sum(1)
+
+
+def _pairwise(query: PaperVectors, candidate: PaperVectors) -> tuple[Tensor, Tensor]:
+    """L2 distances (pairs, sentences, sentences), and which of them are of no padding."""
+    distances = torch.cdist(query.sentences, candidate.sentences, compute_mode="donot_use_mm_for_euclid_dist")
+    return distances, query.present.unsqueeze(2) & candidate.present.unsqueeze(1)
+
+
+# What an objective aligns two sentences by (the sentences that cite both papers, or the papers' own), and what
+# it reads: papers, sentences that cite the same papers, or a sentence and the abstract that it was taken from.
+CONTEXTS, ABSTRACTS = "contexts", "abstracts"
+PAPERS, CITING, CLOZE = "papers", "citing sentences", "cloze"
+
+
 class Objective(NamedTuple):
-    """An objective: its name in the paper, and the learning rate of the authors for computer science."""
+    """An objective: its name in the paper, and the learning rate and tau of the authors for computer science.
+
+    ``aligned`` is CONTEXTS or ABSTRACTS where the distance of two aligned sentences counts.
+    """
 
     name: str
     rate: float
     distance: Callable[[PaperVectors, PaperVectors, Settings], Tensor] | None = None  # of two papers
-    aligned: bool = False  # whether the distance of two aligned sentences counts
+    aligned: str = ""
+    reads: str = PAPERS
+    temperature: float = 0.5
 
 
 OBJECTIVES: Mapping[str, Objective] = {
     "bi-encoder": Objective("SPECTER-CoCite", 2e-5, whole_distance),
-    "ts": Objective("TSASPIRE", 2e-5, aligned=True),
-    "ot": Objective("OTASPIRE", 3e-5, transport_cost),
-    "ts+ot": Objective("TS+OTASPIRE", 2e-5, transport_cost, aligned=True),
+    "ts": Objective("TSASPIRE", 2e-5, aligned=CONTEXTS),
+    "ot": Objective("OTASPIRE", 2e-5, transport_cost),
+    "ts+ot": Objective("TS+OTASPIRE", 1e-5, transport_cost, aligned=CONTEXTS),
+    "abs": Objective("absASPIRE", 2e-5, aligned=ABSTRACTS),
+    "att": Objective("attASPIRE", 2e-5, attention_distance, temperature=1.0),
+    "max": Objective("maxASPIRE", 2e-5, smallest_distance),
+    "cosent": Objective("CoSentBert", 2e-5, whole_distance, reads=CITING),
+    "ict": Objective("ICTSENTBERT", 2e-5, whole_distance, reads=CLOZE),
 }
 
 

@@ -62,7 +62,7 @@ def table_of(
     )
     for row, (each, some) in enumerate(zip(ids, spans, strict=True)):
         table.ids[row, : len(each)] = torch.tensor(each)
-        table.begins[row, : len(some)], table.ends[row, : len(some)] = torch.tensor(some).T
+        table.begins[row, : len(some)], table.ends[row, : len(some)] = torch.tensor(some).view(-1, 2).T
         for place, facet in enumerate(Facet):
             of_facet = papers[row].facet_positions(facet)[0] if papers else ()
             inside = [position for position in of_facet if position < len(some)]
@@ -73,7 +73,7 @@ def table_of(
 def pooled(states: Tensor, begins: Tensor, ends: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Means of states (papers, tokens, dimension) over each sentence, and over all tokens of each paper."""
     places = torch.arange(states.shape[1], device=states.device)
-    begins = torch.cat([begins, torch.zeros_like(begins[:, :1])], 1)[..., None]
+    begins = torch.cat([begins, begins.new_zeros(len(begins), 1)], 1)[..., None]
     ends = torch.cat([ends, lengths[:, None].to(ends.dtype)], 1)[..., None]
     inside = ((places >= begins) & (places < ends)).float()
     means = (inside / inside.sum(2, keepdim=True).clamp(min=1)) @ states

@@ -1,7 +1,9 @@
 """Small releases of test collections in their published layouts; all texts are invented."""
 
+import gzip
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,87 @@ def write_citations(
     return folder
 
 
+def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> Path:
+    """Write records as JSON lines, compressed where the name ends with .gz."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = "".join(json.dumps(record) + "\n" for record in records).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+RIVERS = "Rivers carry salmon. We count the salmon of {}. Counts are exact."
+
+
+def write_s2orc(folder: Path) -> Path:
+    """Four papers and the full text of a fifth, in S2ORC's form; the fourth has a short abstract."""
+    papers = [
+        {"paper_id": each, "title": f"River {each}", "abstract": RIVERS.format(each)}
+        for each in ("11", "12", "13")
+    ]
+    papers.append({"paper_id": "14", "title": "Short", "abstract": "One sentence only."})
+    write_lines(folder / "metadata/metadata_0.jsonl.gz", papers)
+    text = "Counting is hard [1][2]. Weirs help [1]. Others count by sonar [1][3][4]. All agree [1][2][3][4]."
+    spans = [{"start": m.start(), "end": m.end(), "ref_id": m[1]} for m in re.finditer(r"\[(.)\]", text)]
+    body = {"paper_id": "20", "body_text": [{"text": text, "cite_spans": spans}]}
+    write_lines(
+        folder / "pdf_parses/pdf_parses_0.jsonl",
+        [{**body, "bib_entries": {ref: {"link": f"1{ref}"} for ref in "1234"}}],
+    )
+    return folder
+
+
+def write_blendable(folder: Path) -> tuple[Path, Path]:
+    """Two graded pairs and their four papers, with labelled sentences."""
+    facets = [facet.value for facet in Facet]
+    papers = write_lines(
+        folder / "tagged.jsonl",
+        (
+            {
+                "paper_id": f"p{number}",
+                "title": f"Title {number}",
+                "abstract": [f"{facet} {number}." for facet in facets],
+                "pred_labels": [f"{facet}_label" for facet in facets],
+            }
+            for number in range(4)
+        ),
+    )
+    rows = [" ".join(["query_id paper_id", *facets]), "p0 p1 0 3 0", "p2 p3 1 0 2"]
+    pairs = folder / "pairs.tsv"
+    pairs.write_text("\n".join(rows).replace(" ", "\t") + "\n")
+    return pairs, papers
+
+
+def write_citeomatic(folder: Path, name: str) -> Path:
+    """DBLP or PubMed: a query of each split cites twelve old papers; another too few; two broken records."""
+    old = [{"id": f"o{n}", "title_raw": f"Old {n}", "abstract_raw": "One.", "year": 1990} for n in range(12)]
+    cites = [paper["id"] for paper in old]
+    years = {"train": 2005, "dev": 2008 if name == "dblp" else 2009, "test": 2011}
+    young = [
+        {"id": each, "title": each, "abstract": "Two.", "year": year, "out_citations": [*cites, "dev", each]}
+        for each, year in years.items()
+    ]
+    few = {"id": "few", "title": "few", "abstract": "Two.", "year": 2005, "out_citations": cites[:9]}
+    write_lines(folder / "comparison" / name / "corpus.json", [*old, *young, few, {"id": "x"}, {"id": "o1"}])
+    return folder
+
+
+def write_open_research(folder: Path) -> Path:
+    """Twenty papers, a year each, each of which cites the one before; every other has no abstract."""
+    papers = (
+        {
+            "id": f"p{n}",
+            "title": f"Paper {n}",
+            "paperAbstract": "" if n % 2 else "One.",
+            "year": 1990 + n,
+            "outCitations": [f"p{n - 1}"] if n else [],
+            "authors": [{"name": "Ann Lee"}],
+        }
+        for n in range(20)
+    )
+    return write_lines(folder / "papers-2017-02-21.json.gz", papers)
+
+
 def contents(folder: Path) -> dict[str, bytes]:
-    """The content of each file of a folder, by name."""
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    """The content of each file of a folder, by its path there."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,14 +31,12 @@ from qbe.models.folders import adapter_weights, check_required, weights_file
 from qbe.models.formats import CLS, DEFAULT_FORMAT, EncoderFormat
 from qbe.models.large import read_weights
 from qbe.models.session import open_session
-from qbe.models.tokenizer import SPECIAL_TOKENS, open_tokenizer, pair_input
+from qbe.models.tokenizer import PaperTokenizer, open_tokenizer, pair_input
 from qbe.util.files import sha256
-
-if TYPE_CHECKING:
-    import torch
 
 log = logging.getLogger(__name__)
 Feed = Mapping[str, NDArray[Any]]
+Results = list[list[NDArray[Any]]]  # the outputs of a model for each feed
 Figures = dict[str, float]
 
 FP32_MAX_DIFFERENCE = 1e-3  # of a state, score or grade
@@ -59,25 +57,60 @@ _PAIR_TEXTS = (
 )
 
 
+def _trace(
+    compute: Callable[..., Any],
+    parts: Mapping[str, Any],
+    example: Feed,
+    axes: Mapping[str, Mapping[int, str]],
+    path: Path,
+    feeds: Sequence[Feed],
+) -> Results:
+    """Trace a function that uses modules (``parts``) to an ONNX file; return its results for the feeds.
+
+    ``axes`` names the axes of inputs, then of outputs, that vary in length.
+    """
+    import torch
+
+    class Traced(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for name, part in parts.items():
+                setattr(self, name, part)
+
+        def forward(self, *inputs: torch.Tensor) -> Any:
+            return compute(*inputs)
+
+    inputs = {name: torch.from_numpy(array) for name, array in example.items()}
+    to_onnx(Traced(), inputs, [name for name in axes if name not in inputs], axes, path)
+    results = []
+    with torch.inference_mode():
+        for feed in feeds:
+            found = compute(*map(torch.from_numpy, feed.values()))
+            results.append([each.numpy() for each in (found if isinstance(found, tuple) else (found,))])
+    return results
+
+
 def _write_models(
     traced: Path,
     fp32: Path,
     int8: Path,
-    measure: Callable[[Any], Figures],
+    feeds: Sequence[Feed],
+    figures: Callable[[Results], Figures],
     is_near: Callable[[Figures], bool],
     ranges: Callable[[], Mapping[str, NDArray[Any]]] | None = None,
     heads: int = 0,
 ) -> tuple[Figures, Figures, bool]:
     """Write the ``traced`` model in fp32, and the first of `int8_models` that ``is_near`` by its figures.
 
-    Returns the figures of both, by ``measure`` of their sessions, and whether int8 is near. Attention of so
-    many ``heads`` (0: none) becomes one operator. Raises ModelError where fp32 is not what was traced.
+    Returns the ``figures`` of the results of both, and whether int8 is near. Attention of so many ``heads``
+    (0: none) becomes one operator. Raises ModelError where fp32 is not what was traced.
     """
 
     def finished(path: Path) -> Figures:
         if heads:  # after quantization, which knows no type of the operator
             fuse_attention(path, heads)
-        return measure(open_session(path))
+        session = open_session(path)
+        return figures([session.run(None, feed) for feed in feeds])
 
     if fp32 != traced:
         shutil.copyfile(traced, fp32)
@@ -91,30 +124,6 @@ def _write_models(
         if near := is_near(rounded):
             break
     return exact, rounded, near
-
-
-def _traceable(compute: Callable[..., Any], **parts: Any) -> Any:
-    """Return a module of ``parts``, under their names, that computes a function of its inputs."""
-    import torch
-
-    class Traced(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            for name, part in parts.items():
-                setattr(self, name, part)
-
-        def forward(self, *inputs: torch.Tensor) -> Any:
-            return compute(*inputs)
-
-    return Traced().eval()
-
-
-def _original(compute: Callable[..., Any], feed: Feed) -> list[NDArray[Any]]:
-    import torch
-
-    with torch.inference_mode():
-        results = compute(*map(torch.from_numpy, feed.values()))
-    return [each.numpy() for each in (results if isinstance(results, tuple) else (results,))]
 
 
 def export_encoder(
@@ -150,39 +159,43 @@ def export_encoder(
         if adapter is not None:
             apply_adapter(model, adapter)
         write_tokenizer(folder, staged / cards.TOKENIZER)
+        tokenizer = open_tokenizer(staged / cards.TOKENIZER)
+        tokenizer.no_padding()
+
+        def passes(texts: Iterable[str], max_tokens: int) -> Iterator[Feed]:
+            tokenizer.enable_truncation(max_tokens)
+            for text in texts:
+                yield {"input_ids": np.array([tokenizer.encode(text).ids], dtype=np.int64)}
+
         traced, fp32, int8 = (
             staged / name for name in ("traced.onnx", *map(cards.model_file, ("fp32", "int8")))
         )
         last = int(model.config.num_hidden_layers)
         outputs = [cards.state_output(layer, last) for layer in (last, *range(last))]
-
-        def states(ids: Any) -> tuple[Any, ...]:
-            output = model(input_ids=ids, attention_mask=None, output_hidden_states=True)
-            return (output.last_hidden_state, *output.hidden_states[:-1])
-
-        feeds = list(_passes(staged, TEXTS, most))
+        feeds = list(passes(TEXTS, most))
         if graph is not None:
             fill_graph(graph, read_weights(weights_file(cards.ENCODER, folder)), traced)
             session = open_session(traced)
             expected = [session.run(outputs, feed) for feed in feeds]
         else:
-            import torch
 
-            inputs = {"input_ids": torch.arange(1, 33).reshape(2, 16)}
-            axes = {name: {0: "batch", 1: "tokens"} for name in (*inputs, *outputs)}
-            to_onnx(_traceable(states, model=model), inputs, outputs, axes, traced)
-            expected = [_original(states, feed) for feed in feeds]
+            def states(ids: Any) -> tuple[Any, ...]:
+                output = model(input_ids=ids, attention_mask=None, output_hidden_states=True)
+                return (output.last_hidden_state, *output.hidden_states[:-1])
+
+            example = {"input_ids": np.arange(1, 33).reshape(2, 16)}
+            axes = {name: {0: "batch", 1: "tokens"} for name in (*example, *outputs)}
+            expected = _trace(states, {"model": model}, example, axes, traced, feeds)
 
         def ranges() -> Mapping[str, NDArray[Any]]:
             if graph is not None and graph.with_name(cards.RANGES).exists():
                 return read_weights(graph.with_name(cards.RANGES))
-            return channel_ranges(traced, _passes(staged, sample_texts(), limit or most))
+            return channel_ranges(traced, passes(sample_texts(), limit or most))
 
-        def measure(session: Any) -> Figures:
+        def figures(exported: Results) -> Figures:
             differences: list[float] = []
             cosines: list[float] = []
-            for feed, originals in zip(feeds, expected, strict=True):
-                exports = session.run(outputs, feed)
+            for exports, originals in zip(exported, expected, strict=True):
                 if encoder_format.whole == CLS:
                     cosines.append(_least_cosine(exports[0][:, 0], originals[0][:, 0]))
                 for export, original in zip(exports, originals, strict=True):
@@ -190,12 +203,11 @@ def export_encoder(
                     cosines.append(_least_cosine(export.mean(axis=1), original.mean(axis=1)))
             return {"max_abs_difference": float(np.max(differences)), "min_cosine": float(np.min(cosines))}
 
-        heads = int(model.config.num_attention_heads)
         exact, rounded, near = _write_models(
-            *(traced, fp32, int8, measure),
+            *(traced, fp32, int8, feeds, figures),
             lambda figures: figures["min_cosine"] >= INT8_MIN_COSINE,
             ranges,
-            heads,
+            int(model.config.num_attention_heads),
         )
         parity = {"int8": rounded, "fp32": exact}
         traced.unlink()
@@ -224,14 +236,6 @@ def export_encoder(
     return card
 
 
-def _passes(folder: Path, texts: Iterable[str], max_tokens: int) -> Iterator[Feed]:
-    tokenizer = open_tokenizer(folder / cards.TOKENIZER)
-    tokenizer.enable_truncation(max_tokens)
-    tokenizer.no_padding()
-    for text in texts:
-        yield {"input_ids": np.array([tokenizer.encode(text).ids], dtype=np.int64)}
-
-
 def _least_cosine(left: Any, right: Any) -> float:
     norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
     return float(((left * right).sum(axis=1) / norms).min())
@@ -250,13 +254,8 @@ def export_cross_encoder(
     check_required(cards.CROSS_ENCODER, folder)
     with cards.staged_folder(destination) as staged:
         shutil.copyfile(folder / cards.TOKENIZER, staged / cards.TOKENIZER)
+        PaperTokenizer(folder / cards.TOKENIZER)  # for its error
         tokenizer = open_tokenizer(staged / cards.TOKENIZER)
-        absent = [
-            [token for token in names if tokenizer.token_to_id(token) is None] for names in SPECIAL_TOKENS
-        ]
-        if all(absent):
-            found = f"found no {', '.join(absent[-1])}; give another model"
-            raise ModelError(f"{folder / cards.TOKENIZER}: expected a BERT-family tokenizer, {found}")
         model, missing = load_model(
             folder, "AutoModelForSequenceClassification", "a BERT-family sequence classifier"
         )
@@ -274,7 +273,10 @@ def export_cross_encoder(
         token_types = int(getattr(model.config, "type_vocab_size", 0)) > 1
         inputs = cards.PAIR_INPUTS if token_types else cards.PAIR_INPUTS[:-1]
         fp32, int8 = (staged / cards.model_file(precision) for precision in ("fp32", "int8"))
-        scores = _traced_scores(model, inputs, fp32)
+
+        def scores(*tensors: Any) -> Any:
+            logits = model(**dict(zip(inputs, tensors, strict=True))).logits
+            return logits[:, 0] if labels == 1 else logits[:, 1] - logits[:, 0]
 
         def batches(pairs: Sequence[tuple[str, str]], size: int) -> Iterator[Feed]:
             tokenizer.enable_truncation(most)
@@ -282,26 +284,31 @@ def export_cross_encoder(
             for start in range(0, len(pairs), size):
                 texts = tokenizer.encode_batch(pairs[start : start + size])
                 columns = zip(
-                    *((text.ids, text.attention_mask, text.type_ids) for text in texts), strict=True
+                    *((each.ids, each.attention_mask, each.type_ids) for each in texts), strict=True
                 )
-                arrays = (np.array(column, dtype=np.int64) for column in columns)
-                yield dict(zip(inputs, arrays, strict=False))
+                yield dict(zip(inputs, (np.array(column, np.int64) for column in columns), strict=False))
 
+        example = {name: np.full((2, 16), name != "token_type_ids", np.int64) for name in inputs}
+        example["input_ids"] = np.arange(1, 33).reshape(2, 16)
+        example["attention_mask"][1, 10:] = 0
+        if token_types:
+            example["token_type_ids"][:, 6:] = 1
+        axes = {name: {0: "batch", 1: "tokens"} for name in inputs} | {cards.SCORE: {0: "batch"}}
         pairs = list(itertools.product(_PAIR_TEXTS, _PAIR_TEXTS))
         feeds = [*batches(pairs, 1), *batches(pairs, 8)]
-        expected = np.concatenate([_original(scores, feed)[0] for feed in feeds]).astype(np.float64)
+        results = _trace(scores, {"model": model}, example, axes, fp32, feeds)
+        expected = np.concatenate([score for (score,) in results]).astype(np.float64)
         if np.ptp(expected) == 0:
             raise ModelError(
                 "parity check: expected scores that differ between pairs, found one for all pairs"
             )
 
-        def measure(session: Any) -> Figures:
-            exported = np.concatenate([session.run([cards.SCORE], feed)[0] for feed in feeds])
-            difference = float(np.abs(exported - expected).max())
+        def figures(exported: Results) -> Figures:
+            difference = float(np.abs(np.concatenate([score for (score,) in exported]) - expected).max())
             return {"max_abs_difference": difference, "share_of_spread": difference / float(expected.std())}
 
         exact, rounded, near = _write_models(
-            *(fp32, fp32, int8, measure),
+            *(fp32, fp32, int8, feeds, figures),
             lambda figures: figures["share_of_spread"] <= INT8_MAX_SHARE_OF_SPREAD,
             lambda: channel_ranges(fp32, batches(list(itertools.pairwise(sample_texts())), 1)),
         )
@@ -325,31 +332,11 @@ def export_cross_encoder(
     return card
 
 
-def _traced_scores(model: Any, names: Sequence[str], path: Path) -> Callable[..., Any]:
-    """Trace the scores of a sequence classifier; return the function of its inputs that computes them."""
-    import torch
-
-    def scores(*tensors: Any) -> Any:
-        logits = model(**dict(zip(names, tensors, strict=True))).logits
-        return logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
-
-    ids = torch.arange(1, 33).reshape(2, 16)
-    mask, types = torch.ones_like(ids), torch.zeros_like(ids)
-    mask[1, 10:] = 0
-    types[:, 6:] = 1
-    inputs = dict(zip(names, (ids, mask, types), strict=False))
-    axes = {name: {0: "batch", 1: "tokens"} for name in inputs} | {cards.SCORE: {0: "batch"}}
-    to_onnx(_traceable(scores, model=model), inputs, [cards.SCORE], axes, path)
-    return scores
-
-
-def export_joint(encoder: Path, module: torch.nn.Module, folder: Path) -> Figures:
+def export_joint(encoder: Path, module: Any, folder: Path) -> Figures:
     """Write JOINT_MODEL in int8; return the grades' largest and root mean squared differences.
 
     ``module`` turns states (1, tokens, dimension) of the encoder and sides (1, tokens) into grades (1, 3).
     """
-    import torch
-
     model, tokenizer = load_encoder(encoder), open_tokenizer(encoder / cards.TOKENIZER)
     tokenizer.no_padding()
     tokenizer.enable_truncation((positions(model) - 3) // 2)
@@ -363,23 +350,18 @@ def export_joint(encoder: Path, module: torch.nn.Module, folder: Path) -> Figure
             ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in pair]
             yield dict(zip(cards.JOINT_INPUTS, pair_input(*ids, *special), strict=True))
 
-    feeds = list(feeds_of(itertools.product(TEXTS, TEXTS)))
-
-    def measure(session: Any) -> Figures:
-        differences = (
-            np.concatenate([session.run([cards.JOINT_OUTPUT], feed)[0] for feed in feeds]) - expected
-        )
+    def figures(exported: Results) -> Figures:
+        differences = np.concatenate([each for (each,) in exported]) - expected
         root = float(np.sqrt((differences**2).mean()))
         return {"max_abs_difference": float(np.abs(differences).max()), "root_mean_squared": root}
 
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
-        traced, fp32 = Path(temporary, "traced.onnx"), Path(temporary, "fp32.onnx")
-        example = {name: torch.from_numpy(array) for name, array in feeds[-1].items()}
-        axes = {name: {1: "tokens"} for name in cards.JOINT_INPUTS}
-        to_onnx(_traceable(grades, model=model, module=module), example, [cards.JOINT_OUTPUT], axes, traced)
-        expected = np.concatenate([_original(grades, feed)[0] for feed in feeds])
+        traced, feeds = Path(temporary, "traced.onnx"), list(feeds_of(itertools.product(TEXTS, TEXTS)))
+        axes = {**{name: {1: "tokens"} for name in cards.JOINT_INPUTS}, cards.JOINT_OUTPUT: {}}
+        results = _trace(grades, {"model": model, "module": module}, feeds[-1], axes, traced, feeds)
+        expected = np.concatenate([each for (each,) in results])
         _, rounded, near = _write_models(
-            *(traced, fp32, folder / cards.JOINT_MODEL, measure),
+            *(traced, Path(temporary, "fp32.onnx"), folder / cards.JOINT_MODEL, feeds, figures),
             lambda figures: figures["max_abs_difference"] <= INT8_MAX_DIFFERENCE,
             lambda: channel_ranges(traced, feeds_of(itertools.pairwise(sample_texts()))),
             int(model.config.num_attention_heads),
@@ -415,22 +397,19 @@ def export_head(head: Any, windows: Iterable[HeadInputs], path: Path) -> Figures
         present = torch.ones_like(spans[:, :, 0])  # one window: no sentence is padding
         return head(flat, spans, present)
 
-    def measure(session: Any) -> Figures:
-        differences, agreed = [0.0], list[bool]()
-        for feed, original in zip(feeds, expected, strict=True):
-            exported = session.run(None, feed)[0]
-            differences.append(float(np.abs(exported - original).max()))
-            agreed.extend((exported.argmax(-1) == original.argmax(-1))[0].tolist())
-        return {"max_abs_difference": max(differences), "same_label": sum(agreed) / len(agreed)}
+    def figures(results: Results) -> Figures:
+        exported, original = (np.concatenate([each[0] for (each,) in found]) for found in (results, expected))
+        same = exported.argmax(-1) == original.argmax(-1)
+        difference = float(np.abs(exported - original).max())
+        return {"max_abs_difference": difference, "same_label": int(same.sum()) / len(same)}
 
-    inputs = {name: torch.from_numpy(array) for name, array in feeds[0].items()}
-    axes = {"states": {1: "tokens"}, "spans": {1: "sentences", 2: "tokens"}}
+    axes = {"states": {1: "tokens"}, "spans": {1: "sentences", 2: "tokens"}, "scores": {}}
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
         fp32 = Path(temporary, "head.fp32.onnx")
-        to_onnx(_traceable(scores, head=head), inputs, ["scores"], axes, fp32)
-        expected = [_original(scores, feed)[0] for feed in feeds]
+        expected = _trace(scores, {"head": head}, feeds[0], axes, fp32, feeds)
         exact, rounded, near = _write_models(
-            *(fp32, fp32, path, measure), lambda figures: figures["same_label"] >= 1 - INT8_MAX_DISAGREEMENT
+            *(fp32, fp32, path, feeds, figures),
+            lambda figures: figures["same_label"] >= 1 - INT8_MAX_DISAGREEMENT,
         )
     if not near:
         raise ModelError(
