@@ -144,7 +144,7 @@ def run(
     from qbe.search.writers import open_writer
 
     if not options.topics:
-        jvm.expect_one_search()
+        jvm.extra_options.append(jvm.QUICK)
     threads = common.threads(options.threads)
     pools = read_pools(Path(options.pool)) if options.pool else None
     variety, k = PLAIN if wish is None else wish.variety, options.hits
