@@ -17,7 +17,7 @@ from qbe.errors import CorpusError, FacetNotFoundError, PaperNotFoundError, QbeE
 from qbe.feeds.reports import Watcher
 from qbe.feeds.watches import check_since
 from qbe.label.by_hand import HandGrades, Turn
-from qbe.models.language_model import default_guideline
+from qbe.models.language_model import read_guideline
 from qbe.search.queries import pasted_paper
 from qbe.search.writers import as_json
 from qbe.serve.guard import failure
@@ -313,4 +313,6 @@ def _pair(service: SearchService, turn: Turn) -> Response:
         for name, paper_id in (("query", turn.pair.query_id), ("candidate", turn.pair.paper_id)):
             shown = service.index.paper(paper_id)
             pair[name] = {"title": shown.title, "abstract": shown.abstract}
-    return _json({"graded": turn.graded, "total": turn.total, "pair": pair, "guideline": default_guideline()})
+    return _json(
+        {"graded": turn.graded, "total": turn.total, "pair": pair, "guideline": read_guideline().text}
+    )
