@@ -106,6 +106,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_one_table_a_row_a_run(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [*files, "--baseline", "bad.trec", "--measures", "P@1", "--output", "report.json"]
+    arguments += ["--details"]
     main(["--protocol", "pools", *arguments])
     out = capsys.readouterr().out
     good, bad = (f"{100 * pooled_ndcg(*each):.2f}" for each in (("adbce", 1), ("cebad", 1 / math.log2(3))))
