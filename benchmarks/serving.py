@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from benchmarks.common import machine, median_p95, parsed, positive, serving, table
 from qbe.cli import common as _cli
 
-PACKAGES = ("fastapi", "uvicorn", "faiss-cpu", "numpy", "onnxruntime")
+PACKAGES = ("starlette", "uvicorn", "faiss-cpu", "numpy", "onnxruntime")
 HITS = 20
 BLOCK = 16
 IDLE_SECONDS = 0.1  # of a processor within a second

@@ -134,7 +134,7 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
     from qbe.search.writers import open_writer
 
     if not options.topics:
-        jvm.expect_one_search()
+        jvm.extra_options.append(jvm.QUICK)
     pools = read_pools(Path(options.pool)) if options.pool else None
     with (open_index or qbe.open_index)(options.index, encoder=options.encoder, threads=threads) as index:
         source = _source(options, index, None if wish is None else wish.weights)
