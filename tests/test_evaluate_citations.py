@@ -8,7 +8,7 @@ import pytest
 from support.runs import run, write_qrels
 
 from qbe.cli.evaluate import main
-from qbe.evaluate.collections import citations_protocol
+from qbe.evaluate.evaluation import citations_protocol
 from qbe.evaluate.run import Run
 from qbe.types import Hit
 

@@ -12,7 +12,7 @@ from support.runs import run, write_qrels
 
 from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
-from qbe.evaluate.collections import pool_protocol
+from qbe.evaluate.evaluation import pool_protocol
 from qbe.evaluate.run import Run
 from qbe.types import Hit
 
