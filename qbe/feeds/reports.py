@@ -127,29 +127,30 @@ class Watcher:
             return
         self._change(kept.find)
 
-    def add(self, name: str, form: SearchForm, grade: float | None = None) -> dict[str, Any]:
-        watch = kept.watch_of(name, form, grade)
+    def add(self, name: str, search: SearchForm, grade: float | None = None) -> dict[str, Any]:
+        """Keep a search: papers that come into the index from now on, of at least a grade, are reported."""
+        watch = kept.watch_of(name, search, grade)
         self._change(lambda watches, session: kept.keep(watches, watch, session))
         return self.records()
 
     def _change(self, change: Callable[[Watches, SearchSession], Mapping[str, QbeError]]) -> None:
         with watch_session(self._index) as session, changing(self._path) as watches:
             problems = change(watches, session)
-            self._problems = {
-                name: str(error) for name, error in problems.items()
-            }  # others read those before
+            self._problems = {name: str(error) for name, error in problems.items()}
             for name, error in problems.items():
                 log.error("%s: %s", name, error)
             write_watches(self._path, watches)
 
     def remove(self, name: str) -> dict[str, Any]:
+        """Keep a search no longer."""
         with changing(self._path) as watches:
             del watches.watches[watches.named(name).name]
             write_watches(self._path, watches)
         return self.records()
 
     def records(self, since: str = "") -> dict[str, Any]:
-        """Return all watches with the papers that they found ``since`` a time, newest first."""
+        """Return searches that are kept, each with the papers that it found since a day, newest first."""
+        kept.check_since(since or None)
         watches, records = read_watches(self._path), []
         for watch in watches.watches.values():
             items = items_of(watches, self._index, since, watch.name)
