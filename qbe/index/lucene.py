@@ -1,13 +1,9 @@
-"""Lucene postings: built by Anserini's IndexCollection, updated in place, and searched in few calls.
-
-Each call from Python into Java takes as long as scoring many papers.
-"""
+"""Lucene postings: built by Anserini's IndexCollection, updated, and searched in few calls from Python."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
-import itertools
 import json
 import shutil
 import threading
@@ -62,16 +58,15 @@ def write_input(folder: Path, papers: Iterable[Paper]) -> Iterator[Paper]:
     target = folder / INPUT
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir()
-    stream = iter(papers)
-    for first in itertools.count(step=_PAPERS_A_FILE):
-        head = next(stream, None)
-        if head is None:
-            return
-        with (target / f"{first:010d}.jsonl").open("w", encoding="utf-8") as lines:
+    with contextlib.ExitStack() as files:
+        for number, paper in enumerate(papers):
+            if number % _PAPERS_A_FILE == 0:
+                files.close()
+                path = target / f"{number:010d}.jsonl"
+                lines = files.enter_context(path.open("w", encoding="utf-8"))
+            lines.write(json.dumps({"id": paper.paper_id, "contents": contents(paper)}) + "\n")
             try:
-                for paper in itertools.chain([head], itertools.islice(stream, _PAPERS_A_FILE - 1)):
-                    lines.write(json.dumps({"id": paper.paper_id, "contents": contents(paper)}) + "\n")
-                    yield paper
+                yield paper
             except GeneratorExit:  # the consumer failed, and its error matters more than a full disk
                 with contextlib.suppress(OSError):
                     lines.close()
@@ -113,8 +108,7 @@ def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence
     The papers of ``folder`` must be there already. Files of ``old`` are linked: Lucene never changes one.
     """
     java, target = jvm.java_class, folder / LUCENE
-    count = (folder / IDS).read_bytes().count(b"\n")
-    with _building(folder, count) as statistics:
+    with _building(folder, (folder / IDS).read_bytes().count(b"\n")) as statistics:
         target.mkdir()
         for file in (old / LUCENE).iterdir():
             if file.name not in (ROWS, "write.lock"):
@@ -181,13 +175,22 @@ def document_rows(reader: Any, ids: str) -> NDArray[np.int32]:
     return np.array(rows, dtype=np.int32)
 
 
-class Postings:
-    """Open postings: Lucene's ``reader``, closed once nobody refers to these, and the ``rows`` of documents."""
+class Ranked(NamedTuple):
+    """Papers, best first: their ``rows`` (n,) int64 and ``scores`` (n,) float64."""
 
-    def __init__(self, files: Files, papers: int, lucene: Mapping[str, Any]) -> None:
-        """Open postings with the BM25 parameters of a manifest's ``lucene``."""
-        jvm.java_class("java.lang.Object")
-        path = files.folder / LUCENE
+    rows: Rows
+    scores: NDArray[np.float64]
+
+
+class TextSearch:
+    """Search as Anserini's SimpleSearcher does, with the same scores and order, but without the stored fields
+    of each hit: a result is one JSON text, and ties are ordered afterwards.
+    """
+
+    def __init__(self, files: Files, ids: Sequence[str], lucene: Mapping[str, Any]) -> None:
+        """Open postings with the BM25 parameters of a manifest's ``lucene``; ``ids`` are by row."""
+        java, path, papers = jvm.java_class, files.folder / LUCENE, len(ids)
+        java("java.lang.Object")
         try:
             self.reader = jvm.open_lucene(path)
         except Exception as error:
@@ -198,37 +201,14 @@ class Postings:
                     "found one of a later Lucene; open it with Python 3.12 or later, or build it again"
                 ) from error
             raise files.damaged(LUCENE, "a Lucene index", reason) from error
-        weakref.finalize(self, _close, self.reader).atexit = False
-        self.k1, self.b = lucene["k1"], lucene["b"]
-        self.rows = files.array(f"{LUCENE}/{ROWS}", "int32", 1)
+        # Closed once nobody refers to this.
+        weakref.finalize(self, lambda reader: reader.close(), self.reader).atexit = False
+        self.rows, self._ids = files.array(f"{LUCENE}/{ROWS}", "int32", 1), ids
         if not np.array_equal(np.sort(self.rows), np.arange(papers)) or self.reader.maxDoc() != papers:
             raise files.damaged(LUCENE, f"documents of {papers} papers", f"{len(self.rows)} others")
-
-
-def _close(reader: Any) -> None:
-    reader.close()
-
-
-class Ranked(NamedTuple):
-    """Papers, best first: their ``rows`` (n,) int64 and ``scores`` (n,) float64."""
-
-    rows: Rows
-    scores: NDArray[np.float64]
-
-
-class TextSearch:
-    """Search as Anserini's SimpleSearcher does: the same queries, scores and order.
-
-    That fetches the stored fields of each hit and has Lucene compare ids where scores are equal, half as long
-    again as all else. Here a result is one JSON text, and ties are ordered afterwards.
-    """
-
-    def __init__(self, postings: Postings, ids: Sequence[str]) -> None:
-        java = jvm.java_class
-        self._postings, self._rows, self._ids = postings, postings.rows, ids
-        self._searcher = java("org.apache.lucene.search.IndexSearcher")(postings.reader.getContext())
+        self._searcher = java("org.apache.lucene.search.IndexSearcher")(self.reader.getContext())
         similarity = java("org.apache.lucene.search.similarities.BM25Similarity")
-        self._searcher.setSimilarity(similarity(postings.k1, postings.b))
+        self._searcher.setSimilarity(similarity(lucene["k1"], lucene["b"]))
         self._analyzer = java("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
         self._generator = java("io.anserini.search.query.BagOfWordsQueryGenerator")()
         mapper = java("com.fasterxml.jackson.databind.ObjectMapper")()
@@ -240,13 +220,13 @@ class TextSearch:
         """Return the best hits for a bag of words, ties by id.
 
         A ``pool`` (rows) is ranked as it is: also papers without any of the words. ``allowed`` (see
-        `filtering`) restricts the hits and changes no score, but for the millionths that break ties.
+        `filtering`) restricts the hits.
         """
         rows, scores = self.unbroken(text, k, pool, allowed)
         return Ranked(rows, break_ties(scores))
 
     def unbroken(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
-        """Search with the scores that Lucene gives, some of them equal."""
+        """Search with Lucene's own scores, some of them equal."""
         query = self._generator.buildQuery("contents", self._analyzer, text)
         if pool is not None or allowed is not None:  # these papers add nothing to a score
             java = jvm.java_class
@@ -267,12 +247,12 @@ class TextSearch:
 
     def best(self, query: Any, k: int) -> Ranked:
         """Return the best papers for a Lucene query, ties by id."""
-        k = min(k, len(self._rows))
+        k = min(k, len(self.rows))
         wanted = k + _SPARE
         while True:
             text = self._writer.writeValueAsString(self._searcher.search(query, wanted))
             top = json.loads(text)["scoreDocs"]
-            rows = self._rows[np.array([each["doc"] for each in top], dtype=np.int64)].astype(np.int64)
+            rows = self.rows[np.array([each["doc"] for each in top], dtype=np.int64)].astype(np.int64)
             # Java writes the shortest decimal that reads back as the same single-precision number.
             scores = np.array([each["score"] for each in top], dtype=np.float32).astype(np.float64)
             if len(rows) < wanted or (len(rows) > k and scores[k - 1] > scores[-1]):
