@@ -176,8 +176,7 @@ class FaissIndex:
         with _state:
             if not _builds:
                 faiss.cvar.distance_compute_blas_threshold = ONE_BY_ONE
-        # Lists on disk are looked up in the index's folder, wherever it was built.
-        flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
+        flags = faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
         if not params.factory.endswith("fs"):  # fast-scan codes are copied; all others can be mapped
             flags |= faiss.IO_FLAG_MMAP_IFC
         try:

@@ -47,12 +47,13 @@ class Release(NamedTuple):
     jar: str
 
 
-# The pinned release; that with Lucene 10 needs Python 3.12.
-_DIGEST = "68e3729fc95853f85272fb413aa3202d31bda4b73b1e657fed62212b92fd3084"
-PYSERINI = Release("2.3.0", _DIGEST, "anserini-2.2.0-fatjar.jar")
-if sys.version_info < (3, 12):
-    _DIGEST = "e34761d700b33613c26bc61113effc6d65598dee6ada28a33214f79350f833f4"
-    PYSERINI = Release("1.6.0", _DIGEST, "anserini-1.7.1-fatjar.jar")
+_10 = Release(
+    "2.3.0", "68e3729fc95853f85272fb413aa3202d31bda4b73b1e657fed62212b92fd3084", "anserini-2.2.0-fatjar.jar"
+)
+_9 = Release(
+    "1.6.0", "e34761d700b33613c26bc61113effc6d65598dee6ada28a33214f79350f833f4", "anserini-1.7.1-fatjar.jar"
+)
+PYSERINI = _10 if sys.version_info >= (3, 12) else _9  # Lucene 10 needs Python 3.12
 
 # Signatures, in JNI's notation (@ is Lorg/apache/lucene/, & is Lcom/fasterxml/jackson/databind/), of the
 # methods that qbe calls; <init> is the constructor. pyjnius would ask Java for all methods of a class, a fifth
@@ -291,9 +292,7 @@ def cached_jar() -> Path:
 
 
 def anserini_jar() -> Path:
-    """Return Anserini's jar, which is fetched once where `find_jar` finds none: taken out of pyserini's source
-    distribution, of which nothing is run or installed.
-    """
+    """Return Anserini's jar, where there is none out of pyserini's source distribution, of which nothing is run."""
     if (found := find_jar()) is not None:
         return found
     jar, name = cached_jar(), f"pyserini-{PYSERINI.version}"

@@ -20,7 +20,7 @@ import numpy as np
 from qbe.errors import EncoderMismatchError, IndexFormatError
 from qbe.index.faiss import CandidateSource
 from qbe.index.index import Index, IndexReader
-from qbe.index.lucene import Ranked, TextSearch, break_ties
+from qbe.index.lucene import Ranked, TextSearch
 from qbe.index.papers import Papers
 from qbe.index.scoring import (
     Compared,
@@ -161,7 +161,7 @@ class SeveralTexts(TextSearch):
         key = uuid.uuid4().hex
         return {shard: (key, some) for shard, some in _local(self._papers, rows)[1].items()}
 
-    def search(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
+    def unbroken(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
         starts, ids = self._papers.starts, self._papers.ids
         asked: dict[int, tuple[Any, ...]]
         if pool is not None:
@@ -175,7 +175,7 @@ class SeveralTexts(TextSearch):
             for shard, ranked in self._ask("search", asked).items()
             for row, score in zip((ranked.rows + starts[shard]).tolist(), ranked.scores.tolist(), strict=True)
         )[:k]
-        scores = break_ties(np.array([-score for score, _, _ in best], np.float64))
+        scores = np.array([-score for score, _, _ in best], np.float64)
         return Ranked(np.array([row for _, _, row in best], np.int64), scores)
 
 

@@ -74,11 +74,6 @@ class _NoPackError(PackError):
     """A pack that is damaged or malformed; nothing of it is kept."""
 
 
-class Packed(NamedTuple):
-    pack: Pack
-    bytes: int
-
-
 class Pulled(NamedTuple):
     """The folder of a pulled index, its description, and whether it was there already."""
 
@@ -96,8 +91,9 @@ def pack_index(
     abstracts: bool = True,
     threads: int | None = None,
     progress: Progress = lambda done, total: None,  # noqa: ARG005
-) -> Packed:
-    """Write the newest generation of an index to a file, from which `pull` makes the same index.
+) -> tuple[Pack, int]:
+    """Write the newest generation of an index to a file, from which `pull` makes the same index; return its
+    description and size.
 
     ``license`` and ``source`` are by default those that the index was pulled with. Without the texts of
     ``abstracts`` the digest is another. The same index gives the same bytes.
@@ -152,7 +148,7 @@ def pack_index(
                                 progress(done, size)
                         archive.write(bytes(-member.size % tarfile.BLOCKSIZE))
                     archive.write(bytes(2 * tarfile.BLOCKSIZE))
-                return Packed(pack, stream.tell())
+                return pack, stream.tell()
     except OSError as error:
         raise file_error(error, output) from error
 

@@ -201,7 +201,8 @@ class Files:
             mapped = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
             size = mapped.offset + mapped.nbytes
         except Exception as error:  # numpy parses the header as Python, and raises what that does
-            raise self.damaged(name, expected, "another header") from error
+            found = getattr(error, "strerror", None) or "another header"
+            raise self.damaged(name, expected, found) from error
         if mapped.dtype != dtype or mapped.ndim != axes or not mapped.flags.c_contiguous:
             raise self.damaged(name, expected, f"one of {mapped.dtype} with the shape {mapped.shape}")
         if size != (actual := (self.folder / name).stat().st_size):
