@@ -18,7 +18,7 @@ from qbe.corpus import read_jsonl
 from qbe.errors import IndexFormatError, MissingDependencyError, OutputError, UsageError, requirement
 
 ROOT = Path(__file__).parent.parent
-_NAMES = "qbe,Java,Lucene,numpy,faiss,onnxruntime,tokenizers,jnius,ir_measures,fastapi,torch,transformers,"
+_NAMES = "qbe,Java,Lucene,numpy,faiss,onnxruntime,tokenizers,jnius,ir_measures,starlette,torch,transformers,"
 _NAMES += "datasets,pyarrow,matplotlib,processors,instructions,memory,cache disk,this disk,cache"
 NAMES = _NAMES.split(",")
 HEAVY = {"numpy", "torch", "onnxruntime", "faiss", "transformers", "tokenizers", "jnius", "pyserini"}

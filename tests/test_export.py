@@ -9,11 +9,10 @@ import onnx
 import pytest
 import torch
 from support.damage import truncate
-from support.tiny import layer_states
 
 from qbe.cli.export import main
 from qbe.errors import ModelError, OutputError
-from qbe.models.cards import CROSS_ENCODER, ENCODER, read_card, state_output
+from qbe.models.cards import CROSS_ENCODER, ENCODER, read_card
 from qbe.models.export import encoder as export
 from qbe.models.export.graph import fuse_attention
 from qbe.models.export.pytorch import to_onnx
@@ -52,16 +51,6 @@ def test_models_are_what_is_documented(tiny_encoder):
     weights = [part for part in graph.initializer if part.data_type == onnx.TensorProto.INT8]
     assert len(weights) >= 12  # six matrices a layer
     assert [32] in scales and [16] in scales
-
-
-def test_hidden_states_are_those_of_the_layers(tiny_encoder, tiny_model):
-    session = open_session(tiny_encoder / "model.fp32.onnx")
-    ids = [2, *range(40, 60), 3]
-    feeds = {"input_ids": np.array([ids])}
-    expected = layer_states(tiny_model, ids)
-    for layer, states in enumerate(expected):
-        (exported,) = session.run([state_output(layer, len(expected) - 1)], feeds)
-        np.testing.assert_allclose(exported[0], states, rtol=0, atol=1e-5)
 
 
 class Attention(torch.nn.Module):
@@ -108,11 +97,11 @@ def refused(monkeypatch, too_far):
     """Let int8 models whose matrices are ``too_far`` fail the check, as they do on some processors."""
     write = export._write_models
 
-    def writing(traced, fp32, int8, feeds, figures, is_near, *others):
+    def writing(traced, fp32, int8, feeds, figures, is_near, *others, **options):
         def near(figures):
             return is_near(figures) and not too_far(codes_of(int8.parent))
 
-        return write(traced, fp32, int8, feeds, figures, near, *others)
+        return write(traced, fp32, int8, feeds, figures, near, *others, **options)
 
     monkeypatch.setattr(export, "_write_models", writing)
 
@@ -200,7 +189,7 @@ def test_without_an_int8_model_the_other_precision_is_named(tmp_path, tiny_model
     card = export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out")
     assert list(card.parity) == ["fp32"]
     assert sorted(path.name for path in (tmp_path / "out").glob("*.onnx")) == ["model.fp32.onnx"]
-    assert "no int8 model of tiny: expected a cosine of 1.5 or more" in caplog.text
+    assert "no int8 model: expected one with a cosine of 1.5 or more with the original" in caplog.text
     assert resolve_encoder(str(tmp_path / "out"), "fp32").model.exists()
     with pytest.raises(ModelError, match="in int8, found it only in fp32; give `precision` fp16, or fp32"):
         resolve_encoder(str(tmp_path / "out"))

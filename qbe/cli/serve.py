@@ -64,7 +64,7 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
     check_count("workers", options.workers)
     on_cluster = open_index is not None
     refuse(on_cluster and options.workers > 1, "a cluster searches with one of --workers; use --replicas")
-    for package in ("fastapi", "prometheus_client", "uvicorn"):
+    for package in ("starlette", "prometheus_client", "uvicorn"):
         check_package(package)
 
     from qbe.serve.guard import SHARED_METRICS

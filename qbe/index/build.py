@@ -42,14 +42,14 @@ from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder
 from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.types import FacetProbabilities, Paper
-from qbe.util.files import atomic_file, resumable_staging, resumed_state, sync_tree, write_text
+from qbe.util.files import atomic_file, resumable_staging, sync_tree, write_text
 
 log = logging.getLogger(__name__)
 
 STATE = "build.json"
 BLOCK = 512  # papers that are encoded between two notes of how far a build is: what a killed one may lose
 LABELS = len(FacetProbabilities._fields)
-_WORK = ("build", "the corpus and settings", "discard it with `overwrite` alone", IndexBuildError)
+_DISCARD = "discard it with `overwrite` alone"
 
 State = dict[str, Any]  # inputs, counts, tagger, lucene once it is done, and how many papers are encoded
 Identity = Mapping[str, str]
@@ -91,7 +91,7 @@ def build(
             "encoder": models.identity,
             **({"reading": source.reading} if source.reading else {}),
         }
-        state = resumed_state(staging / STATE, inputs, *_WORK)
+        state = resumed_state(staging, inputs)
         if state is None:
             shutil.rmtree(staging, ignore_errors=True)
             staging.mkdir(parents=True)
@@ -170,9 +170,27 @@ def _finished(
             raise IndexBuildError(f"{output} is an index already; choose another `folder`, or {how}")
     if staging.exists() and not resume:
         if unfinished and not overwrite:
-            resumed_state(staging / STATE, None, *_WORK)
+            message = f"{staging} holds an unfinished build; continue it with `resume`, or {_DISCARD}"
+            raise IndexBuildError(message)
         shutil.rmtree(staging)
     return None
+
+
+def resumed_state(staging: Path, inputs: Mapping[str, Any]) -> State | None:
+    """Return the state of an unfinished build of these inputs, None where it was interrupted before."""
+    try:
+        state: State = json.loads((staging / STATE).read_text())
+    except (OSError, ValueError):
+        return None
+    if (before := state.get("inputs", state)) != inputs:
+        changed = ", ".join(key for key in inputs if before.get(key) != inputs[key])
+        raise IndexBuildError(
+            f"expected the corpus and settings of the unfinished build in {staging}, found other {changed}; "
+            f"repeat the command as it was, or {_DISCARD}"
+        )
+    for path in staging.glob(".*.partial"):  # being written when the build was interrupted
+        path.unlink()
+    return state
 
 
 def save_state(staging: Path, state: State) -> None:

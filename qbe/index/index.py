@@ -13,7 +13,7 @@ import numpy as np
 from qbe.errors import IndexFormatError, PaperNotFoundError, UsageError
 from qbe.index import jvm
 from qbe.index.faiss import CandidateSource, FaissIndex
-from qbe.index.lucene import TextSearch
+from qbe.index.lucene import Postings, TextSearch
 from qbe.index.models import IndexModels
 from qbe.index.papers import Mask, PaperLayout, Papers, facet_mask
 from qbe.index.params import FaissParams
@@ -163,11 +163,17 @@ class IndexReader:
 
         return self._open_once(("candidates", nprobe), open_source)
 
-    def text_search(self) -> TextSearch:
+    @property
+    def lucene(self) -> Postings:
         described = self.manifest.lucene
         self._require("postings", described)
-        opened = self._files, self.papers.ids
-        return self._open_once("text search", lambda: TextSearch(*opened, described or {}))
+        return self._open_once("lucene", lambda: Postings(self._files, len(self), described or {}))
+
+    def text_search(self, similarity: str = "bm25") -> TextSearch:
+        """Return what searches the texts by BM25 or tf-idf, opened once."""
+        return self._open_once(
+            ("text search", similarity), lambda: TextSearch(self.lucene, self.papers.ids, similarity)
+        )
 
     def stored_vectors(self, paper: Paper) -> PaperVectors | None:
         """Return the stored vectors of a paper, if the index has one of its id with the same texts."""
@@ -229,6 +235,7 @@ class Index(Closing):
     sentence_vectors = _OfReader[Vectors]()
     whole_vectors = _OfReader[Vectors]()
     vector_store = _OfReader[VectorStore]()
+    lucene = _OfReader[Postings]()
     __len__ = _OfReader[Callable[[], int]]()
     __iter__ = _OfReader[Callable[[], Iterator[Paper]]]()
     __contains__ = _OfReader[Callable[[object], bool]]()

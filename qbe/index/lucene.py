@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import math
+import re
 import shutil
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,6 +40,7 @@ INPUT = "lucene-input"  # the folder of Anserini's input, until the Lucene index
 _PAPERS_A_FILE = 10_000
 _IDS_AT_A_TIME = 20_000
 _NEAR = np.float32(1.5e-4)  # above the difference of a ten-thousandth up to which scores count as equal
+KEY_TERMS = 5  # words of a text, as many as Whoosh finds by default
 _WARM_UP = 2  # uses of a costly filter before Lucene caches its documents
 # Extra documents per search: all ties at the last place must be known, since ties are ordered by id.
 _SPARE = 16
@@ -108,7 +112,8 @@ def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence
     The papers of ``folder`` must be there already. Files of ``old`` are linked: Lucene never changes one.
     """
     java, target = jvm.java_class, folder / LUCENE
-    with _building(folder, (folder / IDS).read_bytes().count(b"\n")) as statistics:
+    count = (folder / IDS).read_bytes().count(b"\n")
+    with _building(folder, count) as statistics:
         target.mkdir()
         for file in (old / LUCENE).iterdir():
             if file.name not in (ROWS, "write.lock"):
@@ -175,6 +180,30 @@ def document_rows(reader: Any, ids: str) -> NDArray[np.int32]:
     return np.array(rows, dtype=np.int32)
 
 
+class Postings:
+    """Open postings: Lucene's ``reader``, closed once nobody refers to these, and the ``rows`` of documents."""
+
+    def __init__(self, files: Files, papers: int, lucene: Mapping[str, Any]) -> None:
+        """Open postings with the BM25 parameters of a manifest's ``lucene``."""
+        jvm.java_class("java.lang.Object")
+        path = files.folder / LUCENE
+        try:
+            self.reader = jvm.open_lucene(path)
+        except Exception as error:
+            reason = jvm.java_message(error)
+            if any(words in reason for words in _OF_A_LATER_LUCENE):
+                raise IndexFormatError(
+                    f"{path}: expected an index that Lucene {jvm.lucene_version()} can read, "
+                    "found one of a later Lucene; open it with Python 3.12 or later, or build it again"
+                ) from error
+            raise files.damaged(LUCENE, "a Lucene index", reason) from error
+        weakref.finalize(self, lambda reader: reader.close(), self.reader).atexit = False
+        self.k1, self.b = lucene["k1"], lucene["b"]
+        self.rows = files.array(f"{LUCENE}/{ROWS}", "int32", 1)
+        if not np.array_equal(np.sort(self.rows), np.arange(papers)) or self.reader.maxDoc() != papers:
+            raise files.damaged(LUCENE, f"documents of {papers} papers", f"{len(self.rows)} others")
+
+
 class Ranked(NamedTuple):
     """Papers, best first: their ``rows`` (n,) int64 and ``scores`` (n,) float64."""
 
@@ -187,28 +216,17 @@ class TextSearch:
     of each hit: a result is one JSON text, and ties are ordered afterwards.
     """
 
-    def __init__(self, files: Files, ids: Sequence[str], lucene: Mapping[str, Any]) -> None:
-        """Open postings with the BM25 parameters of a manifest's ``lucene``; ``ids`` are by row."""
-        java, path, papers = jvm.java_class, files.folder / LUCENE, len(ids)
-        java("java.lang.Object")
-        try:
-            self.reader = jvm.open_lucene(path)
-        except Exception as error:
-            reason = jvm.java_message(error)
-            if any(words in reason for words in _OF_A_LATER_LUCENE):
-                raise IndexFormatError(
-                    f"{path}: expected an index that Lucene {jvm.lucene_version()} can read, "
-                    "found one of a later Lucene; open it with Python 3.12 or later, or build it again"
-                ) from error
-            raise files.damaged(LUCENE, "a Lucene index", reason) from error
-        # Closed once nobody refers to this.
-        weakref.finalize(self, lambda reader: reader.close(), self.reader).atexit = False
-        self.rows, self._ids = files.array(f"{LUCENE}/{ROWS}", "int32", 1), ids
-        if not np.array_equal(np.sort(self.rows), np.arange(papers)) or self.reader.maxDoc() != papers:
-            raise files.damaged(LUCENE, f"documents of {papers} papers", f"{len(self.rows)} others")
-        self._searcher = java("org.apache.lucene.search.IndexSearcher")(self.reader.getContext())
-        similarity = java("org.apache.lucene.search.similarities.BM25Similarity")
-        self._searcher.setSimilarity(similarity(lucene["k1"], lucene["b"]))
+    def __init__(self, postings: Postings, ids: Sequence[str], similarity: str = "bm25") -> None:
+        """Open a search by BM25, or by ``tfidf``, Lucene's ClassicSimilarity."""
+        java = jvm.java_class
+        self._postings, self._rows, self._ids = postings, postings.rows, ids
+        self._searcher = java("org.apache.lucene.search.IndexSearcher")(postings.reader.getContext())
+        similarities = "org.apache.lucene.search.similarities"
+        if similarity == "bm25":
+            chosen = java(f"{similarities}.BM25Similarity")(postings.k1, postings.b)
+        else:
+            chosen = java(f"{similarities}.ClassicSimilarity")()
+        self._searcher.setSimilarity(chosen)
         self._analyzer = java("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
         self._generator = java("io.anserini.search.query.BagOfWordsQueryGenerator")()
         mapper = java("com.fasterxml.jackson.databind.ObjectMapper")()
@@ -220,13 +238,13 @@ class TextSearch:
         """Return the best hits for a bag of words, ties by id.
 
         A ``pool`` (rows) is ranked as it is: also papers without any of the words. ``allowed`` (see
-        `filtering`) restricts the hits.
+        `filtering`) restricts the hits and changes no score, but for the millionths that break ties.
         """
         rows, scores = self.unbroken(text, k, pool, allowed)
         return Ranked(rows, break_ties(scores))
 
     def unbroken(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
-        """Search with Lucene's own scores, some of them equal."""
+        """Search with the scores that Lucene gives, some of them equal."""
         query = self._generator.buildQuery("contents", self._analyzer, text)
         if pool is not None or allowed is not None:  # these papers add nothing to a score
             java = jvm.java_class
@@ -238,6 +256,25 @@ class TextSearch:
                 query = builder.build()
         return self.best(query, k)
 
+    def key_terms(self, text: str, most: int = KEY_TERMS) -> list[str]:
+        """Return the most telling words of a text, best first, as Whoosh's `key_terms_from_text` finds them.
+
+        They are those of the greatest Bo1 weight (Amati, 2003): frequent here, and rare in the collection.
+        """
+        java, reader = jvm.java_class, self._postings.reader
+        analysis, term = java("io.anserini.analysis.AnalyzerUtils"), java("org.apache.lucene.index.Term")
+        counts, words = Counter[str](), dict[str, str]()
+        for word in re.findall(r"\w+", text):
+            stems = analysis.analyze(self._analyzer, word)
+            for stem in json.loads(self._writer.writeValueAsString(stems)):
+                counts[stem] += 1
+                words.setdefault(stem, word)
+        weights = dict[str, float]()
+        for stem, count in counts.items():
+            if share := reader.totalTermFreq(term("contents", stem)) / len(self._rows):
+                weights[stem] = count * math.log2((1 + share) / share) + math.log2(1 + share)
+        return [words[stem] for stem in sorted(weights, key=lambda stem: (-weights[stem], stem))[:most]]
+
     def filtering(self, rows: Rows) -> Any:
         """Return a Lucene query that matches some papers, warmed up as a filter of many searches."""
         query = self._of(rows)
@@ -247,12 +284,12 @@ class TextSearch:
 
     def best(self, query: Any, k: int) -> Ranked:
         """Return the best papers for a Lucene query, ties by id."""
-        k = min(k, len(self.rows))
+        k = min(k, len(self._rows))
         wanted = k + _SPARE
         while True:
             text = self._writer.writeValueAsString(self._searcher.search(query, wanted))
             top = json.loads(text)["scoreDocs"]
-            rows = self.rows[np.array([each["doc"] for each in top], dtype=np.int64)].astype(np.int64)
+            rows = self._rows[np.array([each["doc"] for each in top], dtype=np.int64)].astype(np.int64)
             # Java writes the shortest decimal that reads back as the same single-precision number.
             scores = np.array([each["score"] for each in top], dtype=np.float32).astype(np.float64)
             if len(rows) < wanted or (len(rows) > k and scores[k - 1] > scores[-1]):

@@ -27,11 +27,10 @@ class PaperVectors(NamedTuple):
 
 
 class EncodedAspect(NamedTuple):
-    """An aspect of a query with its vectors, computed once and handed from stage to stage.
+    """An aspect of a query with its vectors, computed once; None where no stage needs vectors.
 
-    ``positions`` are those of its sentences. ``sentences`` (positions, dimension) and ``whole`` (dimension,),
-    float32, are None where no stage needs vectors; ``background`` (n, dimension), of a method or result
-    aspect, are those of the paper's other background sentences, if any; ``vectors`` those of all sentences.
+    ``sentences`` (positions, dimension) are those of its ``positions``, ``background`` (n, dimension), of a
+    method or result aspect, those of the paper's other background sentences, ``vectors`` those of all.
     """
 
     aspect: Aspect
@@ -66,11 +65,7 @@ class EncodedAspect(NamedTuple):
 
 
 def whole_vector(passes: Sequence[tuple[NDArray[Any], int]], encoder_format: EncoderFormat) -> Floats:
-    """Return the vector (dimension,), float32, of a paper from the sums of states of its passes, and how many
-    they are of: of the first pass, or of all for the mean of ``title-abstract``.
-
-    For cosine it is not scaled yet, see `stored`.
-    """
+    """Return a paper's vector, unscaled, from sums and counts of the states of its first pass, or of all."""
     if encoder_format.layout != TITLE_ABSTRACT or encoder_format.whole == CLS:
         passes = passes[:1]
     total = np.zeros(len(passes[0][0]), np.float64)
