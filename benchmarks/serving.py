@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 from benchmarks.common import machine, median_p95, parsed, positive, table
 from qbe.cli import common as _cli
 
-PACKAGES = ("fastapi", "uvicorn", "faiss-cpu", "numpy", "onnxruntime")
+PACKAGES = ("starlette", "uvicorn", "faiss-cpu", "numpy", "onnxruntime")
 HITS = 20
 BLOCK = 16
 START_SECONDS = 300

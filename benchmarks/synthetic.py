@@ -140,7 +140,7 @@ def write_synthetic(
     from qbe.index.faiss import write_faiss
     from qbe.index.papers import write_papers
     from qbe.index.params import resolve, resolve_stored
-    from qbe.index.vectors import SENTENCES, WHOLE, read_vectors, writing_vectors
+    from qbe.index.vectors import SENTENCES, WHOLE, open_vectors, writing_vectors
 
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -163,7 +163,7 @@ def write_synthetic(
                     add_sentences(moved(real[drawn.sentences[first : first + BLOCK]], noise, random))
         del real, whole
     with timings.stage("faiss"):
-        vectors = read_vectors(folder, stored)[0]
+        vectors = open_vectors(folder, SENTENCES, stored)
         params = resolve("auto", *vectors.shape)
         write_faiss(folder, vectors, source.similarity, params, threads)
     with timings.stage("files"):

@@ -46,12 +46,12 @@ PLAIN = "fused:background_penalty=0"
 ROWS: Mapping[str, Row] = {
     "csfcube.bm25": Row("qbe bm25", SMALL, "bm25", "none"),
     "csfcube.dense": Row("qbe dense", SMALL, "dense", "none"),
-    "csfcube.fused": Row("qbe fused", SMALL, PLAIN, "none"),
+    "csfcube.fused-without-penalty": Row(f"qbe {PLAIN}", SMALL, PLAIN, "none"),
     "csfcube.fused+projections": Row("qbe fused, projections", SMALL, "fused", "projections"),
     "csfcube.fused+grades": Row("qbe fused, grades (default)", SMALL, "fused", "grades"),
     "csfcube.fused+joint": Row("qbe fused, grades, joint grades", SMALL, "fused", "grades:joint=50"),
     "csfcube-large.dense": Row("qbe large encoder, dense", LARGE, "dense", "none"),
-    "csfcube-large.fused": Row("qbe large encoder, fused", LARGE, PLAIN, "none"),
+    "csfcube-large.fused-without-penalty": Row(f"qbe large encoder, {PLAIN}", LARGE, PLAIN, "none"),
     "csfcube-large.fused+projections": Row(
         "qbe large encoder, fused, projections", LARGE, "fused", "projections"
     ),
