@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -32,22 +32,23 @@ VARIED_DEPTH = 100  # papers, of a mix by each shape, that are compared with eac
 _Known = dict[bytes, tuple[list[Paper], "Sequence[Paper] | Candidates"]]  # candidates by their rows
 
 
+@dataclass
 class ExploreStage:
     """Ranks by how likely a candidate is as asked: similar in the liked facets (a grade of at least 1.5), and
     different in the disliked ones (at most 1). Candidates come from the first stages, by every liked
     aspect. Where asked, the best are graded again by the ``regrader``.
     """
 
-    def __init__(
-        self, index: Index, reader: IndexReader, stages: Sequence[FirstStage], regrader: Regrader | None
-    ) -> None:
-        self._index, self._reader, self._stages, self._regrader = index, reader, stages, regrader
+    index: Index
+    reader: IndexReader
+    stages: Sequence[FirstStage]
+    regrader: Regrader | None
 
     @cached_property
     def _grader(self) -> Grader:
         from qbe.search.grading import open_grader
 
-        return open_grader(self._index, self._reader)
+        return open_grader(self.index, self.reader)
 
     def rank(
         self, requests: Sequence[RankingRequest], k: int, *, explain: bool, again: bool = False
@@ -56,12 +57,12 @@ class ExploreStage:
         known: _Known = {}
         ranked = []
         for request in requests:
-            paper_ids = checked_pool(self._reader, request)
+            paper_ids = checked_pool(self.reader, request)
             if paper_ids is None:
-                depth = min(max(k, DEPTH), len(self._reader))
-                by_stage = (liked_candidates(stage, request, depth) for stage in self._stages)
+                depth = min(max(k, DEPTH), len(self.reader))
+                by_stage = (liked_candidates(stage, request, depth) for stage in self.stages)
                 paper_ids = [paper_id for found in by_stage for paper_id in found]
-            rows = distinct(rows_of(self._reader.papers, paper_ids))
+            rows = distinct(rows_of(self.reader.papers, paper_ids))
             graded = self._graded(request, rows, known, again=again)
             if request.variety.mix:
                 ranked.append(self._mixed(request, rows, graded, explain=explain))
@@ -77,11 +78,11 @@ class ExploreStage:
         key = rows.astype(np.int64).tobytes()
         if key not in known:
             known.clear()
-            found = [self._reader.papers[row] for row in rows.tolist()]
+            found = [self.reader.papers[row] for row in rows.tolist()]
             known[key] = found, self._grader.features.candidates(found) if found else found
         papers, candidates = known[key]
         graded = [self._grader.grade(query, candidates)[0] for query in request.graded_by]
-        regrader = self._regrader
+        regrader = self.regrader
         if regrader is None or not again:
             return graded
         best = regrader.best(_fit(request, graded) if fit is None else fit)
@@ -93,7 +94,7 @@ class ExploreStage:
     ) -> list[Hit]:
         if not len(rows):
             return []
-        ids = [self._reader.papers.ids[row] for row in rows.tolist()]
+        ids = [self.reader.papers.ids[row] for row in rows.tolist()]
         aspects = request.query.aspects
         chances, grades = _chances(request, graded, aspects), _named_grades(request, graded)
         place = {paper_id: number for number, paper_id in enumerate(ids)}
@@ -113,7 +114,7 @@ class ExploreStage:
         self, request: RankingRequest, rows: Rows, graded: Sequence[Estimates], *, explain: bool
     ) -> list[Hit]:
         """Candidates of a mixed list, each with the shape that it is there for; the score is 1 / place."""
-        ids, variety = [self._reader.papers.ids[row] for row in rows.tolist()], request.variety
+        ids, variety = [self.reader.papers.ids[row] for row in rows.tolist()], request.variety
         grades = _named_grades(request, graded) if len(rows) else []
         by_id = sorted(range(len(ids)), key=ids.__getitem__)
         kept = np.array([each for each in by_id if variety.admits(grades[each])], np.int64)
@@ -150,14 +151,13 @@ class ExploreStage:
         return [*moved, *below(moved[-1].score, hits[VARIED_DEPTH:])]
 
     def _similarity(self, paper_ids: Sequence[str]) -> Scores:
-        """The similarity (papers, papers) of papers, the mean over the facets."""
-        papers = [self._reader.paper(paper_id) for paper_id in paper_ids]
+        papers = [self.reader.paper(paper_id) for paper_id in paper_ids]
         similarity: Scores = self._grader.features.similarities(papers).mean(axis=0)
         return similarity
 
     def grade(self, request: RankingRequest, hits: Sequence[Hit], *, again: bool) -> list[Hit]:
         """Add grades to hits of a query, whatever found them, in their order."""
-        in_order = rows_of(self._reader.papers, (hit.paper_id for hit in hits)).tolist()
+        in_order = rows_of(self.reader.papers, (hit.paper_id for hit in hits)).tolist()
         rows = distinct(np.array(in_order, np.int64))
         below_row = dict(zip(reversed(in_order), range(len(hits)), strict=True))
         fit = np.array([below_row[row] for row in rows.tolist()], np.float64)  # hits below it

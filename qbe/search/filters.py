@@ -228,7 +228,6 @@ def _names(authors: Any) -> list[str]:
 
 
 def _name_words(name: str) -> list[str]:
-    """The words of a name in lower case without accents."""
     from qbe.corpus.identity import normalized_title
 
     return normalized_title(name.casefold().translate(_LETTERS)).split()
@@ -334,7 +333,6 @@ class FilterCache:
 
 
 def _remembered(known: dict[str, T], asked: PaperFilter, make: Callable[[PaperFilter], T]) -> T:
-    """The result for a filter, which becomes the latest of those ``known``."""
     key = json.dumps(asked.record(), sort_keys=True)
     result = known[key] = known.pop(key) if key in known else make(asked)
     for oldest in list(known)[:-KEPT]:

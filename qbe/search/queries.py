@@ -109,7 +109,6 @@ def from_topics(
 
 
 def _first(names: Sequence[str]) -> str:
-    """Join the first of some names, such as ``a, b, c, ...``."""
     return ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
 
 
@@ -299,7 +298,6 @@ def paper_from_bytes(data: bytes, name: str, folder: Path | None = None) -> Pape
 
 
 def _only(read: Reader, data: bytes, name: str, broken: RecordError | None = None) -> Paper:
-    """Return the only paper of a file; raise ``broken`` where the reader finds a broken one."""
     from qbe.corpus.records import Reading
 
     entries = list(islice(read(io.BufferedReader(io.BytesIO(data)), name, Reading()), 2))

@@ -177,7 +177,7 @@ def scored_in_threads(
     return scored
 
 
-class RerankStage:
+class RerankStage(NamedTuple):
     """Mixes a reranker's scores with those of the first stage.
 
     A reranked paper's score is ``(1 - weight) * z(first stage) + weight * z(reranker)``, both over the papers
@@ -185,12 +185,14 @@ class RerankStage:
     below, in the first stage's order, as does a query none of whose aspects the reranker takes.
     """
 
-    def __init__(
-        self, reranker: Reranker, depth: int, weight: float, background_penalty: float = 0.0
-    ) -> None:
-        self.reranker, self.depth = reranker, depth
-        self._weight, self._penalty = weight, background_penalty
-        self.needs_vectors = background_penalty > 0 or getattr(reranker, "needs_vectors", False)
+    reranker: Reranker
+    depth: int
+    weight: float
+    background_penalty: float = 0.0
+
+    @property
+    def needs_vectors(self) -> bool:
+        return self.background_penalty > 0 or getattr(self.reranker, "needs_vectors", False)
 
     def reranks(self, facet: Facet | None) -> bool:
         """Return True if aspects of that facet, None for other ones, are reranked."""
@@ -255,13 +257,15 @@ class RerankStage:
                         f"expected finite scores of the reranker {name}, found {score} for paper "
                         f"{hit.paper_id}; choose another `rerank`"
                     )
-            column, _ = penalize_background(reader, request.aspects[number], rows, column, self._penalty)
+            column, _ = penalize_background(
+                reader, request.aspects[number], rows, column, self.background_penalty
+            )
             columns.append(column)
         aspects = [request.query.aspects[number] for number in numbers]
         combined = (columns[0] if request.query.is_single else combine_aspects(columns, aspects)).tolist()
         leading = max(range(len(numbers)), key=lambda place: aspects[place].weight)
         first, second = z_normalize(np.array([hit.score for hit in hits])), z_normalize(np.array(combined))
-        mixed = ((1 - self._weight) * first + self._weight * second).tolist()
+        mixed = ((1 - self.weight) * first + self.weight * second).tolist()
         reranked = []
         for place, hit in enumerate(hits):
             best = scores[leading][place]

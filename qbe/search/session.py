@@ -133,14 +133,14 @@ class SearchSession(Closing):
         """Yield the first stage's ranking, then, where something reranks the query, the reranked one."""
         reranks = rerank and self.reranks(request.query)
         with one_blas_thread():
-            tasks = self._first([request], self._execute)
+            tasks = self._stage(FIRST, self._tasks([request]), self._execute)
             (ranking,) = self._finished(tasks, rerank=rerank)
         yield ranking._replace(is_final=not reranks)
         if not reranks:
             return
         with one_blas_thread():
             if tasks[0].opened is not self._over_index():  # the index has moved on
-                tasks = self._first([request], self._execute)
+                tasks = self._stage(FIRST, self._tasks([request]), self._execute)
             (ranking,) = self._finished(self._stage(RERANKED, tasks, self._execute), rerank=True)
         yield ranking
 
@@ -158,7 +158,7 @@ class SearchSession(Closing):
     ) -> list[Ranking]:
         """Return the last ranking of `run` for each request, in less time."""
         with one_blas_thread():
-            tasks = self._first(requests, execute)
+            tasks = self._stage(FIRST, self._tasks(requests), execute)
             again = [place for place, task in enumerate(tasks) if rerank and self.reranks(task.request.query)]
             reranked = self._stage(RERANKED, [tasks[place] for place in again], execute, progress)
             for place, task in zip(again, reranked, strict=True):
@@ -167,8 +167,8 @@ class SearchSession(Closing):
 
     def reranks(self, query: Query) -> bool:
         """True if the reranker takes one of a query's aspects, or grades the best hits again."""
-        aspects = [TopicAspect(each.paper.paper_id, each.facet, each.positions) for each in query.aspects]
-        return self.rerank_pairs(aspects, 1) > 0
+        explores = query.is_by_facets and self._over_index().explore_ranks
+        return self._second is not None and (self._regraded > 0 if explores else self.takes(query.aspects))
 
     def takes(self, aspects: Iterable[Aspect | TopicAspect]) -> bool:
         """True if there is a reranker that takes one of a query's aspects."""
@@ -206,12 +206,12 @@ class SearchSession(Closing):
         for hit in hits:
             if not isinstance(hit, Hit):
                 raise TypeError(f"expected qbe.Hit objects to grade, found {type(hit).__name__}")
+        if not self.can_grade:
+            raise no_grades()
         with one_blas_thread():
-            opened = self._over_index()
-            if opened.explore is None:
-                raise no_grades()
-            (task,) = self._tasks(opened, [SearchRequest(query, matches=False, grades=True)])
-            return opened.explore.grade(task.ranking, hits, again=True)
+            (task,) = self._tasks([SearchRequest(query, matches=False, grades=True)])
+            assert task.opened.explore is not None
+            return task.opened.explore.grade(task.ranking, hits, again=True)
 
     def prepared(self, requests: Sequence[SearchRequest]) -> list[tuple[Query, dict[int, PaperVectors]]]:
         """Label papers as requests need; return queries, with the vectors that labelling made by id()."""
@@ -239,9 +239,6 @@ class SearchSession(Closing):
             prepared.append((Query.of(*aspects), vectors))
         return prepared
 
-    def _first(self, requests: Sequence[SearchRequest], execute: Executor | None) -> list[Task]:
-        return self._stage(FIRST, self._tasks(self._over_index(), requests), execute)
-
     def _stage(
         self, stage: str, tasks: Sequence[Task], execute: Executor | None, progress: Progress | None = None
     ) -> list[Task]:
@@ -251,8 +248,8 @@ class SearchSession(Closing):
         again = stage == RERANKED
         return [task._replace(hits=hits, again=again) for task, hits in zip(tasks, ranked, strict=True)]
 
-    def _tasks(self, opened: Opened, requests: Sequence[SearchRequest]) -> list[Task]:
-        prepared, second = self.prepared(requests), self._second
+    def _tasks(self, requests: Sequence[SearchRequest]) -> list[Task]:
+        opened, prepared, second = self._over_index(), self.prepared(requests), self._second
         has_vectors = opened.reader.manifest.dense is not None
         stages_need = any(getattr(stage, "needs_vectors", False) for stage in (opened.first_stage, second))
         varieties, graded = [self._variety(opened, request) for request in requests], list[bool]()
@@ -389,7 +386,6 @@ def check_index(index: object) -> None:
 
 
 def _together(tasks: Sequence[Task], rank: Batch) -> list[list[Hit]]:
-    """Rank tasks, in one call those that may go together."""
     groups: dict[Hashable, list[Task]] = {}
     for task in tasks:
         key = task.explores, id(task.opened), task.depth, task.request.explain
