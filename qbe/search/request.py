@@ -24,6 +24,7 @@ MAX_TEXT, MAX_TITLE = 20_000, 1_000  # characters of a pasted abstract, and of i
 MAX_DEPTH, MAX_HITS = 1000, 100  # the last place that can be asked for, and how many places at a time
 
 FacetName = Literal["background", "method", "result"]
+AskedFacet = Literal["problem", "method", "findings", "background", "result"]
 Shape = Literal["same-problem-other-method", "same-method-other-problem", "competitors"]
 
 
@@ -156,7 +157,7 @@ class SearchForm(SourceForm):
     """A search; one of ``facet``, ``sentences``, ``explore``, ``like`` with ``unlike`` says what counts."""
 
     not_paper_ids: list[str] = _names(MAX_PAPERS, "papers that hits should not be like")
-    facet: FacetName | None = _value(
+    facet: AskedFacet | None = _value(
         None, "what hits should have in common with the papers; by default the whole abstract"
     )
     sentences: list[int] | None = _value(
