@@ -12,6 +12,7 @@ from qbe.errors import FacetNotFoundError, UsageError, did_you_mean
 from qbe.types import Facet, Paper
 
 _ABSTRACT, _SENTENCES = "abstract", "sentences"
+FACET_NAMES = ("problem", "method", "findings", "background", "result")  # as people call them, and CSFCube
 
 MAX_WEIGHT = 1e6  # the largest weight, and 1 / MAX_WEIGHT the smallest: sums of scores stay finite
 SIMILAR_FROM, OTHER_TO = 1.5, 1.0  # a paper is similar in a facet from a grade of 1.5, and different up to 1
@@ -32,7 +33,8 @@ SHAPES: Mapping[str, Mapping[Facet, float]] = {
 class Aspect:
     """The part of a paper that forms the query: a facet, sentence positions (from 0), or the whole abstract.
 
-    A negative ``weight`` asks for papers that are *not* like this. Raises TypeError and UsageError.
+    A negative ``weight`` asks for papers that are *not* like this. A facet may be given by its name. Raises
+    TypeError and UsageError.
     """
 
     paper: Paper
@@ -49,8 +51,10 @@ class Aspect:
             raise UsageError(
                 f"expected a paper with sentences, found {self.paper.paper_id} without; add some"
             )
-        if self.facet is not None and not isinstance(self.facet, Facet):
-            raise TypeError(f"expected a qbe.Facet such as Facet.METHOD, found {_kind(self.facet)}")
+        if isinstance(self.facet, str):
+            object.__setattr__(self, "facet", facet_named(self.facet))
+        elif self.facet is not None and not isinstance(self.facet, Facet):
+            raise TypeError(f"expected a facet such as Facet.METHOD or 'method', found {_kind(self.facet)}")
         if self.positions is not None:
             object.__setattr__(self, "positions", _whole_numbers(self.positions))
             if self.facet is not None:
@@ -110,10 +114,11 @@ class Query:
     aspects: tuple[Aspect, ...]
 
     def __init__(
-        self, paper: Paper, facet: Facet | None = None, positions: Sequence[int] | None = None
+        self, paper: Paper, facet: Facet | str | None = None, positions: Sequence[int] | None = None
     ) -> None:
         chosen = None if positions is None else _whole_numbers(positions)
-        object.__setattr__(self, "aspects", (Aspect(paper, facet, chosen),))
+        named = facet_named(facet) if isinstance(facet, str) else facet
+        object.__setattr__(self, "aspects", (Aspect(paper, named, chosen),))
 
     @classmethod
     def of(cls, *aspects: Aspect) -> Query:
@@ -192,10 +197,8 @@ class Topic(NamedTuple):
 def split_query_id(query_id: str) -> tuple[str, Facet | None]:
     """Split a query id ``{paper_id}_{facet}``; the facet is None where the id ends otherwise."""
     paper_id, _, suffix = query_id.rpartition("_")
-    try:
-        return paper_id, Facet(suffix)
-    except ValueError:
-        return query_id, None
+    facet = next((facet for facet in Facet if facet.value == suffix), None)
+    return (paper_id, facet) if facet else (query_id, None)
 
 
 def check_weight(weight: float) -> None:
@@ -322,6 +325,15 @@ def parse_wish(liked: Sequence[str], disliked: Sequence[str]) -> Wish:
     return Wish(weights, Variety(bounds=bounds))
 
 
+def facet_named(name: str) -> Facet:
+    """Return the facet of a name; raise UsageError for another one."""
+    try:
+        return Facet(name)
+    except ValueError:
+        hint = did_you_mean(name, FACET_NAMES, "check `facet`")
+        raise UsageError(f"expected a facet of {', '.join(FACET_NAMES)}, found {name!r}; {hint}") from None
+
+
 _FACET = re.compile(r"(\w+)(?::([^<>=]*))?(?:(>=|<=)(.*))?", re.DOTALL)
 
 
@@ -349,7 +361,7 @@ def _not_facets(part: str) -> UsageError:
     return UsageError(
         "expected facets such as background, method:0.5, background>=2 or method<=1, each once and with a "
         f"weight above 0, or {', '.join(SHAPES)} without facets, found {part!r}; "
-        + _hint(part, (*map(str, Facet), *SHAPES), "check `like` and `unlike`")
+        + _hint(part, (*FACET_NAMES, *SHAPES), "check `like` and `unlike`")
     )
 
 

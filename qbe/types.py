@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 
 
 class Facet(enum.Enum):
-    """An aspect of a paper, as CSFCube defines them (Mysore et al., 2021, section 3.1)."""
+    """An aspect of a paper, as CSFCube defines them (Mysore et al., 2021, section 3.1).
+
+    BACKGROUND is also called ``problem``, RESULT ``findings``.
+    """
 
     BACKGROUND = "background"
     METHOD = "method"
@@ -21,6 +24,10 @@ class Facet(enum.Enum):
 
     def __str__(self) -> str:
         return self.value
+
+    @classmethod
+    def _missing_(cls, value: object) -> Facet | None:
+        return {"problem": cls.BACKGROUND, "findings": cls.RESULT}.get(str(value))
 
     @classmethod
     def from_label(cls, label: str) -> Facet | None:

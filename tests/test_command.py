@@ -214,7 +214,7 @@ def scripts(tmp_path_factory) -> dict[str, Path]:
         ("qbe t", ["tag", "train"]),
         ("qbe datasets cs", ["csfcube"]),
         ("qbe search --top", ["--topics"]),
-        ("qbe search --facet ", ["background", "method", "result"]),
+        ("qbe search --facet ", ["problem", "method", "findings", "background", "result"]),
         ("qbe index --corpus papers.jsonl --onl", ["--only"]),
         ("qbe index --corpus topics.", ["topics.tsv"]),
         ("qbe train encoder --objective b", ["bi-encoder"]),

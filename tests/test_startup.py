@@ -138,13 +138,13 @@ def test_choices_are_those_of_the_modules():
     from qbe.models.formats import LAYOUTS, POOLINGS, SIMILARITIES
     from qbe.models.session import AUTO, DEVICES
     from qbe.models.tagger import LABEL_SOURCES as OF_TAGGING
+    from qbe.query import FACET_NAMES
     from qbe.search import stages
     from qbe.search.matching import PART_TEMPERATURE, REGULARIZATION, WHOLE_TEMPERATURE
     from qbe.search.request import LABEL_SOURCES
     from qbe.search.stages import MATCHINGS
-    from qbe.types import Facet
 
-    assert choices("search")["facet"] == tuple(map(str, Facet))
+    assert choices("search")["facet"] == FACET_NAMES
     assert LABEL_SOURCES == OF_TAGGING
     assert all(choices(name)["facets"] == LABEL_SOURCES for name in ("search", "index", "tag"))
     assert MATCHINGS == stages.MATCHINGS
