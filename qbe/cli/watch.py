@@ -29,7 +29,7 @@ OF_ADD = f"""\
 ? --bibliography FILE!  {common.HIDDEN}
 --title TITLE  the title that goes with --text
 --not-paper ID...  papers that what is reported should not be like
-? --facet background|method|result  what to have in common
+? --facet problem|method|findings|background|result  what to have in common
 ? --like FACET...  facets to have in common, or a named combination, as of qbe search
 --unlike FACET...  with --like: facets not to have in common
 --grade GRADE  report papers of at least this grade, from 0 (unrelated) to 3 (near identical): in the facet,
@@ -141,7 +141,7 @@ def _remove(options: argparse.Namespace) -> None:
     from qbe.feeds.watches import changing, write_watches
 
     with changing(options.watches) as watches:
-        watches.remove(options.name)
+        del watches.watches[watches.named(options.name).name]
         write_watches(options.watches, watches)
 
 
@@ -167,7 +167,7 @@ def _run(options: argparse.Namespace) -> None:
             problems = find(watches, session, advance)
         write_watches(options.watches, watches)
         since = "" if options.since is None and form == "atom" else options.since
-        items = items_of(watches, lambda name: index.paper(name) if name in index else None, since)
+        items = items_of(watches, index, since)
         text = report(items, form, watches.feed)
         if options.output is None:
             sys.stdout.write(text)
