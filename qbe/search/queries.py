@@ -23,7 +23,7 @@ from qbe.types import Facet, Paper
 from qbe.util.text import one_line
 
 if TYPE_CHECKING:
-    from qbe.corpus.formats import Reader
+    from qbe.corpus.records import Reader
     from qbe.index.index import IndexReader
 
 log = logging.getLogger(__name__)
