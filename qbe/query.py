@@ -34,13 +34,7 @@ class Aspect:
     """The part of a paper that forms the query: a facet, sentence positions (from 0), or the whole abstract.
 
     A negative ``weight`` asks for papers that are *not* like this. A facet may be given by its name. Raises
-    TypeError for values of another type, UsageError for an unknown facet, a paper without sentences, a facet
-    together with positions, and a weight out of range.
-
-    >>> from qbe.types import Paper, Sentence
-    >>> paper = Paper("p1", "A title", (Sentence("We route.", Facet.METHOD), Sentence("It helps.", None)))
-    >>> Aspect(paper, Facet.METHOD).selected_positions()
-    (0,)
+    TypeError and UsageError.
     """
 
     paper: Paper
@@ -79,10 +73,7 @@ class Aspect:
         return _ABSTRACT
 
     def selected_positions(self) -> tuple[int, ...]:
-        """Return its sentences' positions; the likeliest where a tagger found none of the facet.
-
-        Raises UsageError for positions out of range, FacetNotFoundError where no sentence has the facet.
-        """
+        """Return its sentences' positions; the likeliest where a tagger found none of the facet."""
         paper, count = self.paper, len(self.paper.sentences)
         if self.positions is not None:
             outside = [position for position in self.positions if not 0 <= position < count]
@@ -111,7 +102,6 @@ class Query:
 
     ``Query(paper, Facet.METHOD)``, ``Query(paper, positions=(1, 2))`` and ``Query(paper)`` have one aspect of
     weight 1. ``Query.of(...)`` takes aspects. Weights are relative to each other; at least one is positive.
-    Raises TypeError for values of another type, UsageError where no weight is positive.
 
     >>> from qbe.types import Paper, Sentence
     >>> paper = Paper("p1", "A title", (Sentence("We route.", Facet.METHOD),))
@@ -132,7 +122,6 @@ class Query:
 
     @classmethod
     def of(cls, *aspects: Aspect) -> Query:
-        """A query of several aspects."""
         for aspect in aspects:
             if not isinstance(aspect, Aspect):
                 raise TypeError(f"expected qbe.Aspect objects, found {_kind(aspect)}")
@@ -152,7 +141,6 @@ class Query:
 
     @property
     def papers(self) -> tuple[Paper, ...]:
-        """The papers of its aspects, each once, in their order."""
         return tuple({aspect.paper.paper_id: aspect.paper for aspect in self.aspects}.values())
 
     @property
@@ -167,11 +155,8 @@ class Query:
 
     @property
     def query_id(self) -> str:
-        """The unique id of the query in runs.
-
-        ``{paper_id}_{facet}``, ``{paper_id}_sentences-1-2``, or the paper's id for its whole abstract (with
-        ``_abstract`` where it ends like one of the others), ``%`` and ``&`` percent-encoded; several aspects
-        are joined with ``&``, each after its weight.
+        """The unique id of the query in runs: ``{paper_id}_{facet}``, ``{paper_id}_sentences-1-2``, or the
+        paper's id for its whole abstract (with ``_abstract`` where that is ambiguous); ``&`` joins aspects.
         """
         ids = [each.paper.paper_id.replace("%", "%25").replace("&", "%26") for each in self.aspects]
         names = [each.name for each in self.aspects]
@@ -196,9 +181,6 @@ class TopicAspect(NamedTuple):
 class Topic(NamedTuple):
     """One line of a topics file: a paper and a facet (None: its whole abstract), or ``aspects``, which then
     take their place. A paper that is not of the index has an abstract, ``text``, and perhaps a ``title``.
-
-    >>> Topic("q1", "p1", Facet.METHOD).resolved_aspects()
-    (TopicAspect(paper_id='p1', facet=<Facet.METHOD: 'method'>, positions=None, weight=1.0),)
     """
 
     query_id: str
@@ -209,7 +191,6 @@ class Topic(NamedTuple):
     title: str = ""
 
     def resolved_aspects(self) -> tuple[TopicAspect, ...]:
-        """Its aspects: those stated, or its paper's facet."""
         return self.aspects or (TopicAspect(self.paper_id, self.facet),)
 
 
@@ -230,7 +211,6 @@ def check_weight(weight: float) -> None:
 
 
 def format_weight(weight: float) -> str:
-    """Return a weight as the shortest text that reads as the same number: ``1``, ``-0.5``."""
     return repr(float(weight)).removesuffix(".0")
 
 
@@ -269,10 +249,6 @@ class Variety:
         much lower a paper ranks that resembles those above it (None: the stage's).
 
     Raises UsageError for other values.
-
-    >>> variety = Variety({COMPETITORS: 2, SAME_PROBLEM_OTHER_METHOD: 1}, diversity=0.25)
-    >>> variety.weights
-    {<Facet.BACKGROUND: 'background'>: 1.0, <Facet.METHOD: 'method'>: 1.0}
     """
 
     mix: Mapping[str, float] = field(default_factory=dict)
