@@ -59,6 +59,35 @@ def list_loss(scores: Tensor, owners: Tensor, grades: Tensor, crossed: float = 1
     return ranknet(scores, order_weights(grades, crossed) * (own[:, :, None] & own[:, None])[..., None])
 
 
+# Grades lie between LOWEST and LOWEST + RANGE, so that those at the ends of their scale can be met.
+LOWEST, RANGE = -0.1, 3.2
+
+
+def grades_of(scores: Tensor) -> Tensor:
+    return LOWEST + RANGE * torch.sigmoid(scores)
+
+
+def pair_loss(
+    loss: str, scores: Tensor, owners: Tensor, truth: Tensor, margin: float, crossed: float
+) -> Tensor:
+    """The loss of scores (pairs, outputs) against their ``truth`` (pairs, outputs).
+
+    ``bce`` is cross-entropy of a truth of 0 or 1 (Nogueira et al., 2020, eq. 1), ``margin`` that of ranking
+    each two neighbours by their grades (SciFACE, 2026, section 3.10), of equal grades none; ``grades`` are
+    squared errors, and `ranknet` within the lists of ``owners`` (pairs,).
+    """
+    if loss == "bce":
+        return F.binary_cross_entropy_with_logits(scores, truth)
+    if loss == "margin":
+        signs = torch.sign(truth[0::2] - truth[1::2])
+        lost = F.relu(margin - signs * (scores[0::2] - scores[1::2])) * signs.abs()
+        return lost.sum() / signs.abs().sum().clamp(min=1)
+    apart = (truth[:, None] - truth[None, :]).clamp(min=0)
+    weights = order_weights(truth, crossed) if truth.shape[1] == FACETS else apart
+    ranked = ranknet(scores, weights * (owners[:, None] == owners)[..., None])
+    return F.mse_loss(grades_of(scores), truth) + ranked
+
+
 # Grades of single pairs.
 
 
