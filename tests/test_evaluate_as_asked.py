@@ -95,7 +95,7 @@ def test_searches_named_as_in_exploration():
     for name in names:
         result = as_asked_protocol(rows, {name: hits("a")})
         assert result.figures["P@5"]["same-problem-other-method"] == 0.2
-    with pytest.raises(FileFormatError, match="one ranking of paper p by same-problem-other-method"):
+    with pytest.raises(FileFormatError, match="one ranking by same-problem-other-method for paper p"):
         as_asked_protocol(rows, dict.fromkeys(names, hits("a")))
 
 

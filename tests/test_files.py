@@ -63,7 +63,7 @@ def test_atomic_file_in_a_read_only_folder(tmp_path, monkeypatch, code, hint):
     def refuse(*_: object, **__: object) -> None:
         raise refused(tmp_path / "x.partial", code)
 
-    monkeypatch.setattr(files.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(OutputError, match=f"choose a folder that {hint}"):
         files.write_text(tmp_path / "x", "")
 

@@ -34,7 +34,7 @@ def test_processes_are_started_in_one_place():
         if found := STARTS.findall(path.read_text("utf-8")):
             starting[str(path.relative_to(PACKAGE))] = {name for names in found for name in names if name}
     # The command line may begin itself once more, in place of this process and with the same arguments.
-    # uvicorn's supervisor starts workers, after `import_nothing_from_working_directory`.
+    # uvicorn's supervisor starts workers, with PYTHONSAFEPATH.
     own = {"util/work.py": {"subprocess"}, "cli/common.py": {"os.execv"}}
     assert starting == own | {"serve/workers.py": {"multiprocessing"}}
     assert all(map(STARTS.search, ("import subprocess", "from subprocess import run", "os.system('x')")))

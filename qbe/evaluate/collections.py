@@ -19,11 +19,10 @@ from qbe.evaluate.evaluation import (
     ALL,
     Evaluation,
     coverage,
-    incomplete,
     pool_scores,
+    pool_warnings,
     scope_figures,
     scores_of,
-    too_small,
     without_query_papers,
 )
 from qbe.evaluate.measures import (
@@ -64,7 +63,7 @@ def pool_protocol(qrels: Qrels, rankings: Rankings, measures: Iterable[str] = ()
         **{name: computed[name] for name in parse_measures(measures)},
     }
     figures = scope_figures(parsed, values, scopes)
-    return Evaluation(scopes, values, figures, (*warnings, *incomplete(pools, scores), *too_small(pools)))
+    return Evaluation(scopes, values, figures, (*warnings, *pool_warnings(pools, scores)))
 
 
 DEPTH = 1000
@@ -91,16 +90,12 @@ def citations_protocol(qrels: Qrels, rankings: Rankings, measures: Iterable[str]
     further = parse_measures(measures)
     parsed = further | parse_measures(CITATION_NAMES.values())
     computed = per_query_values(parsed, judged, scores)
-    values = {F1: {q: _f1(precision, computed["R@20"][q]) for q, precision in computed["P@20"].items()}}
+    values = {F1: {q: harmonic_mean([p, computed["R@20"][q]]) for q, p in computed["P@20"].items()}}
     values |= {label: computed[name] for label, name in CITATION_NAMES.items()}
     values |= {name: computed[name] for name in further}
     means = scope_figures(parsed, values, scopes)
     of_means: dict[str, float | None] = {
-        scope: _f1(means["P@20"][scope], means["R@20"][scope]) for scope in scopes
+        scope: harmonic_mean([means[name][scope] or 0.0 for name in ("P@20", "R@20")]) for scope in scopes
     }
     figures = {F1: means.pop(F1), F1_OF_MEANS: of_means, **means}
     return Evaluation(scopes, values, figures, warnings)
-
-
-def _f1(precision: float | None, recall: float | None) -> float:
-    return harmonic_mean([precision or 0.0, recall or 0.0])

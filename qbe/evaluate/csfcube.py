@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from qbe.errors import FileFormatError, UsageError
-from qbe.evaluate.evaluation import AGGREGATED, ALL, Evaluation, coverage, incomplete, pool_scores, too_small
+from qbe.evaluate.evaluation import AGGREGATED, Evaluation, coverage, pool_scores, pool_warnings
 from qbe.evaluate.measures import MEASURES, figure, judged_ranking, parse_measures, per_query_values, pool_of
 from qbe.query import split_query_id
 from qbe.runs import Qrels, Rankings
@@ -39,48 +38,31 @@ def load_folds(path: StrPath, split: str = "test") -> Folds:
     """Read a folds file: facet -> fold1_dev, fold2_dev, fold1_test, fold2_test -> query ids."""
     if split not in SPLITS:
         raise UsageError(f"expected a `split` of {' or '.join(SPLITS)}, found {split!r}")
-    path = Path(path)
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(Path(path).read_bytes())
+        facets = {
+            facet: {name: [*map(str, content[facet][name])] for name in _NAMES}
+            for facet in map(str, Facet)
+            if facet in content
+        }
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror}; give another folds file") from error
     except ValueError as error:
         raise FileFormatError(f"{path}: expected JSON, found {error}; give another folds file") from error
-    if not isinstance(content, dict):
-        raise _bad(path, "an object of facets", type(content).__name__)
-    facets: dict[str, Any] = {facet.value: content[facet.value] for facet in Facet if facet.value in content}
+    except (KeyError, TypeError) as error:
+        raise _bad(path, f"lists of query ids as {', '.join(_NAMES)} of each facet", str(error)) from error
     if not facets:
-        entries = f"the entries {', '.join(content) or 'none'}"
-        raise _bad(path, "folds of background, method or result", entries)
+        raise _bad(path, "folds of background, method or result", f"{content!r:.60}")
     for facet, folds in facets.items():
-        _check(path, facet, folds)
-    joined = {name: [q for folds in facets.values() for q in folds[name]] for name in _NAMES}
-    if ALL in content:
-        _check(path, ALL, content[ALL])
-        for name in _NAMES:
-            if set(content[ALL][name]) != set(joined[name]):
-                raise _bad(path, f"the facets' queries together as {ALL}/{name}", "others")
-    facets[AGGREGATED] = joined
+        others = [q for name in _NAMES for q in folds[name] if split_query_id(q)[1] is not Facet(facet)]
+        if others or not all(folds.values()):
+            raise _bad(path, f"query ids that end in _{facet} in each fold", others[0] if others else "none")
+    facets[AGGREGATED] = {name: [q for folds in facets.values() for q in folds[name]] for name in _NAMES}
     scopes = {scope: tuple(tuple(folds[name]) for name in SPLITS[split]) for scope, folds in facets.items()}
-    return Folds(scopes, frozenset(q for name in _NAMES for q in joined[name]))
+    return Folds(scopes, frozenset(q for ids in facets[AGGREGATED].values() for q in ids))
 
 
-def _check(path: Path, facet: str, folds: object) -> None:
-    if not isinstance(folds, dict):
-        raise _bad(path, f"an object of folds for {facet}", type(folds).__name__)
-    for name in _NAMES:
-        ids = folds.get(name)
-        if not isinstance(ids, list) or not ids or not all(isinstance(q, str) for q in ids):
-            raise _bad(path, f"a list of query ids as {facet}/{name}", repr(ids)[:60])
-        others = [q for q in ids if facet != ALL and split_query_id(q)[1] is not Facet(facet)]
-        if others:
-            raise _bad(path, f"query ids that end in _{facet} in {facet}/{name}", others[0])
-    test = [*folds["fold1_test"], *folds["fold2_test"]]
-    if len(set(test)) != len(test):
-        raise _bad(path, f"each query in one test fold of {facet}", "a query twice")
-
-
-def _bad(path: Path, expected: str, actual: str) -> FileFormatError:
+def _bad(path: StrPath, expected: str, actual: str) -> FileFormatError:
     return FileFormatError(
         f"{path}: expected {expected}, found {actual}; give a file like evaluation_splits.json"
     )
@@ -107,25 +89,17 @@ def csfcube_protocol(
     }
     parsed = parse_measures(measures) if measures else {}
     values.update(per_query_values(parsed, pools, scores))
-    fold_figures = {
-        name: {
+    fold_figures: dict[str, dict[str, tuple[float, ...]]] = {}
+    figures: dict[str, dict[str, float | None]] = {}
+    for name, by_query in values.items():
+        fold_figures[name] = {
             scope: tuple(figure(parsed, name, [by_query[q] for q in fold]) for fold in scope_folds)
             for scope, scope_folds in scopes.items()
             if scope not in left_out
         }
-        for name, by_query in values.items()
-    }
-    figures = {
-        name: {scope: fmean(by_scope[scope]) if scope in by_scope else None for scope in scopes}
-        for name, by_scope in fold_figures.items()
-    }
-    return Evaluation(
-        queries,
-        values,
-        figures,
-        (*warnings, *incomplete(pools, scores), *too_small(pools)),
-        fold_figures=fold_figures,
-    )
+        figures[name] = dict.fromkeys(scopes) | {s: fmean(folds) for s, folds in fold_figures[name].items()}
+    warnings += (*pool_warnings(pools, scores),)
+    return Evaluation(queries, values, figures, warnings, fold_figures=fold_figures)
 
 
 def judged_scopes(folds: Folds, qrels: Qrels) -> dict[str, Sequence[Sequence[str]]]:

@@ -58,9 +58,9 @@ def evaluate(qrels: Qrels, rankings: Rankings, measures: Iterable[str]) -> Evalu
             if not isinstance(paper_id, str) or not isinstance(grade, int):
                 raise TypeError(f"{expected} {grade!r} for {query_id!r} and {paper_id!r}")
             if abs(grade) > MAX_RELEVANCE:
+                span = f"from -{MAX_RELEVANCE} to {MAX_RELEVANCE}"
                 raise UsageError(
-                    f"expected grades from -{MAX_RELEVANCE} to {MAX_RELEVANCE}, found {grade} for {query_id} "
-                    f"and {paper_id}; mend it"
+                    f"expected grades {span}, found {grade} for {query_id} and {paper_id}; mend it"
                 )
     parsed = parse_measures(measures)
     scopes = facet_scopes(qrels)
@@ -90,9 +90,9 @@ def scope_figures(
 def facet_scopes(query_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Group query ids by facet, if all have one, and all together."""
     by_facet = {facet.value: tuple(q for q in query_ids if split_query_id(q)[1] is facet) for facet in Facet}
-    by_facet = {facet: ids for facet, ids in by_facet.items() if ids}
-    faceted = sum(map(len, by_facet.values())) == len(query_ids)
-    return {**(by_facet if faceted else {}), ALL: tuple(query_ids)}
+    if sum(map(len, by_facet.values())) != len(query_ids):
+        by_facet = {}
+    return {facet: ids for facet, ids in by_facet.items() if ids} | {ALL: tuple(query_ids)}
 
 
 def coverage(
@@ -118,8 +118,7 @@ def coverage(
         for query_id in queries
         if query_id not in ranked and query_id not in of_other_facets
     ]
-    unjudged = [query_id for query_id in ranked if query_id not in qrels]
-    if unjudged:
+    if unjudged := [query_id for query_id in ranked if query_id not in qrels]:
         warnings.append(f"queries without judgements left out: {len(unjudged)} ({_some(unjudged)})")
     return left_out, tuple(warnings)
 
@@ -127,8 +126,7 @@ def coverage(
 def without_query_papers(qrels: Qrels) -> dict[str, dict[str, int]]:
     """Leave out judgements of query papers for themselves, where a query's id is its paper's."""
     return {
-        query: {paper_id: grade for paper_id, grade in grades.items() if paper_id != query}
-        for query, grades in qrels.items()
+        query: {name: grades[name] for name in grades if name != query} for query, grades in qrels.items()
     }
 
 
@@ -140,30 +138,28 @@ def scores_of(rankings: Rankings) -> dict[str, dict[str, float]]:
 def pool_scores(pools: Qrels, rankings: Rankings) -> dict[str, dict[str, float]]:
     """Return scores by query id and paper id, for the papers of each query's pool only."""
     return {
-        query_id: {paper_id: score for paper_id, score in scores.items() if paper_id in pools[query_id]}
-        for query_id, scores in scores_of(rankings).items()
+        query_id: {hit.paper_id: hit.score for hit in hits if hit.paper_id in pools[query_id]}
+        for query_id, hits in rankings.items()
         if query_id in pools
     }
 
 
-def incomplete(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Warn of pool papers that are missing in the rankings of a run."""
+def pool_warnings(pools: Qrels, scores: Mapping[str, Mapping[str, float]], small: int = 5) -> list[str]:
+    """Warn of pool papers that a run lacks, and of pools below ``small``, of which NDCG%20 counts no rank."""
     fewer = {query_id: len(pools[query_id]) - len(ranked) for query_id, ranked in scores.items()}
     missing = {query_id: count for query_id, count in fewer.items() if count > 0}
-    if not missing:
-        return []
-    return [
-        f"{sum(missing.values())} pool documents missing in {len(missing)} queries "
-        f"({next(iter(missing))}, ...): they count as not retrieved"
-    ]
-
-
-def too_small(pools: Qrels) -> list[str]:
-    """Warn of pools of which NDCG%20 counts no rank."""
-    small = [query_id for query_id, pool in pools.items() if len(pool) < 5]
-    if not small:
-        return []
-    return [f"{len(small)} queries with fewer than 5 pool documents ({_some(small)}): their NDCG%20 is 0"]
+    warnings = []
+    if missing:
+        warnings.append(
+            f"{sum(missing.values())} pool documents missing in {len(missing)} queries "
+            f"({next(iter(missing))}, ...): they count as not retrieved"
+        )
+    if too_small := [query_id for query_id, pool in pools.items() if len(pool) < small]:
+        warnings.append(
+            f"{len(too_small)} queries with fewer than 5 pool documents ({_some(too_small)}): "
+            "their NDCG%20 is 0"
+        )
+    return warnings
 
 
 def _some(query_ids: Collection[str]) -> str:

@@ -6,13 +6,13 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations, permutations, product
-from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
 from qbe.errors import FileFormatError
-from qbe.evaluate.evaluation import ALL, Evaluation, coverage, incomplete, pool_scores, scores_of
+from qbe.evaluate import measures
+from qbe.evaluate.evaluation import ALL, Evaluation, coverage, pool_scores, pool_warnings, scores_of
 from qbe.evaluate.measures import parse_measures, per_query_values, trec_order
 from qbe.query import (
     COMPETITORS,
@@ -176,6 +176,8 @@ EXPLORATION_DEFINITIONS: Mapping[str, str] = {
 }
 _FACETS = "|".join(facet.value for facet in Facet)
 _CONTRAST = re.compile(rf"(.+)_({_FACETS})-not-({_FACETS})")
+_ASPECT = rf"(-?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\*([^&]+)_({_FACETS})"
+_SIGNED = re.compile(rf"{_ASPECT}&{_ASPECT}")
 
 
 class Contrast(NamedTuple):
@@ -194,41 +196,26 @@ def contrast_of(query_id: str) -> Contrast | None:
     >>> contrast_of("p_method").disliked, contrast_of("1*p_method&1*p_result")
     (None, None)
     """
-
-    def contrast(paper: str, *facets: Facet) -> Contrast:
-        return Contrast(paper.replace("%26", "&").replace("%25", "%"), *facets)
-
-    if match := _CONTRAST.fullmatch(query_id):
-        return contrast(match[1], Facet(match[2]), Facet(match[3]))
     paper, _, shape = query_id.rpartition("_")
-    if shape in SHAPES and min(SHAPES[shape].values()) < 0:
-        return contrast(paper, *SHAPES[shape])
-    parts, aspects = query_id.split("&"), []
-    for part in parts:
-        weight, _, rest = part.partition("*")
-        paper, facet = split_query_id(rest)
-        try:
-            number = float(weight)
-        except ValueError:
-            continue
-        if facet is not None:
-            aspects.append((number, paper, facet))
-    if len(parts) == len(aspects) == 2:
-        (low, paper, disliked), (high, other, liked) = sorted(aspects, key=itemgetter(0))
-        is_signed = low < 0 < high and paper == other and liked != disliked
-        return contrast(paper, liked, disliked) if is_signed else None
-    paper, facet = split_query_id(query_id)
-    return None if facet is None else contrast(paper, facet)
+    facets: tuple[Facet, ...] = ()
+    if match := _CONTRAST.fullmatch(query_id):
+        paper, facets = match[1], (Facet(match[2]), Facet(match[3]))
+    elif shape in SHAPES and min(SHAPES[shape].values()) < 0:
+        facets = tuple(SHAPES[shape])
+    elif aspects := _SIGNED.fullmatch(query_id):
+        low, high = sorted((float(aspects[n]), aspects[n + 1], aspects[n + 2]) for n in (1, 4))
+        if not (low[0] < 0 < high[0] and low[1] == high[1] and low[2] != high[2]):
+            return None
+        paper, facets = low[1], (Facet(high[2]), Facet(low[2]))
+    else:
+        paper, facet = split_query_id(query_id)
+        facets = () if facet is None else (facet,)
+    return Contrast(paper.replace("%26", "&").replace("%25", "%"), *facets) if facets else None
 
 
 def ndcg(ranked: Sequence[float], pool: Collection[float]) -> float:
     """Compute nDCG at rank 10 of gains, with discounts 1/log2(rank + 1); 0 without positive gains."""
-
-    def dcg(gains: Sequence[float]) -> float:
-        return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains[:CUTOFF], start=1))
-
-    ideal = dcg(sorted(pool, reverse=True))
-    return dcg(ranked) / ideal if ideal else 0.0
+    return measures.ndcg(ranked, pool, CUTOFF, lambda rank: math.log2(rank + 1))
 
 
 def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
@@ -245,8 +232,9 @@ def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
         both = {n: r for n, r in rows.items() if n != paper and {liked, disliked} <= r.keys()}
         gain = {name: max(0.0, row[liked] - row[disliked]) for name, row in both.items()}
         if any(gain.values()):
-            query = f"{paper}_{liked}-not-{disliked}"
-            contrasts.setdefault(f"{liked}-not-{disliked}", {})[query] = Contrast(paper, liked, disliked)
+            scope = f"{liked}-not-{disliked}"
+            query = f"{paper}_{scope}"
+            contrasts.setdefault(scope, {})[query] = Contrast(paper, liked, disliked)
             gains[query] = gain
             relevant[query] = {
                 name: int(row[liked] >= LIKED_FROM and row[disliked] <= DISLIKED_TO)
@@ -257,9 +245,16 @@ def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
             "expected papers with a higher grade for one facet than for another, found none; give judgements "
             "of at least two facets of the same papers"
         )
-    sources = _contrasted(rankings)
-    of_graded = {query for contrast, query in sources.items() if contrast.paper_id in grades}
-    others = {query: rankings[query] for query in rankings if query not in of_graded | gains.keys()}
+    sources: dict[Contrast, str] = {}  # the run's query of each contrast
+    others = {}
+    for query, hits in rankings.items():
+        contrast = contrast_of(query)
+        if contrast is not None and (first := sources.setdefault(contrast, query)) != query:
+            _, liked, disliked = contrast
+            by = f"{liked}{f' and not {disliked}' if disliked else ''}"
+            raise _twice(contrast.paper_id, f" by {by}", f"{first} and {query}")
+        if query not in gains and (contrast is None or contrast.paper_id not in grades):
+            others[query] = hits
     scopes = {scope: tuple(of_scope) for scope, of_scope in contrasts.items()}
     ranked_by, warnings = _ranked_by(contrasts, sources, rankings)
     ranked = {scope: ids for scope, ids in scopes.items() if not ranked_by.keys().isdisjoint(ids)}
@@ -275,22 +270,8 @@ def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     }
     binary = {query: relevant[query] for scope in ranked for query in with_relevant[scope]}
     values = {NDCG: of_gain, **per_query_values(parse_measures((PRECISION, "RR")), binary, scores)}
-    return _evaluation(scopes, values, (*warnings, *missing, *incomplete(relevant, scores)), with_relevant)
-
-
-def _contrasted(rankings: Rankings) -> dict[Contrast, str]:
-    """Return the run's query of each contrast; FileFormatError for two of one."""
-    sources: dict[Contrast, str] = {}
-    for query in rankings:
-        if (found := contrast_of(query)) is None:
-            continue
-        if (first := sources.setdefault(found, query)) != query:
-            facets = f"{found.liked}{f' and not {found.disliked}' if found.disliked else ''}"
-            raise FileFormatError(
-                f"expected one ranking by {facets} for paper {found.paper_id}, found {first} and "
-                f"{query}; put them in runs of their own"
-            )
-    return sources
+    warnings += [*missing, *pool_warnings(relevant, scores, small=0)]
+    return _evaluation(scopes, values, warnings, with_relevant)
 
 
 def _ranked_by(
@@ -300,9 +281,9 @@ def _ranked_by(
     ranked_by: dict[str, Sequence[Hit]] = {}
     warnings: list[str] = []
     for scope, of_scope in contrasts.items():
-        signed = {query: sources[contrast] for query, contrast in of_scope.items() if contrast in sources}
+        signed = {query: sources[each] for query, each in of_scope.items() if each in sources}
         likes = {q: each._replace(disliked=None) for q, each in of_scope.items() if q not in signed}
-        by_one = {query: sources[contrast] for query, contrast in likes.items() if contrast in sources}
+        by_one = {query: sources[each] for query, each in likes.items() if each in sources}
         ranked_by |= {query: rankings[source] for query, source in (signed | by_one).items()}
         if not signed and not by_one:
             warnings.append(f"no query for {scope} in the run: no figures for {scope}")
@@ -312,13 +293,23 @@ def _ranked_by(
                 f"({next(iter(by_one.values()))}, ...)"
             )
     if not ranked_by:
-        contrast = next(iter(next(iter(contrasts.values())).values()))
-        raise FileFormatError(
-            f"expected rankings for the graded papers ({contrast.paper_id}, ...), of queries such as "
-            f"1*ID_{contrast.liked}&-1*ID_{contrast.disliked} or ID_{contrast.liked}, found none in the run "
-            f"({next(iter(rankings), 'no query at all')}, ...); give grades and run of the same papers"
-        )
+        paper, liked, disliked = next(iter(next(iter(contrasts.values())).values()))
+        queries = f"1*{paper}_{liked}&-1*{paper}_{disliked} or {paper}_{liked}"
+        raise _not_ranked(queries, rankings, "give grades and run of the same papers")
     return ranked_by, warnings
+
+
+def _twice(paper: str, by: str, queries: str) -> FileFormatError:
+    return FileFormatError(
+        f"expected one ranking{by} for paper {paper}, found {queries}; put them in runs of their own"
+    )
+
+
+def _not_ranked(queries: str, rankings: Rankings, remedy: str) -> FileFormatError:
+    return FileFormatError(
+        f"expected rankings of the graded papers, of queries such as {queries}, found "
+        f"{next(iter(rankings), 'no query')}; {remedy}"
+    )
 
 
 # As asked: how many of the first hits over a whole corpus are as asked? A hit without a judgement counts as
@@ -375,9 +366,10 @@ def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     A candidate is judged in a scope where it has grades for all facets that the scope asks for.
     """
     judged: dict[str, dict[str, set[str]]] = {}
-    for scope, (similar, other) in REQUIREMENTS.items():
+    for scope, facets in REQUIREMENTS.items():
+        asked = frozenset().union(*facets)
         of_scope = {
-            paper: {name for name, row in rows.items() if similar | other <= row.keys()}
+            paper: {name for name, row in rows.items() if asked <= row.keys()}
             for paper, rows in grades.items()
         }
         judged[scope] = {paper: names for paper, names in of_scope.items() if names}
@@ -386,13 +378,9 @@ def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
         paper, _, scope = query_id.rpartition("_")
         scope = _SHAPE_OF_CONTRAST.get(scope, scope)
         if paper in first.get(scope, ()):
-            raise FileFormatError(
-                f"expected one ranking of paper {paper} by {scope}, found {query_id} too; put them in runs "
-                "of their own"
-            )
+            raise _twice(paper, f" by {scope}", f"{query_id} too")
         if scope in first and paper in grades:
-            hits = [hit for hit in trec_order(scores) if hit != paper]
-            first[scope][paper] = hits[: AS_ASKED_CUTOFFS[-1]]
+            first[scope][paper] = [hit for hit in trec_order(scores) if hit != paper][: AS_ASKED_CUTOFFS[-1]]
     scopes = {scope: hits for scope, hits in first.items() if not judged[scope].keys().isdisjoint(hits)}
     unjudged_scopes = [scope for scope, hits in first.items() if hits and scope not in scopes]
     if unjudged_scopes and not scopes:
@@ -430,13 +418,6 @@ def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
         if unjudged:
             warnings.append(f"{unjudged} of the first {AS_ASKED_CUTOFFS[-1]} hits by {scope} are not judged")
     return _evaluation(queries, per_query, warnings)
-
-
-def _not_ranked(query: str, rankings: Rankings, remedy: str) -> FileFormatError:
-    return FileFormatError(
-        f"expected rankings of the graded papers, of queries such as {query}, found "
-        f"{next(iter(rankings), 'no query')}; {remedy}"
-    )
 
 
 # Diversity: how many of the corners, the shapes of exploration, do the first hits of a list come from?
@@ -506,9 +487,7 @@ def diversity_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
         if named is None:
             others.append(query_id)
         elif named in ranked:
-            raise FileFormatError(
-                f"expected one ranking of paper {named}, found {query_id} too; put them in runs of their own"
-            )
+            raise _twice(named, "", f"{query_id} too")
         else:
             ranked[named] = [name for name in trec_order(scores) if name in grades[named]][:CUTOFF]
     missing = [paper for paper in papers if paper not in ranked]

@@ -36,20 +36,26 @@ def discount(rank: int) -> float:
     return max(1.0, math.log2(rank))
 
 
+def ndcg(
+    ranked: Sequence[float], pool: Collection[float], cutoff: int, divisor: Callable[[int], float]
+) -> float:
+    """Compute nDCG, in [0, 1]; 0 where the ideal gain is 0. The gain of a negative grade is 0."""
+
+    def dcg(grades: Sequence[float]) -> float:
+        return sum(max(grade, 0) / divisor(rank) for rank, grade in enumerate(grades[:cutoff], start=1))
+
+    ideal = dcg(sorted(pool, reverse=True))
+    return dcg(ranked) / ideal if ideal else 0.0
+
+
 def ndcg_cutoff(pool_size: int) -> int:
     """Return the cutoff rank of NDCG%20: a fifth of the pool, rounded down."""
     return int(0.20 * pool_size)
 
 
 def ndcg_percent(ranked: Sequence[float], pool: Collection[float]) -> float:
-    """Compute NDCG%20, in [0, 1]; 0 where the ideal gain is 0. The gain of a negative grade is 0."""
-    cutoff = ndcg_cutoff(len(pool))
-
-    def dcg(grades: Sequence[float]) -> float:
-        return sum(max(grade, 0) / discount(rank) for rank, grade in enumerate(grades[:cutoff], start=1))
-
-    ideal = dcg(sorted(pool, reverse=True))
-    return dcg(ranked) / ideal if ideal else 0.0
+    """Compute NDCG%20."""
+    return ndcg(ranked, pool, ndcg_cutoff(len(pool)), discount)
 
 
 def average_precision(ranked: Grades, pool: Collection[int]) -> float:
@@ -95,27 +101,20 @@ class ProtocolMeasure(NamedTuple):
 
 
 _BINARY = f"a grade of {RELEVANT} or 3 is relevant"
-_ALL = (
-    ProtocolMeasure(
-        NDCG_PERCENT,
-        "CSFCube_nDCG",
-        "normalized discounted cumulated gain at a fifth of the pool, int(0.20 * documents): linear "
-        "gains, discounts 1, 1, 1/log2(3), 1/log2(4), ...",
-        ndcg_percent,
-    ),
-    ProtocolMeasure(
-        "MAP", "CSFCube_AP", f"mean average precision over the pool; {_BINARY}", average_precision
-    ),
-    ProtocolMeasure(
-        "R-Precision",
-        "CSFCube_Rprec",
-        f"precision at the rank of the last relevant document (not at R); {_BINARY}",
-        precision_at_last,
-    ),
-    ProtocolMeasure("Precision@20", "CSFCube_P20", f"precision at rank 20; {_BINARY}", precision),
-    ProtocolMeasure("Recall@20", "CSFCube_R20", f"recall at rank 20; {_BINARY}", recall),
+_AT_FIFTH = (
+    "normalized discounted cumulated gain at a fifth of the pool, int(0.20 * documents): linear gains, "
+    "discounts 1, 1, 1/log2(3), 1/log2(4), ..."
 )
-MEASURES: Mapping[str, ProtocolMeasure] = {measure.label: measure for measure in _ALL}
+_AT_LAST = f"precision at the rank of the last relevant document (not at R); {_BINARY}"
+_OVER_POOL = f"mean average precision over the pool; {_BINARY}"
+_TABLE = (
+    (NDCG_PERCENT, "CSFCube_nDCG", _AT_FIFTH, ndcg_percent),
+    ("MAP", "CSFCube_AP", _OVER_POOL, average_precision),
+    ("R-Precision", "CSFCube_Rprec", _AT_LAST, precision_at_last),
+    ("Precision@20", "CSFCube_P20", f"precision at rank 20; {_BINARY}", precision),
+    ("Recall@20", "CSFCube_R20", f"recall at rank 20; {_BINARY}", recall),
+)
+MEASURES: Mapping[str, ProtocolMeasure] = {row[0]: ProtocolMeasure(*row) for row in _TABLE}
 
 
 def judged_ranking(
@@ -173,25 +172,17 @@ def parse_measures(names: Iterable[str]) -> dict[str, ir_measures.Measure]:
     for name in names:
         try:
             measure = ir_measures.parse_measure(_ALIASES.get(name, name))
-            supported = pipeline.supports(measure)
-        except AssertionError as error:
-            raise UsageError(
-                f"expected a measure with its parameters (such as @20), found {name!r}, where one is missing "
-                f"or not allowed; {_HINT}"
-            ) from error
-        except (ValueError, NameError, TypeError, KeyError) as error:
-            raise UsageError(f"expected the name of a measure, found {name!r} ({error}); {_HINT}") from error
-        # Beyond these, evaluators in C fail, or abort the process.
-        if not all(1 <= measure.params.get(parameter, 1) < 2**31 for parameter in ("cutoff", "rel")):
-            raise UsageError(
-                f"expected a measure with a cutoff (such as @20) and a level (such as rel=2) from 1 to "
-                f"{2**31 - 1}, found {name!r}; {_HINT}"
-            )
-        if not supported:
-            raise UsageError(
-                f"expected a measure that can be computed here, found {name!r}, for which no provider of "
-                f"ir-measures is installed; {_HINT}"
-            )
+            why = "" if pipeline.supports(measure) else "no provider of it is installed"
+        except (AssertionError, ValueError, NameError, TypeError, KeyError) as error:
+            why = str(error)
+            if isinstance(error, AssertionError):
+                why = "a parameter such as @20 is missing or not allowed"
+        else:
+            # Beyond these, evaluators in C fail, or abort the process.
+            if not all(1 <= measure.params.get(parameter, 1) < 2**31 for parameter in ("cutoff", "rel")):
+                why = f"its cutoff and level must be from 1 to {2**31 - 1}"
+        if why:
+            raise UsageError(f"expected a measure that can be computed, found {name!r} ({why}); {_HINT}")
         parsed[str(measure)] = measure
     return parsed
 

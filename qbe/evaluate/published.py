@@ -5,17 +5,15 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 from qbe.errors import UsageError
 from qbe.evaluate.collections import CITATIONS
 from qbe.evaluate.csfcube import CSFCUBE
 
 
-@dataclass(frozen=True, slots=True)
-class Paper:
+class Paper(NamedTuple):
     """A publication; ``no_rows`` is the reason why it has no figures here, if it has none."""
 
     citation: str
@@ -24,8 +22,7 @@ class Paper:
     no_rows: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedRow:
+class PublishedRow(NamedTuple):
     """A system's figures: measure -> scope -> figure in [0, 1]; ``paper`` is a key of `papers`."""
 
     system: str
@@ -39,10 +36,8 @@ class PublishedRow:
 def _content(protocol: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read the publications, and the rows of a protocol."""
     if protocol not in (CSFCUBE, CITATIONS):
-        raise UsageError(
-            f"expected a `protocol` with published figures ({CSFCUBE}, {CITATIONS}), found {protocol}; "
-            "give one"
-        )
+        expected = f"a `protocol` with published figures ({CSFCUBE}, {CITATIONS})"
+        raise UsageError(f"expected {expected}, found {protocol}; give one")
     content = json.loads(resources.files(__package__).joinpath("published.json").read_text(encoding="utf-8"))
     return content["papers"], content[protocol]
 
@@ -60,9 +55,7 @@ def published_rows(protocol: str | None = CSFCUBE) -> tuple[PublishedRow, ...]:
             }
             for measure, printed in row["figures"].items()
         }
-        rows.append(
-            PublishedRow(row["system"], row["paper"], row["source"], figures, row.get("collection", ""))
-        )
+        rows.append(PublishedRow(**row | {"figures": figures}))
     return tuple(rows)
 
 

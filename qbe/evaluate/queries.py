@@ -49,28 +49,18 @@ class Outcome(NamedTuple):
 def compare_runs(report: Report) -> RunComparison:
     """Compare the first run of a report with its one baseline; raise UsageError without one."""
     system = next(iter(report.evaluations))
-    if len(report.baselines) != 1:
-        names = ", ".join(report.baselines) or "none"
+    if len(report.baselines) != 1 or system in report.baselines:
         raise UsageError(
-            f"expected one baseline for a comparison by query, found {names}; give one with `baseline_files`"
+            "expected a first run and one baseline for a comparison by query, found the baselines "
+            f"{', '.join(report.baselines) or 'none'} of {system}; give one with `baseline_files`"
         )
     (baseline,) = report.baselines
-    if system == baseline:
-        raise UsageError(
-            f"expected a first run other than the baseline, found {system} as both; give another run first "
-            "with `run_files`"
-        )
     values, others = (report.evaluations[name].per_query[MEASURE] for name in (system, baseline))
     differences = {}
     for facet in Facet:
         ids = report.evaluations[system].queries.get(facet.value, ())
         if of_facet := [(q, values[q] - others[q]) for q in ids if q in values and q in others]:
             differences[facet] = sorted(of_facet, key=lambda item: (-item[1], item[0]))
-    if not differences:
-        raise UsageError(
-            f"expected a facet with figures of both {system} and {baseline}, found none; give runs of the "
-            "same facet"
-        )
     return RunComparison(system, baseline, differences)
 
 
@@ -123,23 +113,28 @@ def worst_to_text(
 ) -> str:
     """Format the queries with the largest losses and those with the lowest scores, ``count`` of each."""
 
-    def text(outcome: Outcome) -> str:
-        scores = f"{100 * outcome.score:.2f} against {100 * outcome.baseline:.2f}"
-        title = titles.get(split_query_id(outcome.query_id)[0], "")
-        difference = f"({100 * (outcome.score - outcome.baseline):+.2f})"
-        lines = [f"{outcome.query_id}  {scores} {difference}  {title}".rstrip()]
-        for kind, paper in (*(("high  ", each) for each in outcome.overranked), ("missed", outcome.missed)):
+    def text(query: Outcome) -> str:
+        scores = f"{100 * query.score:.2f} against {100 * query.baseline:.2f}"
+        title = titles.get(split_query_id(query.query_id)[0], "")
+        lines = [
+            f"{query.query_id}  {scores} ({100 * (query.score - query.baseline):+.2f})  {title}".rstrip()
+        ]
+        for kind, paper in (*(("high  ", each) for each in query.overranked), ("missed", query.missed)):
             if paper:
-                rank = f"rank {paper.rank} of {outcome.pool}" if paper.rank else "not retrieved"
+                rank = f"rank {paper.rank} of {query.pool}" if paper.rank else "not retrieved"
                 title = titles.get(paper.paper_id, "")
                 lines.append(f"  {kind}  {rank}, grade {paper.grade}: {paper.paper_id}  {title}".rstrip())
         return "\n".join(lines)
 
-    by_score = sorted(results, key=lambda outcome: (outcome.score, outcome.query_id))
-    by_loss = sorted(results, key=lambda outcome: (outcome.score - outcome.baseline, outcome.query_id))
-    losses = [outcome for outcome in by_loss if outcome.score < outcome.baseline][:count]
-    lines = [f"Largest losses of {comparison.system} against {comparison.baseline}, {MEASURE} (per cent):"]
-    lines += map(text, losses) if losses else ["none"]
-    lines += ["", f"Lowest scores of {comparison.system}, {MEASURE} (per cent):"]
-    lines += map(text, by_score[:count])
-    return "\n".join(lines) + "\n"
+    by_score = sorted(results, key=lambda query: (query.score, query.query_id))
+    by_loss = sorted(results, key=lambda query: (query.score - query.baseline, query.query_id))
+    losses = [text(query) for query in by_loss if query.score < query.baseline][:count]
+    return "\n".join(
+        [
+            f"Largest losses of {comparison.system} against {comparison.baseline}, {MEASURE} (per cent):",
+            *(losses or ["none"]),
+            f"\nLowest scores of {comparison.system}, {MEASURE} (per cent):",
+            *map(text, by_score[:count]),
+            "",
+        ]
+    )

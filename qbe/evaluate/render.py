@@ -38,12 +38,13 @@ def to_text(report: Report) -> str:
         counts = ", ".join(f"{name} {len(ids)}{pairs.get(name, '')}" for name, ids in first.queries.items())
         parts = [f"{title}; queries: {counts}\n"]
         if set(first.queries) == {ALL}:
-            columns = [(measure, ALL) for measure in first.figures]
-            parts.append(_table(report, ["run", *headings.values()], columns))
+            tables = [(["run", *headings.values()], [(measure, ALL) for measure in first.figures])]
         else:
-            for measure, heading in headings.items():
-                columns = [(measure, scope) for scope in first.queries]
-                parts.append(_table(report, [heading, *first.queries], columns))
+            tables = [
+                ([heading, *first.queries], [(measure, scope) for scope in first.queries])
+                for measure, heading in headings.items()
+            ]
+        parts += [_table(report, *table) for table in tables]
     if report.comparisons:
         parts += _comparisons(report)
     if report.published:
@@ -53,22 +54,21 @@ def to_text(report: Report) -> str:
 
 def _table(report: Report, header: list[str], columns: Sequence[tuple[str, str]]) -> str:
     """Format figures: a row for each run and published system, a column for a measure and a scope."""
+
+    def cells(figures: Mapping[str, Mapping[str, Any]], *, printed: bool) -> list[str]:
+        return [_figure(name, figures.get(name, {}).get(scope), printed) for name, scope in columns]
+
     rows = [[header[0], "collection", *header[1:]]]
-
-    def add(name: str, collection: str, figures: Mapping[str, Mapping[str, Any]], *, printed: bool) -> None:
-        cells = [(measure, figures.get(measure, {}).get(scope)) for measure, scope in columns]
-        if not printed or any(figure is not None for _, figure in cells):
-            rows.append([name, collection, *(_figure(*cell, printed=printed) for cell in cells)])
-
     for name, evaluation in report.evaluations.items():
-        add(name, "these qrels", evaluation.figures, printed=False)
+        rows.append([name, "these qrels", *cells(evaluation.figures, printed=False)])
     publications = papers(report.scoring.protocol) if report.published else {}
     for row in report.published:
-        name = f"{row.system} [{publications[row.paper].short}]"
-        add(name, row.collection, row.figures, printed=True)
+        figures = cells(row.figures, printed=True)
+        if set(figures) != {_UNKNOWN}:
+            rows.append([f"{row.system} [{publications[row.paper].short}]", row.collection, *figures])
     if any(row.collection for row in report.published):
         return _align(rows, left=2)
-    return _align([[name, *cells] for name, _, *cells in rows], left=1)
+    return _align([[name, *others] for name, _, *others in rows], left=1)
 
 
 def _comparisons(report: Report) -> list[str]:
@@ -77,18 +77,15 @@ def _comparisons(report: Report) -> list[str]:
     tests = [[*names, "n", "difference", "p (randomization)", "Holm", "p (t-test)", "Holm"]]
     robust = [[*names, "difference", "95 % interval", "won", "tied", "lost", "without", "the query"]]
     for c in report.comparisons:
+        factor, form = (100, "+.2f") if c.measure in IN_PER_CENT else (1, "+.4f")
         low, high, mean, without = (
-            _UNKNOWN
-            if value is None
-            else f"{100 * value:+.2f}"
-            if c.measure in IN_PER_CENT
-            else f"{value:+.4f}"
+            _UNKNOWN if value is None else f"{factor * value:{form}}"
             for value in (*c.interval, c.difference, c.without_influential)
         )
         p_values = (c.randomization_p, c.randomization_p_holm, c.t_test_p, c.t_test_p_holm)
         compared, counts = [c.system, c.baseline, c.measure, c.scope], map(str, (c.wins, c.ties, c.losses))
-        tests.append([*compared, str(c.queries), mean])
-        tests[-1] += [f"{p:.4f}" if p >= 0.0001 else "<0.0001" for p in p_values]
+        printed = [f"{p:.4f}" if p >= 0.0001 else "<0.0001" for p in p_values]
+        tests.append([*compared, str(c.queries), mean, *printed])
         robust.append([*compared, mean, f"{low} to {high}", *counts, without, c.influential or _UNKNOWN])
     return [
         _align(tests, left=4)
@@ -102,8 +99,7 @@ def _comparisons(report: Report) -> list[str]:
 
 def _sources(report: Report) -> str:
     publications = papers(report.scoring.protocol)
-    of_csfcube = report.scoring.protocol == CSFCUBE
-    lines = [f"Published figures{', on CSFCube' if of_csfcube else ''}:"]
+    lines = [f"Published figures{', on CSFCube' if report.scoring.protocol == CSFCUBE else ''}:"]
     if any(row.collection for row in report.published):
         lines = [
             "Published figures, of other collections than these qrels: differences between systems can be "
@@ -131,15 +127,10 @@ def _figure(measure: str, value: float | None, printed: bool = False) -> str:
 
 def _align(rows: Sequence[Sequence[str]], left: int) -> str:
     """Format rows with aligned columns: the first ``left`` columns to the left, the others to the right."""
+    sides = ["<" if column < left else ">" for column in range(len(rows[0]))]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = (
-        "  ".join(
-            cell.ljust(width) if column < left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
-    return "\n".join(lines) + "\n"
+    form = "  ".join(f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True))
+    return "".join(form.format(*row).rstrip() + "\n" for row in rows)
 
 
 def to_json(report: Report) -> dict[str, Any]:
@@ -148,19 +139,15 @@ def to_json(report: Report) -> dict[str, Any]:
     protocol = report.scoring.protocol
     rows = []
     for name, evaluation in report.evaluations.items():
-        row: dict[str, Any] = {
-            "run": name,
-            "files": [str(path) for path in report.files[name]],
-            "figures": evaluation.figures,
-        }
         extra = {"fold_figures": evaluation.fold_figures, "pairs": evaluation.pairs}
+        row = {"run": name, "files": [*map(str, report.files[name])], "figures": evaluation.figures}
         row |= {key: value for key, value in extra.items() if value}
         rows.append(row | {"per_query": evaluation.per_query, "warnings": evaluation.warnings})
     published = None
     if report.published:
         published = {
-            "papers": {key: dataclasses.asdict(paper) for key, paper in papers(protocol).items()},
-            "rows": [dataclasses.asdict(each) for each in report.published],
+            "papers": {key: paper._asdict() for key, paper in papers(protocol).items()},
+            "rows": [row._asdict() for row in report.published],
         }
     return {
         "protocol": protocol,
@@ -171,6 +158,6 @@ def to_json(report: Report) -> dict[str, Any]:
             for measure in first.figures
         },
         "rows": rows,
-        "comparisons": [dataclasses.asdict(each) for each in report.comparisons],
+        "comparisons": [dataclasses.asdict(comparison) for comparison in report.comparisons],
         "published": published,
     }

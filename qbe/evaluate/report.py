@@ -29,44 +29,55 @@ IN_PER_CENT = {*MEASURES, *collections.POOL_DEFINITIONS}  # by publications
 class Protocol(NamedTuple):
     """A protocol as a report shows it.
 
-    ``names`` are measures' names in ir-measures where publications name them otherwise; ``compared`` are the
-    measures of significance tests (None: all); ``of_facets`` evaluates a run against grades by facet.
+    ``evaluate`` takes judgements, grades by facet with ``of_facets``, else qrels. ``names`` are measures'
+    names in ir-measures where publications name them otherwise; ``compared`` are the measures of significance
+    tests (None: all).
     """
 
     title: str
-    definitions: Mapping[str, str]
+    evaluate: Callable[..., Evaluation]
+    definitions: Mapping[str, str] = {}
     names: Mapping[str, str] = {}
+    of_facets: bool = False
     compared: Sequence[str] | None = None
-    of_facets: Callable[[facets.FacetGrades, Rankings], Evaluation] | None = None
 
 
-PLAIN = Protocol("means over queries", {})
+PLAIN = Protocol("means over queries", evaluate)
 PROTOCOLS: Mapping[str, Protocol] = {
-    CSFCUBE: Protocol("CSFCube protocol, {split} folds", {}),
-    collections.POOLS: Protocol("judged pools, means over queries", collections.POOL_DEFINITIONS),
+    CSFCUBE: Protocol("CSFCube protocol, {split} folds", csfcube_protocol),
+    collections.POOLS: Protocol(
+        "judged pools, means over queries", collections.pool_protocol, collections.POOL_DEFINITIONS
+    ),
     facets.CROSSED: Protocol(
-        "crossed pairs, shares ranked right", facets.CROSSED_DEFINITIONS, of_facets=facets.crossed_protocol
+        "crossed pairs, shares ranked right",
+        facets.crossed_protocol,
+        facets.CROSSED_DEFINITIONS,
+        of_facets=True,
     ),
     facets.EXPLORATION: Protocol(
         "exploration, means over query papers",
+        facets.exploration_protocol,
         facets.EXPLORATION_DEFINITIONS,
+        of_facets=True,
         compared=(facets.NDCG,),
-        of_facets=facets.exploration_protocol,
     ),
     facets.AS_ASKED: Protocol(
         "first hits that are as asked, means over query papers",
+        facets.as_asked_protocol,
         facets.AS_ASKED_DEFINITIONS,
+        of_facets=True,
         compared=tuple(f"P@{k}" for k in facets.AS_ASKED_CUTOFFS),
-        of_facets=facets.as_asked_protocol,
     ),
     facets.DIVERSITY: Protocol(
         "first hits by corner, means over query papers",
+        facets.diversity_protocol,
         facets.DIVERSITY_DEFINITIONS,
+        of_facets=True,
         compared=(facets.ALPHA_NDCG, facets.NDCG),
-        of_facets=facets.diversity_protocol,
     ),
     collections.CITATIONS: Protocol(
         "citation recommendation, means over query papers",
+        collections.citations_protocol,
         collections.CITATION_DEFINITIONS,
         collections.CITATION_NAMES,
     ),
@@ -141,24 +152,20 @@ def build_report(
 
 def _evaluator(qrels_files: Sequence[StrPath], scoring: Scoring) -> Callable[[Rankings], Evaluation]:
     """Read the judgements and what belongs to them; return what evaluates a run."""
-    if scoring.described.of_facets:
-        return partial(scoring.described.of_facets, facets.read_facet_grades(qrels_files))
+    described = scoring.described
+    if described.of_facets:
+        return partial(described.evaluate, facets.read_facet_grades(qrels_files))
     qrels = read_qrels(*qrels_files)
     if not qrels:
         raise FileFormatError("expected judgements in the qrels files, found none; give other qrels files")
-    if scoring.protocol == collections.POOLS:
-        return partial(collections.pool_protocol, qrels, measures=scoring.measures)
-    if scoring.protocol == collections.CITATIONS:
-        return partial(collections.citations_protocol, qrels, measures=scoring.measures)
     if scoring.protocol != CSFCUBE:
-        return partial(evaluate, qrels, measures=scoring.measures or DEFAULT_MEASURES)
-    folds_file = scoring.folds_file
-    if folds_file is None:
-        folds_file = Path(qrels_files[0]).parent / "folds.json"
-        if not folds_file.is_file():
-            raise FileFormatError(
-                f"expected the protocol's folds in {folds_file}, found no such file; give it as `folds_file`"
-            )
+        measures = scoring.measures if scoring.protocol else scoring.measures or DEFAULT_MEASURES
+        return partial(described.evaluate, qrels, measures=measures)
+    folds_file = scoring.folds_file or Path(qrels_files[0]).parent / "folds.json"
+    if scoring.folds_file is None and not Path(folds_file).is_file():
+        raise FileFormatError(
+            f"expected the protocol's folds in {folds_file}, found no such file; give it as `folds_file`"
+        )
     folds = load_folds(folds_file, scoring.split)
     judged_scopes(folds, qrels)  # a mismatch of these two is reported without the name of a run
     return partial(csfcube_protocol, qrels, folds=folds, measures=scoring.measures)

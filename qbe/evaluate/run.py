@@ -35,13 +35,9 @@ class Run(Mapping[str, Sequence[Hit]]):
     rankings: Mapping[str, Sequence[Hit]]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.tag, str):
-            raise TypeError(f"expected the tag of a run to be a str, found {type(self.tag).__name__}")
-        if not isinstance(self.rankings, Mapping):
-            raise TypeError(
-                "expected the rankings of a run to be a mapping of query ids to hits, found "
-                f"{type(self.rankings).__name__}"
-            )
+        if not isinstance(self.tag, str) or not isinstance(self.rankings, Mapping):
+            kinds = f"{type(self.tag).__name__} and {type(self.rankings).__name__}"
+            raise TypeError(f"expected a tag (str) and a mapping of query ids to hits, found {kinds}")
 
     def __getitem__(self, query_id: str) -> Sequence[Hit]:
         return self.rankings[query_id]
@@ -69,18 +65,15 @@ class Run(Mapping[str, Sequence[Hit]]):
         if not hasattr(frame, "isna"):
             raise TypeError(f"expected a pandas.DataFrame, found {type(frame).__name__}")
         if missing := [name for name in COLUMNS[:3] if name not in frame.columns]:
-            raise UsageError(
-                f"expected the columns qid, docno and score, found no {', '.join(missing)}; rename columns"
-            )
+            expected = "the columns qid, docno and score"
+            raise UsageError(f"expected {expected}, found no {', '.join(missing)}; rename columns")
         for name in COLUMNS[:2]:
             if frame[name].isna().any():
                 raise UsageError(f"expected an id in each row of {name}, found none in some; leave these out")
         try:
             scores = [float(score) for score in frame["score"]]
         except (TypeError, ValueError) as error:
-            raise UsageError(
-                f"expected numbers as score, found another value ({error}); convert it"
-            ) from error
+            raise UsageError(f"expected numbers as score, found another value ({error}); mend it") from error
         rankings: dict[str, list[Hit]] = {}
         for query_id, paper_id, score in zip(frame["qid"], frame["docno"], scores, strict=True):
             rankings.setdefault(str(query_id), []).append(Hit(str(paper_id), score))
@@ -94,8 +87,11 @@ class Run(Mapping[str, Sequence[Hit]]):
         import pandas as pd
 
         check_hits(self)
-        ranked = ((query_id, *each) for query_id, hits in self.items() for each in enumerate(hits))
-        rows = [(query_id, hit.paper_id, hit.score, rank) for query_id, rank, hit in ranked]
+        rows = [
+            (query_id, hit.paper_id, hit.score, rank)
+            for query_id, hits in self.items()
+            for rank, hit in enumerate(hits)
+        ]
         return pd.DataFrame(rows, columns=list(COLUMNS))
 
     def write(self, path: StrPath) -> None:

@@ -18,7 +18,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
 
 from qbe.errors import InputError, UsageError
-from qbe.util.work import import_nothing_from_working_directory
 
 HEAD_SECONDS, READ_SECONDS = 10.0, 30.0
 """Within which the head of a request must arrive, and a client must read some of a response."""
@@ -136,7 +135,7 @@ def serve_with_workers(make_app: Callable[[], Any], workers: int, listening: soc
     Each process calls ``make_app``, which must be importable by its name. SIGHUP replaces them one after the
     other.
     """
-    import_nothing_from_working_directory()
+    os.environ["PYTHONSAFEPATH"] = "1"  # a qbe.py in the working directory is not imported
     # Read by glibc when a process starts: arenas of many threads would hold what was freed in others.
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     server = server_of(partial(_worker_app, make_app), factory=True, workers=workers)

@@ -9,8 +9,8 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -50,28 +50,23 @@ def atomic_file(path: StrPath) -> Iterator[IO[bytes]]:
     a pipe) is written to directly. Raises OutputError; an OSError of the block on another file is passed on.
     """
     path = Path(path)
-    temporary: Path | None = None
+    is_special = path.exists() and not path.is_file()
+    target = path if is_special else Path(os.path.realpath(path))
+    written = target
     in_block = False
     try:
-        if path.exists() and not path.is_file():
-            with path.open("wb") as stream:
-                in_block = True
-                yield stream
-            return
-        target = Path(os.path.realpath(path))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
-        temporary = Path(name)
-        with os.fdopen(handle, "wb") as stream:
+        if not is_special:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            written = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+        with written.open("wb" if is_special else "xb") as stream:
             in_block = True
             yield stream
             in_block = False
-            stream.flush()
-            os.fsync(stream.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp creates private files; outputs get the usual permissions
-        temporary.replace(target)
+            if not is_special:
+                stream.flush()
+                os.fsync(stream.fileno())
+        if not is_special:
+            written.replace(target)
     except OSError as error:
         # A failed write names no file, unlike another file that cannot be opened. A closed pipe behind
         # standard output is handled by the command line.
@@ -79,9 +74,9 @@ def atomic_file(path: StrPath) -> Iterator[IO[bytes]]:
             raise
         raise output_error(path, error) from error
     finally:
-        if temporary is not None:
+        if written is not target:
             with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
+                written.unlink(missing_ok=True)
 
 
 def check_output(path: StrPath, overwrite: bool, parameter: str = "output") -> None:
@@ -121,12 +116,7 @@ def publish_directory(staged: StrPath, target: StrPath) -> None:
         shutil.rmtree(former, ignore_errors=True)
         if target.exists():
             target.rename(former)
-        try:
-            staged.rename(target)
-        except OSError:
-            if former.exists():
-                former.rename(target)
-            raise
+        staged.rename(target)
         shutil.rmtree(former, ignore_errors=True)
         sync(target.parent)
     except OSError as error:
@@ -145,9 +135,8 @@ def sync(path: StrPath) -> None:
 def sync_tree(directory: StrPath) -> None:
     """Flush every file and folder below a directory to the disk."""
     for folder, _, names in os.walk(directory):
-        for name in names:
-            sync(Path(folder, name))
-        sync(folder)
+        for path in (*(Path(folder, name) for name in names), folder):
+            sync(path)
 
 
 @contextlib.contextmanager
@@ -167,37 +156,40 @@ def resumable_staging(staging: StrPath, resumable: Callable[[], bool]) -> Iterat
                 Path(staging).unlink(missing_ok=True)
 
 
+# By hand, since to import the package filelock takes a twelfth of a cold search.
+
+
 @contextlib.contextmanager
 def lock(path: StrPath, seconds: float = 0.0) -> Iterator[bool]:
-    """Try for some ``seconds`` to hold an exclusive lock on a file in the block; yield whether it was
-    acquired.
+    """Try for some seconds to hold an exclusive lock on a file in the block; yield whether it was acquired.
 
     The operating system releases the lock when the process ends; the file is removed at the end.
     """
     path = Path(path)
     deadline = time.monotonic() + seconds
-    while True:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # A link, which another user may have put there, is not followed to a file of this user's.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            stream = os.fdopen(os.open(path, flags, 0o666), "w")
-        except OSError as error:
-            raise output_error(path, error) from error
-        with stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                acquired = os.path.samestat(path.lstat(), os.fstat(stream.fileno()))
-            except (BlockingIOError, FileNotFoundError):
-                acquired = False  # held by another process, or just removed by one that ended
-            if acquired or time.monotonic() >= deadline:
-                try:
-                    yield acquired
-                finally:
-                    if acquired:
-                        path.unlink(missing_ok=True)
-                return
+    while (held := _locked_file(path)) is None and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
+    try:
+        yield held is not None
+    finally:
+        if held is not None:
+            path.unlink(missing_ok=True)
+            held.close()
+
+
+def _locked_file(path: Path) -> IO[str] | None:
+    """Lock a file, which is made if it is absent; None where another process holds or has just removed it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stream = path.open("a")
+    except OSError as error:
+        raise output_error(path, error) from error
+    with contextlib.suppress(BlockingIOError, FileNotFoundError):
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(path.lstat(), os.fstat(stream.fileno())):
+            return stream
+    stream.close()
+    return None
 
 
 @contextlib.contextmanager
@@ -242,7 +234,7 @@ def shared_lock(path: StrPath) -> int:
         except OSError as error:
             if isinstance(error, BlockingIOError):
                 raise
-        if os.stat(path).st_ino != os.fstat(descriptor).st_ino:  # noqa: PTH116
+        if not os.path.samestat(Path(path).stat(), os.fstat(descriptor)):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     except BaseException:
         os.close(descriptor)
@@ -253,15 +245,12 @@ def shared_lock(path: StrPath) -> int:
 @contextlib.contextmanager
 def try_exclusive_lock(path: StrPath) -> Iterator[bool]:
     """Try to lock an existing file exclusively while the block runs; yield whether that succeeded."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with Path(path).open("rb") as stream:
         acquired = False
         with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             acquired = True
         yield acquired
-    finally:
-        os.close(descriptor)
 
 
 def cache_folder() -> Path:

@@ -19,8 +19,9 @@ _CONTROLS = (*range(32), *range(127, 160), 0x2028, 0x2029)
 _DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _HARMLESS: Mapping[int, str | None] = dict.fromkeys(_CONTROLS, " ") | dict.fromkeys(_DIRECTIONS)
 
+_CONVERT = "convert the file to UTF-8"
 _GZIP = b"\x1f\x8b"
-_COMPRESSED = {_GZIP: "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\0": "xz", b"BZh91AY&SY": "bzip2"}
+_COMPRESSED = {b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\0": "xz", b"BZh91AY&SY": "bzip2"}
 
 
 def plain(value: object) -> str:
@@ -49,8 +50,9 @@ def write_lines(path: StrPath, lines: Iterable[str]) -> None:
 
 
 def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines of text (``-``: standard input), not blank: UTF-8, UTF-16 with a mark, or
-    gzip.
+    """Yield the numbered lines that are not blank of text in UTF-8, in UTF-16 with a mark, or in gzip.
+
+    The path ``-`` is standard input.
     """
     import gzip
     import zlib
@@ -58,44 +60,37 @@ def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
     from itertools import chain
     from pathlib import Path
 
+    def bad(expected: str, remedy: str, place: str = "") -> FileFormatError:
+        return FileFormatError(f"{path}{place}: expected {expected}; {remedy}")
+
     try:
         with nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as stream:
-            first, rest = stream.readline(), iter(stream)
-            if first.startswith(_GZIP) and stream.seekable():
-                stream.seek(0)
-                rest = iter(gzip.GzipFile(fileobj=stream))
-                first = next(rest, b"")
+            head = stream.peek(8)
+            lines = iter(gzip.GzipFile(fileobj=stream) if head.startswith(_GZIP) else stream)
+            first = next(lines, b"")
             for magic, compression in _COMPRESSED.items():
                 if first.startswith(magic):
-                    raise FileFormatError(
-                        f"{path}: expected a text file, found one that is compressed ({compression}); "
-                        "decompress it"
-                    )
+                    raise bad(f"a text file, found one that is compressed ({compression})", "decompress it")
             if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                 try:
-                    first = b"".join((first, *rest)).decode("utf-16").encode()
+                    first = b"".join((first, *lines)).decode("utf-16").encode()
                 except UnicodeDecodeError as error:
-                    raise FileFormatError(
-                        f"{path}: expected UTF-16 text, as its byte order mark says, found {error.reason}; "
-                        "convert the file to UTF-8"
-                    ) from error
-            lines = first.removeprefix(codecs.BOM_UTF8).splitlines(keepends=True)
-            for number, line in enumerate(chain(lines, rest), start=1):
+                    expected = f"UTF-16 text, as its byte order mark says, found {error.reason}"
+                    raise bad(expected, _CONVERT) from error
+            first_lines = first.removeprefix(codecs.BOM_UTF8).splitlines(keepends=True)
+            for number, line in enumerate(chain(first_lines, lines), start=1):
                 problem = "a NUL character, as of UTF-16" if b"\0" in line else ""
                 try:
                     text = line.decode().rstrip("\r\n")
                 except UnicodeDecodeError as error:
                     problem = problem or f"byte 0x{line[error.start]:02x}"
                 if problem:
-                    raise FileFormatError(
-                        f"{path}, line {number}: expected UTF-8 text, found {problem}; convert the file to "
-                        "UTF-8"
-                    )
+                    raise bad(f"UTF-8 text, found {problem}", _CONVERT, f", line {number}")
                 if text.strip():
                     yield number, text
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise FileFormatError(
-            f"{path}: expected a whole file of gzip, found a damaged one ({error}); fetch or write it again"
+        raise bad(
+            f"a whole file of gzip, found a damaged one ({error})", "fetch or write it again"
         ) from error
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror}; check the path") from error

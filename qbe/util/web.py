@@ -6,7 +6,6 @@ import hashlib
 import http.client
 import io
 import logging
-import os
 import ssl
 import time
 import urllib.error
@@ -23,7 +22,6 @@ from qbe.errors import QbeError, output_error
 from qbe.util.files import make_once, sync
 
 TIMEOUT_S = 30.0
-MAX_BYTES = 256 << 20  # of a file that is downloaded
 _BLOCK = 1 << 18
 _REPORT_S = 10.0
 _TOO_EARLY = frozenset({408, 409, 425, 429})
@@ -67,8 +65,7 @@ class Retries(NamedTuple):
             except TemporaryError as error:
                 pause = min(self.pause * 2**failed, self.longest_pause)
                 seconds = pause if error.wait is None else error.wait
-                failed += 1
-                error.attempts = failed
+                error.attempts = failed = failed + 1
                 if failed >= self.attempts or seconds > self.longest_wait:
                     raise
                 tell(error, seconds)
@@ -78,18 +75,6 @@ class Retries(NamedTuple):
 def is_temporary_status(status: int) -> bool:
     """Return True if the next response may have another status."""
     return status >= 500 or status in _TOO_EARLY
-
-
-def temporary(error: Exception) -> TemporaryError | None:
-    """Return a request's failure as one that may pass; None after a refusal or a bad certificate."""
-    wait = None
-    if isinstance(error, urllib.error.HTTPError):
-        if not is_temporary_status(error.code):
-            return None
-        wait = retry_after(error.headers)
-    elif isinstance(getattr(error, "reason", None) or error, _LASTING):
-        return None
-    return TemporaryError(reason_of(error), wait)
 
 
 def retry_after(headers: Mapping[str, str] | Any) -> float | None:
@@ -112,23 +97,17 @@ def retry_after(headers: Mapping[str, str] | Any) -> float | None:
 
 def reason_of(error: Exception) -> str:
     """Say in a few words why a request failed."""
-    match error:
-        case urllib.error.HTTPError():
-            wait = retry_after(error.headers)
-            asked = f" (asks to wait {wait:,.0f} s)" if wait else ""
-            return f"HTTP status {error.code} {error.reason}{asked}"
-        case urllib.error.URLError(reason=Exception() as reason):
-            return reason_of(reason)
-        case http.client.IncompleteRead():
-            return "the connection broke"
-        case TimeoutError():
-            return f"no answer within {TIMEOUT_S:g} seconds"
-        case OSError(errno=int() as number) if number > 0 and not isinstance(error, ssl.SSLError):
-            return os.strerror(number)
-        case OSError() if error.strerror:
-            return error.strerror
-        case _:
-            return " ".join(str(error).split())[:200] or type(error).__name__
+    if isinstance(error, urllib.error.HTTPError):
+        wait = retry_after(error.headers)
+        asked = f" (asks to wait {wait:,.0f} s)" if wait else ""
+        return f"HTTP status {error.code} {error.reason}{asked}"
+    cause = getattr(error, "reason", error)
+    if isinstance(cause, http.client.IncompleteRead):
+        return "the connection broke"
+    if isinstance(cause, TimeoutError):
+        return f"no answer within {TIMEOUT_S:g} seconds"
+    reason = getattr(cause, "strerror", None) or " ".join(str(cause).split())[:200]
+    return reason or type(cause).__name__
 
 
 def open_url(url: str, headers: Mapping[str, str], timeout: float) -> Any:
@@ -154,9 +133,8 @@ class Download(io.RawIOBase):
 
     def __init__(self, url: str, partial: Path, fail: Callable[[str], QbeError]) -> None:
         self._url, self._fail = quote(url, safe=":/?#[]@!$&'()*+,;=%~"), fail
-        self._partial = partial
         partial.parent.mkdir(parents=True, exist_ok=True)
-        self._file = partial.open("ab+")
+        self._partial, self._file = partial, partial.open("ab+")
         self._file.seek(0)
         self._response: Any = None
         self.size: int | None = None  # of the whole, where the server says so
@@ -165,27 +143,26 @@ class Download(io.RawIOBase):
         return True
 
     def close(self) -> None:
-        nothing_came = not self.closed and self._response is None and self._file.tell() == 0
-        self._file.close()
-        if nothing_came:
-            self._partial.unlink(missing_ok=True)
         if self._response is not None:
             self._response.close()
+        elif not self.closed and self._file.tell() == 0:
+            self._partial.unlink(missing_ok=True)  # nothing came
+        self._file.close()
         super().close()
 
     def readinto(self, buffer: Any) -> int:
+        def tell(error: Exception, seconds: float) -> None:
+            log.info("%s: %s; trying again in %.0f s", self._url, error, seconds)
+
         block = self._file.read(len(buffer))
         if not block:
             try:
-                block = Retries().run(lambda: self._received(len(buffer)), self._tell)
+                block = Retries().run(lambda: self._received(len(buffer)), tell)
             except TemporaryError as error:
                 raise self._fail(str(error)) from error
             self._file.write(block)
         buffer[: len(block)] = block
         return len(block)
-
-    def _tell(self, error: Exception, seconds: float) -> None:
-        log.info("%s: %s; trying again in %.0f s", self._url, error, seconds)
 
     def _received(self, count: int) -> bytes:
         """Receive the next bytes, none at the end; connect first where there is no connection."""
@@ -203,19 +180,22 @@ class Download(io.RawIOBase):
                     place -= len(block)
             return read_block(self._response, count)
         except (OSError, http.client.HTTPException) as error:
-            self._response = None
-            if getattr(error, "code", None) == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
-                return b""  # nothing follows what has come
-            raise temporary(error) or self._fail(reason_of(error)) from error
+            self._response, wait = None, None
+            if isinstance(error, urllib.error.HTTPError):
+                if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
+                    return b""  # nothing follows what has come
+                wait, passes = retry_after(error.headers), is_temporary_status(error.code)
+            else:
+                passes = not isinstance(getattr(error, "reason", None) or error, _LASTING)
+            reason = reason_of(error)
+            raise (TemporaryError(reason, wait) if passes else self._fail(reason)) from error
 
 
 def matches(path: Path, digest: str) -> bool:
     """Return True if a file has a digest: ``sha256:`` and its SHA-256, or ``git:`` and its id as a blob."""
     algorithm, _, expected = digest.partition(":")
-    if algorithm not in ("sha256", "git"):
-        raise ValueError(f"expected a digest of sha256 or git, found {digest!r}")
     head = b"blob %d\0" % path.stat().st_size
-    begun = hashlib.sha256() if algorithm == "sha256" else hashlib.sha1(head, usedforsecurity=False)
+    begun = hashlib.sha1(head, usedforsecurity=False) if algorithm == "git" else hashlib.sha256()
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, lambda: begun).hexdigest() == expected
 
@@ -229,18 +209,12 @@ def download(url: str, target: Path, digest: str, error: type[QbeError], remedy:
     made = False
     partial = target.with_name(f".{target.name}.partial")
 
-    def fail(reason: str) -> QbeError:
-        return error(f"cannot download {url}: {reason}; {remedy}")
-
     def make() -> None:
         nonlocal made
         done, reported = 0, time.monotonic()
-        with Download(url, partial, fail) as stream:
+        with Download(url, partial, lambda why: error(f"cannot download {url}: {why}; {remedy}")) as stream:
             while block := stream.read(_BLOCK):
                 done += len(block)
-                if done > MAX_BYTES:
-                    partial.unlink()
-                    raise fail(f"more than {MAX_BYTES >> 20} MiB")
                 if time.monotonic() - reported >= _REPORT_S:
                     of = f" of {stream.size / 1e6:.0f}" if stream.size else ""
                     log.info("downloaded %.0f%s MB ...", done / 1e6, of)

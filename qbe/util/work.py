@@ -60,7 +60,7 @@ class Workers(Closing):
         self.threads = threads
         self._starting = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
-        self._at_exit: list[Callable[[], object]] = []
+        self._at_exit: dict[Callable[[], object], None] = {}
 
     def map(self, function: Callable[[T], R], items: Iterable[T], ahead: int = AHEAD) -> Iterator[R]:
         """Yield ``function`` of each item, in order; read at most ``ahead`` items a thread ahead."""
@@ -85,9 +85,7 @@ class Workers(Closing):
 
     def at_exit(self, function: Callable[[], object]) -> None:
         """Have each worker call a function before it ends, such as to leave the Java virtual machine."""
-        with self._starting:
-            if function not in self._at_exit:
-                self._at_exit.append(function)
+        self._at_exit[function] = None
 
     def close(self) -> None:
         """End the threads; they are started again when there is more to do."""
@@ -160,11 +158,6 @@ def one_blas_thread() -> Iterator[None]:
 
 # A Python process started with -m or -c imports modules of the working directory first: a qbe.py or numpy.py
 # that lies next to a corpus would be run. PYTHONSAFEPATH prevents that, also in processes below.
-
-
-def import_nothing_from_working_directory() -> None:
-    """Keep Python processes that libraries start from importing modules of the working directory."""
-    os.environ["PYTHONSAFEPATH"] = "1"
 
 
 def run(command: Sequence[object], seconds: float | None = None) -> subprocess.CompletedProcess[str]:
