@@ -63,7 +63,8 @@ class CrossEncoderMetadata:
 
     ``parity`` has, by precision, ``max_abs_difference`` of scores from PyTorch's and ``share_of_spread``, the
     same in their standard deviations. ``query_tokens`` and ``candidate_tokens`` are the most it read in
-    training.
+    training, of ``texts`` as `qbe.search.rerankers.TEXTS` describes; ``facet`` is what it learned. One of 3
+    ``labels`` scores by each facet.
     """
 
     format: int = 1
@@ -78,6 +79,8 @@ class CrossEncoderMetadata:
     parity: Mapping[str, Mapping[str, float]]
     query_tokens: int | None = None
     candidate_tokens: int | None = None
+    texts: str = "facet"
+    facet: str | None = None
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -236,13 +239,11 @@ class ModelFolder(Generic[Card]):
 
     @property
     def model(self) -> Path:
-        """The ONNX model; fp16 is made of fp32 where there is one, else of int8."""
-        names = [model_file(name) for name in ("fp32", "int8")]
-        if self.precision != HALF:
-            names = [model_file(self.precision)]
-        elif names[0] not in self.metadata.files:
-            names.reverse()
-        return self.folder / names[0]
+        """The ONNX model; fp16 that is not there is made of fp32 where there is one, else of int8."""
+        names = [model_file(self.precision)]
+        if self.precision == HALF:
+            names = [name for name in map(model_file, (HALF, "fp32")) if name in self.metadata.files]
+        return self.folder / (names or [model_file("int8")])[0]
 
     @property
     def tokenizer(self) -> Path:

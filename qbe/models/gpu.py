@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError, check_package
-from qbe.models.cards import SCORE, EncoderFiles, RerankerFiles, state_output
+from qbe.models.cards import SCORE, EncoderFiles, RerankerFiles, model_file, state_output
 from qbe.models.formats import CLS
 from qbe.models.pooling import Floats
 from qbe.models.session import CPU, open_session
@@ -139,7 +139,7 @@ def encoder_batches(
     """
     last = files.metadata.layers
 
-    def rewrite() -> Graph:
+    def rewrite() -> bytes:
         graph = Graph(files.model)
         dequantize(graph)
         mask_padding(graph)
@@ -154,35 +154,41 @@ def encoder_batches(
             halve(graph)
         states = {state_output(layer, last): HALF if half else FLOAT for layer in range(last + 1)}
         graph.set_outputs(outputs | states)
-        return graph
+        return graph.serialized()
 
     digests = [files.metadata.files[files.model.name], *([sha256(head)] if head is not None else [])]
     return _made(files.metadata.name, digests, rewrite, half=half)
 
 
 def pair_batches(files: RerankerFiles) -> Path:
-    """Return the ONNX file of a pair cross-encoder in half precision; raises as `encoder_batches` does."""
-
-    def rewrite() -> Graph:
-        graph = Graph(files.model)
-        halve(graph)
-        for node in graph.nodes:  # the score is cast back to single precision
-            for names in (node.output, node.input):
-                names[:] = [f"{name}/rounded" if name == SCORE else name for name in names]
-        graph.nodes.append(_node("Cast", [f"{SCORE}/rounded"], SCORE, to=FLOAT))
-        return graph
-
-    return _made(files.metadata.name, [files.metadata.files[files.model.name]], rewrite, half=True)
+    """Return the ONNX file of a pair cross-encoder in half precision, made of fp32 or int8 where it lacks one;
+    raises as `encoder_batches` does.
+    """
+    if files.model.name == model_file("fp16"):
+        return files.model
+    digests = [files.metadata.files[files.model.name]]
+    return _made(files.metadata.name, digests, lambda: half_pairs(files.model), half=True)
 
 
-def _made(name: str, digests: Sequence[str], rewrite: Callable[[], Graph], *, half: bool) -> Path:
+def half_pairs(model: Path) -> bytes:
+    """Make a pair cross-encoder in half precision of a ``model`` in another."""
+    graph = Graph(model)
+    halve(graph)
+    for node in graph.nodes:  # the score is cast back to single precision
+        for names in (node.output, node.input):
+            names[:] = [f"{name}/rounded" if name == SCORE else name for name in names]
+    graph.nodes.append(_node("Cast", [f"{SCORE}/rounded"], SCORE, to=FLOAT))
+    return graph.serialized()
+
+
+def _made(name: str, digests: Sequence[str], rewrite: Callable[[], bytes], *, half: bool) -> Path:
     parts = "-".join(digest[:12] for digest in digests)
     precision = "half" if half else "single"
     target = cache_folder() / "batches" / f"{name}-{parts}-{precision}-{_CACHE_FORMAT}.onnx"
 
     def make() -> None:
         log.info("making %s for batches, once, in %s ...", name, target)
-        content = rewrite().serialized()
+        content = rewrite()
         with atomic_file(target) as stream:
             stream.write(content)
 
