@@ -58,7 +58,7 @@ class RunFile(NamedTuple):
 
 
 class GradedPair(NamedTuple):
-    """A candidate and its grades by facet, from 0 (unrelated) to 3 (nearly identical)."""
+    """A candidate and its grades by facet, from 0 (unrelated) to 3 (nearly identical); NaN where not graded."""
 
     paper_id: str
     grades: tuple[float, ...]
@@ -338,8 +338,11 @@ def has_graded_pairs(path: StrPath) -> bool:
     return set(PAIRS_HEADER) <= set(header)
 
 
-def read_graded_pairs(path: StrPath) -> dict[str, list[GradedPair]]:
-    """Read a tab-separated file whose header names PAIRS_HEADER, and perhaps other columns."""
+def read_graded_pairs(path: StrPath, *, partial: bool = False) -> dict[str, list[GradedPair]]:
+    """Read a tab-separated file whose header names PAIRS_HEADER, and perhaps other columns.
+
+    A field without a grade is an error, or NaN where ``partial``.
+    """
     rows = read_fields(path, "\t")
     number, header = next(rows, (1, []))
     if header and not set(PAIRS_HEADER) <= set(header):
@@ -350,8 +353,8 @@ def read_graded_pairs(path: StrPath) -> dict[str, list[GradedPair]]:
         row = dict(zip(header, fields, strict=False))
         try:
             query_id, paper_id, *texts = (row[column] for column in PAIRS_HEADER)
-            grades = tuple(float(plain_number(text)) for text in texts)
-            if not all(0 <= grade <= HIGHEST for grade in grades):
+            grades = tuple(math.nan if partial and not text else float(plain_number(text)) for text in texts)
+            if any(text and not 0 <= grade <= HIGHEST for text, grade in zip(texts, grades, strict=True)):
                 raise ValueError(f"grades of {grades}")
         except (KeyError, ValueError) as error:
             expected = f"two ids and numbers from 0 to {HIGHEST:g} as grades"

@@ -26,8 +26,8 @@ from qbe.index.share import pack_index, pull
 from qbe.index.source import BuildSettings
 from qbe.label.agreement import agreement
 from qbe.label.by_hand import MOST_ASSESSORS, HandGrades
-from qbe.label.candidates import FAR, POOLS, ids_of, pool_candidates
-from qbe.label.pairs import Pair, parse_merges, read_pairs, write_pairs
+from qbe.label.candidates import FAR, POOLS, ids_of, ids_with, pool_candidates
+from qbe.label.pairs import Pair, parse_merges, read_grades, read_pairs, write_pairs
 from qbe.models.language_model import digest_of
 from qbe.runs import read_graded_pairs
 from qbe.search.stages import Fused, parse_reranker
@@ -100,6 +100,35 @@ def test_pairs_without_a_model_have_no_grades(label):
     )
     assert Path("pairs.tsv").read_text().startswith("query_id\tpaper_id\tpool\n")
     assert len(read_pairs("pairs.tsv")) == 12
+
+
+def test_query_papers_are_those_with_a_keyword(label, index):
+    found = ids_with(index, ["posts and  health", "SALMON"])
+    texts = [f"{paper.title} {paper.abstract}".lower() for paper in map(index.paper, found)]
+    assert found
+    assert all(re.search(r"\b(posts and health|salmon)\b", text) for text in texts)
+    label("--keywords", "posts and health", "--candidates", 7, "--output", "pairs.tsv")
+    assert {pair.query_id for pair in read_pairs("pairs.tsv")} == set(ids_with(index, ["Posts and Health"]))
+
+
+def test_the_first_papers_of_runs_are_pairs(tmp_path, monkeypatch):
+    """Of q_method and q, which are the same paper's, without that paper; no index is needed."""
+    monkeypatch.chdir(tmp_path)
+    runs = {"one": ("q_method", "qabc"), "two": ("q", "cdab"), "three": ("r", "ab")}
+    for name, (query, order) in runs.items():
+        hits = (f"{query} Q0 {paper} {n} {9 - n} tag\n" for n, paper in enumerate(order, 1))
+        Path(f"{name}.trec").write_text("".join(hits))
+    Path("topics.tsv").write_text("query_id\tpaper_id\tfacet\nq_method\tq\tmethod\n")
+    files = [f"{name}.trec" for name in runs]
+    main(["--runs", *files, "--depth", "2", "--topics", "topics.tsv", "--output", "pairs.tsv"])
+    assert read_pairs("pairs.tsv") == [
+        *(Pair("q", "a", "one"), Pair("q", "b", "one"), Pair("q", "c", "two"), Pair("q", "d", "two")),
+        *(Pair("r", "a", "three"), Pair("r", "b", "three")),
+    ]
+    main(["--runs", *files[:2], "--topics", "topics.tsv", "--output", "all.tsv"])
+    assert [(pair.paper_id, pair.pool) for pair in read_pairs("all.tsv")] == [
+        *(("a", "one+two"), ("b", "one+two"), ("c", "one+two"), ("d", "two"))
+    ]
 
 
 GRADED = ("--queries", "queries.txt", "--candidates", 6, "--output", "graded.tsv", "--model", "tiny")
@@ -197,6 +226,13 @@ WRONG = (
     "--output hand --sample 1",
     "--output hand --pairs hand --model m",
     "--output o.tsv --model m --guideline none",
+    "--output o.tsv --keywords nosuchword",
+    "--output o.tsv --depth 3",
+    "--output o.tsv --topics queries.txt",
+    "--output o.tsv --runs queries.txt",
+    "--output o.tsv --runs queries.txt --candidates 3",
+    "--output o.tsv --model m --adjudicate graded graded graded",
+    "--output o.tsv --differences graded graded",
 )
 
 
@@ -262,6 +298,9 @@ def test_figures_of_agreement_by_hand(two):
     background, method, result = found.facets
     # squared differences 0, 1, 0, 1; variances 1.25 and 1.25, means alike: 1 - 0.5 / 2.5
     assert background.kappa == pytest.approx(0.8)
+    assert background.plain_kappa == pytest.approx(1 / 3)  # half are equal, a quarter by chance
+    # squared differences of ranks 0, 4, 0, 4; the variance of 1.5, 1.5, 3.5, ..., 7.5 is 40 / 7
+    assert background.alpha == pytest.approx(1 - 2 / (80 / 7))
     # ranks 4, 2, 3, 1 and 4, 1, 3, 2: 1 - 6 * 2 / (4 * 15)
     assert background.spearman == pytest.approx(0.8)
     assert background.median_spearman == 1.0
@@ -269,19 +308,24 @@ def test_figures_of_agreement_by_hand(two):
     assert background.confusion == {(3, 3): 1, (1, 0): 1, (2, 2): 1, (0, 1): 1}
     assert method.grades == (0.875, 1.25)
     assert (result.kappa, result.spearman) == (0.0, None)
+    assert agreement("a.tsv", "a.tsv").facets[2][3:6] == (None, None, None)  # one grade alone
 
 
 def test_agreement_with_grades_merged(two):
-    background, method, _ = agreement(two[0], two[1], {3: 2, 1: 0}).facets
+    background, method, _ = agreement(*two, parse_merges(["3:2", "1:0"])).facets
     assert background.kappa == background.spearman == background.equal == 1.0
     assert method.confusion == {(0, 0): 2, (2.0, 2): 1} | {(0, 0): 3}
+    background, method, _ = agreement(*two, parse_merges(["method:3:2", "method:1:0"])).facets
+    assert (background.kappa, method.confusion) == (pytest.approx(0.8), {(0, 0): 3, (2, 2): 1})
 
 
 def test_agreement_is_printed(two, capsys):
     main(["--agreement", *two])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "4 pairs of 2 queries in both; 0 only in a.tsv, 1 only in b.tsv"
-    assert lines[3].split() == ["background", "0.80", "0.80", "1.00", "0.50", "1.00", "1.50", "1.50"]
+    assert lines[3].split() == [
+        *("background", "0.80", "0.33", "0.82", "0.80", "1.00", "0.50", "1.00", "1.50", "1.50")
+    ]
     assert lines[7:13] == [
         "background: grades of a.tsv (rows) and b.tsv (columns)",
         "           0      1      2      3",
@@ -307,9 +351,31 @@ def test_what_grades_are_merged_and_compared(two, told):
     ]
     told("grades merged and compared", refusals(lambda *words: main(list(words)), lines))
     assert read_graded_pairs("hand.tsv")["q"][0].grades == (3, 1, 0)
-    for text in ("3:12", "23:1", ":2", "3:", "3:2:1", "3=2"):
+    for text in ("3:12", "23:1", ":2", "3:", "3:2:1", "3=2", "3", "mood:3:2", "method:3", "a:method:3:2"):
         with pytest.raises(UsageError, match="as in 3:2"):
             parse_merges([text])
+
+
+def test_a_third_assessor_decides_where_two_differ(two):
+    main(["--differences", *two, "--output", "third.tsv"])
+    assert [pair[:2] for pair in read_pairs("third.tsv")] == [("q", "b"), ("r", "a"), ("r", "b")]
+    write_pairs("c.tsv", read_pairs("third.tsv"), [(2, 2, 2), (3, 3, 3), (1, 2.5, 0)], "cy")
+    main(["--adjudicate", *two, "c.tsv", "--output", "decided.tsv"])
+    assert list(read_grades("decided.tsv").values()) == [(3, 0, 1), (2, 2, 2), (2, 1, 3), (1, 2.5, 1)]
+    write_pairs("c.tsv", [Pair("q", "b")], [(2, 2, 2)])
+    with pytest.raises(FileFormatError, match="found none of r and a; grade those that are left"):
+        main(["--adjudicate", *two, "c.tsv", "--output", "decided.tsv", "--overwrite"])
+
+
+def test_a_facet_without_grades_stays_empty(two):
+    none = float("nan")
+    write_pairs("half.tsv", [Pair("q", "a"), Pair("q", "b")], [(3, 1, none), (0, 2, none)])
+    assert Path("half.tsv").read_text().splitlines()[1] == "q\ta\t3\t1\t\tgiven"
+    assert [each.facet for each in agreement("half.tsv", "b.tsv").facets] == [Facet.BACKGROUND, Facet.METHOD]
+    with pytest.raises(FileFormatError, match="numbers from 0 to 3 as grades"):
+        read_graded_pairs("half.tsv")
+    main(["--pairs", "half.tsv", "--merge", "3:2", "--output", "merged.tsv"])
+    assert Path("merged.tsv").read_text().splitlines()[1] == "q\ta\t2\t1\t\tgiven"
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from qbe.index.index import Index
     from qbe.label.grading import LabelConfig
-    from qbe.label.pairs import Pair
+    from qbe.label.pairs import Merges, Pair
     from qbe.models.language_model import Estimate
 
 PROGRAM = "qbe label"
@@ -26,6 +26,10 @@ Candidates of 20 papers of an index, to be graded by hand (qbe serve --pairs):
   qbe label --index DIR --sample 20 --output pairs.tsv
 The same, graded by a model of a server on this machine; repeated after an interrupt, it asks for the rest:
   qbe label --index DIR --sample 20 --output graded.tsv --endpoint http://127.0.0.1:8080/v1 --model NAME
+The first 13 papers of each of two runs; pairs on which two assessors differ, and the decision of a third:
+  qbe label --runs runs/bm25.trec runs/dense.trec --depth 13 --topics topics.tsv --output pairs.tsv
+  qbe label --differences grades/ann.tsv grades/ben.tsv --output third.tsv
+  qbe label --adjudicate grades/ann.tsv grades/ben.tsv grades/cy.tsv --output decided.tsv
 """
 
 
@@ -33,13 +37,20 @@ OPTIONS = f"""
 --output FILE  the pairs, tab-separated, with their grades
 {common.OVERWRITE}\
 ? --queries FILE  ids of query papers, one a line; - is standard input (default: all of the index)
+? --keywords WORD...  query papers are those whose title or abstract has one of these words or phrases
+? --runs RUN...  pairs of the first papers of TREC runs for each query (a pool of them)
 ? --pairs FILE  pairs to grade: tab-separated, with the columns query_id and paper_id
+? --differences FILE FILE  the pairs that two files of grades grade differently, for a third assessor
+? --adjudicate FILE FILE FILE  grades of two assessors where they agree, else of the third
 # pairs
 --index DIR  an index that holds the papers, built by qbe index
 --sample N  so many query papers, or pairs, at random
 --candidates N  of each query paper (default: 16)
+--depth N  papers of each of --runs for a query (default: 13)
+--topics FILE  of --runs: the topics whose ids they have (default: ids of query papers)
 --random-seed N (0)  of what is drawn
---merge G:G...  grades that count as other ones, as in 3:2; of --pairs without a model: of their own grades
+--merge G:G...  grades that count as other ones, as in 3:2, or in one facet, as in method:3:2; of
+  --pairs without a model: of their own grades
 # the model; without --model pairs are written without grades
 --model NAME  its name at the endpoint
 --endpoint URL  such as http://127.0.0.1:8080/v1 (default: $QBE_LLM_ENDPOINT); its key is that of $QBE_LLM_KEY
@@ -72,18 +83,24 @@ def check(options: argparse.Namespace) -> None:
         return
     if not options.output:
         raise UsageError("expected an `output` for the pairs, or two files of `agreement`, found neither")
-    if options.pairs and options.candidates is not None:
+    given = options.pairs or options.runs or options.differences or options.adjudicate
+    if given and options.candidates is not None:
         raise UsageError("`candidates` are found for query papers; drop it, or give `queries`")
+    for name in ("depth", "topics"):
+        if not options.runs and getattr(options, name) is not None:
+            raise UsageError(f"`{name}` says something of runs; give `runs`, or drop it")
+    if options.adjudicate and options.model:
+        raise UsageError("`adjudicate` reads grades of three files; drop `model`")
     if not options.model:
         for name in ("endpoint", "guideline", "answers", "dry_run"):
             if getattr(options, name):
                 raise UsageError(f"`{name}` says something of a model; give `model`, or drop it")
-        if bool(options.pairs) != bool(options.merge):
+        if bool(options.pairs) != bool(options.merge) and not (options.differences or options.adjudicate):
             raise UsageError(
                 "expected `model` for grades, or `pairs` with `merge` to merge theirs, or neither for "
                 f"candidates alone, found {'pairs' if options.pairs else 'merge'} alone"
             )
-    if not options.index and (options.model or not options.pairs):
+    if not options.index and (options.model or not given):
         raise UsageError("expected an `index` of the papers, found none; give one")
     if options.answers and os.path.realpath(options.answers) == os.path.realpath(options.output):
         raise UsageError(
@@ -117,10 +134,8 @@ def main(arguments: list[str]) -> None:
     import json
     from pathlib import Path
 
-    from qbe.label.candidates import drawn, ids_of, pool_candidates
-    from qbe.label.pairs import merged, parse_merges, read_grades, read_pairs, write_pairs
+    from qbe.label.pairs import adjudicated, merged, parse_merges, read_grades, read_pairs, write_pairs
     from qbe.util.files import check_output
-    from qbe.util.text import read_ids
 
     merges = parse_merges(options.merge or ())
     if options.agreement:
@@ -132,11 +147,14 @@ def main(arguments: list[str]) -> None:
         return
     output = Path(options.output)
     check_output(output, options.overwrite)
-    if not options.model and options.pairs:
-        grades, pairs = read_grades(options.pairs), read_pairs(options.pairs)
-        rows = [[merged(grade, merges) for grade in grades[pair.query_id, pair.paper_id]] for pair in pairs]
-        write_pairs(output, pairs, rows)
-        print(f"{output}: {len(pairs):,} pairs")
+    if options.adjudicate or (options.pairs and not options.model):
+        if options.adjudicate:
+            decided = adjudicated(*options.adjudicate, merges=merges)
+        else:
+            grades = read_grades(options.pairs)
+            decided = {each: merged(grades[each[:2]], merges) for each in read_pairs(options.pairs)}
+        write_pairs(output, list(decided), list(decided.values()))
+        print(f"{output}: {len(decided):,} pairs")
         return
     config = None
     if options.model:
@@ -156,24 +174,54 @@ def main(arguments: list[str]) -> None:
             merges,
             options.random_seed,
         )
+    if not options.index:
+        pairs = _pairs_of_files(options, merges)
+    else:
+        from qbe.index.index import Index
 
-    from qbe.index.index import Index
-
-    seed = options.random_seed
-    with Index(options.index) as index:
-        if options.pairs:
-            pairs = drawn(read_pairs(options.pairs), options.sample, seed)
-        else:
-            ids = list(dict.fromkeys(read_ids(options.queries))) if options.queries else ids_of(index)
-            queries = drawn(ids, options.sample, seed)
-            count = 16 if options.candidates is None else options.candidates
-            with common.Bar("finding candidates", "papers", len(queries)) as advance:
-                pairs = pool_candidates(index, queries, count, seed, advance)
-        if config is not None:
-            _label(index, pairs, output, config, prices, dry_run=options.dry_run)
-            return
+        with Index(options.index) as index:
+            pairs = _pairs_of_files(options, merges) or _candidates(options, index)
+            if config is not None:
+                _label(index, pairs, output, config, prices, dry_run=options.dry_run)
+                return
     write_pairs(output, pairs)
     print(f"{output}: {len(pairs):,} pairs of {len({pair.query_id for pair in pairs}):,} query papers")
+
+
+def _pairs_of_files(options: argparse.Namespace, merges: Merges) -> list[Pair]:
+    """The pairs that files state, or none."""
+    from qbe.label.candidates import drawn, pool_runs
+    from qbe.label.pairs import differences, read_pairs
+
+    if options.runs:
+        from qbe.runs import read_topics
+
+        topics = read_topics(options.topics) if options.topics else ()
+        pools = pool_runs(
+            options.runs,
+            13 if options.depth is None else options.depth,
+            {topic.query_id: topic.paper_id for topic in topics if topic.paper_id},
+        )
+        chosen = drawn(list(pools), options.sample, options.random_seed)
+        return [pair for query in chosen for pair in pools[query]]
+    pairs = differences(*options.differences, merges=merges) if options.differences else []
+    pairs = read_pairs(options.pairs) if options.pairs else pairs
+    return drawn(pairs, options.sample, options.random_seed) if pairs else []
+
+
+def _candidates(options: argparse.Namespace, index: Index) -> list[Pair]:
+    """Candidates of query papers of an index."""
+    from qbe.label.candidates import drawn, ids_of, ids_with, pool_candidates
+    from qbe.util.text import read_ids
+
+    if options.keywords:
+        ids = ids_with(index, options.keywords)
+    else:
+        ids = list(dict.fromkeys(read_ids(options.queries))) if options.queries else ids_of(index)
+    queries = drawn(ids, options.sample, options.random_seed)
+    count = 16 if options.candidates is None else options.candidates
+    with common.Bar("finding candidates", "papers", len(queries)) as advance:
+        return pool_candidates(index, queries, count, options.random_seed, advance)
 
 
 def _guideline(path: str | None) -> str | None:

@@ -42,9 +42,12 @@ def read_facet_grades(paths: Iterable[StrPath]) -> dict[str, dict[str, dict[Face
     for path in map(Path, paths):
         found: list[tuple[str, str, Facet, float]] = []
         if has_graded_pairs(path):
-            for query, pairs in read_graded_pairs(path).items():
+            for query, pairs in read_graded_pairs(path, partial=True).items():
                 for pair in pairs:
-                    found += [(query, pair.paper_id, *each) for each in zip(Facet, pair.grades, strict=True)]
+                    graded = (
+                        each for each in zip(Facet, pair.grades, strict=True) if not math.isnan(each[1])
+                    )
+                    found += [(query, pair.paper_id, *each) for each in graded]
         else:
             for query_id, by_paper in read_qrels(path).items():
                 query, of_query = split_query_id(query_id)

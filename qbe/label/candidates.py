@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import cycle, islice
+from pathlib import Path
 from typing import TypeVar
 
-from qbe.errors import CorpusError, UsageError
+from qbe.errors import CorpusError, UsageError, check_count
 from qbe.index.index import Index
 from qbe.label.pairs import Pair
 from qbe.query import SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES, Query
+from qbe.runs import read_run
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Stages, default_stages
 from qbe.types import Facet, Paper
+from qbe.util.files import StrPath
 
 T = TypeVar("T")
 
@@ -39,6 +43,41 @@ def drawn(items: Sequence[T], count: int | None, seed: int) -> list[T]:
 def ids_of(index: Index) -> list[str]:
     with index.reading() as reader:
         return list(reader.papers.ids)
+
+
+def ids_with(index: Index, keywords: Sequence[str]) -> list[str]:
+    """Return the ids of the papers whose title or abstract has one of several words or phrases, whole and in
+    upper or lower case; raises UsageError where none has.
+    """
+    any_of = "|".join(r"\s+".join(map(re.escape, each.split())) for each in keywords if each.strip())
+    pattern = re.compile(rf"(?<!\w)(?:{any_of})(?!\w)", re.IGNORECASE)
+    with index.reading() as reader:
+        papers = reader.papers.read_from(0)
+        found = [each.paper_id for each in papers if pattern.search(f"{each.title}\n{each.abstract}")]
+    if not any_of or not found:
+        raise UsageError(f"expected papers with one of the `keywords` {', '.join(keywords)}, found none")
+    return found
+
+
+def pool_runs(runs: Sequence[StrPath], depth: int, papers: Mapping[str, str]) -> dict[str, list[Pair]]:
+    """Return for each query paper the first ``depth`` papers of each TREC run, each once, by their ids.
+
+    ``papers`` gives the query paper of a topic; without one a query's id is taken for its paper's. A pair's
+    pool names the files of the runs that have it.
+    """
+    check_count("depth", depth)
+    found: dict[str, dict[str, list[str]]] = {}
+    for path in runs:
+        for query_id, hits in read_run(path).rankings.items():
+            query = papers.get(query_id, query_id)
+            for hit in [hit for hit in hits if hit.paper_id != query][:depth]:
+                names = found.setdefault(query, {}).setdefault(hit.paper_id, [])
+                if (name := Path(path).stem) not in names:
+                    names.append(name)
+    return {
+        query: [Pair(query, paper_id, "+".join(names)) for paper_id, names in sorted(pools.items())]
+        for query, pools in found.items()
+    }
 
 
 def pool_candidates(

@@ -73,7 +73,7 @@ def label(
             return None
         outcome = grader.grade(asked, progress)
     found = {
-        pair: [merged(grade, config.merges) for grade in answer.grades]
+        pair: merged(answer.grades, config.merges)
         for pair, answer in zip(order, outcome.answers, strict=True)
         if answer is not None
     }

@@ -8,14 +8,16 @@ from typing import NamedTuple
 
 from qbe.errors import FileFormatError, UsageError
 from qbe.runs import PAIRS_HEADER, read_graded_pairs
+from qbe.types import Facet
 from qbe.util.files import StrPath
 from qbe.util.text import bad_line, read_fields, write_lines
 
-Grades = Sequence[float]  # of a pair, facet by facet
-Merges = Mapping[int, int]  # grades that count as other ones
+Grades = Sequence[float]  # of a pair, facet by facet; NaN where it has none
+Merges = Mapping[Facet, Mapping[int, int]]  # grades that count as other ones, by facet
 
 IDS = PAIRS_HEADER[:2]
-POOL, GIVEN, ASSESSOR = "pool", "given", "assessor"  # GIVEN: the pool of pairs that a user gave
+POOL, ASSESSOR = "pool", "assessor"
+GIVEN, DIFFERS = "given", "differs"  # pools: of pairs that a user gave, that two files grade differently
 
 
 class Pair(NamedTuple):
@@ -49,13 +51,12 @@ def read_pairs(path: StrPath) -> list[Pair]:
 def read_grades(path: StrPath) -> dict[tuple[str, str], Grades]:
     """Read grades by query paper and candidate; raises FileFormatError, also for a pair graded twice."""
     grades: dict[tuple[str, str], Grades] = {}
-    for query, pairs in read_graded_pairs(path).items():
+    for query, pairs in read_graded_pairs(path, partial=True).items():
         for pair in pairs:
             first = grades.setdefault((query, pair.paper_id), pair.grades)
-            if first != pair.grades:
-                found = " and ".join(
-                    ", ".join(f"{grade:g}" for grade in each) for each in (first, pair.grades)
-                )
+            texts = [", ".join(map(text_of, each)) for each in (first, pair.grades)]
+            if texts[0] != texts[1]:
+                found = " and ".join(texts)
                 raise FileFormatError(
                     f"{path}: expected one grade by each facet for {query} and {pair.paper_id}, found "
                     f"{found}; keep one line"
@@ -71,30 +72,83 @@ def write_pairs(
     header = (*(IDS if grades is None else PAIRS_HEADER), POOL, *(ASSESSOR for _ in hand))
     given: Sequence[Grades] = [()] * len(pairs) if grades is None else grades
     rows = (
-        (pair.query_id, pair.paper_id, *(f"{grade:g}" for grade in row), pair.pool, *hand)
+        (pair.query_id, pair.paper_id, *map(text_of, row), pair.pool, *hand)
         for pair, row in zip(pairs, given, strict=True)
     )
     write_lines(path, ("\t".join(fields) + "\n" for fields in (header, *rows)))
 
 
-def parse_merges(texts: Sequence[str]) -> dict[int, int]:
-    """Parse grades to merge: ``3:2`` counts 3 as 2; raises UsageError."""
-    merges = {}
+def text_of(grade: float) -> str:
+    """Return a grade as files have it, empty for none."""
+    return "" if math.isnan(grade) else f"{grade:g}"
+
+
+def parse_merges(texts: Sequence[str]) -> dict[Facet, dict[int, int]]:
+    """Parse grades to merge: ``3:2`` counts 3 as 2, ``method:3:2`` in one facet; raises UsageError."""
+    merges: dict[Facet, dict[int, int]] = {facet: {} for facet in Facet}
     for text in texts:
-        grade, _, other = text.partition(":")
-        if not {grade, other} <= set("0123") or int(grade) in merges:
+        *facets, grade, other = text.split(":") if text.count(":") else ("", "")
+        wrong = len(facets) > 1 or not {grade, other} <= set("0123") or not {*facets} <= {*map(str, Facet)}
+        for facet in map(Facet, () if wrong else facets or Facet):
+            wrong |= int(grade) in merges[facet]
+            merges[facet][int(grade)] = int(other)
+        if wrong:
             raise UsageError(
-                "expected grades to `merge` as in 3:2 (3 counts as 2), of 0 to 3 and each once, found "
-                f"{text!r}"
+                "expected grades to `merge` as in 3:2 (3 counts as 2) or method:3:2, of 0 to 3 and each "
+                f"once, found {text!r}"
             )
-        merges[int(grade)] = int(other)
     return merges
 
 
-def merged(grade: float, merges: Merges) -> float:
-    """Return a grade after merging, interpolated where it lies between two whole ones."""
-    below, above = math.floor(grade), math.ceil(grade)
-    share = grade - below
-    if not share:
-        return merges.get(below, below)
-    return (1 - share) * merges.get(below, below) + share * merges.get(above, above)
+def merged(grades: Grades, merges: Merges) -> list[float]:
+    """Return the grades of a pair after merging, interpolated where one lies between two whole ones."""
+    found = list(grades)
+    for place, (facet, grade) in enumerate(zip(Facet, grades, strict=True)):
+        of_facet = merges.get(facet)
+        if of_facet and not math.isnan(grade):
+            below, above = math.floor(grade), math.ceil(grade)
+            share = grade - below
+            found[place] = (1 - share) * of_facet.get(below, below) + share * of_facet.get(above, above)
+    return found
+
+
+def differences(first: StrPath, second: StrPath, *, merges: Merges) -> list[Pair]:
+    """Return the pairs of two files that have another grade in some facet, for a third assessor.
+
+    Raises FileFormatError where no pair of both differs.
+    """
+    one, other = (
+        {key: merged(each, merges) for key, each in read_grades(path).items()} for path in (first, second)
+    )
+    found = [Pair(*key, DIFFERS) for key in one if key in other and not _equal(one[key], other[key])]
+    if not found:
+        raise FileFormatError(f"expected pairs that {first} and {second} grade differently, found none")
+    return found
+
+
+def adjudicated(first: StrPath, second: StrPath, third: StrPath, *, merges: Merges) -> dict[Pair, Grades]:
+    """Return the grades of pairs of two files: theirs where they agree, else the third's, facet by facet.
+
+    Raises FileFormatError where the third lacks a pair on which they differ.
+    """
+    graded = [
+        {key: merged(each, merges) for key, each in read_grades(path).items()}
+        for path in (first, second, third)
+    ]
+    decided: dict[Pair, Grades] = {}
+    for key in (key for key in graded[0] if key in graded[1]):
+        one, other = graded[0][key], graded[1][key]
+        if not _equal(one, other) and key not in graded[2]:
+            raise FileFormatError(
+                f"{third}: expected grades of all pairs that {first} and {second} grade differently, found "
+                f"none of {key[0]} and {key[1]}; grade those that are left"
+            )
+        pair = Pair(*key, DIFFERS if key in graded[2] else GIVEN)
+        each = zip(one, other, graded[2].get(key, one), strict=True)
+        decided[pair] = [a if text_of(a) == text_of(b) else c for a, b, c in each]
+    return decided
+
+
+def _equal(one: Grades, other: Grades) -> bool:
+    """Whether grades are equal, none and none included."""
+    return list(map(text_of, one)) == list(map(text_of, other))
