@@ -56,9 +56,23 @@ OPTIONS = {
     "learning-rate": "--learning-rate RATE  default: 2e-5; 1e-5 for ts+ot",
     "query-tokens": "--query-tokens N  tokens of the query to read (default: 256)",
     "candidate-tokens": "--candidate-tokens N  tokens of a candidate to read (default: 256)",
-    "classes": "--classes natural|balanced|all-cited  BM25's best candidates as they are, as many that are "
-    "not cited as are, or also all that is cited (default: natural)",
-    "candidates": "--candidates N  BM25's best of each query (default: 10)",
+    "classes": "--classes natural|balanced|all-cited|random  of citations: BM25's best candidates as they are, "
+    "as many that are not cited as are, also all that is cited, or that and as many papers at random "
+    "(default: natural)",
+    "candidates": "--candidates N  of citations: BM25's best of each query (default: 10)",
+    "papers-index": "--index DIR!  an index of the papers",
+    "citations": "--collection DIR  written by qbe datasets citations: learn from it who cites whom, with one "
+    "output and the loss bce, in place of graded pairs",
+    "facet": "--facet background|method|result  a model of one output (default: one of three)",
+    "loss": "--loss grades|margin|bce  squared error and RankNet of a list's grades, the margin of triplets "
+    "ordered by grade, or cross-entropy of a grade of 1.5 or more (default: grades)",
+    "texts": "--texts facet|abstract|whole  of the query its facet's sentences or its abstract, with the titles "
+    "before or, whole, between [SEP] (default: facet with --facet, else abstract)",
+    "margin-of-scores": "--margin X  of --loss margin (default: 0.5)",
+    "triplets": "--triplets N  of --loss margin, of a query and epoch (default: 10)",
+    "pair-batch": "--batch N  pairs a step (default: 16)",
+    "rises": "--warm-up X  steps in which the rate rises, or below 1 their share of all (default: 0.1)",
+    "evaluations": "--evaluations N  on dev, evenly spread; the best is kept (default: 8)",
     "passes": "--epochs X  passes over the pairs, such as 0.5 (default: 1)",
     "highest-rate": "--learning-rate RATE  the highest (default: 5e-5)",
     "tagger": "--tagger DIR!  the tagger's folder",
@@ -109,9 +123,19 @@ COMMANDS = {
         "Train a reranker that reads a paper and a candidate for its bibliography together (Nogueira et al., "
         "BIR 2020) on the best candidates of BM25, export it for --rerank of qbe cite and qbe search, and "
         f"write its card. {_CONTINUES}",
-        "cross_encoder:CrossEncoderTraining",
+        "citation_pairs:CitationPairTraining",
         "collection collection-index output work encoder query-tokens candidate-tokens classes candidates "
-        "passes highest-rate seed threads device",
+        "passes highest-rate pair-batch rises evaluations seed threads device",
+    ),
+    "cross-encoder": (
+        "a cross-encoder of pairs of papers, for a facet, for all, or for citations",
+        "Train a cross-encoder of the BERT or RoBERTa family on graded pairs (SciFACE, 2026, section 3.9) or, "
+        "with --collection, on citations, as citation-pairs does; export it for --rerank, and write its card. "
+        f"Spearman's correlation on dev chooses among evaluations. {_CONTINUES}",
+        "cross_encoder:CrossEncoderTraining",
+        "papers-index output work citations pairs devs leave-out encoder facet loss texts query-tokens "
+        "candidate-tokens classes candidates margin-of-scores triplets passes highest-rate pair-batch rises "
+        "evaluations seed threads device",
     ),
     "grades": (
         "the grade model",
@@ -189,13 +213,14 @@ def main(arguments: list[str]) -> None:
     except ValueError:
         raise UsageError(f"expected seeds such as 0,1,2, found {options.seeds!r}; check `seeds`") from None
     sources = _sources(options)
-    make = _training(options.command)
+    cites = options.command == "cross-encoder" and options.collection
+    make = _training("citation-pairs" if cites else options.command)
     own = {name: getattr(options, name) for name in ("encoder", "aligner") if getattr(options, name, None)}
     if options.command == "encoder":
         from qbe.train.cocitations import CocitationRecipe
 
         own["recipe"] = common.made(CocitationRecipe, options)
-    if options.command == "citation-pairs":
+    if options.command in ("citation-pairs", "cross-encoder"):
         from qbe.train.cross_encoder import CrossEncoderRecipe
 
         own["recipe"] = common.made(CrossEncoderRecipe, options)
@@ -230,7 +255,7 @@ def _sources(options: argparse.Namespace) -> Sources:
     from qbe.train.pairs import data_file, pair_files
     from qbe.train.work import Sources
 
-    if options.command.startswith("citation"):
+    if getattr(options, "collection", None):
         collection = Path(options.collection)
         train, dev = ((collection / f"{split}.qrels",) for split in ("train", "dev"))
         return Sources(train=train, dev=dev, index=Path(options.index))

@@ -298,23 +298,34 @@ def resolve_encoder(name: str = cards.DEFAULT_ENCODER, precision: str = "int8") 
     """Return the files of an encoder: a known name, a folder (exported or not), or a hub name."""
     folder = _folder_of(cards.ENCODER, name, precision)
     metadata = cards.read_card(folder, cards.ENCODER)
-    if precision != HALF and cards.model_file(precision) not in metadata.files:
-        raise ModelError(
-            f"expected the encoder {metadata.name} in {precision}, found it only in "
-            f"{', '.join(metadata.parity)}; give `precision` {HALF}, or {next(iter(metadata.parity))} on the "
-            f"CPU, or another `encoder`, such as {BASE_ENCODER}"
-        )
+    _check_precision(cards.ENCODER, metadata, precision, f", or another `encoder`, such as {BASE_ENCODER}")
     return cards.EncoderFiles(folder, metadata, precision)
 
 
-def resolve_reranker(name: str, precision: str = "int8") -> cards.RerankerFiles:
-    """Return the files of a pair cross-encoder, as `resolve_encoder` does: of a folder or a hub name."""
-    if precision in PRECISIONS and joint_folder(name) is not None:
+def _check_precision(kind: cards.ModelKind[Any], metadata: Any, precision: str, others: str = "") -> None:
+    if precision != HALF and cards.model_file(precision) not in metadata.files:
+        raise ModelError(
+            f"expected the {kind.noun} {metadata.name} in {precision}, found it only in "
+            f"{', '.join(metadata.parity)}; give `precision` {HALF}, or {next(iter(metadata.parity))} on the "
+            f"CPU{others}"
+        )
+
+
+def resolve_reranker(name: str, precision: str | None = None) -> cards.RerankerFiles:
+    """Return the files of a pair cross-encoder, as `resolve_encoder` does: of a folder or a hub name.
+
+    ``precision`` None is int8, and fp32 where that is too far from it.
+    """
+    if precision in (None, *PRECISIONS) and joint_folder(name) is not None:
         raise ModelError(
             f"{name}: expected a pair cross-encoder, found joint grades; open them with qbe.search.rerankers"
         )
-    folder = _folder_of(cards.CROSS_ENCODER, name, precision)
-    return cards.RerankerFiles(folder, cards.read_card(folder, cards.CROSS_ENCODER), precision)
+    folder = _folder_of(cards.CROSS_ENCODER, name, precision or "int8")
+    metadata = cards.read_card(folder, cards.CROSS_ENCODER)
+    if precision is None:
+        precision = "int8" if cards.model_file("int8") in metadata.files else "fp32"
+    _check_precision(cards.CROSS_ENCODER, metadata, precision)
+    return cards.RerankerFiles(folder, metadata, precision)
 
 
 def resolve_tagger(name: str = cards.DEFAULT_TAGGER) -> cards.TaggerFiles:

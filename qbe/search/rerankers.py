@@ -200,15 +200,36 @@ class CrossEncoder:
         return computed
 
 
-def query_side(tokenizer: PaperTokenizer, query: EncodedAspect, tokens: int) -> list[int]:
-    """Return the token ids of a query, title and sentences, cut to ``tokens`` less [CLS] and [SEP]."""
-    paper = query.aspect.paper
-    return _side(tokenizer, closed(paper.title), paper.texts(sorted(query.positions)), tokens - 2)
+OF_FACET, OF_ABSTRACT, WHOLE = "facet", "abstract", "whole"
+TEXTS = {
+    OF_FACET: "[CLS] title. the query's sentences [SEP] title. abstract [SEP]",
+    OF_ABSTRACT: "[CLS] title. abstract [SEP] title. abstract [SEP]",
+    WHOLE: "[CLS] title [SEP] abstract [SEP] title [SEP] abstract [SEP]",  # SciFACE (2026), section 3.10.1
+}
+"""What a cross-encoder reads of a query and a candidate."""
 
 
-def candidate_side(tokenizer: PaperTokenizer, paper: Paper, tokens: int) -> list[int]:
-    """Return the token ids of a candidate, title and abstract, cut to ``tokens`` less [SEP]."""
-    return _side(tokenizer, closed(paper.title), paper.texts(range(len(paper.sentences))), tokens - 1)
+def query_side(
+    tokenizer: PaperTokenizer, query: EncodedAspect, tokens: int, texts: str = OF_FACET
+) -> list[int]:
+    """Return the token ids of a query, one of TEXTS, cut to ``tokens`` less [CLS] and [SEP]."""
+    positions = sorted(query.positions) if texts == OF_FACET else None
+    return _text_ids(tokenizer, query.aspect.paper, positions, tokens - 2, texts)
+
+
+def candidate_side(tokenizer: PaperTokenizer, paper: Paper, tokens: int, texts: str = OF_FACET) -> list[int]:
+    """Return the token ids of a candidate, one of TEXTS, cut to ``tokens`` less [SEP]."""
+    room = tokens - 1 - len(tokenizer.between)
+    return [*tokenizer.between, *_text_ids(tokenizer, paper, None, room, texts)]
+
+
+def _text_ids(
+    tokenizer: PaperTokenizer, paper: Paper, positions: Sequence[int] | None, room: int, texts: str
+) -> list[int]:
+    sentences = paper.texts(range(len(paper.sentences)) if positions is None else positions)
+    if texts == WHOLE:
+        return _side(tokenizer, paper.title, sentences, room, separator=[tokenizer.special.sep])
+    return _side(tokenizer, closed(paper.title), sentences, room)
 
 
 def closed(title: str) -> str:
@@ -218,12 +239,17 @@ def closed(title: str) -> str:
 
 
 def _side(
-    tokenizer: PaperTokenizer, title: str, sentences: Iterable[str], room: int, title_room: int | None = None
+    tokenizer: PaperTokenizer,
+    title: str,
+    sentences: Iterable[str],
+    room: int,
+    title_room: int | None = None,
+    separator: Sequence[int] = (),
 ) -> list[int]:
     """Join the token ids of title and sentences, cut at the end to ``room``: the title is cut last."""
-    ids = list(tokenizer.ids(title)[:title_room])
+    ids = [*tokenizer.ids(title)[:title_room], *separator]
     for sentence in sentences:
-        ids.extend(tokenizer.ids(sentence))
+        ids.extend(tokenizer.ids(tokenizer.space + sentence))
     return ids[:room]
 
 

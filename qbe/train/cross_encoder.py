@@ -104,7 +104,12 @@ class CrossEncoderRecipe:
     dev_depth: int = 40  # of citations, candidates of BM25 that are reranked
 
     def __post_init__(self) -> None:
-        choices = {"facet": (None, *FACETS), "loss": (None, *LOSSES), "texts": (None, *TEXTS), "classes": CLASSES}
+        choices = {
+            "facet": (None, *FACETS),
+            "loss": (None, *LOSSES),
+            "texts": (None, *TEXTS),
+            "classes": CLASSES,
+        }
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 names = ", ".join(each for each in known if each)
@@ -203,6 +208,9 @@ def open_pair_reader(folder: Path, work: Path, device: str, outputs: int) -> Pai
         ignore_mismatched_sizes=True,
         **settings,
     )
+    if outputs == len(FACETS):
+        model.config.id2label = dict(enumerate(FACETS))
+        model.config.label2id = {facet: place for place, facet in enumerate(FACETS)}
     model.save_pretrained(work)
     write_tokenizer(folder, work / TOKENIZER)
     reader: PairReader = PairReader(str(work), device=device, local_files_only=True, num_labels=outputs)
@@ -222,20 +230,6 @@ class PairLoss(torch.nn.Module):
         return pair_loss(self._loss, scores, truth[:, 0], truth[:, 1:], recipe.margin, recipe.crossed)
 
 
-class PairBatches(DefaultBatchSampler):
-    """The batches of an `Examples`, in another order each epoch."""
-
-    def __init__(self, dataset: Any, *, examples: Examples, **settings: Any) -> None:
-        super().__init__(dataset, **settings)
-        self._examples = examples
-
-    def __len__(self) -> int:
-        return self._examples.steps
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return iter(self._examples.epoch(np.random.default_rng([self.seed, self.epoch])))
-
-
 class Examples(NamedTuple):
     """Pairs of papers, with the number of their list and their truth as label; the batches of an epoch by
     their places, and how many they are.
@@ -252,6 +246,20 @@ class Examples(NamedTuple):
         return cls(pairs, epoch, len(epoch(np.random.default_rng(0))))
 
 
+class PairBatches(DefaultBatchSampler):
+    """The batches of an `Examples`, in another order each epoch."""
+
+    def __init__(self, dataset: Any, *, examples: Examples, **settings: Any) -> None:
+        super().__init__(dataset, **settings)
+        self._examples = examples
+
+    def __len__(self) -> int:
+        return self._examples.steps
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(self._examples.epoch(np.random.default_rng([self.seed, self.epoch])))
+
+
 BUCKET = 32  # batches that are sorted by length together
 
 
@@ -264,7 +272,8 @@ def by_length(lengths: Sequence[int], size: int) -> Epoch:
             bucket = sorted(order[first : first + size * BUCKET], key=lengths.__getitem__)
             starts = range(0, len(bucket), size)
             batches += [
-                bucket[starts[place] : starts[place] + size] for place in rng.permutation(len(starts)).tolist()
+                bucket[starts[place] : starts[place] + size]
+                for place in rng.permutation(len(starts)).tolist()
             ]
         return batches
 
@@ -296,7 +305,11 @@ def in_triplets(lists: Sequence[Sequence[GradedPair]], facets: Sequence[int], si
     for start, pairs in zip(starts, lists, strict=False):
         twos = [(one, two) for one in range(len(pairs)) for two in range(len(pairs))]
         by_facet = [
-            [(start + one, start + two) for one, two in twos if pairs[one].grades[facet] > pairs[two].grades[facet]]
+            [
+                (start + one, start + two)
+                for one, two in twos
+                if pairs[one].grades[facet] > pairs[two].grades[facet]
+            ]
             for facet in facets
         ]
         ordered.append([each for each in by_facet if each])
@@ -414,7 +427,9 @@ class CrossEncoderTraining(Training):
         def measure(model: PairReader) -> float:
             known = [each for each in correlations(model, chosen, reader, facets) if not math.isnan(each)]
             if not known:
-                raise CorpusError("expected candidates of dev with different grades, found none; give more pairs")
+                raise CorpusError(
+                    "expected candidates of dev with different grades, found none; give more pairs"
+                )
             return float(np.mean(known))
 
         examples = graded_examples(lists, reader, self._model, self.recipe, self._loss)
@@ -529,7 +544,9 @@ class CrossEncoderTraining(Training):
                 exported.mkdir(exist_ok=True)
                 log.warning("%s: the weights are kept, without ONNX models: %s", self.name, error)
 
-        write_pretrained(self._model.to("cpu").transformers_model, self.work / "base" / TOKENIZER, folder, export)
+        write_pretrained(
+            self._model.to("cpu").transformers_model, self.work / "base" / TOKENIZER, folder, export
+        )
         training = self._training
         curves = "; ".join(
             f"{name}: {', '.join(f'{score:.3f}' for score in curve)}"
@@ -540,7 +557,9 @@ class CrossEncoderTraining(Training):
             f"after each {training['steps_per_measurement']:,} steps of {recipe.batch} pairs, the best of which "
             f"is kept: {curves}."
         )
-        return self.card(weights, measured, {name: list(each.values()) for name, each in training["dev"].items()})
+        return self.card(
+            weights, measured, {name: list(each.values()) for name, each in training["dev"].items()}
+        )
 
     def card(self, weights: str, measured: str, figures: Mapping[str, Sequence[float]]) -> Card:
         recipe = self.recipe

@@ -279,7 +279,9 @@ def export_cross_encoder(
 
         def scores(*tensors: Any) -> Any:
             logits = model(**dict(zip(inputs, tensors, strict=True))).logits
-            return logits[:, 1] - logits[:, 0] if labels == 2 else logits.squeeze(1) if labels == 1 else logits
+            return (
+                logits[:, 1] - logits[:, 0] if labels == 2 else logits.squeeze(1) if labels == 1 else logits
+            )
 
         def batches(pairs: Sequence[tuple[str, str]], size: int) -> Iterator[Feed]:
             tokenizer.enable_truncation(most)
@@ -320,7 +322,11 @@ def export_cross_encoder(
         )
         fp16.write_bytes(half_pairs(fp32))
         session = open_session(fp16)
-        parity = {"int8": rounded, "fp32": exact, "fp16": figures([session.run(None, feed) for feed in feeds])}
+        parity = {
+            "int8": rounded,
+            "fp32": exact,
+            "fp16": figures([session.run(None, feed) for feed in feeds]),
+        }
         for path in (int8, fp16):
             found = parity[precision := path.name.split(".")[1]]
             if not is_near(found):
