@@ -6,15 +6,13 @@ from math import log
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from qbe.corpus import read_jsonl
-from qbe.errors import IndexFormatError
 from qbe.index.build import build
 from qbe.index.index import Index
 from qbe.index.jvm import java_class, silence_log4j
-from qbe.index.lucene import contents, document_rows, read_rows
+from qbe.index.lucene import contents
 from qbe.index.source import BuildSettings
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Query
@@ -184,14 +182,3 @@ def test_equal_scores_at_the_last_place_are_told_apart_by_id(tmp_path):
     for k in (1, 3, 50, 99, 100):
         hits = bm25(index, Query(paper("q", "", "fish"), Facet.METHOD), k)
         assert [hit.paper_id for hit in hits] == sorted(ids)[:k]
-
-
-def test_an_index_of_an_older_version_has_its_rows_from_its_ids(collection):
-    index = collection.index
-    (path,) = index.folder.glob("*/lucene/rows.npy")
-    with index.reading() as reader:
-        expected = reader.lucene.rows.tolist()
-        opened = reader.lucene.reader
-        assert document_rows(opened, index.papers.ids).tolist() == expected == np.load(path).tolist()
-        with pytest.raises(IndexFormatError, match="expected documents of 127 papers, found 128 others"):
-            read_rows(path.parent.parent, opened, index.papers.ids[1:])

@@ -274,27 +274,6 @@ def test_a_filter_of_a_call_gives_what_that_of_a_configuration_gives(opened, ind
         plain.recommend(paper, filter="2015-")
 
 
-def test_recommendations_are_carried_out_as_searches_of_the_index_are(citing_folder, config):
-    class LosesAPart(Index):
-        """As one on a cluster, carries out a search again where the first time fails."""
-
-        lost = 0
-
-        def read(self, function):
-            self.lost += 1
-            try:
-                return super().read(function)
-            except PaperNotFoundError:
-                return ["again"]
-
-    with LosesAPart(citing_folder) as index, Recommender.open(index, config) as recommender:
-        paper = index.paper(QUERY)
-        assert len(recommender.recommend(paper, 3)) == 3
-        assert recommender.batch_recommend([CiteRequest(paper, cited=["nosuch"])], 3) == ["again"]
-        recommender.selected(paper)
-        assert index.lost == 3
-
-
 def test_recommendations_do_not_depend_on_threads(opened, index, citing_folder, config):
     alone = opened().batch_recommend(requests_of(index), 9)
     with Index(citing_folder, threads=1) as other, Recommender.open(other, config) as one:

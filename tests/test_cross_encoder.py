@@ -150,5 +150,5 @@ def test_other_files_with_their_digests_are_refused(exported, tiny_encoder, name
         shutil.copyfile(tiny_encoder / name, exported / name)
     vouch(exported, name)
     with pytest.raises(ModelError, match=message) as caught:
-        open_reranker(str(exported))
+        open_reranker(str(exported)).batch_score([])
     assert "\n" not in str(caught.value)

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from functools import partial
 
 import numpy as np
 import pytest
@@ -83,16 +82,16 @@ def test_pairs_are_graded_alone_as_together_and_once(index, monkeypatch):
     pair = joint.pair_input
     monkeypatch.setattr(joint, "pair_input", lambda *given: pairs.append(given) or pair(*given))
     with Workers(2) as workers:
-        grader = JointGrader(workers=workers)
-        np.testing.assert_array_equal(
-            grader.grade(paper, [*candidates, candidates[0]]), alone[[*range(6), 0]]
-        )
-        np.testing.assert_array_equal(grader.grade(paper, candidates[::-1]), alone[::-1])
-        assert len(pairs) == 6
-        grader.grade(candidates[0], [paper])  # another pair, in place of the one that was asked for first
-        grader.grade(paper, candidates[:5])
-        assert len(pairs) == 7
-        grader.grade(paper, candidates[5:])
+        np.testing.assert_array_equal(JointGrader(workers=workers).grade(paper, candidates), alone)
+    grader = JointGrader()
+    pairs.clear()
+    np.testing.assert_array_equal(grader.grade(paper, [*candidates, candidates[0]]), alone[[*range(6), 0]])
+    np.testing.assert_array_equal(grader.grade(paper, candidates[::-1]), alone[::-1])
+    assert len(pairs) == 6
+    grader.grade(candidates[0], [paper])  # another pair, in place of the one that was asked for first
+    grader.grade(paper, candidates[:5])
+    assert len(pairs) == 7
+    grader.grade(paper, candidates[5:])
     assert len(pairs) == 8
     assert grader.grade(paper, []).shape == (0, 3)
 
@@ -197,5 +196,7 @@ def test_damage_is_told(tmp_path, told):
         path.unlink()
         if text is not None:
             path.write_text(text)
-    messages = messages_of([partial(JointGrader, tmp_path / name) for name in damages], folder=tmp_path)
+    paper = Paper("p", "A title", (Sentence("We read."),))
+    graders = [lambda name=name: JointGrader(tmp_path / name).grade(paper, [paper]) for name in damages]
+    messages = messages_of(graders, folder=tmp_path)
     told("damaged joint grades", [re.sub("[0-9a-f]{64}", "DIGEST", message) for message in messages])

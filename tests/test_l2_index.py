@@ -13,7 +13,7 @@ from support.searching import first_stage, paper_of
 
 from qbe.errors import EncoderMismatchError
 from qbe.index.index import Index
-from qbe.index.store import FORMAT_VERSION, current, unseal
+from qbe.index.store import FORMAT_VERSION
 from qbe.models.cards import ENCODER
 from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder
@@ -136,19 +136,3 @@ def test_an_encoder_that_is_read_otherwise_is_refused(folder, tiny_index, tiny_e
         Index(folder, encoder=str(tiny_encoder))
     with pytest.raises(EncoderMismatchError, match=f"read as the default encoder, found it {read}; give the"):
         Index(tiny_index, encoder=str(l2_encoder))
-
-
-@pytest.mark.parametrize("version", [4, 5])
-def test_an_index_of_an_earlier_format_can_be_read(copy, tiny_index, version):
-    """It names a kind of FAISS index, and has no checksum and no digests of Lucene's files."""
-    path = current(copy) / "manifest.json"
-    record = unseal(path.read_bytes()) | {"format_version": version}
-    record["dense"]["ann"] = {"kind": "flat", "depth": 2000}
-    for name in record["files"]:
-        if name.startswith("lucene/"):
-            del record["files"][name]["sha256"]
-    path.write_text(json.dumps(record))
-    with Index(copy) as old, Index(tiny_index) as new:
-        for query in (Query(new.paper("s024"), Facet.METHOD), Query(OUTSIDE)):
-            hits = first_stage(old, "dense").search(query, 50)
-            assert hits == first_stage(new, "dense").search(query, 50)

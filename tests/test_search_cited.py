@@ -45,15 +45,10 @@ JSON_LINES = """{"paper_id": "s004", "title": "Another title", "abstract": "A."}
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory):
-    readers = []
-
     def opened(papers) -> IndexReader:
-        readers.append(IndexReader(index_of(tmp_path_factory.mktemp("cited") / "index", papers, None)))
-        return readers[-1]
+        return IndexReader(index_of(tmp_path_factory.mktemp("cited") / "index", papers, None))
 
-    yield opened
-    for reader in readers:
-        reader.release()
+    return opened
 
 
 @pytest.fixture(scope="module")

@@ -52,7 +52,6 @@ def test_a_split_has_the_rows_of_what_is_cited(trained, tmp_path):
         path.write_text(f"s041 0 s002 1\n{line}\n")
         with pytest.raises(CorpusError, match="papers of the index, found absent, which it lacks"):
             read_split(reader, path)
-    reader.release()
 
 
 def ranking(*places: int, length: int = 30, total: int) -> RankedList:

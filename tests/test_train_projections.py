@@ -29,7 +29,6 @@ RECIPE = Recipe(epochs=15, queries=2, anchor=0.0, ema_decay=0.5)
 def reader(graded_index):
     reader = IndexReader(graded_index)
     yield reader
-    reader.release()
 
 
 def fitted(lists, recipe: Recipe, path: Path) -> Any:

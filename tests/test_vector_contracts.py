@@ -27,9 +27,7 @@ def reader(request, tmp_path_factory, papers, tiny_encoder) -> IndexReader:
     if updated:
         append_papers(folder / "index", corpus(folder, "second", papers[60:]), update=True)
         delete_papers(folder / "index", ["s003", "s100"])
-    opened = IndexReader(folder / "index")
-    yield opened
-    opened.release()
+    return IndexReader(folder / "index")
 
 
 def queries(reader: IndexReader) -> list[np.ndarray]:

@@ -135,7 +135,7 @@ class Recommender(Closing):
         check_count("k", k)
         _check(requests)
         check_filter(filter)
-        return self.index.read(lambda reader: self._recommended(reader, requests, k, filter, matches))
+        return self._recommended(self.index.reader, requests, k, filter, matches)
 
     def _recommended(
         self,
@@ -176,7 +176,7 @@ class Recommender(Closing):
         and those without a year.
         """
         check_filter(filter)
-        return self.index.read(lambda reader: self._selected(self._over(reader).filters, paper, filter))
+        return self._selected(self._over(self.index.reader).filters, paper, filter)
 
     def _query(self, reader: IndexReader, request: CiteRequest) -> CiteQuery:
         paper = request.paper

@@ -16,7 +16,6 @@ from qbe.errors import UsageError, check_positive
 from qbe.index.index import IndexReader
 from qbe.index.several import Ask, SeveralIndexes, Shard
 from qbe.index.store import current, read_manifest
-from qbe.util.work import Workers
 
 DEADLINE = 60.0  # seconds that answers are waited for
 RETRY_SECONDS = 0.25  # until an index is asked again all of whose replicas have failed, and may be restarting
@@ -32,21 +31,19 @@ class Holder:
 
     def __init__(self, folder: str, threads: int) -> None:
         self._folder, self._threads = Path(folder), threads
-        self._open: OrderedDict[int, tuple[IndexReader, Shard]] = OrderedDict()
-        self._workers = Workers(threads)
+        self._open: OrderedDict[int, Shard] = OrderedDict()
 
     def ask(self, generation: int, method: str, arguments: Sequence[Any]) -> Any:
         """Call a method of `Shard` on a generation."""
         if generation not in self._open:
             reader = IndexReader(self._folder, self._threads)
             if reader.generation != generation:
-                reader.release()
                 found = f"expected generation {generation} of {self._folder}, found {reader.generation}"
                 raise UsageError(f"{found}; search again")  # it was updated while it was searched
-            self._open[generation] = reader, Shard(reader)
+            self._open[generation] = Shard(reader)
             while len(self._open) > KEPT_GENERATIONS:
-                self._open.popitem(last=False)[1][0].release()
-        return getattr(self._open[generation][1], method)(*arguments)
+                self._open.popitem(last=False)
+        return getattr(self._open[generation], method)(*arguments)
 
     def process(self) -> int:
         return os.getpid()

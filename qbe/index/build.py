@@ -144,15 +144,15 @@ def _finished(
     unfinished = (staging / STATE).exists()
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         existing = None
-        if not (output / store.COMMIT).is_file():  # else of an older version, and perhaps not readable
-            try:
-                existing = store.read_manifest(output)
-            except IndexFormatError as error:
+        try:
+            existing = store.read_manifest(output)
+        except IndexFormatError as error:
+            if not any((output / name).is_file() for name in store.FORMER):
                 absent = isinstance(error.__cause__, FileNotFoundError)
+                found = "other files" if absent else store.reason_of(error)
                 raise IndexBuildError(
-                    f"expected no such path, or an index, at {output}, found "
-                    f"{'other files' if absent else store.reason_of(error)}; choose another `folder`, or "
-                    "remove it"
+                    f"expected no such path, or an index, at {output}, found {found}; choose another "
+                    "`folder`, or remove it"
                 ) from error
         if existing is not None and resume and not overwrite and not unfinished:
             built = (store.current(output) / store.MANIFEST).stat().st_mtime_ns

@@ -179,14 +179,13 @@ class FaissIndex:
         flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
         if not params.factory.endswith("fs"):  # fast-scan codes are copied; all others can be mapped
             flags |= faiss.IO_FLAG_MMAP_IFC
-        path = files.path(FAISS)
+        path = files.folder / FAISS
         try:
             self._index: Any = _read_index(path, flags)
             if params.nlist is not None:
                 faiss.extract_index_ivf(self._index).nprobe = self._nprobe
         except (RuntimeError, AttributeError, MemoryError, OSError) as error:
             raise files.damaged(FAISS, "a FAISS index", " ".join(str(error).split())) from error
-        files.check()
         self._searched = searched(self._index)
         if self._searched is None:
             raise files.damaged(FAISS, f"a FAISS index {params.factory}", type(self._index).__name__)

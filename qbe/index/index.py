@@ -5,15 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from qbe.errors import IndexFormatError, PaperNotFoundError, UsageError
 from qbe.index.faiss import CandidateSource, FaissIndex
-from qbe.index.lucene import Postings, TextSearch, open_postings
+from qbe.index.lucene import Postings, TextSearch
 from qbe.index.models import IndexModels
 from qbe.index.papers import Mask, PaperLayout, Papers, facet_mask
 from qbe.index.params import FaissParams
@@ -34,58 +33,25 @@ if TYPE_CHECKING:
 
 _SHOWN = 3  # papers that a message names where a name is that of several
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class IndexReader:
     """The papers, vectors and postings of one generation of an index, each opened when first used.
 
-    It never changes, and threads may share it. The last `release` closes it.
+    It never changes, and threads may share it. Once nobody refers to it, writers may remove what it read.
     """
 
     def __init__(self, folder: Path, threads: int = 1) -> None:
         """Open the newest generation of the index in ``folder``; ``threads`` are FAISS's."""
-        self._share(folder, threads)
+        self.folder, self._threads = folder, threads
+        self._lock, self._opened = threading.RLock(), dict[object, Any]()
         self._files = open_generation(folder)
         self.manifest: Manifest = self._files.manifest
         self.generation = self._files.number
-        try:
-            self.papers = Papers(self._files)
-            if len(self.papers) != (count := self.manifest.corpus["papers"]):
-                raise self._files.damaged("papers.ids", f"{count} papers", len(self.papers))
-        except BaseException:
-            self._files.close()
-            raise
-
-    def _share(self, folder: Path, threads: int) -> None:
-        self.folder, self._threads = folder, threads
-        self._lock, self._naming = threading.RLock(), threading.Lock()
-        self._holders = 1
-        self._opened: dict[object, Any] = {}
-
-    def retain(self) -> IndexReader:
-        """Add a holder; raise UsageError where the reader is closed already."""
-        with self._lock:
-            if not self._holders:
-                raise UsageError(
-                    f"expected an open reader of {self.folder}, found a closed one; open another"
-                )
-            self._holders += 1
-        return self
-
-    def release(self) -> None:
-        """Remove a holder; the last one's call closes the reader, and lets writers remove what it read."""
-        with self._lock:
-            self._holders -= 1
-            if self._holders:
-                return
-        self._close()
-
-    def _close(self) -> None:
-        if (postings := self._opened.pop("lucene", None)) is not None:
-            postings.reader.close()
-        self._files.close()
+        self.papers = Papers(self._files)
+        if len(self.papers) != (count := self.manifest.corpus["papers"]):
+            raise self._files.damaged("papers.ids", f"{count} papers", len(self.papers))
 
     def is_current(self) -> bool:
         return self._files.is_current()
@@ -109,14 +75,9 @@ class IndexReader:
 
     @property
     def names(self) -> Names:
-        """What the papers are called; read once, while nothing else waits."""
         from qbe.index.names import Names
 
-        with self._naming:
-            if "names" not in self._opened:
-                self._opened["names"] = Names(self.papers)
-            names: Names = self._opened["names"]
-            return names
+        return self._open_once("names", lambda: Names(self.papers))
 
     def find(self, name: str) -> Paper:
         """Return the one paper of a name: its id, DOI, id of arXiv or the ACL, URL, title or part of it."""
@@ -124,8 +85,8 @@ class IndexReader:
             return self.paper(name)
         from qbe.index.names import MOST, shortcuts
 
-        found = next((each for each in shortcuts(name) if self.papers.find(each) is not None), None)
-        ids = [found] if found is not None else self.names.find(name)
+        ids = [each for each in shortcuts(name) if self.papers.find(each) is not None][:1]
+        ids = ids or self.names.find(name)
         if len(ids) == 1:
             return self.paper(ids[0])
         if not ids:
@@ -143,19 +104,19 @@ class IndexReader:
 
     def require_vectors(self) -> None:
         """Raise IndexFormatError where the index has no vectors."""
-        if self.manifest.dense is None:
-            raise self._lacking("vectors")
+        self._require("vectors", self.manifest.dense)
 
-    def _lacking(self, part: str) -> IndexFormatError:
-        return IndexFormatError(
-            f"{self.folder}: expected an index with {part}, found one built without; build it with both "
-            "postings and vectors, or search with another `first_stage` or `rerank`"
-        )
+    def _require(self, part: str, described: object) -> None:
+        if described is None:
+            raise IndexFormatError(
+                f"{self.folder}: expected an index with {part}, found one built without; build it with both "
+                "postings and vectors, or search with another `first_stage` or `rerank`"
+            )
 
     @property
     def layout(self) -> PaperLayout:
         """Where each paper's sentences lie among the sentence vectors, and their facets."""
-        return self._open_once("layout", lambda: self.papers.layout)
+        return self.papers.layout
 
     def facet_mask(self, facet: Facet) -> Mask:
         """Return which sentences (sentences,) count as a facet; see `qbe.index.papers.facet_mask`."""
@@ -181,10 +142,11 @@ class IndexReader:
         return self._open_once("vectors", self._read_vectors)
 
     def _read_vectors(self) -> tuple[Vectors, Vectors]:
-        pair, corpus = read_vectors(self._files, self.manifest.stored), self.manifest.corpus
+        assert self.manifest.dense is not None
+        pair = read_vectors(self._files, self.manifest.dense["stored"])
         for name, vectors, unit in zip((SENTENCES, WHOLE), pair, ("sentences", "papers"), strict=True):
-            if len(vectors) != corpus[unit]:
-                raise self._files.damaged(name, f"vectors of {corpus[unit]} {unit}", len(vectors))
+            if len(vectors) != (count := self.manifest.corpus[unit]):
+                raise self._files.damaged(name, f"vectors of {count} {unit}", len(vectors))
         return pair
 
     @property
@@ -207,9 +169,8 @@ class IndexReader:
     @property
     def lucene(self) -> Postings:
         described = self.manifest.lucene
-        if described is None:
-            raise self._lacking("postings")
-        return self._open_once("lucene", lambda: open_postings(self._files, self.papers.ids, described))
+        self._require("postings", described)
+        return self._open_once("lucene", lambda: Postings(self._files, len(self), described or {}))
 
     def text_search(self) -> TextSearch:
         """Return what searches the texts by BM25, opened once."""
@@ -244,29 +205,15 @@ class LabelledPaper(NamedTuple):
     vectors: PaperVectors | None
 
 
-# An index's methods and attributes are those of its current reader, which is held meanwhile.
-
-
-def _held(method: Callable[Concatenate[IndexReader, P], T]) -> Callable[Concatenate[Index, P], T]:
-    @wraps(method)
-    def held(index: Index, *arguments: P.args, **named: P.kwargs) -> T:
-        with index.reading() as reader:
-            result: T = getattr(reader, method.__name__)(*arguments, **named)
-            return result
-
-    return cast("Callable[Concatenate[Index, P], T]", held)
-
-
 class _OfReader(Generic[T]):
+    """An attribute of an index's current reader."""
+
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
     def __get__(self, index: Index | None, owner: type) -> T:
-        if index is None:
-            raise AttributeError(self._name)
-        with index.reading() as reader:
-            value: T = getattr(reader, self._name)
-            return value
+        value: T = getattr(IndexReader if index is None else index.reader, self._name)
+        return value
 
 
 class Index(Closing):
@@ -288,14 +235,14 @@ class Index(Closing):
     whole_vectors = _OfReader[Vectors]()
     vector_store = _OfReader[VectorStore]()
     lucene = _OfReader[Postings]()
-
-    __len__ = _held(IndexReader.__len__)
-    __contains__ = _held(IndexReader.__contains__)
-    paper = _held(IndexReader.paper)
-    find = _held(IndexReader.find)
-    facet_mask = _held(IndexReader.facet_mask)
-    require_vectors = _held(IndexReader.require_vectors)
-    candidate_source = _held(IndexReader.candidate_source)
+    __len__ = _OfReader[Callable[[], int]]()
+    __iter__ = _OfReader[Callable[[], Iterator[Paper]]]()
+    __contains__ = _OfReader[Callable[[object], bool]]()
+    paper = _OfReader[Callable[[str], Paper]]()
+    find = _OfReader[Callable[[str], Paper]]()
+    facet_mask = _OfReader[Callable[[Facet], Mask]]()
+    require_vectors = _OfReader[Callable[[], None]]()
+    candidate_source = _OfReader[Callable[..., CandidateSource]]()
 
     def __init__(
         self,
@@ -319,20 +266,13 @@ class Index(Closing):
 
             folder = local_folder(folder)
         self.folder = Path(folder)
-        self._encoder_name, self._tagger_name = encoder, tagger
-        self._lock, self._refreshing = threading.RLock(), threading.Lock()
+        self._encoder_name, self._tagger_name, self._changing = encoder, tagger, threading.Lock()
         if tagger is not None:
             from qbe.models.folders import resolve_tagger
 
             resolve_tagger(tagger)  # refused now, even if it is never used
-        self._reader: IndexReader | None = None
-        reader = self._open_reader()
-        try:
-            self._models = self._models_for(reader)
-        except BaseException:
-            reader.release()
-            raise
-        self._reader = reader
+        self._reader: IndexReader | None = self._open_reader()
+        self._models = self._models_for(self._reader)
 
     def _open_reader(self) -> IndexReader:
         return IndexReader(self.folder, self.threads)
@@ -340,61 +280,35 @@ class Index(Closing):
     def _models_for(self, reader: IndexReader) -> IndexModels:
         return IndexModels(self.folder, reader.manifest, self._encoder_name, self._tagger_name, self.threads)
 
-    def close(self) -> None:
-        """Stop reading; searches under way keep the reader until they end."""
-        with self._lock:
-            reader, self._reader = self._reader, None
-        if reader is not None:
-            reader.release()
+    @property
+    def reader(self) -> IndexReader:
+        """The current reader, which a search uses to its end; raises UsageError for a closed index."""
+        if (reader := self._reader) is None:
+            raise UsageError(f"expected an open index of {self.folder}, found a closed one; open it again")
+        return reader
 
     @contextmanager
     def reading(self) -> Iterator[IndexReader]:
-        """The current reader, held until the block ends; raises UsageError where the index is closed."""
-        with self._lock:
-            if self._reader is None:
-                raise UsageError(
-                    f"expected an open index of {self.folder}, found a closed one; open it again"
-                )
-            reader = self._reader.retain()
-        try:
-            yield reader
-        finally:
-            reader.release()
+        yield self.reader
 
-    def read(self, function: Callable[[IndexReader], T]) -> T:
-        with self.reading() as reader:
-            return function(reader)
-
-    def __iter__(self) -> Iterator[Paper]:
-        with self.reading() as reader:
-            yield from reader
+    def close(self) -> None:
+        """Stop reading; searches under way keep the reader until they end."""
+        with self._changing:
+            self._reader = None
 
     def refresh(self) -> bool:
         """Move to a newer generation, and say whether there was one; searches under way keep the old one."""
-        with self._refreshing:
-            with self.reading() as old:
-                if old.is_current():
-                    return False
-                reader = self._open_reader()
-                try:
-                    before, now = (
-                        (
-                            each.settings.get("encoder"),
-                            each.settings.get("tagger"),
-                            (each.dense or {}).get("encoder"),
-                        )
-                        for each in (old.manifest, reader.manifest)
-                    )
-                    models = self._models if before == now else self._models_for(reader)
-                except BaseException:
-                    reader.release()
-                    raise
-            with self._lock:
-                if self._reader is None:  # closed meanwhile
-                    reader.release()
-                    return True
-                replaced, self._reader, self._models = self._reader, reader, models
-            replaced.release()
+        with self._changing:
+            old = self.reader
+            if old.is_current():
+                return False
+            reader = self._open_reader()
+            before, now = (
+                (each.settings.get("encoder"), each.settings.get("tagger"), (each.dense or {}).get("encoder"))
+                for each in (old.manifest, reader.manifest)
+            )
+            self._models = self._models if before == now else self._models_for(reader)
+            self._reader = reader
             return True
 
     @property
@@ -413,11 +327,8 @@ class Index(Closing):
         With ``facets`` "given" its labels are kept, with "predicted" only those that a tagger predicted.
         """
         _check_paper(paper)
-        if facets != "given":
-            from qbe.models.tagger import LABEL_SOURCES
-
-            if facets not in LABEL_SOURCES:
-                raise UsageError(f"expected `facets` {' or '.join(LABEL_SOURCES)}, found {facets!r}")
+        if facets not in ("given", "predicted"):
+            raise UsageError(f"expected `facets` given or predicted, found {facets!r}")
         if paper.predicted or (paper.labelled and facets == "given"):
             return LabelledPaper(paper, None)
         labelled, vectors = self._models.tagging.encode_paper(paper)
@@ -426,8 +337,7 @@ class Index(Closing):
     def vectors(self, paper: Paper) -> PaperVectors:
         """Return vectors of any paper: those stored for a paper of the index; any other is encoded."""
         _check_paper(paper)
-        with self.reading() as reader:
-            stored = reader.stored_vectors(paper)
+        stored = self.reader.stored_vectors(paper)
         return self.encoder.encode_paper(paper) if stored is None else stored
 
     def append(self, corpus: Corpus, *, reading: Reading | None = None, update: bool = False) -> Written:
@@ -498,13 +408,7 @@ def build_index(
             found = f"found {type(value).__name__}; {example}"
             raise TypeError(f"expected qbe.{kind.__name__} as `{name}`, {found}")
     threads = thread_count(threads)
-    build(
-        Path(folder),
-        corpus,
-        settings,
-        reading=reading or Reading(),
-        overwrite=overwrite,
-        resume=resume,
-        execution=Execution(threads, progress or Observer()),
-    )
+    execution = Execution(threads, progress or Observer())
+    how = {"overwrite": overwrite, "resume": resume}
+    build(Path(folder), corpus, settings, reading=reading or Reading(), execution=execution, **how)
     return Index(folder, threads=threads)

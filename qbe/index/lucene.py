@@ -11,6 +11,7 @@ import itertools
 import json
 import shutil
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -146,11 +147,10 @@ def _building(folder: Path, count: int) -> Iterator[dict[str, int]]:
         yield statistics
         reader = jvm.open_lucene(folder / LUCENE)
         try:
-            ids = (folder / IDS).read_text(encoding="utf-8").split("\n")[:-1]
             statistics["documents"] = reader.numDocs()
             statistics["tokens"] = reader.getSumTotalTermFreq("contents")
-            if statistics["documents"] == len(ids):
-                np.save(folder / LUCENE / ROWS, document_rows(reader, ids))
+            if statistics["documents"] == count:
+                np.save(folder / LUCENE / ROWS, document_rows(reader, (folder / IDS).read_text("utf-8")))
         finally:
             reader.close()
         result = f"{statistics['documents']} documents"
@@ -164,13 +164,13 @@ def _building(folder: Path, count: int) -> Iterator[dict[str, int]]:
         ) from failure
 
 
-def document_rows(reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
-    """Return the row of each document's paper, (documents,) int32, given the ids of the papers by row."""
+def document_rows(reader: Any, ids: str) -> NDArray[np.int32]:
+    """Return the row of each document's paper, (documents,) int32, given the ids of the papers, a line each."""
     java = jvm.java_class
     searcher = java("org.apache.lucene.search.IndexSearcher")(reader.getContext())
     query = java("org.apache.lucene.search.MatchAllDocsQuery")()
     documents = java("io.anserini.search.ScoredDocs")
-    row_of = {paper_id: row for row, paper_id in enumerate(ids)}
+    row_of = {paper_id: row for row, paper_id in enumerate(ids.split("\n"))}
     rows: list[int] = []
     last = None
     while len(rows) < reader.maxDoc():
@@ -181,43 +181,32 @@ def document_rows(reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
     return np.array(rows, dtype=np.int32)
 
 
-def read_rows(folder: Path | Files, reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
-    """Return what `document_rows` gave; indexes of qbe before 0.5 have no file of it."""
-    files, name = Files.of(folder), f"{LUCENE}/{ROWS}"
-    try:
-        rows = files.array(name, "int32", 1) if files.has(name) else document_rows(reader, ids)
-    except KeyError as error:
-        raise files.damaged(LUCENE, f"documents of {len(ids)} papers", error) from error
-    if not np.array_equal(np.sort(rows), np.arange(len(ids))) or reader.maxDoc() != len(ids):
-        raise files.damaged(LUCENE, f"documents of {len(ids)} papers", f"{len(rows)} others")
-    return rows
+class Postings:
+    """Open postings: Lucene's ``reader``, closed once nobody refers to these, and the ``rows`` of documents."""
+
+    def __init__(self, files: Files, papers: int, lucene: Mapping[str, Any]) -> None:
+        """Open postings with the BM25 parameters of a manifest's ``lucene``."""
+        jvm.java_class("java.lang.Object")
+        path = files.folder / LUCENE
+        try:
+            self.reader = jvm.open_lucene(path)
+        except Exception as error:
+            reason = jvm.java_message(error)
+            if any(words in reason for words in _OF_A_LATER_LUCENE):
+                raise IndexFormatError(
+                    f"{path}: expected an index that Lucene {jvm.lucene_version()} can read, "
+                    "found one of a later Lucene; open it with Python 3.12 or later, or build it again"
+                ) from error
+            raise files.damaged(LUCENE, "a Lucene index", reason) from error
+        weakref.finalize(self, _close, self.reader).atexit = False
+        self.k1, self.b = lucene["k1"], lucene["b"]
+        self.rows = files.array(f"{LUCENE}/{ROWS}", "int32", 1)
+        if not np.array_equal(np.sort(self.rows), np.arange(papers)) or self.reader.maxDoc() != papers:
+            raise files.damaged(LUCENE, f"documents of {papers} papers", f"{len(self.rows)} others")
 
 
-class Postings(NamedTuple):
-    """Open postings: Lucene's ``reader``, the BM25 parameters, and ``rows`` as `document_rows` gives them."""
-
-    reader: Any
-    k1: float
-    b: float
-    rows: NDArray[np.int32]
-
-
-def open_postings(files: Files, ids: Sequence[str], lucene: Mapping[str, Any]) -> Postings:
-    """Open postings with the parameters of a manifest's ``lucene``; ``ids`` are by row."""
-    jvm.java_class("java.lang.Object")
-    path = files.path(LUCENE)
-    try:
-        reader = jvm.open_lucene(path)
-    except Exception as error:
-        reason = jvm.java_message(error)
-        if any(words in reason for words in _OF_A_LATER_LUCENE):
-            raise IndexFormatError(
-                f"{path}: expected an index that Lucene {jvm.lucene_version()} can read, "
-                "found one of a later Lucene; open it with Python 3.12 or later, or build it again"
-            ) from error
-        raise files.damaged(LUCENE, "a Lucene index", reason) from error
-    files.check()
-    return Postings(reader, lucene["k1"], lucene["b"], read_rows(files, reader, ids))
+def _close(reader: Any) -> None:
+    reader.close()
 
 
 class Ranked(NamedTuple):
@@ -236,7 +225,7 @@ class TextSearch:
 
     def __init__(self, postings: Postings, ids: Sequence[str]) -> None:
         java = jvm.java_class
-        self._rows, self._ids = postings.rows, ids
+        self._postings, self._rows, self._ids = postings, postings.rows, ids
         self._searcher = java("org.apache.lucene.search.IndexSearcher")(postings.reader.getContext())
         similarity = java("org.apache.lucene.search.similarities.BM25Similarity")
         self._searcher.setSimilarity(similarity(postings.k1, postings.b))

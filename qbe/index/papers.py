@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +50,7 @@ class PaperLayout(NamedTuple):
 
 
 def write_papers(folder: Path, papers: Iterable[Paper]) -> dict[str, int]:
-    """Write the papers, a stream, and their layout into a folder; return their counts."""
+    """Write a stream of papers and their layout; return their counts."""
     offsets, starts, facets, labelled = [0], [0], bytearray(), 0
     with (folder / RECORDS).open("wb") as records, (folder / IDS).open("w", encoding="utf-8") as ids:
         for paper in papers:
@@ -77,19 +78,6 @@ def encode_paper(paper: Paper) -> bytes:
         ) from error
 
 
-def _decode_paper(line: bytes) -> Paper:
-    """The paper of a line that `write_papers` wrote, which needs no validation."""
-    record = json.loads(line)
-    texts, labels, offsets = record["abstract"], record.get("pred_labels"), record.get(OFFSETS_FIELD)
-    sentences = tuple(map(Sentence, texts))
-    if labels is not None:
-        pairs = zip(texts, labels, strict=True)
-        sentences = tuple(Sentence(text, Facet.from_label(label)) for text, label in pairs)
-    places = None if offsets is None else tuple((begin, end) for begin, end in offsets)
-    metadata = record.get("metadata", {})
-    return Paper(record["paper_id"], record["title"], sentences, labels is not None, metadata, places)
-
-
 def facet_codes(paper: Paper) -> bytes:
     return bytes(_CODES[sentence.facet] for sentence in paper.sentences)
 
@@ -105,8 +93,7 @@ class Papers:
         self._predicted = predictions and self._files.has(PROBABILITIES_FILE)
         self.offsets = self._files.array(OFFSETS, "int64", 1)
         size = (self._files.folder / RECORDS).stat().st_size
-        ends = (len(self.offsets), *self.offsets[[0, -1]].tolist()) if len(self.offsets) else ()
-        if ends[1:] != (0, size):
+        if (ends := [*self.offsets[:1].tolist(), *self.offsets[-1:].tolist()]) != [0, size]:
             raise self._files.damaged(OFFSETS, f"the places of lines in {size} bytes", ends)
 
     def __len__(self) -> int:
@@ -138,38 +125,42 @@ class Papers:
         begin, end = self.offsets[row : row + 2].tolist()
         return self._paper(row, self._files.read(RECORDS, begin, end))
 
+    @contextlib.contextmanager
+    def _reading(self, row: int = 0) -> Iterator[BinaryIO]:
+        """Give the lines of the papers from a row on; tell what cannot be decoded."""
+        with self._files.open(RECORDS) as stream:
+            stream.seek(int(self.offsets[row]))
+            try:
+                yield stream
+            except _NO_RECORD as error:
+                raise self._files.damaged(RECORDS, "records of papers", repr(error)) from error
+
     def read_from(self, row: int) -> Iterator[Paper]:
-        with self._files.stream(RECORDS, int(self.offsets[row])) as stream:
-            for place, line in enumerate(stream, row):
+        with self._reading(row) as lines:
+            for place, line in enumerate(lines, row):
                 yield self._paper(place, line)
 
     def read_containing(self, parts: Sequence[bytes]) -> Iterator[Paper | None]:
         """Yield all papers; None for one of plain ASCII that lacks some of the parts, ASCII in lower case."""
-        with self._files.stream(RECORDS) as stream:
-            for row, line in enumerate(stream):
+        with self._reading() as lines:
+            for row, line in enumerate(lines):
                 lower = line.lower()
                 lacks = line.isascii() and not all(part in lower for part in parts)
                 yield None if lacks else self._paper(row, line)
 
     def read_metadata(self) -> Iterator[Metadata]:
-        with self._files.stream(RECORDS) as stream:
-            try:
-                yield from read_metadata(stream)
-            except _NO_RECORD as error:
-                raise self._files.damaged(RECORDS, "records of papers", repr(error)) from error
+        with self._reading() as lines:
+            yield from read_metadata(lines)
 
     def read_headings(self) -> Iterator[tuple[str, str, Metadata]]:
         """Id, title and metadata of all papers, in order, quicker than the papers."""
-        with self._files.stream(RECORDS) as stream:
-            try:
-                for line in stream:
-                    end = line.index(_ABSTRACT_KEY) + 1
-                    begin = line.find(_METADATA_KEY, end)
-                    rest = b"}" if begin < 0 else b", " + line[begin:]
-                    record = json.loads((line[:end] + rest).decode())
-                    yield record["paper_id"], record["title"], record.get("metadata", {})
-            except _NO_RECORD as error:
-                raise self._files.damaged(RECORDS, "records of papers", repr(error)) from error
+        with self._reading() as lines:
+            for line in lines:
+                end = line.index(_ABSTRACT_KEY) + 1
+                begin = line.find(_METADATA_KEY, end)
+                rest = b"}" if begin < 0 else b", " + line[begin:]
+                record = json.loads((line[:end] + rest).decode())
+                yield record["paper_id"], record["title"], record.get("metadata", {})
 
     @cached_property
     def layout(self) -> PaperLayout:
@@ -177,31 +168,40 @@ class Papers:
         starts, facets = files.array(STARTS_FILE, "int64", 1), files.array(FACETS_FILE, "uint8", 1)
         if self._predicted:
             probabilities = files.array(PROBABILITIES_FILE, "float16", 2)
-        ends = (len(starts), *starts[[0, -1]].tolist()) if len(starts) else ()
+            if probabilities.shape != (len(facets), _LABELS):
+                raise files.damaged(PROBABILITIES_FILE, f"{len(facets)} sentences", probabilities.shape)
+        ends = (len(starts), *starts[:1].tolist(), *starts[-1:].tolist())
         if ends != (len(self) + 1, 0, len(facets)) or (np.diff(starts) < 0).any():
             raise files.damaged(STARTS_FILE, f"{len(facets)} sentences of {len(self)} papers", ends)
         if facets.max(initial=0) >= len(FACET_CODES):
             raise files.damaged(FACETS_FILE, "facets", facets.max())
-        if probabilities is not None and probabilities.shape != (len(facets), _LABELS):
-            raise files.damaged(PROBABILITIES_FILE, f"{len(facets)} sentences", probabilities.shape)
         return PaperLayout(np.array(starts), np.array(facets), probabilities)
 
     def _paper(self, row: int, line: bytes) -> Paper:
+        """The paper of a line that `write_papers` wrote, which needs no validation."""
         try:
-            paper = _decode_paper(line)
-            if paper.labelled or not self._predicted:
-                return paper
-            starts, facets, probabilities = self.layout
-            assert probabilities is not None
-            first, last = starts[row : row + 2].tolist()
-            labels = zip(facets[first:last].tolist(), probabilities[first:last].tolist(), strict=True)
-            sentences = tuple(
-                Sentence(sentence.text, FACET_CODES[code], FacetProbabilities(*shares))
-                for sentence, (code, shares) in zip(paper.sentences, labels, strict=True)
+            record = json.loads(line)
+            texts, labels, offsets = record["abstract"], record.get("pred_labels"), record.get(OFFSETS_FIELD)
+            facets: Iterable[Facet | None] = [None] * len(texts)
+            predicted: Iterable[FacetProbabilities | None] = [None] * len(texts)
+            if labels is not None:
+                facets = map(Facet.from_label, labels)
+            elif self._predicted:
+                starts, codes, probabilities = self.layout
+                assert probabilities is not None
+                first, last = starts[row : row + 2].tolist()
+                facets = (FACET_CODES[code] for code in codes[first:last].tolist())
+                predicted = (FacetProbabilities(*shares) for shares in probabilities[first:last].tolist())
+            return Paper(
+                record["paper_id"],
+                record["title"],
+                tuple(Sentence(*each) for each in zip(texts, facets, predicted, strict=True)),
+                labels is not None or self._predicted,
+                record.get("metadata", {}),
+                None if offsets is None else tuple((begin, end) for begin, end in offsets),
             )
         except _NO_RECORD as error:
             raise self._files.damaged(RECORDS, f"the paper of row {row}", repr(error)) from error
-        return dataclasses.replace(paper, sentences=sentences, labelled=True)
 
 
 def rows_of(papers: Papers, paper_ids: Iterable[str]) -> NDArray[np.int64]:

@@ -11,10 +11,10 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -39,8 +39,6 @@ from qbe.models.pooling import PaperVectors
 from qbe.types import FacetProbabilities, Paper
 from qbe.util.work import Workers
 
-T = TypeVar("T")
-
 # Calls a method of `Shard` on some indexes, by number, each with its own arguments.
 Ask = Callable[[str, Mapping[int, Sequence[Any]]], dict[int, Any]]
 Selected = tuple[str, Any] | None  # a key of selected papers, and the papers
@@ -52,13 +50,13 @@ class Shard:
 
     def __init__(self, reader: IndexReader) -> None:
         self._reader, self._lock = reader, threading.Lock()
-        self._kept: OrderedDict[tuple[str, str], Any] = OrderedDict()
+        self._kept: OrderedDict[str, Any] = OrderedDict()
 
     def nearest(
         self, queries: list[Floats], k: int, selected: Selected, by_mean: bool, nprobe: int | None
     ) -> list[Rows]:
         """Return the candidates of each query."""
-        allowed = None if selected is None else self._once("dense", selected, Selection)
+        allowed = self._once(selected, Selection)
         return list(self._reader.candidate_source(nprobe).nearest(queries, k, allowed, by_mean))
 
     def of_papers(self, method: str, *arguments: Any) -> Any:
@@ -68,18 +66,18 @@ class Shard:
     def search(self, text: str, k: int, pool: Rows | None, selected: Selected) -> Ranked:
         """Return the best papers by BM25, with the scores that Lucene gives."""
         lucene = self._reader.text_search()
-        allowed = None if selected is None else self._once("text", selected, lucene.filtering)
-        return lucene.unbroken(text, k, pool, allowed)
+        return lucene.unbroken(text, k, pool, self._once(selected, lucene.filtering))
 
-    def _once(self, kind: str, selected: tuple[str, Any], make: Callable[[Any], T]) -> T:
+    def _once(self, selected: Selected, make: Callable[[Any], Any]) -> Any:
+        if selected is None:
+            return None
         key, papers = selected
         with self._lock:
-            made: T | None = self._kept.get((kind, key))
-            if made is None:
-                made = self._kept[kind, key] = make(papers)
+            if key not in self._kept:
+                self._kept[key] = make(papers)
                 if len(self._kept) > KEPT_SELECTIONS:
                     self._kept.popitem(last=False)
-            return made
+            return self._kept[key]
 
 
 class SeveralPapers(Papers):
@@ -121,13 +119,13 @@ class SeveralPapers(Papers):
         starts = np.cumsum(np.concatenate([[0], *(np.diff(each.starts) for each in layouts)]), dtype=np.int64)
         probabilities, labels = None, len(FacetProbabilities._fields)
         if any(each.probabilities is not None for each in layouts):
-            known = [
-                np.zeros((len(each.facets), labels), np.float16)
-                if each.probabilities is None
-                else each.probabilities
-                for each in layouts
-            ]
-            probabilities = np.concatenate(known)
+            unknown = (np.zeros((len(each.facets), labels), np.float16) for each in layouts)
+            probabilities = np.concatenate(
+                [
+                    none if each.probabilities is None else each.probabilities
+                    for each, none in zip(layouts, unknown, strict=True)
+                ]
+            )
         return PaperLayout(starts, np.concatenate([each.facets for each in layouts]), probabilities)
 
     def local(self, rows: Rows) -> tuple[Rows, dict[int, Rows]]:
@@ -143,18 +141,14 @@ class SeveralVectors(VectorStore, CandidateSource):
 
     def __init__(self, ask: Ask, papers: SeveralPapers, similarity: str, nprobe: int | None = None) -> None:
         self._ask, self._holders, self.similarity, self._nprobe = ask, papers, similarity, nprobe
-        self._split_once = PerSelection(self._split)
-
-    def _split(self, selection: Selection) -> dict[int, tuple[str, Any]]:
-        key, masks = uuid.uuid4().hex, np.split(selection.mask, self._holders.starts[1:-1])
-        return {shard: (key, mask) for shard, mask in enumerate(masks) if mask.any()}
+        self._split = PerSelection(partial(_split, papers.starts))
 
     def nearest(
         self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
     ) -> Iterator[Rows]:
         """Yield the candidates of each query: those of all indexes."""
         starts = self._holders.starts
-        shards = dict.fromkeys(range(len(starts) - 1)) if allowed is None else self._split_once(allowed)
+        shards = dict.fromkeys(range(len(starts) - 1)) if allowed is None else self._split(allowed)
         asked = {shard: (list(queries), k, some, by_mean, self._nprobe) for shard, some in shards.items()}
         answers = sorted(self._ask("nearest", asked).items())
         for place in range(len(queries)):
@@ -163,8 +157,8 @@ class SeveralVectors(VectorStore, CandidateSource):
 
     def gather(self, rows: Rows) -> SentenceBlock:
         _, of_sentences, answers = self._owners("gather", rows)
-        parts = {shard: block.vectors for shard, block in answers.items()}
         positions, begins = sentence_rows(self._holders.layout.starts, rows)
+        parts = {shard: block.vectors for shard, block in answers.items()}
         return SentenceBlock(_together(of_sentences, parts), begins, positions)
 
     def whole(self, rows: Rows) -> Vectors:
@@ -191,25 +185,27 @@ class SeveralVectors(VectorStore, CandidateSource):
         return owners, np.repeat(owners, starts[rows + 1] - starts[rows]), self._ask("of_papers", asked)
 
 
+def _split(starts: Rows, selection: Selection) -> dict[int, tuple[str, Any]]:
+    key, masks = uuid.uuid4().hex, np.split(selection.mask, starts[1:-1])
+    return {shard: (key, mask) for shard, mask in enumerate(masks) if mask.any()}
+
+
 def _together(owners: Rows, parts: Mapping[int, Any]) -> Vectors:
     """Return vectors (n, dimension), row i from the part of ``owners[i]``, in a form that holds all."""
-
-    def merged(arrays: Mapping[int, Any]) -> Any:
-        first = next(iter(arrays.values()))
-        result = np.empty((len(owners), *first.shape[1:]), first.dtype)
-        for shard, array in arrays.items():
-            result[owners == shard] = array
-        return result
-
     if not parts:
         return np.zeros((0, 0), np.float16)
     if all(isinstance(part, Quantized) for part in parts.values()):
-        codes = merged({shard: part.codes for shard, part in parts.items()})
-        return Quantized(codes, merged({shard: part.scales for shard, part in parts.items()}))
-    if len({part.dtype for part in parts.values()}) > 1:
-        parts = {shard: part.astype(np.float32) for shard, part in parts.items()}
-    vectors: Vectors = merged(parts)
-    return vectors
+        sides: list[Any] = [
+            _together(owners, {shard: getattr(part, name) for shard, part in parts.items()})
+            for name in ("codes", "scales")
+        ]
+        return Quantized(*sides)
+    kinds = {part.dtype for part in parts.values()}
+    first = next(iter(parts.values()))
+    result = np.empty((len(owners), *first.shape[1:]), first.dtype if len(kinds) == 1 else np.float32)
+    for shard, part in parts.items():
+        result[owners == shard] = np.asarray(part)
+    return result
 
 
 class SeveralTexts(TextSearch):
@@ -246,26 +242,13 @@ class SeveralReader(IndexReader):
     papers: SeveralPapers
 
     def __init__(self, readers: Sequence[IndexReader], ask: Ask) -> None:
-        """Take over readers; raise EncoderMismatchError or IndexFormatError unless they go together."""
-        self._share(readers[0].folder, readers[0]._threads)
+        """Raise EncoderMismatchError or IndexFormatError for readers that do not go together."""
+        self.folder, self._lock, self._opened = readers[0].folder, threading.RLock(), {}
         self.readers, self._ask = readers, ask
         self.papers = SeveralPapers([reader.papers for reader in readers])
         self.generation = sum(reader.generation for reader in readers)
-        self.manifest = _manifest(readers)
-        if len(set(self.papers.ids)) < len(self.papers):
-            seen: dict[str, Path] = {}
-            for reader in readers:
-                for paper_id in reader.papers.ids:
-                    if paper_id in seen:
-                        raise IndexFormatError(
-                            f"paper {paper_id!r} is in {seen[paper_id]} and in {reader.folder}; delete it "
-                            "from one of them"
-                        )
-                    seen[paper_id] = reader.folder
-
-    def _close(self) -> None:
-        for reader in self.readers:
-            reader.release()
+        _check_together(readers)
+        self.manifest = combined_manifest([reader.manifest for reader in readers])
 
     def is_current(self) -> bool:
         return all(reader.is_current() for reader in self.readers)
@@ -279,16 +262,15 @@ class SeveralReader(IndexReader):
         return self.candidate_source(None)
 
     def candidate_source(self, nprobe: int | None = None) -> SeveralVectors:
-        key, given = ("candidates", nprobe), (self._ask, self.papers, self.similarity, nprobe)
-        return self._open_once(key, lambda: SeveralVectors(*given))
+        given = (self._ask, self.papers, self.similarity, nprobe)
+        return self._open_once(("candidates", nprobe), lambda: SeveralVectors(*given))
 
     @property
     def lucene(self) -> Any:
         raise UsageError("several indexes have no postings in common; open one of them")
 
     def text_search(self) -> SeveralTexts:
-        if self.manifest.lucene is None:
-            raise self._lacking("postings")
+        self._require("postings", self.manifest.lucene)
         return self._open_once("text search", lambda: SeveralTexts(self._ask, self.papers))
 
     def stored_vectors(self, paper: Paper) -> PaperVectors | None:
@@ -297,8 +279,8 @@ class SeveralReader(IndexReader):
         return None if owner is None else owner.stored_vectors(paper)
 
 
-def _manifest(readers: Sequence[IndexReader]) -> Manifest:
-    """Return the manifest of the first index with the counts of all; raise where they do not go together."""
+def _check_together(readers: Sequence[IndexReader]) -> None:
+    """Raise EncoderMismatchError or IndexFormatError unless settings agree and no paper is there twice."""
     first = readers[0].manifest
     for reader in readers[1:]:
         other = reader.manifest
@@ -316,7 +298,13 @@ def _manifest(readers: Sequence[IndexReader]) -> Manifest:
                 f"{reader.folder} with {other.dense['encoder']['name']}, or with other weights or "
                 "settings of it; build both with the same"
             )
-    return combined_manifest([reader.manifest for reader in readers])
+    seen: dict[str, Path] = {}
+    for reader in readers:
+        for paper_id in filter(seen.__contains__, reader.papers.ids):
+            raise IndexFormatError(
+                f"paper {paper_id!r} is in {seen[paper_id]} and in {reader.folder}; delete it from one of them"
+            )
+        seen |= dict.fromkeys(reader.papers.ids, reader.folder)
 
 
 def combined_manifest(manifests: Sequence[Manifest]) -> Manifest:
@@ -348,14 +336,8 @@ class SeveralIndexes(Index):
         super().__init__(self.folders[0], **options)
 
     def _open_reader(self) -> IndexReader:
-        readers: list[IndexReader] = []
-        try:
-            readers.extend(IndexReader(folder, self.threads) for folder in self.folders)
-            return SeveralReader(readers, self._asking(readers))
-        except BaseException:
-            for reader in readers:
-                reader.release()
-            raise
+        readers = [IndexReader(folder, self.threads) for folder in self.folders]
+        return SeveralReader(readers, self._asking(readers))
 
     def _asking(self, readers: Sequence[IndexReader]) -> Ask:
         """Return what asks these readers, in a thread each."""

@@ -30,7 +30,7 @@ from qbe.corpus.streams import open_address
 from qbe.errors import IndexBuildError, IndexFormatError, OutputError, PackError, UsageError, file_error
 from qbe.index import store
 from qbe.index.papers import OFFSETS
-from qbe.index.store import MANIFEST, RECORDS
+from qbe.index.store import MANIFEST, RECORDS, Manifest
 from qbe.types import TEXT_NOT_INCLUDED
 from qbe.util import web
 from qbe.util.files import HUB, atomic_file, cache_folder, is_remote, make_once, write_text
@@ -68,6 +68,10 @@ class Pack:
     source: str | None
     bytes: int
 
+    def write(self, folder: Path) -> None:
+        record = {"format": 2, "qbe_version": version("qbe"), **dataclasses.asdict(self)}
+        write_text(folder / DESCRIPTION, json.dumps(record, indent=1) + "\n")
+
 
 class _NoPackError(PackError):
     """A pack that is damaged or malformed; nothing of it is kept."""
@@ -96,7 +100,7 @@ def pack_index(
     source: str | None = None,
     abstracts: bool = True,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = lambda done, total: None,  # noqa: ARG005
 ) -> Packed:
     """Write the newest generation of an index to a file, from which `pull` makes the same index.
 
@@ -107,11 +111,9 @@ def pack_index(
 
     folder, output = Path(folder), Path(output)
     if output.is_file() and output.stat().st_size:
-        with output.open("rb") as stream:
-            try:
-                head = zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(stream).read(100)
-            except zstandard.ZstdError:
-                head = b""
+        head = b""
+        with output.open("rb") as stream, contextlib.suppress(zstandard.ZstdError):
+            head = zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(stream).read(100)
         if not head.startswith(DESCRIPTION.encode() + b"\0"):
             raise OutputError(
                 f"{output}: expected no such file, or a pack to replace, found another file; choose another "
@@ -124,9 +126,9 @@ def pack_index(
             tempfile.TemporaryDirectory(prefix=".", dir=output.parent) as replaced,
         ):
             generation.verify_all()
+            manifest = generation.manifest
             if not abstracts:
-                _leave_out_abstracts(generation, Path(replaced))
-            manifest = store.read_manifest(generation.folder if abstracts else Path(replaced))
+                manifest = _leave_out_abstracts(generation, Path(replaced))
             before, size = pulled_as(folder), sum(entry["bytes"] for entry in manifest.files.values())
             pack = Pack(
                 digest=manifest.digest,
@@ -138,35 +140,29 @@ def pack_index(
                 source=source or (before.source if before else None),
                 bytes=size,
             )
-            _describe(pack, Path(replaced))
+            pack.write(Path(replaced))
             compressor, done = zstandard.ZstdCompressor(3, threads=thread_count(threads)), 0
             with atomic_file(output) as stream:
                 with compressor.stream_writer(stream, closefd=False) as archive:
                     for name in (DESCRIPTION, MANIFEST, *manifest.files):
                         path = Path(replaced, name)
-                        member, path = tarfile.TarInfo(name), path if path.exists() else generation.path(name)
+                        path = path if path.exists() else generation.folder / name
+                        member = tarfile.TarInfo(name)
                         member.size = path.stat().st_size
                         archive.write(member.tobuf(tarfile.GNU_FORMAT))
                         with path.open("rb") as file:
                             while block := file.read(_BLOCK):
                                 archive.write(block)
                                 done += len(block) if name in manifest.files else 0
-                                if progress is not None:
-                                    progress(done, size)
+                                progress(done, size)
                         archive.write(bytes(-member.size % tarfile.BLOCKSIZE))
                     archive.write(bytes(2 * tarfile.BLOCKSIZE))
-                generation.check()
                 return Packed(pack, stream.tell())
     except OSError as error:
         raise file_error(error, output) from error
 
 
-def _describe(pack: Pack, folder: Path) -> None:
-    record = {"format": 2, "qbe_version": version("qbe"), **dataclasses.asdict(pack)}
-    write_text(folder / DESCRIPTION, json.dumps(record, indent=1) + "\n")
-
-
-def _leave_out_abstracts(generation: store.Generation, folder: Path) -> None:
+def _leave_out_abstracts(generation: store.Generation, folder: Path) -> Manifest:
     """Write papers with `TEXT_NOT_INCLUDED` for each sentence, and the manifest of an index of them."""
     manifest = generation.manifest
     stored = [name for name in ("positions", "docvectors") if (manifest.lucene or {}).get(name)]
@@ -176,7 +172,7 @@ def _leave_out_abstracts(generation: store.Generation, folder: Path) -> None:
             f"found one with; build it without `{stored[0]}`"
         )
     offsets = [0]
-    with generation.stream(RECORDS) as lines, (folder / RECORDS).open("wb") as records:
+    with generation.open(RECORDS) as lines, (folder / RECORDS).open("wb") as records:
         for line in lines:
             record = json.loads(line)
             record["abstract"] = [TEXT_NOT_INCLUDED] * len(record["abstract"])
@@ -187,6 +183,7 @@ def _leave_out_abstracts(generation: store.Generation, folder: Path) -> None:
     summed = store.digest(files, manifest.lucene)
     changed = dataclasses.replace(manifest, corpus=corpus, files=files, digest=summed)
     write_text(folder / MANIFEST, store.seal(dataclasses.asdict(changed)))
+    return changed
 
 
 def pulled_as(folder: Path) -> Pack | None:
@@ -231,7 +228,7 @@ def pull(
     folder: str | Path | None = None,
     *,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = lambda done, total: None,  # noqa: ARG005
 ) -> Pulled:
     """Make a folder the index of a pack, in one step; readers keep the generation that they have open.
 
@@ -254,7 +251,7 @@ def pull(
                 pack, was_there = _unpacked(stream, address, index, target, overwrite, progress)
                 if not was_there:
                     store.publish(index, target)
-                _describe(pack, target)
+                pack.write(target)
                 store.clean(target)
             download.unlink(missing_ok=True)
             return Pulled(target, pack, was_there)
@@ -294,7 +291,7 @@ def _is_there(target: Path, pack: Pack, overwrite: bool) -> bool:
 
 
 def _unpacked(
-    stream: IO[bytes], address: str, folder: Path, target: Path, overwrite: bool, progress: Progress | None
+    stream: IO[bytes], address: str, folder: Path, target: Path, overwrite: bool, progress: Progress
 ) -> tuple[Pack, bool]:
     """Unpack an index into a folder unless the ``target`` is it; return its description, and whether it is.
 
@@ -307,7 +304,7 @@ def _unpacked(
     archive = io.BufferedReader(decompressor.stream_reader(stream, read_across_frames=True), _BLOCK)
     pack: Pack | None = None
     entries: dict[str, Any] = {DESCRIPTION: None}
-    total, done = 0, 0
+    name, total, done = "", 0, 0
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "lucene").mkdir(parents=True)
     try:
@@ -323,11 +320,10 @@ def _unpacked(
                 while left and (block := archive.read(min(_BLOCK, left))):
                     left -= file.write(block)
                     done += len(block) if entry else 0
-                    if progress is not None and entry:
-                        progress(done, total)
-            archive.read(-member.size % tarfile.BLOCKSIZE)
+                    progress(done, total)
             if left:
                 raise EOFError
+            archive.read(-member.size % tarfile.BLOCKSIZE)
             if name == DESCRIPTION:
                 pack = _description((folder / name).read_bytes(), address)
                 (folder / name).unlink()
@@ -353,9 +349,6 @@ def _unpacked(
     except (ValueError, EOFError, IndexFormatError, tarfile.HeaderError, zstandard.ZstdError) as error:
         if pack is None:
             text = "expected a pack, as qbe pack writes them, found another file; check it"
-        elif name == store.COMMIT:
-            text = "expected one segment, found several, of qbe 0.9 or before"
-            text += "; ask its author to pack it again"
         elif isinstance(error, ValueError):
             text = f"{name!r:.60} is not what a pack of an index has there: do not trust it"
         else:
@@ -364,12 +357,9 @@ def _unpacked(
 
 
 def _description(text: bytes, address: str) -> Pack:
-    """Decode a description; those of qbe 0.8 have further fields and list the files."""
     try:
         record = json.loads(text)
-        if record["format"] == 1:
-            record["bytes"] = sum(file["bytes"] for file in record["files"])
-        elif record["format"] != 2:
+        if record["format"] != 2:
             raise ValueError(f"the format {record['format']}")
         pack = Pack(**{field.name: record[field.name] for field in dataclasses.fields(Pack)})
         for name, kind in get_type_hints(Pack).items():
@@ -397,8 +387,7 @@ def _opened(address: str, download: Path) -> Iterator[IO[bytes]]:
             from huggingface_hub import snapshot_download  # which resumes and verifies downloads
             from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
-            match = _HUB.fullmatch(address)
-            if match is None:
+            if (match := _HUB.fullmatch(address)) is None:
                 raise PackError(
                     f"expected {HUB}OWNER/NAME, or {HUB}OWNER/NAME@REVISION/FILE, found {address}; check it"
                 )

@@ -10,11 +10,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import mmap
 import os
 import re
 import shutil
-import threading
 import time
 import weakref
 from collections.abc import Collection, Iterator, Mapping
@@ -26,26 +24,23 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.errors import IndexBuildError, IndexFormatError, UsageError, file_error, input_error
+from qbe.errors import IndexBuildError, IndexFormatError, file_error, input_error
 from qbe.index.params import STORED, FaissParams
 from qbe.models.formats import COSINE, L2
 from qbe.util import files as disk
 from qbe.util.files import sha256, sync, write_text
 
 FORMAT_VERSION = 6
-# 4 is 5 without digests of Lucene's files and of the manifest itself; 5 is 6 with names of kinds of FAISS
-# indexes in place of factory strings.
-READABLE = (4, 5, 6)
 MANIFEST = "manifest.json"
 CURRENT = "CURRENT"
 NEXT = ".next"  # the folder, in an index, of an update under way
 RECORDS = "papers.jsonl"
 STORED_AS = {COSINE: "inner product", L2: "l2"}  # what the manifest calls a similarity
 SMALL = 1 << 20  # bytes of a file up to which its digest is compared at opening
+FORMER = ("segments.json", "part.json")  # in an index of several segments, or a part of one, before 0.9
 
 _GENERATION = re.compile(r"\d{6,}")
-COMMIT, _SEGMENTS = "segments.json", "segments"  # before 0.9
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError)
+_REBUILD = "build it again (qbe doctor --index shows what is intact)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +70,6 @@ class Manifest:
         assert self.dense is not None
         return {name: similarity for similarity, name in STORED_AS.items()}[self.dense["similarity"]]
 
-    @property
-    def stored(self) -> str:
-        """How an index with vectors stores them, one of `qbe.index.params.STORED`."""
-        assert self.dense is not None
-        return str(self.dense["stored"])
-
 
 def describe_files(folder: Path, leave_out: Collection[str] = ()) -> dict[str, dict[str, Any]]:
     """Size and SHA-256 of every file below a folder."""
@@ -104,43 +93,44 @@ def read_manifest(folder: Path) -> Manifest:
     path = current(folder) / MANIFEST
     try:
         record = unseal(path.read_bytes())
-        version = record["format_version"]
-        if version not in READABLE:
+        if (found := record["format_version"]) != FORMAT_VERSION:
             raise IndexFormatError(
-                f"{folder}: expected an index of format {' or '.join(map(str, READABLE))}, found format "
-                f"{version}; build it again with this version of qbe"
+                f"{folder}: expected an index of format {FORMAT_VERSION}, found format {found}; build it "
+                "again with this version of qbe"
             )
         manifest = Manifest(**record)
-        for name, entry in manifest.files.items():
-            parts = PurePosixPath(name)
-            if parts.is_absolute() or ".." in parts.parts or not isinstance(entry["bytes"], int):
-                raise ValueError(f"the file {name} of {entry['bytes']} bytes")
-        if any(manifest.corpus[count] < 0 for count in ("papers", "sentences")):
-            raise ValueError("a negative count")
-        if manifest.dense is not None:
-            if manifest.dense["similarity"] not in STORED_AS.values():
-                raise ValueError(f"the similarity {manifest.dense['similarity']}")
-            if manifest.dense["stored"] not in STORED:
-                raise ValueError(f"vectors stored as {manifest.dense['stored']}")
-            FaissParams.read(manifest.dense)
-        return manifest
+        _check(manifest)
     except PermissionError as error:
         raise input_error(path, error) from error
-    except NotADirectoryError as error:
-        raise IndexFormatError(
-            f"{folder}: expected the folder of an index, found a file; of a pack it is made by: qbe pull "
-            f"{folder} --output DIR"
-        ) from error
     except OSError as error:
-        raise IndexFormatError(
-            f"{folder}: expected an index with a {MANIFEST}, found {error.strerror or error}; "
-            "check `folder`, or build one with: qbe index"
-        ) from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise IndexFormatError(
-            f"{path}: expected a manifest, found {error!r}; the index is damaged: build it again (qbe doctor "
-            "--index shows what is intact)"
-        ) from error
+        if isinstance(error, NotADirectoryError):
+            text = "the folder of an index, found a file; of a pack it is made by: qbe pull "
+            text += f"{folder} --output DIR"
+        else:
+            text = f"an index with a {MANIFEST}, found {error.strerror or error}; check `folder`, or build "
+            text += "one with: qbe index"
+        raise IndexFormatError(f"{folder}: expected {text}") from error
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise damaged(path, "a manifest", repr(error)) from error
+    return manifest
+
+
+def _check(manifest: Manifest) -> None:
+    """Raise ValueError, or what Python does, for values that a manifest cannot have."""
+    for name, entry in manifest.files.items():
+        parts = PurePosixPath(name)
+        if parts.is_absolute() or ".." in parts.parts or not isinstance(entry["bytes"], int):
+            raise ValueError(f"the file {name} of {entry['bytes']} bytes")
+    if any(manifest.corpus[count] < 0 for count in ("papers", "sentences")):
+        raise ValueError("a negative count")
+    if (dense := manifest.dense) is not None:
+        if dense["similarity"] not in STORED_AS.values() or dense["stored"] not in STORED:
+            raise ValueError(f"vectors stored as {dense['stored']}, compared by {dense['similarity']}")
+        FaissParams.read(dense)
+
+
+def damaged(path: Path, expected: str, found: object) -> IndexFormatError:
+    return IndexFormatError(f"{path}: expected {expected}, found {found}; the index is damaged: {_REBUILD}")
 
 
 def seal(record: Mapping[str, Any]) -> str:
@@ -150,14 +140,8 @@ def seal(record: Mapping[str, Any]) -> str:
 
 def unseal(text: bytes) -> dict[str, Any]:
     """Return the description of a text without its checksum; raise ValueError for another text."""
-    try:
-        record = json.loads(text)
-    except RecursionError:
-        raise ValueError("objects nested too deep") from None
-    if not isinstance(record, dict):
-        raise ValueError(f"a {type(record).__name__}")
-    stated = record.pop("checksum", None)
-    if stated is not None and stated != _checksum(record):
+    record = json.loads(text)
+    if not isinstance(record, dict) or record.pop("checksum", None) != _checksum(record):
         raise ValueError("another checksum than it states")
     return record
 
@@ -173,7 +157,6 @@ class Files:
         """Compare the sizes of the ``expected`` files (of a manifest), and the digests of small ones."""
         self.folder, self._expected = folder, expected
         self._streams: dict[str, BinaryIO] = {}
-        self._lock, self._closed = threading.Lock(), False
         for name, entry in (expected or {}).items():
             self.verify(name, entry, entry["bytes"] < SMALL)
 
@@ -181,132 +164,74 @@ class Files:
     def of(folder: Path | Files) -> Files:
         return folder if isinstance(folder, Files) else Files(folder)
 
-    def close(self) -> None:
-        """Close the files; reading raises UsageError from now on, arrays live on."""
-        with self._lock:
-            self._closed = True
-            while self._streams:
-                self._streams.popitem()[1].close()
-
-    def check(self) -> None:
-        """Raise UsageError where the files are closed, IndexFormatError where others took their place."""
-        if self._closed:
-            raise UsageError(f"expected an open index of {self.folder}, found a closed one; open it again")
-
-    def path(self, name: str) -> Path:
-        """Return the path of a file or folder for a library that opens it; call `check` when it has."""
-        self.check()
-        return self.folder / name
-
     def has(self, name: str) -> bool:
         return (self.folder / name).is_file() if self._expected is None else name in self._expected
 
-    def damaged(self, name: str, expected: str, actual: object) -> IndexFormatError:
-        return IndexFormatError(
-            f"{self.folder / name}: expected {expected}, found {actual}; the index is damaged: build it "
-            "again (qbe doctor --index shows what is intact)"
-        )
+    def damaged(self, name: str, expected: str, found: object) -> IndexFormatError:
+        return damaged(self.folder / name, expected, found)
 
     def verify(self, name: str, entry: Mapping[str, Any], by_digest: bool = True) -> None:
         """Compare a file with its entry in a manifest; raise IndexFormatError."""
-        with self._open(name, expected := f"{entry['bytes']} bytes") as stream:
+        with self.open(name, expected := f"{entry['bytes']} bytes") as stream:
             size = os.fstat(stream.fileno()).st_size
             if size != entry["bytes"]:
                 raise self.damaged(name, expected, f"{size} bytes")
-            stated = entry.get("sha256") if by_digest else None
-            if stated and stated != hashlib.file_digest(stream, "sha256").hexdigest():
-                raise self.damaged(name, f"the SHA-256 {stated[:12]}", "another")
+            if by_digest and entry["sha256"] != hashlib.file_digest(stream, "sha256").hexdigest():
+                raise self.damaged(name, f"the SHA-256 {entry['sha256'][:12]}", "another")
 
-    def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
-        """Return the bytes of a file from ``begin`` to ``end``, which must lie inside."""
-        with self._lock:
-            if name not in self._streams:
-                self._streams[name] = self._open(name)
-            stream = self._streams[name]
+    def open(self, name: str, expected: str = "a file") -> BufferedReader:
         try:
-            size = os.fstat(stream.fileno()).st_size
-            end = size if end is None else end
-            if 0 <= begin <= end <= size:
-                return os.pread(stream.fileno(), end - begin, begin)
-        except ValueError:  # closed meanwhile
-            self.check()
-            raise
-        raise self.damaged(name, f"the bytes {begin} to {end}", f"{size} bytes")
-
-    def stream(self, name: str, begin: int = 0) -> BinaryIO:
-        stream = self._open(name)
-        stream.seek(begin)
-        return stream
-
-    def array(self, name: str, dtype: str, axes: int, *, mapped: bool = True) -> NDArray[Any]:
-        """Return the array of a ``.npy`` file, memory-mapped or read; raise IndexFormatError."""
-        with self._open(name) as stream:
-            expected, size = f"an array of {dtype} with {axes} axes", os.fstat(stream.fileno()).st_size
-            try:
-                version = np.lib.format.read_magic(stream)
-                shape, by_columns, kind = np.lib.format.read_array_header_1_0(stream)
-            except Exception as error:  # numpy parses it as Python, and raises what that does
-                raise self.damaged(name, expected, "another header") from error
-            if version != (1, 0) or by_columns or kind != np.dtype(dtype) or len(shape) != axes:
-                raise self.damaged(name, expected, f"one of {kind} with the shape {shape}")
-            begin = stream.tell()
-            if min(shape) < 0 or begin + int(np.prod(shape, dtype=object)) * kind.itemsize != size:
-                raise self.damaged(name, f"{size} bytes of {kind}", f"the shape {shape}")
-            content = mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ)
-        array: NDArray[Any] = np.ndarray(shape, kind, content, begin)
-        return array if mapped else array.copy()
-
-    def _open(self, name: str, expected: str = "a file") -> BufferedReader:
-        path = self.folder / name
-        try:
-            stream = path.open("rb")
+            return (self.folder / name).open("rb")
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise self.damaged(name, expected, "no file") from error
         except OSError as error:
-            raise input_error(path, error) from error
+            raise input_error(self.folder / name, error) from error
+
+    def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
+        """Return the bytes of a file from ``begin`` to ``end``, which must lie inside."""
+        stream = self._streams.get(name) or self._streams.setdefault(name, self.open(name))
+        size = os.fstat(stream.fileno()).st_size
+        end = size if end is None else end
+        if not 0 <= begin <= end <= size:
+            raise self.damaged(name, f"the bytes {begin} to {end}", f"{size} bytes")
+        return os.pread(stream.fileno(), end - begin, begin)
+
+    def array(self, name: str, dtype: str, axes: int) -> NDArray[Any]:
+        """Memory-map the array of a ``.npy`` file; raise IndexFormatError for another."""
+        expected = f"an array of {dtype} with {axes} axes"
         try:
-            self.check()
-        except BaseException:
-            stream.close()
-            raise
-        return stream
+            mapped = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
+            size = mapped.offset + mapped.nbytes
+        except Exception as error:  # numpy parses the header as Python, and raises what that does
+            raise self.damaged(name, expected, "another header") from error
+        if mapped.dtype != dtype or mapped.ndim != axes or not mapped.flags.c_contiguous:
+            raise self.damaged(name, expected, f"one of {mapped.dtype} with the shape {mapped.shape}")
+        if size != (actual := (self.folder / name).stat().st_size):
+            raise self.damaged(name, f"{size} bytes of {dtype}", f"{actual} bytes")
+        return np.asarray(mapped)
 
 
 class Generation(Files):
-    """A generation of an index (0: before 0.9), locked against removal until it is closed."""
+    """A generation of an index (0: before 0.9), locked against removal until it is closed or forgotten."""
 
     def __init__(self, index: Path, folder: Path, lock: int) -> None:
-        self._locked = os.fstat(lock)
-        self.index, self.folder, self._closed = index, folder, False
+        self.index, self._locked = index, os.fstat(lock)
         self.number = int(folder.name) if folder.parent == index else 0
         self.manifest = read_manifest(folder)
         super().__init__(folder, self.manifest.files)
-        self._release = weakref.finalize(self, os.close, lock)
-
-    def close(self) -> None:
-        super().close()
-        self._release()
-
-    def check(self) -> None:
-        super().check()
-        if not self.is_at(self.folder):
-            raise self.damaged(MANIFEST, "the index that was opened", "another in its place, or none")
+        self.close = weakref.finalize(self, os.close, lock)
 
     def verify_all(self) -> None:
         for name, entry in self.manifest.files.items():
             self.verify(name, entry)
 
-    def is_at(self, folder: Path) -> bool:
-        with contextlib.suppress(OSError):
-            return os.path.samestat((folder / MANIFEST).stat(), self._locked)
-        return False
-
     def is_current(self) -> bool:
         """Return whether there is no newer generation; raise IndexFormatError where it is no index now."""
-        folder = current(self.index)
-        if not (folder / MANIFEST).exists():
+        try:
+            return os.path.samestat((current(self.index) / MANIFEST).stat(), self._locked)
+        except OSError:
             read_manifest(self.index)  # which says what is wrong
-        return self.is_at(folder)
+            return False
 
 
 def open_generation(index: Path) -> Generation:
@@ -333,7 +258,13 @@ def current(index: Path) -> Path:
     try:
         text = (index / CURRENT).read_text(encoding="ascii").strip()
     except (FileNotFoundError, NotADirectoryError):
-        return _former(index)
+        if any((index / name).is_file() for name in FORMER):
+            raise IndexFormatError(
+                f"{index}: expected an index of one segment, found several, or a part, of qbe 0.9 or before; "
+                "build it again with: qbe index --overwrite"
+            ) from None
+        first = index / f"{1:06d}"  # of a build that was killed between its last two steps
+        return first if (first / MANIFEST).is_file() and not (index / MANIFEST).exists() else index
     except (OSError, UnicodeDecodeError) as error:
         text = getattr(error, "strerror", None) or "other bytes"
     if _GENERATION.fullmatch(text) is None:
@@ -344,29 +275,8 @@ def current(index: Path) -> Path:
     return index / text
 
 
-def _former(index: Path) -> Path:
-    """Return the generation of an older version, or of a build that was killed between its last two steps."""
-    if (index / COMMIT).is_file():
-        with contextlib.suppress(*_UNREADABLE):
-            (segment,) = unseal((index / COMMIT).read_bytes())["segments"]
-            if segment["deletions"] is None and re.fullmatch(rf"\.|{_SEGMENTS}/\d{{6,}}", segment["name"]):
-                return index / str(segment["name"])
-        raise IndexFormatError(
-            f"{index}: expected an index of one segment, found one of several, or of deleted papers, of "
-            "qbe 0.9 or before; compact it there (qbe index --compact --output DIR), or build it again with: "
-            "qbe index --overwrite"
-        )
-    if (index / "part.json").is_file():
-        raise IndexFormatError(
-            f"{index}: expected an index, found a part of one, of qbe 0.9 or before; build an index of the "
-            "same papers with: qbe index"
-        )
-    first = index / f"{1:06d}"
-    return first if (first / MANIFEST).is_file() and not (index / MANIFEST).exists() else index
-
-
 def _generations(index: Path) -> list[Path]:
-    return [path for path in index.glob("*") if _GENERATION.fullmatch(path.name)]
+    return sorted(path for path in index.glob("*") if _GENERATION.fullmatch(path.name))
 
 
 def publish(staged: Path, index: Path) -> Path:
@@ -409,42 +319,19 @@ def writing(index: str | Path) -> Iterator[Generation]:
 
 
 def clean(index: Path) -> None:
-    """Remove from an index all but its newest generation and what others read; only the writer may."""
+    """Remove from an index older generations that nobody reads, and unfinished work; only the writer may."""
     newest = current(index)
     with contextlib.suppress(OSError):
         shutil.rmtree(index / NEXT, ignore_errors=True)
         for partial in index.glob(f".{CURRENT}.*.partial"):
             partial.unlink()
         for path in {*_generations(index)} - {newest}:
-            with _unread(path) as unread:
+            manifest = path / MANIFEST
+            is_whole = manifest.exists()
+            with disk.try_exclusive_lock(manifest) if is_whole else contextlib.nullcontext(True) as unread:
                 if unread:
-                    (path / MANIFEST).unlink(missing_ok=True)  # from now on nobody can lock it
+                    manifest.unlink(missing_ok=True)  # from now on nobody can lock it
                     shutil.rmtree(path)
-        if newest.parent == index:
-            _remove_former(index)
-
-
-def _remove_former(index: Path) -> None:
-    """Remove the files of an index of qbe 0.8 beside generations unless they are read."""
-    with contextlib.ExitStack() as stack:
-        if not all(stack.enter_context(_unread(each)) for each in (index, *(index / _SEGMENTS).glob("*"))):
-            return
-        for name in (_SEGMENTS, "deleted"):
-            shutil.rmtree(index / name, ignore_errors=True)
-        (index / COMMIT).unlink(missing_ok=True)
-        with contextlib.suppress(*_UNREADABLE):
-            for name in (*unseal((index / MANIFEST).read_bytes())["files"], MANIFEST):
-                if ".." not in name and not name.startswith("/"):
-                    (index / name).unlink(missing_ok=True)
-                    with contextlib.suppress(OSError):  # not empty, or the index
-                        (index / name).parent.rmdir()
-
-
-@contextlib.contextmanager
-def _unread(folder: Path) -> Iterator[bool]:
-    path = folder / MANIFEST
-    with disk.try_exclusive_lock(path) if path.exists() else contextlib.nullcontext(True) as alone:
-        yield alone
 
 
 def verify(folder: Path) -> Manifest:
@@ -469,7 +356,7 @@ def check_index(index: Path) -> Checked:
     try:
         folder = current(index)
     except IndexFormatError as error:
-        if not (generations := sorted(_generations(index))):
+        if not (generations := _generations(index)):
             raise
         folder, damages[CURRENT] = generations[-1], reason_of(error)
     try:

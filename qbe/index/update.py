@@ -301,14 +301,14 @@ def _write_dense(
     assert manifest.dense is not None
     dimension, sentences = manifest.dense["dimension"], sum(len(part.sentences) for part in parts)
     # Half precision is not made of bytes again.
-    stored = INT8 if manifest.stored == INT8 else resolve_stored(settings.stored, sentences)
+    stored = INT8 if manifest.dense["stored"] == INT8 else resolve_stored(settings.stored, sentences)
     for name in (SENTENCES, WHOLE):
         chosen = [part.sentences if name == SENTENCES else part.rows for part in parts]
         with writing_vectors(
             folder, name, (sum(map(len, chosen)), dimension), stored, manifest.similarity
         ) as write:
             for part, rows in zip(parts, chosen, strict=True):
-                form = manifest.stored if part is parts[0] else FLOAT16
+                form = manifest.dense["stored"] if part is parts[0] else FLOAT16
                 vectors = open_vectors(part.files, name, form)
                 for first in range(0, len(rows), _ROWS):
                     write(vectors[rows[first : first + _ROWS]])
@@ -317,7 +317,7 @@ def _write_dense(
     both_learn = all(each.nlist is not None or each.by_codes for each in (before, params))
     if both_learn and trained / 2 < sentences < trained * 2:
         keeps_vectors = len(parts[0].rows) == len(parts[0].papers)
-        params, learned = before, (parts[0].files.path(FAISS), keeps_vectors, trained)
+        params, learned = before, (parts[0].files.folder / FAISS, keeps_vectors, trained)
     faiss = build.build_faiss(folder, stored, params, manifest.similarity, execution, learned)
     kept = {name: manifest.dense[name] for name in ("encoder", "dimension", "similarity")}
     return {**kept, "stored": stored, **faiss}

@@ -133,7 +133,7 @@ def open_vectors(folder: Path | Files, name: str, stored: str) -> Vectors:
     array = files.array(name, stored, 2)
     if stored != INT8:
         return array
-    scales = files.array(scales_file(name), "float16", 1, mapped=False)
+    scales = files.array(scales_file(name), "float16", 1).copy()
     if len(scales) != len(array):
         raise files.damaged(scales_file(name), f"{len(array)} scales", len(scales))
     return Quantized(array, scales)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -49,13 +49,18 @@ class ExploreStage:
 
     def __init__(
         self,
+        index: Index,
         reader: IndexReader,
         stages: Sequence[FirstStage],
-        open_grader: Callable[[], Grader],
-        open_regrader: Callable[[], Regrader | None] = lambda: None,
+        regrader: Regrader | None,
     ) -> None:
-        self._reader, self._stages = reader, stages
-        self._open_grader, self._open_regrader = open_grader, open_regrader
+        self._index, self._reader, self._stages, self._regrader = index, reader, stages, regrader
+
+    @cached_property
+    def _grader(self) -> Grader:
+        from qbe.search.grading import open_grader
+
+        return open_grader(self._index, self._reader)
 
     def rank(self, requests: Sequence[ExploreRequest], k: int, *, explain: bool) -> list[list[Hit]]:
         """Rank all candidates of each request, at least ``k`` where there are, with grades, ties by id."""
@@ -84,11 +89,11 @@ class ExploreStage:
         if key not in known:
             known.clear()
             found = [self._reader.papers[row] for row in rows.tolist()]
-            known[key] = found, self._open_grader().features.candidates(found) if found else found
+            known[key] = found, self._grader.features.candidates(found) if found else found
         papers, candidates = known[key]
-        graded = [self._open_grader().grade(query, candidates)[0] for query in request.papers]
-        regrader = self._open_regrader() if request.again else None
-        if regrader is None:
+        graded = [self._grader.grade(query, candidates)[0] for query in request.papers]
+        regrader = self._regrader
+        if regrader is None or not request.again:
             return graded
         best = regrader.best(_fit(request, graded) if fit is None else fit)
         pairs = zip(request.papers, graded, strict=True)
@@ -170,7 +175,7 @@ class ExploreStage:
     def _similarity(self, paper_ids: Sequence[str]) -> Scores:
         """The similarity (papers, papers) of papers, the mean over the facets."""
         papers = [self._reader.paper(paper_id) for paper_id in paper_ids]
-        similarity: Scores = self._open_grader().features.similarities(papers).mean(axis=0)
+        similarity: Scores = self._grader.features.similarities(papers).mean(axis=0)
         return similarity
 
     def grade(self, requests: Iterable[tuple[ExploreRequest, Sequence[Hit]]]) -> list[list[Hit]]:
@@ -324,11 +329,10 @@ def open_explore_stage(
     reader: IndexReader,
     first_stage: FirstStage,
     workers: Workers,
-    open_regrader: Callable[[], Regrader | None] = lambda: None,
+    regrader: Regrader | None,
 ) -> ExploreStage | None:
     """Open what ranks queries of several facets; None where no grade model reads the index's vectors."""
     from qbe.models.grades import shipped_model
-    from qbe.search.grading import open_grader
 
     dense = reader.manifest.dense
     if dense is None or shipped_model(dense["encoder"]) is None:
@@ -336,4 +340,4 @@ def open_explore_stage(
     stages = [first_stage]
     if isinstance(first_stage, BM25Stage | FusedStage):  # dense search needs no Java
         stages.append(BM25Stage(reader, workers, TELLING_WORDS))
-    return ExploreStage(reader, stages, cache(lambda: open_grader(index, reader)), open_regrader)
+    return ExploreStage(index, reader, stages, regrader)

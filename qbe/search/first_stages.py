@@ -112,39 +112,40 @@ class BM25Stage:
     def batch_search(
         self, queries: Aspects, k: int, pools: Pools, allowed: Allowed = None, *, explain: bool = False
     ) -> list[list[Hit]]:
-        def search(request: tuple[EncodedAspect, Sequence[str] | None]) -> list[Hit]:
-            query, pool = request
-            within = None if pool is None else rows_of(self._papers, pool)
-            rows, scores = self._ranked(query, k, within, allowed)
-            return [
-                Hit(self._papers.ids[row], score, (), {"bm25": score} if explain else None)
+        within = [None if pool is None else rows_of(self._papers, pool) for pool in pools]
+        ids, ranked = self._papers.ids, self._ranked(queries, k, within, allowed)
+        return [
+            [
+                Hit(ids[row], score, (), {"bm25": score} if explain else None)
                 for row, score in zip(rows[:k].tolist(), scores[:k].tolist(), strict=True)
             ]
-
-        return jvm.map_in_threads(search, list(zip(queries, pools, strict=True)), self._workers)
+            for rows, scores in ranked
+        ]
 
     def batch_candidates(self, queries: Aspects, k: int, allowed: Allowed = None) -> list[Candidates]:
-        def search(query: EncodedAspect) -> Candidates:
-            return in_order(*self._ranked(query, k, None, allowed))
-
-        return jvm.map_in_threads(search, list(queries), self._workers)
+        return [in_order(*found) for found in self._ranked(queries, k, [None] * len(queries), allowed)]
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
         scores = np.full(len(rows), np.nan) if known is None else known.scores_of(rows)
         missing = np.flatnonzero(np.isnan(scores))
         if len(missing):
             pool = rows[missing]
-            scores[missing] = in_order(*self._ranked(query, len(pool), pool)).scores_of(pool)
+            ((found, by_row),) = self._ranked([query], len(pool), [pool])
+            scores[missing] = in_order(found, by_row).scores_of(pool)
         return {"bm25": scores}
 
     def _ranked(
-        self, query: EncodedAspect, k: int, pool: Rows | None, allowed: Allowed = None
-    ) -> tuple[Rows, Scores]:
-        selected = self._filters(allowed) if pool is None and allowed is not None else None
-        text = query_text(query, self._form)
-        rows, scores = self._lucene.search(text, k if pool is None else len(pool), pool, selected)
-        # Anserini lowers equal scores by a millionth each; that must not make a score of 0 negative.
-        return rows, np.maximum(scores, 0.0)
+        self, queries: Aspects, k: int, pools: Sequence[Rows | None], allowed: Allowed = None
+    ) -> list[tuple[Rows, Scores]]:
+        def search(work: tuple[EncodedAspect, Rows | None]) -> tuple[Rows, Scores]:
+            query, pool = work
+            selected = self._filters(allowed) if pool is None and allowed is not None else None
+            text = query_text(query, self._form)
+            rows, scores = self._lucene.search(text, k if pool is None else len(pool), pool, selected)
+            # Anserini lowers equal scores by a millionth each; that must not make a score of 0 negative.
+            return rows, np.maximum(scores, 0.0)
+
+        return jvm.map_in_threads(search, list(zip(queries, pools, strict=True)), self._workers)
 
 
 class DenseStage:
@@ -256,8 +257,7 @@ class FusedStage:
                 candidates.append((distinct(np.concatenate([source.rows for source in known])), known))
 
         def best(number: int) -> list[Hit]:
-            rows, known = candidates[number]
-            query = queries[number]
+            query, (rows, known) = queries[number], candidates[number]
             pairs = list(zip(self._sources, known, strict=True))
             scored = self._workers.map(lambda pair: pair[0].scores(query, rows, pair[1]), pairs)
             components = {name: scores for each in scored for name, scores in each.items()}
@@ -269,12 +269,11 @@ class FusedStage:
             hits = best_hits(paper_ids, fused.astype(np.float32), k)
             if not explain:
                 return hits
-            place = {paper_id: i for i, paper_id in enumerate(paper_ids)}
-            explained = []
-            for hit in hits:
-                named = {name: float(each[place[hit.paper_id]]) for name, each in components.items()}
-                explained.append(hit._replace(component_scores=named))
-            return explained
+            place = {paper_id: number for number, paper_id in enumerate(paper_ids)}
+            of_place = [
+                {name: float(each[place[hit.paper_id]]) for name, each in components.items()} for hit in hits
+            ]
+            return [hit._replace(component_scores=each) for hit, each in zip(hits, of_place, strict=True)]
 
         return list(self._workers.map(best, range(len(queries))))
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -226,28 +225,24 @@ class GradedReranker:
     takes_whole_abstracts = False
 
     def __init__(
-        self,
-        grader: Grader,
-        workers: Workers | None = None,
-        open_regrader: Callable[[], Regrader | None] = lambda: None,
+        self, grader: Grader, workers: Workers | None = None, regrader: Regrader | None = None
     ) -> None:
-        self._grader, self._workers, self._open_regrader = grader, workers or Workers(), open_regrader
+        self._grader, self._workers, self._regrader = grader, workers or Workers(), regrader
 
     def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
-        regrader = self._open_regrader()
         # A regrader takes all threads for one request.
-        workers = self._workers if regrader is None else Workers()
-        return scored_in_threads(partial(self._score, regrader), requests, workers, progress)
+        workers = self._workers if self._regrader is None else Workers()
+        return scored_in_threads(self._score, requests, workers, progress)
 
-    def _score(self, regrader: Regrader | None, request: RerankRequest) -> list[RerankScore]:
+    def _score(self, request: RerankRequest) -> list[RerankScore]:
         query, papers = request
         paper, facet, vectors = query.aspect.paper, query.aspect.facet, query.vectors
         assert facet is not None and vectors is not None
         estimates, compared = self._grader.grade(GradedQuery(paper, vectors), papers)
         place = list(Facet).index(facet)
-        if regrader is not None:
-            best = regrader.best(estimates.grades[:, place])
-            estimates = regrader.regraded(paper, papers, estimates, best)
+        if self._regrader is not None:
+            best = self._regrader.best(estimates.grades[:, place])
+            estimates = self._regrader.regraded(paper, papers, estimates, best)
         scores = []
         of_facet, named = estimates.grades[:, place].tolist(), named_grades(paper, estimates)
         for grade, sentences, grades in zip(of_facet, compared.places, named, strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,12 +21,12 @@ def open_rerank_stage(
     stage: Any,
     index: Index,
     workers: Workers,
-    open_regrader: Callable[[], Regrader | None] = lambda: None,
+    regrader: Regrader | None = None,
     open_reranker: RerankerOpener | None = None,
 ) -> RerankStage | None:
     """Open what a stage of `qbe.search.stages` reranks by, None for None.
 
-    The model of a cross-encoder is loaded when it first scores, unless ``open_reranker`` opens it elsewhere.
+    ``regrader`` grades the best papers again; ``open_reranker`` opens cross-encoders elsewhere.
     """
     if stage is None:
         return None
@@ -36,7 +35,7 @@ def open_rerank_stage(
     if isinstance(stage, Grades):
         from qbe.search.grading import GradedReranker, open_grader
 
-        reranker = GradedReranker(open_grader(index), workers, open_regrader)
+        reranker = GradedReranker(open_grader(index), workers, regrader)
     elif isinstance(stage, Projections):
         from qbe.search.grading import stored_vectors
         from qbe.search.projections import ProjectedMatching, find_model, read_model
@@ -47,18 +46,17 @@ def open_rerank_stage(
         model = read_model(find_model(index.manifest.dense["encoder"], given))
         reranker = ProjectedMatching(model.projections, stored_vectors(index), workers)
     elif isinstance(stage, CrossEncoder):
-        from qbe.search.rerankers import DeferredReranker, FunctionReranker, scoring_of
+        from qbe.search import rerankers
 
         scorer = stage.model
         if scorer is None or isinstance(scorer, str | Path):
-            named = {} if scorer is None else {"name": str(scorer)}
-            if stage.device is not None:
-                named["device"] = stage.device
-            reranker = (open_reranker or DeferredReranker)(workers=workers, **named)
+            parameters = {"name": None if scorer is None else str(scorer), "device": stage.device}
+            named: Any = {name: value for name, value in parameters.items() if value is not None}
+            reranker = (open_reranker or rerankers.open_reranker)(workers=workers, **named)
         elif callable(getattr(scorer, "batch_score", None)):
             reranker = scorer
         else:
-            reranker = FunctionReranker(scoring_of(scorer) or scorer)
+            reranker = rerankers.FunctionReranker(rerankers.scoring_of(scorer) or scorer)
     elif isinstance(stage, LanguageModel):
         from qbe.models.language_model import Client, Endpoint, Grader
         from qbe.search.rerankers import LanguageModelReranker
@@ -80,22 +78,3 @@ def open_rerank_stage(
             workers=workers,
         )
     return RerankStage(reranker, stage.depth, stage.weight, penalty if index.manifest.dense else 0.0)
-
-
-def regrader_opener(count: int, workers: Workers) -> Callable[[], Regrader | None]:
-    """Return a function that opens, once, what grades the best ``count`` papers again, None for 0."""
-    opening = threading.Lock()
-    opened: list[Regrader] = []
-
-    def open_once() -> Regrader | None:
-        if not count:
-            return None
-        from qbe.search.grading import Regrader
-        from qbe.search.rerankers import JointGrader
-
-        with opening:
-            if not opened:
-                opened.append(Regrader(JointGrader(workers=workers), count))
-            return opened[0]
-
-    return open_once

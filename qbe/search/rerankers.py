@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -58,25 +57,18 @@ class FunctionReranker:
         self.name = getattr(function, "__name__", type(function).__name__)
 
     def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
-        """Raises ModelError for another number of scores than papers, and for other values than numbers."""
+        """Raises ModelError for other results than a number for each paper."""
         results = []
         for query, papers in requests:
             given: Any = self._function(query.aspect, papers) if papers else []
-            wrong = isinstance(given, Mapping | str) or not isinstance(given, Iterable)
             try:
-                given = given if wrong else list(given)
-                scores = [] if wrong else [RerankScore(float(score)) for score in given]
+                scores = [RerankScore(float(score)) for score in given]
             except (TypeError, ValueError):
-                wrong = True
-            if wrong:
-                raise ModelError(
-                    f"expected a list of numbers of the reranker {self.name}, one for each paper, found "
-                    f"{given!r:.60}; return one"
-                )
-            if len(scores) != len(papers):
+                scores = []
+            if len(scores) != len(papers) or isinstance(given, Mapping):
                 raise ModelError(
                     f"expected {len(papers)} scores of the reranker {self.name}, one for each paper, found "
-                    f"{len(scores)}; return one for each"
+                    f"{given!r:.60}; return a list of numbers"
                 )
             results.append(scores)
             if progress and papers:
@@ -136,66 +128,65 @@ class CrossEncoder:
     takes_whole_abstracts = True
 
     def __init__(self, files: RerankerFiles, workers: Workers | None = None, device: str = CPU) -> None:
-        from qbe.models.gpu import pair_batches
-        from qbe.models.tokenizer import PaperTokenizer
-
+        """The model is loaded when it first scores: never, if no query of a search has a facet."""
         metadata = files.metadata
-        device, self._batched = chosen_device(device), files.precision == HALF
-        check_precision(files.precision, device)
-        files.verify()
-        self.name = metadata.name
-        self._workers = workers or Workers()
+        self._files, self._device, self._batched = files, chosen_device(device), files.precision == HALF
+        check_precision(files.precision, self._device)
+        self.name, self._workers = metadata.name, workers or Workers()
         tokens = min(SIDE_TOKENS, metadata.max_tokens // 2)
         self._query_tokens = metadata.query_tokens or tokens
         self._candidate_tokens = metadata.candidate_tokens or tokens
         self._inputs = PAIR_INPUTS if metadata.token_types else PAIR_INPUTS[:-1]
-        model = pair_batches(files) if self._batched else files.model
-        self._session = open_session(model, device, inputs=self._inputs, outputs=[SCORE])
-        self._tokenizer = PaperTokenizer(files.tokenizer)
+
+    @cached_property
+    def _opened(self) -> tuple[PaperTokenizer, Any]:
+        from qbe.models.gpu import pair_batches
+        from qbe.models.tokenizer import PaperTokenizer
+
+        self._files.verify()
+        model = pair_batches(self._files) if self._batched else self._files.model
+        session = open_session(model, self._device, inputs=self._inputs, outputs=[SCORE])
+        return PaperTokenizer(self._files.tokenizer), session
 
     def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
-        from qbe.models.gpu import batches, padded
+        from qbe.models.gpu import batches
 
-        queries = [query_side(self._tokenizer, each.query, self._query_tokens) for each in requests]
+        tokenizer, _ = self._opened
+        queries = [query_side(tokenizer, each.query, self._query_tokens) for each in requests]
         pairs = [(number, paper) for number, request in enumerate(requests) for paper in request.papers]
         candidates = Memo[Paper, list[int]](
-            lambda paper: candidate_side(self._tokenizer, paper, self._candidate_tokens)
+            lambda paper: candidate_side(tokenizer, paper, self._candidate_tokens)
         )
 
-        def row(place: int) -> Pair:
-            number, paper = pairs[place]
-            return pair(queries[number], candidates(paper), self._tokenizer.special)
+        def row(work: tuple[int, Paper]) -> Pair:
+            return pair(queries[work[0]], candidates(work[1]), tokenizer.special)
 
-        scores = [0.0] * len(pairs)
-        if self._batched:
-            rows = [row(place) for place in range(len(pairs))]
-            for places in batches([len(each.ids) for each in rows], _BATCH_TOKENS):
-                some = [rows[place] for place in places]
-                for place, score in zip(places, self._run(some, padded(len(some[0].ids))), strict=True):
-                    scores[place] = score
-                if progress:
-                    progress(len(places))
-        else:
-            # The longest first, so that no thread is left alone with a long one at the end.
-            lengths = [len(paper.title) + len(paper.abstract) for _, paper in pairs]
-            order = sorted(range(len(pairs)), key=lambda place: -lengths[place])
-            scored = self._workers.map(lambda place: self._run([row(place)])[0], order)
-            for place, score in zip(order, scored, strict=True):
+        rows, scores = list(self._workers.map(row, pairs)), [0.0] * len(pairs)
+        # The longest first, so that no thread is left alone with a long one at the end.
+        groups = list(batches([len(each.ids) for each in rows], _BATCH_TOKENS if self._batched else 1))
+        in_order = map if self._batched else self._workers.map
+        scored = in_order(lambda places: self._run([rows[place] for place in places]), groups)
+        for places, found in zip(groups, scored, strict=True):
+            for place, score in zip(places, found, strict=True):
                 scores[place] = score
-                if progress:
-                    progress(1)
-        in_order = map(RerankScore, scores)
-        return [list(islice(in_order, len(request.papers))) for request in requests]
+            if progress:
+                progress(len(places))
+        ordered = map(RerankScore, scores)
+        return [list(islice(ordered, len(request.papers))) for request in requests]
 
-    def _run(self, pairs: Sequence[Pair], length: int | None = None) -> list[float]:
-        """Score pairs in one call, padded to a length, by default the first one's."""
-        length = len(pairs[0].ids) if length is None else length
-        arrays = {name: np.zeros((len(pairs), length), np.int64) for name in PAIR_INPUTS}
-        arrays["input_ids"].fill(self._tokenizer.pad)
+    def _run(self, pairs: Sequence[Pair]) -> list[float]:
+        """Score pairs, the longest of which is the first, in one call."""
+        from qbe.models.gpu import padded
+
+        tokenizer, session = self._opened
+        length = len(pairs[0].ids)
+        shape = len(pairs), padded(length) if self._batched else length
+        arrays = {name: np.zeros(shape, np.int64) for name in PAIR_INPUTS}
+        arrays["input_ids"].fill(tokenizer.pad)
         for row, (ids, types) in enumerate(pairs):
             for name, values in zip(PAIR_INPUTS, (ids, [1] * len(ids), types), strict=True):
                 arrays[name][row, : len(ids)] = values
-        (scores,) = self._session.run([SCORE], {name: arrays[name] for name in self._inputs})
+        (scores,) = session.run([SCORE], {name: arrays[name] for name in self._inputs})
         computed: list[float] = scores.tolist()
         return computed
 
@@ -266,8 +257,15 @@ _Content = tuple[str, tuple[str, ...]]  # of a paper: title and sentences
 
 def paper_ids(tokenizer: PaperTokenizer, paper: Paper) -> list[int]:
     """Return the token ids of a paper's title and sentences, as far as joint grades read them."""
-    texts = [sentence.text for sentence in paper.sentences]
-    return _side(tokenizer, paper.title, texts, PAPER_TOKENS, TITLE_TOKENS)
+    return _content_ids(tokenizer, _content(paper))
+
+
+def _content(paper: Paper) -> _Content:
+    return paper.title, tuple(sentence.text for sentence in paper.sentences)
+
+
+def _content_ids(tokenizer: PaperTokenizer, content: _Content) -> list[int]:
+    return _side(tokenizer, content[0], content[1], PAPER_TOKENS, TITLE_TOKENS)
 
 
 class JointGrader:
@@ -281,50 +279,43 @@ class JointGrader:
     takes_whole_abstracts = False
 
     def __init__(self, folder: Path = JOINT_GRADES, workers: Workers | None = None) -> None:
+        """The model is loaded when it first grades."""
+        self._folder, self._workers = folder, workers or Workers()
+        self.card = read_card(folder, JOINT_GRADER)
+        self._graded = lru_cache(KEPT)(self._grade_pair)
+        self._ids = lru_cache(KEPT)(lambda content: _content_ids(self._opened[0], content))
+
+    @cached_property
+    def _opened(self) -> tuple[PaperTokenizer, Any]:
         from qbe.models.tokenizer import PaperTokenizer
 
-        self.card = read_card(folder, JOINT_GRADER)
         tokenizer = resolve_encoder(DEFAULT_ENCODER).tokenizer
-        for path in (folder / JOINT_MODEL, tokenizer):
+        for path in (self._folder / JOINT_MODEL, tokenizer):
             verify_digest(path, self.card.files.get(path.name), "install qbe again, or train it again")
-        self._session = open_session(folder / JOINT_MODEL, inputs=JOINT_INPUTS, outputs=[JOINT_OUTPUT])
-        self._tokenizer, self._workers = PaperTokenizer(tokenizer), workers or Workers()
-        self._kept: dict[tuple[_Content, _Content], NDArray[np.float64]] = {}
-        self._keeping = threading.Lock()
+        session = open_session(self._folder / JOINT_MODEL, inputs=JOINT_INPUTS, outputs=[JOINT_OUTPUT])
+        return PaperTokenizer(tokenizer), session
 
     def grade(
         self, paper: Paper, candidates: Sequence[Paper], progress: Progress | None = None
     ) -> NDArray[np.float64]:
         """Grade candidates by a paper, (candidates, 3)."""
-        query, *keys = [
-            (each.title, tuple(sentence.text for sentence in each.sentences)) for each in (paper, *candidates)
-        ]
-        with self._keeping:
-            found = {key: self._kept[query, key] for key in keys if (query, key) in self._kept}
-        missing = {key: each for key, each in zip(keys, candidates, strict=True) if key not in found}
-        first = paper_ids(self._tokenizer, paper) if missing else []
-        special = self._tokenizer.special
-
-        def graded(candidate: Paper) -> NDArray[np.float64]:
-            inputs = pair_input(first, paper_ids(self._tokenizer, candidate), special.cls, special.sep)
-            (grades,) = self._session.run([JOINT_OUTPUT], dict(zip(JOINT_INPUTS, inputs, strict=True)))
-            # Rounded, so that kinds of processors seldom rank differently.
-            rounded: NDArray[np.float64] = grades[0].astype(np.float64).round(4)
-            return rounded
-
-        if progress and len(keys) > len(missing):
-            progress(len(keys) - len(missing))
-        for key, grades in zip(missing, self._workers.map(graded, missing.values()), strict=True):
-            found[key] = grades
+        query, *contents = map(_content, (paper, *candidates))
+        _ = self._opened  # before threads ask for it
+        grades = []
+        for graded in self._workers.map(lambda content: self._graded(query, content), contents):
+            grades.append(graded)
             if progress:
                 progress(1)
-        with self._keeping:
-            for key in keys:  # the latest last
-                self._kept.pop((query, key), None)
-                self._kept[query, key] = found[key]
-            for oldest in list(self._kept)[:-KEPT]:
-                del self._kept[oldest]
-        return np.array([found[key] for key in keys], np.float64).reshape(-1, 3)
+        return np.array(grades, np.float64).reshape(-1, 3)
+
+    def _grade_pair(self, query: _Content, candidate: _Content) -> NDArray[np.float64]:
+        tokenizer, session = self._opened
+        special = tokenizer.special
+        inputs = pair_input(self._ids(query), self._ids(candidate), special.cls, special.sep)
+        (grades,) = session.run([JOINT_OUTPUT], dict(zip(JOINT_INPUTS, inputs, strict=True)))
+        # Rounded, so that kinds of processors seldom rank differently.
+        rounded: NDArray[np.float64] = grades[0].astype(np.float64).round(4)
+        return rounded
 
     def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
         scores = []
@@ -360,25 +351,21 @@ class LanguageModelReranker:
             place, problem = min(outcome.problems.items())
             if not any(outcome.answers):
                 raise ModelError(f"{self.name} grades none of the papers: {problem}; choose another `rerank`")
-            count = len({pairs[place].candidate.paper_id for place in outcome.problems})
+            ids = {pairs[each].candidate.paper_id for each in outcome.problems}
             log.warning(
                 "%s does not grade %s, such as %s (%s): the first stage places what has no grade",
-                *(self.name, "1 paper" if count == 1 else f"{count} papers"),
+                *(self.name, "1 paper" if len(ids) == 1 else f"{len(ids)} papers"),
                 *(pairs[place].candidate.paper_id, problem),
             )
-        answers = iter(outcome.answers)
-        results = []
+        answers, results = iter(outcome.answers), []
         for (aspect, *_), papers in requests:
             counted = [place for place, facet in enumerate(Facet) if aspect.facet in (None, facet)]
-            scores = [
-                RerankScore(
-                    sum(answer.grades[place] for place in counted) / len(counted),
-                    grades=dict(zip(map(str, Facet), answer.grades, strict=True)),
-                )
-                if answer
-                else None
-                for answer in islice(answers, len(papers))
-            ]
+            scores: list[RerankScore | None] = []
+            for answer in islice(answers, len(papers)):
+                if answer:
+                    mean = sum(answer.grades[place] for place in counted) / len(counted)
+                    grades = dict(zip(map(str, Facet), answer.grades, strict=True))
+                scores.append(RerankScore(mean, grades=grades) if answer else None)
             known = [each.score for each in scores if each]
             unknown = RerankScore(sum(known) / len(known) if known else 0.0)
             results.append([each or unknown for each in scores])
@@ -406,23 +393,3 @@ def open_reranker(
             f"{device} and {precision or 'int8'}; drop it, or give a pair cross-encoder"
         )
     return JointGrader(joint, workers)
-
-
-class DeferredReranker:
-    """`open_reranker`, called when something is scored: never, if no query of a search has a facet."""
-
-    needs_vectors = False
-
-    def __init__(
-        self, name: str = DEFAULT_RERANKER, *, workers: Workers | None = None, device: str = CPU
-    ) -> None:
-        self.takes_whole_abstracts = joint_folder(name) is None
-        self.name = resolve_reranker(name).metadata.name if self.takes_whole_abstracts else DEFAULT_RERANKER
-        self._open = partial(open_reranker, name, workers=workers, device=device)
-        self._opening = threading.Lock()
-        self._opened: Reranker | None = None
-
-    def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
-        with self._opening:
-            self._opened = self._opened or self._open()
-        return self._opened.batch_score(requests, progress)

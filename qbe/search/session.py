@@ -17,8 +17,8 @@ from qbe.search.explain import add_matches
 from qbe.search.explore import ExploreRequest, ExploreStage, likely, open_explore_stage
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
 from qbe.search.first_stages import FirstStage, open_first_stage
-from qbe.search.grading import GradedQuery, no_grades
-from qbe.search.opening import RerankerOpener, open_rerank_stage, regrader_opener
+from qbe.search.grading import GradedQuery, Regrader, no_grades
+from qbe.search.opening import RerankerOpener, open_rerank_stage
 from qbe.search.questions import is_question
 from qbe.search.rank import Progress, RankingRequest, RerankStage, rank
 from qbe.search.request import SearchRequest
@@ -115,8 +115,12 @@ class SearchSession(Closing):
         self._opened: Opened | None = None
         reranker = self.stages.reranker
         self._regraded = (reranker.joint or 0) if isinstance(reranker, Grades) else 0
-        self._open_regrader = regrader_opener(self._regraded, self._workers)
-        parts = reranker, index, self._workers, self._open_regrader, open_reranker
+        self._regrader = None
+        if self._regraded:
+            from qbe.search.rerankers import JointGrader
+
+            self._regrader = Regrader(JointGrader(workers=self._workers), self._regraded)
+        parts = reranker, index, self._workers, self._regrader, open_reranker
         try:
             with index.reading() as reader:
                 # Side by side: Java opens the postings while Python reads what reranks.
@@ -394,7 +398,7 @@ class SearchSession(Closing):
         with self._opening:
             if self._opened is None or self._opened.reader is not reader:
                 stage = open_first_stage(self.stages.first_stage, reader, self._workers)
-                explore = open_explore_stage(self.index, reader, stage, self._workers, self._open_regrader)
+                explore = open_explore_stage(self.index, reader, stage, self._workers, self._regrader)
                 ranks = explore is not None and not isinstance(self.stages.reranker, LanguageModel)
                 self._opened = Opened(reader, stage, explore, ranks, FilterCache(reader))
             return self._opened

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from qbe.errors import UsageError, check_count, check_positive, did_you_mean
+from qbe.errors import UsageError, did_you_mean
 from qbe.models.session import DEVICES
 from qbe.query import MAX_WEIGHT
 
@@ -20,7 +21,7 @@ BM25_QUERIES = (TITLE_FACET, TITLE_ABSTRACT, TELLING_WORDS)
 COMPONENTS = ("bm25", "sentences", "facet", "whole")  # scores that the fused first stage weighs
 EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(COMPONENTS, 1.0)
 
-# The matchings of ASPIRE (Mysore et al., 2022), and the mean of best matches.
+# Those of ASPIRE (Mysore et al., 2022), and the mean of best matches.
 MATCHINGS = ("transport", "attention", "single-match", "mean-max")
 
 # Chosen on graded pairs: papers that BM25 and vectors each bring to the fusion, and papers that are reranked;
@@ -31,9 +32,49 @@ RERANK_WEIGHT, GRADES_WEIGHT, BACKGROUND_PENALTY = 0.5, 0.75, 0.35
 
 
 def _parameter(default: Any, kind: str, text: str, choices: tuple[str, ...] = ()) -> Any:
-    """Make a field of a stage; ``kind`` says how values are checked and parsed."""
+    """Make a field of a stage; ``kind`` is one of KINDS, which says how values are checked."""
     return field(default=default, metadata={"kind": kind, "help": text, "choices": choices})
 
+
+def _is_number(value: object, most: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most
+
+
+def _weights(text: str) -> dict[str, float]:
+    pairs = [part.split(":") for part in text.split("+")]
+    weights = {name: float(weight) for name, weight in pairs}
+    if len(weights) < len(pairs):
+        raise ValueError("a component is there twice")
+    return weights
+
+
+def _are_weights(value: object) -> bool:
+    if not isinstance(value, Mapping) or set(value) - set(COMPONENTS):
+        return False
+    return all(_is_number(each, MAX_WEIGHT) for each in value.values()) and any(value.values())
+
+
+def _is_model(value: object) -> bool:
+    if callable(getattr(value, "transform", None)) and not hasattr(value, "batch_search"):
+        return False  # a transformer of PyTerrier, which is callable, too
+    return isinstance(value, str | os.PathLike) or callable(value) or hasattr(value, "batch_score")
+
+
+# Kinds of parameters: what errors call their values, what reads one from text, and whether a value is one.
+KINDS: Mapping[str, tuple[str, Callable[[str], Any], Callable[[Any], bool]]] = {
+    "count": ("a whole number of at least 1", int, lambda value: type(value) is int and value >= 1),
+    "share": ("a number from 0 to 1", float, lambda value: _is_number(value, 1)),
+    "positive": ("a number above 0", float, lambda value: _is_number(value, 1e300) and value > 0),
+    "weights": (f"numbers to {MAX_WEIGHT:g}, not all 0, of {', '.join(COMPONENTS)}", _weights, _are_weights),
+    "choice": ("one of these", str, lambda _: True),
+    "text": ("a text or a folder", str, lambda value: isinstance(value, str | os.PathLike)),
+    "model": (
+        "a name, a folder, an object with batch_score, or a function of an aspect and papers, such as "
+        "qbe.from_transformer makes",
+        str,
+        _is_model,
+    ),
+}
 
 _DEPTH = (RERANK_DEPTH, "count", "papers of the first stage to rerank")
 _WEIGHT = (RERANK_WEIGHT, "share", "the reranker's share of the score, 0 to 1")
@@ -47,21 +88,17 @@ class _Stage:
 
     def __post_init__(self) -> None:
         for each in dataclasses.fields(self):
-            value = getattr(self, each.name)
-            if value is not None or each.default is not None:
-                _check(each.name, value, each.metadata["kind"], each.metadata["choices"])
+            value, choices = getattr(self, each.name), each.metadata["choices"]
+            wanted, _, is_right = KINDS[each.metadata["kind"]]
+            if choices:
+                wanted, is_right = f"one of {', '.join(choices)}", choices.__contains__
+            if (value is not None or each.default is not None) and not is_right(value):
+                raise UsageError(f"expected `{each.name}` as {wanted}, found {value!r:.60}")
 
     def to_json(self) -> dict[str, Any]:
         """Return name and parameters as JSON; raises TypeError for a model that is an object."""
-        record: dict[str, Any] = {"stage": self.name}
-        for each in dataclasses.fields(self):
-            value = getattr(self, each.name)
-            value = os.fspath(value) if isinstance(value, os.PathLike) else value
-            if not isinstance(value, str | int | float | Mapping | None):
-                raise TypeError(
-                    f"expected a name or folder as `{each.name}` to be written as JSON, found {value!r:.60}"
-                )
-            record[each.name] = dict(value) if isinstance(value, Mapping) else value
+        parameters = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        record: dict[str, Any] = json.loads(json.dumps({"stage": self.name, **parameters}, default=os.fspath))
         return record
 
     def __rshift__(self, reranker: Any) -> Stages:
@@ -135,7 +172,7 @@ class Projections(_Stage):
     """
 
     name: ClassVar[str] = "projections"
-    model: str | None = _parameter(None, "folder", "folder written by qbe train facet-projections")
+    model: str | None = _parameter(None, "text", "folder written by qbe train facet-projections")
     depth: int = _parameter(*_DEPTH)
     weight: float = _parameter(*_WEIGHT)
     background_penalty: float = _parameter(*_PENALTY)
@@ -212,7 +249,7 @@ class LanguageModel(_Stage):
     def __post_init__(self) -> None:
         _Stage.__post_init__(self)
         if not self.model:
-            raise UsageError("expected the name of a model as in llm:model=NAME, found none; check `rerank`")
+            raise UsageError("expected the name of a model as in llm:model=NAME, found none")
 
 
 FIRST_STAGES: Mapping[str, type[_Stage]] = {stage.name: stage for stage in (BM25, Dense, Fused)}
@@ -251,11 +288,9 @@ class Stages:
         return f"qbe-{first}+{second}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stages with all parameters as JSON; raises TypeError for stages that are objects."""
-        if not isinstance(self.first_stage, _Stage):
-            raise TypeError(f"expected a stage of qbe to be written as JSON, found {self.first_stage!r:.60}")
-        reranker = self.reranker and self.reranker.to_json()
-        return {"first_stage": self.first_stage.to_json(), "reranker": reranker}
+        """Return the stages with all parameters as JSON; raises TypeError for models that are objects."""
+        first, second = self.first_stage.to_json(), self.reranker and self.reranker.to_json()
+        return {"first_stage": first, "reranker": second}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
@@ -265,13 +300,10 @@ class Stages:
         >>> Stages.from_json(stages.to_json()) == stages
         True
         """
+        kinds = {**FIRST_STAGES, **RERANKERS}
         try:
-            stages = []
-            for values in (record["first_stage"], record["reranker"]):
-                parameters = dict(values or {})
-                kind = parameters.pop("stage", None)
-                stages.append(None if values is None else {**FIRST_STAGES, **RERANKERS}[kind](**parameters))
-            return cls(*stages)
+            parts = [dict(record[name] or {}) for name in ("first_stage", "reranker")]
+            return cls(*(kinds[part.pop("stage")](**part) if part else None for part in parts))
         except (KeyError, TypeError) as error:
             raise UsageError(f"expected a record of stages, found another ({error})") from None
 
@@ -299,60 +331,39 @@ def parse_reranker(text: str, expected: str = "") -> Any:
     (None, 50)
     """
     name, _, parameters = text.partition(":")
-    if name == "none":
-        if parameters:
-            raise UsageError(f"expected `rerank` none without parameters, found {text!r}")
+    if text == "none":
         return None
     if name in RERANKERS:
         return _parsed(RERANKERS[name], parameters, "rerank")
     folder, colon, rest = text.rpartition(":")
-    folder, parameters = (folder, rest) if colon and "=" in rest else (text, "")
+    folder, parameters = (folder, f",{rest}") if colon and "=" in rest else (text, "")
     if not (os.sep in folder or os.path.isdir(folder)):  # noqa: PTH112
-        if expected:
-            raise UsageError(f"expected {expected}, found {folder!r}; check it")
         names = ("none", *RERANKERS)
-        raise UsageError(
-            f"expected `rerank` of {', '.join(names)}, or the folder of a model, found {folder!r}; "
-            f"{did_you_mean(folder, names, 'check it')}"
-        )
+        hint = "check it" if expected else did_you_mean(folder, names, "check it")
+        expected = expected or f"`rerank` of {', '.join(names)}, or the folder of a model"
+        raise UsageError(f"expected {expected}, found {text!r}; {hint}")
     of_projections = os.path.isfile(os.path.join(folder, "facet-projections.json"))  # noqa: PTH113, PTH118
-    kind: type[_Stage] = Projections if of_projections else CrossEncoder
-    return _parsed(kind, f"model={folder}{parameters and ','}{parameters}", "rerank")
+    return _parsed(Projections if of_projections else CrossEncoder, f"model={folder}{parameters}", "rerank")
 
 
 def _parsed(stage: type[_Stage], parameters: str, option: str) -> Any:
     kinds = {each.name: each.metadata["kind"] for each in dataclasses.fields(stage)}
     values: dict[str, Any] = {}
+    for part in parameters.split(",") if parameters else ():
+        name, sign, value = part.partition("=")
+        if not sign or name not in kinds or name in values:
+            raise UsageError(
+                f"expected parameters of {stage.name} as in {stage.name}:{next(iter(kinds))}=..., each "
+                f"once, of {', '.join(kinds)}, found {part!r}; check `{option}`"
+            )
+        try:
+            values[name] = KINDS[kinds[name]][1](value)
+        except ValueError:
+            values[name] = value  # which the stage refuses
     try:
-        for part in parameters.split(",") if parameters else ():
-            name, sign, value = part.partition("=")
-            if not sign or name not in kinds or name in values:
-                raise UsageError(
-                    f"expected parameters of {stage.name} as in {stage.name}:{next(iter(kinds))}=..., each "
-                    f"once, of {', '.join(kinds)}, found {part!r}"
-                )
-            values[name] = value
-        for name, value in values.items():
-            if kinds[name] in ("count", "share", "positive"):
-                values[name] = _number(name, value, int if kinds[name] == "count" else float)
-            elif kinds[name] == "weights":
-                pairs = [part.partition(":") for part in value.split("+")]
-                if len({component for component, *_ in pairs}) < len(pairs):
-                    raise UsageError(f"expected each component of `{name}` once, found {value!r}")
-                values[name] = {component: _number(name, weight, float) for component, _, weight in pairs}
         return stage(**values)
     except UsageError as error:
-        if f"`{option}`" in str(error):
-            raise
         raise UsageError(f"{error}; check `{option}`") from None
-
-
-def _number(name: str, value: str, kind: type[int | float]) -> float:
-    try:
-        return kind(value)
-    except ValueError:
-        wanted = "a whole number" if kind is int else "a number"
-        raise UsageError(f"expected {wanted} as `{name}`, found {value!r}") from None
 
 
 def describe_stages(stages: Mapping[str, type[_Stage]]) -> str:
@@ -373,56 +384,14 @@ def default_stages(index: Index) -> Stages:
     >>> default_stages(index).run_tag
     'qbe-fused+grades'
     """
-    with index.reading() as reader:
-        dense, lucene = reader.manifest.dense, reader.manifest.lucene
+    dense = index.manifest.dense
     if dense is None:
         return BM25() >> CrossEncoder()
     from qbe.models.grades import shipped_model
     from qbe.models.heads import Storage
 
-    first = Dense() if lucene is None else Fused()
+    first = Dense() if index.manifest.lucene is None else Fused()
     if shipped_model(dense["encoder"]):
         return first >> Grades()
     projected = Storage("projection", "facet-projections").shipped_for(dense["encoder"])
     return first >> (Projections() if projected else CrossEncoder())
-
-
-def _check(name: str, value: Any, kind: str, choices: tuple[str, ...]) -> None:
-    wanted = ""
-    if kind == "choice" and value not in choices:
-        raise UsageError(f"expected `{name}` of {', '.join(choices)}, found {value!r}")
-    if kind == "count":
-        check_count(name, value)
-    elif kind in ("share", "positive"):
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            wanted = f"a number as `{name}`"
-        elif kind == "positive":
-            check_positive(name, value)
-        elif not 0 <= value <= 1:
-            raise UsageError(f"expected `{name}` from 0 to 1, found {value:g}")
-    elif kind == "weights":
-        if not isinstance(value, Mapping):
-            raise TypeError(f"expected a mapping as `{name}`, such as {{'bm25': 1}}, found {value!r}")
-        sound = all(isinstance(each, int | float) and 0 <= each <= MAX_WEIGHT for each in value.values())
-        if set(value) - set(COMPONENTS) or not sound or not any(value.values()):
-            raise UsageError(
-                f"expected `{name}` from 0 to {MAX_WEIGHT:g}, not all 0, of {', '.join(COMPONENTS)}, found "
-                f"{dict(value)}"
-            )
-    elif kind == "folder" and not isinstance(value, str | os.PathLike):
-        wanted = f"a folder as `{name}`"
-    elif kind == "text" and not isinstance(value, str):
-        wanted = f"a str as `{name}`"
-    elif kind == "model":
-        transforms, searches, scores = (
-            callable(getattr(value, each, None)) for each in ("transform", "batch_search", "batch_score")
-        )
-        if transforms and not searches:
-            raise TypeError(
-                f"expected a model as `{name}`, found a transformer; give qbe.from_transformer(it)"
-            )
-        if not (isinstance(value, str | os.PathLike) or callable(value) or scores):
-            kinds = "a name, a folder, an object with batch_score, or a function of an aspect and papers"
-            wanted = f"a model as `{name}`: {kinds}"
-    if wanted:
-        raise TypeError(f"expected {wanted}, found {value!r:.60} ({type(value).__name__})")
