@@ -8,20 +8,17 @@ import numpy as np
 import pytest
 import torch
 from support.rerankers import score
-from support.tiny_reranker import graded_lists
-from support.trainings import new_folders
 
 from qbe.index.index import Index
 from qbe.models.export import encoder as export
 from qbe.models.folders import resolve_reranker
+from qbe.models.pooling import EncodedAspect
 from qbe.models.tokenizer import PaperTokenizer
 from qbe.query import Aspect, Query
-from qbe.models.pooling import EncodedAspect
 from qbe.runs import GradedPair
 from qbe.search.rerankers import candidate_side, open_reranker, query_side
 from qbe.train.cross_encoder import by_list, in_triplets, open_pair_reader
 from qbe.train.losses import pair_loss
-from qbe.train.work import RunOptions
 from qbe.types import Facet
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]

@@ -11,7 +11,7 @@ import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from logging import getLogger
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
@@ -260,6 +260,17 @@ class PairBatches(DefaultBatchSampler):
         return iter(self._examples.epoch(np.random.default_rng([self.seed, self.epoch])))
 
 
+class PairTrainer(CrossEncoderTrainer):
+    """A trainer that reads the batches of `Examples`."""
+
+    def __init__(self, examples: Examples, **settings: Any) -> None:
+        self._examples = examples
+        super().__init__(train_dataset=examples.pairs, **settings)
+
+    def get_batch_sampler(self, dataset: Any, **settings: Any) -> PairBatches:  # type: ignore[override]
+        return PairBatches(dataset, examples=self._examples, **settings)
+
+
 BUCKET = 32  # batches that are sorted by length together
 
 
@@ -490,7 +501,6 @@ class CrossEncoderTraining(Training):
             output_dir=str(folder),
             max_steps=self._every * recipe.evaluations,
             per_device_train_batch_size=recipe.batch,
-            batch_sampler=partial(PairBatches, examples=examples),
             learning_rate=recipe.learning_rate,
             weight_decay=recipe.weight_decay,
             max_grad_norm=recipe.clip,
@@ -510,10 +520,10 @@ class CrossEncoderTraining(Training):
             disable_tqdm=True,
             report_to="none",
         )
-        trainer = CrossEncoderTrainer(
+        trainer = PairTrainer(
+            examples,
             model=model,
             args=arguments,
-            train_dataset=examples.pairs,
             loss=PairLoss(model, self._loss, recipe),
             evaluator=evaluator,
             callbacks=[EarlyStoppingCallback(recipe.patience)],

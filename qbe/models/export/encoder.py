@@ -270,7 +270,7 @@ def export_cross_encoder(
         labels, most = int(model.config.num_labels), positions(model.base_model)
         if labels not in (1, 2) and [*model.config.id2label.values()] != [*map(str, Facet)]:
             raise ModelError(
-                f"{folder}: expected a classifier of 1 or 2 labels, or of {', '.join(Facet)}, found {labels}; "
+                f"{folder}: expected a classifier of 1 or 2 labels, or of {', '.join(map(str, Facet))}, found {labels}; "
                 "give a model that scores the relevance of a pair"
             )
         token_types = int(getattr(model.config, "type_vocab_size", 0)) > 1
