@@ -53,7 +53,7 @@ citation-pairs: install
 	PATH="$(abspath $(BIN)):$$PATH" bash scripts/citation-pairs.sh
 
 runs: install
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python scripts/runs.py
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m scripts.runs
 
 models: install
 	$(BIN)/python scripts/models.py $(OPTIONS)

@@ -1,7 +1,7 @@
 """``python -m benchmarks.bm25``: BM25 indexing and search, against Pyserini's command line and bm25s.
 
-The papers are made out of those of an index (`benchmarks.synthetic`); all sides get the same texts, and the
-same queries, title and sentences of a facet. Commands are timed whole, from their start to their end; single
+The papers are those of an index; all sides get the same texts, and the same queries, title and sentences of a
+facet. Commands are timed whole, from their start to their end; single
 queries warm, every side a process of its own, in turn. bm25s (numpy) has stop words and a stemmer of its own.
 """
 
@@ -11,6 +11,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,8 +49,7 @@ class Inputs(NamedTuple):
 
 
 def write(source: Index, folder: Path, papers: int, queries: int) -> Inputs:
-    """Make the papers, and draw the queries among those of the source."""
-    from benchmarks.synthetic import papers_of
+    """Write the papers, and draw the queries among them."""
     from qbe.index.lucene import contents
     from qbe.models.pooling import EncodedAspect
     from qbe.search.first_stages import query_text
@@ -57,7 +57,7 @@ def write(source: Index, folder: Path, papers: int, queries: int) -> Inputs:
     inputs = Inputs(*(folder / name for name in ("corpus.jsonl", "collection", "queries.json")))
     inputs.collection.mkdir()
     with inputs.corpus.open("w") as corpus, (inputs.collection / "papers.jsonl").open("w") as collection:
-        for paper in papers_of(source, papers, 0):
+        for paper in islice(source, papers):
             record: dict[str, object] = {"paper_id": paper.paper_id, "title": paper.title}
             record["abstract"] = [sentence.text for sentence in paper.sentences]
             print(json.dumps(record), file=corpus)

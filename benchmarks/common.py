@@ -5,12 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import metadata, resources
 from itertools import cycle, islice
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from qbe.errors import CorpusError
@@ -147,6 +153,37 @@ def _source(corpus: Path | None) -> tuple[str, Iterator[Paper]]:
         return corpus.name, read_corpus([str(corpus)])
     with resources.as_file(resources.files("qbe.datasets") / "sample" / "papers.jsonl") as sample:
         return "the sample of the package", iter(list(read_corpus([str(sample)])))
+
+
+@contextmanager
+def serving(index: Path, log: Path, *options: object) -> Iterator[tuple[int, int]]:
+    """Serve an index on this machine; give the port and the process id."""
+    command = [sys.executable, "-m", "qbe", "serve", "--index", str(index), "--port", "0", *map(str, options)]
+    with log.open("w") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    assert process.stdout is not None
+    try:
+        match = re.search(r":(\d+)", process.stdout.readline())
+        if match is None:
+            sys.exit(f"the server did not start: {log.read_text()}")
+        yield int(match[1]), process.pid
+    finally:
+        process.terminate()
+        process.wait(60)
+        process.stdout.close()
+
+
+@contextmanager
+def http_server(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Answer requests by a handler, in a thread; give the address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def machine(threads: int, packages: Sequence[str]) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import http.server
 import re
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from benchmarks.common import http_server
 
 _BLOCK = 1 << 16
 
@@ -26,10 +27,11 @@ class Faults:
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    server: _Server
+    folder: Path
+    faults: Faults
 
     def do_GET(self) -> None:
-        faults, path = self.server.faults, self.server.folder / self.path.lstrip("/")
+        faults, path = self.faults, self.folder / self.path.lstrip("/")
         faults.asked.append(dict(self.headers.items()))
         if faults.statuses:
             self.send_response(faults.statuses.pop(0))
@@ -68,20 +70,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-class _Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, folder: Path, faults: Faults) -> None:
-        self.folder, self.faults = folder, faults
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-
 @contextmanager
 def serving(folder: Path, faults: Faults) -> Iterator[str]:
     """Serve the files of a folder; gives the address of the folder."""
-    with _Server(folder, faults) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+    with http_server(type("Handler", (_Handler,), {"folder": folder, "faults": faults})) as address:
+        yield address

@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common import serving
+
 FIRST_STAGES = ("bm25", "dense", "fused", "fused:background_penalty=0")
 RERANKERS = (
     "none",
@@ -82,19 +84,11 @@ def searches(folder: Path, papers: list[str]) -> Iterator[tuple[str, bytes]]:
 
 def answers(folder: Path, papers: list[str]) -> Iterator[tuple[str, bytes]]:
     """Yield the answers of a server."""
-    command = [sys.executable, "-m", "qbe", "serve", "--index", str(folder / "index"), "--port", "0"]
-    silent = subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=silent, text=True) as server:
-        assert server.stdout
-        line = server.stdout.readline()
-        address = next(word for word in line.split() if word.startswith("http")).rstrip("/")
-        try:
-            facets, stages = ("background", "method", "result"), ("bm25", "dense", "fused")
-            for paper, facet, stage, rerank in itertools.product(papers, facets, stages, (False, True)):
-                body = {"paper_ids": [paper], "facet": facet, "first_stage": stage, "rerank": rerank}
-                yield f"POST {json.dumps(body)}", post(f"{address}/api/search", body)
-        finally:
-            server.terminate()
+    facets, stages = ("background", "method", "result"), ("bm25", "dense", "fused")
+    with serving(folder / "index", folder / "log") as (port, _):
+        for paper, facet, stage, rerank in itertools.product(papers, facets, stages, (False, True)):
+            body = {"paper_ids": [paper], "facet": facet, "first_stage": stage, "rerank": rerank}
+            yield f"POST {json.dumps(body)}", post(f"http://127.0.0.1:{port}/api/search", body)
 
 
 def post(url: str, body: dict[str, Any]) -> bytes:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import cycle, islice
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.common import machine, positive, spread, table
+from benchmarks.common import machine, parsed, positive, spread, table
 from qbe.cli import common as _cli
 from qbe.errors import CorpusError, MissingDependencyError, QbeError
 from qbe.models.cards import ENCODER, EncoderFiles
@@ -38,31 +38,10 @@ from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.query import Aspect
 from qbe.search.rank import RerankRequest
 from qbe.search.rerankers import CrossEncoder
-from qbe.types import Facet, Paper
+from qbe.types import Paper
 from qbe.util.work import Workers, available_threads
 
 SMALL, LARGE = "facet-encoder", "facet-encoder-large"
-K = 20
-
-
-def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="benchmarks.gpu", description=__doc__.split("\n\n")[0])
-    add = parser.add_argument
-    add("--device", choices=(CUDA, CPU), default=CUDA, help="cpu: to try the command out")
-    for name, count, what in (
-        ("--papers", 4096, "encoded on the GPU"),
-        ("--cpu-papers", 1024, "encoded on the CPU"),
-        ("--large-papers", 64, "encoded by the large encoder on the CPU"),
-        ("--pairs", 4096, "scored by the cross-encoder"),
-        ("--rounds", 3, "of each measurement"),
-        ("--threads", available_threads(), "of the CPU"),
-        ("--seconds", 150, "after which no part begins"),
-    ):
-        add(name, type=positive, default=count, metavar="N", help=f"{what} (default: %(default)s)")
-    add("--budgets", type=positive, nargs="+", default=[8192, 24576, 65536], metavar="TOKENS")
-    add("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
-    add("--output", type=Path, default=Path("runs/benchmarks/gpu.json"), metavar="FILE")
-    return parser
 
 
 class Benchmark:
@@ -145,7 +124,7 @@ def draw_model(folder: Path, layers: int, size: int, *, pairs: bool = False) -> 
 
 
 def agreement(bench: Benchmark) -> None:
-    """Compare vectors of the device with those of the CPU, and the rankings that come of them."""
+    """Compare vectors of the device with those of the CPU."""
     options, papers, tagger = bench.options, bench.papers, bench.tagger
     half = Encoder(resolve_encoder(SMALL, "fp16"), options.threads, options.device)
     int8 = Encoder(resolve_encoder(SMALL), options.threads)
@@ -167,8 +146,6 @@ def agreement(bench: Benchmark) -> None:
             "mean cosine": float(np.concatenate(cosines).mean()),
             "same labels": float(np.concatenate(same).mean()),
         }
-        if len(left) == len(papers):
-            found |= _rankings(papers, left, right)
         bench.findings[name] = found
         print(f"  {name}: " + ", ".join(f"{key} {value:.5f}" for key, value in found.items()), flush=True)
 
@@ -179,31 +156,6 @@ def _compared(left: PaperVectors, right: PaperVectors) -> tuple[NDArray[Any], ND
     assert right.hook_values is not None
     same = left.hook_values.argmax(axis=1) == right.hook_values.argmax(axis=1)
     return (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1), same
-
-
-def _rankings(
-    papers: Sequence[Paper], left: Sequence[PaperVectors], right: Sequence[PaperVectors]
-) -> dict[str, float]:
-    """Overlap of the first K in CSFCube's pools by mean best matches, and mean NDCG at K of each side."""
-    rows = {paper.paper_id: row for row, paper in enumerate(papers)}
-    shared, gains = list[float](), (list[float](), list[float]())
-    discounts = 1 / np.log2(np.arange(2, K + 2))
-    for facet in Facet:
-        file = Path(os.environ["QBE_DATA"], "csfcube", f"test-pid2anns-csfcube-{facet.value}.json")
-        for query, judged in json.loads(file.read_text(encoding="utf-8")).items():
-            positions = list(papers[rows[query]].facet_positions(facet)[0])
-            grades, tops = np.array(judged["relevance_adju"]), []
-            for side, found in zip((left, right), gains, strict=True):
-                of_query = side[rows[query]].sentences[positions]
-                candidates = (side[rows[each]].sentences for each in judged["cands"])
-                scores = np.array([(of_query @ each.T).max(axis=1).mean() for each in candidates])
-                order = np.argsort(-scores, kind="stable")[:K]
-                tops.append(set(order.tolist()))
-                ideal = (np.sort(grades)[::-1][:K] * discounts[: len(grades)]).sum()
-                found.append(float((grades[order] * discounts[: len(order)]).sum() / ideal))
-            shared.append(len(tops[0] & tops[1]) / K)
-    names = (f"overlap@{K}", f"NDCG@{K} of the device", f"NDCG@{K} of the CPU")
-    return {name: float(np.mean(values)) for name, values in zip(names, (shared, *gains), strict=True)}
 
 
 def pairs(bench: Benchmark) -> None:
@@ -249,7 +201,23 @@ def nvidia(what: str) -> str:
 
 
 def main(argv: list[str]) -> None:
-    options, begin = parser().parse_args(argv), time.perf_counter()
+    begin, budgets = time.perf_counter(), [8192, 24576, 65536]
+    options = parsed(
+        "gpu",
+        __doc__,
+        argv,
+        device={"choices": (CUDA, CPU), "default": CUDA, "help": "cpu: to try the command out"},
+        papers=4096,
+        cpu_papers=1024,
+        large_papers=64,
+        pairs=4096,
+        rounds=3,
+        threads=available_threads(),
+        seconds={"type": positive, "default": 150, "help": "after which no part begins"},
+        budgets={"type": positive, "nargs": "+", "default": budgets, "help": "tokens of a batch"},
+        parts={"nargs": "+", "choices": list(PARTS), "default": list(PARTS)},
+        output={"type": Path, "default": Path("runs/benchmarks/gpu.json")},
+    )
     folder = os.environ.get("QBE_DATA")
     if not folder or not Path(folder, "csfcube").is_dir():
         raise CorpusError("expected csfcube below QBE_DATA, found none; set QBE_DATA to a folder that has it")

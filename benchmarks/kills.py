@@ -14,11 +14,9 @@ import json
 import logging
 import os
 import random
-import re
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -31,6 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common import parsed, serving
 from qbe.corpus import read_jsonl
 from qbe.datasets.sample import copy_sample
 from qbe.errors import IndexFormatError, QbeError
@@ -50,12 +49,10 @@ DAMAGES = ("emptied", "halved", "lengthened", "exchanged", "flipped")
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks.kills", description=__doc__.split("\n\n")[0])
     counts = {"kills": 60, "disks": 60, "updates": 200, "clients": 8, "damages": 500, "seed": 1}
-    for name, count in counts.items():
-        parser.add_argument(f"--{name}", type=int, default=count, help="default: %(default)s")
-    parser.add_argument("--encoder", default=DEFAULT_ENCODER, help="default: %(default)s")
-    options = parser.parse_args(argv)
+    own: dict[str, Any] = {name: {"type": int, "default": count} for name, count in counts.items()}
+    encoder = {"default": DEFAULT_ENCODER}
+    options = parsed("kills", __doc__, sys.argv[1:] if argv is None else argv, **own, encoder=encoder)
     logging.disable()  # of sentences that the encoder cuts
     wrong = list[str]()
     with tempfile.TemporaryDirectory() as folder:
@@ -196,7 +193,10 @@ class Trial:
             expected[papers] = forked(lambda: answers(self.index))
         stop, counted, wrong = threading.Event(), Counter[str](), list[str]()
         served: dict[bool, list[Any]] = {}
-        with server(self.index, self.work / "log") as port, ThreadPoolExecutor(self.clients) as threads:
+        with (
+            serving(self.index, self.work / "log", "--threads", 1, "--rerank", "none") as (port, _),
+            ThreadPoolExecutor(self.clients) as threads,
+        ):
 
             def ask() -> None:
                 connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -273,25 +273,6 @@ class Trial:
         yield from (line if line.startswith("wrong") else line.partition(" ")[0] for line in lines)
         if status:
             yield f"wrong: ended by {status} after {len(lines)} damages"
-
-
-@contextlib.contextmanager
-def server(index: Path, log: Path) -> Iterator[int]:
-    """Serve an index; give the port."""
-    command = [sys.executable, "-u", "-m", "qbe", "serve", "--index", str(index), "--port", "0"]
-    with log.open("w") as stream:
-        process = subprocess.Popen(
-            [*command, "--threads", "1", "--rerank", "none"], stdout=stream, stderr=stream
-        )
-    try:
-        while not (port := re.search(r"http://[\d.]+:(\d+)", log.read_text())):
-            if process.poll() is not None:
-                raise SystemExit(log.read_text())
-            time.sleep(0.1)
-        yield int(port[1])
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def damaged(content: bytes, kind: str, other: Path, chance: random.Random) -> bytes | None:

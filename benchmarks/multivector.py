@@ -1,91 +1,103 @@
 """``python -m benchmarks.multivector``: search by sentence vectors, against flat FAISS.
 
 Both sides get the vectors of one index and the same faceted queries, drawn by seed, and rank papers by the
-mean of each query sentence's best match. Each is a process of its own; they answer in turn. "Same top 20"
-compares with the exhaustive ranking of the vectors as the index stores them.
+mean of each query sentence's best match; they answer in turn. "Same top 20" compares with the exhaustive
+ranking of the vectors as the index stores them.
 """
 
 from __future__ import annotations
 
 import math
-import sys
-import tempfile
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from benchmarks import floors
-from benchmarks.common import machine, parsed, table
-from benchmarks.drawn import DrawnQueries, best_rows, draw_queries, same_places, shared_papers
-from benchmarks.roles import HITS
-from benchmarks.sides import Side, in_turn
+from benchmarks.common import machine, median_p95, parsed, table, time_stages
+from benchmarks.drawn import best_rows, draw_queries, faceted_queries, same_places, shared_papers
 from qbe.cli import common as _cli
 
 if TYPE_CHECKING:
-    from qbe.index.index import Index
+    from collections.abc import Callable
 
-PACKAGES = ("faiss-cpu", "numpy")
-ROLES = "benchmarks.roles"
-NAMES = {"dense": "qbe", "flat": "flat FAISS, fp32, 1,000 sentences"}
-BLOCK = 1 << 16  # vectors converted at a time
-
-
-def lay_out(index: Index, folder: Path, queries: DrawnQueries) -> None:
-    """Write the arrays that the sides read."""
     import numpy as np
 
-    vectors, starts = index.sentence_vectors, index.layout.starts
-    np.save(folder / "starts.npy", starts)
-    np.save(folder / "papers.npy", queries.papers)
-    np.save(folder / "query_starts.npy", np.append(queries.starts, sum(map(len, queries.sentences))))
-    chosen = [vectors[rows].astype(np.float32) for rows in queries.sentences]
-    np.save(folder / "queries.npy", np.concatenate(chosen))
-    single = np.lib.format.open_memmap(folder / "vectors.npy", "w+", np.float32, vectors.shape)
-    for first in range(0, len(vectors), BLOCK):
-        single[first : first + BLOCK] = vectors[first : first + BLOCK].astype(np.float32)
-    (folder / "index").write_text(str(index.folder.resolve()))
+    from qbe.index.index import Index
+
+HITS = 20  # papers
+SENTENCES = 1000  # nearest sentences that flat FAISS is asked for, of each of a query's
+OURS, FLAT = "qbe", "flat FAISS, fp32, 1,000 sentences"
 
 
-def row(name: str, side: Side, baseline: Side, best: list[list[int]]) -> list[str]:
-    """The table's row of a side."""
-    last = side.rounds[-1]
-    ranked = last["ranked"]
-    return [
-        NAMES[name],
-        f"{side.ready['build']:.1f}",
-        f"{side.ready['bytes'] / 1e6:,.0f}",
-        f"{last['resident']:.2f} ({last['anonymous']:.2f})",
-        side.latency(),
-        side.slower_than(baseline),
-        f"{100 * same_places(ranked, best):.2f}",
-        f"{100 * shared_papers(ranked, best):.2f}",
-    ]
+def flat_faiss(index: Index, threads: int) -> Callable[[np.ndarray, int], list[int]]:
+    """Papers of the nearest sentences, by the mean of each query sentence's best; one that is not among the
+    nearest of a sentence counts there as far as the last of them.
+    """
+    import faiss
+    import numpy as np
 
+    faiss.omp_set_num_threads(threads)
+    starts, stored = index.layout.starts, index.sentence_vectors
+    flat = faiss.IndexFlatIP(stored.shape[1])
+    for first in range(0, len(stored), 1 << 16):
+        flat.add(stored[first : first + (1 << 16)].astype(np.float32))
+    paper_of = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
-HEADER = [
-    *("side", "index built or opened, s", "index, MB", "memory, GB (anonymous)", "ms a query (p95)"),
-    *("time / qbe", "same top 20, %", "shared papers, %"),
-]
+    def search(query: np.ndarray, paper: int) -> list[int]:
+        scores, sentences = flat.search(query, min(SENTENCES, flat.ntotal))
+        papers = paper_of[sentences]
+        candidates = np.unique(papers)
+        best = np.repeat(scores.min(axis=1)[:, None], len(candidates), axis=1)
+        for row, (sentence_papers, near) in enumerate(zip(papers, scores, strict=True)):
+            np.maximum.at(best[row], np.searchsorted(candidates, sentence_papers), near)
+        order = np.argsort(-best.mean(axis=0), kind="stable")
+        return [int(row) for row in candidates[order][: HITS + 1] if row != paper][:HITS]
+
+    return search
 
 
 def main(argv: list[str]) -> None:
-    from qbe.index.several import open_index
+    import numpy as np
 
-    options = parsed("multivector", __doc__, argv, index={}, queries=200, rounds=5, work={}, threads={})
+    from qbe import Dense, Pipeline, open_index
+
+    options = parsed("multivector", __doc__, argv, index={}, queries=200, rounds=5, threads={})
     threads = _cli.threads(options.threads)
-    print(machine(threads, PACKAGES))
-    with tempfile.TemporaryDirectory(prefix="qbe-", dir=options.work) as work:
-        folder = Path(work)
-        with open_index(options.index, threads=threads) as index:
-            queries = draw_queries(index.layout, options.queries)
-            lay_out(index, folder, queries)
-            best = best_rows(index, queries, HITS)
-            print(f"{len(index)} papers, {len(index.sentence_vectors)} sentences, {len(best)} queries")
-            print(floors.reading("a scan in fp32", 4 * math.prod(index.sentence_vectors.shape)), "\n")
-        sides = {role: Side([sys.executable, "-m", ROLES, role, str(folder), str(threads)]) for role in NAMES}
-        in_turn([*sides.values()], options.rounds)
-        print(table(HEADER, [row(name, side, sides["dense"], best) for name, side in sides.items()]))
-        for side in sides.values():
-            side.close()
+    print(machine(threads, ("faiss-cpu", "numpy")))
+    with open_index(options.index, threads=threads) as index, Pipeline(index, Dense()) as pipeline:
+        drawn, flat = draw_queries(index.layout, options.queries), flat_faiss(index, threads)
+        best = best_rows(index, drawn, HITS)
+        print(f"{len(index)} papers, {len(index.sentence_vectors)} sentences, {len(best)} queries")
+        size = math.prod(index.sentence_vectors.shape)
+        print(floors.reading("a scan in fp32", 4 * size), "\n")
+        rows = {paper_id: row for row, paper_id in enumerate(index.papers.ids)}
+        vectors = [index.sentence_vectors[each].astype(np.float32) for each in drawn.sentences]
+        stages: list[dict[str, Any]] = [
+            {
+                OURS: partial(pipeline.search, query, HITS, matches=False),
+                FLAT: partial(flat, vector, int(paper)),
+            }
+            for query, vector, paper in zip(faceted_queries(index, drawn), vectors, drawn.papers, strict=True)
+        ]
+        times = time_stages(stages, options.rounds)
+        ranked = {
+            OURS: [[rows[hit.paper_id] for hit in stage[OURS]()] for stage in stages],
+            FLAT: [stage[FLAT]() for stage in stages],
+        }
+        files = index.manifest.files.items()
+        ours = sum(entry["bytes"] for name, entry in files if name.startswith(("faiss", "vectors")))
+        cells = [
+            (
+                name,
+                f"{bytes_ / 1e6:,.0f}",
+                " / ".join(median_p95(times[name])),
+                f"{sum(times[name]) / sum(times[OURS]):.2f}",
+                f"{100 * same_places(ranked[name], best):.2f}",
+                f"{100 * shared_papers(ranked[name], best):.2f}",
+            )
+            for name, bytes_ in ((OURS, ours), (FLAT, 4 * size))
+        ]
+    header = "side", "index, MB", "ms a query / p95", "time / qbe", "same top 20, %", "shared papers, %"
+    print(table(header, cells))
 
 
 if __name__ == "__main__":

@@ -6,11 +6,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 from xml.sax.saxutils import escape
+
+from benchmarks.common import http_server
 
 ENVELOPE = (
     '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -182,14 +183,6 @@ class _Handler(BaseHTTPRequestHandler):
 def repository(papers: Sequence[Record], page: int = 10, faults: Sequence[str] = ()) -> Iterator[Repository]:
     """A repository of these papers, served on this machine."""
     served = Repository(papers, page, faults)
-    handler = type("Handler", (_Handler,), {"repository": served})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    served.address = f"http://127.0.0.1:{server.server_port}/oai"
-    try:
+    with http_server(type("Handler", (_Handler,), {"repository": served})) as address:
+        served.address = f"{address}/oai"
         yield served
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -2,8 +2,7 @@
 
 Same weights (the packaged encoder with a random head), same pairs, same token budgets, same threads. Texts
 are cut to the budgets beforehand, so that all sides read the same tokens. sentence-transformers gets all
-pairs at once, sorts them by length and batches them; qbe reranks query by query. ``--latency`` times whole
-texts, query by query, instead.
+pairs at once, sorts them by length and batches them; qbe reranks query by query.
 """
 
 from __future__ import annotations
@@ -18,17 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.common import (
-    Stage,
-    interleaved,
-    machine,
-    median_p95,
-    parsed,
-    rate_table,
-    spread,
-    table,
-    time_stages,
-)
+from benchmarks.common import Stage, interleaved, machine, parsed, rate_table, spread
 from qbe.cli import common as _cli
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect
@@ -146,8 +135,7 @@ def _cut(sentences: Iterable[Sentence], tokenizer: Any, room: int) -> Iterator[S
 
 
 def main(argv: list[str]) -> None:
-    latency = {"action": "store_true", "help": f"seconds for {CANDIDATES} candidates of one query instead"}
-    options = parsed("reranking", __doc__, argv, pairs=300, rounds=5, threads={}, peers={}, latency=latency)
+    options = parsed("reranking", __doc__, argv, pairs=300, rounds=5, threads={}, peers={})
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
 
@@ -167,23 +155,7 @@ def main(argv: list[str]) -> None:
             f"qbe {precision}": open_reranker(exported, precision=precision, workers=Workers(threads))
             for precision in ("int8", "fp32")
         }
-        if options.latency:
-            _latency(encoders, chosen, options.rounds)
-        else:
-            _against_peer(encoders, folder / "classifier", chosen, threads, options.rounds, options.peers)
-
-
-def _latency(rerankers: Mapping[str, Reranker], chosen: Sequence[Task], rounds: int) -> None:
-    stages: list[dict[str, Stage]] = [
-        {
-            name: functools.partial(reranker.batch_score, [task.request])
-            for name, reranker in rerankers.items()
-        }
-        for task in chosen
-    ]
-    times = time_stages(stages, rounds)
-    rows = [(name, *median_p95(runs, 1.0), f"{max(runs):.2f}") for name, runs in times.items()]
-    print(table(("seconds a query", "median", "p95", "max"), rows))
+        _against_peer(encoders, folder / "classifier", chosen, threads, options.rounds, options.peers)
 
 
 def _against_peer(

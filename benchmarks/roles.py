@@ -2,14 +2,13 @@
 
 ``bm25s-index CORPUS FOLDER K1 B`` makes a bm25s index of Pyserini's JSON lines. The others load what they
 search, and answer every line that they read with a round: BM25 by ``qbe``, ``pyserini`` and ``bm25s`` (FOLDER
-QUERIES K1 B HITS), sentence vectors by ``dense`` and ``flat`` (FOLDER of arrays, THREADS), texts by
+QUERIES K1 B HITS), texts by
 sentence-transformers' ONNX back end, a ``bi-encoder`` or ``cross-encoder`` (FOLDER TEXTS PRECISION THREADS;
 a line is the size of a batch). Some run in the environment of peers: only the standard library loads first.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import sys
@@ -17,13 +16,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-
-HITS = 20  # papers by sentence vectors
-SENTENCES = 1000  # nearest sentences that flat FAISS is asked for, of each of a query's
 TOKENS = 512
 
 Search = Callable[..., Any]
@@ -119,56 +113,6 @@ def index_bm25s(corpus: Path, folder: Path, k1: float, b: float) -> None:
     (folder / "settings.json").write_text(json.dumps([k1, b]))
 
 
-def of_dense(folder: Path, threads: int) -> tuple[Search, int]:
-    """The dense first stage of the index itself, whatever kind it is of."""
-    import numpy as np
-
-    from benchmarks.drawn import draw_queries, faceted_queries
-    from qbe.index.several import open_index
-    from qbe.search.pipeline import Pipeline
-    from qbe.search.stages import Dense
-
-    index = open_index((folder / "index").read_text(), threads=threads)
-    pipeline = Pipeline(index, Dense())
-    papers = np.load(folder / "papers.npy").tolist()
-    rows = {paper_id: row for row, paper_id in enumerate(index.papers.ids)}
-    queries = dict(zip(papers, faceted_queries(index, draw_queries(index.layout, len(papers))), strict=True))
-
-    def search(_: np.ndarray, paper: int) -> list[int]:
-        return [rows[hit.paper_id] for hit in pipeline.search(queries[paper], HITS, matches=False)]
-
-    manifest = index.manifest.files.items()
-    return search, sum(entry["bytes"] for name, entry in manifest if name.startswith(("faiss", "vectors")))
-
-
-def of_flat(folder: Path, threads: int) -> tuple[Search, int]:
-    """Flat FAISS in fp32: papers of the nearest sentences, by the mean of each query sentence's best; one
-    that is not
-    among the nearest of a sentence counts there as far as the last of them.
-    """
-    import faiss
-    import numpy as np
-
-    faiss.omp_set_num_threads(threads)
-    vectors, starts = np.load(folder / "vectors.npy"), np.load(folder / "starts.npy")
-    index = faiss.IndexFlatIP(vectors.shape[1])
-    index.add(vectors)
-    paper_of = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    del vectors
-
-    def search(query: np.ndarray, paper: int) -> list[int]:
-        scores, sentences = index.search(query, min(SENTENCES, index.ntotal))
-        papers = paper_of[sentences]
-        candidates = np.unique(papers)
-        best = np.repeat(scores.min(axis=1)[:, None], len(candidates), axis=1)
-        for row, (sentence_papers, near) in enumerate(zip(papers, scores, strict=True)):
-            np.maximum.at(best[row], np.searchsorted(candidates, sentence_papers), near)
-        order = np.argsort(-best.mean(axis=0), kind="stable")
-        return [int(row) for row in candidates[order][: HITS + 1] if row != paper][:HITS]
-
-    return search, index.ntotal * index.d * 4
-
-
 def load(kind: str, folder: str, threads: int, work: str, precision: str) -> Any:
     """The model, exported by its own library."""
     import onnxruntime
@@ -204,21 +148,6 @@ def answer_bm25(role: str, folder: str, queries: str, k1: str, b: str, hits: str
         say(seconds=seconds, best=[[paper_id for paper_id, _ in each[:10]] for each in ranked])
 
 
-def answer_vectors(role: str, place: str, threads: str) -> None:
-    import numpy as np
-
-    folder = Path(place)
-    queries, starts = np.load(folder / "queries.npy"), np.load(folder / "query_starts.npy")
-    papers = np.load(folder / "papers.npy").tolist()
-    query_vectors = [queries[first:last] for first, last in itertools.pairwise(starts)]
-    begin = time.perf_counter()
-    search, size = {"dense": of_dense, "flat": of_flat}[role](folder, int(threads))
-    say(build=time.perf_counter() - begin, bytes=size)
-    for _ in sys.stdin:
-        seconds, ranked = timed(search, zip(query_vectors, papers, strict=True))
-        say(ranked=ranked, seconds=seconds, **memory())
-
-
 def answer_texts(role: str, folder: str, texts: str, precision: str, threads: str) -> None:
     inputs = json.loads(Path(texts).read_text())
     with tempfile.TemporaryDirectory() as work:
@@ -233,7 +162,6 @@ def answer_texts(role: str, folder: str, texts: str, precision: str, threads: st
 
 ROLES: dict[str, Callable[..., None]] = {
     **dict.fromkeys(("bm25s-index", "qbe", "pyserini", "bm25s"), answer_bm25),
-    **dict.fromkeys(("dense", "flat"), answer_vectors),
     **dict.fromkeys(("bi-encoder", "cross-encoder"), answer_texts),
 }
 

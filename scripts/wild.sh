@@ -71,5 +71,4 @@ for name in ${POOLS:-dev-2 dev-3}; do
     qbe evaluate --protocol diversity --qrels "$pairs" --run "${lists[@]}" \
         --baseline "runs/$name.varied-0.trec" --output "runs/$name.diversity.json" --overwrite
     qbe evaluate --protocol diversity --qrels "$pairs" --run runs/"$name".varied-*.trec --plot "runs/$name.diversity.svg" --overwrite
-    python -m benchmarks.list_distance --index "$index" --run "${lists[@]}"
 done

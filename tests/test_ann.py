@@ -19,7 +19,7 @@ from qbe.errors import IndexFormatError, UsageError
 from qbe.index import faiss as ours
 from qbe.index.faiss import FAISS, ONE_BY_ONE, FaissIndex, check_factory, nearer, searching, write_faiss
 from qbe.index.index import Index
-from qbe.index.params import EXACT, FaissParams, resolve, resolve_or_exact
+from qbe.index.params import EXACT, FaissParams, resolve
 from qbe.query import Query
 from qbe.types import Facet
 
@@ -78,30 +78,14 @@ def test_rules():
     assert resolve("IVF7,SQ8", 100, 5).nprobe == 4
     assert resolve("IVF2,Flat", 100, 5).nprobe == 2
     assert resolve(GRAPH, 10, 5) == FaissParams(GRAPH)
-    assert resolve_or_exact("IVF7,SQ8", 6, 5) == FaissParams()
     assert large.record() == {"factory": large.factory, "nprobe": 512, "depth": 2000, "seed": 0}
     assert FaissParams.read({"ann": large.record()}) == large
-    by_codes = [FaissParams(factory).by_codes for factory in FACTORIES]
-    assert by_codes == [False, False, True, True, True, True, False]
+    assert [factory for factory in FACTORIES if not FaissParams(factory).learns] == [EXACT, GRAPH, "Flat"]
     for factory in ("IVF101,SQ8", "IVF8,PQ4", "PQ4x9"):
         with pytest.raises(
             UsageError, match=f"`faiss` of at most 100 lists and values of a code, .* {factory}"
         ):
             resolve(factory, 100, 16)
-
-
-@pytest.mark.parametrize(
-    ("ann", "factory"),
-    [
-        ({"kind": "flat", "nlist": None, "pq": None}, EXACT),
-        ({"kind": "hnsw"}, GRAPH),
-        ({"kind": "ivf-sq", "nlist": 64}, "IVF64,SQ8"),
-        ({"kind": "ivf-pq", "nlist": 64, "pq": 2, "on_disk": True}, "IVF64,PQ2"),
-        ({"kind": "ivf-opq-pq", "nlist": 64, "pq": 2, "tuned": {}}, "OPQ4,IVF64,PQ4x4fs"),
-    ],
-)
-def test_kinds_of_former_versions_are_factory_strings(ann, factory):
-    assert FaissParams.read({"ann": {**ann, "nprobe": 9, "depth": 500}}) == FaissParams(factory, 9, 500)
 
 
 @pytest.mark.parametrize(
@@ -184,9 +168,9 @@ def test_settings_that_do_not_fit_leave_nothing(tmp_path, settings):
 
 def test_an_unknown_form_and_vectors_of_another_form_are_told(copy, tmp_path, tiny_index):
     for change, told in (
-        ({"similarity": "hamming"}, "the similarity hamming"),
+        ({"similarity": "hamming"}, "compared by hamming"),
         ({"similarity": "l2", "stored": "int4"}, "vectors stored as int4"),
-        ({"stored": "float16", "ann": {"kind": "lsh"}}, "FAISS index of kind lsh"),
+        ({"stored": "float16", "ann": {"kind": "lsh"}}, "factory"),
     ):
         change_manifest(copy, lambda record, change=change: record["dense"].update(change))
         with pytest.raises(IndexFormatError, match=rf"expected a manifest, found .*{told}"):
@@ -198,7 +182,7 @@ def test_an_unknown_form_and_vectors_of_another_form_are_told(copy, tmp_path, ti
 
 
 def test_a_build_waits_for_unlimited_searches_alone():
-    ours.set_for_searching(threads=1)
+    faiss.cvar.distance_compute_blas_threshold = ONE_BY_ONE
     began, may_end = threading.Event(), threading.Event()
 
     def build():

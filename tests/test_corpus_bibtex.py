@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.formats import FORMATS, buffered
+from support.formats import buffered
 
 from qbe.corpus import bibtex
 from qbe.corpus.markup import clean_bibtex
@@ -68,7 +68,6 @@ def test_a_defect_concerns_one_entry(told) -> None:
 
 def test_a_long_entry_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bibtex, "MAX_ENTRY_BYTES", 1000)
-    monkeypatch.setattr(bibtex, "_CHUNK_BYTES", 100)
     long, after = read("\n@book{a, title={A}, abstract={" + "x\n" * 2500 + "}}\n@book{c, title={C}}\n")
     assert isinstance(long.record, RecordError) and long.record.reason == "a broken entry"
     assert "line 2:" in str(long.record) and "line 2503" in after.where
@@ -120,11 +119,3 @@ def test_ends_of_lines(end: str) -> None:
         ("refs.bib, line 6", "B"),
         ("refs.bib, line 8", "C"),
     ]
-
-
-@pytest.mark.parametrize("size", [1, 7, 64])
-def test_entries_do_not_depend_on_how_much_is_read_at_a_time(size, monkeypatch):
-    data = (FORMATS / "references.bib").read_bytes()
-    whole = read(data)
-    monkeypatch.setattr(bibtex, "_CHUNK_BYTES", size)
-    assert read(data) == whole

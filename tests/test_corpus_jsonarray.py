@@ -3,6 +3,7 @@
 import io
 import json
 import tracemalloc
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given, settings
@@ -94,8 +95,8 @@ def test_memory_does_not_grow_with_the_array() -> None:
 
 
 def test_fields_that_are_lists_of_other_types() -> None:
-    with pytest.raises(RecordError, match=r"^here: expected objects as a, found str; "):
-        Fields({"a": [{}, "x"]}, "here").objects("a[]")
-    with pytest.raises(RecordError, match=r"^here: expected strings as a, found int; "):
-        Fields({"a": ["x", 1]}, "here").texts("a[]")
-    assert Fields({}, "here").objects("a[]") == Fields({"a": None}, "here").texts("a[]") == []
+    with pytest.raises(RecordError, match=r"^expected objects as a, found str; "):
+        Fields({"a": [{}, "x"]}).all("a[]", Mapping)
+    with pytest.raises(RecordError, match=r"^expected strings as a, found int; "):
+        Fields({"a": ["x", 1]}).all("a[]")
+    assert Fields({}).all("a[]", Mapping) == Fields({"a": None}).all("a[]") == []

@@ -96,7 +96,7 @@ def test_archives_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Monkey
         count(tmp_path / "papers.zip")
     monkeypatch.setitem(sys.modules, "zstandard", None)
     (tmp_path / "papers.zst").write_bytes(b"\x28\xb5\x2f\xfd")
-    with pytest.raises(MissingDependencyError, match=r"papers\.zst: .*; pip install zstandard"):
+    with pytest.raises(MissingDependencyError, match="run: pip install zstandard"):
         count(tmp_path / "papers.zst")
 
 

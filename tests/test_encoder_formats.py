@@ -211,9 +211,9 @@ def test_what_a_folder_declares_is_used(tmp_path, files, expected):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("modules.json", "{", r"modules\.json: expected JSON, found "),
-        ("modules.json", {}, "expected settings, found dict"),
-        ("modules.json", [3], "expected a list of modules, found TypeError"),
+        ("modules.json", "{", r"modules\.json: expected a list of modules, found: "),
+        ("modules.json", [3], "expected a list of modules, found: TypeError"),
+        (OF_BERT, [3], "expected settings in JSON, found: "),
         ("modules.json", DECLARED["modules.json"][:1], r"Normalize, found \['Transformer'\]"),
         ("modules.json", [*NORMALIZED, {"path": "3", "type": "x.Dense"}], "Normalize, found .*Dense"),
         ("1_Pooling/config.json", {"pooling_mode": ["mean", "max"]}, r"found \['mean', 'max'\]"),
@@ -247,7 +247,7 @@ def test_other_formats_are_refused(tmp_path, tiny_encoder, fields, message):
     file = shutil.copytree(tiny_encoder, tmp_path / "exported") / ENCODER.metadata_file
     card = json.loads(file.read_text())
     file.write_text(json.dumps(card | {"convention": card["convention"] | fields}))
-    with pytest.raises(ModelError, match=f"expected encoder metadata, found {message}"):
+    with pytest.raises(ModelError, match=message):
         resolve_encoder(str(file.parent))
 
 

@@ -8,7 +8,7 @@ import pytest
 from support.runs import run, write_qrels
 
 from qbe.cli.evaluate import main
-from qbe.evaluate.collections import citations_protocol
+from qbe.evaluate.evaluation import citations_protocol
 from qbe.evaluate.run import Run
 from qbe.types import Hit
 
@@ -90,7 +90,7 @@ def tables(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_one_table_and_tests_against_the_baseline(files, capsys):
-    main([*files, "--baseline", "bad.trec", "--output", "report.json"])
+    main([*files, "--baseline", "bad.trec", "--output", "report.json", "--details"])
     report = json.loads(Path("report.json").read_text())
     assert report["measures"]["R@1000"] == "Recall at k, as ir-measures computes R@1000"
     assert "F1@20 of means" not in report["rows"][0]["per_query"]

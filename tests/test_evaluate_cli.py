@@ -42,7 +42,14 @@ def runs(name):
 
 
 def test_protocol_table_has_a_row_a_run(collection, capsys):
-    main(["--protocol", "csfcube", *qrels(), "--run", *runs("good"), *runs("bad")])
+    arguments = ["--protocol", "csfcube", *qrels(), "--run", *runs("good"), *runs("bad")]
+    main(arguments)
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "NDCG%20 / MAP (per cent)       background           method           result       aggregated",
+        "good                      100.00 / 100.00  100.00 / 100.00  100.00 / 100.00  100.00 / 100.00",
+        "bad                          0.00 / 32.50     0.00 / 32.50     0.00 / 32.50     0.00 / 32.50",
+    ]
+    main([*arguments, "--details"])
     out = capsys.readouterr().out
     assert out.startswith(
         "CSFCube protocol, test folds; queries: background 2, method 2, result 2, aggregated 6\n\n"
@@ -62,14 +69,14 @@ def test_plain_table_and_default_measures(collection, capsys):
     names = [line.split()[0] for line in out.splitlines() if line.endswith("all")]
     assert names == list(DEFAULT_MEASURES)
     assert out.endswith("RR   background  method  result     all\nbad      0.2500  0.2500  0.2500  0.2500\n")
-    main(["--protocol", "csfcube", *qrels(), "--run", "good.method.trec"])
+    main(["--protocol", "csfcube", *qrels(), "--run", "good.method.trec", "--details"])
     printed = capsys.readouterr()
     assert "warning: good: no background query in the run" in printed.err
     assert "good                         -  100.00       -           -" in printed.out
 
 
 def test_json_report(collection, capsys):
-    arguments = ["--protocol", "csfcube", *qrels(), "--run", *runs("bad"), "--measures", "nDCG"]
+    arguments = ["--protocol", "csfcube", *qrels(), "--run", *runs("bad"), "--details"]
     arguments += ["--published", "--baseline", *runs("good"), "--output", "out/report.json", "--overwrite"]
     main(arguments)
     report = json.loads(Path("out/report.json").read_text())
@@ -79,7 +86,7 @@ def test_json_report(collection, capsys):
     assert bad["files"] == runs("bad")
     assert bad["figures"]["MAP"]["aggregated"] == pytest.approx((1 / 4 + 2 / 5) / 2)
     assert bad["fold_figures"]["MAP"]["method"] == pytest.approx([0.325, 0.325])
-    assert len(bad["per_query"]["nDCG"]) == 6
+    assert len(bad["per_query"]["MAP"]) == 6
     comparison = report["comparisons"][3]
     assert (comparison["scope"], comparison["queries"], comparison["difference"]) == ("aggregated", 6, -1.0)
     assert comparison["randomization_p"] == 2 / 2**6
@@ -99,7 +106,7 @@ def test_json_report(collection, capsys):
 
 def test_published_rows_are_those_of_the_papers(collection, capsys):
     """Cell by cell, as the command prints them, against the papers' tables."""
-    main(["--protocol", "csfcube", *qrels(), "--run", *runs("good"), "--published"])
+    main(["--protocol", "csfcube", *qrels(), "--run", *runs("good"), "--published", "--details"])
     tables: dict[str, dict[str, list[str]]] = {}
     printed = capsys.readouterr().out
     assert "\nPublished figures, on CSFCube:\n" in printed
@@ -134,7 +141,9 @@ def test_choices_are_those_of_the_modules():
     actions = {action.dest: action for action in PARSER._actions}
     assert actions["protocol"].choices == tuple(PROTOCOLS)
     assert actions["split"].choices == tuple(SPLITS)
-    assert actions["measures"].help == f"measures (default: {' '.join(DEFAULT_MEASURES)})"
+    assert actions["measures"].help == (
+        f"these measures alone (default: those of the protocol, or {' '.join(DEFAULT_MEASURES)})"
+    )
 
 
 CSFCUBE = "--protocol csfcube QRELS --run GOOD"

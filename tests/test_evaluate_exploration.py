@@ -215,7 +215,8 @@ def files(tmp_path, monkeypatch) -> list[str]:
 
 
 def test_the_command_prints_a_row_for_each_scope(files, capsys):
-    main([*files, "--run", "both.trec", "--baseline", "one.background.trec", "--output", "report.json"])
+    arguments = [*files, "--run", "both.trec", "--baseline", "one.background.trec"]
+    main([*arguments, "--output", "report.json", "--details"])
     printed = capsys.readouterr()
     one = (1 + 2.5 / log2(3) + 2 / 2) / (2.5 + 2 / log2(3) + 1 / 2)
     mean = (one + 1 / log2(3)) / 2

@@ -12,7 +12,7 @@ from support.runs import run, write_qrels
 
 from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
-from qbe.evaluate.collections import pool_protocol
+from qbe.evaluate.evaluation import pool_protocol
 from qbe.evaluate.run import Run
 from qbe.types import Hit
 
@@ -106,6 +106,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_one_table_a_row_a_run(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [*files, "--baseline", "bad.trec", "--measures", "P@1", "--output", "report.json"]
+    arguments += ["--details"]
     main(["--protocol", "pools", *arguments])
     out = capsys.readouterr().out
     good, bad = (f"{100 * pooled_ndcg(*each):.2f}" for each in (("adbce", 1), ("cebad", 1 / math.log2(3))))

@@ -67,9 +67,7 @@ def test_parity_check_refuses_what_is_not_within_a_bound(tmp_path, tiny_classifi
     assert [*card.parity] == ["fp32"]
     assert {path.name for path in (tmp_path / "single").iterdir()} == {"reranker.json", *card.files}
     for precision in ("int8", "fp16"):
-        assert (
-            f"no {precision} model of tiny: expected scores within nan of their standard dev" in caplog.text
-        )
+        assert f"no {precision} model: expected one within nan of the scores' standard dev" in caplog.text
     assert resolve_reranker(str(tmp_path / "single")).precision == "fp32"
     with pytest.raises(
         ModelError, match="expected the reranker tiny in int8, found it only in fp32; give `pre"

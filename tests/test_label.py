@@ -146,6 +146,16 @@ def test_graded_pairs_are_what_training_reads(label):
     assert [each["query_id"] for each in rows] != sorted(each["query_id"] for each in rows)  # shuffled
 
 
+def test_two_facets_by_the_guideline_of_sciface(label):
+    sent = answer('{"BG": {"score": 2, "reason": "stone"}, "MT": {"score": 3, "reason": "saw"}}')
+    with endpoint(sent) as server:
+        printed = label(*GRADED, "--guideline", "sciface", "--merge", "method:3:2", "--endpoint", server.url)
+    assert "Be conservative" in server.requests[0].prompt
+    assert [line.split()[0] for line in printed.splitlines()[1:]] == ["background", "method"]
+    rows = [line.split("\t") for line in Path("graded.tsv").read_text().splitlines()[1:]]
+    assert {tuple(row[2:5]) for row in rows} == {("2", "2", "")}
+
+
 def test_an_estimate_asks_nothing(label):
     with endpoint(by_words) as server:
         printed = label(*GRADED, "--dry-run", "--endpoint", server.url, "--price", "1000000:0")
@@ -213,7 +223,6 @@ WRONG = (
     "--output o.tsv --merge 3:2",
     "--output o.tsv --pairs queries.txt --merge 3:2",
     "--agreement a b --merge 3=2",
-    "--output o.tsv --pairs queries.txt --candidates 3",
     "--output o.tsv --candidates 0",
     "--output o.tsv --sample 1000",
     "--output o.tsv --queries ids",
@@ -225,12 +234,9 @@ WRONG = (
     "--output graded --sample 1",
     "--output hand --sample 1",
     "--output hand --pairs hand --model m",
-    "--output o.tsv --model m --guideline none",
     "--output o.tsv --keywords nosuchword",
-    "--output o.tsv --depth 3",
     "--output o.tsv --topics queries.txt",
     "--output o.tsv --runs queries.txt",
-    "--output o.tsv --runs queries.txt --candidates 3",
     "--output o.tsv --model m --adjudicate graded graded graded",
     "--output o.tsv --differences graded graded",
 )

@@ -1,11 +1,13 @@
 """Requests to a language model: what is retried, what ends all, what is kept, what is never shown."""
 
 import json
+import math
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain, repeat
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from support.messages import messages_of
 from qbe.errors import FileFormatError, ModelError, UsageError
 from qbe.models import language_model as lm
 from qbe.models.language_model import Answers, Client, Endpoint, EndpointError, Grader, PaperPair
-from qbe.types import Paper, Sentence
+from qbe.types import Facet, Paper, Sentence
 
 KEY = "sk-a-key-that-nobody-may-see"
 
@@ -185,7 +187,7 @@ def test_nothing_of_the_environment_is_sent(monkeypatch):
 
 def test_the_model_sees_texts_alone():
     with running(grades()) as (server, asking):
-        Grader(asking, guideline="Grade.").grade(pairs(1))
+        Grader(asking, guideline=lm.Guideline("Grade.")).grade(pairs(1))
     (request,) = server.requests
     assert request.path == "/v1/chat/completions"
     assert request.prompt.startswith("Grade.\n")
@@ -207,6 +209,44 @@ WHOLE = '"background": {"grade": 3}, "method": {"grade": 1.0}, "result": 0'
 )
 def test_grades_are_found_in_what_stands_around_them(text):
     assert lm.parse_answer(text).grades == (3, 1, 0)
+
+
+def test_answers_in_the_form_of_sciface_are_taken():
+    """Two facets, by score and reason; a facet that is not asked for has no grade."""
+    guideline = lm.read_guideline(Path("sciface"))
+    assert guideline.form.told().startswith('Answer with a JSON object alone: for each of "background" and')
+    schema = lm.answer_schema(guideline.form)
+    assert list(schema["properties"]) == ["background", "method"]
+    assert list(schema["properties"]["method"]["properties"]) == ["reason", "score"]
+    found = lm.parse_answer('{"BG": {"score": 2, "reason": "stone"}, "MT": {"score": 0}}', guideline.form)
+    assert found.grades[:2] == (2, 0)
+    assert math.isnan(found.grades[2])
+    assert found.rationales == ("stone", "", "")
+
+
+def test_grades_of_two_facets_are_kept_and_found_again(tmp_path):
+    sent = answer('{"background": {"reason": "stone", "score": 3}, "method": {"reason": "", "score": 1}}')
+    guideline = lm.read_guideline(Path("sciface"))
+    with endpoint(sent) as server:
+        for _ in range(2):
+            with Answers(tmp_path / "answers.sqlite") as answers:
+                asking = Client(Endpoint(server.url, "tiny"))
+                (found,) = Grader(asking, answers, guideline).grade(pairs(1)).answers
+                assert found.grades[:2] == (3, 1)
+                assert math.isnan(found.grades[2])
+        assert len(server.requests) == 1
+    assert kept(tmp_path / "answers.sqlite")[0]["grades"] == [3, 1, None]
+
+
+@pytest.mark.parametrize(("first", "facets"), [("Facets: Method", "method"), ("Grade.", "all")])
+def test_a_guideline_says_which_facets_are_graded(tmp_path, first, facets):
+    (tmp_path / "own.md").write_text(f"{first}\nBe fair.\n")
+    guideline = lm.read_guideline(tmp_path / "own.md")
+    assert guideline.text.startswith("Be fair." if facets == "method" else "Grade.")
+    assert guideline.form.facets == ((Facet.METHOD,) if facets == "method" else tuple(Facet))
+    (tmp_path / "own.md").write_text("Facets: mood\n")
+    with pytest.raises(FileFormatError, match="expected facets of background, method, result, found 'mood'"):
+        lm.read_guideline(tmp_path / "own.md")
 
 
 BAD = {
@@ -249,7 +289,7 @@ def test_what_is_kept_is_not_asked_for_again(tmp_path):
                 assert len([*filter(None, grader.grade([*pairs(count), *pairs(2)]).answers)]) == count + 2
             assert len(server.requests) == asked
         with Answers(file) as answers:  # another guideline is another question
-            Grader(Client(Endpoint(server.url, "tiny")), answers, "Grade.").grade(pairs(1))
+            Grader(Client(Endpoint(server.url, "tiny")), answers, lm.Guideline("Grade.")).grade(pairs(1))
         assert len(server.requests) == 6
 
 
@@ -288,7 +328,7 @@ def test_answers_that_are_kept_are_used_when_the_budget_is_spent():
 
 def test_tokens_are_counted_as_the_endpoint_counts_them():
     with running(grades(), [None, 2700]) as (server, asking):
-        outcome = Grader(asking, guideline="Grade.", parallel=1).grade(pairs(20))
+        outcome = Grader(asking, guideline=lm.Guideline("Grade."), parallel=1).grade(pairs(20))
     # 430 tokens each; 120 are too few for another
     assert len(server.requests) == 6
     assert asking.tokens_spent == 6 * 430

@@ -186,7 +186,7 @@ def test_an_entry_that_is_too_long_is_refused(graded_index, monkeypatch):
     monkeypatch.setattr("qbe.serve.mcp.LIMIT", 500)
     expected = pytest.raises(UsageError, match="found s036 longer; leave it out, or choose markdown")
     with open_index(graded_index) as index, SearchService(index) as service, expected:
-        mcp.export_citations(service, mcp.ExportPart(paper_ids=["s001", "s036"], start=1))
+        mcp.export_citations(service, ["s001", "s036"], start=1)
 
 
 def test_a_long_text_is_labelled_in_parts(stdio):
@@ -261,7 +261,10 @@ def test_nothing_but_messages_of_the_protocol_is_printed(light_index):
     assert len(answers[2]["structuredContent"]["hits"]) == 3
     assert answers[3]["isError"] is True
     assert "Traceback" not in errors
-    assert "earlier systems" not in errors  # what was searched for is not logged
+    assert errors.count("found another line; it was skipped") == 2
+    assert (
+        "no message" not in errors and "earlier systems" not in errors
+    )  # what was searched for is not logged
 
 
 def test_a_signal_ends_it_in_order(light_index):
@@ -324,7 +327,7 @@ def page_of(hits: list[tuple[str, str]], start: int = 0, *, has_more: bool = Fal
 @given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=40), st.integers(0, 900), st.booleans())
 def test_a_page_is_within_its_limit_and_loses_nothing(texts, start, has_more):
     whole = page_of(texts, start, has_more=has_more)
-    cut = mcp.fitting_hits(whole, start)
+    cut = mcp.fitting(whole, "hits", start)
     assert mcp.size_of(cut) <= LIMIT
     assert 1 <= len(cut.hits) <= len(whole.hits)
     with_abstract = [each.abstract is not None for each in cut.hits]

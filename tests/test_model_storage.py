@@ -22,8 +22,7 @@ class Kind(NamedTuple):
 
     @property
     def expected(self) -> str:
-        kind, stem = self.storage
-        return f"expected a {kind} model ({stem}.json, {stem}.npz)"
+        return f"expected a {self.storage.kind} model ({self.storage.card}, {self.storage.weights})"
 
 
 KINDS = [
@@ -74,9 +73,9 @@ def test_an_absent_model(kind, tmp_path):
 def test_damaged_weights(kind, folder):
     path = folder / kind.storage.weights
     path.write_bytes(path.read_bytes()[:-1])
-    assert refused(kind, folder) == f"{path}: expected the SHA-256 of its card, found another; fetch it again"
+    assert re.search(r"npz: expected SHA-256 \w+, found \w+; fetch it again", refused(kind, folder))
     path.unlink()
-    assert "No such file" in refused(kind, folder)
+    assert "found no file" in refused(kind, folder)
 
 
 def test_a_damaged_card(kind, folder):
@@ -97,5 +96,5 @@ def test_another_format_or_a_card_that_lacks_a_field(kind, folder):
         (folder / kind.storage.card).write_text(whole)
     for name in ("files", "encoder", "training"):
         change(folder, kind, **{name: None})
-        assert f"found: '{name}'; give its folder" in refused(kind, folder)
+        assert f"found: KeyError('{name}'); give its folder" in refused(kind, folder)
         (folder / kind.storage.card).write_text(whole)

@@ -178,7 +178,8 @@ def test_ranges_beside_a_stored_graph_are_used(tmp_path, papers, monkeypatch):
     write: Any = encoder._write_models
     tries = iter((False, True))
     monkeypatch.setattr(
-        encoder, "_write_models", lambda *given: write(*given[:5], lambda _: next(tries), *given[6:])
+        *(encoder, "_write_models"),
+        lambda *given, **options: write(*given[:5], lambda _: next(tries), *given[6:], **options),
     )
     export_encoder(weights, "fish", "sea", tmp_path / "out", graph=graph)
     smooth(fp32, ranges, tmp_path / "smoothed.onnx")

@@ -21,7 +21,7 @@ from qbe.corpus.records import dump_record, paper_to_record
 from qbe.index import faiss as faiss_candidates
 from qbe.index.build import build
 from qbe.index.faiss import CandidateSource, FaissIndex, write_faiss
-from qbe.index.papers import Papers, read_metadata
+from qbe.index.papers import Papers, parse_metadata
 from qbe.index.params import resolve
 from qbe.index.scoring import Selection
 from qbe.models.pooling import EncodedAspect
@@ -205,9 +205,9 @@ def test_metadata_is_read_as_it_was_written(records):
         offsets = ((0, len(text)),) if split else None
         papers.append(Paper(str(number), text, (Sentence(text),), metadata=found, offsets=offsets))
     lines = [dump_record(paper_to_record(paper)) for paper in papers]
-    assert list(read_metadata(lines)) == [paper.metadata for paper in papers]
+    assert list(map(parse_metadata, lines)) == [paper.metadata for paper in papers]
     lines = [b'{"metadata": {"year": 1}, "paper_id": "1"}', b'{"paper_id": "2", "metadata": null}']
-    assert list(read_metadata([*lines, b'{"a": "b"}'])) == [{"year": 1}, {}, {}]  # in another order
+    assert list(map(parse_metadata, [*lines, b'{"a": "b"}'])) == [{"year": 1}, {}, {}]  # in another order
 
 
 ALL = {"years": (2001, None), "categories": ("cs.*",), "authors": ("O'Neill", "Li"), "where": {"keys": "x"}}

@@ -48,7 +48,7 @@ def test_what_is_wrong_is_told_and_writes_nothing(server, folder, told):
     told("grades over HTTP", [f"{answer.status} {answer.message}" for answer in answers])
     assert not list(folder.glob("**/*di.tsv"))
     foreign = {"Origin": "https://example.org", "Content-Type": "text/plain"}
-    assert server.ask("POST", "/api/labels", right, foreign).status == 422
+    assert server.ask("POST", "/api/labels", right, foreign).status == 415
     assert server.ask("POST", "/api/labels", right).status == 200
     assert list(read_graded_pairs(folder / "grades" / "di.tsv")) == ["s036"]
 

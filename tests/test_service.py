@@ -3,10 +3,10 @@
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
 
 import pytest
-from pydantic import ValidationError
+from support.messages import messages_of
 
 from qbe import CrossEncoder, Facet, Fused, PaperFilter, Projections, Query, Stages
 from qbe.cite.config import CiteConfig
@@ -18,10 +18,9 @@ from qbe.index.source import BuildSettings
 from qbe.models.encoder import Encoder
 from qbe.search.first_stages import BM25Stage
 from qbe.search.pipeline import Pipeline
-from qbe.search.queries import pasted_paper
 from qbe.search.request import CitationForm, SearchForm
 from qbe.search.rerankers import JointGrader
-from qbe.serve.models import SearchBody, problem_in_words
+from qbe.serve.models import call
 from qbe.serve.queue import BatchExecutor, MicroBatchQueue, OverloadedError, TooSlowError
 from qbe.serve.service import FIRST, RERANKED, SearchService, stages_of
 
@@ -130,13 +129,13 @@ def test_picked_sentences_of_what_is_liked_are_the_query(index, service):
 
 
 def test_a_comparison_has_grades_and_the_closest_sentences(index, service):
-    record = service.compare("s036", "s051")
+    record = service.compare(paper_id="s036", other_id="s051")
     pair = record["facets"]["method"]["pair"]
     assert pair["sentence"] == index.paper("s036").sentences[pair["position"]].text
     assert index.paper("s036").sentences[pair["position"]].facet is Facet.METHOD
     assert pair["other_sentence"] == index.paper("s051").sentences[pair["other_position"]].text
     assert 0 <= record["facets"]["background"]["grade"] <= 3
-    pasted = service.compare(pasted_paper(ABSTRACT, ""), "s051")
+    pasted = service.compare(text=ABSTRACT, other_id="s051")
     assert (pasted["paper"]["paper_id"], pasted["other"]["paper_id"]) == (None, "s051")
 
 
@@ -179,7 +178,7 @@ def test_papers_go_by_any_name(service):
     by_name = service.search(like_s036(paper_ids=named, k=3, not_paper_ids=["S051"]))
     assert by_name["hits"] == by_id["hits"]
     assert service.paper(title.upper())["paper_id"] == "s036"
-    compared = service.compare("two crops", "S051")
+    compared = service.compare(paper_id="two crops", other_id="S051")
     assert (compared["paper"]["paper_id"], compared["other"]["paper_id"]) == ("s036", "s051")
     assert len(service.export_parts(["two crops", "s036"], "bibtex")) == 1
     with pytest.raises(PaperNotFoundError, match=r"found [0-9]+ with 'citation' in their titles: s"):
@@ -221,14 +220,9 @@ WRONG: list[dict[str, object]] = [
 ]
 
 
-def test_bad_requests_are_told_in_one_line(told):
-    messages = []
-    for values in WRONG:
-        with pytest.raises((ValidationError, UsageError)) as caught:
-            SearchBody(**values).form()
-        error: Any = caught.value
-        messages.append(str(error) if isinstance(error, UsageError) else problem_in_words(error.errors()))
-    told("requests", messages)
+def test_bad_requests_are_told_in_one_line(service, told):
+    requests = [partial(call, SearchService.search, service, values) for values in WRONG]
+    told("requests", messages_of(requests, UsageError))
 
 
 def test_unknown_papers_and_positions(service):
@@ -237,7 +231,7 @@ def test_unknown_papers_and_positions(service):
     with pytest.raises(UsageError, match="sentence positions from 0 to 4"):
         service.search(SearchForm(paper_ids=["s036"], sentences=[9]))
     with pytest.raises(PaperNotFoundError):
-        service.compare("s036", "nope")
+        service.compare(paper_id="s036", other_id="nope")
     with pytest.raises(CorpusError):
         service.label(" ")
 

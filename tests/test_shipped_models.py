@@ -78,7 +78,7 @@ def test_models_are_small_and_whole_and_need_no_export(cache):
 
 def test_the_tagger_reads_the_encoders():
     tagger = Tagger.open()
-    assert tagger.metadata.trunks[0]["name"] == DEFAULT_ENCODER
+    assert tagger.metadata.also_reads[0]["name"] == DEFAULT_ENCODER
     assert all(tagger.supports(Encoder.open(name)) for name in (DEFAULT_ENCODER, BASE_ENCODER))
 
 

@@ -87,7 +87,7 @@ def test_damage_is_told(tiny_tagger, tmp_path, monkeypatch, told):
         messages += messages_of([partial(Tagger.open, str(folder))], ModelError, tmp_path)
     monkeypatch.setattr("qbe.models.cards.PACKAGE", tmp_path)  # a registered tagger whose card is gone
     messages += messages_of([partial(resolve_tagger, "facet-tagger")], ModelError, tmp_path)
-    said_by_others = r"\b[0-9a-f]{64}\b|(?<=an ONNX model, found: ).*|(?<=metadata, found ).+(?=; [ti])"
+    said_by_others = r"\b[0-9a-f]{64}\b|(?<=an ONNX model, found: ).*|(?<=metadata, found: ).+(?=; [ti])"
     told("taggers", [re.sub(said_by_others, "X", each) for each in messages])
 
 

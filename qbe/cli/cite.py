@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import qbe
 from qbe.cli import common
-from qbe.cli.common import Parser
 from qbe.cli.search import FORMATS, RUN_HITS
 
 TYPE_CHECKING = False
@@ -11,14 +11,10 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
 
-    from qbe.index.index import Index
     from qbe.search.writers import Result
-    from qbe.types import Paper
 
 PROGRAM = "qbe cite"
 TABLE_HITS = 20
-
-
 ABOUT = """\
 Recommend papers of an index that a paper, or a draft of one, should cite: candidates by BM25 and by \
 vectors projected for citation, scored by the citation model; where the index knows who cites whom, by \
@@ -52,43 +48,38 @@ OPTIONS = f"""
   candidates again, with parameters as in my-reranker:depth=50,weight=0.5 (its share of the score)
 --encoder NAME  of an index whose encoder's folder has moved
 """
-PARSER = Parser(PROGRAM, ABOUT, OPTIONS)
+PARSER = common.Parser(PROGRAM, ABOUT, OPTIONS)
 
 
 def main(arguments: list[str]) -> None:
-    """Parse the options, recommend, and write the results."""
     options = PARSER.parse_args(arguments)
 
-    from qbe.cite.config import RUN_TAG, CiteConfig
+    from qbe.cite.config import RUN_TAG
     from qbe.cli.search import checked_form, default_hits, named_papers, write
-    from qbe.errors import UsageError
-    from qbe.search.filters import PaperFilter, describe, parse_before
-    from qbe.search.stages import CrossEncoder, parse_reranker
+    from qbe.search import request
+    from qbe.search.filters import describe, parse_before
+    from qbe.search.stages import parse_reranker
 
     form, width = checked_form(options)
     for option in ("cited", "exclude"):
-        if getattr(options, option) and (options.topics or options.bibtex):
-            raise UsageError(f"--{option} is about one paper; give --paper, --paper-file or --text with it")
+        several = getattr(options, option) and (options.topics or options.bibtex)
+        common.refuse(several, f"--{option} is about one paper; give --paper, --paper-file or --text with it")
     expected = "the folder of a model of pairs as `rerank`"
     reranker = None if options.rerank is None else parse_reranker(options.rerank, expected)
-    if reranker is not None and not isinstance(reranker, CrossEncoder):
-        raise UsageError(f"expected {expected}, found {reranker.name}")
-    before = None if options.before is None else PaperFilter(before=parse_before(options.before))
-    config = common.made(CiteConfig, options, links=not options.no_links, rerank=reranker, filter=before)
+    is_other = reranker is not None and not isinstance(reranker, qbe.CrossEncoder)
+    common.refuse(is_other, f"expected {expected}, found {options.rerank}")
+    before = None if options.before is None else qbe.PaperFilter(before=parse_before(options.before))
+    config = common.made(qbe.CiteConfig, options, links=not options.no_links, rerank=reranker, filter=before)
     threads = common.threads(options.threads)
 
-    from qbe.cite.recommender import CiteRequest, Recommender
-    from qbe.index.several import open_index
-    from qbe.query import Query
-    from qbe.search import request
     from qbe.search.present import heading_to_cite
     from qbe.search.writers import Result, open_writer
 
     k, tag = options.hits or default_hits(form, TABLE_HITS), options.run_tag or RUN_TAG
-    with open_index(options.index, encoder=options.encoder, threads=threads) as index:
+    with qbe.open_index(options.index, encoder=options.encoder, threads=threads) as index:
         ids, load = _papers(options, index)
         cited = named_papers(PROGRAM, index, options.cited) if options.cited else []
-        cited = list(dict.fromkeys([*cited, *_cited_in(index, options.paper_file)]))
+        cited = list(dict.fromkeys([*cited, *_cited_in(index, options.paper_file or "")]))
         excluded = named_papers(PROGRAM, index, options.exclude) if options.exclude else []
         writer = open_writer(
             form, tag, index.paper, width, explain=False, command=PROGRAM, title=heading_to_cite
@@ -103,17 +94,19 @@ def main(arguments: list[str]) -> None:
                 for first in range(0, len(places), request.BLOCK):
                     block = places[first : first + request.BLOCK]
                     papers = list(map(load, block))
-                    requests = [CiteRequest(paper, cited, excluded) for paper in papers]
+                    requests = [qbe.CiteRequest(paper, cited, excluded) for paper in papers]
                     found = recommender.batch_recommend(requests, k, matches=writer.needs_matches)
                     for place, paper, hits in zip(block, papers, found, strict=True):
-                        yield Result(ids[place], Query(paper), hits)
+                        yield Result(ids[place], qbe.Query(paper), hits)
                     advance(len(block))
 
-        with Recommender.open(index, config) as recommender:
+        with qbe.Recommender.open(index, config) as recommender:
             write(options, form, width, index, writer, ids, recommend)
 
 
-def _papers(options: argparse.Namespace, index: Index) -> tuple[Sequence[str], Callable[[int], Paper]]:
+def _papers(
+    options: argparse.Namespace, index: qbe.Index
+) -> tuple[Sequence[str], Callable[[int], qbe.Paper]]:
     """The ids in the run of the papers that the options state, and a function that loads one."""
     from pathlib import Path
 
@@ -125,11 +118,10 @@ def _papers(options: argparse.Namespace, index: Index) -> tuple[Sequence[str], C
         return source.ids, lambda place: source.load([place])[0].papers[0]
     if options.bibtex:
         from qbe.corpus.reading import read_corpus
-        from qbe.corpus.records import Reading
         from qbe.corpus.sentences import split_sentences
 
         # Entries without an abstract go by their titles alone.
-        reading = Reading("bibtex", on_error="stop", keep_without_abstract=True)
+        reading = qbe.Reading("bibtex", on_error="stop", keep_without_abstract=True)
         papers = list(read_corpus([options.bibtex], split_sentences, reading))
         common.note(PROGRAM, note_on_papers(papers))
     elif options.paper is not None:
@@ -139,16 +131,15 @@ def _papers(options: argparse.Namespace, index: Index) -> tuple[Sequence[str], C
     return [paper.paper_id for paper in papers], papers.__getitem__
 
 
-def _cited_in(index: Index, paper_file: str | None) -> list[str]:
+def _cited_in(index: qbe.Index, paper_file: str) -> list[str]:
     """The papers of the index that a LaTeX source cites; none of another file, and where there are none."""
     from qbe.cli.search import named_papers
     from qbe.corpus.latex import SUFFIXES
-    from qbe.errors import QbeError
 
-    if paper_file is None or not paper_file.lower().endswith(SUFFIXES):
+    if not paper_file.lower().endswith(SUFFIXES):
         return []
     try:
         return named_papers(PROGRAM, index, paper_file)
-    except QbeError as error:
+    except qbe.QbeError as error:
         common.note(PROGRAM, f"{error} (nothing of it counts as cited)")
         return []

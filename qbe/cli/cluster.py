@@ -8,8 +8,6 @@ from qbe.cli import common, index, search, serve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
     from typing import Any
 
     from qbe.cluster.index import ClusterIndex
@@ -34,9 +32,9 @@ PARSER = common.commands_parser(
     PROGRAM,
     "Index, search or serve on a Ray cluster.",
     {
-        "index": ("build an index on a cluster", index.OPTIONS + ADDRESS + SHARDS),
-        "search": ("search an index that a cluster holds", search.OPTIONS + ADDRESS + HOLDERS),
-        "serve": ("serve an index that a cluster holds", serve.OPTIONS + ADDRESS + HOLDERS),
+        "index": ("build an index on a cluster", "", index.OPTIONS + ADDRESS + SHARDS),
+        "search": ("search an index that a cluster holds", "", search.OPTIONS + ADDRESS + HOLDERS),
+        "serve": ("serve an index that a cluster holds", "", serve.OPTIONS + ADDRESS + HOLDERS),
     },
 )
 
@@ -46,18 +44,21 @@ def main(arguments: list[str]) -> None:
 
     def command(_: list[str]) -> None:
         if options.command == "index":
-            index.run(options, _builder(options))
-        else:
-            module = search if options.command == "search" else serve
-            module.run(options, _opener(options))
+            _index(options)
+            return
+        from functools import partial
+
+        from qbe.cluster.ray_runtime import require_ray
+
+        require_ray()
+        module = search if options.command == "search" else serve
+        module.run(options, partial(_open, options))
 
     common.run(f"{PROGRAM} {options.command}", command, [])
 
 
-def _builder(options: argparse.Namespace) -> Callable[..., Manifest]:
-    def build(
-        output: Path, corpus: list[str], settings: Any, *, execution: Execution, **named: Any
-    ) -> Manifest:
+def _index(options: argparse.Namespace) -> None:
+    def build(output: Any, corpus: Any, settings: Any, *, execution: Execution, **named: Any) -> Manifest:
         from qbe.cluster.build import build_on_cluster
         from qbe.cluster.ray_runtime import connected
 
@@ -66,20 +67,12 @@ def _builder(options: argparse.Namespace) -> Callable[..., Manifest]:
                 ray, output, corpus, settings, options.shards, execution=execution, **named
             )
 
-    return build
+    index.run(options, build)
 
 
-def _opener(options: argparse.Namespace) -> Callable[..., ClusterIndex]:
-    """Return what opens indexes on the cluster."""
+def _open(options: argparse.Namespace, folders: list[str], **named: Any) -> ClusterIndex:
+    """Open indexes on the cluster."""
     from qbe.cluster.index import indexes_in, open_index
-    from qbe.cluster.ray_runtime import require_ray
 
-    require_ray()
-
-    def opened(folders: list[str], **named: Any) -> ClusterIndex:
-        inside = [each for folder in folders for each in indexes_in(folder)]
-        return open_index(
-            inside, options.address, replicas=options.replicas, deadline=options.deadline, **named
-        )
-
-    return opened
+    inside = [each for folder in folders for each in indexes_in(folder)]
+    return open_index(inside, options.address, replicas=options.replicas, deadline=options.deadline, **named)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 HIDDEN = argparse.SUPPRESS  # the help of an option that help does not show
-_HELP = frozenset(("-h", "--help"))
 _TYPES = {**dict.fromkeys(("N", "YEAR"), int), **dict.fromkeys(("SECONDS", "GRADE", "RATE", "X"), float)}
 """Types of values by their name in help; all others are texts."""
 
@@ -51,16 +50,12 @@ _known: set[str] = set()  # the options of the parsers that parsed the command l
 class _HelpFormatter(argparse.HelpFormatter):
     """Help as wide as the terminal, whose width argparse learns by importing compression libraries."""
 
-    width = 0
-
     def __init__(self, prog: str) -> None:
-        if not _HelpFormatter.width:  # argparse makes a formatter for each option
-            try:
-                columns = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
-            except (OSError, ValueError):
-                columns = 80
-            _HelpFormatter.width = min(columns, 100)
-        super().__init__(prog, width=_HelpFormatter.width)
+        try:
+            columns = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
+        except (OSError, ValueError):
+            columns = 80
+        super().__init__(prog, width=min(columns, 100))
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if "\n" in text else super()._fill_text(text, width, indent)
@@ -106,13 +101,12 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Report a misspelt option before those that are required, unlike argparse."""
-        self.remember()
-        words = sys.argv[1:] if args is None else list(args)
-        known = self._option_string_actions
-        for word in words if _HELP.isdisjoint(words) else ():
+        words, known = sys.argv[1:] if args is None else list(args), self._option_string_actions
+        _known.update(known, (action.dest.upper() for action in self._actions))
+        for word in words:
+            name = word.partition("=")[0]
             if word == "--" or (self._subparsers is not None and word[:1] != "-"):
                 break
-            name = word.partition("=")[0]
             is_option = word[:2] == "--" or (word[:1] == "-" and f"-{name}" in known)
             if is_option and name not in known and " " not in word:
                 from qbe.errors import did_you_mean
@@ -120,11 +114,6 @@ class Parser(argparse.ArgumentParser):
                 hint = did_you_mean(name, known)
                 self.error(f"unrecognized argument: {name}{hint and f'; {hint}'}")
         return super().parse_known_args(words, namespace)
-
-    def remember(self) -> None:
-        """Let errors name the options of this parser."""
-        for action in self._actions:
-            _known.update(action.option_strings or (action.dest.upper(),))
 
     def error(self, message: str) -> NoReturn:
         """End the process with 2 and one line; the usage of commands with many options would hide it."""
@@ -161,12 +150,17 @@ def _settings(text: str, line: str) -> tuple[str, dict[str, Any]]:
     return name, {**settings, "metavar": value, "type": _TYPES.get(value)}
 
 
-def commands_parser(program: str, description: str, commands: Mapping[str, tuple[str, str]]) -> Parser:
-    """A parser with commands, each with a line on what it does, and its options."""
-    whole = Parser(program, description, epilog=f"{program} COMMAND --help shows the options of a command.")
+def commands_parser(
+    program: str, about: str, commands: Mapping[str, tuple[str, str, str]], epilog: str = ""
+) -> Parser:
+    """A parser with commands: a line on what each does, its description (default: the line), its options."""
+    whole = Parser(
+        program, about, epilog=epilog or f"{program} COMMAND --help shows the options of a command."
+    )
     added = whole.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
-    for name, (line, options) in commands.items():
-        added.add_parser(name, help=line, description=f"{line[0].upper()}{line[1:]}.").options(options)
+    for name, (line, description, options) in commands.items():
+        described = description or f"{line[0].upper()}{line[1:]}."
+        added.add_parser(name, help=line, description=described).options(options)
     return whole
 
 
@@ -177,9 +171,6 @@ def run(program: str, main: Callable[[list[str]], None], arguments: list[str] | 
     is one), each with one line on standard error; 130 when interrupted. Any other exception is a bug, and
     keeps its traceback.
     """
-    if sys.getfilesystemencoding() == "ascii":  # locale C: arguments and output are UTF-8 all the same
-        # The same program again, with its own arguments: nothing else is started.
-        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606
     if "-m" in sys.orig_argv and not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:  # noqa: PTH109
         del sys.path[0]  # `python -m` puts the working directory before all other places
     for name in ("stdout", "stderr"):
@@ -189,7 +180,7 @@ def run(program: str, main: Callable[[list[str]], None], arguments: list[str] | 
     # Products of a few query vectors are over before a pool of threads has woken up, and the pool then
     # spins against FAISS's. Read by numpy when it is loaded; results do not depend on it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    only_help = not _HELP.isdisjoint(given)
+    only_help = "-h" in given or "--help" in given
     if only_help:
         gc.disable()  # collections, the interpreter's last one too, would be a sixth of the time it takes
     else:
@@ -267,6 +258,14 @@ def with_options(message: str) -> str:
         return next((each for each in candidates if each in _known), name if _known else usual)
 
     return re.sub(r"`([a-z][a-z0-9_]*)`", option, message)
+
+
+def refuse(wrong: object, message: str) -> None:
+    """Raise UsageError where options are wrong."""
+    if wrong:
+        from qbe.errors import UsageError
+
+        raise UsageError(message)
 
 
 def made(kind: Callable[..., T], options: argparse.Namespace, **values: Any) -> T:

@@ -34,8 +34,7 @@ def main(arguments: list[str]) -> None:
 
     import shtab
 
-    from qbe.cli import command_parser
-    from qbe.cli import parser as whole
+    from qbe.cli import ABOUT, COMMANDS, command_parser
 
     places = {"FILE": shtab.FILE, "SOURCE": shtab.FILE, "DIR": shtab.DIRECTORY, "INDEX": shtab.DIRECTORY}
 
@@ -52,6 +51,11 @@ def main(arguments: list[str]) -> None:
                     complete = {**complete, "bash": f"_qbe_options_or_{kind}"}
                 action.complete = complete  # type: ignore[attr-defined]
 
-    parser = whole(command_parser)
-    complete_files(parser)
-    print(shtab.complete(parser, shell, preamble=BASH_FUNCTIONS if shell == "bash" else ""))
+    whole = Parser("qbe", ABOUT)
+    whole.add_argument("-V", "--version", action="store_true", help="print the version and exit")
+    commands = whole.add_subparsers(dest="command", metavar="COMMAND")
+    for name, line in COMMANDS.items():
+        commands.add_parser(name, help=line)
+        commands.choices[name] = command_parser(name)
+    complete_files(whole)
+    print(shtab.complete(whole, shell, preamble=BASH_FUNCTIONS if shell == "bash" else ""))

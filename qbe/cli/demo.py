@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from qbe.cli.common import Parser
+import qbe
+from qbe.cli import common
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from qbe.index.index import Index
-    from qbe.types import Paper
+    from collections.abc import Callable
 
 EPILOG = """\
 Indexes the 128 invented papers of the sample, searches papers like one of them by its method and by its
@@ -18,9 +15,8 @@ background, and says what to do next. Nothing but Lucene is downloaded, where py
 without a network the sample is searched by vectors alone. The index is kept in demo/sample in $QBE_CACHE or
 ~/.cache/qbe, and used the next time.
 """
-PARSER = Parser(
-    "qbe demo", "Search the sample that is part of the package, and see what a facet is.", epilog=EPILOG
-)
+LINE = "Search the sample that is part of the package, and see what a facet is."
+PARSER = common.Parser("qbe demo", LINE, epilog=EPILOG)
 ABOUT = (
     "Each of the 128 papers is invented and has a problem, a method and a finding, which vary independently: "
     "any kind of method meets any kind of problem in exactly two papers. So it shows what a facet changes. "
@@ -38,24 +34,23 @@ def main(arguments: list[str]) -> None:
     import shutil
     import sys
     import textwrap
+    from pathlib import Path
 
+    from qbe import datasets
     from qbe.datasets.sample import FACTORS, grade, read_layout
-    from qbe.query import Query
-    from qbe.search.pipeline import Pipeline
     from qbe.search.present import to_table
-    from qbe.types import Facet
 
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    layout = read_layout(sample_folder() / "layout.json")
+    layout = read_layout(Path(datasets.__path__[0], "sample", "layout.json"))
     with open_sample_index(lambda line: print(line, file=sys.stderr)) as index:
         print(f"The sample, {len(index)} papers, is indexed in {index.folder}\n", flush=True)
         folder = shlex.quote(str(index.folder))
-        with Pipeline(index) as pipeline:
-            for facet in (Facet.METHOD, Facet.BACKGROUND):
-                query = Query(index.paper(PAPER), facet)
+        with qbe.Pipeline(index) as pipeline:
+            for facet in (qbe.Facet.METHOD, qbe.Facet.BACKGROUND):
+                query = qbe.Query(index.paper(PAPER), facet)
                 hits = pipeline.search(query, k=HITS)
                 counts = []
-                for factor, whose in ((Facet.METHOD, "share the query's"), (Facet.BACKGROUND, "its")):
+                for factor, whose in ((qbe.Facet.METHOD, "share the query's"), (qbe.Facet.BACKGROUND, "its")):
                     # Grades from 2 on are of one family.
                     sharing = sum(grade(layout, PAPER, hit.paper_id, factor) >= 2 for hit in hits)
                     family = layout.places[PAPER][factor].family
@@ -75,78 +70,42 @@ def main(arguments: list[str]) -> None:
         print(f"  {what:<25}  {how}")
 
 
-def sample_folder() -> Path:
-    from importlib import resources
+def sample_papers() -> list[qbe.Paper]:
     from pathlib import Path
 
-    return Path(str(resources.files("qbe.datasets"))) / "sample"
-
-
-def sample_papers() -> list[Paper]:
-    """The papers of the sample, in order."""
+    from qbe import datasets
     from qbe.corpus import read_jsonl
     from qbe.datasets.sample import PAPERS
 
-    return list(read_jsonl(sample_folder() / PAPERS))
+    return list(read_jsonl(Path(datasets.__path__[0], "sample", PAPERS)))
 
 
-def open_sample_index(report: Callable[[str], object]) -> Index:
-    """The sample's index in the cache; it is built where it is not there, is damaged, or was built of another
-    sample or with another encoder. The caller closes what is returned.
-
-    ``report`` is called with a line before something is built. Raises OutputError where the cache cannot be
-    written, and what `qbe.index.index.build_index` raises.
+def open_sample_index(report: Callable[[str], object]) -> qbe.Index:
+    """The sample's index in the cache; it is built, and ``report`` called with a line before, where it is not
+    there, is damaged, or was built of another sample or with another encoder.
     """
     from contextlib import suppress
 
-    from qbe.errors import (
-        EncoderMismatchError,
-        IndexFormatError,
-        MissingDependencyError,
-        OutputError,
-        output_error,
-    )
-    from qbe.index.index import build_index
     from qbe.index.jvm import anserini_jar, find_jar
-    from qbe.index.source import BuildSettings
+    from qbe.models.cards import DEFAULT_ENCODER
     from qbe.util.files import cache_folder
 
     papers, folder = sample_papers(), cache_folder() / "demo" / "sample"
-    if folder.exists():
-        with suppress(IndexFormatError, EncoderMismatchError):
-            return _open(folder, papers)
+    with suppress(qbe.IndexFormatError, qbe.EncoderMismatchError):
+        index = qbe.open_index(folder, encoder=DEFAULT_ENCODER)
+        lacks_words = index.manifest.lucene is None and find_jar() is not None
+        if index.manifest.dense is not None and not lacks_words and list(index) == papers:
+            return index
+        index.close()
     report(f"indexing the sample in {folder} ...")
     try:
         anserini_jar()
-    except MissingDependencyError as error:
+    except qbe.MissingDependencyError as error:
         report(f"the searches below use vectors alone: {error}")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        build_index(folder, papers, BuildSettings(bm25=find_jar() is not None), overwrite=True).close()
-    except OSError as error:
-        raise output_error(folder, error) from error
-    except OutputError as error:
-        raise OutputError(
-            f"cannot write {folder}: no room, or no permission; set QBE_CACHE to another folder"
-        ) from error
-    return _open(folder, papers)
-
-
-def _open(folder: Path, papers: Sequence[Paper]) -> Index:
-    """Open an index of these papers, with vectors of the default encoder, and with postings where Lucene is
-    here; raises IndexFormatError or EncoderMismatchError for anything else.
-    """
-    from qbe.errors import IndexFormatError
-    from qbe.index.jvm import find_jar
-    from qbe.index.several import open_index
-    from qbe.models.cards import DEFAULT_ENCODER
-
-    index = open_index(folder, encoder=DEFAULT_ENCODER)
-    try:
-        lacks_words = index.manifest.lucene is None and find_jar() is not None
-        if lacks_words or index.manifest.dense is None or list(index) != papers:
-            raise IndexFormatError(f"{folder}: expected postings and vectors of the sample, found others")
-    except BaseException:
-        index.close()
-        raise
-    return index
+    except OSError:
+        raise qbe.OutputError(
+            f"cannot write {folder}: no permission; set QBE_CACHE to another folder"
+        ) from None
+    return qbe.build_index(folder, papers, qbe.BuildSettings(bm25=find_jar() is not None), overwrite=True)

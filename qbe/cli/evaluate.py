@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-
 from qbe.cli import common
-from qbe.cli.common import Parser
+from qbe.cli.common import Parser, refuse
 
 PROGRAM = "qbe evaluate"
 EPILOG = """\
@@ -33,30 +31,19 @@ crossed, exploration, as-asked and diversity take qrels of several facets of the
 graded pairs (tab-separated: query_id, paper_id, background, method, result).
 
 A judged query that is missing in a run scores as an empty ranking, and a pool document that is missing
-counts as not retrieved; standard error gets a warning of both. A facet without any query in a run has no
-figure.
-
-examples:
-  qbe evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --run runs/csfcube.*.trec \\
-      --baseline runs/csfcube.bm25.*.trec --published --output runs/report.json
-  qbe evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --corpus qrels/corpus.jsonl \\
-      --run runs/csfcube.fused+grades.*.trec --baseline runs/csfcube.fused.*.trec \\
-      --worst 10
-  qbe evaluate --protocol citations --qrels citations/dev.qrels --run runs/fused.trec \\
-      --baseline runs/bm25.trec --published
+counts as not retrieved; standard error gets a warning of both.
 """
-
-
 OPTIONS = f"""
 --qrels FILE...!  TREC qrels files, which are joined
 --run FILE...!  TREC run files
---measures NAME...  measures (default: nDCG AP P@20 R@20 RR)
+--measures NAME...  these measures alone (default: those of the protocol, or nDCG AP P@20 R@20 RR)
 --protocol csfcube|pools|crossed|exploration|as-asked|diversity|citations  how runs are scored (default: means
   over queries, by measures of ir-measures)
 --folds FILE  the folds (default: folds.json next to the first qrels file)
 --split test|dev  the test folds (default), or fold1_dev
 --baseline FILE...  runs that the others are compared with, by significance tests
 --published  add published figures (csfcube and citations)
+--details  print all measures, all published systems, and all significance tests
 --output FILE  write the whole report as JSON
 {common.OVERWRITE}\
 --plot FILE  draw the figures of the runs in their order, with a --baseline the differences (.svg, .png)
@@ -67,41 +54,30 @@ OPTIONS = f"""
 PARSER = Parser(PROGRAM, "Evaluate TREC runs against TREC qrels.", OPTIONS, EPILOG)
 
 
-def check(options: argparse.Namespace) -> None:
-    """Raise UsageError for options that do not go together, or a value out of range."""
-    import os
-
-    from qbe.errors import UsageError, check_count
-
-    csfcube = options.protocol == "csfcube"
-    if not csfcube and (options.folds or options.split):
-        raise UsageError("--folds and --split go with CSFCube's protocol; add --protocol csfcube")
-    if options.published and not (csfcube or options.protocol == "citations"):
-        raise UsageError(
-            "there are published figures for two protocols; add --protocol csfcube or --protocol citations"
-        )
-    if options.published and options.split == "dev":
-        raise UsageError(
-            "published figures are those of the test folds; leave out --published or --split dev"
-        )
-    if options.plot and options.output and os.path.realpath(options.plot) == os.path.realpath(options.output):
-        raise UsageError(f"expected --plot and --output to name two files, found {options.plot} for both")
-    if options.worst is not None:
-        if not (csfcube and options.baseline):
-            raise UsageError("--worst needs --protocol csfcube and a --baseline; give both")
-        check_count("worst", options.worst)
-
-
 def main(arguments: list[str]) -> None:
     options = PARSER.parse_args(arguments)
-    check(options)
 
     import json
+    import os
 
+    from qbe.errors import check_count
     from qbe.evaluate.render import to_json, to_text
     from qbe.evaluate.report import Scoring, build_report
     from qbe.util.files import check_output, write_text
 
+    csfcube = options.protocol == "csfcube"
+    if not csfcube:
+        told = "--folds and --split go with CSFCube's protocol; add --protocol csfcube"
+        refuse(options.folds or options.split, told)
+    if options.published:
+        told = "there are published figures for two protocols; add --protocol csfcube or --protocol citations"
+        refuse(options.protocol not in ("csfcube", "citations"), told)
+        told = "published figures are those of the test folds; leave out --published or --split dev"
+        refuse(options.split == "dev", told)
+    if options.worst is not None:
+        told = "--worst needs --protocol csfcube and a --baseline; give both"
+        refuse(not (csfcube and options.baseline), told)
+        check_count("worst", options.worst)
     if options.output:
         check_output(options.output, options.overwrite)
     if options.plot:
@@ -109,6 +85,8 @@ def main(arguments: list[str]) -> None:
 
         check_plot(options.plot)
         check_output(options.plot, options.overwrite, "plot")
+        is_same = options.output and os.path.realpath(options.plot) == os.path.realpath(options.output)
+        refuse(is_same, f"expected --plot and --output to name two files, found {options.plot} for both")
     scoring = Scoring(options.protocol, tuple(options.measures or ()), options.split or "test", options.folds)
     report = build_report(
         options.qrels,
@@ -133,6 +111,6 @@ def main(arguments: list[str]) -> None:
     if options.output:
         text = json.dumps(to_json(report), indent=1, ensure_ascii=False, allow_nan=False)
         write_text(options.output, f"{text}\n")
-    print(to_text(report), end="")
+    print(to_text(report, details=options.details), end="")
     if worst:
         print(f"\n{worst}", end="")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from qbe.cli.common import Parser
+from qbe.cli import common
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,11 +32,14 @@ OF_ENCODERS = """
 --max-tokens N  limit of a pass (default: as the folder declares it, else 0: the model's number of positions)
 --adapter DIR  a bottleneck adapter of the adapters library
 """
-PARSER = Parser("qbe export", "Turn PyTorch weights into the ONNX models that qbe runs.")
-_kinds = PARSER.add_subparsers(dest="kind", required=True)
-for _kind, _about in KINDS.items():
-    _command = _kinds.add_parser(_kind, help=_about, description=f"Export {_about}.")
-    _command.options(OPTIONS + (OF_ENCODERS.lstrip() if _kind == "encoder" else ""))
+PARSER = common.commands_parser(
+    "qbe export",
+    "Turn PyTorch weights into the ONNX models that qbe runs.",
+    {
+        kind: (about, f"Export {about}.", OPTIONS + (OF_ENCODERS.lstrip() if kind == "encoder" else ""))
+        for kind, about in KINDS.items()
+    },
+)
 
 
 def main(arguments: list[str]) -> None:
@@ -46,25 +49,22 @@ def main(arguments: list[str]) -> None:
 
     model, output = Path(options.model), Path(options.output)
     name, source = options.name or model.resolve().name, options.source or str(model)
-    if options.kind == "encoder":
+    if options.command == "encoder":
         encoder_format = format_of(options)
         from qbe.models.export.encoder import export_encoder
 
         adapter, graph = (Path(path) if path else None for path in (options.adapter, options.graph))
-        exported = export_encoder(model, name, source, output, encoder_format, adapter, graph)
-        for precision, figures in exported.parity.items():
-            print(
-                f"{precision}: largest difference {figures['max_abs_difference']:.2g}, smallest cosine "
-                f"{figures['min_cosine']:.5f} against {'fp32' if graph else 'PyTorch'}"
-            )
+        parity = export_encoder(model, name, source, output, encoder_format, adapter, graph).parity
+        original = "fp32" if graph else "PyTorch"
+        told = f"smallest cosine {{min_cosine:.5f}} against {original}"
     else:
         from qbe.models.export.encoder import export_cross_encoder
 
-        for precision, figures in export_cross_encoder(model, name, source, output).parity.items():
-            print(
-                f"{precision}: largest difference {figures['max_abs_difference']:.2g}, "
-                f"{figures['share_of_spread']:.2g} of the scores' standard deviation, against PyTorch"
-            )
+        parity = export_cross_encoder(model, name, source, output).parity
+        told = "{share_of_spread:.2g} of the scores' standard deviation, against PyTorch"
+    for precision, figures in parity.items():
+        difference = f"largest difference {figures['max_abs_difference']:.2g}"
+        print(f"{precision}: {difference}, {told.format(**figures)}")
 
 
 def format_of(options: argparse.Namespace) -> EncoderFormat:

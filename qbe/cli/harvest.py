@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import qbe
 from qbe.cli import common
 from qbe.feeds import ARXIV, FORMATS, INTERVAL_S
 
@@ -39,12 +40,11 @@ def main(arguments: list[str]) -> None:
     from qbe.cli.index import bars
     from qbe.feeds.harvest import HarvestSpec, harvest, update_index
     from qbe.feeds.oai import Repository
-    from qbe.index.several import open_index
     from qbe.index.source import Execution
     from qbe.util.text import plain
 
     if options.index is not None and Path(options.index).exists():
-        open_index(options.index).close()  # before hours of harvesting
+        qbe.open_index(options.index).close()  # before hours of harvesting
     since = vars(options)["from"] or ""
     asked = HarvestSpec(options.address, tuple(options.set or ()), options.format, since)
     repository, started = Repository(options.address, options.interval), time.monotonic()

@@ -5,20 +5,19 @@ from __future__ import annotations
 import argparse
 import sys
 
+import qbe
 from qbe.cli import common
-from qbe.cli.common import Parser
+from qbe.cli.common import Parser, refuse
 from qbe.corpus import FORMAT_NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
+    from typing import Any
 
-    from qbe.corpus.records import Reading
-    from qbe.index.source import BuildSettings, Execution, Progress
+    from qbe.index.source import Execution, Progress
     from qbe.index.store import Manifest
-    from qbe.index.update import Written
-    from qbe.types import Paper
 
 PROGRAM = "qbe index"
 ABOUT = """\
@@ -78,20 +77,14 @@ def bars() -> Progress:
     from qbe.index.source import Progress
 
     class Bars(Progress):
-        def papers(self, papers: Iterable[Paper], share_read: Callable[[], float | None]) -> Iterator[Paper]:
-            if not sys.stderr.isatty():
-                yield from papers
-                return
-            from tqdm import tqdm
-
-            form = "{desc}: {percentage:3.0f}%|{bar}| {postfix} [{elapsed}<{remaining}]"
-            with tqdm(total=1.0, desc="reading", bar_format=form, dynamic_ncols=True) as bar:
+        def papers(
+            self, papers: Iterable[qbe.Paper], share_read: Callable[[], float | None]
+        ) -> Iterator[qbe.Paper]:
+            with common.Bar("reading", "papers") as bar:
                 for count, paper in enumerate(papers, start=1):
                     if count % 500 == 0:
-                        bar.set_postfix_str(f"{count:,} papers", refresh=False)
-                        bar.update((share_read() or 0.0) - bar.n)
+                        bar(count, round(count / (share_read() or 1.0)))
                     yield paper
-                bar.update(1.0 - bar.n)
 
         def steps(self, name: str, unit: str, total: int) -> common.Bar:
             return common.Bar(name, unit, total)
@@ -112,34 +105,39 @@ def run(options: argparse.Namespace, build: Callable[..., Manifest] | None = Non
     another place.
     """
     threads = common.threads(options.threads)
-    action = _action(options)
+    settings, read = build_settings(options), reading(options)
+    given = vars(options)
+    action = next((name for name in ("append", "update", "sync", "delete") if given[name]), None)
+    if action is not None:
+        own = (
+            "only",
+            "facets",
+            "store",
+            "faiss",
+            "resume",
+            *{"sync": ["limit"], "delete": ["corpus"]}.get(action, []),
+        )
+        for name in own:
+            refuse(given[name], f"--{name} is of no use with --{action}; drop one of them")
+    told = f"expected --corpus with the papers to {action or 'index'}, found none; add it"
+    refuse(not options.corpus and action != "delete", told)
 
     import time
     from pathlib import Path
 
     from qbe.index import build as here
     from qbe.index.source import Execution
-    from qbe.util.text import plain
 
     output, started, execution = Path(options.output), time.monotonic(), Execution(threads, bars())
     if action is not None:
-        written = _change(output, action, options, execution)
-        _say_left_out(output, written.left_out)
-        deleted = [f"{title} [{paper_id}]" for paper_id, title in written.deleted_titles.items()]
-        why = "whose records were skipped" if action == "sync" else "which --update or --sync replace"
-        for what, papers in ((f"kept as the index has it, {why}", written.kept), ("deleted", deleted)):
-            for paper in papers[:NAMED]:
-                print(f"{what}: {plain(paper)}")
-            if len(papers) > NAMED:
-                print(f"{what}: {len(papers) - NAMED:,} more")
-        print(f"{output}: {written.summary()}, {time.monotonic() - started:.1f} s")
+        _change(output, action, options, read, execution)
         return
     try:
         manifest = (build or here.build)(
             output,
             options.corpus,
-            build_settings(options),
-            reading=reading(options),
+            settings,
+            reading=read,
             overwrite=options.overwrite,
             resume=options.resume,
             execution=execution,
@@ -163,71 +161,42 @@ def run(options: argparse.Namespace, build: Callable[..., Manifest] | None = Non
         make_class_archive(output)
 
 
-def _action(options: argparse.Namespace) -> str | None:
-    """The change that the options ask for, None for a build; raises UsageError for options that clash."""
-    from qbe.errors import UsageError
-
-    given = vars(options)
-    action = next((name for name in ("append", "update", "sync", "delete") if given[name]), None)
-    if action is None:
-        build_settings(options)
-    else:
-        without_effect = ["only", "facets", "store", "faiss", "resume"]
-        for name in without_effect + {"sync": ["limit"], "delete": ["corpus"]}.get(action, []):
-            if given[name]:
-                raise UsageError(f"--{name} is of no use with --{action}; drop one of them")
-    if not options.corpus and action != "delete":
-        raise UsageError(f"expected --corpus with the papers to {action or 'index'}, found none; add it")
-    reading(options)
-    return action
-
-
-def reading(options: argparse.Namespace) -> Reading:
+def reading(options: argparse.Namespace) -> qbe.Reading:
     """How the corpus is read; raises UsageError for values that are not possible."""
-    from qbe.corpus.records import Reading
-    from qbe.errors import UsageError
-
     name, with_columns, text = (options.format or "").partition(":")
-    columns = {}
-    for pair in text.split(",") if with_columns else ():
-        field, _, column = map(str.strip, pair.partition("="))
-        if not (field and column):
-            raise UsageError(f"expected --format such as table:id=key,title=name, found {options.format!r}")
-        columns[field] = column
+    pairs = [pair.partition("=") for pair in text.split(",")] if with_columns else []
+    columns = {field.strip(): column.strip() for field, _, column in pairs}
+    wrong = not all([*columns, *columns.values()])
+    refuse(wrong, f"expected --format such as table:id=key,title=name, found {options.format!r}")
     on_error, _, share = (options.on_error or "").partition(":")
-    try:
-        max_rejected = float(share) if share else None
-    except ValueError:
-        raise UsageError(f"expected --on-error such as skip:0.05, found {options.on_error!r}") from None
-    if share and on_error != "skip":
-        raise UsageError(f"a share goes with --on-error skip, found {options.on_error!r}; drop it")
+    is_share = share.replace(".", "", 1).isdecimal()
+    refuse(
+        share and not (is_share and on_error == "skip"),
+        f"expected --on-error such as skip:0.05, found {options.on_error!r}",
+    )
     return common.made(
-        Reading,
+        qbe.Reading,
         options,
         format=name or None,
         columns=columns,
         categories=tuple(options.category or ()),
         on_error=on_error or None,
-        max_rejected=max_rejected,
+        max_rejected=float(share) if share else None,
     )
 
 
-def build_settings(options: argparse.Namespace) -> BuildSettings:
+def build_settings(options: argparse.Namespace) -> qbe.BuildSettings:
     """The settings of a build; raises UsageError for values that are not possible."""
-    from qbe.errors import UsageError
-
     name, _, precision = (options.encoder or "").rpartition(":")
     if precision not in ("int8", "fp16", "fp32"):
         name, precision = options.encoder, ""
-    if options.device == "cuda" and precision == "int8":
-        raise UsageError("--device cuda encodes in fp16 or fp32, found --encoder in int8; drop one of them")
+    on_gpu = options.device == "cuda" and precision == "int8"
+    refuse(on_gpu, "--device cuda encodes in fp16 or fp32, found --encoder in int8; drop one of them")
     store = set(options.store or ())
-    if store >= {"float16", "int8"}:
-        raise UsageError("expected --store float16 or int8, found both; drop one of them")
-    from qbe.index.source import BuildSettings
-
+    both = store >= {"float16", "int8"}
+    refuse(both, "expected --store float16 or int8, found both; drop one of them")
     return common.made(
-        BuildSettings,
+        qbe.BuildSettings,
         options,
         bm25=options.only != "dense",
         dense=options.only != "bm25",
@@ -239,27 +208,36 @@ def build_settings(options: argparse.Namespace) -> BuildSettings:
     )
 
 
-def _change(output: Path, action: str, options: argparse.Namespace, execution: Execution) -> Written:
-    from functools import partial
+def _change(
+    output: Path, action: str, options: argparse.Namespace, read: qbe.Reading, execution: Execution
+) -> None:
+    """Carry out a change, and print what it did."""
+    import time
 
     from qbe.index.update import append_papers, delete_papers, sync_papers
-    from qbe.util.text import read_ids
+    from qbe.util.text import plain, read_ids
 
+    started = time.monotonic()
     if action == "delete":
         found = [read_ids(each[1:]) if each.startswith("@") else [each] for each in options.delete]
-        return delete_papers(output, [paper_id for ids in found for paper_id in ids], execution=execution)
-    change = partial(append_papers, update=action == "update")
-    if action == "sync":
-        change = partial(sync_papers, confirm=(lambda _: True) if options.overwrite else _confirm)
-    return change(
-        output,
-        options.corpus,
-        reading=reading(options),
-        encoder=options.encoder,
-        tagger=options.tagger,
-        device=options.device,
-        execution=execution,
-    )
+        written = delete_papers(output, [paper_id for ids in found for paper_id in ids], execution=execution)
+    else:
+        named: dict[str, Any] = {"reading": read, "encoder": options.encoder, "tagger": options.tagger}
+        named |= {"device": options.device, "execution": execution}
+        if action == "sync":
+            confirm = (lambda _: True) if options.overwrite else _confirm
+            written = sync_papers(output, options.corpus, confirm=confirm, **named)
+        else:
+            written = append_papers(output, options.corpus, update=action == "update", **named)
+    _say_left_out(output, written.left_out)
+    deleted = [f"{title} [{paper_id}]" for paper_id, title in written.deleted_titles.items()]
+    why = "whose records were skipped" if action == "sync" else "which --update or --sync replace"
+    for what, papers in ((f"kept as the index has it, {why}", written.kept), ("deleted", deleted)):
+        for paper in papers[:NAMED]:
+            print(f"{what}: {plain(paper)}")
+        if len(papers) > NAMED:
+            print(f"{what}: {len(papers) - NAMED:,} more")
+    print(f"{output}: {written.summary()}, {time.monotonic() - started:.1f} s")
 
 
 def _confirm(question: str) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 
+import qbe
 from qbe.cli import common
-from qbe.cli.common import Parser
+from qbe.cli.common import Parser, refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from qbe.index.index import Index
     from qbe.label.grading import LabelConfig
     from qbe.label.pairs import Merges, Pair
     from qbe.models.language_model import Estimate
@@ -31,8 +31,6 @@ The first 13 papers of each of two runs; pairs on which two assessors differ, an
   qbe label --differences grades/ann.tsv grades/ben.tsv --output third.tsv
   qbe label --adjudicate grades/ann.tsv grades/ben.tsv grades/cy.tsv --output decided.tsv
 """
-
-
 OPTIONS = f"""
 --output FILE  the pairs, tab-separated, with their grades
 {common.OVERWRITE}\
@@ -45,8 +43,8 @@ OPTIONS = f"""
 # pairs
 --index DIR  an index that holds the papers, built by qbe index
 --sample N  so many query papers, or pairs, at random
---candidates N  of each query paper (default: 16)
---depth N  papers of each of --runs for a query (default: 13)
+--candidates N (16)  of each query paper
+--depth N (13)  papers of each of --runs for a query
 --topics FILE  of --runs: the topics whose ids they have (default: ids of query papers)
 --random-seed N (0)  of what is drawn
 --merge G:G...  grades that count as other ones, as in 3:2, or in one facet, as in method:3:2; of
@@ -54,7 +52,8 @@ OPTIONS = f"""
 # the model; without --model pairs are written without grades
 --model NAME  its name at the endpoint
 --endpoint URL  such as http://127.0.0.1:8080/v1 (default: $QBE_LLM_ENDPOINT); its key is that of $QBE_LLM_KEY
---guideline FILE  what the model is told of facets and grades (default: qbe's own)
+--guideline FILE  what the model is told of facets and grades: a file, or sciface for SciFACE's two facets
+  (default: qbe's own)
 --answers FILE  where answers are kept (default: --output and .answers.sqlite)
 --budget-requests N  requests at most, earlier ones included
 --budget-tokens N  tokens at most, earlier ones included
@@ -71,69 +70,13 @@ OPTIONS = f"""
 PARSER = Parser(PROGRAM, ABOUT, OPTIONS, EPILOG)
 
 
-def check(options: argparse.Namespace) -> None:
-    """Raise UsageError for options that do not go together."""
-    import os
-
-    from qbe.errors import UsageError, check_count
-
-    if options.agreement:
-        if options.output:
-            raise UsageError("`output` has no effect with `agreement`; drop it")
-        return
-    if not options.output:
-        raise UsageError("expected an `output` for the pairs, or two files of `agreement`, found neither")
-    given = options.pairs or options.runs or options.differences or options.adjudicate
-    if given and options.candidates is not None:
-        raise UsageError("`candidates` are found for query papers; drop it, or give `queries`")
-    for name in ("depth", "topics"):
-        if not options.runs and getattr(options, name) is not None:
-            raise UsageError(f"`{name}` says something of runs; give `runs`, or drop it")
-    if options.adjudicate and options.model:
-        raise UsageError("`adjudicate` reads grades of three files; drop `model`")
-    if not options.model:
-        for name in ("endpoint", "guideline", "answers", "dry_run"):
-            if getattr(options, name):
-                raise UsageError(f"`{name}` says something of a model; give `model`, or drop it")
-        if bool(options.pairs) != bool(options.merge) and not (options.differences or options.adjudicate):
-            raise UsageError(
-                "expected `model` for grades, or `pairs` with `merge` to merge theirs, or neither for "
-                f"candidates alone, found {'pairs' if options.pairs else 'merge'} alone"
-            )
-    if not options.index and (options.model or not given):
-        raise UsageError("expected an `index` of the papers, found none; give one")
-    if options.answers and os.path.realpath(options.answers) == os.path.realpath(options.output):
-        raise UsageError(
-            f"expected `answers` in another file than the `output`, found {options.answers} as both"
-        )
-    for name in ("budget_requests", "budget_tokens", "parallel"):
-        if getattr(options, name) is not None:
-            check_count(name, getattr(options, name))
-
-
-def prices_of(text: str | None) -> tuple[float, float] | None:
-    """The prices of a million tokens of requests and of answers; raises UsageError."""
-    if text is None:
-        return None
-    from qbe.errors import UsageError
-
-    try:
-        prices = [float(part) for part in text.split(":")]
-        if len(prices) == 2 and all(0 <= price < float("inf") for price in prices):
-            return prices[0], prices[1]
-    except ValueError:
-        pass
-    raise UsageError(f"expected a `price` as in 0.15:0.6, found {text!r}")
-
-
 def main(arguments: list[str]) -> None:
     options = PARSER.parse_args(arguments)
-    check(options)
-    prices = prices_of(options.price)
 
     import json
     from pathlib import Path
 
+    from qbe.errors import check_count
     from qbe.label.pairs import adjudicated, merged, parse_merges, read_grades, read_pairs, write_pairs
     from qbe.util.files import check_output
 
@@ -145,7 +88,22 @@ def main(arguments: list[str]) -> None:
         record = options.format == "json"
         print(json.dumps(as_record(found)) if record else as_table(found, options.agreement))
         return
-    output = Path(options.output)
+    refuse(not options.output, "expected --output for the pairs, or two files of --agreement, found neither")
+    refuse(options.topics and not options.runs, "--topics goes with --runs; give both")
+    refuse(options.adjudicate and options.model, "--adjudicate reads grades of three files; drop --model")
+    if not options.model:
+        refuse(options.dry_run, "--dry-run goes with --model; give it")
+        alone = bool(options.pairs) != bool(options.merge) and not (options.differences or options.adjudicate)
+        told = (
+            "expected --model for grades, or --pairs with --merge to merge theirs, found one of these alone"
+        )
+        refuse(alone, told)
+    given = options.pairs or options.runs or options.differences or options.adjudicate
+    refuse(not options.index and (options.model or not given), "expected --index of the papers, found none")
+    for name in ("budget_requests", "budget_tokens", "parallel"):
+        if getattr(options, name) is not None:
+            check_count(name, getattr(options, name))
+    prices, output = _prices(options.price), Path(options.output)
     check_output(output, options.overwrite)
     if options.adjudicate or (options.pairs and not options.model):
         if options.adjudicate:
@@ -156,36 +114,43 @@ def main(arguments: list[str]) -> None:
         write_pairs(output, list(decided), list(decided.values()))
         print(f"{output}: {len(decided):,} pairs")
         return
-    config = None
-    if options.model:
-        from qbe.label.grading import LabelConfig
-        from qbe.models.language_model import Endpoint
-
-        guideline = _guideline(options.guideline)
-        config = LabelConfig(
-            Endpoint(
-                options.endpoint, options.model, options.timeout, response_format=options.response_format
-            ),
-            Path(options.answers or f"{output}.answers.sqlite"),
-            guideline,
-            options.budget_requests,
-            options.budget_tokens,
-            options.parallel,
-            merges,
-            options.random_seed,
-        )
+    config = _config(options, output, merges) if options.model else None
     if not options.index:
         pairs = _pairs_of_files(options, merges)
     else:
-        from qbe.index.index import Index
-
-        with Index(options.index) as index:
+        with qbe.Index(options.index) as index:
             pairs = _pairs_of_files(options, merges) or _candidates(options, index)
             if config is not None:
                 _label(index, pairs, output, config, prices, dry_run=options.dry_run)
                 return
     write_pairs(output, pairs)
     print(f"{output}: {len(pairs):,} pairs of {len({pair.query_id for pair in pairs}):,} query papers")
+
+
+def _prices(text: str | None) -> tuple[float, float] | None:
+    """The prices of a million tokens of requests and of answers."""
+    if text is None:
+        return None
+    prices = [part for part in text.split(":") if part.replace(".", "", 1).isdecimal()]
+    refuse(len(prices) != 2 or text.count(":") != 1, f"expected a `price` as in 0.15:0.6, found {text!r}")
+    return float(prices[0]), float(prices[1])
+
+
+def _config(options: argparse.Namespace, output: Path, merges: Merges) -> LabelConfig:
+    """How the model is asked."""
+    from pathlib import Path
+
+    from qbe.label.grading import LabelConfig
+    from qbe.models.language_model import Endpoint, read_guideline
+
+    answers = Path(options.answers or f"{output}.answers.sqlite")
+    same = f"expected --answers in another file than the --output, found {output} as both"
+    refuse(answers.resolve() == output.resolve(), same)
+    guideline = read_guideline(Path(options.guideline)) if options.guideline else None
+    form = options.response_format
+    endpoint = Endpoint(options.endpoint, options.model, options.timeout, response_format=form)
+    budgets = options.budget_requests, options.budget_tokens
+    return LabelConfig(endpoint, answers, guideline, *budgets, options.parallel, merges, options.random_seed)
 
 
 def _pairs_of_files(options: argparse.Namespace, merges: Merges) -> list[Pair]:
@@ -199,7 +164,7 @@ def _pairs_of_files(options: argparse.Namespace, merges: Merges) -> list[Pair]:
         topics = read_topics(options.topics) if options.topics else ()
         pools = pool_runs(
             options.runs,
-            13 if options.depth is None else options.depth,
+            options.depth,
             {topic.query_id: topic.paper_id for topic in topics if topic.paper_id},
         )
         chosen = drawn(list(pools), options.sample, options.random_seed)
@@ -209,7 +174,7 @@ def _pairs_of_files(options: argparse.Namespace, merges: Merges) -> list[Pair]:
     return drawn(pairs, options.sample, options.random_seed) if pairs else []
 
 
-def _candidates(options: argparse.Namespace, index: Index) -> list[Pair]:
+def _candidates(options: argparse.Namespace, index: qbe.Index) -> list[Pair]:
     """Candidates of query papers of an index."""
     from qbe.label.candidates import drawn, ids_of, ids_with, pool_candidates
     from qbe.util.text import read_ids
@@ -219,28 +184,12 @@ def _candidates(options: argparse.Namespace, index: Index) -> list[Pair]:
     else:
         ids = list(dict.fromkeys(read_ids(options.queries))) if options.queries else ids_of(index)
     queries = drawn(ids, options.sample, options.random_seed)
-    count = 16 if options.candidates is None else options.candidates
     with common.Bar("finding candidates", "papers", len(queries)) as advance:
-        return pool_candidates(index, queries, count, options.random_seed, advance)
-
-
-def _guideline(path: str | None) -> str | None:
-    from pathlib import Path
-
-    from qbe.errors import FileFormatError, input_error
-
-    if path is None:
-        return None
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise input_error(path, error) from None
-    except UnicodeDecodeError:
-        raise FileFormatError(f"{path} is not valid UTF-8") from None
+        return pool_candidates(index, queries, options.candidates, options.random_seed, advance)
 
 
 def _label(
-    index: Index,
+    index: qbe.Index,
     pairs: list[Pair],
     output: Path,
     config: LabelConfig,
@@ -249,7 +198,6 @@ def _label(
     dry_run: bool,
 ) -> None:
     """Grade pairs, and print what came of it; raises ModelError where pairs were asked for in vain."""
-    from qbe.errors import ModelError
     from qbe.label.candidates import papers_of
     from qbe.label.grading import label
 
@@ -283,14 +231,15 @@ def _label(
         f"{labelled.tokens:,} tokens so far"
     )
     for facet, counts in labelled.counts.items():
-        print(f"  {facet!s:12}{', '.join(f'{grade}: {counts[grade]:,}' for grade in range(4))}")
+        if counts:
+            print(f"  {facet!s:12}{', '.join(f'{grade}: {counts[grade]:,}' for grade in range(4))}")
     if labelled.stopped:
         left = len(pairs) - labelled.graded - len(labelled.problems)
         told = f"{left:,} pairs were not asked for: {labelled.stopped}"
         common.note(PROGRAM, f"{told}; repeat the command with a larger budget for the rest")
     if labelled.problems:
         pair, problem = next(iter(labelled.problems.items()))
-        raise ModelError(
+        raise qbe.ModelError(
             f"expected grades of all pairs, found none for {len(labelled.problems):,}, such as "
             f"{pair.query_id} and {pair.paper_id} ({problem}); repeat the command with `overwrite`, which "
             "asks for these alone"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import qbe
 from qbe.cli import common
 
 HOST, PORT = "127.0.0.1", 8766
@@ -33,13 +34,12 @@ def main(arguments: list[str]) -> None:
     import signal
     import threading
 
-    from qbe.errors import UsageError, check_package
+    from qbe.errors import check_package
 
-    http = options.transport == "http"
+    http, port = options.transport == "http", options.port
     for name in ("host", "port", "api_key_file"):
-        if not http and getattr(options, name) is not None:
-            raise UsageError(f"expected `{name}` with --transport http only, found it with stdio")
-
+        used = getattr(options, name) is not None
+        common.refuse(used and not http, f"expected `{name}` with --transport http only, found it with stdio")
     os.environ["FASTMCP_ENV_FILE"] = os.devnull  # it would read .env of the working directory
     check_package("fastmcp")
 
@@ -50,8 +50,7 @@ def main(arguments: list[str]) -> None:
     check_access(host, key)
     threads = common.threads(options.threads)
 
-    from qbe.index.several import open_index
-    from qbe.serve.mcp import PATH, create_server, serve_http
+    from qbe.serve.mcp import PATH, create_server, serve_http, serve_stdio
     from qbe.serve.service import SearchService, stages_of
     from qbe.serve.workers import address_of, listen
 
@@ -65,16 +64,15 @@ def main(arguments: list[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(0))
     with contextlib.ExitStack() as stack:
-        port = PORT if options.port is None else options.port
-        listening = stack.enter_context(listen(host, port)) if http else None
-        index = stack.enter_context(open_index(options.index, threads=threads))
+        listening = stack.enter_context(listen(host, PORT if port is None else port)) if http else None
+        index = stack.enter_context(qbe.open_index(options.index, threads=threads))
         service = stack.enter_context(SearchService(index, stages_of(index, options.rerank)))
         server = create_server(service)
         warming = threading.Thread(target=service.warm, name="qbe-warming", daemon=True)
         stack.callback(warming.join)
         warming.start()  # a server answers at once, and its first search is fast
         if listening is None:
-            server.run("stdio", show_banner=False)
+            serve_stdio(server)
         else:
             print(f"{len(index):,} papers for agents at {address_of(listening, PATH)}", file=sys.stderr)
             serve_http(server, listening, key)

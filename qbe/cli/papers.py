@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 
+import qbe
 from qbe.cli import common
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
-
-    from qbe.index.index import IndexReader
-    from qbe.types import Paper
 
 LIST = common.Parser(
     "qbe list",
@@ -42,29 +40,24 @@ def list_main(arguments: list[str]) -> None:
     import shutil
 
     from qbe.cli.search import filter_of
-    from qbe.errors import PaperNotFoundError
-    from qbe.index.several import open_index
     from qbe.search.filters import FilterCache
     from qbe.search.present import line
     from qbe.search.writers import described
 
     paper_filter = filter_of(options)
-    with open_index(options.index, threads=1) as index, index.reading() as reader:
+    with qbe.open_index(options.index, threads=1) as index, index.reading() as reader:
         selection = None if paper_filter is None else FilterCache(reader).of(paper_filter).selection
         passing = reader if selection is None else (reader.papers[row] for row in selection.rows.tolist())
         width = min(max(map(len, reader.papers.ids)), WIDEST_ID)
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        found = False
-        for text in _texts(
-            _having(passing, options.word) if options.word else passing,
+        written = _write(
+            _having(passing, options.word),
             options.format,
             lambda paper: line(paper, width)[:columns],
-            lambda paper: {"paper_id": paper.paper_id, **described(paper), **_tags_of(paper)},
-        ):
-            sys.stdout.write(text)
-            found = True
-        if not found:
-            raise PaperNotFoundError(
+            lambda paper: {"paper_id": paper.paper_id, **described(paper)},
+        )
+        if not written:
+            raise qbe.PaperNotFoundError(
                 f"expected papers of {options.index} with all of the words and conditions, found none of its "
                 f"{len(reader):,}; give fewer"
             )
@@ -73,42 +66,29 @@ def list_main(arguments: list[str]) -> None:
 def show_main(arguments: list[str]) -> None:
     options = SHOW.parse_args(arguments)
 
-    from qbe.errors import PaperNotFoundError
-    from qbe.index.several import open_index
     from qbe.search.present import line
     from qbe.search.writers import paper_record
 
-    with open_index(options.index, threads=1) as index, index.reading() as reader:
-        papers, exact = _named(reader, options.id)
-        if not exact:
-            width = max(len(paper.paper_id) for paper in papers)
-            sys.stdout.writelines(f"{line(paper, width)}\n" for paper in papers)
-            raise PaperNotFoundError(
-                f"expected words of the title of one paper, found {len(papers):,} papers with them; "
-                "give an id, or more words"
+    words = options.id
+    with qbe.open_index(options.index, threads=1) as index, index.reading() as reader:
+        # Where none of the words is an id, all of them may be words of one title.
+        ids = [] if any(word in reader for word in words) else reader.names.find(" ".join(words))
+        if len(ids) > 1:
+            width = max(map(len, ids))
+            sys.stdout.writelines(f"{line(reader.paper(paper_id), width)}\n" for paper_id in ids)
+            raise qbe.PaperNotFoundError(
+                f"expected words of the title of one paper, found {len(ids):,} papers with them; give an id, "
+                "or more words"
             )
-        for text in _texts(
-            papers,
-            options.format,
-            _text,
-            lambda paper: {**paper_record(paper, inside=True), **_tags_of(paper)},
-        ):
-            sys.stdout.write(text)
+        if not ids:
+            known = any(word in reader or reader.names.find(word) for word in words)
+            names = words if known else [" ".join(words)]
+            ids = [reader.find(name).paper_id for name in names]
+        papers = map(reader.paper, dict.fromkeys(ids))
+        _write(papers, options.format, _text, lambda paper: paper_record(paper, inside=True))
 
 
-def _named(reader: IndexReader, words: Sequence[str]) -> tuple[list[Paper], bool]:
-    """The papers of these names; where none is an id, the one that they name together. False stands beside
-    several of these. Raises PaperNotFoundError where there is none.
-    """
-    together = " ".join(words)
-    ids = [] if any(word in reader for word in words) else reader.names.find(together)
-    if ids:
-        return [reader.paper(paper_id) for paper_id in ids], len(ids) == 1
-    names = words if any(word in reader or reader.names.find(word) for word in words) else [together]
-    return list({paper.paper_id: paper for paper in map(reader.find, names)}.values()), True
-
-
-def _text(paper: Paper) -> str:
+def _text(paper: qbe.Paper) -> str:
     """A paper for a person."""
     import shutil
 
@@ -125,7 +105,7 @@ def _text(paper: Paper) -> str:
         ("venue", reference.venue),
         *((name, ", ".join(values)) for name, values in _tags_of(paper).items()),
         ("id", paper.paper_id),
-        *((name, address) for name, address in reference.links.items()),
+        *reference.links.items(),
     ]
     rows = [(name, plain(value)) for name, value in rows if value]
     sentences = [
@@ -136,7 +116,7 @@ def _text(paper: Paper) -> str:
     return "\n".join([*columns(rows, width), "", *columns(sentences, width), ""])
 
 
-def _having(papers: Iterable[Paper], words: Sequence[str]) -> Iterator[Paper]:
+def _having(papers: Iterable[qbe.Paper], words: Sequence[str]) -> Iterator[qbe.Paper]:
     """Papers whose title, authors or ids have all words, each perhaps only begun, case and accents apart."""
     from qbe.corpus.bibliography import author_names
     from qbe.corpus.identity import MERGED_IDS, normalized_title
@@ -148,28 +128,38 @@ def _having(papers: Iterable[Paper], words: Sequence[str]) -> Iterator[Paper]:
         names = [metadata.get("doi"), metadata.get("key"), *(ids.values() if isinstance(ids, dict) else ())]
         names.extend(metadata.get(MERGED_IDS) or ())
         texts = [paper.paper_id, paper.title, *author_names(metadata.get("authors")), *map(str, names)]
-        text = " ".join(f" {normalized_title(each)}" for each in texts)
+        text = " ".join(f" {normalized_title(each)}" for each in texts) if words else ""
         if all(pattern in text for pattern in patterns):
             yield paper
 
 
-def _tags_of(paper: Paper) -> dict[str, list[str]]:
+def _tags_of(paper: qbe.Paper) -> dict[str, list[str]]:
     """The tags and collections of a paper in its owner's library."""
     lists = {name: paper.metadata.get(name) for name in ("tags", "collections")}
     return {name: list(map(str, value)) if isinstance(value, list) else [] for name, value in lists.items()}
 
 
-def _texts(
-    papers: Iterable[Paper], form: str, as_text: Callable[[Paper], str], as_record: Callable[[Paper], Any]
-) -> Iterator[str]:
-    """The text of each paper in a format."""
+def _write(
+    papers: Iterable[qbe.Paper],
+    form: str,
+    as_text: Callable[[qbe.Paper], str],
+    as_record: Callable[[qbe.Paper], Any],
+) -> bool:
+    """Write papers in a format; False where there are none."""
     import json
 
     from qbe.corpus.bibliography import entries
 
+    texts: Iterable[str]
     if form == "table":
-        yield from (f"{as_text(paper)}\n" for paper in papers)
+        texts = map(as_text, papers)
     elif form == "json":
-        yield from (f"{json.dumps(as_record(paper), ensure_ascii=False)}\n" for paper in papers)
+        records = ({**as_record(paper), **_tags_of(paper)} for paper in papers)
+        texts = (json.dumps(record, ensure_ascii=False) for record in records)
     else:
-        yield from (f"{entry}\n" for entry in entries(papers, form))
+        texts = entries(papers, form)
+    found = False
+    for text in texts:
+        found = True
+        sys.stdout.write(f"{text}\n")
+    return found

@@ -5,27 +5,18 @@ from __future__ import annotations
 import os
 import sys
 
+import qbe
 from qbe.cli import common
-from qbe.cli.common import Parser
+from qbe.cli.common import Parser, refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from functools import partial
+    from typing import Any
 
-    from qbe.index.index import Index
-    from qbe.query import Wish
-    from qbe.search.filters import FilterResult, PaperFilter
-    from qbe.search.opening import RerankerOpener
     from qbe.search.queries import QuerySource
-    from qbe.search.request import SearchRequest
-    from qbe.search.session import SearchSession
-    from qbe.search.stages import Stages
     from qbe.search.writers import Result, ResultWriter
-    from qbe.types import Paper
-
-    Pools = Mapping[str, Sequence[str]]
 
 PROGRAM = "qbe search"
 TABLE_HITS, RUN_HITS = 10, 1000
@@ -33,14 +24,8 @@ FORMATS = "trec|json|table|csv|markdown|bibtex|ris"
 BIBLIOGRAPHIES = ("bibtex", "ris")
 """Formats in which a paper stands once, whatever queries found it: a run of them cannot be continued."""
 
-FORM_OF_NAME = {
-    ".json": "json",
-    ".jsonl": "json",
-    ".csv": "csv",
-    ".md": "markdown",
-    ".bib": "bibtex",
-    ".ris": "ris",
-}
+FORM_OF_NAME = {".json": "json", ".jsonl": "json", ".csv": "csv", ".md": "markdown"}
+FORM_OF_NAME |= {".bib": "bibtex", ".ris": "ris"}
 """Formats by how names of files end, where none is given."""
 
 OTHER_NAMES = (
@@ -49,6 +34,10 @@ OTHER_NAMES = (
 )
 """How names of files end that are of a format which qbe does not write."""
 
+OF_NO_RESULT = frozenset(
+    ["index", "topics", "output", "overwrite", "resume", "threads", "address", "replicas", "deadline"]
+)
+"""Options on which results do not depend, or which files stand for."""
 
 ABOUT = """\
 Find papers like a paper, for its problem (background), its method or its findings (result), or by \
@@ -104,7 +93,6 @@ PARSER = Parser(PROGRAM, ABOUT, OPTIONS)
 
 
 def main(arguments: list[str]) -> None:
-    """Parse the options, search, and write the results."""
     for option in ("--first-stage", "--rerank"):
         after = arguments.index(option) + 1 if option in arguments else len(arguments)
         if arguments[after : after + 1] == ["help"]:
@@ -115,57 +103,53 @@ def main(arguments: list[str]) -> None:
     run(PARSER.parse_args(arguments))
 
 
-def run(
-    options: argparse.Namespace,
-    open_index: Callable[..., Index] | None = None,
-    open_reranker: RerankerOpener | None = None,
-) -> None:
-    """Search as the options say. ``open_index`` opens the index, and ``open_reranker`` a cross-encoder, in
-    another place than this process, with the parameters of `qbe.index.several.open_index` and
-    `qbe.search.rerankers.open_reranker`.
-    """
-    from qbe.errors import UsageError
-    from qbe.query import PLAIN, parse_wish
-    from qbe.search.stages import Fused, LanguageModel, Stages, default_stages
-
-    form, width = checked_form(options)
-    check(options, form)
-    stages_of(options, Stages(Fused()))  # what is wrong with them is said before an index is opened
-    paper_filter = filter_of(options)
-    wish = None if options.like is None else parse_wish(options.like, options.unlike or ())
-
+def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None = None) -> None:
+    """Search as the options say; ``open_index`` may open the index elsewhere than in this process."""
     from functools import partial
     from pathlib import Path
 
-    from qbe.index import jvm, several
-    from qbe.runs import read_pools
-    from qbe.search.request import SearchRequest
-    from qbe.search.session import SearchSession
-    from qbe.search.writers import open_writer
+    from qbe.query import PLAIN, parse_wish
+    from qbe.search.stages import Fused, Stages, default_stages
 
-    if not options.topics:
-        jvm.expect_one_search()
-    threads = common.threads(options.threads)
-    pools = read_pools(Path(options.pool)) if options.pool else None
+    form, width = checked_form(options)
+    several = len(options.paper or ()) > 1 or options.not_paper or options.cited
+    if options.sentences is not None:
+        refuse(options.topics or several, "--sentences picks from one paper; give that with it")
+    refuse(
+        options.unlike and not options.like, "--unlike goes with --like, what is to be in common; give both"
+    )
+    refuse(options.not_paper and options.topics, "--not-paper goes with papers; topics have aspects for that")
+    if options.explain:
+        refuse(form not in ("table", "json"), f"--explain goes with --format table or json, found {form}")
+    stages_of(options, Stages(Fused()))  # what is wrong with them is said before an index is opened
+    paper_filter = filter_of(options)
+    wish = None if options.like is None else parse_wish(options.like, options.unlike or ())
     variety, k = PLAIN if wish is None else wish.variety, options.hits
     if k is None and any(":" in part for part in options.like or ()):  # of a mixed list
         k = round(sum(variety.mix.values()))
-    with (open_index or several.open_index)(options.index, encoder=options.encoder, threads=threads) as index:
-        source = _source(options, index, wish)
+    threads = common.threads(options.threads)
+
+    from qbe.index import jvm
+    from qbe.runs import read_pools
+    from qbe.search.writers import open_writer
+
+    if not options.topics:
+        jvm.extra_options.append(jvm.QUICK)
+    pools = read_pools(Path(options.pool)) if options.pool else None
+    with (open_index or qbe.open_index)(options.index, encoder=options.encoder, threads=threads) as index:
+        source = _source(options, index, None if wish is None else wish.weights)
         for each in source.notes:
             common.note(PROGRAM, each)
-        if absent := [query_id for query_id in source.ids if pools is not None and query_id not in pools]:
-            raise UsageError(
-                f"expected a pool for each query, found none for {', '.join(absent)}; check --pool"
-            )
+        absent = ", ".join(each for each in source.ids if pools is not None and each not in pools)
+        refuse(absent, f"expected a pool for each query, found none for {absent}; check --pool")
         stages = stages_of(options, default_stages(index))
         graded_by = ""
-        if isinstance(stages.reranker, LanguageModel) and not variety.bounds:  # those are estimated
+        if isinstance(stages.reranker, qbe.LanguageModel) and not variety.bounds:  # those are estimated
             graded_by = stages.reranker.model or ""
         tag = options.run_tag or stages.run_tag
         writer = open_writer(form, tag, index.paper, width, explain=options.explain, graded_by=graded_by)
         request = partial(
-            SearchRequest,
+            qbe.SearchRequest,
             k=k or default_hits(form),
             filter=paper_filter,
             labels=options.facets,
@@ -173,34 +157,9 @@ def run(
             explain=options.explain,
             variety=variety,
         )
-        chosen = options.rerank is not None
-        with SearchSession(index, stages, open_reranker=open_reranker, chosen=chosen) as session:
-            write(
-                options,
-                form,
-                width,
-                index,
-                writer,
-                source.ids,
-                partial(_results, session, source, pools, request),
-            )
-
-
-def check(options: argparse.Namespace, form: str) -> None:
-    """Raise UsageError for options of the command that do not go together; the configuration checks those
-    that shape the search. ``form`` is the format of the output.
-    """
-    from qbe.errors import UsageError
-
-    several = len(options.paper or ()) > 1 or options.not_paper or options.cited
-    if options.sentences is not None and (options.topics or several):
-        raise UsageError("--sentences picks from one paper; give --paper, --paper-file or --text with it")
-    if options.unlike and not options.like:
-        raise UsageError("--unlike says what not to have in common; give --like with what is to be")
-    if options.not_paper and options.topics:
-        raise UsageError("--not-paper goes with papers; topics have a column of aspects for that")
-    if options.explain and form not in ("table", "json"):
-        raise UsageError(f"--explain goes with --format table or json, found {form}")
+        with qbe.SearchSession(index, stages, chosen=options.rerank is not None) as session:
+            search = partial(_results, session, source, pools, request)
+            write(options, form, width, index, writer, source.ids, search)
 
 
 def checked_form(options: argparse.Namespace) -> tuple[str, int]:
@@ -209,50 +168,37 @@ def checked_form(options: argparse.Namespace) -> tuple[str, int]:
     """
     import shutil
 
-    from qbe.errors import UsageError, check_count
+    from qbe.errors import check_count
     from qbe.util.files import check_output
 
-    form = options.format
-    if form is None:
-        form = form_of_file(options.output) if options.output else "table" if sys.stdout.isatty() else "trec"
+    form, output = options.format, (options.output or "").lower()
+    ends = f"expected an --output that is named as a TREC run or ends in {', '.join(FORM_OF_NAME)}"
+    refuse(
+        form is None and output.endswith(OTHER_NAMES), f"{ends}, found {options.output}; give the --format"
+    )
+    if form is None and output:
+        form = next((form for ending, form in FORM_OF_NAME.items() if output.endswith(ending)), "trec")
+    elif form is None:
+        form = "table" if sys.stdout.isatty() else "trec"
     if options.hits is not None:
         check_count("k", options.hits)
-    if options.title is not None and options.text is None:
-        raise UsageError("--title goes with --text; a paper file holds its own title")
-    text = options.text or ""
+    text, tag = options.text or "", options.run_tag
     path = text.strip().removeprefix("@")
     is_name = path.lower().endswith((*OTHER_NAMES, *FORM_OF_NAME, ".txt", ".doc", ".odt")) and " " not in path
-    if is_name or (text and len(path) < 256 and os.path.isfile(path)):  # noqa: PTH113
-        raise UsageError(
-            f"expected an abstract as --text, found the name of a file, {text}; give --paper-file {path}"
-        )
-    if options.run_tag is not None and len(options.run_tag.split()) != 1:
-        raise UsageError(f"expected a --run-tag of one word, found {options.run_tag!r}")
-    if options.resume and not (options.topics and options.output):
-        raise UsageError("--resume is about a run of topics in a file; give --topics and --output with it")
-    if options.resume and form in BIBLIOGRAPHIES:
-        raise UsageError(
-            f"expected --resume with another --format, found {form}, in which a paper stands once, whatever "
-            "queries found it; search again"
-        )
-    if options.output:
+    is_file = text and len(path) < 256 and os.path.isfile(path)  # noqa: PTH113
+    told = f"expected an abstract as --text, found the name of a file, {text}; give --paper-file {path}"
+    refuse(is_name or is_file, told)
+    refuse(
+        options.title is not None and not text, "--title goes with --text; a paper file holds its own title"
+    )
+    refuse(tag is not None and len(tag.split()) != 1, f"expected a --run-tag of one word, found {tag!r}")
+    if options.resume:
+        refuse(not (options.topics and output), "--resume goes with a run of --topics to --output; give both")
+        once = f"found {form}, in which a paper stands once, whatever queries found it; search again"
+        refuse(form in BIBLIOGRAPHIES, f"expected --resume with another --format, {once}")
+    if output:
         check_output(options.output, options.overwrite)
     return form, min(shutil.get_terminal_size((100, 24)).columns, 120)
-
-
-def form_of_file(name: str) -> str:
-    """The format of a file whose format is not given, by its name; raises UsageError for a name that says
-    another format.
-    """
-    lower = name.lower()
-    if lower.endswith(OTHER_NAMES):
-        from qbe.errors import UsageError
-
-        raise UsageError(
-            f"expected an --output that is named as a TREC run or ends in {', '.join(FORM_OF_NAME)}, found "
-            f"{name}; give the --format ({FORMATS.replace('|', ', ')})"
-        )
-    return next((form for ending, form in FORM_OF_NAME.items() if lower.endswith(ending)), "trec")
 
 
 def default_hits(form: str, table_hits: int = TABLE_HITS) -> int:
@@ -264,17 +210,14 @@ def write(
     options: argparse.Namespace,
     form: str,
     width: int,
-    index: Index,
+    index: qbe.Index,
     writer: ResultWriter,
     ids: Sequence[str],
     search: Callable[[Sequence[int]], Iterable[Result]],
 ) -> None:
-    """Write results where the options say, as `qbe.search.writers.write_run` does; a run of topics to a file
-    so that it can be continued.
-    """
+    """Write results where the options say; a run of topics to a file so that it can be continued."""
     import hashlib
     import json
-    from importlib.metadata import version
     from pathlib import Path
 
     from qbe.search.writers import write_run
@@ -284,33 +227,26 @@ def write(
     if options.topics and options.output and form not in BIBLIOGRAPHIES:
         given = {name: value for name, value in vars(options).items() if name not in OF_NO_RESULT}
         files = [sha256(each) for each in (options.topics, given.pop("pool", None)) if each]
-        described = [version("qbe"), index.manifest.digest, files, given, form, form == "table" and width]
+        described = [qbe.__version__, index.manifest.digest, files, given, form, form == "table" and width]
         inputs = hashlib.sha256(json.dumps(described).encode()).hexdigest()
     output = Path(options.output) if options.output else None
     write_run(output, writer, ids, search, inputs, resume=options.resume, overwrite=options.overwrite)
 
 
-OF_NO_RESULT = frozenset(
-    ["index", "topics", "output", "overwrite", "resume", "threads", "address", "replicas", "deadline"]
-)
-"""Options on which results do not depend, or which files stand for."""
-
-
-def stages_of(options: argparse.Namespace, default: Stages) -> Stages:
+def stages_of(options: argparse.Namespace, default: qbe.Stages) -> qbe.Stages:
     """The stages that the options state, those of the ``default`` in place of what they leave out."""
-    from dataclasses import replace
+    from qbe.search.stages import Stages, parse_first_stage, parse_reranker
 
-    from qbe.search.stages import parse_first_stage, parse_reranker
-
+    first, reranker = default.first_stage, default.reranker
     if options.first_stage is not None:
-        default = replace(default, first_stage=parse_first_stage(options.first_stage))
+        first = parse_first_stage(options.first_stage)
     if options.rerank is not None:
-        default = replace(default, reranker=parse_reranker(options.rerank))
-    return default
+        reranker = parse_reranker(options.rerank)
+    return Stages(first, reranker)
 
 
-def filter_of(options: argparse.Namespace) -> PaperFilter | None:
-    """The filter that the options state, None where they state none; raises UsageError."""
+def filter_of(options: argparse.Namespace) -> qbe.PaperFilter | None:
+    """The filter that the options state, None where they state none."""
     if all(value is None for value in (options.year, options.category, options.author, options.where)):
         return None
     from qbe.search.filters import PaperFilter, parse_where, parse_years
@@ -325,20 +261,18 @@ def filter_of(options: argparse.Namespace) -> PaperFilter | None:
     )
 
 
-def _source(options: argparse.Namespace, index: Index, wish: Wish | None) -> QuerySource:
+def _source(options: argparse.Namespace, index: qbe.Index, weights: Any) -> QuerySource:
     """The queries that the options state."""
     from pathlib import Path
 
     from qbe.query import parse_positions
     from qbe.search.queries import find_papers, from_query, from_topics, query_by
-    from qbe.types import Facet
 
-    facet = Facet(options.facet) if options.facet else None
-    weights = None if wish is None else wish.weights
+    what: Any = weights or (qbe.Facet(options.facet) if options.facet else None)
     if options.topics:
-        predicted = options.facets == "predicted"
-        return from_topics(index, Path(options.topics), weights or facet, predicted=predicted)
-    positions = parse_positions(options.sentences) if options.sentences is not None else None
+        return from_topics(index, Path(options.topics), what, predicted=options.facets == "predicted")
+    if options.sentences is not None:
+        what = parse_positions(options.sentences)
     unlike = find_papers(index, options.not_paper or ())
     if options.paper is not None:
         papers = find_papers(index, options.paper)
@@ -346,10 +280,10 @@ def _source(options: argparse.Namespace, index: Index, wish: Wish | None) -> Que
         papers = [index.paper(paper_id) for paper_id in named_papers(PROGRAM, index, options.cited)]
     else:
         papers = [given_paper(PROGRAM, options)]
-    return from_query(query_by(papers, unlike, weights or facet or positions))
+    return from_query(query_by(papers, unlike, what))
 
 
-def given_paper(program: str, options: argparse.Namespace) -> Paper:
+def given_paper(program: str, options: argparse.Namespace) -> qbe.Paper:
     """The paper from outside that the options bring as a file or as text."""
     from qbe.search.queries import note_on_papers, paper_from_file, pasted_paper
 
@@ -361,7 +295,7 @@ def given_paper(program: str, options: argparse.Namespace) -> Paper:
     return paper
 
 
-def named_papers(program: str, index: Index, path: str) -> list[str]:
+def named_papers(program: str, index: qbe.Index, path: str) -> list[str]:
     """The papers of the index that a file names; those that the index lacks are told on standard error."""
     from pathlib import Path
 
@@ -374,66 +308,46 @@ def named_papers(program: str, index: Index, path: str) -> list[str]:
 
 
 def _results(
-    session: SearchSession,
+    session: qbe.SearchSession,
     source: QuerySource,
-    pools: Pools | None,
-    request: partial[SearchRequest],
+    pools: Mapping[str, Sequence[str]] | None,
+    request: Callable[..., qbe.SearchRequest],
     places: Sequence[int],
 ) -> Iterator[Result]:
     """The results of queries, searched some at a time; what users should know is said on standard error."""
     from qbe.search import request as requests
     from qbe.search.filters import describe
+    from qbe.search.session import not_reranked
     from qbe.search.writers import Result
 
-    def load(some: Sequence[int]) -> list[SearchRequest]:
+    def load(some: Sequence[int]) -> list[qbe.SearchRequest]:
         of_pools = [None if pools is None else pools[source.ids[place]] for place in some]
         return [request(query, pool=pool) for query, pool in zip(source.load(some), of_pools, strict=True)]
 
-    selected: list[FilterResult] = []
     blocks = [places[first : first + requests.BLOCK] for first in range(0, len(places), requests.BLOCK)]
-    if request.keywords["filter"] is not None:  # an invalid one is told before the search starts
+    sizes = [len(session.index if pools is None else pools[source.ids[place]]) for place in places]
+    if places and (first := load(places[:1])[0]).filter is not None:  # what is wrong is told before searching
         selected = [session.selected(each.query, each.filter) for block in blocks for each in load(block)]
-        common.note(PROGRAM, describe(selected, request.keywords["k"] if pools is None else None))
-    pairs = _rerank_pairs(session, source, pools, places, selected)
-    empty: list[str] = []
+        common.note(PROGRAM, describe(selected, first.k if pools is None else None))
+        sizes = [min(size, each.papers) for size, each in zip(sizes, selected, strict=True)]
+    aspects = [source.aspects[place] for place in places]
+    pairs = sum(map(session.rerank_pairs, aspects, sizes))
+    notice = not_reranked(session.stages) if session.stages.reranker else ""
+    left_out, empty = 0, list[str]()
     bar = ("reranking", "candidates", pairs) if pairs else ("searching", "queries", len(places))
     with common.Bar(*bar) as advance:
         for block in blocks:
             rankings = session.batch(load(block), advance if pairs else None)
             for place, ranking in zip(block, rankings, strict=True):
-                if not ranking.hits:
-                    empty.append(source.ids[place])
+                left_out += notice in ranking.notes
+                empty += [] if ranking.hits else [source.ids[place]]
                 yield Result(source.ids[place], ranking.query, ranking.hits)
             if len(source.ids) == 1:
                 common.note(PROGRAM, "; ".join(rankings[0].counts))
             if not pairs:
                 advance(len(block))
+    if left_out:
+        common.note(PROGRAM, f"{left_out} of {len(places)} queries: {notice}")
     if empty and pools is not None:
         held = f"{len(empty)} of {len(places)} pools hold no paper that may be found ({empty[0]}, ...)"
         common.note(PROGRAM, held)
-
-
-def _rerank_pairs(
-    session: SearchSession,
-    source: QuerySource,
-    pools: Pools | None,
-    places: Sequence[int],
-    selected: Sequence[FilterResult],
-) -> int:
-    """How many pairs of a query's aspect and a candidate will be reranked, at most; queries that the reranker
-    does not take are counted on standard error.
-    """
-    from functools import partial
-
-    from qbe.search.session import not_reranked
-
-    if session.stages.reranker is not None:
-        loads = (partial(lambda place: source.load([place])[0], place) for place in places)
-        left = sum(map(session.leaves_out, (source.aspects[place] for place in places), loads))
-        if left:
-            common.note(PROGRAM, f"{left} of {len(places)} queries: {not_reranked(session.stages)}")
-    sizes = [len(session.index if pools is None else pools[source.ids[place]]) for place in places]
-    if selected:
-        sizes = [min(size, each.papers) for size, each in zip(sizes, selected, strict=True)]
-    pairs = zip(places, sizes, strict=True)
-    return sum(session.rerank_pairs(source.aspects[place], size) for place, size in pairs)

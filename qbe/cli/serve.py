@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 
+import qbe
 from qbe.cli import common
+from qbe.cli.common import refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import contextlib
     from collections.abc import Callable
-    from typing import Any
+    from contextlib import ExitStack
 
     from starlette.types import ASGIApp
 
-    from qbe.index.index import Index
     from qbe.serve.guard import ServeSettings
 
 PROGRAM = "qbe serve"
@@ -47,14 +47,8 @@ def main(arguments: list[str]) -> None:
     run(PARSER.parse_args(arguments))
 
 
-def run(
-    options: argparse.Namespace,
-    open_index: Callable[..., Index] | None = None,
-    open_reranker: Callable[..., Any] | None = None,
-) -> None:
-    """Serve as the options say; ``open_index`` and ``open_reranker`` open an index and cross-encoders that
-    are elsewhere (by default those of this machine).
-    """
+def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None = None) -> None:
+    """Serve as the options say; ``open_index`` may open the index elsewhere than in this process."""
     import contextlib
     import os
     import signal
@@ -62,19 +56,17 @@ def run(
     from functools import partial
     from pathlib import Path
 
-    from qbe.errors import OutputError, UsageError, check_package
+    from qbe.errors import check_count, check_package
     from qbe.util.files import lock
 
-    if bool(options.pairs) != bool(options.labels):
-        raise UsageError("expected `pairs` to grade together with a folder for `labels`, found one of them")
-    if options.workers < 1:
-        raise UsageError(f"expected `workers` of at least 1, found {options.workers}")
-    if open_index is not None and options.workers > 1:
-        raise UsageError("expected one of `workers` where a cluster searches, found more; use `replicas`")
-    for package in ("fastapi", "prometheus_client", "uvicorn"):
+    together = "expected --pairs to grade together with a folder for --labels, found one of them"
+    refuse(bool(options.pairs) != bool(options.labels), together)
+    check_count("workers", options.workers)
+    on_cluster = open_index is not None
+    refuse(on_cluster and options.workers > 1, "a cluster searches with one of --workers; use --replicas")
+    for package in ("starlette", "prometheus_client", "uvicorn"):
         check_package(package)
 
-    from qbe.cli import serve as command  # by the name under which workers import it
     from qbe.serve.guard import SHARED_METRICS
     from qbe.serve.workers import address_of, listen, serve_with_workers, server_of
 
@@ -83,15 +75,14 @@ def run(
         listening = stack.enter_context(listen(options.host, options.port))
         if options.labels and not stack.enter_context(lock(Path(options.labels, ".lock"))):
             told = "another server keeps grades there; choose another `labels`"
-            raise OutputError(f"cannot write {options.labels}: {told}")
-        app, index = _app(options, opened, open_index, open_reranker)
+            raise qbe.OutputError(f"cannot write {options.labels}: {told}")
+        app, index = _app(options, opened, open_index)
         serving = f"serving {', '.join(options.index)} ({len(index):,} papers) at {address_of(listening)}"
         if options.workers > 1:
             opened.close()  # what is wrong for all workers has been said once
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="qbe-"))
-            os.environ[SHARED_METRICS] = folder
+            os.environ[SHARED_METRICS] = stack.enter_context(tempfile.TemporaryDirectory(prefix="qbe-"))
             print(f"{serving} with {options.workers} workers", flush=True)
-            serve_with_workers(partial(command.worker_app, options), options.workers, listening)
+            serve_with_workers(partial(worker_app, options), options.workers, listening)
             return
         print(serving, flush=True)
         # uvicorn ends in order at either signal, and passes it on then: for a server that is no failure.
@@ -111,7 +102,6 @@ def worker_app(options: argparse.Namespace) -> ASGIApp:
     apps: list[ASGIApp] = []
 
     def open_app(_: list[str]) -> None:
-        PARSER.remember()
         logging.getLogger("qbe").handlers = [common.log_handler("[%(process)d] %(message)s")]
         apps.append(_app(options, contextlib.ExitStack(), is_warm=True)[0])  # closed by the worker's end
 
@@ -135,26 +125,23 @@ def _settings(options: argparse.Namespace) -> tuple[ServeSettings, int]:
         log_queries=options.log_queries,
         root_path=options.root_path or "",
     )
-    shared = options.threads is None and options.workers > 1
-    return settings, max(1, available_threads() // options.workers) if shared else common.threads(
-        options.threads
-    )
+    if options.threads is None and options.workers > 1:
+        return settings, max(1, available_threads() // options.workers)
+    return settings, common.threads(options.threads)
 
 
 def _app(
     options: argparse.Namespace,
-    stack: contextlib.ExitStack,
-    open_index: Callable[..., Index] | None = None,
-    open_reranker: Callable[..., Any] | None = None,
+    stack: ExitStack,
+    open_index: Callable[..., qbe.Index] | None = None,
     *,
     is_warm: bool = False,
-) -> tuple[ASGIApp, Index]:
+) -> tuple[ASGIApp, qbe.Index]:
     """The application over an index, and the index; the stack closes both."""
     import logging
     from pathlib import Path
 
     from qbe.feeds.reports import Watcher
-    from qbe.index import several
     from qbe.label.by_hand import HandGrades
     from qbe.label.candidates import papers_of
     from qbe.label.pairs import read_pairs
@@ -163,9 +150,8 @@ def _app(
 
     settings, threads = _settings(options)
     logging.getLogger("qbe.serve").setLevel(logging.INFO)
-    index = stack.enter_context((open_index or several.open_index)(options.index, threads=threads))
-    stages = stages_of(index, options.rerank)
-    service = stack.enter_context(SearchService(index, stages, open_reranker=open_reranker))
+    index = stack.enter_context((open_index or qbe.open_index)(options.index, threads=threads))
+    service = stack.enter_context(SearchService(index, stages_of(index, options.rerank)))
     watcher = Watcher(options.watches, index) if options.watches else None
     hands = None
     if options.pairs:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
+import qbe
 from qbe.cli import common
+from qbe.cli.common import refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,22 +46,34 @@ OF_RUN = f"""\
   table
 {common.THREADS}"""
 
+KEEPS = "keep a search: by papers, a text, a bibliography or an exploration"
+REPORTS = "report the papers that came since the last run"
+PARSER = common.commands_parser(
+    PROGRAM,
+    ABOUT,
+    {
+        "add": (KEEPS, "", NAME + INDEX + WATCHES + OF_ADD),
+        "list": ("list the searches that are kept", "", WATCHES),
+        "remove": ("remove one", "", NAME + WATCHES),
+        "run": (REPORTS, "", INDEX + WATCHES + OF_RUN),
+    },
+)
+
 
 def main(arguments: list[str]) -> None:
     options = PARSER.parse_args(arguments)
-    common.run(f"{PROGRAM} {options.command}", lambda _: COMMANDS[options.command][2](options), [])
+    carry_out = {"add": _add, "list": _list, "remove": _remove, "run": _run}[options.command]
+    common.run(f"{PROGRAM} {options.command}", lambda _: carry_out(options), [])
 
 
 def _add(options: argparse.Namespace) -> None:
-    options.cited = options.cited or options.bibliography
     watch = _watch(options)
     threads = common.threads(options.threads)
 
     from qbe.feeds.watches import changing, keep, watch_session, write_watches
-    from qbe.index.several import open_index
 
     with (
-        open_index(options.index, threads=threads) as index,
+        qbe.open_index(options.index, threads=threads) as index,
         watch_session(index) as session,
         changing(options.watches) as watches,
     ):
@@ -73,39 +87,35 @@ def _watch(options: argparse.Namespace) -> Watch:
     from pathlib import Path
 
     from qbe.cli.search import filter_of, given_paper
-    from qbe.errors import UsageError
     from qbe.feeds.watches import watch_of
-    from qbe.query import SHAPES
     from qbe.search.request import SearchForm
 
-    papers = filter_of(options)
-    if papers is not None and papers.before is not None:
-        raise UsageError("expected `years` such as 2015-, found query; give a year")
-    years = (papers.years if papers else None) or (None, None)
-    shape = options.like[0] if options.like and options.like[0] in SHAPES and not options.unlike else None
-    text, title = options.text, options.title
-    if title is not None and text is None:
-        raise UsageError("--title goes with --text; a paper file holds its own title")
+    papers, text, title = filter_of(options), options.text, options.title
+    refuse(papers and papers.before is not None, "expected `years` such as 2015-, found query; give a year")
+    refuse(title is not None and text is None, "--title goes with --text; a paper file holds its own title")
+    year_from, year_to = (papers.years if papers else None) or (None, None)
+    shape = options.like[0] if options.like and options.like[0] in qbe.SHAPES and not options.unlike else None
     if options.paper_file:
         paper = given_paper(f"{PROGRAM} add", options)
         text, title = paper.abstract, paper.title
+    cited = options.cited or options.bibliography
     form = common.made(
         SearchForm,
         options,
-        paper_ids=options.paper or (["id"] if options.cited else None),
+        paper_ids=options.paper or (["id"] if cited else None),
         text=text,
         title=title,
         not_paper_ids=options.not_paper,
         like=None if shape else options.like,
         explore=shape,
-        year_from=years[0],
-        year_to=years[1],
+        year_from=year_from,
+        year_to=year_to,
         categories=options.category,
         authors=options.author,
     )
     watch = watch_of(options.name, form, options.grade)
-    if options.cited:
-        watch.cited = str(Path(options.cited).resolve())
+    if cited:
+        watch.cited = str(Path(cited).resolve())
         watch.search = {name: value for name, value in watch.search.items() if name != "paper_ids"}
     return watch
 
@@ -136,10 +146,8 @@ def _remove(options: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from qbe.errors import QbeError, UsageError
     from qbe.feeds.reports import items_of, report
     from qbe.feeds.watches import changing, check_since, find, watch_session, write_watches
-    from qbe.index.several import open_index
     from qbe.util.files import check_output, write_text
 
     lower = (options.output or "").lower()
@@ -149,14 +157,12 @@ def _run(options: argparse.Namespace) -> None:
     if options.output:
         check_output(options.output, options.overwrite)
     with (
-        open_index(options.index, threads=threads) as index,
+        qbe.open_index(options.index, threads=threads) as index,
         watch_session(index) as session,
         changing(options.watches) as watches,
     ):
-        if not watches.watches:
-            raise UsageError(
-                f"expected searches in {options.watches}, found none; keep one: qbe watch add NAME --paper ID"
-            )
+        none = f"expected searches in {options.watches}, found none; keep one: qbe watch add NAME --paper ID"
+        refuse(not watches.watches, none)
         with common.Bar("searching", "searches", len(watches.watches)) as advance:
             problems = find(watches, session, advance)
         write_watches(options.watches, watches)
@@ -174,17 +180,4 @@ def _run(options: argparse.Namespace) -> None:
     if problems:
         name, error = next(iter(problems.items()))
         more = f" (and {len(problems) - 1} more searches)" if len(problems) > 1 else ""
-        raise QbeError(f"{name}: {error}{more}; its new papers wait for the next run")
-
-
-COMMANDS = {
-    "add": (
-        "keep a search: by papers, a text, a bibliography or an exploration",
-        NAME + INDEX + WATCHES + OF_ADD,
-        _add,
-    ),
-    "list": ("list the searches that are kept", WATCHES, _list),
-    "remove": ("remove one", NAME + WATCHES, _remove),
-    "run": ("report the papers that came since the last run", INDEX + WATCHES + OF_RUN, _run),
-}
-PARSER = common.commands_parser(PROGRAM, ABOUT, {name: each[:2] for name, each in COMMANDS.items()})
+        raise qbe.QbeError(f"{name}: {error}{more}; its new papers wait for the next run")

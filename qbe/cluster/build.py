@@ -37,7 +37,7 @@ def build_share(
     shared = dataclasses.replace(
         source,
         papers=lambda split, left_out: islice(source.papers(split, left_out), number - 1, None, count),
-        origin=dataclasses.replace(source.origin, facts=[*source.origin.facts, [number, count]]),
+        facts=[*source.facts, [number, count]],
     )
     execution = Execution(threads=1)
     build(folder / str(number), shared, settings, reading=reading, resume=True, execution=execution)

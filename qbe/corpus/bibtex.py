@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Mutable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from qbe.corpus.fields import date, dated, doi, no_title, not_a_paper, once, present, record
+from qbe.corpus import fields
+from qbe.corpus.fields import date, doi, once, present
 from qbe.corpus.json_stream import decode_text
 from qbe.corpus.markup import clean_abstract, clean_address, clean_bibtex, plain
 from qbe.corpus.names import has_others, person_name, read_name, split_authors
 from qbe.corpus.records import MAX_ABSTRACT_CHARS, Entry, Reading, converted
-from qbe.corpus.streams import Head
+from qbe.corpus.streams import Head, numbered_lines
 from qbe.errors import RecordError
 
 _NAMES = """
@@ -72,11 +73,8 @@ _NAMED_ARXIV = re.compile(rf"(?:arxiv:\s?|arxiv\.org/(?:abs|pdf)/){_ARXIV_ID}", 
 _ANTHOLOGY = re.compile(r"\b(?:aclanthology\.org|aclweb\.org/anthology)/([A-Za-z0-9.-]+?)(?:\.pdf)?/?$")
 
 MAX_ENTRY_BYTES = 4 << 20  # real ones are far shorter
-_CHUNK_BYTES = 1 << 20
-_BEGIN_BYTES = 1 << 8  # as long may be what begins an entry, at the end of what is read of a file
-_LINE_END = re.compile(r"\r\n?|\n")
 _BLANK = rb"(?:[ \t\v\f\x1c-\x1f]|\xc2[\x85\xa0]|\xef\xbb\xbf)"
-_BLOCK = re.compile(rb"(?:\r\n?|\n)%b*@[ \t]*[\w\x80-\xff-]{1,99}(?:\s|%b){0,99}[{(]" % (_BLANK, _BLANK))
+_BLOCK = re.compile(rb"%b*@[ \t]*[\w\x80-\xff-]{1,99}(?:\s|%b){0,99}(?:[{(]|$)" % (_BLANK, _BLANK))
 _BEGIN = re.compile(r"%[^\n\r]*|(?<![\w.\\])@[ \t]*([\w-]+)\s*([{(])")
 _KEY = {"}": re.compile(r'\s*([^,={}"#]*)'), ")": re.compile(r'\s*([^,={}"#)]*)')}
 # A field with a single value, in braces within at most two others, and its comma.
@@ -88,10 +86,9 @@ _WORD = 4  # the group of _USUAL for a number or the name of a string
 _FIELD = re.compile(r'(?:[\s,]|%[^\n]*)*(?:([^=,{}"#%()\s][^=,{}"#\n]*?)\s*=\s*)?')
 _PART = re.compile(r'[^\s,#{}"()=%]*')
 _AFTER_PART = re.compile(r"(?:\s|%[^\n]*)*(#\s*)?")
-_BRACE, _BRACE_OR_QUOTE = re.compile(r"[{}]"), re.compile(r'[{}"]')
+_BRACE, _BRACE_OR_QUOTE = re.compile(r"[{}]"), re.compile(r'[{}]|(?<!\\)"')
 _LOST = re.compile(r"[\s,})]*[\w-]+\s*=\s*[{\"\w]")
 _STRAY = re.compile(r'^[ \t]*([\w-]+\s*=\s*[{"])', re.MULTILINE)
-_SHOWN = {1: "\\{", 2: "\\}", 3: '\\"'}  # control characters stand for signs that are to have no meaning
 
 
 class BibtexEntry(NamedTuple):
@@ -133,12 +130,7 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
                 yield where, entry
         yield from waiting
 
-    def to_record(entry: BibtexEntry, where: str) -> dict[str, Any]:
-        if _NO_PUBLICATION.fullmatch(entry.kind):
-            raise not_a_paper(where, f"@{entry.kind}")
-        return _record(entry.key, _with_inherited(entry, parents, set()), where)
-
-    return converted(in_order(), to_record)
+    return converted(in_order(), lambda entry: _record(entry, _with_inherited(entry, parents, set())))
 
 
 def _parents(entry: BibtexEntry) -> list[str]:
@@ -151,58 +143,60 @@ def _parents(entry: BibtexEntry) -> list[str]:
 def _with_inherited(
     entry: BibtexEntry, parents: Mapping[str, BibtexEntry], seen: MutableSet[str]
 ) -> Mapping[str, str]:
-    fields = {name: value for name, value in entry.fields.items() if value}
+    values = {name: value for name, value in entry.fields.items() if value}
     for key in _parents(entry):
         if key not in parents or key in seen or len(seen) == _MOST_ANCESTORS:
             continue
         seen.add(key)
         parent = _with_inherited(parents[key], parents, seen)
         if parents[key].kind != "xdata":
-            is_dated = _first(fields, "year", "date")
+            is_dated = _first(values, "year", "date")
             dates = {} if is_dated else {name: parent[name] for name in _DATES if name in parent}
-            parent = {**dates, "booktitle": _first(fields, *_VENUES) or _first(parent, *_VENUES, "title")}
-        fields = {**parent, **fields}
-    return fields
+            parent = {**dates, "booktitle": _first(values, *_VENUES) or _first(parent, *_VENUES, "title")}
+        values = {**parent, **values}
+    return values
 
 
-def _record(key: str, fields: Mapping[str, str], where: str) -> dict[str, Any]:
-    first, text, address = (partial(_first, fields, clean=clean) for clean in (str, _plain, clean_address))
+def _record(entry: BibtexEntry, values: Mapping[str, str]) -> dict[str, Any]:
+    if _NO_PUBLICATION.fullmatch(entry.kind):
+        raise fields.left_out("a paper", f"@{entry.kind}")
+    first, text, address = (partial(_first, values, clean=clean) for clean in (str, _plain, clean_address))
     title, subtitle = text("title"), text("subtitle")
     if not title:
-        raise no_title(where, key, doi(address("doi")), is_fault=True)
+        raise fields.no_title(entry.key, doi(address("doi")), is_fault=True)
+
+    def listed(*names: str) -> list[str]:
+        words = (item for each in map(text, names) for item in each.split(";" if ";" in each else ","))
+        return once(map(str.strip, words))
+
     url = next(iter(address("url", "adsurl", "ee").split()), "")
-    published = _joined_date(*(fields.get(each, "") for each in _DATES_OF))
-    arxiv, acl = _arxiv(fields, url), _ANTHOLOGY.search(url) if "acl" in url else None
+    published = _joined_date(*(values.get(each, "") for each in _DATES_OF))
+    arxiv, acl = _arxiv(values, url), _ANTHOLOGY.search(url) if "acl" in url else None
     venue = first(*_VENUES)
     macro = venue.strip("{} \t\r\n") if "\\" in venue else ""
     metadata = {
-        "key": key,
-        **_credits(fields.get("author", "")),
-        **dated(published),
+        "key": entry.key,
+        **_credits(values.get("author", "")),
+        **fields.dated(published),
         "venue": JOURNALS.get(macro[1:].lower()) or text(*_VENUES),
         "categories": address("primaryclass", "eprintclass").split() if arxiv else [],
         "doi": doi(address("doi")) or (doi(url) if "doi.org/" in url else ""),
         "url": url,
         "ids": present({"arxiv": arxiv, "acl": acl[1] if acl else "", "pmid": address("pmid")}),
-        "tags": _listed(fields, "keywords", "author_keywords", "mendeley-tags"),
-        "collections": _listed(fields, "groups", "mendeley-groups"),
+        "tags": listed("keywords", "author_keywords", "mendeley-tags"),
+        "collections": listed("groups", "mendeley-groups"),
     }
-    abstract = clean_abstract(clean_bibtex(fields.get("abstract", "")))
-    return record(key, f"{title}: {subtitle}" if subtitle else title, abstract, metadata)
+    abstract = clean_abstract(clean_bibtex(values.get("abstract", "")))
+    return fields.record(entry.key, f"{title}: {subtitle}" if subtitle else title, abstract, metadata)
 
 
-def _first(fields: Mapping[str, str], *names: str, clean: Callable[[str], str] = str) -> str:
-    value = next(filter(None, map(fields.get, names)), "")
+def _first(values: Mapping[str, str], *names: str, clean: Callable[[str], str] = str) -> str:
+    value = next(filter(None, map(values.get, names)), "")
     return clean(value) if value else ""
 
 
 def _plain(text: str) -> str:
     return plain(clean_bibtex(text))
-
-
-def _listed(fields: Mapping[str, str], *names: str) -> list[str]:
-    texts = (_first(fields, name, clean=_plain) for name in names)
-    return once(item.strip() for text in texts for item in text.split(";" if ";" in text else ","))
 
 
 @lru_cache(maxsize=1 << 10)
@@ -215,12 +209,12 @@ def _joined_date(whole: str, year: str, month: str, day: str) -> str:
     return date(f"{dates[-1][:4]}{f'-{number[1]}-' if number else f' {month} '}{clean_bibtex(day)}")
 
 
-def _arxiv(fields: Mapping[str, str], url: str) -> str:
-    address = partial(_first, fields, clean=clean_address)
+def _arxiv(values: Mapping[str, str], url: str) -> str:
+    address = partial(_first, values, clean=clean_address)
     is_arxiv = address("archiveprefix", "eprinttype").lower() == "arxiv"
     if number := _ARXIV.search(address(*(("eprint",) if is_arxiv else ()), "arxivid")):
         return number[1]
-    for text in (url, *map(fields.get, ("journal", "eprint", "number", "note", "howpublished"))):
+    for text in (url, *map(values.get, ("journal", "eprint", "number", "note", "howpublished"))):
         if text and "rxiv" in text.lower() and (number := _NAMED_ARXIV.search(text)):
             return number[1]
     return ""
@@ -278,59 +272,37 @@ def _outside_braces(text: str, separator: re.Pattern[str]) -> list[str]:
 def read_entries(stream: io.BufferedReader, name: str) -> Iterator[Original]:
     """Yield each entry of a file with its place, or its error."""
     strings: dict[str, str] = {}
-    for number, data in _blocks(stream):
-        where = f"{name}, line {number}"
-        if data is None:
-            yield where, _broken(where, f"at most {MAX_ENTRY_BYTES >> 20} MiB of text", "more")
-            continue
-        try:
-            text = "\n" + decode_text(data[1 + data.startswith(b"\r\n") :], where)
-        except RecordError as error:
-            yield where, error
-            continue
-        found = _entries(text, number, name, strings)
-        if "\\" in text and any(isinstance(entry, RecordError) for _, entry in found):
-            # For BibTeX all braces count; where they are not balanced so, those after a backslash do not.
-            hidden = text.replace("\\{", "\1").replace("\\}", "\2").replace('\\"', "\3")
-            others = _entries(hidden, number, name, strings)
-            if not any(isinstance(entry, RecordError) for _, entry in others):
-                found = others
-        yield from found
+    first, block, size = 1, list[bytes](), 0
+    for number, line in numbered_lines(stream, name):
+        if block and _BLOCK.match(line):
+            yield from _entries(b"".join(block), size, first, name, strings)
+            first, block, size = number, [], 0
+        size += len(line)
+        if size <= MAX_ENTRY_BYTES or not block:
+            block.append(line)
+    yield from _entries(b"".join(block), size, first, name, strings)
 
 
-def _blocks(stream: io.BufferedReader) -> Iterator[tuple[int, bytes | None]]:
-    """Yield text from one line that begins an entry to the next, with its line; None for a long one."""
-    data, line, searched, of_long = b"\n", 0, 0, 0
-    while chunk := stream.read(_CHUNK_BYTES):
-        data += chunk
-        begin = 0
-        for match in _BLOCK.finditer(data, searched):
-            if match.start() > begin:
-                block = data[begin : match.start()]
-                yield of_long or line + 1, None if of_long or len(block) > MAX_ENTRY_BYTES else block
-                line, begin, of_long = line + _line_ends(block), match.start(), 0
-        data = data[begin:]
-        if len(data) > MAX_ENTRY_BYTES + _BEGIN_BYTES:
-            line, of_long = line + _line_ends(data[:-_BEGIN_BYTES]), of_long or line + 1
-            data = data[-_BEGIN_BYTES:]
-        searched = max(0 if of_long else 1, len(data) - _BEGIN_BYTES)
-    yield of_long or line + 1, None if of_long or len(data) > MAX_ENTRY_BYTES else data
+def _entries(
+    data: bytes, size: int, number: int, name: str, strings: MutableMapping[str, str]
+) -> Iterator[Original]:
+    """Yield the entries of lines from one that begins an entry to the next, mostly a single one."""
 
+    def broken(begin: int, expected: str, found: str) -> Original:
+        where = f"{name}, line {number + text.count(chr(10), 0, begin)}"
+        message = f"{where}: expected {expected}, found {found}; mend or remove the entry"
+        message = "".join(each if each.isprintable() else " " for each in message.replace("`", "'"))
+        return where, RecordError(" ".join(message.split()), "a broken entry")
 
-def _line_ends(text: bytes) -> int:
-    return text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")
-
-
-def _entries(text: str, number: int, name: str, strings: MutableMapping[str, str]) -> list[Original]:
-    place, found = 0, list[Original]()
-
-    def line(end: int) -> str:
-        return f"line {number - 1 + len(_LINE_END.findall(text, 0, end))}"
-
-    def broken(begin: int, expected: str, actual: str) -> None:
-        where = f"{name}, {line(begin)}"
-        found.append((where, _broken(where, expected, actual)))
-
+    place, text = 0, ""
+    if size > MAX_ENTRY_BYTES:
+        yield broken(0, f"at most {MAX_ENTRY_BYTES >> 20} MiB of text", "more")
+        return
+    try:
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").removesuffix(b"\n")
+        text = decode_text(data, f"{name}, line {number}")
+    except RecordError as error:
+        yield f"{name}, line {number}", error
     while begin := _BEGIN.search(text, place):
         place, kind = begin.end(), (begin[1] or "comment").lower()
         if kind in ("comment", "preamble"):
@@ -341,17 +313,17 @@ def _entries(text: str, number: int, name: str, strings: MutableMapping[str, str
                 raise _BrokenError("as many closing braces as opening ones", "one more", place - 1)
         except _BrokenError as error:
             if kind != "string":
-                expected, actual, there = error.args
-                broken(begin.start(1), expected, f"{actual} ({line(there)})")
-            break  # what follows may be parts of this entry
+                expected, found, there = error.args
+                line = number + text.count("\n", 0, there)
+                yield broken(begin.start(1), expected, f"{found} (line {line})")
+            return  # what follows may be parts of this entry
         if kind == "string":
             strings.update(entry.fields)
             continue
-        found.append((f"{name}, {line(begin.start(1))}", entry))
+        yield f"{name}, line {number + text.count(chr(10), 0, begin.start(1))}", entry
         if stray := _STRAY.search(text, place):  # of an entry whose beginning is damaged
-            broken(stray.start(1), "the beginning of an entry", "a field without one")
-            break
-    return found
+            yield broken(stray.start(1), "the beginning of an entry", "a field without one")
+            return
 
 
 class _BrokenError(Exception):
@@ -361,7 +333,7 @@ class _BrokenError(Exception):
 def _entry(text: str, begin: re.Match[str], strings: MutableMapping[str, str]) -> tuple[BibtexEntry, int]:
     """Return the entry that begins there, and the place after it; raises _BrokenError where it has no end."""
     kind, closer, place = begin[1].lower(), "}" if begin[2] == "{" else ")", begin.end()
-    key, fields = "", dict[str, str]()
+    key, values = "", dict[str, str]()
     if kind != "string":
         match = _KEY[closer].match(text, place)
         key, end = (match[1].strip(), match.end()) if match else ("", place)
@@ -381,17 +353,15 @@ def _entry(text: str, begin: re.Match[str], strings: MutableMapping[str, str]) -
             place = field.end() if field else place
             if field is None or field[1] is None:
                 if text.startswith(closer, place):
-                    if "\1" in text or "\2" in text or "\3" in text:
-                        fields = {name: value.translate(_SHOWN) for name, value in fields.items()}
-                    return BibtexEntry(kind, key, fields), place + 1
+                    return BibtexEntry(kind, key, values), place + 1
                 raise _unexpected(text, place, "a field or a closing brace")
             name = field[1]
             value, place = _value(text, place, strings)
             if not text.startswith((",", closer), place):
                 raise _unexpected(text, place, f"a comma after '{name}'")
         name = name.lower()
-        if not fields.get(name):
-            fields[name] = value
+        if not values.get(name):
+            values[name] = value
 
 
 def _value(text: str, place: int, strings: MutableMapping[str, str]) -> tuple[str, int]:
@@ -423,11 +393,5 @@ def _closed(text: str, begin: int) -> int:
 
 
 def _unexpected(text: str, place: int, expected: str) -> _BrokenError:
-    actual = text[place : place + 40].strip().partition("\n")[0].translate(_SHOWN)
-    return _BrokenError(expected, repr(actual) if actual else "the end of the entry", place)
-
-
-def _broken(where: str, expected: str, found: str) -> RecordError:
-    message = f"{where}: expected {expected}, found {found}; mend or remove the entry"
-    message = "".join(each if each.isprintable() else " " for each in message.replace("`", "'"))
-    return RecordError(" ".join(message.split()), "a broken entry")
+    found = text[place : place + 40].strip().partition("\n")[0]
+    return _BrokenError(expected, repr(found) if found else "the end of the entry", place)

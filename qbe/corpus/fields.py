@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from qbe.errors import RecordError
 
@@ -26,68 +26,68 @@ _NAMED_MONTH = re.compile(
 )
 
 
-class Fields:
-    """Read the fields of a JSON object by their paths, in which ``[]`` stands for the items of a list.
+class Fields(NamedTuple):
+    """The fields of a JSON object by their paths, in which ``[]`` stands for the items of a list.
 
     Absent fields and null are left out. Methods raise RecordError for values of other types.
     """
 
-    def __init__(self, record: Mapping[str, Any], where: str) -> None:
-        self._record, self._where = record, where
+    record: Mapping[str, Any]
 
     def text(self, *paths: str) -> str:
         """Return the first string at one of the paths that is not blank, or ''."""
-        return next((text for path in paths for text in self.texts(path) if text.strip()), "")
-
-    def texts(self, path: str) -> list[str]:
-        return self._values(path, str, "string")
-
-    def objects(self, path: str) -> list[Mapping[str, Any]]:
-        return self._values(path, Mapping, "object")
+        return next((text for path in paths for text in self.all(path) if text.strip()), "")
 
     def object(self, path: str) -> Mapping[str, Any]:
         """Return the object at a path, or an empty one."""
-        return next(iter(self.objects(path)), {})
+        return next(iter(self.all(path, Mapping)), {})
 
-    def _values(self, path: str, last: type, called: str) -> list[Any]:
-        values: list[Any] = [self._record]
-        names = path.split(".")
-        for depth, step in enumerate(names, start=1):
-            kind, expected = (last, called) if depth == len(names) else (Mapping, "object")
+    def all(self, path: str, kind: type = str) -> list[Any]:
+        """Return the strings at a path, or the objects, where ``kind`` is Mapping."""
+        values: list[Any] = [self.record]
+        steps = path.split(".")
+        for depth, step in enumerate(steps, start=1):
             name, is_list = step.removesuffix("[]"), step.endswith("[]")
             values = [value for each in values if (value := each.get(name)) is not None]
             if is_list:
-                for value in values:
-                    if not isinstance(value, list):
-                        raise wrong_type(self._where, name, "a list", value)
+                if other := [value for value in values if not isinstance(value, list)]:
+                    raise wrong_type(name, "a list", other[0])
                 values = [item for value in values for item in value if item is not None]
-            for value in values:
-                if not isinstance(value, kind):
-                    one = f"{'an' if expected == 'object' else 'a'} {expected}"
-                    raise wrong_type(self._where, name, f"{expected}s" if is_list else one, value)
+            wanted = kind if depth == len(steps) else Mapping
+            if other := [value for value in values if not isinstance(value, wanted)]:
+                one, many = ("a string", "strings") if wanted is str else ("an object", "objects")
+                raise wrong_type(name, many if is_list else one, other[0])
         return values
 
 
-def unfit(where: str, expected: str, found: str, advice: str, reason: str) -> RecordError:
-    """Return the error for a record that cannot be used; errors are counted by their ``reason``."""
-    return RecordError(f"{where}: expected {expected}, found {found}; {advice}", reason)
+def unfit(expected: str, found: str, advice: str, reason: str, where: str = "") -> RecordError:
+    """Return the error for a record that cannot be used; errors are counted by their ``reason``.
+
+    Without ``where`` the place is to be added (`placed`).
+    """
+    message = f"expected {expected}, found {found}; {advice}"
+    return RecordError(f"{where}: {message}" if where else message, reason)
 
 
-def wrong_type(where: str, name: str, expected: str, value: Any) -> RecordError:
-    expected, found = f"{expected} as {name}", type(value).__name__
-    return unfit(where, expected, found, "mend or remove the record", NOT_THIS_FORMAT)
+def placed(error: RecordError, where: str) -> RecordError:
+    """Return an error with the place of its record."""
+    return RecordError(f"{where}: {error}", error.reason, is_fault=error.is_fault, names=error.names)
 
 
-def no_title(where: str, *names: str, is_fault: bool = False) -> RecordError:
+def wrong_type(name: str, expected: str, value: Any) -> RecordError:
+    found = type(value).__name__
+    return unfit(f"{expected} as {name}", found, "mend or remove the record", NOT_THIS_FORMAT)
+
+
+def no_title(*names: str, is_fault: bool = False) -> RecordError:
     """Return the error for a record without title: no fault, a database has more than papers."""
-    message = f"{where}: expected a title, found none; add it or remove the record"
+    message = "expected a title, found none; add it or remove the record"
     return RecordError(message, "no title", is_fault=is_fault, names=tuple(filter(None, names)))
 
 
-def not_a_paper(where: str, actual: str) -> RecordError:
-    """Return the error for non-paper entries (notes, attachments), which are no fault."""
-    message = f"{where}: expected a paper, found {actual}; left it out"
-    return RecordError(message, "not a paper", is_fault=False)
+def left_out(expected: str, found: str) -> RecordError:
+    """Return the error for what a file has besides papers (notes, attachments), which is no fault."""
+    return RecordError(f"expected {expected}, found {found}; left it out", "not a paper", is_fault=False)
 
 
 def record(paper_id: str | None, title: str, abstract: str, metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,18 +31,15 @@ class Format(NamedTuple):
 FORMATS: dict[str, Format] = {
     each.name: each
     for each in (
-        Format("arxiv", lambda head: head.has(*json_formats.OF_ARXIV), json_formats.read_arxiv, ASSIGNED),
+        Format("arxiv", json_formats.is_arxiv, json_formats.read_arxiv, ASSIGNED),
         Format(
-            "semantic-scholar",
-            json_formats.SEMANTIC_SCHOLAR.recognizes,
-            json_formats.SEMANTIC_SCHOLAR.read,
-            ASSIGNED,
+            "semantic-scholar", json_formats.is_semantic_scholar, json_formats.read_semantic_scholar, ASSIGNED
         ),
-        Format("openalex", json_formats.OPENALEX.recognizes, json_formats.OPENALEX.read, ASSIGNED),
-        Format("crossref", json_formats.CROSSREF.recognizes, json_formats.CROSSREF.read, ASSIGNED),
+        Format("openalex", json_formats.is_openalex, json_formats.read_openalex, ASSIGNED),
+        Format("crossref", json_formats.is_crossref, json_formats.read_crossref, ASSIGNED),
         Format("pubmed", lambda head: root_tag(head) in PUBMED_ROOTS, xml_formats.read_pubmed, ASSIGNED),
         Format("acl-anthology", xml_formats.is_anthology, xml_formats.read_anthology, ASSIGNED),
-        Format("csl-json", json_formats.CSL.recognizes, json_formats.CSL.read, CHOSEN),
+        Format("csl-json", json_formats.is_csl, json_formats.read_csl, CHOSEN),
         Format("bibtex", bibtex.recognizes, bibtex.read, CHOSEN),
         Format("ris", tagged.RIS.recognizes, tagged.RIS.read, CHOSEN),
         Format("nbib", tagged.NBIB.recognizes, tagged.NBIB.read, ASSIGNED),
@@ -80,21 +77,19 @@ def recognized(stream: io.BufferedReader, name: str) -> Format:
     return form or JSON_LINES
 
 
-def format_of(name: str) -> Format:
-    """Return the format of a name; raises UsageError where there is none."""
-    if name in FORMATS:
-        return FORMATS[name]
-    hint = did_you_mean(name, FORMATS, "check `format`")
-    raise UsageError(f"expected `format` of {', '.join(FORMATS)}, found {name!r}; {hint}")
+def format_of(stream: io.BufferedReader, name: str, called: str | None) -> Format:
+    """Return the format that is ``called`` so, or is recognized; raises UsageError where there is none."""
+    if called in FORMATS or not called:
+        return FORMATS[called] if called else recognized(stream, name)
+    hint = did_you_mean(called, FORMATS, "check `format`")
+    raise UsageError(f"expected `format` of {', '.join(FORMATS)}, found {called!r}; {hint}")
 
 
 def kind_of(head: Head) -> str:
     """Say what a file of another kind is, by its beginning and its name."""
-    for beginning, kind in _BEGINNINGS.items():
-        if head.data.startswith(beginning):
-            return kind
-    if head.suffix in _SUFFIXES:
-        return _SUFFIXES[head.suffix]
+    known = (kind for beginning, kind in _BEGINNINGS.items() if head.data.startswith(beginning))
+    if kind := next(known, _SUFFIXES.get(head.suffix)):
+        return kind
     if head.data[257:262] == b"ustar":
         return "a tar archive"
     text = head.text[: 1 << 12]

@@ -62,16 +62,13 @@ def content_digest(paper: Paper) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def second_id(paper: Paper, paper_id: str) -> str:
-    """Return the id of a paper whose id another paper has: with six digits of its content."""
-    return f"{paper_id}-{_further_digest(paper, paper_id)[:6]}"
-
-
-def _further_digest(paper: Paper, paper_id: str) -> str:
+def second_id(paper: Paper, paper_id: str, digits: int = 6) -> str:
+    """Return the id of a paper whose id another paper has: with some digits of its content."""
     letters, marks, _ = told_apart(paper)
     digest = content_digest(paper)
-    further = f"{digest}{letters[:1]}{marks}".encode()
-    return hashlib.sha256(further).hexdigest() if paper_id.startswith(MADE) else digest
+    if paper_id.startswith(MADE):
+        digest = hashlib.sha256(f"{digest}{letters[:1]}{marks}".encode()).hexdigest()
+    return f"{paper_id}-{digest[:digits]}"
 
 
 def usable_id(key: str) -> str:
@@ -107,13 +104,11 @@ def first_author(authors: Any) -> str:
     """Return the family name of the first of some authors: a list, or one text with commas or semicolons."""
     if isinstance(authors, str):
         authors = authors.replace(";", ",").split(",")
-    if not isinstance(authors, list) or not authors:
-        return ""
     return normalized_title(_first_name(authors).partition(",")[0]).rpartition(" ")[2]
 
 
-def _first_name(authors: list[Any]) -> str:
-    first = authors[0]
+def _first_name(authors: Any) -> str:
+    first = authors[0] if isinstance(authors, list) and authors else ""
     name = first.get("name") or first.get("last") or first.get("family") if isinstance(first, dict) else first
     return str(name or "")
 
@@ -124,14 +119,11 @@ def told_apart(paper: Paper) -> Told:
     These are the first letters of the given names, signs as of "C++" in the title, and the DOI of short
     titles.
     """
-    authors = paper.metadata.get("authors")
-    given = ""
-    if isinstance(authors, list) and authors:
-        family, comma, given = _first_name(authors).partition(",")
-        given = given if comma else family.strip().rpartition(" ")[0]
+    family, comma, given = _first_name(paper.metadata.get("authors")).partition(",")
+    given = given if comma else family.strip().rpartition(" ")[0]
     letters = "".join(dict.fromkeys(word[0] for word in normalized_title(given).split()))
     is_short = normalized_title(paper.title).count(" ") + 1 < FEWEST_WORDS
-    return letters, "".join(_MARKS.findall(paper.title)), (_doi(paper) if is_short else None) or ""
+    return letters, "".join(_MARKS.findall(paper.title)), _doi(paper) if is_short else ""
 
 
 def are_apart(one: Told, other: Told) -> bool:
@@ -144,30 +136,24 @@ def are_apart(one: Told, other: Told) -> bool:
     )
 
 
-def _doi(paper: Paper) -> str | None:
+def _doi(paper: Paper) -> str:
     value = paper.metadata.get("doi")
-    return (doi(value) or value.strip().lower() or None) if isinstance(value, str) else None
+    return (doi(value) or value.strip().lower()) if isinstance(value, str) else ""
 
 
 class Ids:
-    """The ids of the papers of some sources."""
+    """The ids of the papers of some sources.
+
+    ``numbers`` has each paper's number in the corpus, from 1, by its id; ``ends`` the number of the last paper
+    of each source read.
+    """
 
     def __init__(self, sources: Sequence[str]) -> None:
         self._sources = sources
-        self._numbers: dict[str, int] = {}  # id -> the paper's number in the corpus, from 1
+        self.numbers: dict[str, int] = {}
+        self.ends: list[int] = []
         self._titles = array("q")  # hashes of their normalized titles
         self._made: dict[str, Told] = {}  # what tells papers apart whose ids are made, by id
-        self._ends: list[int] = []  # the number of the last paper of each source read
-
-    def __len__(self) -> int:
-        return len(self._titles)
-
-    def number(self, paper_id: str) -> int:
-        return self._numbers[paper_id]
-
-    def end_source(self) -> None:
-        """Note that the papers of the next source follow."""
-        self._ends.append(len(self._titles))
 
     def place(self, paper: Paper, where: str, whose: str) -> tuple[str, bool]:
         """Return the id of a paper, and True if no paper before it has this id and title.
@@ -177,34 +163,29 @@ class Ids:
         """
         title, own = normalized_title(paper.title), paper.paper_id
         told = told_apart(paper) if whose == CHOSEN and own.startswith(MADE) else None
-
-        def candidates() -> Iterator[str]:
-            yield own
-            yield second_id(paper, own)
-            yield f"{own}-{_further_digest(paper, own)}"
-
-        for paper_id in candidates():
-            if paper_id not in self._numbers:
+        for digits in (0, 6, 64):
+            paper_id = second_id(paper, own, digits) if digits else own
+            if paper_id not in self.numbers:
                 self._titles.append(hash(title))
-                self._numbers[paper_id] = len(self._titles)
+                self.numbers[paper_id] = len(self._titles)
                 if told is not None:
                     self._made[paper_id] = told
                 return paper_id, True
             is_apart = told and paper_id in self._made and are_apart(told, self._made[paper_id])
-            is_same = title and self._titles[self._numbers[paper_id] - 1] == hash(title) and not is_apart
+            is_same = title and self._titles[self.numbers[paper_id] - 1] == hash(title) and not is_apart
             if whose == ASSIGNED or is_same:
                 break
             if whose == UNIQUE:
                 found = f"{own!r} again with another title (first {self.first(own)})"
                 reason = "a paper_id that occurs twice"
-                raise unfit(where, "each paper_id once", found, "drop one of them", reason)
+                raise unfit("each paper_id once", found, "drop one of them", reason, where)
         return paper_id, False
 
     def first(self, paper_id: str) -> str:
         """Say where the paper of an id stands."""
-        number = self._numbers[paper_id]
-        index = bisect_left(self._ends, number)
-        before = self._ends[index - 1] if index else 0
+        number = self.numbers[paper_id]
+        index = bisect_left(self.ends, number)
+        before = self.ends[index - 1] if index else 0
         return f"as paper {number - before} of {display_name(self._sources[index])}"
 
 
@@ -215,23 +196,23 @@ class Seen:
         self.by = "DOI" if by == "doi" else "title, year and first author"
         self._papers = defaultdict[str, list[tuple[str, Told | None]]](list)
 
-    def _key(self, paper: Paper) -> tuple[str | None, Told | None]:
+    def _key(self, paper: Paper) -> tuple[str, Told | None]:
         if self.by == "DOI":
             return _doi(paper), None
         title, author = normalized_title(paper.title), first_author(paper.metadata.get("authors"))
         if not title or (title.count(" ") + 1 < FEWEST_WORDS and not (paper.year and author)):
-            return None, None
+            return "", None
         return f"{title}|{paper.year}|{author}", told_apart(paper)
 
     def first(self, paper: Paper) -> str | None:
         """Return the id of an earlier paper that is the same one; None where this is the first."""
         key, told = self._key(paper)
-        before = self._papers.get(key, ()) if key is not None else ()
+        before = self._papers.get(key, ()) if key else ()
         return next((each for each, its in before if not (told and its and are_apart(told, its))), None)
 
     def add(self, paper: Paper) -> None:
         key, told = self._key(paper)
-        if key is not None:
+        if key:
             self._papers[key].append((paper.paper_id, told))
 
 

@@ -13,55 +13,32 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from email.utils import parsedate
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
-from qbe.corpus import tables
-from qbe.corpus.fields import (
-    NOT_THIS_FORMAT,
-    Fields,
-    date_of_parts,
-    dated,
-    doi,
-    no_title,
-    not_a_paper,
-    once,
-    present,
-    record,
-    unfit,
-    wrong_type,
-    year,
-)
+from qbe.corpus import fields, records, tables
+from qbe.corpus.fields import NOT_THIS_FORMAT, Fields, doi, no_title, present, record, unfit, wrong_type
 from qbe.corpus.json_stream import decode_record, decode_text, json_objects, object_items
 from qbe.corpus.markup import clean_abstract, clean_title, plain, without_latex
 from qbe.corpus.names import person_name
-from qbe.corpus.records import (
-    FIELDS,
-    MAX_ABSTRACT_CHARS,
-    OFFSETS,
-    Entry,
-    Reading,
-    Splitter,
-    converted,
-    dump_record,
-    paper_to_record,
-    parse_paper,
-)
+from qbe.corpus.records import FIELDS, OFFSETS, Entry, Reading, Splitter, converted, parse_paper
 from qbe.corpus.streams import Head, display_name, head_of, numbered_lines, open_source
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper
 
+if TYPE_CHECKING:
+    from qbe.corpus.formats import Reader
 
-class Database(NamedTuple):
-    """Describe a format of JSON objects: how it is known, the path to its objects, and an object's record."""
 
-    recognizes: Callable[[Head], bool]
-    path: Callable[[Head], str | None]
-    to_record: Callable[[Mapping[str, Any], str], dict[str, Any]]
+def reader(
+    to_record: Callable[[Mapping[str, Any]], dict[str, Any]], path: Callable[[Head], str | None]
+) -> Reader:
+    """Return a reader of objects, in lines, an array, or the list at a path of an answer."""
 
-    def read(self, stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-        """Yield the records of lines, an array, or the list at a path of an answer."""
-        objects = json_objects(stream, name, self.path(head_of(stream, name)))
-        return converted(objects, self.to_record, reading)
+    def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+        del reading
+        return converted(json_objects(stream, name, path(head_of(stream, name))), to_record)
+
+    return read
 
 
 # --- qbe's own, and others with usual names ---
@@ -100,7 +77,7 @@ def read_jsonl(source: str | Path, split: Splitter | None = None) -> Iterator[Pa
 
 def write_jsonl(papers: Iterable[Paper], stream: IO[bytes]) -> int:
     """Write papers in the form `read_jsonl` reads, UTF-8, and return their number."""
-    return sum(1 for paper in papers if stream.write(dump_record(paper_to_record(paper))))
+    return sum(1 for paper in papers if stream.write(records.dump_record(records.paper_to_record(paper))))
 
 
 def is_jsonl(head: Head) -> bool:
@@ -110,9 +87,13 @@ def is_jsonl(head: Head) -> bool:
 def read_entries(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
     """Yield qbe's own records, or records that tell title and others under usual names, as a table does."""
     lacking = set(reading.columns.values())
-    by_names: dict[tuple[str, ...], tables.Columns] = {}
 
-    def to_record(original: Mapping[str, Any], where: str) -> dict[str, Any]:
+    @cache
+    def columns_of(names: tuple[str, ...]) -> tables.Columns:
+        there = {field: column for field, column in reading.columns.items() if column in names}
+        return tables.find_columns(names, there, may_lack_abstract=True)
+
+    def to_record(original: Mapping[str, Any]) -> dict[str, Any]:
         is_own = "paper_id" in original and not reading.columns
         metadata = original.get("metadata")
         own_alone = original.keys() <= _OWN or "title" not in original
@@ -120,17 +101,11 @@ def read_entries(stream: io.BufferedReader, name: str, reading: Reading) -> Iter
             return dict(original)
         names = tuple(original)
         lacking.difference_update(names)
-        if names not in by_names:
-            there = {field: column for field, column in reading.columns.items() if column in names}
-            try:
-                by_names[names] = tables.find_columns(names, there, where, may_lack_abstract=True)
-            except CorpusError as error:
-                raise RecordError(str(error), "no title") from None
-        columns = by_names[names]
+        columns = columns_of(names)
         values = {field: original[names[position]] for field, position in columns.positions.items()}
         if is_own:
-            return {**original, "metadata": tables.metadata_of(values, where) | present(metadata or {})}
-        made = tables.to_record(columns, values, where)
+            return {**original, "metadata": tables.metadata_of(values) | present(metadata or {})}
+        made = tables.to_record(columns, values)
         if isinstance(made["abstract"], list):
             made |= {each: original[each] for each in _OF_SENTENCES if each in original}
         if isinstance(metadata, Mapping):
@@ -139,10 +114,8 @@ def read_entries(stream: io.BufferedReader, name: str, reading: Reading) -> Iter
 
     yield from converted(_own_entries(stream, name), to_record)
     if lacking:
-        raise CorpusError(
-            f"{name}: expected records with {', '.join(map(ascii, sorted(lacking)))}, found none; "
-            "check `columns`"
-        )
+        names = ", ".join(map(ascii, sorted(lacking)))
+        raise CorpusError(f"{name}: expected records with {names}, found none; check `columns`")
 
 
 def _own_entries(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
@@ -158,9 +131,13 @@ def _own_entries(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
 
 # --- arXiv ---
 
-OF_ARXIV = ("id", "title", "abstract", "categories", "versions")
 _CATEGORIES = re.compile(rb'"categories"\s*:\s*"([^"\\]*)"')
 _AND = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
+
+
+def is_arxiv(head: Head) -> bool:
+    """Return True for a record of arXiv's snapshot."""
+    return head.has("id", "title", "abstract", "categories", "versions")
 
 
 def read_arxiv(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
@@ -174,13 +151,10 @@ def read_arxiv(stream: io.BufferedReader, name: str, reading: Reading) -> Iterat
             if not line.isspace():
                 yield f"{name}, line {number}", line
 
-    def to_record(line: bytes, where: str) -> dict[str, Any]:
-        return from_arxiv(decode_record(decode_text(line, where).rstrip(), where), where)
-
-    return converted(lines(), to_record)
+    return converted(lines(), lambda line: from_arxiv(decode_record(decode_text(line).rstrip())))
 
 
-def from_arxiv(source: Mapping[str, Any], where: str) -> dict[str, Any]:
+def from_arxiv(source: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of a paper of arXiv, with the date of its first version."""
     try:
         metadata: dict[str, Any] = {
@@ -199,7 +173,7 @@ def from_arxiv(source: Mapping[str, Any], where: str) -> dict[str, Any]:
         return record(source["id"], title, abstract, metadata)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         expected, found = "a record of arXiv's snapshot with id, title and abstract", type(error).__name__
-        raise unfit(where, expected, f"{found} {error}", "mend or remove it", NOT_THIS_FORMAT) from None
+        raise unfit(expected, f"{found} {error}", "mend or remove it", NOT_THIS_FORMAT) from None
 
 
 def _arxiv_author(*parts: str) -> str:
@@ -220,57 +194,61 @@ _FIELD = re.compile(
 _RESULTS = re.compile(r'\{\s*"(?:meta|results)"\s*:\s*[\[{]')
 
 
-def _from_openalex(source: Mapping[str, Any], where: str) -> dict[str, Any]:
+def is_openalex(head: Head) -> bool:
+    """Return True for objects with the id and a field of a work."""
+    is_json = head.text.startswith(("{", "["))
+    return is_json and bool(_WORK_ID.search(head.text) and _FIELD.search(head.text))
+
+
+def _from_openalex(source: Mapping[str, Any]) -> dict[str, Any]:
     if "results" in source:
-        raise CorpusError(f"{where}: expected a work, found an answer within it; mend the file")
-    work = Fields(source, where)
+        raise unfit("a work", "an answer within it", "mend the file", NOT_THIS_FORMAT)
+    work = Fields(source)
     if (match := _WORK.search(identifier := work.text("id"))) is None:
         expected, reason = "a work's id such as https://openalex.org/W2741809807", "no paper_id"
         found, reason = (ascii(identifier[:60]), NOT_THIS_FORMAT) if identifier else ("none", reason)
-        raise unfit(where, expected, found, "give files of works only", reason)
+        raise unfit(expected, found, "give files of works only", reason)
     title = clean_title(work.text("title", "display_name"))
     if not title:
-        raise no_title(where)
+        raise no_title()
     ids = work.object("ids")
-    numbers = {
-        key: str(ids[name]).rstrip("/").rpartition("/")[2] if isinstance(ids.get(name), str | int) else ""
-        for key, name in (("pmid", "pmid"), ("pmc", "pmcid"), ("mag", "mag"))
-    }
-    cites = (_WORK.search(each) for each in work.texts("referenced_works[]"))
-    categories = work.texts("topics[].field.display_name")
-    if not work.objects("topics[]"):  # before there were topics: the concepts of the highest level
-        concepts = (each for each in work.objects("concepts[]") if each.get("level") == 0)
+    pmid, pmc, mag = (
+        str(number).rstrip("/").rpartition("/")[2] if isinstance(number, str | int) else ""
+        for number in map(ids.get, ("pmid", "pmcid", "mag"))
+    )
+    categories = work.all("topics[].field.display_name")
+    if not work.all("topics[]", Mapping):  # before there were topics: the concepts of the highest level
+        concepts = (each for each in work.all("concepts[]", Mapping) if each.get("level") == 0)
         categories = [str(each.get("display_name") or "") for each in concepts]
     metadata = {
-        "authors": list(filter(None, map(plain, work.texts("authorships[].author.display_name")))),
-        "year": year(source.get("publication_year")),
+        "authors": list(filter(None, map(plain, work.all("authorships[].author.display_name")))),
+        "year": fields.year(source.get("publication_year")),
         "date": work.text("publication_date"),
         "venue": plain(work.text("primary_location.source.display_name")),
-        "categories": once(map(plain, categories)),
+        "categories": fields.once(map(plain, categories)),
         "doi": doi(work.text("doi") or str(ids.get("doi"))),
         "url": work.text("primary_location.landing_page_url") or f"https://openalex.org/{match[1]}",
-        "cites": [each[1] for each in cites if each],
-        "ids": present({**numbers, "pmc": _pmc(numbers["pmc"])}),
-        "tags": once(map(plain, work.texts("keywords[].display_name"))),
+        "cites": [each[1] for each in map(_WORK.search, work.all("referenced_works[]")) if each],
+        "ids": present({"pmid": pmid, "pmc": _pmc(pmc), "mag": mag}),
+        "tags": fields.once(map(plain, work.all("keywords[].display_name"))),
     }
-    abstract = clean_abstract(_inverted(work, where) or work.text("abstract"))
-    return record(match[1], title, abstract, metadata)
+    return record(match[1], title, clean_abstract(_inverted(work) or work.text("abstract")), metadata)
 
 
-def _inverted(work: Fields, where: str) -> str:
+def _inverted(work: Fields) -> str:
     words = list[tuple[int, str]]()
     length = 0
     for word, positions in work.object("abstract_inverted_index").items():
         if not isinstance(positions, list):
-            raise wrong_type(where, "abstract_inverted_index", "lists of positions", positions)
+            raise wrong_type("abstract_inverted_index", "lists of positions", positions)
         if bad := [each for each in positions if type(each) is not int or not 0 <= each <= MAX_POSITION]:
-            actual = str(bad[0]) if isinstance(bad[0], int) else type(bad[0]).__name__
+            found = str(bad[0]) if isinstance(bad[0], int) else type(bad[0]).__name__
             expected = f"positions from 0 to {MAX_POSITION:,} in abstract_inverted_index"
-            raise unfit(where, expected, actual, "mend or remove the record", NOT_THIS_FORMAT)
+            raise unfit(expected, found, "mend or remove the record", NOT_THIS_FORMAT)
         length += len(positions) * (len(word) + 1)
-        if length > MAX_ABSTRACT_CHARS:
-            expected = f"abstract of at most {MAX_ABSTRACT_CHARS:,} characters"
-            raise unfit(where, expected, "more", "shorten it or drop the paper", "abstract that is too long")
+        if length > records.MAX_ABSTRACT_CHARS:
+            expected = f"abstract of at most {records.MAX_ABSTRACT_CHARS:,} characters"
+            raise unfit(expected, "more", "shorten it or drop the paper", "abstract that is too long")
         words += ((position, word) for position in positions)
     return " ".join(word for _, word in sorted(words))
 
@@ -280,13 +258,7 @@ def _pmc(number: str) -> str:
     return digits and f"PMC{digits}"
 
 
-OPENALEX = Database(
-    lambda head: bool(
-        head.text.startswith(("{", "[")) and _WORK_ID.search(head.text) and _FIELD.search(head.text)
-    ),
-    lambda head: "results" if _RESULTS.match(head.text) else None,
-    _from_openalex,
-)
+read_openalex = reader(_from_openalex, lambda head: "results" if _RESULTS.match(head.text) else None)
 
 # --- Semantic Scholar ---
 
@@ -300,7 +272,8 @@ _IDS = {each: each for each in ("arxiv", "acl", "dblp", "mag")} | {"pubmed": "pm
 _IDS |= {"arxiv_id": "arxiv", "acl_id": "acl", "pubmed_id": "pmid", "pmc_id": "pmc", "mag_id": "mag"}
 
 
-def _is_s2(head: Head) -> bool:
+def is_semantic_scholar(head: Head) -> bool:
+    """Return True for a paper of the data sets, of S2ORC or of the API, or an answer with a list of them."""
     return (
         head.has("corpusid", "title", "externalids")
         or head.has("corpusid", "abstract")
@@ -320,39 +293,39 @@ def _s2_path(head: Head) -> str | None:
     return answer[1] if answer else None
 
 
-def _from_s2(source: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _from_s2(source: Mapping[str, Any]) -> dict[str, Any]:
     for relation in ("citedPaper", "citingPaper"):
-        source = Fields(source, where).object(relation) or source
+        source = Fields(source).object(relation) or source
     # The names of the bulk data sets are those of the API in lower case; S2ORC's have underscores.
     names = {name.lower(): value for name, value in source.items()}
-    paper = Fields(names, where)
+    paper = Fields(names)
     title, abstract = clean_title(paper.text("title")), paper.text("abstract")
     if not title:
-        raise no_title(where)
+        raise no_title()
     ids = (name for name in ("paper_id", "paperid", "corpusid") if names.get(name) not in (None, ""))
     paper_id = names.get(named_by := next(ids, ""))
     if isinstance(paper_id, bool) or not isinstance(paper_id, str | int | None):
-        raise wrong_type(where, named_by, "a string or whole number", paper_id)
+        raise wrong_type(named_by, "a string or whole number", paper_id)
     external = {name.lower(): value for name, value in paper.object("externalids").items() if value}
-    journal = "journal.name" if isinstance(names.get("journal"), Mapping) else "journal"
-    fields_of_study = paper.texts("s2fieldsofstudy[].category") or paper.texts("fieldsofstudy[]")
-    cites = [each.get("paperId") for each in paper.objects("references[]")]
     values = {**names, **external}
     known = ((key, values.get(name)) for name, key in _IDS.items())
     numbers = {key: str(number) for key, number in known if isinstance(number, str | int)}
+    journal = "journal.name" if isinstance(names.get("journal"), Mapping) else "journal"
+    categories = paper.all("s2fieldsofstudy[].category") or paper.all("fieldsofstudy[]")
+    cites = [each.get("paperId") for each in paper.all("references[]", Mapping)]
     authors = list[str]()
-    for each in (Fields(author, where) for author in paper.objects("authors[]")):
-        parts = each.text("first"), *each.texts("middle[]"), each.text("last"), each.text("suffix")  # S2ORC
+    for each in map(Fields, paper.all("authors[]", Mapping)):
+        parts = each.text("first"), *each.all("middle[]"), each.text("last"), each.text("suffix")  # S2ORC
         authors.append(plain(each.text("name") or " ".join(parts)))
     metadata = {
         "authors": list(filter(None, authors)),
-        "year": year(names.get("year")),
+        "year": fields.year(names.get("year")),
         "date": paper.text("publicationdate"),
         "venue": plain(paper.text("venue", journal)),
-        "categories": once(fields_of_study or paper.texts("mag_field_of_study[]")),
-        "doi": doi(Fields(external, where).text("doi") or paper.text("doi")),
+        "categories": fields.once(categories or paper.all("mag_field_of_study[]")),
+        "doi": doi(Fields(external).text("doi") or paper.text("doi")),
         "url": paper.text("url", "s2_url"),
-        "cites": [each for each in cites if isinstance(each, str)] or paper.texts("outbound_citations[]"),
+        "cites": [each for each in cites if isinstance(each, str)] or paper.all("outbound_citations[]"),
         "ids": present({**numbers, "pmc": _pmc(numbers.get("pmc", ""))}),
     }
     if "paper_id" in names:  # S2ORC's mark between the parts of an abstract
@@ -360,7 +333,7 @@ def _from_s2(source: Mapping[str, Any], where: str) -> dict[str, Any]:
     return record(None if paper_id is None else str(paper_id), title, clean_abstract(abstract), metadata)
 
 
-SEMANTIC_SCHOLAR = Database(_is_s2, _s2_path, _from_s2)
+read_semantic_scholar = reader(_from_s2, _s2_path)
 
 # --- Crossref ---
 
@@ -372,7 +345,8 @@ _HEADING = re.compile(r"<(?:jats:)?title>([^<]{1,200})</(?:jats:)?title>")
 _TWICE = re.compile(r"(?<=tex-math>)\s*<mml:math\b")  # begins a formula in MathML after the same in LaTeX
 
 
-def _is_crossref(head: Head) -> bool:
+def is_crossref(head: Head) -> bool:
+    """Return True for objects with a DOI and a list of titles."""
     is_json = head.text.startswith(("{", "[")) and not head.has("paper_id")
     return is_json and _DOI.search(head.text) is not None and _TITLES.search(head.text) is not None
 
@@ -385,30 +359,28 @@ def _crossref_path(head: Head) -> str | None:
     return "message.items" if _MESSAGE.search(head.text, 0, items.start()) else "items"
 
 
-def _from_crossref(source: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _from_crossref(source: Mapping[str, Any]) -> dict[str, Any]:
     if "message" in source and "DOI" not in source:
-        source = Fields(source, where).object("message")
+        source = Fields(source).object("message")
     if "items" in source:
-        raise CorpusError(f"{where}: expected a work, found a list of works within a work; mend the file")
-    work = Fields(source, where)
+        raise unfit("a work", "a list of works within a work", "mend the file", NOT_THIS_FORMAT)
+    work = Fields(source)
     title, subtitle = clean_title(work.text("title[]")), clean_title(work.text("subtitle[]"))
     if subtitle and subtitle.lower() not in title.lower():  # further titles are translations
         title = f"{title.rstrip(' :')}: {subtitle.lstrip(': ')}" if title else subtitle
     if not title:
-        raise no_title(where)
-    authors = list[str]()
-    for each in (Fields(author, where) for author in work.objects("author[]")):
-        family, given, suffix = (plain(each.text(part)) for part in ("family", "given", "suffix"))
-        authors.append(person_name(family, given, suffix) or plain(each.text("name")))
+        raise no_title()
     own_doi = work.text("DOI").strip().lower()
     metadata = {
-        "authors": list(filter(None, authors)),
-        **dated(date_of_parts(source.get("issued")) or date_of_parts(source.get("published"))),
+        "authors": _authors(work),
+        **fields.dated(
+            fields.date_of_parts(source.get("issued")) or fields.date_of_parts(source.get("published"))
+        ),
         "venue": plain(work.text("container-title[]")),
-        "categories": work.texts("subject[]"),
+        "categories": work.all("subject[]"),
         "doi": own_doi,
         "url": work.text("URL"),
-        "cites": once(map(doi, work.texts("reference[].DOI"))),
+        "cites": fields.once(map(doi, work.all("reference[].DOI"))),
     }
     # The abstract is in JATS: a colon after each heading, and each formula once.
     text, *others = _TWICE.split(work.text("abstract"))
@@ -417,7 +389,18 @@ def _from_crossref(source: Mapping[str, Any], where: str) -> dict[str, Any]:
     return record(own_doi, title, clean_abstract(text), metadata)
 
 
-CROSSREF = Database(_is_crossref, _crossref_path, _from_crossref)
+def _authors(item: Fields) -> list[str]:
+    """Return the authors of a work of Crossref or an item of CSL-JSON, which share their fields."""
+    names = []
+    for author in map(Fields, item.all("author[]", Mapping)):
+        particles = ("dropping-particle", "non-dropping-particle", "family")
+        family = " ".join(filter(None, (plain(author.text(part)) for part in particles)))
+        name = person_name(family, plain(author.text("given")), plain(author.text("suffix")))
+        names.append(name or plain(author.text("literal", "name")))
+    return list(filter(None, names))
+
+
+read_crossref = reader(_from_crossref, _crossref_path)
 
 # --- CSL-JSON and Zotero ---
 
@@ -445,65 +428,58 @@ _ARXIV = re.compile(r"arXiv:\s*(\S+?)(?:v\d+)?(?:\s|$)", re.IGNORECASE)
 _KEY = re.compile(r"^\s*Citation Key:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
 
 
-def _from_csl(source: Mapping[str, Any], where: str) -> dict[str, Any]:
-    source = Fields(source, where).object("data") or source
-    source = _of_zotero(source, where) if "itemType" in source else source
-    item = Fields(source, where)
+def is_csl(head: Head) -> bool:
+    """Return True for items of CSL-JSON or of Zotero."""
+    is_json = head.text.startswith(("[", "{"))
+    return is_json and _OF_CSL.search(head.text) is not None and not _NOT_CSL.search(head.text)
+
+
+def from_csl(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of an item of CSL-JSON or Zotero."""
+    source = Fields(source).object("data") or source
+    source = _of_zotero(source) if "itemType" in source else source
+    item = Fields(source)
     title = clean_title(item.text("title"))
     if not title:
-        raise no_title(where, is_fault=True)
+        raise no_title(is_fault=True)
     noted = _KEY.search(str(source.get("note") or ""))  # in Zotero's field Extra
     key = item.text("citation-key").strip() or (noted[1] if noted else "")
     arxiv, words = _ARXIV.match(str(source.get("number") or "")), source.get("keyword")
     words = re.split("[;,]", words) if isinstance(words, str) else words if isinstance(words, list) else []
     ids = {"arxiv": arxiv[1] if arxiv else "", "pmid": source.get("PMID"), "pmcid": source.get("PMCID")}
+    ids = {name: str(value).strip() for name, value in ids.items() if value and isinstance(value, str | int)}
     metadata = {
-        "authors": [_csl_author(Fields(author, where)) for author in item.objects("author[]")],
-        **dated(date_of_parts(source.get("issued"))),
+        "authors": _authors(item),
+        **fields.dated(fields.date_of_parts(source.get("issued"))),
         "venue": plain(item.text("container-title")),
         "doi": doi(item.text("DOI")),
         "url": item.text("URL").strip(),
-        "ids": {
-            name: str(value).strip() for name, value in ids.items() if value and isinstance(value, str | int)
-        },
+        "ids": ids,
         "key": key,
-        "tags": once(plain(word) for word in words if isinstance(word, str)),
+        "tags": fields.once(plain(word) for word in words if isinstance(word, str)),
     }
     paper_id = source.get("id")
     if not key and (isinstance(paper_id, bool) or not isinstance(paper_id, str | int | float | None)):
-        raise wrong_type(where, "id", "a string or a number", paper_id)
+        raise wrong_type("id", "a string or a number", paper_id)
     paper_id = str(paper_id if paper_id is not None else "").strip().removesuffix(".0")
     if _URL.match(paper_id):
         paper_id = doi(paper_id) or paper_id.rstrip("/").rpartition("/")[2]
     return record(key or paper_id, title, clean_abstract(item.text("abstract")), metadata)
 
 
-def _of_zotero(item: Mapping[str, Any], where: str) -> dict[str, Any]:
-    fields = Fields(item, where)
-    if (kind := fields.text("itemType")) in ("attachment", "note", "annotation"):
-        raise not_a_paper(where, f"an {kind}")
-    creators = fields.objects("creators[]")
+def _of_zotero(item: Mapping[str, Any]) -> dict[str, Any]:
+    its = Fields(item)
+    if (kind := its.text("itemType")) in ("attachment", "note", "annotation"):
+        raise fields.left_out("a paper", f"an {kind}")
+    creators = its.all("creators[]", Mapping)
     authors = [each for each in creators if each.get("creatorType") in ("author", None)] or creators
-    names = {"family": "lastName", "given": "firstName", "literal": "name"}
-    found = {
+    found: dict[str, Any] = {
         name: next((item[each] for each in others.split() if item.get(each)), None)
         for name, others in _ZOTERO.items()
     }
+    names = {"family": "lastName", "given": "firstName", "literal": "name"}
     found["author"] = [{part: each.get(name) for part, name in names.items()} for each in authors]
-    return {**found, "keyword": [each.get("tag") for each in fields.objects("tags[]")]}
+    return {**found, "keyword": [each.get("tag") for each in its.all("tags[]", Mapping)]}
 
 
-def _csl_author(author: Fields) -> str:
-    particles = ("dropping-particle", "non-dropping-particle", "family")
-    family = " ".join(filter(None, (plain(author.text(part)) for part in particles)))
-    name = person_name(family, plain(author.text("given")), plain(author.text("suffix")))
-    return name or plain(author.text("literal"))
-
-
-CSL = Database(
-    lambda head: bool(
-        head.text.startswith(("[", "{")) and _OF_CSL.search(head.text) and not _NOT_CSL.search(head.text)
-    ),
-    lambda head: "items" if head.text.startswith("{") and _CSL_ITEMS.match(head.text) else None,
-    _from_csl,
-)
+read_csl = reader(from_csl, lambda head: "items" if _CSL_ITEMS.match(head.text) else None)

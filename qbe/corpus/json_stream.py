@@ -20,35 +20,33 @@ _PIECE_BYTES = 1 << 13  # so little at a time that brackets in it cannot nest de
 _KINDS = {list: "an array", str: "a string", type(None): "null"}
 
 
-def decode_text(data: bytes, where: str) -> str:
+def decode_text(data: bytes, where: str = "") -> str:
     """Decode UTF-8; raises RecordError for another encoding."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        actual = f"byte 0x{data[error.start]:02x} at position {error.start + 1}"
-        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-            actual = "UTF-16"
-        reason = "text that is not UTF-8"
-        raise unfit(where, "UTF-8 text", actual, "convert the file to UTF-8", reason) from None
+        found = f"byte 0x{data[error.start]:02x} at position {error.start + 1}"
+        found = "UTF-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else found
+        advice, reason = "convert the file to UTF-8", "text that is not UTF-8"
+        raise unfit("UTF-8 text", found, advice, reason, where) from None
 
 
-def decode_record(text: str, where: str, expected: str = "a JSON object") -> dict[str, Any]:
+def decode_record(text: str, where: str = "", expected: str = "a JSON object") -> dict[str, Any]:
     """Return the JSON object of a text; raises RecordError for other values and lone surrogates."""
     try:
         record = DECODER.decode(text)
         # In decoded UTF-8 only an escape brings a surrogate; a search is cheaper than a check of each line.
         written = json.dumps(record, ensure_ascii=False) if "\\ud" in text or "\\uD" in text else ""
     except (ValueError, RecursionError) as error:
-        problem = f"malformed JSON ({str(error).partition(';')[0]})"
+        problem, advice = f"malformed JSON ({str(error).partition(';')[0]})", "mend or remove it"
         if isinstance(error, RecursionError):
             problem = "values nested too deeply"
         elif isinstance(error, json.JSONDecodeError):
             line = f"line {error.lineno}, " if error.lineno > 1 else ""
             problem = f"malformed JSON ({error.msg} at {line}column {error.colno})"
-        advice = "mend or remove it"
         if "\0" in text:
             expected, problem, advice = "JSON", "a NUL byte", "remove it or fetch the file again"
-        raise unfit(where, expected, problem, advice, "malformed JSON") from None
+        raise unfit(expected, problem, advice, "malformed JSON", where) from None
     check_unicode(written, where)
     return _object(record, where)
 
@@ -57,15 +55,7 @@ def _object(value: Any, where: str) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     kind = _KINDS.get(type(value), "a number or boolean")
-    raise unfit(where, "a JSON object", kind, "write one paper an object", "not a JSON object")
-
-
-def plain_record(record: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return the record of a typed table with its metadata as JSON has it: without dates, decimals, NaN."""
-    del where
-    if record.get("metadata") is not None:
-        record["metadata"] = DECODER.decode(json.dumps(record["metadata"], default=str))
-    return record
+    raise unfit("a JSON object", kind, "write one paper an object", "not a JSON object", where)
 
 
 def json_objects(stream: io.BufferedReader, name: str, path: str | None = None) -> Iterator[Entry]:
@@ -77,9 +67,8 @@ def json_objects(stream: io.BufferedReader, name: str, path: str | None = None) 
     """
     text = head_of(stream, name).text
     is_array = path is not None or text.startswith("[")
-    if is_array or text.partition("\n")[0].rstrip().endswith(
-        ("{", "[", ",")
-    ):  # else objects over several lines
+    is_spread = text.partition("\n")[0].rstrip().endswith(("{", "[", ","))  # one object over several lines
+    if is_array or is_spread:
         prefix = (f"{path}.item" if path else "item") if is_array else ""
         yield from (entry for _, entry in object_items(stream, name, prefix))
         return
@@ -130,19 +119,14 @@ class _Bounded:
     """Bound depth and length, for which ijson takes quadratic time and all memory."""
 
     def __init__(self, stream: io.BufferedReader, where: str) -> None:
-        self._stream, self.where = stream, where
-        self.size = self.depth = 0
+        self._stream, self.where, self.size, self.depth = stream, where, 0, 0
 
     def read(self, size: int = -1) -> bytes:
         data = self._stream.read(size)
         self.size += len(data)
         self.depth += data.count(b"[") + data.count(b"{") - data.count(b"]") - data.count(b"}")
-        for value, most, unit in (
-            (self.size, MAX_LINE_BYTES, "bytes"),
-            (self.depth, _MAX_DEPTH, "open brackets"),
-        ):
-            if value > most:
-                raise CorpusError(
-                    f"{self.where}: expected at most {most:,} {unit} an item, found more; write one a paper"
-                )
+        limits = (self.size, MAX_LINE_BYTES, "bytes"), (self.depth, _MAX_DEPTH, "open brackets")
+        if over := next((each for each in limits if each[0] > each[1]), None):
+            found = f"at most {over[1]:,} {over[2]} an item, found more; write one a paper"
+            raise CorpusError(f"{self.where}: expected {found}")
         return data

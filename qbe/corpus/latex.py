@@ -135,7 +135,7 @@ def paper_of(source: str, where: str) -> dict[str, Any]:
         but = f" (but for those that cannot be read: {not_read})" if not_read else ""
         found = f"neither, nor an introduction, in it and in the files that it inputs{but}"
         advice = "give title and abstract as text"
-        raise fields.unfit(where, "\\begin{abstract} or \\abstract{...}", found, advice, "no abstract")
+        raise fields.unfit("\\begin{abstract} or \\abstract{...}", found, advice, "no abstract", where)
     metadata = {fields.ABSTRACT_FROM: stands_in, fields.NOT_READ: not_read}
     return fields.record(None, title, abstract, metadata)
 

@@ -67,9 +67,8 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     data = stream.read(MAX_LINE_BYTES + 1)
     if len(data) > MAX_LINE_BYTES:
         expected = f"a PDF of at most {MAX_LINE_BYTES >> 20} MiB"
-        yield Entry(
-            name, fields.unfit(name, expected, "a larger one", "give its text", "a PDF that is too large")
-        )
+        reason = "a PDF that is too large"
+        yield Entry(name, fields.unfit(expected, "a larger one", "give its text", reason, name))
         return
     found = _WORKER.read(data)
     if (problem := found.get("error")) is not None:

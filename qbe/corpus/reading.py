@@ -7,50 +7,44 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from qbe.corpus.fields import ABSTRACT_FROM
-from qbe.corpus.formats import FORMATS, Format, format_of, recognized
+from qbe.corpus.fields import ABSTRACT_FROM, unfit
+from qbe.corpus.formats import format_of
 from qbe.corpus.identity import CHOSEN, UNIQUE, Ids, Seen, content_id, merged, usable_id
 from qbe.corpus.markup import is_placeholder
 from qbe.corpus.records import (
     AS_IT_COMES,
     NO_ABSTRACT,
+    NO_ABSTRACT_ADVICE,
     SKIP_BYTES,
     STOP,
     Entry,
     Reading,
     Splitter,
     is_id,
-    lacking_abstract,
     parse_paper,
 )
 from qbe.corpus.rejected import RECODED, RENAMED, STANDS_IN, RejectedRecords
 from qbe.corpus.streams import (
     NOT_RECOGNIZED,
+    STDIN,
     WESTERN,
     BytesRead,
     display_name,
     from_western,
     is_folder,
     is_library,
-    is_read_once,
     open_source,
 )
+from qbe.corpus.tables import SAVED_DATASET, read_dataset
 from qbe.corpus.xml_formats import DELETION, note_pubmed
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper, Sentence
+from qbe.util.files import is_address
 
 HUGGING_FACE = "hf:"
-SAVED_DATASET = ("dataset_dict.json", "state.json")  # a folder that ``datasets`` saved has one of these files
 _MOST_NAMES = 5
-
-
-class _Revisions(NamedTuple):
-    """Of PubMed's files: how many records of a PMID have a later one, and the PMIDs that end deleted."""
-
-    repeated: Counter[str]
-    deleted: frozenset[str]
 
 
 def files_of(source: str) -> list[str]:
@@ -92,9 +86,11 @@ def read_corpus(
     if reading.on_error is None:  # one broken record shall not stop a night's work
         paths = (Path(file) for source in sources for file in files_of(source) if os.path.isfile(file))  # noqa: PTH113
         stops = sum(path.stat().st_size for path in paths) <= SKIP_BYTES
-    revisions = _first_pass(sources, reading, stops)
-    rejected.deleted = revisions.deleted if revisions else rejected.deleted
-    records = (_records(source, reading, rejected, bytes_read, revisions) for source in sources)
+    left, deleted = Counter[str](), set[str]()
+    for source in sources:
+        _first_pass(source, reading, stops, left, deleted)
+    rejected.deleted |= deleted
+    records = (_records(source, reading, rejected, bytes_read, left) for source in sources)
     papers = _papers(records, Ids(sources), split, reading, rejected, stops)
     kept = 0
     for paper in merged(papers) if reading.dedupe else (paper for paper, first in papers if first is None):
@@ -111,49 +107,39 @@ def _is_dataset(source: str, reading: Reading) -> bool:
     return source.startswith(HUGGING_FACE) or is_saved
 
 
-def _format(stream: Any, name: str, reading: Reading) -> Format:
-    return format_of(reading.format) if reading.format else recognized(stream, name)
+def _is_read_once(file: str) -> bool:
+    """Return True for addresses, standard input, pipes and devices, which are not read twice."""
+    is_other = not os.path.isfile(file) and os.path.exists(file)  # noqa: PTH110, PTH113 (as in `is_folder`)
+    return file == STDIN or is_address(file) or is_other
 
 
-def _first_pass(sources: Sequence[str], reading: Reading, stops: bool) -> _Revisions | None:
-    """Recognize all files that can be read twice, and note the records and deletions of PubMed's."""
-    seen, repeated, deleted = set[str](), Counter[str](), set[str]()
-    has_pubmed = False
-    for source in sources:
-        if _is_dataset(source, reading) or is_library(source):
+def _first_pass(source: str, reading: Reading, stops: bool, left: Counter[str], deleted: set[str]) -> None:
+    """Recognize all files that can be read twice; count PubMed's records in ``left``, note its deletions."""
+    files = [] if _is_dataset(source, reading) or is_library(source) else files_of(source)
+    others = list[str]()
+    for file in files:
+        if _is_read_once(file):
             continue
-        parts, others = files_of(source), []
-        for part in parts:
-            if is_read_once(part):
-                continue
-            try:
-                with open_source(part) as stream:
-                    if _format(stream, part, reading).name != "pubmed":
-                        continue
-                    has_pubmed = True
-                    for pmid, is_deletion in note_pubmed(stream):
-                        if is_deletion:
-                            deleted.add(pmid)
-                        else:
-                            deleted.discard(pmid)
-                            repeated.update([pmid] if pmid in seen else [])
-                            seen.add(pmid)
-            except CorpusError as error:
-                if part == source:
-                    raise
-                if isinstance(error, RecordError):  # any other one is raised when the file is read
-                    others.append(part)
-        if others and stops and not reading.format:
-            more = ", ..." if len(others) > _MOST_NAMES else ""
-            raise CorpusError(
-                f"{source}: {NOT_RECOGNIZED} of {len(others)} of its {len(parts)} files: "
-                f"{', '.join(others[:_MOST_NAMES])}{more}; move them away, or leave them out with `on_error` "
-                "skip"
-            )
-    return _Revisions(repeated, frozenset(deleted)) if has_pubmed else None
+        try:
+            with open_source(file) as stream:
+                is_pubmed = format_of(stream, file, reading.format).name == "pubmed"
+                for pmid, is_deletion in note_pubmed(stream) if is_pubmed else ():
+                    (deleted.add if is_deletion else deleted.discard)(pmid)
+                    left[pmid] += not is_deletion
+        except CorpusError as error:
+            if file == source:
+                raise
+            if isinstance(error, RecordError):  # any other one is raised when the file is read
+                others.append(file)
+    if others and stops and not reading.format:
+        shown = ", ".join([*others[:_MOST_NAMES], *["..."] * (len(others) > _MOST_NAMES)])
+        raise CorpusError(
+            f"{source}: {NOT_RECOGNIZED} of {len(others)} of its {len(files)} files: {shown}; move them away, "
+            "or leave them out with `on_error` skip"
+        )
 
 
-def _last_of_each(found: Iterable[Entry], revisions: _Revisions) -> Iterator[Entry]:
+def _last_of_each(found: Iterable[Entry], left: Counter[str], deleted: frozenset[str]) -> Iterator[Entry]:
     """Replace the records of PubMed that have a later one, or are deleted later, by errors."""
     for where, record in found:
         if isinstance(record, RecordError):
@@ -162,10 +148,8 @@ def _last_of_each(found: Iterable[Entry], revisions: _Revisions) -> Iterator[Ent
             paper_id = next(iter(record.names), "")
         else:
             paper_id = record["paper_id"]
-        is_older = revisions.repeated.get(paper_id, 0) > 0
-        if is_older:
-            revisions.repeated[paper_id] -= 1
-        if is_older or paper_id in revisions.deleted:
+        left[paper_id] -= 1
+        if left[paper_id] > 0 or paper_id in deleted:
             message = f"{where}: PMID {paper_id} has a newer version, or is deleted"
             record = RecordError(message, "an older version", is_fault=False)
         yield Entry(where, record)
@@ -176,20 +160,16 @@ def _records(
     reading: Reading,
     rejected: RejectedRecords | None = None,
     bytes_read: BytesRead | None = None,
-    revisions: _Revisions | None = None,
+    left: Counter[str] | None = None,
 ) -> Iterator[tuple[str, Entry]]:
     """Yield the records of a source, each with whose ids they have (`qbe.corpus.identity`)."""
     if _is_dataset(source, reading):
-        from qbe.corpus.tables import read_dataset
-
-        for entry in read_dataset(source.removeprefix(HUGGING_FACE), reading):
-            yield UNIQUE, entry
+        yield from ((UNIQUE, entry) for entry in read_dataset(source.removeprefix(HUGGING_FACE), reading))
         return
     if is_library(source):
         from qbe.corpus import zotero
 
-        for entry in zotero.read(source, reading):
-            yield CHOSEN, entry
+        yield from ((CHOSEN, entry) for entry in zotero.read(source, reading))
         return
     in_folder = is_folder(source)
     for file in files_of(source):
@@ -200,15 +180,20 @@ def _records(
                     message = f"{name}: expected papers, found an empty file; fetch it again or remove it"
                     yield UNIQUE, Entry(name, RecordError(message, "an empty file", is_fault=False))
                     continue
-                form = _format(stream, name, reading)
+                form = format_of(stream, name, reading.format)
                 if form.ids == CHOSEN:
                     stream, is_western = from_western(stream)
                     if is_western and rejected is not None:
                         advice = "where letters are wrong, convert the file"
                         rejected.note(RECODED, name, f"expected UTF-8 text, read as {WESTERN}; {advice}")
                 found = form.read(stream, name, reading)
-                if revisions is not None and form is FORMATS["pubmed"] and not is_read_once(file):
-                    found = _last_of_each(found, revisions)
+                if (
+                    rejected is not None
+                    and left is not None
+                    and form.name == "pubmed"
+                    and not _is_read_once(file)
+                ):
+                    found = _last_of_each(found, left, rejected.deleted)
                 for entry in found:
                     yield form.ids, entry
                     count += 1
@@ -252,7 +237,7 @@ def _papers(
             if not is_new:
                 by, place = seen.by if seen and first else None, f"{paper.title!r}, {ids.first(paper_id)}"
                 rejected.merge(entry.where, paper.paper_id, paper_id, by, place)
-                yield paper, ids.number(paper_id)
+                yield paper, ids.numbers[paper_id]
                 continue
             if paper_id != paper.paper_id:
                 before = f"the id {paper.paper_id!r} is that of another paper before"
@@ -263,12 +248,12 @@ def _papers(
             if seen is not None:
                 seen.add(paper)
             yield paper, None
-            if len(ids) == reading.limit:
+            if len(ids.numbers) == reading.limit:
                 break
-        ids.end_source()
-        if len(ids) == reading.limit:
+        ids.ends.append(len(ids.numbers))
+        if len(ids.numbers) == reading.limit:
             break
-    rejected.check(reading.max_rejected, len(ids))
+    rejected.check(reading.max_rejected, len(ids.numbers))
 
 
 def _paper(entry: Entry, whose: str, split: Splitter | None, reading: Reading) -> Paper | None:
@@ -286,7 +271,7 @@ def _paper(entry: Entry, whose: str, split: Splitter | None, reading: Reading) -
     try:
         paper = parse_paper(record, where, split, default_id="")
         if is_placeholder([sentence.text for sentence in paper.sentences]):
-            raise lacking_abstract(where, ascii(paper.abstract))
+            raise unfit("an abstract", ascii(paper.abstract), NO_ABSTRACT_ADVICE, NO_ABSTRACT, where)
         return paper
     except RecordError as error:
         if error.reason != NO_ABSTRACT or not reading.keep_without_abstract or not title:

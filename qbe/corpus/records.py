@@ -11,11 +11,11 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from fnmatch import translate
-from functools import cached_property
+from fnmatch import fnmatchcase
+from itertools import product
 from typing import Any, NamedTuple, TypeVar
 
-from qbe.corpus.fields import unfit
+from qbe.corpus.fields import placed, unfit
 from qbe.errors import RecordError, UsageError
 from qbe.types import Facet, Paper, Sentence
 
@@ -36,6 +36,7 @@ MAX_ABSTRACT_CHARS = 1_000_000  # also of titles; whole books are shorter, so it
 MAX_ID_CHARS = 512
 MAX_DEPTH = 100  # of objects and lists within metadata, which other code follows to the end
 NO_ABSTRACT = "no abstract"  # the reason of the error
+NO_ABSTRACT_ADVICE = "add its text or drop the paper"
 
 _CONTROLS = dict.fromkeys((*range(1, 32), *range(127, 160)), " ")
 _VISIBLE = re.compile(r"[^\s\x00-\x1f\x7f-\x9f]")
@@ -90,15 +91,11 @@ class Reading:
         if self.limit is not None and self.limit < 1:
             raise UsageError(f"expected `limit` of at least 1, found {self.limit}")
 
-    @cached_property
-    def _category(self) -> re.Pattern[str]:
-        return re.compile("|".join(map(translate, self.categories)))
-
     def keeps(self, metadata: Mapping[str, Any]) -> bool:
         """Return True if no category is chosen, or the paper has a chosen one."""
-        categories = metadata.get("categories") or ()
-        names = categories.split() if isinstance(categories, str) else categories
-        return not self.categories or any(self._category.match(str(name)) for name in names)
+        names = metadata.get("categories") or ()
+        names = names.split() if isinstance(names, str) else map(str, names)
+        return not self.categories or any(fnmatchcase(*each) for each in product(names, self.categories))
 
     def record(self) -> dict[str, Any]:
         """Return the options that are not the default, as JSON values."""
@@ -114,22 +111,19 @@ AS_IT_COMES = Reading()
 
 def converted(
     originals: Iterable[tuple[str, Original | RecordError]],
-    to_record: Callable[[Original, str], dict[str, Any] | None],
-    reading: Reading | None = None,
+    to_record: Callable[[Original], dict[str, Any] | None],
 ) -> Iterator[Entry]:
-    """Convert originals, each given with its place, to entries; RecordErrors become the entry.
-
-    Left out are those for which ``to_record`` returns None and, with ``reading``, papers of other categories.
-    """
+    """Convert originals, each given with its place, to entries; errors become entries, None is left out."""
     for where, original in originals:
-        try:
-            if isinstance(original, RecordError):
-                raise original
-            record = to_record(original, where)
-        except RecordError as error:
-            yield Entry(where, error)
+        if isinstance(original, RecordError):
+            yield Entry(where, original)
             continue
-        if record is not None and (reading is None or reading.keeps(record["metadata"])):
+        try:
+            record = to_record(original)
+        except RecordError as error:
+            yield Entry(where, placed(error, where))
+            continue
+        if record is not None:
             yield Entry(where, record)
 
 
@@ -166,29 +160,29 @@ def parse_paper(
     with their labels.
     """
     paper_id, title, abstract, labels, metadata = map(record.get, FIELDS)
-    paper_id = default_id if paper_id is None and default_id is not None else _paper_id(paper_id, where)
-    if not isinstance(title, str):
-        advice = 'add "title", if need be the empty string'
-        raise _invalid(where, "a string as title", title, advice, "no title")
-    _check_length(len(title), "title", where)
-    texts = _sentences(abstract, where, split)
-    if not any(texts):
-        raise lacking_abstract(where, "an empty one")
-    offsets = record.get(OFFSETS)
-    if isinstance(abstract, str):
-        offsets = locate(abstract, texts)
-    elif offsets is not None:
-        offsets = _offsets(offsets, len(texts), where)
-    facets = [None] * len(texts) if labels is None else _facets(labels, abstract, len(texts), where)
-    kept = [place for place, text in enumerate(texts) if text]
-    return Paper(
-        paper_id,
-        _clean(title, "title", where),
-        tuple(Sentence(texts[place], facets[place]) for place in kept),
-        labels is not None,
-        _metadata(metadata, where),
-        None if offsets is None else tuple(offsets[place] for place in kept),
-    )
+    try:
+        paper_id = default_id if paper_id is None and default_id is not None else _paper_id(paper_id)
+        if not isinstance(title, str):
+            raise _invalid("a string as title", title, 'add "title", if need be the empty string', "no title")
+        title = _clean(title, "title")
+        texts = _sentences(abstract, split)
+        offsets = record.get(OFFSETS)
+        if isinstance(abstract, str):
+            offsets = locate(abstract, texts)
+        elif offsets is not None:
+            offsets = _offsets(offsets, len(texts))
+        facets = [None] * len(texts) if labels is None else _facets(labels, abstract, len(texts))
+        kept = [place for place, text in enumerate(texts) if text]
+        return Paper(
+            paper_id,
+            title,
+            tuple(Sentence(texts[place], facets[place]) for place in kept),
+            labels is not None,
+            {} if metadata is None else _metadata(metadata),
+            None if offsets is None else tuple(offsets[place] for place in kept),
+        )
+    except RecordError as error:
+        raise placed(error, where) from None
 
 
 def paper_to_record(paper: Paper) -> dict[str, Any]:
@@ -219,75 +213,73 @@ def is_id(text: str) -> bool:
     return 0 < len(text) <= MAX_ID_CHARS and " " not in text and text.isprintable()
 
 
-def check_unicode(text: str, where: str) -> None:
+def check_unicode(text: str, where: str = "") -> None:
     """Raise RecordError for half a surrogate pair, which no UTF-8 file can hold."""
     try:
         text.encode()
     except UnicodeEncodeError:
         found, reason = "a lone surrogate (\\ud800 to \\udfff)", "a lone surrogate"
-        raise unfit(where, "Unicode text", found, "remove it", reason) from None
+        raise unfit("Unicode text", found, "remove it", reason, where) from None
 
 
-def lacking_abstract(where: str, actual: str) -> RecordError:
-    return unfit(where, "an abstract", actual, "add its text or drop the paper", NO_ABSTRACT)
-
-
-def _paper_id(value: Any, where: str) -> str:
+def _paper_id(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value:
         expected = "a string or whole number as paper_id"
-        raise _invalid(where, expected, value, 'give each paper a "paper_id"', "no paper_id")
+        raise _invalid(expected, value, 'give each paper a "paper_id"', "no paper_id")
     if is_id(value):
         return value
     if len(value) > MAX_ID_CHARS:
         expected = f"a paper_id of at most {MAX_ID_CHARS} characters"
-        raise unfit(where, expected, f"{len(value):,}", "shorten it", "a paper_id that is too long")
+        raise unfit(expected, f"{len(value):,}", "shorten it", "a paper_id that is too long")
     expected = "a paper_id without white space (a TREC run could not hold it)"
     found = "white space" if value.split() != [value] else "an unprintable character"
     reason = "a paper_id with white space or control characters"
-    raise unfit(where, expected, f"{found} in {_short(value)}", "rename the paper", reason)
+    raise unfit(expected, f"{found} in {_short(value)}", "rename the paper", reason)
 
 
-def _sentences(abstract: Any, where: str, split: Splitter | None) -> list[str]:
+def _sentences(abstract: Any, split: Splitter | None) -> list[str]:
     """Return cleaned sentences, empty ones kept, as labels count them."""
     if isinstance(abstract, str) and split is not None:
-        _check_length(len(abstract), "abstract", where)
-        return [text.strip() for text in split(_clean(abstract, "abstract", where))]
-    if isinstance(abstract, list | tuple):
-        _check_length(sum(len(text) for text in abstract if isinstance(text, str)), "abstract", where)
-        return [_clean(text, "abstract", where) for text in abstract]
-    if isinstance(abstract, str):
-        _check_length(len(abstract), "abstract", where)
-        expected, advice = "a list of sentences as abstract", "split it into sentences"
+        texts = [text.strip() for text in split(_clean(abstract, "abstract"))]
+    elif isinstance(abstract, list | tuple):
+        _check_length(sum(len(text) for text in abstract if isinstance(text, str)), "abstract")
+        texts = [_clean(text, "abstract") for text in abstract]
+    elif isinstance(abstract, str):
+        _check_length(len(abstract), "abstract")
         reason = "an abstract that is not split" if abstract.strip() else NO_ABSTRACT
+        raise _invalid("a list of sentences as abstract", abstract, "split it into sentences", reason)
     else:
         expected, advice = "a list of sentences or a string as abstract", 'add "abstract" or drop the paper'
         reason = NO_ABSTRACT if abstract is None else "an abstract that is no text"
-    raise _invalid(where, expected, abstract, advice, reason)
+        raise _invalid(expected, abstract, advice, reason)
+    if not any(texts):
+        raise unfit("an abstract", "an empty one", NO_ABSTRACT_ADVICE, NO_ABSTRACT)
+    return texts
 
 
-def _facets(labels: Any, abstract: Any, count: int, where: str) -> list[Facet | None]:
+def _facets(labels: Any, abstract: Any, count: int) -> list[Facet | None]:
     reason, advice = "labels that do not fit", "give one label a sentence, or none at all"
     if isinstance(abstract, str):
         expected = "a list of sentences as abstract, one for each of pred_labels"
-        raise _invalid(where, expected, abstract, "split it", reason)
+        raise _invalid(expected, abstract, "split it", reason)
     if not isinstance(labels, list | tuple):
-        raise _invalid(where, "a list as pred_labels", labels, advice, reason)
+        raise _invalid("a list as pred_labels", labels, advice, reason)
     if len(labels) != count:
         expected = f"as many pred_labels as sentences in the abstract ({count})"
-        raise unfit(where, expected, str(len(labels)), advice, reason)
+        raise unfit(expected, str(len(labels)), advice, reason)
     facets: list[Facet | None] = []
     for label in labels:
         try:
             facets.append(Facet.from_label(label))
         except (KeyError, AttributeError):
             expected = "background, objective, method, result or other, with or without '_label' as label"
-            raise _invalid(where, expected, label, "rename the label", "an unknown label") from None
+            raise _invalid(expected, label, "rename the label", "an unknown label") from None
     return facets
 
 
-def _offsets(value: Any, sentences: int, where: str) -> Offsets:
+def _offsets(value: Any, sentences: int) -> Offsets:
     try:
         offsets = tuple((begin, end) for begin, end in value)
         flat = [0, *(offset for pair in offsets for offset in pair)]
@@ -295,54 +287,45 @@ def _offsets(value: Any, sentences: int, where: str) -> Offsets:
             return offsets
     except (TypeError, ValueError):
         pass
-    expected, reason = (
-        f"{OFFSETS} as one pair of ascending offsets a sentence",
-        "offsets that are not the sentences'",
-    )
-    raise unfit(where, expected, "others", "drop the field", reason)
+    expected = f"{OFFSETS} as one pair of ascending offsets a sentence"
+    raise unfit(expected, "others", "drop the field", "offsets that are not the sentences'")
 
 
-def _metadata(metadata: Any, where: str) -> Mapping[str, Any]:
-    if metadata is None:
-        return {}
+def _metadata(metadata: Any) -> Mapping[str, Any]:
     if not isinstance(metadata, Mapping):
-        reason = "metadata that is no object"
-        raise _invalid(where, "an object as metadata", metadata, "make it one or drop it", reason)
+        advice, reason = "make it one or drop it", "metadata that is no object"
+        raise _invalid("an object as metadata", metadata, advice, reason)
     level: list[Any] = [metadata]
     for _ in range(MAX_DEPTH):
-        level = [
-            child
-            for each in level
-            for child in (each.values() if isinstance(each, Mapping) else each)
-            if isinstance(child, (Mapping, list, tuple))
-        ]
+        values = (each.values() if isinstance(each, Mapping) else each for each in level)
+        level = [child for each in values for child in each if isinstance(child, (Mapping, list, tuple))]
         if not level:
             return metadata
     expected = f"metadata of at most {MAX_DEPTH} objects and lists within each other"
-    raise unfit(where, expected, "more", "drop it", "metadata nested too deeply")
+    raise unfit(expected, "more", "drop it", "metadata nested too deeply")
 
 
-def _clean(text: Any, field: str, where: str) -> str:
+def _clean(text: Any, field: str) -> str:
     if not isinstance(text, str):
-        raise _invalid(where, f"strings in the {field}", text, "mend the record", f"{field} that is no text")
+        raise _invalid(f"strings in the {field}", text, "mend the record", f"{field} that is no text")
+    _check_length(len(text), field)
     if text.isprintable():  # of white space it lets only the space pass
         return text.strip() if "  " not in text else " ".join(text.split())
     if "\0" in text:
-        raise unfit(where, "text", f"a NUL character in the {field}", "remove it", "a NUL character")
-    check_unicode(text, where)
+        raise unfit("text", f"a NUL character in the {field}", "remove it", "a NUL character")
+    check_unicode(text)
     return " ".join(text.translate(_CONTROLS).split())
 
 
-def _check_length(length: int, field: str, where: str) -> None:
+def _check_length(length: int, field: str) -> None:
     if length > MAX_ABSTRACT_CHARS:
         expected = f"{field} of at most {MAX_ABSTRACT_CHARS:,} characters"
-        advice, reason = "shorten it or drop the paper", f"{field} that is too long"
-        raise unfit(where, expected, f"{length:,}", advice, reason)
+        raise unfit(expected, f"{length:,}", "shorten it or drop the paper", f"{field} that is too long")
 
 
-def _invalid(where: str, expected: str, value: Any, advice: str, reason: str) -> RecordError:
+def _invalid(expected: str, value: Any, advice: str, reason: str) -> RecordError:
     found = "none" if value is None else f"{type(value).__name__} {_short(value)}"
-    return unfit(where, expected, found, advice, reason)
+    return unfit(expected, found, advice, reason)
 
 
 def _short(value: Any) -> str:

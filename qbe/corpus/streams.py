@@ -24,8 +24,8 @@ from functools import cached_property, partial
 from pathlib import Path, PurePath
 from typing import IO, Any, cast
 
-from qbe.corpus.format_names import FORMAT_NAMES
-from qbe.errors import CorpusError, MissingDependencyError, RecordError
+from qbe.corpus import FORMAT_NAMES
+from qbe.errors import CorpusError, MissingDependencyError, RecordError, check_package
 from qbe.util.files import is_address
 
 STDIN = "-"
@@ -115,8 +115,9 @@ class BytesRead:
 
     def __init__(self, files: Iterable[str]) -> None:
         """``files`` are all that will be read; pipes, which have no size, make the share unknown."""
-        sizes = [Path(file).stat().st_size if Path(file).is_file() else None for file in files]
-        self._total = None if None in sizes else sum(size for size in sizes if size is not None)
+        paths = list(map(Path, files))
+        is_known = all(path.is_file() for path in paths)
+        self._total = sum(path.stat().st_size for path in paths) if is_known else 0
         self._before = self._size = 0
         self._stream: io.BufferedReader | None = None
 
@@ -150,12 +151,6 @@ def is_folder(source: str) -> bool:
     return os.path.isdir(source)  # noqa: PTH112 (`Path.is_dir` raises for folders without permission)
 
 
-def is_read_once(source: str) -> bool:
-    """Return True for addresses, standard input, pipes and devices, which are not read twice."""
-    is_whole = is_folder(source) or os.path.isfile(source)  # noqa: PTH113 (as above)
-    return source == STDIN or is_address(source) or (not is_whole and os.path.exists(source))  # noqa: PTH110
-
-
 @contextlib.contextmanager
 def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iterator[io.BufferedReader]:
     """Open the decompressed bytes of a file, standard input (``-``) or an address.
@@ -163,7 +158,7 @@ def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iter
     Raises CorpusError for a source that cannot be read and for damaged compressed data (also while the block
     reads), and MissingDependencyError where a package for the compression or the address is missing.
     """
-    name = display_name(source)
+    name, path = display_name(source), Path(source)
     with contextlib.ExitStack() as stack:
         try:
             if str(source) == STDIN:
@@ -171,13 +166,10 @@ def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iter
             elif is_address(source):
                 raw = stack.enter_context(_stream_of(_of_address(str(source))))
             else:
-                raw = cast(io.BufferedReader, stack.enter_context(Path(source).open("rb", _BUFFER_BYTES)))
-        except OSError as error:
-            raise _unreadable(name, error) from error
-        if bytes_read is not None and Path(source).is_file():
-            bytes_read.follow(raw)
-        try:
-            suffix, start = Path(source).suffix.lower(), raw.peek(8)[:8]
+                raw = cast(io.BufferedReader, stack.enter_context(path.open("rb", _BUFFER_BYTES)))
+                if bytes_read is not None and path.is_file():
+                    bytes_read.follow(raw)
+            suffix, start = path.suffix.lower(), raw.peek(8)[:8]
             if suffix not in _DECOMPRESSORS:
                 suffix = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), "")
             stream = raw
@@ -185,26 +177,17 @@ def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iter
                 opened = _DECOMPRESSORS[suffix](raw, name)
                 stream = stack.enter_context(io.BufferedReader(opened, _BUFFER_BYTES))
             yield _as_utf8(stream, name)
-        except (_DamagedError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
-            raise _damaged(name, error) from error
-        except OSError as error:
-            if error.errno is None:  # gzip and bz2 report bad data as a bare OSError
-                raise _damaged(name, error) from error
-            if error.filename is not None:
+        except (_DamagedError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, OSError) as error:
+            if not isinstance(error, OSError) or error.errno is None:  # gzip and bz2 report bad data so
+                raise CorpusError(
+                    f"{name}: expected whole compressed data, found them truncated or corrupt ({error}); "
+                    "fetch the file again"
+                ) from error
+            if error.filename not in (None, str(path)):
                 raise  # an error with another file, from the body of the block
-            raise _unreadable(name, error) from error
-
-
-def _unreadable(name: str, error: OSError) -> CorpusError:
-    hints = {IsADirectoryError: "give a file", PermissionError: "give a file that you may read"}
-    return CorpusError(f"cannot read {name}: {error.strerror}; {hints.get(type(error), 'check the path')}")
-
-
-def _damaged(name: str, error: Exception) -> CorpusError:
-    return CorpusError(
-        f"{name}: expected whole compressed data, found them truncated or corrupt ({error}); "
-        "fetch the file again"
-    )
+            hints = {IsADirectoryError: "give a file", PermissionError: "give a file that you may read"}
+            hint = hints.get(type(error), "check the path")
+            raise CorpusError(f"cannot read {name}: {error.strerror}; {hint}") from error
 
 
 def _zip_member(raw: io.BufferedReader, name: str) -> IO[bytes]:
@@ -225,13 +208,11 @@ def _zip_member(raw: io.BufferedReader, name: str) -> IO[bytes]:
         raise _DamagedError(error) from error
 
 
-def _of_zstandard(stream: io.BufferedReader, name: str) -> Iterator[bytes]:
+def _of_zstandard(stream: io.BufferedReader) -> Iterator[bytes]:
     """Decompress frame by frame: zstandard's own reader does not see that a file is cut."""
-    try:
-        import zstandard
-    except ImportError as error:
-        lacking = f"{name}: reading .zst needs the package zstandard; pip install zstandard"
-        raise MissingDependencyError(lacking) from error
+    check_package("zstandard")
+    import zstandard
+
     context, frame, data = zstandard.ZstdDecompressor(), None, b""
     while data := data or stream.read(_ZSTANDARD_BYTES):
         frame = frame or context.decompressobj(write_size=_PIECE_BYTES)
@@ -302,10 +283,8 @@ def _as_utf8(stream: io.BufferedReader, name: str) -> io.BufferedReader:
             for text in codecs.iterdecode(iter(partial(stream.read1, 1 << 16), b""), encoding):
                 yield _XML_ENCODING.sub(rb"\1", text.encode())
         except UnicodeDecodeError as error:
-            raise CorpusError(
-                f"{name}: expected {encoding.upper()} text, found other bytes ({error.reason}); convert "
-                "the file to UTF-8"
-            ) from None
+            found = f"{encoding.upper()} text, found other bytes ({error.reason})"
+            raise CorpusError(f"{name}: expected {found}; convert the file to UTF-8") from None
 
     return _stream_of(utf8()) if encoding else stream
 
@@ -353,6 +332,6 @@ _DECOMPRESSORS: dict[str, Callable[[io.BufferedReader, str], Any]] = {
     ".gz": lambda raw, _: gzip.GzipFile(fileobj=raw),
     ".bz2": lambda raw, _: bz2.BZ2File(raw),
     ".xz": lambda raw, _: lzma.LZMAFile(raw),  # noqa: SIM115 (the caller closes it)
-    ".zst": lambda raw, name: _Pieces(_of_zstandard(raw, name)),
+    ".zst": lambda raw, _: _Pieces(_of_zstandard(raw)),
     ".zip": _zip_member,
 }

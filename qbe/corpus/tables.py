@@ -6,22 +6,22 @@ managers and databases. What some of these write before the header is left out, 
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import datetime
 import io
+import json
 import logging
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.corpus import fields
-from qbe.corpus.json_stream import decode_text, plain_record
+from qbe.corpus.json_stream import DECODER, decode_text
 from qbe.corpus.markup import clean_abstract, clean_title
 from qbe.corpus.names import credits
 from qbe.corpus.records import COLUMNS, FIELDS, Entry, Reading, converted
@@ -84,6 +84,9 @@ _BUFFER_BYTES = 1 << 20
 
 _OWN = frozenset(("pred_labels", "metadata"))  # fields of records that tables of others lack
 _UNREADABLE: object = object()
+_CSV: Any = {"skipinitialspace": True, "strict": True}
+_NOT_SEEKABLE = "{}: expected Parquet as a file, found a stream that cannot be read from its end; unpack it and give the file"
+SAVED_DATASET = ("dataset_dict.json", "state.json")  # a folder that ``datasets`` saved has one of these files
 
 
 class Columns(NamedTuple):
@@ -97,51 +100,47 @@ class Columns(NamedTuple):
     has_keys: bool = False
 
 
-def find_columns(
-    header: Sequence[str], named: Mapping[str, str], name: str, may_lack_abstract: bool = False
-) -> Columns:
+def find_columns(header: Sequence[str], named: Mapping[str, str], may_lack_abstract: bool = False) -> Columns:
     """Find the columns of a table, as they are named for its fields, else by their usual names.
 
-    Raises CorpusError for a named column that is not there, and where title or abstract are not found.
+    Raises RecordError for a named column that is not there, and where title or abstract are not found.
     """
     names = ["".join(filter(str.isalnum, column)).lower() for column in header]  # in letters and digits
     if {"PT", "AU", "TI"} <= set(header):
         names = [_WEB_OF_SCIENCE.get(column, own) for column, own in zip(header, names, strict=True)]
     usual = {column: position for position, column in reversed(list(enumerate(names)))}
+    shown = [ascii(each if len(each) <= _MOST_CHARS else f"{each[: _MOST_CHARS - 3]}...") for each in header]
+    listed = ", ".join([*shown[:_MOST_COLUMNS], *["..."] * (len(shown) > _MOST_COLUMNS)]) or "none"
     positions: dict[str, int] = {}
     for field in COLUMNS:
         if field in named:
             if named[field] not in header:
-                raise CorpusError(
-                    f"{name}: expected a column {_short(named[field])} for {field}, found {_listed(header)}; "
-                    "check `columns`"
-                )
+                expected = f"a column {named[field]!a:.{_MOST_CHARS}} for {field}"
+                raise fields.unfit(expected, listed, "check `columns`", "no title")
             positions[field] = header.index(named[field])
             continue
         places = [usual[each] for each in _USUAL[field] if each in usual]
         for number, place in enumerate(places if field in _SEVERAL else places[:1], start=1):
             positions[field if number == 1 else f"{field} {number}"] = place
     needed = ("title",) if may_lack_abstract else ("title", "abstract")
-    if missing := [field for field in needed if field not in positions]:
-        raise CorpusError(
-            f"{name}: expected columns for {', '.join(missing)}, found {_listed(header)}; rename them, "
-            "or name yours with `columns`"
-        )
+    if missing := ", ".join(field for field in needed if field not in positions):
+        advice = "rename them, or name yours with `columns`"
+        raise fields.unfit(f"columns for {missing}", listed, advice, "no title")
     column = names[positions["id"]] if "id" in positions else ""
     return Columns(positions, "id" not in named and column in ("", *_NOT_ALWAYS), column in _KEYS)
 
 
-def to_record(columns: Columns, row: Mapping[str, Any], where: str) -> dict[str, Any]:
+def to_record(columns: Columns, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of a row, whose values may be text or those of typed tables.
 
     Sentences in a list stay apart. Raises RecordError where title or abstract are no text, and without a
     title.
     """
-    cells = {field: _cell(value, where) for field, value in row.items()}
+    cells = {field: _cell(value) for field, value in row.items()}
     abstract, paper_id = cells.get("abstract"), cells.get("id")
-    title = clean_title(_text(cells, "title", where))
+    title = clean_title(_text(cells, "title"))
     if not title:
-        raise fields.no_title(where, is_fault=True)
+        raise fields.no_title(is_fault=True)
     if columns.may_lack_id and isinstance(paper_id, str):
         if columns.positions.get("id") == columns.positions.get("doi"):
             paper_id = fields.doi(paper_id) or paper_id
@@ -151,14 +150,14 @@ def to_record(columns: Columns, row: Mapping[str, Any], where: str) -> dict[str,
             paper_id = number
         paper_id = paper_id or None
     metadata = {**_metadata(cells), "key": paper_id if columns.has_keys else None}
-    made = fields.record(None, title, clean_abstract(_text(cells, "abstract", where)), metadata)
+    made = fields.record(None, title, clean_abstract(_text(cells, "abstract")), metadata)
     return {**made, "paper_id": paper_id, **({"abstract": abstract} if isinstance(abstract, list) else {})}
 
 
-def metadata_of(row: Mapping[str, Any], where: str) -> dict[str, Any]:
+def metadata_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata of a row (see `to_record`); its title, abstract and id do not count."""
     told = {field: value for field, value in row.items() if field not in ("id", "title", "abstract")}
-    return fields.present(_metadata({field: _cell(value, where) for field, value in told.items()}))
+    return fields.present(_metadata({field: _cell(value) for field, value in told.items()}))
 
 
 def _metadata(cells: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,18 +174,17 @@ def _metadata(cells: Mapping[str, Any]) -> dict[str, Any]:
     categories = words.split() if isinstance(words, str) else [""]
     if not all(map(_ARXIV.fullmatch, categories)):
         categories = _names(words)
-    cites = (
-        str(each).strip() for each in _items(cells.get("cites"), r"[\s;,|]+") if isinstance(each, str | int)
-    )
+    cites = _items(cells.get("cites"), r"[\s;,|]+")
+    years = {"year": fields.year(year)} if (year := fields.date(str(cells.get("year") or ""))) else {}
     return {
         **credits(named),
         **fields.dated(fields.date(str(cells.get("date") or ""))),
-        **({"year": fields.year(year)} if (year := fields.date(str(cells.get("year") or ""))) else {}),
+        **years,
         "venue": clean_title(_name(cells.get("venue"))),
         "categories": categories,
         "doi": fields.doi(_name(cells.get("doi"))),
         "url": _name(cells.get("url")),
-        "cites": list(filter(None, cites)),
+        "cites": [cited for each in cites if isinstance(each, str | int) and (cited := str(each).strip())],
         "tags": fields.once(tag for each in tags for tag in _names(each)),
     }
 
@@ -206,21 +204,12 @@ def _names(value: Any) -> list[str]:
     return [name for name in map(_name, _items(value, re.escape(separator))) if name]
 
 
-def _listed(header: Sequence[str]) -> str:
-    names = [_short(column) for column in header[:_MOST_COLUMNS]]
-    return ", ".join([*names, "..."] if len(header) > len(names) else names) or "none"
-
-
-def _short(column: str) -> str:
-    return ascii(column if len(column) <= _MOST_CHARS else f"{column[: _MOST_CHARS - 3]}...")
-
-
-def _cell(value: Any, where: str) -> Any:
+def _cell(value: Any) -> Any:
     if isinstance(value, str):
         return value.strip()
     match value:
         case bytes():
-            return decode_text(value, where).strip()
+            return decode_text(value).strip()
         case float() if not math.isfinite(value):
             return None
         case float() if value.is_integer():  # whole numbers in a column with missing ones
@@ -230,11 +219,11 @@ def _cell(value: Any, where: str) -> Any:
     return value
 
 
-def _text(cells: Mapping[str, Any], field: str, where: str) -> str:
+def _text(cells: Mapping[str, Any], field: str) -> str:
     value = cells.get(field)
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return " ".join(value)
-    return fields.Fields(cells, where).text(field)
+    return fields.Fields(cells).text(field)
 
 
 def _name(value: Any) -> str:
@@ -259,119 +248,99 @@ def is_table(head: Head) -> bool:
 
 
 def read_table(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """Yield the rows of a table; raises CorpusError without columns for title and abstract."""
-    lines, head = _Lines(stream, name), Head(name, b"")
-    first = lines.ahead(_MOST_HEADER_LINES)
-    found = _find_header(first[:_MOST_LINES_BEFORE], reading, head)
+    """Yield the rows of a file; raises CorpusError without columns for title and abstract."""
+    numbered, head = numbered_lines(stream, name), Head(name, b"")
+    first = list(islice(numbered, _MOST_HEADER_LINES))
+    texts = [line.decode(errors="replace") for _, line in first]
+    found = _find_header(texts[:_MOST_LINES_BEFORE], reading, head)
     if found is None:  # the first line is the header, which goes on until no quoted field is open
-        header_text = ""
-        for line in first:
-            header_text += line
-            if header_text.count('"') % 2 == 0 and not line.isspace():
-                break
-        found = 0, _delimiter(head, header_text)
+        closed = (text for text in accumulate(texts) if text.count('"') % 2 == 0 and not text.isspace())
+        found = 0, _delimiter(head, next(closed, ""))
     before, delimiter = found
-    for text in first[:before]:
-        next(lines)
+    for (number, _), text in zip(first[:before], texts, strict=False):
         if text.strip() and not _SEPARATOR.fullmatch(text):
-            where = f"{name}, line {lines.number}"
-            message = f"{where}: expected the header, found {text.strip()[:_MOST_CHARS]!a}; left it out"
-            yield Entry(where, RecordError(message, "not a paper", is_fault=False))
-    rows = _rows(lines, name, delimiter)
+            where = f"{name}, line {number}"
+            error = fields.left_out("the header", ascii(text.strip()[:_MOST_CHARS]))
+            yield Entry(where, fields.placed(error, where))
+    rows = _rows(chain(first[before:], numbered), name, delimiter)
     _, header = next(rows, (name, []))
     if isinstance(header, RecordError):
         raise CorpusError(str(header))
-    columns = find_columns(header, reading.columns, name, reading.keep_without_abstract)
+    columns = _of_header(header, reading, name, reading.keep_without_abstract)
     needed = max(columns.positions["title"], columns.positions.get("abstract", 0))
 
-    def record(row: list[str], where: str) -> dict[str, Any]:
+    def record(row: list[str]) -> dict[str, Any]:
         if len(row) == len(header) - 1 > needed:
             row.append("")  # as of programs that leave out an empty field at the end
         elif len(row) != len(header):
             advice = "put fields with commas or line breaks in quotation marks"
             reason = "a row with another number of fields"
-            raise fields.unfit(where, f"{len(header)} fields", str(len(row)), advice, reason)
-        values = {field: row[position] for field, position in columns.positions.items()}
-        return to_record(columns, values, where)
+            raise fields.unfit(f"{len(header)} fields", str(len(row)), advice, reason)
+        return to_record(columns, {field: row[place] for field, place in columns.positions.items()})
 
     yield from converted(rows, record)
 
 
-class _Lines:
-    def __init__(self, stream: io.BufferedReader, name: str) -> None:
-        self.number = 0  # of the last one
-        self.error: RecordError | None = None
-        self.row: list[tuple[int, bytes]] = []
-        """The lines since it was emptied."""
-
-        self._name = name
-        self._lines = numbered_lines(stream, name)
-        self._ahead: deque[tuple[int, bytes]] = deque()
-
-    def __iter__(self) -> _Lines:
-        return self
-
-    def __next__(self) -> str:
-        numbered = self._ahead.popleft() if self._ahead else next(self._lines)
-        self.row.append(numbered)
-        self.number, line = numbered
-        try:
-            return decode_text(line, f"{self._name}, line {self.number}")
-        except RecordError as error:
-            self.error = self.error or error
-            return line.decode(errors="replace")
-
-    def back(self, first: int) -> None:
-        """Go back to a line of the row."""
-        self._ahead.extendleft(reversed(self.row[first:]))
-        del self.row[first:]
-        self.number = self.row[-1][0] if self.row else self.number - 1
-
-    def ahead(self, count: int) -> list[str]:
-        """Return the next lines, which stay."""
-        self._ahead.extend(islice(self._lines, count - len(self._ahead)))
-        return [line.decode(errors="replace") for _, line in self._ahead]
+def _of_header(
+    header: Sequence[str], reading: Reading, name: str, may_lack_abstract: bool = False
+) -> Columns:
+    try:
+        return find_columns(header, reading.columns, may_lack_abstract)
+    except RecordError as error:
+        raise CorpusError(f"{name}: {error}") from None
 
 
-def _rows(lines: _Lines, name: str, delimiter: str) -> Iterator[tuple[str, list[str] | RecordError]]:
+def _rows(
+    lines: Iterator[tuple[int, bytes]], name: str, delimiter: str
+) -> Iterator[tuple[str, list[str] | RecordError]]:
     """Yield the rows with their places, the header first, without blank ones and blanks beyond its width."""
-    options: Any = {"delimiter": delimiter, "skipinitialspace": True, "strict": True}
-    reader, width = csv.reader(lines, **options), 0
+    ahead, part, width = deque[tuple[int, bytes]](), list[tuple[int, bytes]](), 0
+
+    def taken() -> Iterator[str]:
+        while (line := ahead.popleft() if ahead else next(lines, None)) is not None:
+            part.append(line)
+            yield line[1].decode(errors="replace")
+
     while True:
-        lines.row.clear()
-        where = f"{name}, line {lines.number + 1}"
+        part.clear()
         row: list[str] | RecordError | None = None
         limit = csv.field_size_limit(MAX_FIELD_CHARS)  # the whole process's, so it is changed only meanwhile
         try:
             if width and delimiter == _TAB:
-                row = _tabbed(lines, width)
-            row = row or next(reader)
-        except StopIteration:
-            return
+                row = _unquoted(next(taken(), ""), width)
+                if row is None:
+                    ahead.extendleft(part)
+                    part.clear()
+            row = row or next(csv.reader(taken(), **_CSV, delimiter=delimiter), None)
         except csv.Error as error:
-            reader, problem = csv.reader(lines, **options), " ".join(str(error).split())
             expected = "quotation marks in pairs around fields, and doubled within them"
-            found = f"malformed text ({problem})"
-            row = fields.unfit(where, expected, found, "mend or remove the row", "a malformed row")
+            found = f"malformed text ({' '.join(str(error).split())})"
+            place = f"{name}, line {part[0][0]}"
+            row = fields.unfit(expected, found, "mend or remove the row", "a malformed row", place)
         finally:
             csv.field_size_limit(limit)
+        if row is None:
+            return
         if width and isinstance(row, list) and len(row) > width and not any(row[width:]):
             del row[width:]
         # Of a row over several lines that is none the first is one, so that the others are not lost.
-        if len(lines.row) > 1 and width and (isinstance(row, RecordError) or abs(len(row) - width) > 1):
-            lines.back(1)
-        if lines.error is not None:
-            row, lines.error = lines.error, None
+        if len(part) > 1 and width and (isinstance(row, RecordError) or abs(len(row) - width) > 1):
+            ahead.extendleft(reversed(part[1:]))
+            del part[1:]
+        try:
+            for number, line in part:
+                decode_text(line, f"{name}, line {number}")
+        except RecordError as error:
+            row = error
         if isinstance(row, RecordError) or any(row):
             width = width or (len(row) if isinstance(row, list) else 0)
-            yield where, row
+            yield f"{name}, line {part[0][0]}", row
 
 
-def _tabbed(lines: _Lines, width: int) -> list[str] | None:
-    """Return the next row if it is one line with so many fields; many such tables quote no fields."""
-    row = next(lines).rstrip("\r\n").split(_TAB)
+def _unquoted(line: str, width: int) -> list[str] | None:
+    """Return the row of a line that has so many fields; many tables with tabs quote none."""
+    row = line.rstrip("\r\n").split(_TAB)
     if len(row) < width or any(row[width:]) or (row[-1].startswith('"') and not row[-1].endswith('"')):
-        lines.back(0)
         return None
     return [each[1:-1].replace('""', '"') if each[:1] == each[-1:] == '"' else each for each in row]
 
@@ -384,10 +353,12 @@ def _find_header(lines: Sequence[str], reading: Reading, head: Head) -> tuple[in
             given = separator[1]
             continue
         delimiter = given or _delimiter(head, line)
-        with contextlib.suppress(CorpusError, csv.Error):
+        try:
             header = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
-            find_columns(header, reading.columns, head.name, reading.keep_without_abstract)
-            return before, delimiter
+            find_columns(header, reading.columns, reading.keep_without_abstract)
+        except (RecordError, csv.Error):
+            continue
+        return before, delimiter
     return None
 
 
@@ -400,18 +371,12 @@ def _delimiter(head: Head, header: str) -> str:
 
 def read_parquet(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
     """Yield the rows of a file; raises CorpusError for a damaged one, a pipe, or one without the columns."""
-    not_seekable = CorpusError(
-        f"{name}: expected Parquet as a file, found a stream that cannot be read from its end; unpack it and "
-        "give the file"
-    )
     if not stream.seekable():
-        raise not_seekable
+        raise CorpusError(_NOT_SEEKABLE.format(name))
     try:
         from pyarrow.parquet import ParquetFile, read_metadata
     except ImportError as error:
-        raise MissingDependencyError(
-            f"{name}: reading Parquet needs the package pyarrow; run: pip install 'qbe[huggingface]'"
-        ) from error
+        raise _lacking(f"{name}: reading Parquet", "pyarrow") from error
     try:
         metadata = read_metadata(stream)
         # Columns of groups are not asked: of a damaged file pyarrow may look for them beyond its memory.
@@ -421,36 +386,38 @@ def read_parquet(stream: io.BufferedReader, name: str, reading: Reading) -> Iter
         file = ParquetFile(stream, metadata=metadata, page_checksum_verification=True, **options)
         names = [str(each) for each in file.schema_arrow.names]
     except io.UnsupportedOperation:
-        raise not_seekable from None
+        raise CorpusError(_NOT_SEEKABLE.format(name)) from None
     except Exception as error:  # of many types, and not only pyarrow's
         raise _damaged(name, error) from error
     needed, record = _typed(names, reading, name)
-    return converted(_typed_rows(file, needed, name), record)
+
+    def columns() -> Iterator[Sequence[Sequence[Any]]]:
+        # Threads would read several columns at the same time, and jump to and fro in compressed files.
+        batches = file.iter_batches(_BATCH_ROWS, columns=sorted(set(needed.values())), use_threads=False)
+        count = 0
+        while True:
+            try:
+                if (batch := next(batches, None)) is None:
+                    return
+                values = [_values(batch.column(each)) for each in needed.values()]
+            except Exception as error:
+                raise _damaged(f"{name}, after row {count}" if count else name, error) from error
+            yield values
+            count += len(batch)
+
+    return converted(_typed_rows(columns(), needed, name), record)
 
 
 def _typed_rows(
-    file: Any, needed: Mapping[str, str], name: str
+    batches: Iterable[Sequence[Sequence[Any]]], needed: Mapping[str, str], place: str
 ) -> Iterator[tuple[str, dict[str, Any] | RecordError]]:
-    # Threads would read several columns at the same time, and jump to and fro in compressed files.
-    batches = file.iter_batches(_BATCH_ROWS, columns=sorted(set(needed.values())), use_threads=False)
-    count = 0
-    while True:
-        try:
-            batch = next(batches, None)
-            columns = [_values(batch.column(each)) for each in needed.values()] if batch is not None else []
-        except Exception as error:
-            raise _damaged(f"{name}, after row {count}" if count else name, error) from error
-        if batch is None:
-            return
-        for row in zip(*columns, strict=True):
-            count += 1
-            where = f"{name}, row {count}"
-            values = dict(zip(needed, row, strict=True))
-            if lost := next((field for field, value in values.items() if value is _UNREADABLE), None):
-                expected, reason = f"UTF-8 text as {lost}", "text that is not UTF-8"
-                yield where, fields.unfit(where, expected, "other bytes", "mend or remove the row", reason)
-            else:
-                yield where, values
+    rows = (row for columns in batches for row in zip(*columns, strict=True))
+    for number, row in enumerate(rows, start=1):
+        where, values = f"{place}, row {number}", dict(zip(needed, row, strict=True))
+        lost = next((field for field, value in values.items() if value is _UNREADABLE), None)
+        expected, reason = f"UTF-8 text as {lost}", "text that is not UTF-8"
+        advice = "mend or remove the row"
+        yield where, fields.unfit(expected, "other bytes", advice, reason, where) if lost else values
 
 
 def _values(column: Any) -> list[Any]:
@@ -481,6 +448,10 @@ def _damaged(place: str, error: Exception) -> CorpusError:
     )
 
 
+def _lacking(what: str, package: str) -> MissingDependencyError:
+    return MissingDependencyError(f"{what} needs the package {package}; run: pip install 'qbe[huggingface]'")
+
+
 def read_dataset(name: str, reading: Reading) -> Iterator[Entry]:
     """Yield the records of a Hugging Face dataset ``NAME[:CONFIG][:SPLIT]`` (``hf:{name}, row {number}``).
 
@@ -505,40 +476,32 @@ def read_dataset(name: str, reading: Reading) -> Iterator[Entry]:
         dataset = dataset.select_columns(sorted(set(_typed(names, reading, place)[0].values())))
     needed, record = _typed(names, reading, place)
 
-    def rows() -> Iterator[tuple[str, dict[str, Any]]]:
-        number = 0
-        for batch in _batches(dataset, place):
-            for values in zip(*(batch[column] for column in needed.values()), strict=True):
-                number += 1
-                row = dict(zip(needed, values, strict=True))
-                if label_name is not None and row.get("pred_labels"):
-                    row["pred_labels"] = [label_name(each) for each in row["pred_labels"]]
-                yield f"{place}, row {number}", row
+    def labelled(row: dict[str, Any]) -> dict[str, Any]:
+        if label_name is not None and row.get("pred_labels"):
+            row["pred_labels"] = [label_name(each) for each in row["pred_labels"]]
+        return record(row)
 
-    yield from converted(rows(), record)
+    batches = ([batch[column] for column in needed.values()] for batch in _batches(dataset, place))
+    yield from converted(_typed_rows(batches, needed, place), labelled)
 
 
 def _open_dataset(path: str, config: str | None, split: str | None, place: str) -> Any:
     try:
         import datasets
     except ImportError as error:
-        raise MissingDependencyError(
-            f"{place} needs the package datasets; run: pip install 'qbe[huggingface]'"
-        ) from error
+        raise _lacking(place, "datasets") from error
     datasets.disable_progress_bars()
     # The hub's client logs each of its retries; the exception has all that matters.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
-        if any(Path(path, marker).is_file() for marker in ("dataset_dict.json", "state.json")):
+        if any(Path(path, marker).is_file() for marker in SAVED_DATASET):
             loaded = datasets.load_from_disk(path)
         else:
             loaded = datasets.load_dataset(path, config, streaming=True)
     except Exception as error:
         if type(error).__name__ in ("EmptyDatasetError", "DataFilesNotFoundError"):
-            raise CorpusError(
-                f"{path}: expected a data set, found a folder or repository without data files; give "
-                "another name, or a file of papers"
-            ) from error
+            found = "a folder or repository without data files; give another name, or a file of papers"
+            raise CorpusError(f"{path}: expected a data set, found {found}") from error
         raise _unreadable(place, error) from error
     splits = loaded if isinstance(loaded, dict) else {} if split else {"": loaded}
     chosen = [splits[key] for key in splits if split in (None, key)]
@@ -566,11 +529,17 @@ def _unreadable(place: str, error: Exception) -> CorpusError:
 
 def _typed(
     names: Sequence[str], reading: Reading, name: str
-) -> tuple[dict[str, str], Callable[[dict[str, Any], str], dict[str, Any]]]:
+) -> tuple[dict[str, str], Callable[[dict[str, Any]], dict[str, Any]]]:
     """Return the columns of a typed table by field, and what makes a record of their values."""
-    columns = find_columns(names, reading.columns, name)
+    columns = _of_header(names, reading, name)
     own = {"paper_id", "title", "abstract"} <= set(names) and not _OWN.isdisjoint(names)
     if own and not reading.columns:
-        return {field: field for field in FIELDS if field in names}, plain_record
+        return {field: field for field in FIELDS if field in names}, _own_record
     needed = {field: names[position] for field, position in columns.positions.items()}
     return needed, partial(to_record, columns)
+
+
+def _own_record(record: dict[str, Any]) -> dict[str, Any]:
+    if record.get("metadata") is not None:  # as JSON has it: without dates, decimals, NaN
+        record["metadata"] = DECODER.decode(json.dumps(record["metadata"], default=str))
+    return record

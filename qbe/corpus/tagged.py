@@ -19,7 +19,6 @@ from qbe.corpus.markup import clean_abstract, clean_title
 from qbe.corpus.names import ET_AL, credits
 from qbe.corpus.records import Entry, Reading, converted
 from qbe.corpus.streams import Head, numbered_lines
-from qbe.errors import RecordError
 
 MAX_RECORD_BYTES = 4 << 20  # real ones are far shorter
 
@@ -62,52 +61,31 @@ class Tagged:
         del reading
         return converted(self._records(stream, name), self._record)
 
-    def _records(self, stream: io.BufferedReader, name: str) -> Iterator[tuple[str, bytes | RecordError]]:
-        size, lines, places, first = 0, list[bytes](), [0, 0], -1
+    def _records(self, stream: io.BufferedReader, name: str) -> Iterator[tuple[str, bytes]]:
+        lines, size, where = list[bytes](), 0, ""
         for number, line in numbered_lines(stream, name):
             is_first = self.begin.match(line) is not None
-            if lines and is_first and first >= 0:
-                yield from self._ended(lines, size, first, name, places)
+            if lines and is_first:
+                yield where, b"".join(lines)
                 lines = []
             if not lines:
                 if not (is_first or self.inner.match(line)):
                     continue
-                size, first, places[0] = 0, -1, number
-            if is_first:
-                first, places[1] = len(lines), number
-            size += len(line)
-            if size <= MAX_RECORD_BYTES:
+                size, where = 0, f"{name}, line {number}"
+            if size <= MAX_RECORD_BYTES:  # what is longer is refused, and not kept
                 lines.append(line)
+            size += len(line)
             if self.end.match(line):
-                yield from self._ended(lines, size, first, name, places)
+                yield where, b"".join(lines)
                 lines = []
         if lines:
-            yield from self._ended(lines, size, first, name, places)
+            yield where, b"".join(lines)
 
-    def _ended(
-        self, lines: list[bytes], size: int, first: int, name: str, numbers: list[int]
-    ) -> Iterator[tuple[str, bytes | RecordError]]:
-        """Yield two records where title or abstract stand before the first line and again after it."""
-        places = [f"{name}, line {number}" for number in numbers]
-        if size > MAX_RECORD_BYTES:
+    def _record(self, data: bytes) -> dict[str, Any]:
+        if len(data) > MAX_RECORD_BYTES:
             expected = f"a record of at most {MAX_RECORD_BYTES >> 20} MiB"
-            yield (
-                places[0],
-                fields.unfit(places[0], expected, "a longer one", "mend or remove it", "a broken entry"),
-            )
-            return
-        before, after = (
-            {found[1] for line in part if (found := self.inner.match(line)) and found[1]}
-            for part in ((lines[:first], lines[first:]) if first > 0 else ((), ()))
-        )
-        if before & after:
-            yield places[0], b"".join(lines[:first])
-            yield places[1], b"".join(lines[first:])
-        else:
-            yield places[0], b"".join(lines)
-
-    def _record(self, data: bytes, where: str) -> dict[str, Any]:
-        values = self._values(decode_text(data, where))
+            raise fields.unfit(expected, "a longer one", "mend or remove it", "a broken entry")
+        values = self._values(decode_text(data))
 
         def all_of(name: str) -> list[str]:
             return [value for tag in self.tags.get(name, ()) for value in values.get(tag, ())]
@@ -118,7 +96,7 @@ class Tagged:
         title, book = first("title"), first("book")
         if not (title or book):
             names = filter(None, map(fields.doi, all_of("doi")))
-            raise fields.no_title(where, first("id"), *names, is_fault=True)
+            raise fields.no_title(first("id"), *names, is_fault=True)
         if whole := _IN_BRACKETS.fullmatch(title):  # a translated one
             title = whole[1]
         abstracts = next((values[tag] for tag in self.tags["abstract"] if tag in values), [])

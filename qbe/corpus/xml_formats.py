@@ -1,18 +1,16 @@
 """Papers in XML of many records (PubMed's DTD, the ACL Anthology's schema.rnc), read one at a time by lxml.
 
-A DOCTYPE that declares entities or elements is refused, because entities can make gigabytes of a small file;
-one that merely names a DTD passes, unread.
+Entities that a document declares stay as they are written, because they can make gigabytes of a small file.
 """
 
 from __future__ import annotations
 
-import contextlib
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from lxml.etree import LxmlError, XMLPullParser, XPath
+from lxml.etree import XMLSyntaxError, XPath, iterparse
 
 from qbe.corpus.fields import NOT_THIS_FORMAT, date, dated, doi, no_title, once, present, record, unfit
 from qbe.corpus.markup import clean_abstract, clean_title, plain, single_spaced
@@ -27,11 +25,7 @@ Parts = dict[
 ]  # children by tag: lxml takes longer to search for one tag than to go through all
 
 MAX_RECORD_BYTES = 8 << 20  # a paper of 15,000 authors has 5 MiB; libxml2 itself ends at twice that length
-MAX_DEPTH = 256  # where libxml2 ends
 
-_TOO_LARGE = f"at most {MAX_RECORD_BYTES >> 20} MiB a record", "more", "mend or remove it"
-_CUT = "the rest of the XML", "its end", "fetch the file again"
-_CHUNK_BYTES, _PROLOG_BYTES = 1 << 16, 1 << 10
 _PROLOG = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>)\s*", re.DOTALL)
 _START = re.compile(r"<([^\s/>!?]+)")
 
@@ -53,72 +47,47 @@ def text_of(element: Element | None, *, as_it_is: bool = False) -> str:
     return text if as_it_is else single_spaced(text)
 
 
-def elements(stream: io.BufferedReader, name: str, tags: frozenset[str]) -> Iterator[tuple[str, Element]]:
+class _Bounded:
+    """A stream with an end after MAX_RECORD_BYTES in which no record ends."""
+
+    def __init__(self, stream: io.BufferedReader, name: str) -> None:
+        self._stream, self._name, self.number, self.size = stream, name, 0, 0
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self.size += len(data)
+        if self.size > MAX_RECORD_BYTES:
+            most = f"at most {MAX_RECORD_BYTES >> 20} MiB a record, found more; mend or remove it"
+            raise CorpusError(f"{self._name}, after record {self.number}: expected {most}")
+        return data
+
+
+def elements(stream: io.BufferedReader, name: str, tags: Sequence[str]) -> Iterator[tuple[str, Element]]:
     """Yield the elements of these tags with their places, as they end; each may be changed freely.
 
     Everything else is forgotten, but for the elements around each. Raises CorpusError for malformed or
-    truncated XML, declarations, records of more than MAX_RECORD_BYTES, and nesting deeper than MAX_DEPTH.
+    truncated XML, records of more than MAX_RECORD_BYTES, and nesting deeper than libxml2 allows (256).
     """
-    options = {"resolve_entities": False, "no_network": True, "huge_tree": False}
-    parser = XMLPullParser(("end",), tag=tuple(tags), remove_comments=True, remove_pis=True, **options)
-    prolog: XMLPullParser | None = XMLPullParser(("start",), **options)
-    number = size = 0  # of records; of bytes since one ended
-    line = 1  # the last that was read
-    while True:
-        data = stream.read(_CHUNK_BYTES)
-        size += len(data)
-        line += data.count(b"\n")
-        if prolog is not None and _passed_prolog(prolog, data, name):
-            prolog = None
-        with contextlib.suppress(LxmlError):  # its log has all errors, also those that it does not raise
-            parser.feed(data) if data else parser.close()
-        for _, element in parser.read_events():
-            number, size = number + 1, 0
-            yield f"{name}, record {number}", element
+    source = _Bounded(stream, name)
+    options = {"resolve_entities": False, "no_network": True, "huge_tree": False, "remove_comments": True}
+    events = iterparse(source, ("end",), tag=tags, remove_pis=True, **options)
+    try:
+        for _, element in events:
+            source.number, source.size = source.number + 1, 0
+            yield f"{name}, record {source.number}", element
             # Remove the elements that ended before this one, to which the parser may still add.
             while (parent := element.getparent()) is not None:
                 while (before := element.getprevious()) is not None:
                     parent.remove(before)
                 element = parent
-        if errors := parser.feed_error_log.filter_from_errors():
-            raise _malformed(errors[0], name, line, is_end=not data)
-        if not data:
-            if prolog is not None:
-                raise _error(f"{name}, line {line}", *_CUT)
-            return
-        if size > MAX_RECORD_BYTES:
-            raise _error(f"{name}, line {line}", *_TOO_LARGE)
-
-
-def _passed_prolog(parser: XMLPullParser, data: bytes, name: str) -> bool:
-    """Return True if the root begins; feeds so little that no declaration can make anything large."""
-    for place in range(0, len(data), _PROLOG_BYTES):
-        with contextlib.suppress(LxmlError):  # the document's parser says it
-            parser.feed(data[place : place + _PROLOG_BYTES])
-        for _, root in parser.read_events():
-            declared = root.getroottree().docinfo.internalDTD
-            if declared is not None and (any(declared.iterentities()) or any(declared.iterelements())):
-                expected, found = "a DOCTYPE without declarations", "some in brackets"
-                raise _error(name, expected, found, "remove them with the brackets")
-            return True
-    return False
-
-
-def _malformed(problem: Any, name: str, line: int, *, is_end: bool) -> CorpusError:
-    here, where = f"{name}, line {line}", f"{name}, line {problem.line}"
-    if problem.type_name == "ERR_DOCUMENT_END":
-        return _error(where, "one XML document", "more after its end", "give each a file of its own")
-    if problem.type_name == "ERR_RESOURCE_LIMIT":
-        nested = f"elements nested at most {MAX_DEPTH} deep", "more", "mend or remove them"
-        return _error(here, *(nested if "depth" in problem.message else _TOO_LARGE))
-    if is_end:
-        return _error(here, *_CUT)
-    message = ascii(" ".join(problem.message.split())[:100].rstrip("."))[1:-1]
-    return _error(where, "well-formed XML", f"an error ({message})", "mend it or fetch the file again")
-
-
-def _error(where: str, expected: str, found: str, advice: str) -> CorpusError:
-    return CorpusError(f"{where}: expected {expected}, found {found}; {advice}")
+    except XMLSyntaxError as error:
+        problem = next(iter(events.error_log.filter_from_errors()), None)
+        message, line = (problem.message, problem.line) if problem is not None else (str(error), 1)
+        reason = ascii(" ".join(message.split())[:100].rstrip("."))[1:-1]
+        raise CorpusError(
+            f"{name}, line {line}: expected whole and well-formed XML, found an error ({reason}); mend it or "
+            "fetch the file again"
+        ) from None
 
 
 # --- PubMed ---
@@ -152,7 +121,7 @@ _LONGEST_START, _LONGEST_DELETION = 1 << 12, 8 << 20  # how far a citation may r
 def read_pubmed(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
     """Yield the articles, books and chapters of a set; a list of deleted ones is an error (DELETION)."""
     del reading
-    return converted(elements(stream, name, frozenset((_ARTICLE, _BOOK, _DELETION))), _from_pubmed)
+    return converted(elements(stream, name, (_ARTICLE, _BOOK, _DELETION)), _from_pubmed)
 
 
 def note_pubmed(stream: io.BufferedReader) -> Iterator[tuple[str, bool]]:
@@ -169,17 +138,17 @@ def note_pubmed(stream: io.BufferedReader) -> Iterator[tuple[str, bool]]:
         text = text[max(end, rest) :]
 
 
-def _from_pubmed(source: Element, where: str) -> dict[str, Any] | None:
+def _from_pubmed(source: Element) -> dict[str, Any] | None:
     if source.tag == _DELETION:
         if not len(source):
             return None
         found = "some in a stream, which cannot be read twice"
-        raise unfit(where, "deletions in a file", found, "save it and give the file", DELETION)
+        raise unfit("deletions in a file", found, "save it and give the file", DELETION)
     is_article = source.tag == _ARTICLE
     citation = _parts(_parts([source]).get("MedlineCitation" if is_article else "BookDocument"))
     paper_id = text_of(*citation.get("PMID", [None])[:1])
     if not paper_id:
-        raise unfit(where, "a PMID", "none", "add it or remove the record", "no paper_id")
+        raise unfit("a PMID", "none", "add it or remove the record", "no paper_id")
     authors = _pubmed_authors(citation.get("AuthorList", ()))
     if is_article:
         article = _parts(citation.get("Article"))
@@ -196,7 +165,7 @@ def _from_pubmed(source: Element, where: str) -> dict[str, Any] | None:
         authors = authors or _pubmed_authors(book.get("AuthorList", ()))
         dates = _published(citation.get("ContributionDate", [None])[0], book.get("PubDate", ()))
     if not title:
-        raise no_title(where, paper_id)
+        raise no_title(paper_id)
     locations = (
         text_of(each)
         for each in article.get("ELocationID", ())
@@ -229,15 +198,13 @@ def _parts(parents: Iterable[Element] | None) -> Parts:
 
 def _title(elements: Sequence[Element] | None) -> str:
     """Return a title without NLM's period, brackets of a translated one, and "[Not Available]"."""
-    title = _without_period(clean_title(text_of(elements[0], as_it_is=True))) if elements else ""
-    if _IN_BRACKETS.fullmatch(title):
-        title = _without_period(title[1:-1].strip())
+    title = clean_title(text_of(elements[0], as_it_is=True)) if elements else ""
+    for _ in range(2):
+        is_kept = title[-3:].count(".") > 1 and _KEPT_PERIOD.search(title[-20:])
+        title = title if is_kept else title.removesuffix(".").rstrip()
+        if _IN_BRACKETS.fullmatch(title):
+            title = title[1:-1].strip()
     return "" if title.lower() == "not available" else title
-
-
-def _without_period(title: str) -> str:
-    is_kept = title[-3:].count(".") > 1 and _KEPT_PERIOD.search(title[-20:])
-    return title if is_kept else title.removesuffix(".").rstrip()
 
 
 def _pubmed_authors(lists: Iterable[Element]) -> list[str]:
@@ -272,7 +239,9 @@ def _date(element: Element | None) -> str:
     return date(parts.get("MedlineDate", ""))[: len("YYYY")]
 
 
-# --- ACL Anthology ---
+# --- ACL Anthology
+
+_ABOUT = ("year", "month", "booktitle")  # what a volume tells of its papers
 
 
 def is_anthology(head: Head) -> bool:
@@ -283,59 +252,50 @@ def is_anthology(head: Head) -> bool:
 def read_anthology(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
     """Yield the papers of a collection's volumes, without their front matter."""
     del reading
-    volume: Element = None
-    about: dict[str, Any] = {}
+    about: dict[Element, dict[str, Any]] = {}
 
-    def to_record(paper: Element, where: str) -> dict[str, Any]:
-        nonlocal volume, about
-        parent = paper.getparent()
-        if parent is not volume:  # a volume's meta stands before its first paper, and is forgotten then
-            volume = parent
-            meta = volume.find("meta") if volume is not None and volume.tag == "volume" else None
-            of_meta = (
-                {tag: text_of(meta.find(tag)) for tag in ("year", "month", "booktitle")}
-                if meta is not None
-                else {}
-            )
-            published = date(f"{of_meta.get('year', '')} {of_meta.get('month', '')}")[: len("YYYY-MM")]
-            about = {**dated(published), "venue": clean_title(of_meta.get("booktitle", ""))}
+    def to_record(paper: Element) -> dict[str, Any]:
+        volume = paper.getparent()
+        if volume not in about:  # its meta stands before its first paper, and is forgotten then
+            is_volume = volume is not None and volume.tag == "volume"
+            texts = {tag: text_of(volume.find(f"meta/{tag}") if is_volume else None) for tag in _ABOUT}
+            published = date(f"{texts['year']} {texts['month']}")[: len("YYYY-MM")]
+            about.clear()
+            about[volume] = {**dated(published), "venue": clean_title(texts["booktitle"])}
         around = [each.get("id", "") for each in paper.iterancestors()] or [""]
-        paper_id = anthology_id(around[-1], around[0], paper.get("id", ""), where)
+        paper_id = anthology_id(around[-1], around[0], paper.get("id", ""))
         for formula in paper.iter("tex-math"):
             formula.text, formula.tail = f"${formula.text or ''}", f"${formula.tail or ''}"
         for end in paper.iter("par"):
             end.tail = f" {end.tail or ''}"
-        texts = {tag: text_of(paper.find(tag)) for tag in ("title", "abstract", "doi")}
-        title = clean_title(texts["title"])
-        if not title:
-            raise no_title(where, is_fault=True)
-        names = (
-            (text_of(each.find("first")), text_of(each.find("last"))) for each in paper.findall("author")
-        )
-        url = f"https://aclanthology.org/{paper_id}/"
+        title, abstract, own_doi = (text_of(paper.find(tag)) for tag in ("title", "abstract", "doi"))
+        if not (title := clean_title(title)):
+            raise no_title(is_fault=True)
+        names = ([text_of(each.find(part)) for part in ("first", "last")] for each in paper.findall("author"))
         metadata = {
             "authors": list(filter(None, (" ".join(each).strip() for each in names))),
-            **about,
-            "doi": doi(texts["doi"]),
+            **about[volume],
+            "doi": doi(own_doi),
+            "url": f"https://aclanthology.org/{paper_id}/",
         }
-        return record(paper_id, title, clean_abstract(texts["abstract"]), {**metadata, "url": url})
+        return record(paper_id, title, clean_abstract(abstract), metadata)
 
-    return converted(elements(stream, name, frozenset(("paper",))), to_record)
+    return converted(elements(stream, name, ("paper",)), to_record)
 
 
-def anthology_id(collection: str, volume: str, paper: str, where: str) -> str:
+def anthology_id(*ids: str) -> str:
     """Return the id of a paper, from those of its collection, its volume and its own within this.
 
     Raises RecordError for ids that are missing, or are no numbers where numbers are due.
     """
-    ids = collection.strip(), volume.strip(), paper.strip()
-    collection, volume, paper = ids
-    if all(ids) and collection[0].isdigit():  # from 2020 on
+    collection, volume, paper = (each.strip() for each in ids)
+    if collection[:1].isdigit() and volume and paper:  # from 2020 on
         return f"{collection}-{volume}.{paper}"
-    if not all(ids) or not all(each.isascii() and each.isdigit() and len(each) <= 4 for each in ids[1:]):
+    numbers = all(each.isascii() and each.isdigit() and len(each) <= 4 for each in (volume, paper))
+    if not collection or not numbers:
         expected = "ids of collection, volume and paper such as P18, 1 and 1"
-        found = ", ".join(ascii(each[:40]) for each in ids)
-        raise unfit(where, expected, found, "mend or remove the record", NOT_THIS_FORMAT)
+        found = ", ".join(ascii(each.strip()[:40]) for each in ids)
+        raise unfit(expected, found, "mend or remove the record", NOT_THIS_FORMAT)
     of_workshop = collection[0] == "W" or collection == "C69" or (collection == "D19" and int(volume) >= 5)
     digits = (2, 2) if of_workshop else (1, 3)
     return f"{collection}-{int(volume):0{digits[0]}}{int(paper):0{digits[1]}}"

@@ -19,8 +19,8 @@ from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 from qbe.corpus import pdf
-from qbe.corpus.fields import ABSTRACT_FROM, once
-from qbe.corpus.json_formats import CSL
+from qbe.corpus.fields import ABSTRACT_FROM, once, placed
+from qbe.corpus.json_formats import from_csl
 from qbe.corpus.records import AS_IT_COMES, Entry, Reading
 from qbe.corpus.streams import DATABASE, ZOTERO
 from qbe.errors import CorpusError, RecordError
@@ -229,10 +229,10 @@ class _Library:
             **self._fields[item],
         }
         try:
-            record = CSL.to_record(source, where)
+            record = from_csl(source)
         except RecordError as error:
             error.is_fault = False  # a library has letters and pages without titles
-            return Entry(where, error)
+            return Entry(where, placed(error, where))
         pdfs = self._pdfs.get(item, [])
         metadata = dict(record["metadata"]) | {
             "collections": once(self._collections.get(item, ())),

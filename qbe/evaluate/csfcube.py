@@ -71,7 +71,7 @@ def _bad(path: StrPath, expected: str, actual: str) -> FileFormatError:
 def csfcube_protocol(
     qrels: Qrels, rankings: Rankings, folds: Folds, measures: Iterable[str] = ()
 ) -> Evaluation:
-    """Evaluate a run as CSFCube's scorer does, and by further measures on the same pools and folds."""
+    """Evaluate a run as CSFCube's scorer does, or by other measures on the same pools and folds."""
     scopes = judged_scopes(folds, qrels)
     queries = {scope: tuple(q for fold in scopes[scope] for q in fold) for scope in scopes}
     left_out, warnings = coverage(queries, qrels, rankings)
@@ -82,13 +82,15 @@ def csfcube_protocol(
         for query_id in ids
     }
     scores = pool_scores(pools, rankings)
-    ranked = {query: judged_ranking(query, pool, scores.get(query, {})) for query, pool in pools.items()}
-    values = {
-        measure.label: {query_id: measure.function(*grades) for query_id, grades in ranked.items()}
-        for measure in MEASURES.values()
-    }
     parsed = parse_measures(measures) if measures else {}
-    values.update(per_query_values(parsed, pools, scores))
+    if parsed:
+        values = per_query_values(parsed, pools, scores)
+    else:
+        ranked = {query: judged_ranking(query, pool, scores.get(query, {})) for query, pool in pools.items()}
+        values = {
+            measure.label: {query_id: measure.function(*grades) for query_id, grades in ranked.items()}
+            for measure in MEASURES.values()
+        }
     fold_figures: dict[str, dict[str, tuple[float, ...]]] = {}
     figures: dict[str, dict[str, float | None]] = {}
     for name, by_query in values.items():

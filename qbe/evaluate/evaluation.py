@@ -1,13 +1,33 @@
-"""Evaluations: values by query, figures by scope, and what a run and the qrels lack."""
+"""Evaluations: values by query, figures by scope, what a run and the qrels lack; collections without facets.
+
+``pools`` serves RELISH, TRECCOVID-RF, SciDocs and their like, judged pools of whole-abstract queries. NDCG%20
+is CSFCube's, which ASPIRE (Mysore et al., 2022; ``src/evaluation/ranking_eval.py``) uses on all collections.
+For MAP the highest grade counts as relevant. SciDocs' own scorer (Cohan et al., 2020) gives trec_eval's map
+and ndcg.
+
+``citations`` is the protocol of Nogueira, Jiang, Cho and Lin (2020) and Citeomatic (Bhagavatula et al.,
+2018): cited papers are relevant, and the first 1,000 papers of a ranking count. A query's id is the id of its
+paper, which is no candidate of its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
+from statistics import harmonic_mean
 from typing import TYPE_CHECKING
 
 from qbe.errors import FileFormatError, UsageError
-from qbe.evaluate.measures import figure, parse_measures, per_query_values
+from qbe.evaluate.measures import (
+    MEASURES,
+    NDCG_PERCENT,
+    figure,
+    judged_ranking,
+    parse_measures,
+    per_query_values,
+    trec_order,
+)
 from qbe.query import split_query_id
 from qbe.runs import MAX_RELEVANCE, Qrels, Rankings
 from qbe.types import Facet
@@ -165,3 +185,69 @@ def pool_warnings(pools: Qrels, scores: Mapping[str, Mapping[str, float]], small
 def _some(query_ids: Collection[str]) -> str:
     first = list(query_ids)[:2]
     return ", ".join(first) + (", ..." if len(query_ids) > len(first) else "") if first else "no query at all"
+
+
+POOLS, CITATIONS = "pools", "citations"
+
+POOL_DEFINITIONS: Mapping[str, str] = {
+    NDCG_PERCENT: MEASURES[NDCG_PERCENT].definition,
+    "MAP": "mean average precision over the pool; the highest grade of the qrels is relevant",
+    "NDCG": "normalized discounted cumulated gain of the whole pool: discounts 1/log2(rank + 1)",
+}
+
+
+def pool_protocol(qrels: Qrels, rankings: Rankings, measures: Iterable[str] = ()) -> Evaluation:
+    """Evaluate rankings of judged pools by POOL_DEFINITIONS and further measures of ir-measures."""
+    pools = without_query_papers(qrels)
+    scopes = {ALL: tuple(pools)}
+    _, warnings = coverage(scopes, pools, rankings)
+    scores = pool_scores(pools, rankings)
+    highest = max((grade for pool in pools.values() for grade in pool.values()), default=1)
+    average_precision = "AP" if highest <= 1 else f"AP(rel={highest})"
+    parsed = parse_measures([average_precision, "nDCG", *measures])
+    computed = per_query_values(parsed, pools, scores)
+    # Not by ir-measures, which would make a table of 12 million rows for TRECCOVID-RF.
+    percent = MEASURES[NDCG_PERCENT].function
+    values: dict[str, Mapping[str, float]] = {
+        NDCG_PERCENT: {q: percent(*judged_ranking(q, pool, scores.get(q, {}))) for q, pool in pools.items()},
+        "MAP": computed[average_precision],
+        "NDCG": computed["nDCG"],
+        **{name: computed[name] for name in parse_measures(measures)},
+    }
+    figures = scope_figures(parsed, values, scopes)
+    return Evaluation(scopes, values, figures, (*warnings, *pool_warnings(pools, scores)))
+
+
+DEPTH = 1000
+F1, F1_OF_MEANS = "F1@20", "F1@20 of means"
+# Name in publications -> name in ir-measures, which computes it on the first 1,000 papers.
+CITATION_NAMES = {"MRR": "RR", "R@1000": "R@1000", "P@20": "P@20", "R@20": "R@20"}
+CITATION_DEFINITIONS = {
+    F1: "harmonic mean of a query's precision and recall at 20, 0 where both are 0",
+    F1_OF_MEANS: "harmonic mean of mean precision and mean recall at 20, which publications give",
+    "MRR": "reciprocal rank of the first cited paper among the first 1,000",
+}
+
+
+def citations_protocol(qrels: Qrels, rankings: Rankings, measures: Iterable[str] = ()) -> Evaluation:
+    """Evaluate a run that recommends papers to cite; cited papers have a grade of 1 or more."""
+    judged = without_query_papers(qrels)
+    scopes = {ALL: tuple(judged)}
+    _, warnings = coverage(scopes, judged, rankings)
+    scores = {}
+    for query, by_paper in scores_of(rankings).items():
+        # Cut here so that all measures break ties as trec_eval does; ir-measures' own RR@1000 does not.
+        others = (paper_id for paper_id in trec_order(by_paper) if paper_id != query)
+        scores[query] = {paper_id: by_paper[paper_id] for paper_id in islice(others, DEPTH)}
+    further = parse_measures(measures)
+    parsed = further | parse_measures(CITATION_NAMES.values())
+    computed = per_query_values(parsed, judged, scores)
+    values = {F1: {q: harmonic_mean([p, computed["R@20"][q]]) for q, p in computed["P@20"].items()}}
+    values |= {label: computed[name] for label, name in CITATION_NAMES.items()}
+    values |= {name: computed[name] for name in further}
+    means = scope_figures(parsed, values, scopes)
+    of_means: dict[str, float | None] = {
+        scope: harmonic_mean([means[name][scope] or 0.0 for name in ("P@20", "R@20")]) for scope in scopes
+    }
+    figures = {F1: means.pop(F1), F1_OF_MEANS: of_means, **means}
+    return Evaluation(scopes, values, figures, warnings)

@@ -253,8 +253,8 @@ def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     for query, hits in rankings.items():
         contrast = contrast_of(query)
         if contrast is not None and (first := sources.setdefault(contrast, query)) != query:
-            _, liked, disliked = contrast
-            by = f"{liked}{f' and not {disliked}' if disliked else ''}"
+            other = f" and not {contrast.disliked}" if contrast.disliked else ""
+            by = f"{contrast.liked}{other}"
             raise _twice(contrast.paper_id, f" by {by}", f"{first} and {query}")
         if query not in gains and (contrast is None or contrast.paper_id not in grades):
             others[query] = hits

@@ -26,7 +26,7 @@ DEFAULT_MEASURES = ("nDCG", "AP", "P@20", "R@20", "RR")
 
 RELEVANT = 2  # the lowest grade that counts as relevant for the binary measures
 CUTOFF = 20
-NDCG_PERCENT = "NDCG%20"
+NDCG_PERCENT, MAP = "NDCG%20", "MAP"
 
 Grades = Sequence[int]
 
@@ -109,7 +109,7 @@ _AT_LAST = f"precision at the rank of the last relevant document (not at R); {_B
 _OVER_POOL = f"mean average precision over the pool; {_BINARY}"
 _TABLE = (
     (NDCG_PERCENT, "CSFCube_nDCG", _AT_FIFTH, ndcg_percent),
-    ("MAP", "CSFCube_AP", _OVER_POOL, average_precision),
+    (MAP, "CSFCube_AP", _OVER_POOL, average_precision),
     ("R-Precision", "CSFCube_Rprec", _AT_LAST, precision_at_last),
     ("Precision@20", "CSFCube_P20", f"precision at rank 20; {_BINARY}", precision),
     ("Recall@20", "CSFCube_R20", f"recall at rank 20; {_BINARY}", recall),

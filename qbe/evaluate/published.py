@@ -9,8 +9,8 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from qbe.errors import UsageError
-from qbe.evaluate.collections import CITATIONS
 from qbe.evaluate.csfcube import CSFCUBE
+from qbe.evaluate.evaluation import CITATIONS
 
 
 class Paper(NamedTuple):

@@ -8,19 +8,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from qbe.evaluate.csfcube import CSFCUBE
-from qbe.evaluate.evaluation import ALL
+from qbe.evaluate.evaluation import AGGREGATED, ALL
 from qbe.evaluate.facets import EXPLORATION, NDCG
-from qbe.evaluate.measures import definition
-from qbe.evaluate.published import papers
+from qbe.evaluate.measures import MAP, NDCG_PERCENT, definition
+from qbe.evaluate.published import PublishedRow, papers
 from qbe.evaluate.report import IN_PER_CENT, Report
 
 _UNKNOWN = "-"
 
 
-def to_text(report: Report) -> str:
-    """Format a report as tables: one a measure, a row for each system and a column for each scope.
+def to_text(report: Report, *, details: bool = False) -> str:
+    """Format a report as tables with a row for each system, and a line for each difference.
 
-    Without facets a column is a measure; under exploration scopes are rows.
+    A column is a scope, under exploration a row; without facets a column is a measure. By CSFCube's protocol
+    there is one table of NDCG%20 and MAP, with the best published system of each paper. ``details`` has a
+    table for each measure, all published systems, and all significance tests.
     """
     first = next(iter(report.evaluations.values()))
     title = report.scoring.described.title.format(split=report.scoring.split)
@@ -44,12 +46,57 @@ def to_text(report: Report) -> str:
                 ([heading, *first.queries], [(measure, scope) for scope in first.queries])
                 for measure, heading in headings.items()
             ]
-        parts += [_table(report, *table) for table in tables]
+        is_brief = not details and len(tables) > 1 and NDCG_PERCENT in first.figures
+        parts += [_brief_table(report)] if is_brief else [_table(report, *table) for table in tables]
     if report.comparisons:
-        parts += _comparisons(report)
-    if report.published:
+        parts += _comparisons(report) if details else [_differences(report)]
+    if report.published and (details or report.scoring.protocol != CSFCUBE):
         parts.append(_sources(report))
     return "\n".join(parts)
+
+
+def _brief_table(report: Report) -> str:
+    """Format NDCG%20 and MAP in one table, with the published row of each paper that has the best figure."""
+    measures, scopes = (NDCG_PERCENT, MAP), list(next(iter(report.evaluations.values())).queries)
+
+    def cell(figures: Mapping[str, Mapping[str, Any]], scope: str) -> str:
+        both = [_figure(measure, figures.get(measure, {}).get(scope)) for measure in measures]
+        return "" if set(both) == {_UNKNOWN} else " / ".join(both)
+
+    best: dict[str, Any] = {}
+    for row in report.published:
+        if _height(row) > _height(best.get(row.paper)):
+            best[row.paper] = row
+    publications = papers(report.scoring.protocol) if best else {}
+    named = {name: evaluation.figures for name, evaluation in report.evaluations.items()}
+    named |= {f"{row.system} [{publications[row.paper].short}]": row.figures for row in best.values()}
+    rows = [[name, *(cell(figures, scope) for scope in scopes)] for name, figures in named.items()]
+    return _align([[f"{' / '.join(measures)} (per cent)", *scopes], *rows], left=1)
+
+
+def _height(row: PublishedRow | None) -> tuple[float, float]:
+    """The NDCG%20 of a published row over all facets, and the mean of the facets that it has."""
+    figures = row.figures.get(NDCG_PERCENT, {}) if row else {}
+    known = [value for value in figures.values() if value is not None]
+    return figures.get(AGGREGATED) or 0.0, sum(known) / len(known) if known else 0.0
+
+
+def _differences(report: Report) -> str:
+    """Say for each comparison over all queries, by the first measure, how far which system is ahead."""
+    first = report.comparisons[0]
+    scopes = list(dict.fromkeys(c.scope for c in report.comparisons))
+    lines = []
+    for c in report.comparisons:
+        if c.measure != first.measure or c.scope != scopes[-1]:
+            continue
+        factor, form = (100, ".2f") if c.measure in IN_PER_CENT else (1, ".4f")
+        mean, low, high = (factor * value for value in (c.difference, *c.interval))
+        line = f"{c.system}: {mean:+{form}} {c.measure} against {c.baseline}"
+        line += f" (95 % interval {low:+{form}} to {high:+{form}}, p {c.randomization_p_holm:.4f}"
+        if c.without_influential is not None:
+            line += f"; {factor * c.without_influential:+{form}} without {c.influential}"
+        lines.append(f"{line})\n")
+    return "".join(lines)
 
 
 def _table(report: Report, header: list[str], columns: Sequence[tuple[str, str]]) -> str:

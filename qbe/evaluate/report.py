@@ -12,7 +12,7 @@ from typing import NamedTuple
 from qbe.corpus.reading import read_corpus
 from qbe.corpus.records import Reading
 from qbe.errors import FileFormatError, UsageError
-from qbe.evaluate import collections, facets
+from qbe.evaluate import evaluation, facets
 from qbe.evaluate.csfcube import CSFCUBE, csfcube_protocol, judged_scopes, load_folds
 from qbe.evaluate.evaluation import Evaluation, evaluate
 from qbe.evaluate.measures import DEFAULT_MEASURES, MEASURES, parse_measures
@@ -23,7 +23,7 @@ from qbe.runs import Rankings, RunFile, read_qrels, read_run
 from qbe.types import Facet, Hit
 from qbe.util.files import StrPath
 
-IN_PER_CENT = {*MEASURES, *collections.POOL_DEFINITIONS}  # by publications
+IN_PER_CENT = {*MEASURES, *evaluation.POOL_DEFINITIONS}  # by publications
 
 
 class Protocol(NamedTuple):
@@ -45,8 +45,8 @@ class Protocol(NamedTuple):
 PLAIN = Protocol("means over queries", evaluate)
 PROTOCOLS: Mapping[str, Protocol] = {
     CSFCUBE: Protocol("CSFCube protocol, {split} folds", csfcube_protocol),
-    collections.POOLS: Protocol(
-        "judged pools, means over queries", collections.pool_protocol, collections.POOL_DEFINITIONS
+    evaluation.POOLS: Protocol(
+        "judged pools, means over queries", evaluation.pool_protocol, evaluation.POOL_DEFINITIONS
     ),
     facets.CROSSED: Protocol(
         "crossed pairs, shares ranked right",
@@ -75,11 +75,11 @@ PROTOCOLS: Mapping[str, Protocol] = {
         of_facets=True,
         compared=(facets.ALPHA_NDCG, facets.NDCG),
     ),
-    collections.CITATIONS: Protocol(
+    evaluation.CITATIONS: Protocol(
         "citation recommendation, means over query papers",
-        collections.citations_protocol,
-        collections.CITATION_DEFINITIONS,
-        collections.CITATION_NAMES,
+        evaluation.citations_protocol,
+        evaluation.CITATION_DEFINITIONS,
+        evaluation.CITATION_NAMES,
     ),
 }
 

@@ -26,7 +26,7 @@ from qbe.errors import CorpusError, OutputError, RecordError, UsageError, input_
 from qbe.feeds import FORMATS
 from qbe.feeds.oai import Repository, TokenError
 from qbe.index.build import build
-from qbe.index.source import BuildSettings, Execution, Origin, Source
+from qbe.index.source import BuildSettings, Execution, Source
 from qbe.index.update import Written, append_papers
 from qbe.types import Paper
 from qbe.util.files import StrPath, lock, write_text
@@ -247,7 +247,7 @@ def update_index(path: StrPath, folder: StrPath, execution: Execution | None = N
                     record: Mapping[str, Any] = json.loads(stream.readline())
                     yield parse_paper(record, f"{path}, {record['paper_id']}", split)
 
-        source = Source(papers, Origin((str(path),), [[str(path), uuid.uuid4().hex]], sys.maxsize))
+        source = Source(papers, (str(path),), [[str(path), uuid.uuid4().hex]], sys.maxsize)
         if Path(folder).exists():
             written = append_papers(folder, source, update=True, execution=execution)
         else:

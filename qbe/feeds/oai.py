@@ -31,7 +31,7 @@ RETRIES = web.Retries(attempts=8, pause=5.0, longest_pause=300.0, longest_wait=6
 TIMEOUT_S = 120.0
 MAX_PAGE_BYTES = 256 << 20
 _OAI = "{http://www.openarchives.org/OAI/2.0/}"
-_TAGS = frozenset(f"{_OAI}{name}" for name in ("record", "resumptionToken", "error", "responseDate"))
+_TAGS = [f"{_OAI}{name}" for name in ("record", "resumptionToken", "error", "responseDate")]
 _IN_PARENTHESES = re.compile(r"\s*\([^()]*\)")
 
 
@@ -167,14 +167,14 @@ def _harvested(element: Element, where: str) -> tuple[str, Mapping[str, Any] | R
                 f"{where}: expected metadata in {' or '.join(FORMATS)}, found {form}; check `form`",
                 "no metadata",
             )
-        record = _record(found, where)
+        record = _record(found)
         parse_paper(record, where, lambda text: [text])
     except RecordError as error:
         return paper_id, error
     return record["paper_id"], record
 
 
-def _record(element: Element, where: str) -> dict[str, Any]:
+def _record(element: Element) -> dict[str, Any]:
     """The record of arXiv's snapshot, with the licence and the number of versions."""
     names = ("id", "title", "abstract", "categories", "journal-ref", "doi")
     source: dict[str, Any] = {name: text_of(element.find(f"{{*}}{name}"), as_it_is=True) for name in names}
@@ -189,7 +189,7 @@ def _record(element: Element, where: str) -> dict[str, Any]:
         source["authors"] = authors.strip()
     source["update_date"] = text_of(element.find("{*}created"))
     versions = [{"created": text_of(each.find("{*}date"))} for each in element.iterfind("{*}version")]
-    record = to_record(source | {"versions": versions}, where)
+    record = to_record(source | {"versions": versions})
     about = {"license": text_of(element.find("{*}license")), "versions": len(versions)}
     record["metadata"] |= {name: value for name, value in about.items() if value}
     return record

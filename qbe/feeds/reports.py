@@ -136,14 +136,16 @@ class Watcher:
         for name, error in problems.items():
             log.error("%s: %s", name, error)
 
-    def add(self, name: str, form: SearchForm, grade: float | None = None) -> dict[str, Any]:
-        watch = kept.watch_of(name, form, grade)
+    def add(self, name: str, search: SearchForm, grade: float | None = None) -> dict[str, Any]:
+        """Keep a search: papers that come into the index from now on, of at least a grade, are reported."""
+        watch = kept.watch_of(name, search, grade)
         with watch_session(self._index) as session, changing(self._path) as watches:
             self._note(kept.keep(watches, watch, session))
             write_watches(self._path, watches)
         return self.records()
 
     def remove(self, name: str) -> dict[str, Any]:
+        """Keep a search no longer."""
         with changing(self._path) as watches:
             watches.remove(name)
             write_watches(self._path, watches)
@@ -151,7 +153,8 @@ class Watcher:
         return self.records()
 
     def records(self, since: str = "") -> dict[str, Any]:
-        """Return all watches with the papers that they found ``since`` a time, newest first."""
+        """Return searches that are kept, each with the papers that it found since a day, newest first."""
+        kept.check_since(since or None)
         watches = read_watches(self._path)
         records = []
         for watch in watches.watches.values():

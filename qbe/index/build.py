@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import version
 from itertools import islice
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qbe.corpus.records import AS_IT_COMES, Reading
 from qbe.corpus.rejected import SUFFIX, RejectedRecords
@@ -37,12 +36,12 @@ from qbe.index.papers import (
 from qbe.index.params import FaissParams, resolve, resolve_stored
 from qbe.index.source import BuildSettings, Corpus, Execution, Source, open_corpus
 from qbe.index.store import Manifest
-from qbe.index.vectors import SENTENCES, WHOLE, read_vectors, writing_rows, writing_vectors
+from qbe.index.vectors import SENTENCES, WHOLE, open_vectors, writing_rows, writing_vectors
 from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder
 from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.types import FacetProbabilities, Paper
-from qbe.util.files import atomic_file, resumable_staging, resumed_state, sync_tree, write_text
+from qbe.util.files import atomic_file, resumable_staging, sync_tree, write_text
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +49,7 @@ STATE = "build.json"
 REJECTED = "rejected.jsonl"  # the list of records that were left out, within an unfinished build
 BLOCK = 512  # papers that are encoded between two notes of how far a build is: what a killed one may lose
 LABELS = len(FacetProbabilities._fields)
-_WORK = ("build", "the corpus and settings", "discard it with `overwrite` alone", IndexBuildError)
+_DISCARD = "discard it with `overwrite` alone"
 
 State = dict[str, Any]  # inputs, counts, tagger, lucene once it is done, and how many papers are encoded
 Identity = dict[str, str]
@@ -80,27 +79,24 @@ def build(
     settings, execution = settings or BuildSettings(), execution or Execution()
     output = Path(os.path.realpath(output))  # "." has no name, and a link must stay
     check_replaceable(output)
-    staging = output.parent / f".{output.name}.building"
+    staging = _staging(output)
     with store.write_lock(output), resumable_staging(staging, (staging / STATE).exists):
         finished = _finished(output, staging, source, settings, overwrite=overwrite, resume=resume)
         if finished is not None:
             return finished
         models = BuildModels(settings, execution.threads)
         inputs = {
-            "settings": settings.record(source.origin.names),
-            "sources": source.origin.facts,
+            "settings": settings.record(source.names),
+            "sources": source.facts,
             "encoder": models.identity,
-            **({"reading": source.origin.reading} if source.origin.reading else {}),
+            **({"reading": source.reading} if source.reading else {}),
         }
-        state = resumed_state(staging / STATE, inputs, *_WORK)
+        state = resumed_state(staging, inputs)
         if state is None:
             shutil.rmtree(staging, ignore_errors=True)
             staging.mkdir(parents=True)
             with recorded(staging, output) as left_out:
-                state = {
-                    "inputs": inputs,
-                    **read_papers(staging, source, models, execution, left_out, lucene=settings.bm25),
-                }
+                state = {"inputs": inputs, **read_papers(staging, source, models, execution, left_out)}
             if models.encoder is not None:  # settings that do not fit are refused before the long work
                 resolve(settings.faiss, state["counts"]["sentences"], models.encoder.dimension)
             save_state(staging, state)
@@ -131,10 +127,13 @@ def build(
         return manifest
 
 
+def _staging(output: Path) -> Path:
+    return output.parent / f".{output.name}.building"
+
+
 def unfinished_build(output: Path) -> bool:
     """Return whether an interrupted build has left finished work, which another one can resume."""
-    output = Path(os.path.realpath(output))
-    return (output.parent / f".{output.name}.building" / STATE).exists()
+    return (_staging(Path(os.path.realpath(output))) / STATE).exists()
 
 
 def _finished(
@@ -157,10 +156,10 @@ def _finished(
         if existing is not None and resume and not overwrite and not unfinished:
             built = (store.current(output) / store.MANIFEST).stat().st_mtime_ns
             if (
-                existing.settings == settings.record(source.origin.names)
-                and existing.corpus.get("reading", {}) == source.origin.reading
+                existing.settings == settings.record(source.names)
+                and existing.corpus.get("reading", {}) == source.reading
                 and "updates" not in existing.corpus
-                and source.origin.changed <= built
+                and source.changed <= built
             ):
                 log.info("the build of %s had ended; nothing is left to do", output)
                 return existing
@@ -173,9 +172,27 @@ def _finished(
             raise IndexBuildError(f"{output} is an index already; choose another `folder`, or {how}")
     if staging.exists() and not resume:
         if unfinished and not overwrite:
-            resumed_state(staging / STATE, None, *_WORK)
+            message = f"{staging} holds an unfinished build; continue it with `resume`, or {_DISCARD}"
+            raise IndexBuildError(message)
         shutil.rmtree(staging)
     return None
+
+
+def resumed_state(staging: Path, inputs: Mapping[str, Any]) -> State | None:
+    """Return the state of an unfinished build of these inputs, None where it was interrupted before."""
+    try:
+        state: State = json.loads((staging / STATE).read_text())
+    except (OSError, ValueError):
+        return None
+    if (before := state.get("inputs", state)) != inputs:
+        changed = ", ".join(key for key in inputs if before.get(key) != inputs[key])
+        raise IndexBuildError(
+            f"expected the corpus and settings of the unfinished build in {staging}, found other {changed}; "
+            f"repeat the command as it was, or {_DISCARD}"
+        )
+    for path in staging.glob(".*.partial"):  # being written when the build was interrupted
+        path.unlink()
+    return state
 
 
 def save_state(staging: Path, state: State) -> None:
@@ -185,13 +202,11 @@ def save_state(staging: Path, state: State) -> None:
 
 
 class BuildModels:
-    """The encoder of a build, None without vectors, and which of its papers are tagged, by which tagger."""
+    """The encoder of a build, None without vectors, and the tagger of its papers that have no labels."""
 
-    def __init__(
-        self, settings: BuildSettings, threads: int, expected_tagger: Identity | None = None
-    ) -> None:
-        """Load the encoder; ``expected_tagger`` is the identity that the tagger must have."""
-        self._settings, self._expected_tagger = settings, expected_tagger
+    def __init__(self, settings: BuildSettings, threads: int, before: Identity | None = None) -> None:
+        """Load the encoder; ``before`` is the tagger that labelled the papers of the index so far."""
+        self.settings, self._before = settings, before
         self.encoder: Encoder | None = None
         self.identity: dict[str, Any] | None = None
         if settings.dense:
@@ -206,57 +221,47 @@ class BuildModels:
     @cached_property
     def tagger(self) -> Tagger:
         """The tagger, opened at the first paper to be tagged."""
-        tagger = Tagger.open(self._settings.tagger)
-        expected = self._expected_tagger
-        if expected is not None and expected != tagger.identity:
-            raise IndexBuildError(
-                f"expected the tagger {expected['name']} ({expected['sha256'][:12]}) that labelled "
-                f"the index's papers, found {tagger.metadata.name} ({tagger.identity['sha256'][:12]}); give "
-                "that one as `tagger`, or build the index again"
-            )
+        tagger = Tagger.open(self.settings.tagger)
+        remedy = "give that one as `tagger`, or build the index again"
+        self._require(tagger, self._before, "that labelled the index's papers", remedy)
         return tagger
+
+    def _require(self, tagger: Tagger, expected: Identity | None, which: str, remedy: str) -> None:
+        found = tagger.identity
+        if expected is not None and expected != found:
+            raise IndexBuildError(
+                f"expected the tagger {expected['name']} ({expected['sha256'][:12]}) {which}, found "
+                f"{found['name']} ({found['sha256'][:12]}); {remedy}"
+            )
 
     def prepare(self, papers: Iterable[Paper]) -> Iterator[Paper]:
         """Yield papers as they are to be stored; open the tagger at the first one to be tagged."""
-        dense = self._settings.dense
         for paper in papers:
-            if dense and self._settings.facets == "predicted":
+            if self.settings.dense and self.settings.facets == "predicted":
                 paper = without_labels(paper)
-            if dense and not paper.labelled:
+            if self.settings.dense and not paper.labelled:
                 _ = self.tagger
             yield paper
 
     def tagging_encoder(self, tagger: Identity | None) -> TaggingEncoder:
         """Return the encoder with the tagger, unless it was exchanged since the build began, or with none."""
         assert self.encoder is not None
-        if tagger is None:
-            return TaggingEncoder(self.encoder, None)
-        current = self.tagger.identity
-        if current != tagger:
-            raise IndexBuildError(
-                f"expected the tagger {tagger['name']} ({tagger['sha256'][:12]}) as when the build "
-                f"began, found {current['name']} ({current['sha256'][:12]}); put that one back, or "
-                "discard the build with `overwrite` alone"
-            )
-        return TaggingEncoder(self.encoder, self.tagger)
+        if tagger is not None:
+            remedy = "put that one back, or discard the build with `overwrite` alone"
+            self._require(self.tagger, tagger, "as when the build began", remedy)
+        return TaggingEncoder(self.encoder, None if tagger is None else self.tagger)
 
 
 def read_papers(
-    folder: Path,
-    source: Source,
-    models: BuildModels,
-    execution: Execution,
-    left_out: RejectedRecords,
-    *,
-    lucene: bool,
+    folder: Path, source: Source, models: BuildModels, execution: Execution, left_out: RejectedRecords
 ) -> State:
     """Read the corpus, split into sentences; return ``counts`` and ``tagger`` of a build's state."""
     read = execution.progress.papers(source.papers(split_sentences, left_out), source.share_read)
     papers = models.prepare(read)
-    counts = write_papers(folder, write_input(folder, papers) if lucene else papers)
+    counts = write_papers(folder, write_input(folder, papers) if models.settings.bm25 else papers)
     predicted = 0 if models.encoder is None else counts["papers"] - counts["labelled"]
     skipped = {"left_out": left_out.counts()} if left_out else {}
-    reading = {"reading": source.origin.reading} if source.origin.reading else {}
+    reading = {"reading": source.reading} if source.reading else {}
     return {
         "counts": {**counts, "predicted": predicted, **reading, **skipped},
         "tagger": models.tagger.identity if predicted else None,
@@ -268,34 +273,29 @@ def encode_papers(
 ) -> None:
     """Write vectors and predicted facets of the papers behind those that ``state`` says are ``encoded``."""
     papers, done = Papers(folder, predictions=False), state.get("encoded", 0)
-    starts = np.load(folder / STARTS_FILE)
-    total, first, dimension = int(starts[-1]), int(starts[done]), tagging.encoder.dimension
+    starts, count, dimension = np.load(folder / STARTS_FILE), len(papers), tagging.encoder.dimension
+    total, first = int(starts[-1]), int(starts[done])
     similarity = tagging.encoder.files.metadata.encoder_format.similarity
     with contextlib.ExitStack() as stack:
-        advance = stack.enter_context(execution.progress.steps("encoding", "papers", len(papers)))
+        advance = stack.enter_context(execution.progress.steps("encoding", "papers", count))
         advance(done)
         opened: list[contextlib.AbstractContextManager[Callable[[Any], Any]]] = [
             writing_vectors(folder, SENTENCES, (total, dimension), stored, similarity, first),
-            writing_vectors(folder, WHOLE, (len(papers), dimension), stored, similarity, done),
+            writing_vectors(folder, WHOLE, (count, dimension), stored, similarity, done),
         ]
         if tagging.tagger is not None:
             opened.append(writing_rows(folder / FACETS_FILE, (total,), np.uint8, first))
             opened.append(writing_rows(folder / PROBABILITIES_FILE, (total, LABELS), np.float16, first))
         writers = [stack.enter_context(each) for each in opened]
         # One stream: what encodes may read ahead beyond the end of a block.
-        encoded = tagging.encode(papers.read_from(done) if done < len(papers) else ())
-        unknown = (0.0,) * LABELS
-        while done < len(papers):
-            block: list[tuple[NDArray[Any], ...]] = []  # of each paper, in the order of the writers
+        encoded = tagging.encode(papers.read_from(done) if done < count else ())
+        while done < count:
+            block = []  # of each paper, in the order of the writers
             for paper, vectors in islice(encoded, BLOCK):
-                block.append(
-                    (
-                        vectors.sentences.astype(np.float16),
-                        vectors.whole.astype(np.float16)[None],
-                        np.frombuffer(facet_codes(paper), np.uint8),
-                        np.array([each.probabilities or unknown for each in paper.sentences], np.float16),
-                    )
-                )
+                shares = [each.probabilities or (0.0,) * LABELS for each in paper.sentences]
+                facets = np.frombuffer(facet_codes(paper), np.uint8)
+                sides = vectors.sentences.astype(np.float16), vectors.whole.astype(np.float16)[None]
+                block.append((*sides, facets, np.array(shares, np.float16)))
                 advance(1)
             for write, array in zip(writers, map(np.concatenate, zip(*block, strict=True)), strict=False):
                 write(array)
@@ -312,13 +312,11 @@ def build_faiss(
     learned: tuple[Path, bool, int] | None = None,
 ) -> dict[str, Any]:
     """Build FAISS's index; ``learned``: whose centroids are kept, its vectors too, trained on how many."""
-    vectors = read_vectors(folder, stored)[0]
+    vectors = open_vectors(folder, SENTENCES, stored)
+    before, kept, trained = learned or (None, False, len(vectors))
     with execution.progress.steps("indexing with FAISS", "vectors", len(vectors)) as advance:
-        before, kept, trained = learned or (None, False, len(vectors))
         write_faiss(folder, vectors, similarity, params, execution.threads, advance, before, kept)
-    if params.nlist is None and not params.by_codes:
-        return {"ann": params.record()}
-    return {"ann": params.record(), "trained": trained}
+    return {"ann": params.record(), **({"trained": trained} if params.learns else {})}
 
 
 def describe(folder: Path, state: State) -> Manifest:
@@ -384,6 +382,5 @@ def add_rejected(folder: Path, listed: Path, *, keeps: bool) -> None:
     else:
         with atomic_file(listed) as stream:
             for each in lists:
-                with each.open("rb") as lines:
-                    shutil.copyfileobj(lines, stream)
+                stream.write(each.read_bytes())
     path.unlink()

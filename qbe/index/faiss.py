@@ -93,11 +93,10 @@ def write_faiss(
     """
     import faiss
 
-    params = params or FaissParams()
     try:
         with building(threads):
             if learned is None:
-                index = _train(vectors, similarity, params)
+                index = _train(vectors, similarity, params or FaissParams())
             else:
                 index = _read_index(learned, faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
                 if not kept:
@@ -174,14 +173,16 @@ class FaissIndex:
         self._nprobe = min(nprobe or params.nprobe or 1, params.nlist or 1)
         if nprobe is not None and params.nlist is None:
             raise UsageError(f"`nprobe` goes with an index of lists, found {params.factory}; drop it")
-        set_for_searching(threads)
+        faiss.omp_set_num_threads(threads)
+        with _state:
+            if not _builds:
+                faiss.cvar.distance_compute_blas_threshold = ONE_BY_ONE
         # Lists on disk are looked up in the index's folder, wherever it was built.
         flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
         if not params.factory.endswith("fs"):  # fast-scan codes are copied; all others can be mapped
             flags |= faiss.IO_FLAG_MMAP_IFC
-        path = files.folder / FAISS
         try:
-            self._index: Any = _read_index(path, flags)
+            self._index: Any = _read_index(files.folder / FAISS, flags)
             if params.nlist is not None:
                 faiss.extract_index_ivf(self._index).nprobe = self._nprobe
         except (RuntimeError, AttributeError, MemoryError, OSError) as error:
@@ -261,16 +262,6 @@ def nearer(closeness: Floats, positions: Rows, count: int) -> Rows:
     return np.where(tied & ~tied.all(axis=1, keepdims=True), -1, positions[:, :count])
 
 
-def set_for_searching(threads: int) -> None:
-    """Have FAISS search with this many threads, comparing vectors one by one."""
-    import faiss
-
-    faiss.omp_set_num_threads(threads)
-    with _state:
-        if not _builds:
-            faiss.cvar.distance_compute_blas_threshold = ONE_BY_ONE
-
-
 @contextmanager
 def searching() -> Iterator[int]:
     """Give the number of query vectors that a search may take at a time: few during a build."""
@@ -322,10 +313,8 @@ class CandidateSource:
         """Yield the candidates of each query: rows of papers, int64, ascending, each once.
 
         A query is the vectors of its sentences, (n, dimension) float32. There are at least ``k`` candidates
-        where
-        ``allowed`` has enough papers. Where papers are then scored ``by_mean``
-        (`qbe.index.scoring.mean_max`),
-        those that cannot be among the best ``k`` may be left out.
+        where ``allowed`` has enough papers. Where papers are then scored ``by_mean``
+        (`qbe.index.scoring.mean_max`), those that cannot be among the best ``k`` may be left out.
         """
         count = max(self.sentences.min_candidates, 2 * k)
         if allowed is None:
@@ -354,21 +343,19 @@ class CandidateSource:
     def _may_be_best(self, queries: Sequence[Floats], k: int, count: int) -> Sequence[Rows]:
         """Look up few sentences, and ``count`` where these do not show that no other paper can be better."""
         candidates: list[Rows] = [np.zeros(0, np.int64)] * len(queries)
-        waiting: Sequence[int] = range(len(queries))
+        waiting = [*range(len(queries))]
         for looked_up in sorted({min(count, max(FIRST_SENTENCES, FIRST_PER_PAPER * k)), count}):
             if not waiting:
                 break
             vectors = [queries[place] for place in waiting]
             similarities, positions = self.sentences.search(np.concatenate(vectors), looked_up)
             papers = np.searchsorted(self._starts, positions, side="right") - 1
-            ends = _ends(vectors)
-            unsettled = []
-            split = np.split(similarities, ends), np.split(papers, ends)
-            for place, near, of in zip(waiting, *split, strict=True):
+            split = np.split(similarities, _ends(vectors)), np.split(papers, _ends(vectors))
+            places, waiting = waiting, []
+            for place, near, of in zip(places, *split, strict=True):
                 candidates[place], are_all = may_be_best(near, of, len(self._starts) - 1, k)
                 if not are_all:
-                    unsettled.append(place)
-            waiting = unsettled
+                    waiting.append(place)
         return candidates
 
     def _papers(

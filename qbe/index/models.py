@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,8 @@ class IndexModels:
                 except MissingDependencyError as error:
                     if files.precision != HALF:
                         raise
-                    files = files.on_any_machine()
+                    # fp16 is made of this precision, which needs no package onnx
+                    files = replace(files, precision=files.model.name.split(".")[1])
                     log.warning(
                         "%s: its papers were encoded in %s, queries are encoded in %s (%s)",
                         *(self._folder, HALF, files.precision, error),

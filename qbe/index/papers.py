@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from qbe.corpus.records import OFFSETS as OFFSETS_FIELD
 from qbe.corpus.records import dump_record, paper_to_record
 from qbe.errors import CorpusError, PaperNotFoundError
-from qbe.index.scoring import Mask, run_starts
+from qbe.index.scoring import Mask, Rows, run_starts
 from qbe.index.store import RECORDS, Files
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
@@ -28,6 +27,7 @@ PROBABILITIES_FILE = "facet_probabilities.npy"
 FACET_CODES: tuple[Facet | None, ...] = (None, *Facet)  # a sentence's facet is stored as its position here
 _CODES = {facet: code for code, facet in enumerate(FACET_CODES)}
 
+T = TypeVar("T")
 Metadata = Mapping[str, Any]
 _LABELS = len(FacetProbabilities._fields)
 
@@ -83,27 +83,33 @@ def facet_codes(paper: Paper) -> bytes:
 
 
 class Papers:
-    """The papers of a generation, or of a build under way, found by row or by id.
+    """The papers of a generation, of several one after the other, or of a build under way, by row or by id.
 
     Papers that the index's tagger labelled come so, or, without ``predictions``, as the corpus brought them.
     """
 
-    def __init__(self, files: Path | Files, predictions: bool = True) -> None:
-        self._files = Files.of(files)
-        self._predicted = predictions and self._files.has(PROBABILITIES_FILE)
-        self.offsets = self._files.array(OFFSETS, "int64", 1)
-        size = (self._files.folder / RECORDS).stat().st_size
-        if (ends := [*self.offsets[:1].tolist(), *self.offsets[-1:].tolist()]) != [0, size]:
-            raise self._files.damaged(OFFSETS, f"the places of lines in {size} bytes", ends)
+    def __init__(self, *folders: Path | Files, predictions: bool = True) -> None:
+        self._parts = [Files.of(folder) for folder in folders]
+        self._predictions = predictions
+        self.offsets = [files.array(OFFSETS, "int64", 1) for files in self._parts]
+        for files, offsets in zip(self._parts, self.offsets, strict=True):
+            size = (files.folder / RECORDS).stat().st_size
+            if (ends := [*offsets[:1].tolist(), *offsets[-1:].tolist()]) != [0, size]:
+                raise files.damaged(OFFSETS, f"the places of lines in {size} bytes", ends)
+        # Where the papers of each folder begin.
+        self.starts: Rows = np.cumsum([0, *(len(offsets) - 1 for offsets in self.offsets)], dtype=np.int64)
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return int(self.starts[-1])
 
     @cached_property
     def ids(self) -> list[str]:
-        ids = self._files.read(IDS).decode(errors="replace").split("\n")[:-1]
-        if len(ids) != len(self):
-            raise self._files.damaged(IDS, f"ids of {len(self)} papers", len(ids))
+        ids: list[str] = []
+        for files, count in zip(self._parts, np.diff(self.starts).tolist(), strict=True):
+            own = files.read(IDS).decode(errors="replace").split("\n")[:-1]
+            if len(own) != count:
+                raise files.damaged(IDS, f"ids of {count} papers", len(own))
+            ids += own
         return ids
 
     @cached_property
@@ -122,71 +128,82 @@ class Papers:
         return self._rows.get(paper_id)
 
     def __getitem__(self, row: int) -> Paper:
-        begin, end = self.offsets[row : row + 2].tolist()
-        return self._paper(row, self._files.read(RECORDS, begin, end))
+        part = int(np.searchsorted(self.starts, row, side="right")) - 1
+        own = row - int(self.starts[part])
+        begin, end = self.offsets[part][own : own + 2].tolist()
+        return self._paper(self._parts[part], row, self._parts[part].read(RECORDS, begin, end))
 
-    @contextlib.contextmanager
-    def _reading(self, row: int = 0) -> Iterator[BinaryIO]:
-        """Give the lines of the papers from a row on; tell what cannot be decoded."""
-        with self._files.open(RECORDS) as stream:
-            stream.seek(int(self.offsets[row]))
-            try:
-                yield stream
-            except _NO_RECORD as error:
-                raise self._files.damaged(RECORDS, "records of papers", repr(error)) from error
+    def _lines(self, row: int = 0) -> Iterator[tuple[Files, bytes]]:
+        for files, offsets, start in zip(self._parts, self.offsets, self.starts.tolist(), strict=False):
+            if row < start + len(offsets) - 1:
+                with files.open(RECORDS) as lines:
+                    lines.seek(int(offsets[max(row - start, 0)]))
+                    for line in lines:
+                        yield files, line
 
     def read_from(self, row: int) -> Iterator[Paper]:
-        with self._reading(row) as lines:
-            for place, line in enumerate(lines, row):
-                yield self._paper(place, line)
+        for place, (files, line) in enumerate(self._lines(row), row):
+            yield self._paper(files, place, line)
 
     def read_containing(self, parts: Sequence[bytes]) -> Iterator[Paper | None]:
         """Yield all papers; None for one of plain ASCII that lacks some of the parts, ASCII in lower case."""
-        with self._reading() as lines:
-            for row, line in enumerate(lines):
-                lower = line.lower()
-                lacks = line.isascii() and not all(part in lower for part in parts)
-                yield None if lacks else self._paper(row, line)
+        for row, (files, line) in enumerate(self._lines()):
+            lower = line.lower()
+            lacks = line.isascii() and not all(part in lower for part in parts)
+            yield None if lacks else self._paper(files, row, line)
 
     def read_metadata(self) -> Iterator[Metadata]:
-        with self._reading() as lines:
-            yield from read_metadata(lines)
+        return self._read(parse_metadata)
 
     def read_headings(self) -> Iterator[tuple[str, str, Metadata]]:
         """Id, title and metadata of all papers, in order, quicker than the papers."""
-        with self._reading() as lines:
-            for line in lines:
-                end = line.index(_ABSTRACT_KEY) + 1
-                begin = line.find(_METADATA_KEY, end)
-                rest = b"}" if begin < 0 else b", " + line[begin:]
-                record = json.loads((line[:end] + rest).decode())
-                yield record["paper_id"], record["title"], record.get("metadata", {})
+        return self._read(_heading)
+
+    def _read(self, decode: Callable[[bytes], T]) -> Iterator[T]:
+        for files, line in self._lines():
+            try:
+                decoded = decode(line)
+            except _NO_RECORD as error:
+                raise files.damaged(RECORDS, "records of papers", repr(error)) from error
+            yield decoded
 
     @cached_property
     def layout(self) -> PaperLayout:
-        files, probabilities = self._files, None
-        starts, facets = files.array(STARTS_FILE, "int64", 1), files.array(FACETS_FILE, "uint8", 1)
-        if self._predicted:
-            probabilities = files.array(PROBABILITIES_FILE, "float16", 2)
-            if probabilities.shape != (len(facets), _LABELS):
-                raise files.damaged(PROBABILITIES_FILE, f"{len(facets)} sentences", probabilities.shape)
-        ends = (len(starts), *starts[:1].tolist(), *starts[-1:].tolist())
-        if ends != (len(self) + 1, 0, len(facets)) or (np.diff(starts) < 0).any():
-            raise files.damaged(STARTS_FILE, f"{len(facets)} sentences of {len(self)} papers", ends)
-        if facets.max(initial=0) >= len(FACET_CODES):
-            raise files.damaged(FACETS_FILE, "facets", facets.max())
-        return PaperLayout(np.array(starts), np.array(facets), probabilities)
+        """Of several generations, papers without predicted labels have probabilities of zero."""
+        sizes, facets, known = list[NDArray[Any]](), list[NDArray[Any]](), list[NDArray[Any]]()
+        for files, count in zip(self._parts, np.diff(self.starts).tolist(), strict=True):
+            starts, codes = files.array(STARTS_FILE, "int64", 1), files.array(FACETS_FILE, "uint8", 1)
+            ends = (len(starts), *starts[:1].tolist(), *starts[-1:].tolist())
+            if ends != (count + 1, 0, len(codes)) or (np.diff(starts) < 0).any():
+                raise files.damaged(STARTS_FILE, f"{len(codes)} sentences of {count} papers", ends)
+            if codes.max(initial=0) >= len(FACET_CODES):
+                raise files.damaged(FACETS_FILE, "facets", codes.max())
+            probabilities = np.broadcast_to(np.float16(0), (len(codes), _LABELS))
+            if self._predictions and files.has(PROBABILITIES_FILE):
+                probabilities = files.array(PROBABILITIES_FILE, "float16", 2)
+                if probabilities.shape != (len(codes), _LABELS):
+                    raise files.damaged(PROBABILITIES_FILE, f"{len(codes)} sentences", probabilities.shape)
+            sizes.append(np.diff(starts))
+            facets.append(codes)
+            known.append(probabilities)
+        is_predicted = self._predictions and any(files.has(PROBABILITIES_FILE) for files in self._parts)
+        return PaperLayout(
+            np.cumsum(np.concatenate([[0], *sizes]), dtype=np.int64),
+            np.concatenate(facets),
+            (known[0] if len(known) == 1 else np.concatenate(known)) if is_predicted else None,
+        )
 
-    def _paper(self, row: int, line: bytes) -> Paper:
+    def _paper(self, files: Files, row: int, line: bytes) -> Paper:
         """The paper of a line that `write_papers` wrote, which needs no validation."""
         try:
             record = json.loads(line)
             texts, labels, offsets = record["abstract"], record.get("pred_labels"), record.get(OFFSETS_FIELD)
             facets: Iterable[Facet | None] = [None] * len(texts)
             predicted: Iterable[FacetProbabilities | None] = [None] * len(texts)
+            is_predicted = labels is None and self._predictions and files.has(PROBABILITIES_FILE)
             if labels is not None:
                 facets = map(Facet.from_label, labels)
-            elif self._predicted:
+            elif is_predicted:
                 starts, codes, probabilities = self.layout
                 assert probabilities is not None
                 first, last = starts[row : row + 2].tolist()
@@ -196,15 +213,16 @@ class Papers:
                 record["paper_id"],
                 record["title"],
                 tuple(Sentence(*each) for each in zip(texts, facets, predicted, strict=True)),
-                labels is not None or self._predicted,
+                labels is not None or is_predicted,
                 record.get("metadata", {}),
                 None if offsets is None else tuple((begin, end) for begin, end in offsets),
             )
         except _NO_RECORD as error:
-            raise self._files.damaged(RECORDS, f"the paper of row {row}", repr(error)) from error
+            row -= int(self.starts[self._parts.index(files)])
+            raise files.damaged(RECORDS, f"the paper of row {row}", repr(error)) from error
 
 
-def rows_of(papers: Papers, paper_ids: Iterable[str]) -> NDArray[np.int64]:
+def rows_of(papers: Papers, paper_ids: Iterable[str]) -> Rows:
     """The rows (n,) int64 of papers by their ids, in that order; raises PaperNotFoundError."""
     return np.array([papers.row(paper_id) for paper_id in paper_ids], dtype=np.int64)
 
@@ -213,15 +231,22 @@ def rows_of(papers: Papers, paper_ids: Iterable[str]) -> NDArray[np.int64]:
 _NO_RECORD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
-def read_metadata(lines: Iterable[bytes]) -> Iterator[Metadata]:
-    """Parse only the object under ``metadata`` of each line."""
-    for line in lines:
-        begin = line.find(_METADATA_KEY)
-        try:
-            metadata = json.loads(line[begin + len(_METADATA_KEY) : line.rindex(b"}")]) if begin >= 0 else {}
-        except ValueError:  # a file that something else has written
-            metadata = json.loads(line).get("metadata")
-        yield metadata or {}
+def parse_metadata(line: bytes) -> Metadata:
+    """Parse only the object under ``metadata`` of a line."""
+    begin = line.find(_METADATA_KEY)
+    try:
+        metadata = json.loads(line[begin + len(_METADATA_KEY) : line.rindex(b"}")]) if begin >= 0 else {}
+    except ValueError:  # a file that something else has written
+        metadata = json.loads(line).get("metadata")
+    return metadata or {}
+
+
+def _heading(line: bytes) -> tuple[str, str, Metadata]:
+    end = line.index(_ABSTRACT_KEY) + 1
+    begin = line.find(_METADATA_KEY, end)
+    rest = b"}" if begin < 0 else b", " + line[begin:]
+    record = json.loads((line[:end] + rest).decode())
+    return record["paper_id"], record["title"], record.get("metadata", {})
 
 
 def without_labels(paper: Paper) -> Paper:

@@ -25,6 +25,7 @@ PROBE_FRACTION = 4  # a search reads nlist / 4 of the lists by default
 _LISTS = re.compile(r"IVF(\d+)")
 _ROUNDED = re.compile(r"PQ|SQ[468]|SQbf16|RQ|LSQ|LSH|ITQ|PCA|RR")
 _CODES = re.compile(r"PQ(\d+)(?:x(\d+))?")
+_RECORDED = {"min_candidates": "depth"}  # names in a manifest where they are others
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,34 +52,17 @@ class FaissParams:
         return self.factory == EXACT
 
     @property
-    def by_codes(self) -> bool:
-        """Whether short codes are compared in place of the vectors."""
-        return _ROUNDED.search(self.factory) is not None
+    def learns(self) -> bool:
+        """Whether centroids or codes are learned from the vectors."""
+        return self.nlist is not None or _ROUNDED.search(self.factory) is not None
 
     def record(self) -> dict[str, Any]:
-        record = dataclasses.asdict(self)
-        return {"depth" if name == "min_candidates" else name: value for name, value in record.items()}
+        return {_RECORDED.get(name, name): value for name, value in dataclasses.asdict(self).items()}
 
     @classmethod
     def read(cls, dense: Mapping[str, Any]) -> FaissParams:
-        """Read a manifest's ``dense``; up to format 5 indexes had kinds in place of factory strings."""
-        params = dense["ann"]
-        if (factory := params.get("factory")) is None:
-            nlist, pq = params.get("nlist"), params.get("pq") or 0
-            codes = f"PQ{pq}" if params.get("on_disk") else f"PQ{2 * pq}x4fs"
-            kinds = {
-                "flat": EXACT,
-                "hnsw": "HNSW32,SQfp16",
-                "ivf-sq": f"IVF{nlist},SQ8",
-                "ivf-pq": f"IVF{nlist},{codes}",
-                "ivf-opq-pq": f"OPQ{2 * pq},IVF{nlist},{codes}",
-            }
-            kind = params.get("kind", "flat")
-            if kind not in kinds:
-                raise ValueError(f"a FAISS index of kind {kind}")
-            factory = kinds[kind]
-        depth, seed = params.get("depth", MIN_CANDIDATES), params.get("seed", 0)
-        return cls(factory, params.get("nprobe"), depth, seed)
+        """Read a manifest's ``dense``."""
+        return cls(**{name: dense["ann"][_RECORDED.get(name, name)] for name in cls.__dataclass_fields__})
 
 
 def resolve(faiss: str, sentences: int, dimension: int) -> FaissParams:
@@ -102,14 +86,6 @@ def resolve(faiss: str, sentences: int, dimension: int) -> FaissParams:
     if not lists:
         return params
     return dataclasses.replace(params, nprobe=min(max(lists // PROBE_FRACTION, PROBE_FRACTION), lists))
-
-
-def resolve_or_exact(faiss: str, sentences: int, dimension: int) -> FaissParams:
-    """Resolve to an exact index where an update left too few sentences."""
-    try:
-        return resolve(faiss, sentences, dimension)
-    except UsageError:
-        return FaissParams()
 
 
 def resolve_stored(stored: str, sentences: int) -> str:

@@ -33,7 +33,6 @@ _HALF_TO_SINGLE = 2.0**112
 
 
 def run_starts(ordered: NDArray[Any]) -> Rows:
-    """Where each run of equal values of an array (n,) begins."""
     return np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)])
 
 
@@ -55,17 +54,14 @@ class Selection:
 
     def __init__(self, mask: Mask) -> None:
         self.mask = mask
-        self._count = int(np.count_nonzero(mask))
 
     def __len__(self) -> int:
-        return self._count
+        return len(self.rows)
 
     @cached_property
     def rows(self) -> Rows:
-        """The rows of its papers, ascending; not to be written to."""
-        rows = np.flatnonzero(self.mask)
-        rows.flags.writeable = False
-        return rows
+        """The rows of its papers, ascending."""
+        return np.flatnonzero(self.mask)
 
 
 class PerSelection(Generic[T]):
@@ -96,9 +92,8 @@ def restrict(similarities: Floats, starts: Rows, keep: Mask) -> Floats:
 
 def kept_or_all(keep: Mask, starts: Rows) -> Mask:
     """Return a mask (sentences,) that keeps all sentences of a paper of which ``keep`` keeps none."""
-    counts = np.diff(np.append(starts, len(keep)))
-    any_kept = np.repeat(np.logical_or.reduceat(keep, starts), counts)
-    kept: Mask = keep | ~any_kept
+    any_kept = np.logical_or.reduceat(keep, starts)
+    kept: Mask = keep | ~np.repeat(any_kept, np.diff(np.append(starts, len(keep))))
     return kept
 
 
@@ -189,8 +184,8 @@ def _parts(vectors: Half | Floats | Quantized) -> tuple[Doubles, Doubles | float
 
 
 class SentenceBlock(NamedTuple):
-    """The sentences of some papers, concatenated: ``vectors`` (sentences, dimension) as stored; ``starts``
-    (papers,) where those of each begin; ``rows`` (sentences,) the positions among all sentences of the index.
+    """The sentences of some papers: ``vectors`` (sentences, dimension) as stored; ``starts`` (papers,) where
+    those of each begin; ``rows`` (sentences,) their rows in the index.
     """
 
     vectors: Vectors

@@ -11,8 +11,7 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from qbe.index import jvm
 from qbe.index.faiss import CandidateSource
 from qbe.index.index import Index, IndexReader
 from qbe.index.lucene import Ranked, TextSearch, break_ties
-from qbe.index.papers import Metadata, PaperLayout, Papers
+from qbe.index.papers import Papers
 from qbe.index.scoring import (
     Compared,
     PerSelection,
@@ -36,7 +35,7 @@ from qbe.index.scoring import (
 from qbe.index.store import Manifest
 from qbe.index.vectors import Floats, Quantized, Vectors
 from qbe.models.pooling import PaperVectors
-from qbe.types import FacetProbabilities, Paper
+from qbe.types import Paper
 from qbe.util.work import Workers
 
 # Calls a method of `Shard` on some indexes, by number, each with its own arguments.
@@ -80,66 +79,17 @@ class Shard:
             return self._kept[key]
 
 
-class SeveralPapers(Papers):
-    """The papers of several indexes, one after the other."""
-
-    def __init__(self, parts: Sequence[Papers]) -> None:
-        self._parts = parts
-        self.starts: Rows = np.cumsum([0, *map(len, parts)], dtype=np.int64)
-
-    def __len__(self) -> int:
-        return int(self.starts[-1])
-
-    @cached_property
-    def ids(self) -> list[str]:
-        return [paper_id for part in self._parts for paper_id in part.ids]
-
-    def __getitem__(self, row: int) -> Paper:
-        part = int(np.searchsorted(self.starts, row, side="right")) - 1
-        return self._parts[part][row - int(self.starts[part])]
-
-    def read_from(self, row: int) -> Iterator[Paper]:
-        for part, start in zip(self._parts, self.starts[:-1].tolist(), strict=True):
-            if row < start + len(part):
-                yield from part.read_from(max(row - start, 0))
-
-    def read_containing(self, parts: Sequence[bytes]) -> Iterator[Paper | None]:
-        return chain.from_iterable(part.read_containing(parts) for part in self._parts)
-
-    def read_metadata(self) -> Iterator[Metadata]:
-        return chain.from_iterable(part.read_metadata() for part in self._parts)
-
-    def read_headings(self) -> Iterator[tuple[str, str, Metadata]]:
-        return chain.from_iterable(part.read_headings() for part in self._parts)
-
-    @cached_property
-    def layout(self) -> PaperLayout:
-        """The layouts one after the other; papers without predicted labels have probabilities of zero."""
-        layouts = [part.layout for part in self._parts]
-        starts = np.cumsum(np.concatenate([[0], *(np.diff(each.starts) for each in layouts)]), dtype=np.int64)
-        probabilities, labels = None, len(FacetProbabilities._fields)
-        if any(each.probabilities is not None for each in layouts):
-            unknown = (np.zeros((len(each.facets), labels), np.float16) for each in layouts)
-            probabilities = np.concatenate(
-                [
-                    none if each.probabilities is None else each.probabilities
-                    for each, none in zip(layouts, unknown, strict=True)
-                ]
-            )
-        return PaperLayout(starts, np.concatenate([each.facets for each in layouts]), probabilities)
-
-    def local(self, rows: Rows) -> tuple[Rows, dict[int, Rows]]:
-        """Return the number of each paper's index (n,), and the papers by index, as rows there."""
-        owners = np.searchsorted(self.starts, rows, side="right") - 1
-        return owners, {
-            shard: rows[owners == shard] - self.starts[shard] for shard in np.unique(owners).tolist()
-        }
+def _local(papers: Papers, rows: Rows) -> tuple[Rows, dict[int, Rows]]:
+    """Return the number of each paper's index (n,), and the papers by index, as rows there."""
+    owners = np.searchsorted(papers.starts, rows, side="right") - 1
+    numbers = np.unique(owners).tolist()
+    return owners, {number: rows[owners == number] - papers.starts[number] for number in numbers}
 
 
 class SeveralVectors(VectorStore, CandidateSource):
     """Vectors and candidates of several indexes."""
 
-    def __init__(self, ask: Ask, papers: SeveralPapers, similarity: str, nprobe: int | None = None) -> None:
+    def __init__(self, ask: Ask, papers: Papers, similarity: str, nprobe: int | None = None) -> None:
         self._ask, self._holders, self.similarity, self._nprobe = ask, papers, similarity, nprobe
         self._split = PerSelection(partial(_split, papers.starts))
 
@@ -180,7 +130,7 @@ class SeveralVectors(VectorStore, CandidateSource):
         self, method: str, rows: Rows, before: tuple[Any, ...] = (), after: tuple[Any, ...] = ()
     ) -> tuple[Rows, Rows, dict[int, Any]]:
         """Ask the indexes of papers; return which one each paper and each sentence is in, and the answers."""
-        (owners, local), starts = self._holders.local(rows), self._holders.layout.starts
+        (owners, local), starts = _local(self._holders, rows), self._holders.layout.starts
         asked = {shard: (method, *before, some, *after) for shard, some in local.items()}
         return owners, np.repeat(owners, starts[rows + 1] - starts[rows]), self._ask("of_papers", asked)
 
@@ -211,18 +161,18 @@ def _together(owners: Rows, parts: Mapping[int, Any]) -> Vectors:
 class SeveralTexts(TextSearch):
     """BM25 over the texts of several indexes, by the statistics of each."""
 
-    def __init__(self, ask: Ask, papers: SeveralPapers) -> None:
+    def __init__(self, ask: Ask, papers: Papers) -> None:
         self._ask, self._papers = ask, papers
 
     def filtering(self, rows: Rows) -> dict[int, tuple[str, Rows]]:
         key = uuid.uuid4().hex
-        return {shard: (key, some) for shard, some in self._papers.local(rows)[1].items()}
+        return {shard: (key, some) for shard, some in _local(self._papers, rows)[1].items()}
 
     def search(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
         starts, ids = self._papers.starts, self._papers.ids
         asked: dict[int, tuple[Any, ...]]
         if pool is not None:
-            asked = {shard: (text, k, rows, None) for shard, rows in self._papers.local(pool)[1].items()}
+            asked = {shard: (text, k, rows, None) for shard, rows in _local(self._papers, pool)[1].items()}
         elif allowed is not None:
             asked = {shard: (text, k, None, some) for shard, some in allowed.items()}
         else:
@@ -239,13 +189,11 @@ class SeveralTexts(TextSearch):
 class SeveralReader(IndexReader):
     """One generation of each of several indexes."""
 
-    papers: SeveralPapers
-
     def __init__(self, readers: Sequence[IndexReader], ask: Ask) -> None:
         """Raise EncoderMismatchError or IndexFormatError for readers that do not go together."""
         self.folder, self._lock, self._opened = readers[0].folder, threading.RLock(), {}
         self.readers, self._ask = readers, ask
-        self.papers = SeveralPapers([reader.papers for reader in readers])
+        self.papers = Papers(*(reader._files for reader in readers))
         self.generation = sum(reader.generation for reader in readers)
         _check_together(readers)
         self.manifest = combined_manifest([reader.manifest for reader in readers])

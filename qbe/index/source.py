@@ -21,7 +21,7 @@ from qbe.corpus.rejected import RejectedRecords
 from qbe.corpus.streams import BytesRead
 from qbe.errors import CorpusError, UsageError
 from qbe.index.papers import encode_paper
-from qbe.index.params import AUTO, EXACT, STORED
+from qbe.index.params import AUTO, STORED
 from qbe.models.cards import DEFAULT_ENCODER, DEFAULT_TAGGER
 from qbe.models.session import CPU, DEVICES, PRECISIONS, chosen_device, usual_precision
 from qbe.models.tagger import LABEL_SOURCES
@@ -50,15 +50,12 @@ class Progress:
 class BuildSettings:
     """What shapes an index, its corpus apart; a resumed build must have the same settings.
 
-    ``encoder`` and ``tagger`` are names or folders, ``precision`` is the encoder's, one of
-    `qbe.models.session.PRECISIONS`, and ``device``, one of `qbe.models.session.DEVICES`, runs it. With
-    ``facets`` "given" an index with vectors holds the labels that the corpus brings, and the ``tagger``'s for
-    papers without; with "predicted" the tagger's for all papers. ``positions`` and ``docvectors`` store term
-    positions and vectors in Lucene. ``faiss`` says which FAISS index finds candidates (a factory string such
-    as ``IVF1024,PQ64x4fs``), ``stored`` how vectors are stored (one of `qbe.index.params.STORED`); ``auto``
-    goes by the size of the corpus, or by what this machine has.
-
-    Raises TypeError and UsageError for values that are not possible.
+    ``encoder`` and ``tagger`` are names or folders; ``precision`` is the encoder's, which runs on ``device``.
+    With ``facets`` "given" an index with vectors holds the labels that the corpus brings, and the
+    ``tagger``'s for papers without; with "predicted" the tagger's for all papers. ``positions`` and
+    ``docvectors`` store term positions and vectors in Lucene. ``faiss`` says which FAISS index finds
+    candidates (a factory string such as ``IVF1024,PQ64x4fs``), ``stored`` how vectors are stored; ``auto``
+    goes by the size of the corpus, or by what this machine has. Raises TypeError and UsageError.
 
     >>> BuildSettings(bm25=False).encoder
     'facet-encoder'
@@ -77,18 +74,18 @@ class BuildSettings:
     device: str = CPU
 
     def __post_init__(self) -> None:
+        possible = {
+            "precision": (AUTO, *PRECISIONS),
+            "stored": (AUTO, *STORED),
+            "device": DEVICES,
+            "facets": LABEL_SOURCES,
+        }
         for name in ("encoder", "precision", "facets", "tagger", "faiss", "stored", "device"):
-            value = getattr(self, name)
+            value, some = getattr(self, name), possible.get(name)
             if not isinstance(value, str):
                 raise TypeError(f"expected `{name}` as a str, found {type(value).__name__}")
-        for name, possible in (
-            ("precision", (AUTO, *PRECISIONS)),
-            ("stored", (AUTO, *STORED)),
-            ("device", DEVICES),
-            ("facets", LABEL_SOURCES),
-        ):
-            if getattr(self, name) not in possible:
-                raise UsageError(f"expected `{name}` of {', '.join(possible)}, found {getattr(self, name)!r}")
+            if some and value not in some:
+                raise UsageError(f"expected `{name}` of {', '.join(some)}, found {value!r}")
         int8 = self.device == AUTO and self.precision == "int8"  # of an index that grows, say
         device = CPU if int8 else chosen_device(self.device)
         object.__setattr__(self, "device", device)
@@ -108,13 +105,8 @@ class BuildSettings:
 
     @classmethod
     def read(cls, record: Mapping[str, Any], **changes: Any) -> BuildSettings:
-        """Return the settings of a manifest, with changes; older ones name kinds of FAISS indexes."""
-        settings = {name: value for name, value in record.items() if name not in ("corpus", "ann")}
-        if record.get("ann", {}).get("kind") == "flat":
-            settings["faiss"] = EXACT
-        if not settings.get("bm25", True):  # earlier versions took these without Lucene
-            settings |= {"positions": False, "docvectors": False}
-        return cls(**{**settings, **changes})
+        """Return the settings of a manifest, with changes."""
+        return cls(**{name: value for name, value in record.items() if name != "corpus"} | changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,23 +121,17 @@ IN_MEMORY = "<papers>"  # what a manifest calls a corpus of papers that a progra
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Where papers come from: ``names`` of sources, ``facts`` that differ when the papers do, when files last
-    ``changed`` (nanoseconds, else 0), and the record of an unusual `Reading`.
+class Source:
+    """A stream of ``papers``, given a splitter and a count of left-out records, and where they come from:
+    ``names`` of sources, ``facts`` that differ when the papers do, when files last ``changed`` (nanoseconds),
+    and the record of an unusual `Reading`.
     """
 
+    papers: Callable[[Splitter, RejectedRecords], Iterator[Paper]]
     names: tuple[str, ...]
     facts: list[list[Any]]
-    changed: int = 0
+    changed: int
     reading: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A stream of ``papers``, given a splitter and a count of left-out records, and their `Origin`."""
-
-    papers: Callable[[Splitter, RejectedRecords], Iterator[Paper]]
-    origin: Origin
     share_read: ShareRead = lambda: None
 
 
@@ -158,7 +144,7 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
     if isinstance(corpus, Source):
         return corpus
     items: Any = [corpus] if isinstance(corpus, str | os.PathLike) else corpus
-    if not isinstance(items, Iterable) or isinstance(items, Mapping | bytes):
+    if isinstance(items, Mapping | bytes) or not isinstance(items, Iterable):
         raise _wrong_type(corpus)
     if not isinstance(items, Sequence):
         stream = iter(items)
@@ -168,21 +154,24 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
             items = list(items)
     if not isinstance(items, Sequence) or any(isinstance(item, Paper) for item in items):
         return _in_memory(items)
-    for item in items:
-        if not isinstance(item, str | os.PathLike):
-            raise _wrong_type(item)
+    if wrong := [item for item in items if not isinstance(item, str | os.PathLike)]:
+        raise _wrong_type(wrong[0])
     names = [os.fspath(item) for item in items]
     files = [file for name in names for file in files_of(name)]
-    statuses = [Path(file).stat() if Path(file).is_file() else None for file in files]
-    facts: list[list[Any]] = [
-        [file] if status is None else [file, status.st_size, status.st_mtime_ns]
-        for file, status in zip(files, statuses, strict=True)
-    ]
-    changed = max((status.st_mtime_ns for status in statuses if status is not None), default=0)
+    facts, changed = list[list[Any]](), 0
+    for file in files:
+        facts.append([file])
+        if Path(file).is_file():
+            status = Path(file).stat()
+            facts[-1] += [status.st_size, status.st_mtime_ns]
+            changed = max(changed, status.st_mtime_ns)
     bytes_read = BytesRead(files)
     return Source(
         lambda split, left_out: read_corpus(names, split, reading, left_out, bytes_read),
-        Origin(tuple(names), facts, changed, reading.record()),
+        tuple(names),
+        facts,
+        changed,
+        reading.record(),
         lambda: bytes_read.share,
     )
 
@@ -217,9 +206,6 @@ def _in_memory(papers: Iterable[Any]) -> Source:
 
     fact = uuid.uuid4().hex
     if isinstance(papers, Sequence):
-        digest = hashlib.sha256()
-        for paper in checked():
-            digest.update(encode_paper(paper))
-        fact = digest.hexdigest()
-    origin = Origin((IN_MEMORY,), [[IN_MEMORY, fact]], sys.maxsize)
-    return Source(lambda split, left_out: checked(), origin)  # noqa: ARG005  (sentences)
+        fact = hashlib.sha256(b"".join(map(encode_paper, checked()))).hexdigest()
+    facts: list[list[Any]] = [[IN_MEMORY, fact]]
+    return Source(lambda split, left_out: checked(), (IN_MEMORY,), facts, sys.maxsize)  # noqa: ARG005

@@ -6,6 +6,7 @@ only new papers are encoded; FAISS's index is filled anew.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -28,7 +29,7 @@ from qbe.index.lucene import update_lucene, write_lucene_index
 from qbe.index.models import matching_encoder
 from qbe.index.names import contradicts, differs_little
 from qbe.index.papers import Papers, encode_paper, without_labels
-from qbe.index.params import FLOAT16, INT8, FaissParams, resolve_or_exact, resolve_stored
+from qbe.index.params import FLOAT16, INT8, FaissParams, resolve, resolve_stored
 from qbe.index.scoring import sentence_rows
 from qbe.index.source import BuildSettings, Corpus, Execution, Source, open_corpus
 from qbe.index.store import NEXT, RECORDS, Files, Generation, Manifest, publish, writing
@@ -106,8 +107,7 @@ def sync_papers(
     execution: Execution | None = None,
     **models: str | None,
 ) -> Written:
-    """Make the papers of an index those of a corpus, in one generation; those that are the same are left
-    alone.
+    """Make the papers of an index those of a corpus, in one generation; the same ones are left alone.
 
     A paper whose record in the corpus was skipped stays. Where no ``reading`` is given, files are read as
     they were when the index was built. ``confirm`` is asked before more than one paper and a tenth of all are
@@ -117,10 +117,8 @@ def sync_papers(
         raise UsageError("`limit` is of no use with `sync`, which would delete the papers beyond it; drop it")
     with writing(folder) as generation:
         if reading == AS_IT_COMES:
-            as_built = generation.manifest.corpus.get("reading", {})
-            reading = Reading(**{**as_built, "limit": None})
-        source = open_corpus(corpus, reading)
-        return _change(generation, source, SYNC, models, execution, confirm)
+            reading = Reading(**{**generation.manifest.corpus.get("reading", {}), "limit": None})
+        return _change(generation, open_corpus(corpus, reading), SYNC, models, execution, confirm)
 
 
 def _change(
@@ -129,7 +127,7 @@ def _change(
     how: str,
     models: Mapping[str, str | None],
     execution: Execution | None,
-    confirm: Confirm = lambda question: False,  # noqa: ARG005
+    confirm: Confirm | None = None,
 ) -> Written:
     """Write what a source changes of an index, if anything; ``how`` is that of `Additions`."""
     index, manifest, execution = generation.index, generation.manifest, execution or Execution()
@@ -139,13 +137,20 @@ def _change(
     if manifest.dense is not None:
         matching_encoder(index, manifest, settings.encoder)
     before = Papers(generation, predictions=False)
-    additions = Additions(source, before, how, confirm, settings.dense and settings.facets == "predicted")
+    additions = Additions(source, before, how, settings.dense and settings.facets == "predicted")
     part = index / NEXT / "added"
     part.mkdir(parents=True)
     added = BuildModels(settings, execution.threads, _tagger(manifest))
     with build.recorded(part, index, keeps=True) as left_out:
         new = dataclasses.replace(source, papers=additions.read)
-        state = build.read_papers(part, new, added, execution, left_out, lucene=settings.bm25)
+        state = build.read_papers(part, new, added, execution, left_out)
+        if additions.question is not None:
+            expected, missing = additions.question
+            if confirm is None or not confirm(f"found {missing}; delete these papers?"):
+                raise UsageError(
+                    f"expected {expected}, found {missing}; nothing was changed: check the corpus, or delete "
+                    "them with `overwrite`"
+                )
     if additions.written:
         if settings.bm25:
             write_lucene_index(part, additions.written, settings, execution)
@@ -155,8 +160,8 @@ def _change(
     dead = sorted({*additions.replaced, *additions.gone})
     number = generation.number
     if additions.written or dead:
-        names = [*dict.fromkeys([*manifest.settings["corpus"], *source.origin.names])]
-        new_papers = (part, state, names) if additions.written else None
+        state["names"] = [*dict.fromkeys([*manifest.settings["corpus"], *source.names])]
+        new_papers = (part, state) if additions.written else None
         number = write_next(generation, dead, new_papers, settings, execution)
     try:
         build.add_rejected(part, build.rejected_file(index), keeps=how != SYNC)
@@ -168,7 +173,7 @@ def _change(
         deleted=len(additions.gone),
         papers=len(before) + additions.written - len(dead),
         generation=number,
-        left_out=additions.left_out.counts(),
+        left_out=left_out.counts(),
         unchanged=additions.unchanged,
         kept=tuple(additions.kept),
         deleted_titles={before.ids[row]: title for row, title in additions.gone.items()},
@@ -183,14 +188,12 @@ def delete_papers(
         found = "one str; put it into a list" if isinstance(paper_ids, str) else type(paper_ids).__name__
         raise TypeError(f"expected `paper_ids` as an iterable of str, found {found}")
     paper_ids = list(paper_ids)
-    for paper_id in paper_ids:
-        if not isinstance(paper_id, str):
-            raise TypeError(f"expected `paper_ids` of str, found {type(paper_id).__name__} in them")
+    if wrong := [paper_id for paper_id in paper_ids if not isinstance(paper_id, str)]:
+        raise TypeError(f"expected `paper_ids` of str, found {type(wrong[0]).__name__} in them")
     with writing(folder) as generation:
         before, index = Papers(generation, predictions=False), generation.index
         rows = {paper_id: before.find(paper_id) for paper_id in paper_ids}
-        unknown = [paper_id for paper_id, row in rows.items() if row is None]
-        if unknown:
+        if unknown := [paper_id for paper_id, row in rows.items() if row is None]:
             raise PaperNotFoundError(
                 f"expected ids of papers of {index}, found {len(unknown)} of {len(rows)} that it lacks, "
                 f"such as {unknown[0]!r}; nothing was deleted: check them"
@@ -210,8 +213,8 @@ def delete_papers(
 class _Part:
     """Rows of papers and of their sentences that the next generation copies from a folder."""
 
-    def __init__(self, files: Files, dead: Sequence[int] = ()) -> None:
-        self.files, self.papers = files, Papers(files, predictions=False)
+    def __init__(self, files: Files, stored: str, dead: Sequence[int] = ()) -> None:
+        self.files, self.papers, self.stored = files, Papers(files, predictions=False), stored
         self.rows = np.delete(np.arange(len(self.papers)), dead)
         self.sentences = sentence_rows(self.papers.layout.starts, self.rows)[0]
 
@@ -219,12 +222,12 @@ class _Part:
 def write_next(
     generation: Generation,
     dead: Sequence[int],
-    added: tuple[Path, State, list[str]] | None,
+    added: tuple[Path, State] | None,
     settings: BuildSettings,
     execution: Execution,
 ) -> int:
     """Write and publish the next generation, without the papers of the ``dead`` rows, and with those that
-    were ``added``: the folder of their files, the state of its build, and the names of all sources.
+    were ``added``: the folder of their files, and the state of its build with the ``names`` of all sources.
 
     The result is that of a build of these papers in this order, but for FAISS's centroids and codes, which
     are kept until the number of sentences has doubled, and for vectors in bytes, which stay so.
@@ -233,8 +236,8 @@ def write_next(
     generation.verify_all()  # damage that was copied would have valid digests
     execution.progress.stage("copying")
     folder.mkdir(parents=True)
-    old = _Part(generation, dead)
-    parts = [old, _Part(Files(added[0]))] if added else [old]
+    old = _Part(generation, (manifest.dense or {}).get("stored", FLOAT16), dead)
+    parts = [old, _Part(Files(added[0]), FLOAT16)] if added else [old]
     _copy_records(folder, parts)
 
     gone = {"papers": len(dead), "labelled": sum(old.papers[row].labelled for row in dead)}
@@ -244,15 +247,12 @@ def write_next(
         for name, count in gone.items()
     }
     counts["sentences"] = sum(len(part.sentences) for part in parts)
-    if "reading" in manifest.corpus:
-        counts["reading"] = manifest.corpus["reading"]
+    counts |= {name: value for name, value in manifest.corpus.items() if name == "reading"}
     counts["updates"] = manifest.corpus.get("updates", 0) + 1
     tagger = _tagger(manifest) or (added and added[1]["tagger"])
-    state: State = {
-        "inputs": {"settings": settings.record(added[2]) if added else manifest.settings},
-        "counts": counts,
-        "tagger": tagger if counts["predicted"] else None,
-    }
+    recorded = settings.record(added[1]["names"]) if added else manifest.settings
+    state: State = {"inputs": {"settings": recorded}, "counts": counts}
+    state["tagger"] = tagger if counts["predicted"] else None
     if manifest.lucene is not None:
         execution.progress.stage("indexing with Lucene")
         deleted = [old.papers.ids[row] for row in dead]
@@ -283,10 +283,10 @@ def _copy_records(folder: Path, parts: Sequence[_Part]) -> None:
         for part in parts:
             ids.writelines(f"{part.papers.ids[row]}\n" for row in part.rows.tolist())
             for run in np.split(part.rows, np.flatnonzero(np.diff(part.rows) > 1) + 1):
-                begin, end = part.papers.offsets[[run[0], run[-1] + 1]].tolist() if len(run) else (0, 0)
+                begin, end = part.papers.offsets[0][[run[0], run[-1] + 1]].tolist() if len(run) else (0, 0)
                 for place in range(begin, end, _BYTES):
                     records.write(part.files.read(RECORDS, place, min(place + _BYTES, end)))
-    lengths = [np.diff(part.papers.offsets)[part.rows] for part in parts]
+    lengths = [np.diff(part.papers.offsets[0])[part.rows] for part in parts]
     sizes = [np.diff(part.papers.layout.starts)[part.rows] for part in parts]
     for name, counts in ((papers.OFFSETS, lengths), (papers.STARTS_FILE, sizes)):
         np.save(folder / name, np.cumsum(np.concatenate([[0], *counts]), dtype=np.int64))
@@ -299,26 +299,26 @@ def _write_dense(
 ) -> dict[str, Any]:
     """Copy the vectors of all parts, and fill FAISS's index; return what the manifest says of them."""
     assert manifest.dense is not None
-    dimension, sentences = manifest.dense["dimension"], sum(len(part.sentences) for part in parts)
+    dimension, similarity = manifest.dense["dimension"], manifest.similarity
+    sentences, old = sum(len(part.sentences) for part in parts), parts[0]
     # Half precision is not made of bytes again.
-    stored = INT8 if manifest.dense["stored"] == INT8 else resolve_stored(settings.stored, sentences)
+    stored = INT8 if old.stored == INT8 else resolve_stored(settings.stored, sentences)
     for name in (SENTENCES, WHOLE):
         chosen = [part.sentences if name == SENTENCES else part.rows for part in parts]
-        with writing_vectors(
-            folder, name, (sum(map(len, chosen)), dimension), stored, manifest.similarity
-        ) as write:
+        shape = (sum(map(len, chosen)), dimension)
+        with writing_vectors(folder, name, shape, stored, similarity) as write:
             for part, rows in zip(parts, chosen, strict=True):
-                form = manifest.dense["stored"] if part is parts[0] else FLOAT16
-                vectors = open_vectors(part.files, name, form)
+                vectors = open_vectors(part.files, name, part.stored)
                 for first in range(0, len(rows), _ROWS):
                     write(vectors[rows[first : first + _ROWS]])
-    before, params = FaissParams.read(manifest.dense), resolve_or_exact(settings.faiss, sentences, dimension)
-    trained, learned = manifest.dense.get("trained", manifest.corpus["sentences"]), None
-    both_learn = all(each.nlist is not None or each.by_codes for each in (before, params))
-    if both_learn and trained / 2 < sentences < trained * 2:
-        keeps_vectors = len(parts[0].rows) == len(parts[0].papers)
-        params, learned = before, (parts[0].files.folder / FAISS, keeps_vectors, trained)
-    faiss = build.build_faiss(folder, stored, params, manifest.similarity, execution, learned)
+    before, params, learned = FaissParams.read(manifest.dense), FaissParams(), None
+    with contextlib.suppress(UsageError):  # exact where too few sentences are left
+        params = resolve(settings.faiss, sentences, dimension)
+    trained = manifest.dense.get("trained", manifest.corpus["sentences"])
+    if before.learns and params.learns and trained / 2 < sentences < trained * 2:
+        params = before
+        learned = (old.files.folder / FAISS, len(old.rows) == len(old.papers), trained)
+    faiss = build.build_faiss(folder, stored, params, similarity, execution, learned)
     kept = {name: manifest.dense[name] for name in ("encoder", "dimension", "similarity")}
     return {**kept, "stored": stored, **faiss}
 
@@ -326,23 +326,20 @@ def _write_dense(
 class Additions:
     """The papers of a source that are new to an index or replace some of it; then also those that go."""
 
-    def __init__(
-        self, source: Source, papers: Papers, how: str, confirm: Confirm, drops_labels: bool
-    ) -> None:
-        self._source, self._papers, self._how, self._confirm = source, papers, how, confirm
-        self._drops_labels, self.left_out = drops_labels, RejectedRecords()
+    def __init__(self, source: Source, papers: Papers, how: str, drops_labels: bool) -> None:
+        self._source, self._papers, self._how, self._drops_labels = source, papers, how, drops_labels
         self._seen: set[int] = set()
-        self._former: set[int] = set()
         self._ids: set[str] = set()
         self.written, self.unchanged = 0, 0
         self.replaced: list[int] = []
         self.kept: list[str] = []
         self.gone: dict[int, str] = {}
+        self.question: tuple[str, str] | None = None  # what was expected, and what is missing
 
     def read(self, split: Splitter, left_out: RejectedRecords) -> Iterator[Paper]:
-        """Yield the papers to write; raise UsageError at their end where too many others would be deleted."""
-        self.left_out, papers = left_out, self._papers
-        by, before = self._source.origin.reading.get("dedupe"), None
+        """Yield the papers to write; know at their end which ones go."""
+        papers, by, before = self._papers, self._source.reading.get("dedupe"), None
+        former: set[int] = set()  # papers without an id of their own so far
         if by is not None and self._how != SYNC:
             before = Seen(by)
             for paper_id, title, metadata in papers.read_headings():
@@ -356,7 +353,7 @@ class Additions:
                     self.unchanged += 1
                     continue
             same_paper = row
-            if row is None and self._how != SYNC:  # without an id of its own so far
+            if row is None and self._how != SYNC:
                 same_paper = papers.find(made_id(paper))
                 if same_paper is not None and self._is_another(same_paper, paper, is_made=True):
                     same_paper = None
@@ -376,7 +373,7 @@ class Additions:
             if row is not None:
                 self.replaced.append(row)
             elif same_paper is not None:
-                self._former.add(same_paper)
+                former.add(same_paper)
             if self._how == SYNC:
                 self._ids.update((content_id(paper), made_id(paper)))
             yield paper
@@ -386,7 +383,7 @@ class Additions:
         if self._how == SYNC:
             self._find_gone(left_out)
         else:
-            self.replaced += self._former - self._seen
+            self.replaced += former - self._seen
         if self._how != APPEND:
             self.gone |= deleted
 
@@ -394,18 +391,17 @@ class Additions:
         """Return the paper under the id that it would have in a build behind the index's papers, and its row,
         if any: where its key, or the id made from its content, is another paper's, it has a `second_id`.
         """
-        is_made, key = paper.paper_id.startswith(MADE), paper.metadata.get("key")
-        plain = made_id(paper) if is_made else usable_id(str(key or ""))
+        find, is_made = self._papers.find, paper.paper_id.startswith(MADE)
+        plain = made_id(paper) if is_made else usable_id(str(paper.metadata.get("key") or ""))
         second = second_id(paper, plain) if plain and self._how != SYNC else ""
-        if not second or paper.paper_id not in (plain, second):
-            return paper, self._papers.find(paper.paper_id)
-        for paper_id in (plain, second):
-            row = self._papers.find(paper_id)
-            if row is not None and row not in self._seen and not self._is_another(row, paper, is_made):
-                return dataclasses.replace(paper, paper_id=paper_id), row
-        if self._papers.find(paper.paper_id) is not None:
-            paper = dataclasses.replace(paper, paper_id=second)
-        return paper, self._papers.find(paper.paper_id)
+        if second and paper.paper_id in (plain, second):
+            for paper_id in (plain, second):
+                row = find(paper_id)
+                if row is not None and row not in self._seen and not self._is_another(row, paper, is_made):
+                    return dataclasses.replace(paper, paper_id=paper_id), row
+            if find(paper.paper_id) is not None:
+                paper = dataclasses.replace(paper, paper_id=second)
+        return paper, find(paper.paper_id)
 
     def _is_another(self, row: int, paper: Paper, is_made: bool) -> bool:
         stored, record = self._papers[row], {"title": paper.title, "metadata": paper.metadata}
@@ -415,7 +411,7 @@ class Additions:
 
     def _find_gone(self, left_out: RejectedRecords) -> None:
         """Find papers that the corpus lacks: one whose record is broken stays, one of another id there is
-        replaced. Ask before many are deleted, or one that may be among the records that were skipped.
+        replaced. There is a question where many go, or one that may be among the records that were skipped.
         """
         papers = self._papers
         for paper_id in left_out.ids:
@@ -424,15 +420,14 @@ class Additions:
                 self._seen.add(row)
                 self.kept.append(paper_id)
         left = self.written - len(self.replaced)  # papers that replace none so far
-        for row in range(len(papers)):
-            if row in self._seen:
-                continue
+        for row in sorted(set(range(len(papers))) - self._seen):
             paper = papers[row]
             if left and not self._ids.isdisjoint((content_id(paper), made_id(paper))):
                 self.replaced.append(row)
                 left -= 1
             else:
                 self.gone[row] = paper.title
+
         count, total = len(self.gone), len(papers)
         is_few = count <= max(1, total // 10)
         if not count or (is_few and not left_out.nameless):
@@ -442,9 +437,4 @@ class Additions:
         missing = f"{count:,} of the {total:,} papers of the index missing in the corpus ({named})"
         if left_out.nameless:
             missing += f" and {left_out.nameless:,} skipped records, which may be theirs"
-        if not self._confirm(f"found {missing}; delete these papers?"):
-            expected = "no skipped records" if is_few else "at most one paper or a tenth to delete"
-            raise UsageError(
-                f"expected {expected}, found {missing}; nothing was changed: check the corpus, or delete "
-                "them with `overwrite`"
-            )
+        self.question = "no skipped records" if is_few else "at most one paper or a tenth to delete", missing

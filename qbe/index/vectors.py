@@ -127,7 +127,7 @@ def writing_vectors(
         yield write_both
 
 
-def open_vectors(folder: Path | Files, name: str, stored: str) -> Vectors:
+def open_vectors(folder: Path | Files, name: str, stored: str = FLOAT16) -> Vectors:
     """Memory-map vectors (their scales are read); raises IndexFormatError for a file of another form."""
     files = Files.of(folder)
     array = files.array(name, stored, 2)
@@ -137,8 +137,3 @@ def open_vectors(folder: Path | Files, name: str, stored: str) -> Vectors:
     if len(scales) != len(array):
         raise files.damaged(scales_file(name), f"{len(array)} scales", len(scales))
     return Quantized(array, scales)
-
-
-def read_vectors(folder: Path | Files, stored: str = FLOAT16) -> tuple[Vectors, Vectors]:
-    """Memory-map the sentence vectors and the whole-paper vectors of an index; raises IndexFormatError."""
-    return open_vectors(folder, SENTENCES, stored), open_vectors(folder, WHOLE, stored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 from qbe.errors import ModelError, OutputError
 from qbe.label.pairs import Merges, Pair, merged, write_pairs
-from qbe.models.language_model import Answers, Client, Endpoint, Estimate, Grader, PaperPair
+from qbe.models.language_model import Answers, Client, Endpoint, Estimate, Grader, Guideline, PaperPair
 from qbe.types import Facet, Paper
 from qbe.util.files import lock
 
@@ -21,7 +22,7 @@ class LabelConfig(NamedTuple):
 
     endpoint: Endpoint
     answers: Path  # keeps what was answered
-    guideline: str | None = None  # None: qbe's own
+    guideline: Guideline | None = None  # None: qbe's own
     budget_requests: int | None = None
     budget_tokens: int | None = None
     parallel: int = 4
@@ -88,5 +89,8 @@ def label(
         outcome.stopped,
         client.requests_spent,
         client.tokens_spent,
-        {facet: Counter(grades[n] for grades in found.values()) for n, facet in enumerate(Facet)},
+        {
+            facet: Counter(grades[n] for grades in found.values() if not math.isnan(grades[n]))
+            for n, facet in enumerate(Facet)
+        },
     )

@@ -8,11 +8,12 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from qbe.errors import ModelError, OutputError, UsageError
+from qbe.errors import ModelError, OutputError
+from qbe.models import reading
 from qbe.models.formats import DEFAULT_FORMAT, EncoderFormat
 from qbe.models.session import HALF
 from qbe.util.files import publish_directory, sha256
@@ -38,10 +39,9 @@ _FORMAT_KEY = "convention"  # the encoder format's name in encoder.json and in a
 
 @dataclass(frozen=True, slots=True)
 class EncoderMetadata:
-    """An exported encoder.
+    """An exported encoder; ``adapter`` and ``files`` are SHA-256.
 
-    ``adapter`` is the SHA-256 of an adapter's weights, ``files`` has SHA-256 by file name, ``parity`` the
-    difference from PyTorch by precision: ``max_abs_difference`` of states, ``min_cosine`` of pooled vectors.
+    ``parity`` has by precision ``max_abs_difference`` of states, and ``min_cosine`` of pooled vectors.
     """
 
     format: int
@@ -61,10 +61,9 @@ class EncoderMetadata:
 class CrossEncoderMetadata:
     """An exported pair cross-encoder.
 
-    ``parity`` has, by precision, ``max_abs_difference`` of scores from PyTorch's and ``share_of_spread``, the
-    same in their standard deviations. ``query_tokens`` and ``candidate_tokens`` are the most it read in
-    training, of ``texts`` as `qbe.search.rerankers.TEXTS` describes; ``facet`` is what it learned. One of 3
-    ``labels`` scores by each facet.
+    ``parity`` has ``max_abs_difference`` of scores from PyTorch's by precision, and ``share_of_spread``, the
+    same in their standard deviations; ``*_tokens`` are the most it read in training, of ``texts`` as in
+    `qbe.search.rerankers.TEXTS`; ``facet`` is what it learned. One of 3 ``labels`` scores by each facet.
     """
 
     format: int = 1
@@ -104,19 +103,10 @@ class TaggerMetadata:
     training: Mapping[str, Any]
     also_reads: Sequence[Mapping[str, Any]] = ()
 
-    @property
-    def trunks(self) -> Sequence[Mapping[str, Any]]:
-        return (*self.also_reads, self.trunk)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointCard:
-    """Joint grades.
-
-    ``chances`` has by facet the intercept and slope of the log odds of a grade of 1.5 or more as a function
-    of the mean of both grades; ``parity`` the largest and root mean squared difference of a grade from
-    PyTorch's.
-    """
+    """Joint grades; ``chances``, by facet: intercept and slope of the log odds of a grade of 1.5 or more."""
 
     format: int = 1
     files: Mapping[str, str]
@@ -130,10 +120,9 @@ Card = TypeVar("Card", EncoderMetadata, CrossEncoderMetadata, TaggerMetadata, Jo
 
 @dataclass(frozen=True, slots=True)
 class ModelKind(Generic[Card]):
-    """A kind of model: its card, whose ``marks`` are fields that it must have, its default, and its export.
+    """A kind of model: its card and format (0: none), default, and how `qbe export` makes it.
 
-    The subcommand ``command`` of ``qbe export`` makes it from the ``required`` files (each by its possible
-    names), into the subfolder ``cache`` of the cache.
+    ``required`` are files, each by its possible names; ``cache`` is a subfolder of the cache.
     """
 
     noun: str
@@ -141,72 +130,60 @@ class ModelKind(Generic[Card]):
     card: type[Card]
     default: str
     remedy: str
-    marks: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    format: int = 0
     command: str = ""
     cache: str = ""
     required: tuple[tuple[str, ...], ...] = ()
 
-    @property
-    def format(self) -> int:
-        return int(self.marks["format"])
-
 
 ENCODER = ModelKind(
-    noun="encoder",
-    metadata_file="encoder.json",
-    card=EncoderMetadata,
-    default=DEFAULT_ENCODER,
-    remedy="delete the folder {folder}, and export the encoder again with qbe export encoder",
-    # 1: last_hidden_state only; 2: all layers; 3: with the encoder format; 4: no padding mask as an input
-    marks={"format": 4},
+    "encoder",
+    "encoder.json",
+    EncoderMetadata,
+    DEFAULT_ENCODER,
+    "delete the folder {folder}, and export the encoder again with qbe export encoder",
+    format=4,  # 1: last_hidden_state only; 2: all layers; 3: with the encoder format; 4: no padding mask
     command="encoder",
     cache="encoders",
     required=(("config.json",), ("model.safetensors", "pytorch_model.bin"), (TOKENIZER, "vocab.txt")),
 )
 CROSS_ENCODER = ModelKind(
-    noun="reranker",
-    metadata_file="reranker.json",
-    card=CrossEncoderMetadata,
-    default=DEFAULT_RERANKER,
-    remedy="delete the folder {folder}, and export or train the reranker again",
-    marks={"format": 1, "kind": "pair"},
+    "reranker",
+    "reranker.json",
+    CrossEncoderMetadata,
+    DEFAULT_RERANKER,
+    "delete the folder {folder}, and export or train the reranker again",
+    format=1,
     command="cross-encoder",
     cache="rerankers",
     required=(("config.json",), ("model.safetensors",), (TOKENIZER,)),
 )
 TAGGER = ModelKind("tagger", "tagger.json", TaggerMetadata, DEFAULT_TAGGER, "train the tagger again")
-JOINT_GRADER = ModelKind(
-    noun="joint-grades",
-    metadata_file="joint-grades.json",
-    card=JointCard,
-    default=DEFAULT_RERANKER,
-    remedy="train the model again with qbe train joint-grades",
-    marks={"format": 1},
-)
-_KINDS: tuple[ModelKind[Any], ...] = (ENCODER, CROSS_ENCODER, TAGGER, JOINT_GRADER)
+_JOINT_REMEDY = "train the model again with qbe train joint-grades"
+JOINT_GRADER = ModelKind("joint-grades", "joint-grades.json", JointCard, DEFAULT_RERANKER, _JOINT_REMEDY, 1)
+_KINDS: Mapping[type, ModelKind[Any]] = {
+    kind.card: kind for kind in (ENCODER, CROSS_ENCODER, TAGGER, JOINT_GRADER)
+}
 
 
 def read_card(folder: Path, kind: ModelKind[Card]) -> Card:
     """Read a model's card; raises ModelError where it is damaged, or of another kind or format."""
     path, remedy = folder / kind.metadata_file, _remedy(folder, kind)
-    try:
+    with reading(path, f"{kind.noun} metadata", remedy):
         record = json.loads(path.read_text(encoding="utf-8"))
-        marks = [kind.marks, {name: record.get(name) for name in kind.marks}]
-        if marks[0] != marks[1]:
-            expected, found = (", ".join(f"{name} {mark}" for name, mark in each.items()) for each in marks)
-            raise ModelError(f"{path}: expected {kind.noun} metadata of {expected}, found {found}; {remedy}")
+        if kind.format and record.get("format") != kind.format:
+            expected = f"{path}: expected {kind.noun} metadata of format {kind.format}"
+            raise ModelError(f"{expected}, found format {record.get('format')}; {remedy}")
         if kind.card is EncoderMetadata:
             record["encoder_format"] = EncoderFormat(**record.pop(_FORMAT_KEY))
         return kind.card(**record)
-    except (AttributeError, OSError, ValueError, TypeError, KeyError, UsageError) as error:
-        raise ModelError(f"{path}: expected {kind.noun} metadata, found {error}; {remedy}") from error
 
 
 def write_card(folder: Path, card: Card) -> None:
-    (kind,) = (kind for kind in _KINDS if kind.card is type(card))
     fields = dataclasses.asdict(card)
     record = {_FORMAT_KEY if name == "encoder_format" else name: value for name, value in fields.items()}
-    (folder / kind.metadata_file).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    text = json.dumps(record, indent=1) + "\n"
+    (folder / _KINDS[type(card)].metadata_file).write_text(text, encoding="utf-8")
 
 
 def _remedy(folder: Path, kind: ModelKind[Any]) -> str:
@@ -251,7 +228,7 @@ class ModelFolder(Generic[Card]):
 
     def verify(self) -> None:
         """Raise ModelError when a file is missing or has another digest than recorded."""
-        (kind,) = (kind for kind in _KINDS if isinstance(self.metadata, kind.card))
+        kind = _KINDS[type(self.metadata)]
         for path in (self.folder / HEAD,) if kind is TAGGER else (self.model, self.tokenizer):
             verify_digest(path, self.metadata.files.get(path.name), _remedy(self.folder, kind))
 
@@ -263,19 +240,12 @@ TaggerFiles = ModelFolder[TaggerMetadata]
 class EncoderFiles(ModelFolder[EncoderMetadata]):
     """An exported encoder."""
 
-    def on_any_machine(self) -> EncoderFiles:
-        """Return the encoder in the precision that fp16 is made of, which needs no package onnx."""
-        return replace(self, precision=self.model.name.split(".")[1])
-
     @property
     def identity(self) -> dict[str, Any]:
         """Identify vectors that can be compared, as an index records it; defaults are left out."""
         card = self.metadata
-        identity: dict[str, Any] = {
-            "name": card.name,
-            "precision": self.precision,
-            "weights_sha256": card.weights_sha256,
-        }
+        identity: dict[str, Any] = {"name": card.name, "precision": self.precision}
+        identity["weights_sha256"] = card.weights_sha256
         if card.encoder_format != DEFAULT_FORMAT:
             identity[_FORMAT_KEY] = dataclasses.asdict(card.encoder_format)
         return identity if card.adapter is None else {**identity, "adapter": card.adapter}
@@ -284,27 +254,24 @@ class EncoderFiles(ModelFolder[EncoderMetadata]):
 # Folders that are being made
 
 _NAMED = ("citation", "grades", "facet-projections", "joint-grades")  # cards and weights with their name
-_CARDS = {*(kind.metadata_file for kind in _KINDS), *(f"{name}.json" for name in _NAMED)}
+_CARDS = {*(kind.metadata_file for kind in _KINDS.values()), *(f"{name}.json" for name in _NAMED)}
 _CARDS |= {DIFFERENCE, "words.tsv.gz"}
-_PYTORCH = {"config.json", "model.safetensors"}
-_BESIDE = {*_CARDS, *_PYTORCH, TOKENIZER, RANGES, *(f"{name}.npz" for name in _NAMED)}
+_BESIDE = {"config.json", "model.safetensors", TOKENIZER, RANGES, *(f"{name}.npz" for name in _NAMED)}
 _BESIDE |= {"README.md", "LICENSE", "NOTICE"}
 
 
-def check_model_folder(folder: Path, output: Path | None = None) -> None:
+def check_model_folder(folder: Path) -> None:
     """Raise OutputError where a folder holds files that are not a model's and would be lost if replaced."""
-    output = output or folder
-    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    paths = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     names = {path.name for path in paths}
-    is_model = bool(names & _CARDS) or names >= _PYTORCH or any(path.suffix == ".onnx" for path in paths)
-    for path in paths:
-        if path.is_dir() and not path.is_symlink():
-            check_model_folder(path, output)
-        elif not is_model or (path.name not in _BESIDE and path.suffix != ".onnx"):
-            raise OutputError(
-                f"{output}: expected no such folder, or a model to replace, found {path.relative_to(output)} "
-                "in it; choose another `output`, or move that away"
-            )
+    models = {path.name for path in paths if path.suffix == ".onnx"}
+    is_model = bool(names & _CARDS or models) or names >= {"config.json", "model.safetensors"}
+    lost = [path for path in paths if not is_model or path.name not in _CARDS | _BESIDE | models]
+    if lost:
+        raise OutputError(
+            f"{folder}: expected no such folder, or a model to replace, found {lost[0].relative_to(folder)} "
+            "in it; choose another `output`, or move that away"
+        )
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from qbe.models.folders import resolve_encoder
 from qbe.models.formats import CLS, SENTENCES
 from qbe.models.pooling import Floats, PaperVectors, stored, whole_vector
 from qbe.models.session import CPU, HALF, check_precision, chosen_device, open_session, usual_precision
-from qbe.models.tokenizer import PaperTokenizer, Window, passes, sentence_room, title_room
+from qbe.models.tokenizer import PaperTokenizer, Window, passes, sentence_room
 from qbe.types import Paper
 from qbe.util.work import ordered_map
 
@@ -23,21 +23,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CHUNK = 512  # papers that are sorted by length and then encoded in batches
-
-
-class TokenStateHook(Protocol):
-    """Computes a few numbers for each sentence from the encoder's token states, in several threads.
-
-    Where a hook has a ``head``, the path of a model for `qbe.models.gpu.add_tagger`, an encoder in batches
-    uses that instead of `compute`.
-    """
-
-    @property
-    def layers(self) -> Sequence[int]:
-        """The layers whose states the hook receives; 0: the embeddings."""
-
-    def compute(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
-        """Compute values (spans, width) from ``states``, one float32 array (tokens, dimension) a layer."""
 
 
 class Encoder:
@@ -90,8 +75,13 @@ class Encoder:
         device = chosen_device(device)
         return cls(resolve_encoder(name, precision or usual_precision(device)), threads, device)
 
-    def encode(self, papers: Iterable[Paper], hook: TokenStateHook | None = None) -> Iterator[PaperVectors]:
-        """Encode papers in order; at most 4 * CHUNK papers are read ahead, never the whole stream."""
+    def encode(self, papers: Iterable[Paper], hook: Any = None) -> Iterator[PaperVectors]:
+        """Encode papers in order; at most 4 * CHUNK papers are read ahead, never the whole stream.
+
+        A ``hook``, such as a tagger, has ``layers`` (0: the embeddings), and ``compute`` makes values (spans,
+        width) of their states, a float32 array (tokens, dimension) a layer, and the spans, in several
+        threads. In batches its ``head``, the path of a model, is used instead (`qbe.models.gpu.add_tagger`).
+        """
         if not self.batched:
             return ordered_map(lambda paper: self.encode_paper(paper, hook), papers, self.threads)
         # While a chunk is on the GPU, another one is tokenized, and a third one taken apart.
@@ -99,7 +89,7 @@ class Encoder:
         encoded = ordered_map(lambda chunk: self._encode_chunk(chunk, hook), chunks(papers), threads, ahead=1)
         return chain.from_iterable(encoded)
 
-    def encode_paper(self, paper: Paper, hook: TokenStateHook | None = None) -> PaperVectors:
+    def encode_paper(self, paper: Paper, hook: Any = None) -> PaperVectors:
         """Encode one paper; raises ModelError where the hook wants a layer that the model lacks."""
         if self.batched:
             return self._encode_chunk([paper], hook)[0]
@@ -123,9 +113,7 @@ class Encoder:
             np.concatenate(hook_values) if hook else None,
         )
 
-    def _encode_chunk(
-        self, papers: Sequence[Paper], hook: TokenStateHook | None = None
-    ) -> list[PaperVectors]:
+    def _encode_chunk(self, papers: Sequence[Paper], hook: Any) -> list[PaperVectors]:
         self._outputs(hook)  # for its error
         encoder_format = self.files.metadata.encoder_format
         ids = iter(self.tokenizer.batch_ids(list(chain.from_iterable(map(self._texts, papers)))))
@@ -139,15 +127,15 @@ class Encoder:
         wholes: list[Floats] = []
         hook_values: list[Floats | None] = []
         for passes_of_paper in windows:
-            whole, values = list[tuple[Any, int]](), list[Floats]()
-            for window, result in zip(passes_of_paper, passed, strict=False):
+            results = list(islice(passed, len(passes_of_paper)))
+            whole = list[tuple[Any, int]]()
+            for window, result in zip(passes_of_paper, results, strict=True):
                 whole.append((result.sums[0], 1 if of_first else len(window.ids)))
                 sums.extend(result.sums[:1] if first and window.spans else result.sums[1:])
                 counts.extend(1 if first else end - begin for begin, end in window.spans)
-                if result.values is not None:
-                    values.append(result.values)
             wholes.append(whole_vector(whole, encoder_format))
-            hook_values.append(np.concatenate(values) if values else None)
+            scores = [result.scores for result in results if result.scores is not None]
+            hook_values.append(np.concatenate(scores) if scores else None)
         means = np.stack(sums) / np.array(counts, np.float32)[:, None]
         ends = np.cumsum([len(paper.sentences) for paper in papers])[:-1]
         sentences = np.split(stored(means, encoder_format.similarity), ends)
@@ -177,14 +165,14 @@ class Encoder:
                 "there; the longest has %d",
                 *(paper.paper_id, len(cut), room, max(cut)),
             )
-        if len(title) > title_room(limit) and layout != SENTENCES:
+        if len(title) > limit // 4 and layout != SENTENCES:
             log.warning(
                 "paper %s: title of %d tokens cut to the %d that the encoder reads",
-                *(paper.paper_id, len(title), title_room(limit)),
+                *(paper.paper_id, len(title), limit // 4),
             )
         return passes(title, sentences, self.tokenizer.special, limit, layout)
 
-    def _outputs(self, hook: TokenStateHook | None) -> list[str]:
+    def _outputs(self, hook: Any) -> list[str]:
         last = self.files.metadata.layers
         layers = hook.layers if hook else ()
         unknown = [layer for layer in layers if not 0 <= layer <= last]

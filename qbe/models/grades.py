@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.models.heads import Arrays, Head, Storage, head_arrays, head_of
+from qbe.models.heads import Head, Storage, head_arrays, head_of
 from qbe.query import HIGHEST
 from qbe.types import Facet
 
@@ -59,8 +59,8 @@ def write_model(folder: Path, model: GradeModel, features: Sequence[str]) -> Non
 
 def read_model(folder: Path, features: Sequence[str]) -> GradeModel:
     """Read a model; raises ModelError for one that is absent, damaged or of other ``features``."""
-
-    def model_of(card: Mapping[str, Any], arrays: Arrays) -> GradeModel:
-        return GradeModel(head_of("head", arrays), card["encoder"], card["training"])
-
-    return _STORAGE.read(folder, list(features), model_of)
+    return _STORAGE.read(
+        folder,
+        list(features),
+        lambda card, arrays: GradeModel(head_of("head", arrays), card["encoder"], card["training"]),
+    )

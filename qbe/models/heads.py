@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -13,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError
+from qbe.models import reading
 from qbe.models.cards import PACKAGE as MODELS
+from qbe.models.cards import verify_digest
 from qbe.util.files import atomic_file, sha256, write_text
 
 T = TypeVar("T")
@@ -65,23 +66,12 @@ def mean_head(heads: Sequence[Head]) -> Head:
     )
 
 
-class Storage(NamedTuple):
+class Storage:
     """How a kind of model is stored: its name in messages, and the ``stem`` of files and of `qbe train`."""
 
-    kind: str
-    stem: str
-
-    @property
-    def weights(self) -> str:
-        return f"{self.stem}.npz"
-
-    @property
-    def card(self) -> str:
-        return f"{self.stem}.json"
-
-    @property
-    def shipped(self) -> Path:
-        return MODELS / self.stem
+    def __init__(self, kind: str, stem: str) -> None:
+        self.kind, self.stem = kind, stem
+        self.weights, self.card, self.shipped = f"{stem}.npz", f"{stem}.json", MODELS / stem
 
     def shipped_for(self, encoder: Mapping[str, Any]) -> Path | None:
         """Return the folder of the model that ships for an index's ``encoder`` (its identity), or None."""
@@ -99,25 +89,16 @@ class Storage(NamedTuple):
 
     def read(self, folder: Path, features: Any, model_of: Callable[[Mapping[str, Any], Arrays], T]) -> T:
         """Read a model; raises ModelError for one that is absent, damaged, or of other format or features."""
-        try:
+        train = f"qbe train {self.stem}"
+        expected = f"a {self.kind} model ({self.card}, {self.weights})"
+        with reading(folder, expected, f"give its folder, or train one with {train}"):
             card = json.loads((folder / self.card).read_text(encoding="utf-8"))
             if card["format"] != FORMAT or card["features"] != features:
-                raise ModelError(
-                    f"{folder}: expected a {self.kind} model of format {FORMAT}, found another; train it "
-                    f"again with qbe train {self.stem}"
-                )
-            weights = folder / self.weights
-            if sha256(weights) != card["files"][self.weights]:
-                raise ModelError(
-                    f"{weights}: expected the SHA-256 of its card, found another; fetch it again"
-                )
-            with _PARSING, np.load(weights) as stored:
+                expected = f"expected a {self.kind} model of format {FORMAT}"
+                raise ModelError(f"{folder}: {expected}, found another; train it again with {train}")
+            verify_digest(folder / self.weights, card["files"][self.weights], "fetch it again")
+            with _PARSING, np.load(folder / self.weights) as stored:
                 return model_of(card, {name: stored[name].astype(np.float64) for name in stored.files})
-        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-            raise ModelError(
-                f"{folder}: expected a {self.kind} model ({self.card}, {self.weights}), found: {error}; give "
-                f"its folder, or train one with qbe train {self.stem}"
-            ) from error
 
 
 def head_arrays(name: str, head: Head) -> dict[str, NDArray[np.float32]]:

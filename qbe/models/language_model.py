@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import os
 import sqlite3
 import threading
@@ -23,6 +24,7 @@ from qbe.errors import (
     UsageError,
     check_package,
     check_positive,
+    input_error,
 )
 from qbe.types import Facet, Paper
 from qbe.util.text import one_line
@@ -41,11 +43,8 @@ MAX_ABSTRACT_CHARACTERS = 6000
 MAX_ATTEMPTS, MAX_FAILURES = 3, 3  # to get valid grades of a pair; pairs in a row before grading ends
 MAX_IN_MEMORY = 10_000  # answers that are kept where there is no file
 
+GUIDELINES = {"facets": "guideline.md", "sciface": "sciface.md"}  # shipped, by name
 _OPTIONAL = ("maxLength", "temperature", "max_tokens")  # which some endpoints refuse
-_FORM = (
-    'Answer with a JSON object alone: for each of "background", "method" and "result" an object with a '
-    '"rationale" (at most 20 words), then a "grade" (0, 1, 2 or 3).'
-)
 _REFUSED = {  # statuses after which no other request will be answered either
     401: f"the key; check ${KEY_VARIABLE}",
     402: "payment; check the account",
@@ -72,7 +71,27 @@ class BudgetSpentError(QbeError):
     """The next request would exceed the budget."""
 
 
-def answer_schema(*, limited: bool = True) -> dict[str, Any]:
+class Form(NamedTuple):
+    """The form of an answer: the facets it has grades of, and the keys of a reason and of a grade."""
+
+    facets: tuple[Facet, ...] = tuple(Facet)
+    reason: str = "rationale"
+    grade: str = "grade"
+
+    def told(self) -> str:
+        *names, last = (f'"{facet}"' for facet in self.facets)
+        return (
+            f"Answer with a JSON object alone: for {'each of ' if names else ''}{', '.join(names)}"
+            f'{" and " if names else ""}{last} an object with a "{self.reason}" (at most 20 words), then a '
+            f'"{self.grade}" (0, 1, 2 or 3).'
+        )
+
+
+OWN_FORM = Form()
+_KEYS = {"background": "bg", "method": "mt"}  # short names of facets in answers, such as SciFACE's
+
+
+def answer_schema(form: Form = OWN_FORM, *, limited: bool = True) -> dict[str, Any]:
     """Return the JSON schema of an answer, by which small models do not write on and on if ``limited``."""
 
     def of(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,8 +99,8 @@ def answer_schema(*, limited: bool = True) -> dict[str, Any]:
         return {"type": "object", "properties": properties, **required}
 
     rationale = {"type": "string", "maxLength": 300} if limited else {"type": "string"}
-    of_facet = of({"rationale": rationale, "grade": {"type": "integer", "enum": [0, 1, 2, 3]}})
-    return of({facet.value: of_facet for facet in Facet})
+    of_facet = of({form.reason: rationale, form.grade: {"type": "integer", "enum": [0, 1, 2, 3]}})
+    return of({facet.value: of_facet for facet in form.facets})
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +182,7 @@ class Client:
         self._was_answered = False
         self._refused: set[str] = set()
 
-    def ask(self, prompt: str) -> tuple[str, tuple[int, int]]:
+    def ask(self, prompt: str, form: Form = OWN_FORM) -> tuple[str, tuple[int, int]]:
         """Return a text, requested as JSON of `answer_schema`, and the tokens of prompt and text."""
         estimate, tokens, content = estimated_tokens(prompt) + ANSWER_TOKENS, (0, 0), b""
         with self._lock:
@@ -176,7 +195,7 @@ class Client:
             self.requests_spent += 1
             self.tokens_spent += estimate
         try:
-            content = self._send(prompt)
+            content = self._send(prompt, form)
             answer = json.loads(content)
             text = str(answer["choices"][0]["message"]["content"] or "")
             usage = answer.get("usage") or {}
@@ -194,7 +213,7 @@ class Client:
             with self._lock:
                 self.tokens_spent += sum(tokens) - estimate
 
-    def _send(self, prompt: str) -> bytes:
+    def _send(self, prompt: str, form: Form) -> bytes:
         """Send a prompt, again without the optional parameters that an endpoint refuses."""
         import openai
 
@@ -203,7 +222,7 @@ class Client:
             known = {name for name in _OPTIONAL if name not in self._refused}
             try:
                 create = self._client.chat.completions.with_raw_response.create
-                response = create(**self._body(prompt, known))
+                response = create(**self._body(prompt, form, known))
                 self._was_answered = True
                 return bytes(response.content)
             except openai.APIStatusError as error:
@@ -222,12 +241,12 @@ class Client:
                     ) from None
                 raise RequestError(f"{url}: the connection failed ({reason})") from None
 
-    def _body(self, prompt: str, known: set[str]) -> dict[str, Any]:
+    def _body(self, prompt: str, answer: Form, known: set[str]) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.endpoint.model}
         body["messages"] = [{"role": "user", "content": prompt}]
         optional = {"temperature": 0, "max_tokens": MAX_ANSWER_TOKENS}
         body |= {name: value for name, value in optional.items() if name in known}
-        schema, form = answer_schema(limited="maxLength" in known), self.endpoint.response_format
+        schema, form = answer_schema(answer, limited="maxLength" in known), self.endpoint.response_format
         if form == "json_schema":
             named = {"name": "grades", "strict": True, "schema": schema}
             body["response_format"] = {"type": form, "json_schema": named}
@@ -256,30 +275,39 @@ def estimated_tokens(text: str) -> int:
 
 
 class Answer(NamedTuple):
-    """The grades of a candidate, from 0 to 3, and the reasons given for them, in the order of the facets."""
+    """The grades of a candidate, from 0 to 3, NaN for a facet without one, and the reasons given for them, in
+    the order of the facets.
+    """
 
-    grades: tuple[int, ...]
+    grades: tuple[float, ...]
     rationales: tuple[str, ...]
 
 
-def parse_answer(text: str) -> Answer:
-    """Parse an answer, or raise AnswerError; text around its JSON, such as a model's thoughts, is skipped."""
+def parse_answer(text: str, form: Form = OWN_FORM) -> Answer:
+    """Parse an answer, or raise AnswerError; text around its JSON, such as a model's thoughts, is skipped.
+
+    ``score`` and ``reason`` are taken for ``grade`` and ``rationale``, ``BG`` and ``MT`` for two facets.
+    """
     text = text.rpartition("</think>")[2]
     begin, end = text.find("{"), text.rfind("}")
     try:
         record = json.loads(text[begin : end + 1] if begin >= 0 else text, strict=False)
     except (ValueError, RecursionError):
         raise AnswerError(f"expected a JSON object, found {one_line(text)[:60]!r}") from None
-    grades, rationales = [], []
+    named = {str(key).lower(): value for key, value in record.items()} if isinstance(record, dict) else {}
+    grades, rationales = list[float](), list[str]()
     for facet in Facet:
-        value = record.get(facet.value) if isinstance(record, dict) else None
+        value = named.get(facet.value, named.get(_KEYS.get(facet.value, "")))
         given = value if isinstance(value, dict) else {"grade": value}
-        grade = str(given.get("grade")).strip().removesuffix(".0")
-        if grade not in ("0", "1", "2", "3"):
-            found = f"{given.get('grade')!r:.40}"
-            raise AnswerError(f"expected a grade of 0, 1, 2 or 3 for {facet.value}, found {found}")
-        grades.append(int(grade))
-        rationales.append(one_line(given.get("rationale") or "")[:500])
+        found = given.get("grade", given.get("score"))
+        grade = str(found).strip().removesuffix(".0")
+        if grade in ("0", "1", "2", "3"):
+            grades.append(int(grade))
+        elif facet in form.facets:
+            raise AnswerError(f"expected a grade of 0, 1, 2 or 3 for {facet.value}, found {f'{found!r:.40}'}")
+        else:
+            grades.append(math.nan)
+        rationales.append(one_line(given.get("rationale") or given.get("reason") or "")[:500])
     return Answer(tuple(grades), tuple(rationales))
 
 
@@ -339,16 +367,22 @@ class Answers(Closing):
     def get(self, digest: str) -> Answer | None:
         valid = "SELECT grades, rationales FROM answers WHERE digest = ? AND grades IS NOT NULL"
         row = self._select(valid, digest)
-        return row and Answer(*(tuple(json.loads(each)) for each in row))
+        if row is None:
+            return None
+        grades, rationales = map(json.loads, row)
+        return Answer(tuple(math.nan if grade is None else grade for grade in grades), tuple(rationales))
 
     def add(self, digest: str, about: Sequence[str], answer: Answer | str, tokens: tuple[int, int]) -> None:
         """Keep an answer, or what is wrong with an invalid one; raises OutputError where it cannot.
 
         ``about`` are the ids of both papers, the model and the version of the guideline.
         """
-        texts: Sequence[str | None] = (None, None, answer)
-        if not isinstance(answer, str):
-            texts = (*(json.dumps(each, ensure_ascii=False) for each in answer), None)
+        texts: tuple[str | None, ...]
+        if isinstance(answer, str):
+            texts = (None, None, answer)
+        else:
+            grades = [None if math.isnan(grade) else grade for grade in answer.grades]
+            texts = (json.dumps(grades), json.dumps(answer.rationales, ensure_ascii=False), None)
         with self._lock:
             if self._database is None:
                 self._database = self._open()
@@ -386,13 +420,48 @@ class Estimate(NamedTuple):
     completion_tokens: int
 
 
-def default_guideline() -> str:
-    return (Path(__file__).parent / "guideline.md").read_text(encoding="utf-8")
+class Guideline(NamedTuple):
+    """What a model is told of facets and grades, and the form of its answers."""
+
+    text: str
+    form: Form = OWN_FORM
+
+    @property
+    def version(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()[:12]
 
 
-def prompt_of(guideline: str, pair: PaperPair) -> str:
+def read_guideline(source: Path | None = None) -> Guideline:
+    """Read a guideline: qbe's own, SciFACE's for the name ``sciface``, or that of a file.
+
+    A first line such as ``Facets: background, method`` says which facets are graded (else all). Raises
+    InputError and FileFormatError.
+    """
+    path = source or Path("facets")
+    if str(path) in GUIDELINES:
+        path = Path(__file__).parent / GUIDELINES[str(path)]
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise input_error(path, error) from None
+    except UnicodeDecodeError:
+        raise FileFormatError(f"{path} is not valid UTF-8") from None
+    first, _, rest = text.partition("\n")
+    title, _, names = first.partition(":")
+    if title != "Facets":
+        return Guideline(text)
+    facets = {name.strip().lower() for name in names.split(",")}
+    if not facets <= {facet.value for facet in Facet}:
+        raise FileFormatError(
+            f"{path}, line 1: expected facets of {', '.join(map(str, Facet))}, found {names.strip()!r}"
+        )
+    keys = ("reason", "score") if path.name == GUIDELINES["sciface"] else OWN_FORM[1:]
+    return Guideline(rest, Form(tuple(facet for facet in Facet if facet.value in facets), *keys))
+
+
+def prompt_of(guideline: Guideline, pair: PaperPair) -> str:
     """Write the question. It has titles and abstracts, and neither ids nor how a candidate was found."""
-    parts = [guideline.strip(), _FORM]
+    parts = [guideline.text.strip(), guideline.form.told()]
     for name, paper in zip(("query_paper", "candidate_paper"), pair, strict=True):
         abstract = paper.abstract[:MAX_ABSTRACT_CHARACTERS]
         parts.append(f"<{name}>\nTitle: {one_line(paper.title)}\nAbstract: {one_line(abstract)}\n</{name}>")
@@ -411,12 +480,12 @@ class Grader:
         self,
         client: Client,
         answers: Answers | None = None,
-        guideline: str | None = None,
+        guideline: Guideline | None = None,
         *,
         parallel: int = 4,
     ) -> None:
         self.client, self.answers = client, Answers() if answers is None else answers
-        self._guideline = default_guideline() if guideline is None else guideline
+        self._guideline = read_guideline() if guideline is None else guideline
         self._parallel = parallel
 
     def estimate(self, pairs: Sequence[PaperPair]) -> Estimate:
@@ -483,18 +552,18 @@ class Grader:
         return questions
 
     def _ask(self, digest: str, prompt: str, pair: PaperPair) -> Answer:
-        version = hashlib.sha256(self._guideline.encode()).hexdigest()[:12]
-        about = (*(paper.paper_id for paper in pair), self.client.endpoint.model, version)
+        form = self._guideline.form
+        about = (*(paper.paper_id for paper in pair), self.client.endpoint.model, self._guideline.version)
         asked = prompt
         for attempt in range(1, MAX_ATTEMPTS + 1):
-            text, tokens = self.client.ask(asked)
+            text, tokens = self.client.ask(asked, form)
             try:
-                answer = parse_answer(text)
+                answer = parse_answer(text, form)
             except AnswerError as error:
                 self.answers.add(digest, about, str(error), tokens)
                 if attempt == MAX_ATTEMPTS:
                     raise
-                asked = f"{prompt}\n\nAn earlier answer was refused: {error}. {_FORM}"
+                asked = f"{prompt}\n\nAn earlier answer was refused: {error}. {form.told()}"
             else:
                 self.answers.add(digest, about, answer, tokens)
                 break

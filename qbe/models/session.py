@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from qbe.errors import MissingDependencyError, ModelError, UsageError, check_package
+from qbe.errors import MissingDependencyError, ModelError, UsageError
+from qbe.models import reading
 
 log = logging.getLogger(__name__)
 
@@ -76,59 +77,46 @@ def chosen_device(device: str) -> str:
 
 def try_device(device: str) -> None:
     """Run an identity model on a device; raises MissingDependencyError or ModelError if it cannot."""
-    _session(_IDENTITY, device)
+    open_session(_IDENTITY, device)
 
 
 @cache
 def _load_cuda_libraries() -> None:
     import onnxruntime
 
-    if (preload := getattr(onnxruntime, "preload_dlls", None)) is not None:
-        noted = io.StringIO()
-        with contextlib.redirect_stdout(noted):  # it prints what it does not find
-            preload()
-        if text := noted.getvalue().strip():
-            log.debug("%s", text)
+    with contextlib.redirect_stdout(io.StringIO()) as noted:  # it prints what it does not find
+        onnxruntime.preload_dlls()
+    log.debug("%s", noted.getvalue().strip())
 
 
 def open_session(
-    model: Path, device: str = CPU, *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
+    model: Path | bytes, device: str = CPU, *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
 ) -> Any:
-    """Open an ``onnxruntime.InferenceSession`` of one thread a call, so that results do not depend on the
-    machine.
+    """Open a session of one thread a call, so that results do not depend on the machine.
 
-    Raises ModelError when the file is no ONNX model of these inputs and outputs (where any are given),
-    MissingDependencyError where there is no such device or no ONNX Runtime.
+    Raises ModelError for a file that is no ONNX model of these ``inputs`` and ``outputs``, if any are given.
     """
-    session = _session(str(model), device)
-    actual_inputs, actual_outputs = (
-        [value.name for value in values] for values in (session.get_inputs(), session.get_outputs())
-    )
-    if inputs and (set(actual_inputs) != set(inputs) or not set(outputs) <= set(actual_outputs)):
-        raise ModelError(
-            f"{model}: expected a model of {', '.join(inputs)} to {', '.join(outputs)}, found a model of "
-            f"{', '.join(actual_inputs)} to {', '.join(actual_outputs)}; export or train it again"
-        )
-    return session
+    name, source = ("a model", model) if isinstance(model, bytes) else (model, str(model))
+    with reading(name, "an ONNX model", "export it again"):
+        import onnxruntime
 
-
-def _session(model: str | bytes, device: str) -> Any:
-    check_package("onnxruntime")
-    import onnxruntime
-
-    preferred = providers(device, onnxruntime.get_available_providers())
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    settings: dict[str, Any] = {"disabled_optimizers": _SLOW_ON_CPU}
-    if device == CUDA:
-        _load_cuda_libraries()
-        settings = {}
-    try:
-        session = onnxruntime.InferenceSession(model, options, providers=preferred, **settings)
-    except Exception as error:
-        reason, name = str(error).splitlines()[0], "a model" if isinstance(model, bytes) else model
-        raise ModelError(f"{name}: expected an ONNX model, found: {reason}; export it again") from error
+        preferred = providers(device, onnxruntime.get_available_providers())
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        settings: dict[str, Any] = {"disabled_optimizers": _SLOW_ON_CPU}
+        if device == CUDA:
+            _load_cuda_libraries()
+            settings = {}
+        session = onnxruntime.InferenceSession(source, options, providers=preferred, **settings)
     if device == CUDA and _CUDA not in session.get_providers():  # it falls back to the CPU without an error
         raise MissingDependencyError(f"expected a GPU that ONNX Runtime can use, found none; {_REMEDY}")
+    taken, given = (
+        [each.name for each in values] for values in (session.get_inputs(), session.get_outputs())
+    )
+    if inputs and (set(taken) != set(inputs) or not set(outputs) <= set(given)):
+        raise ModelError(
+            f"{name}: expected a model of {', '.join(inputs)} to {', '.join(outputs)}, found a model of "
+            f"{', '.join(taken)} to {', '.join(given)}; export or train it again"
+        )
     return session

@@ -1,9 +1,4 @@
-"""The facet tagger: one label for each sentence, in context, from the token states of the encoder.
-
-The task is sequential sentence classification (Cohan et al., 2019): sentences are labelled together, each in
-the context of its paper. A small network scores the five labels of every sentence; a chain over the labels
-turns the scores into probabilities.
-"""
+"""The facet tagger: labels sentences in context (Cohan et al., 2019) from the token states of the encoder."""
 
 from __future__ import annotations
 
@@ -94,7 +89,7 @@ class Tagger:
     def supports(self, encoder: Encoder) -> bool:
         """Return True if the tagger knows the encoder's weights, and sentences are encoded in context."""
         metadata = encoder.files.metadata
-        known = {trunk["weights_sha256"] for trunk in self.metadata.trunks}
+        known = {trunk["weights_sha256"] for trunk in (*self.metadata.also_reads, self.metadata.trunk)}
         in_context = metadata.encoder_format.layout == TITLE_ABSTRACT and metadata.adapter is None
         return in_context and metadata.weights_sha256 in known
 
@@ -144,9 +139,10 @@ class TaggingEncoder:
         if facets not in LABEL_SOURCES:
             raise UsageError(f"expected `facets` {' or '.join(LABEL_SOURCES)}, found {facets!r}")
         self.encoder, self.tagger, self.facets = encoder, tagger, facets
-        self._trunk = encoder
+        self._trunk: Encoder | None = None
         if tagger is not None and not tagger.supports(encoder):
             self._trunk = open_trunk(tagger, encoder.threads, encoder.device)
+        self._hook = None if self._trunk else tagger
 
     def wants(self, paper: Paper) -> bool:
         return self.tagger is not None and (self.facets == "predicted" or not paper.labelled)
@@ -157,39 +153,30 @@ class TaggingEncoder:
             yield from ordered_map(self.encode_paper, papers, self.encoder.threads)
             return
         # all papers of a batch get scores, some of them labels
-        own_pass = self._trunk is not self.encoder
-        stream, encoded = tee(papers)
-        scores: Iterator[PaperVectors | None] = repeat(None)
-        if own_pass:
-            encoded, scored = tee(encoded)
-            scores = self._trunk.encode(scored, self.tagger)
-        vectors = self.encoder.encode(encoded, None if own_pass else self.tagger)
+        stream, encoded, scored = tee(papers, 3)
+        vectors = self.encoder.encode(encoded, self._hook)
+        scores = self._trunk.encode(scored, self.tagger) if self._trunk else repeat(None)
         for chunk in chunks(zip(stream, vectors, scores, strict=False)):
-            wanted = [own or result for paper, result, own in chunk if self.wants(paper)]
-            labels = iter(self._labels(wanted))
+            labels = iter(self._labels([own or result for paper, result, own in chunk if self.wants(paper)]))
             for paper, result, _ in chunk:
                 yield labelled(paper, next(labels)) if self.wants(paper) else paper, result
 
     def encode_paper(self, paper: Paper) -> tuple[Paper, PaperVectors]:
         if not self.wants(paper):
             return paper, self.encoder.encode_paper(paper)
-        own_pass = self._trunk is not self.encoder
-        vectors = self.encoder.encode_paper(paper, None if own_pass else self.tagger)
-        scores = self._trunk.encode_paper(paper, self.tagger) if own_pass else vectors
+        vectors = self.encoder.encode_paper(paper, self._hook)
+        scores = self._trunk.encode_paper(paper, self.tagger) if self._trunk else vectors
         (probabilities,) = self._labels([scores])
         return labelled(paper, probabilities), vectors
 
-    def _labels(self, scores: Sequence[PaperVectors]) -> list[list[FacetProbabilities]]:
-        if self.tagger is None or not scores:
-            return []
-        return self.tagger.probabilities(
-            [each.hook_values for each in scores if each.hook_values is not None]
-        )
+    def _labels(self, encoded: Sequence[PaperVectors]) -> list[list[FacetProbabilities]]:
+        scores = [each.hook_values for each in encoded if each.hook_values is not None]
+        return self.tagger.probabilities(scores) if self.tagger else []
 
 
 def open_trunk(tagger: Tagger, threads: int = 1, device: str = CPU) -> Encoder:
     """Open an encoder that a tagger supports, by name; raises ModelError when it has other weights."""
-    trunk = tagger.metadata.trunks[0]
+    trunk = (*tagger.metadata.also_reads, tagger.metadata.trunk)[0]
     encoder = Encoder.open(trunk["name"], threads=threads, device=device)
     if not tagger.supports(encoder):
         raise ModelError(
@@ -211,11 +198,10 @@ def tag_stream(
     *,
     probabilities: bool,
 ) -> None:
-    """Tag a file of papers into an open stream: ``abstract`` as sentences and ``pred_labels`` as in CSFCube.
+    """Tag a file of papers into an open stream, with ``abstract`` as sentences and ``pred_labels``.
 
-    Other fields, lists of sentences, and labelled records (unless all are predicted) stay; an abstract that
-    was one string gets ``sentence_offsets``. ``probabilities`` adds ``pred_probabilities``, five numbers a
-    sentence in the order of the labels.
+    Other fields, lists of sentences, and labelled records (unless all are predicted) stay. ``probabilities``
+    adds ``pred_probabilities``, five numbers a sentence in the order of the labels.
     """
 
     def tag(item: tuple[Record, Paper]) -> Record:

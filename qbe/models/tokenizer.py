@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.errors import ModelError, check_package
+from qbe.errors import ModelError
+from qbe.models import reading
 from qbe.models.formats import SENTENCES, TITLE_ABSTRACT, TITLE_SEP_ABSTRACT
 from qbe.types import Paper
 
@@ -36,20 +37,12 @@ class SpecialTokens(NamedTuple):
     unk: int
 
 
-def title_room(max_tokens: int) -> int:
-    return max_tokens // 4
-
-
 def sentence_room(title: Sequence[int], max_tokens: int, layout: str = TITLE_ABSTRACT) -> int:
-    """Return the most tokens of one sentence beside the title: at least 1 from LEAST_TOKENS on.
-
-    >>> sentence_room(title=[7, 8], max_tokens=20), sentence_room([7, 8], 20, "sentences")
-    (16, 18)
-    """
+    """Return the most tokens of one sentence beside the title: at least 1 from LEAST_TOKENS on."""
     if layout == SENTENCES:
         return max_tokens - 2
     separator = 1 if layout == TITLE_SEP_ABSTRACT else 0
-    return max_tokens - min(len(title), title_room(max_tokens)) - separator - 2
+    return max_tokens - min(len(title), max_tokens // 4) - separator - 2
 
 
 def passes(
@@ -80,7 +73,7 @@ def passes(
             yield Window(ids, [(0, len(ids))])
         return
     separated = layout == TITLE_SEP_ABSTRACT
-    head = [special.cls, *title[: title_room(max_tokens)], *([special.sep] if separated else [])]
+    head = [special.cls, *title[: max_tokens // 4], *([special.sep] if separated else [])]
     ids, spans = list(head), list[tuple[int, int]]()
     for sentence in sentences:
         tokens = list(sentence[:room]) or [special.unk]
@@ -108,17 +101,10 @@ def pair_input(first: Sequence[int], second: Sequence[int], cls: int, sep: int) 
 
 def open_tokenizer(path: Path) -> Any:
     """Open a file of the tokenizers package; raises ModelError or MissingDependencyError."""
-    check_package("tokenizers")
-    from tokenizers import Tokenizer
+    with reading(path, "a tokenizer of the tokenizers package", "install or export the model again"):
+        from tokenizers import Tokenizer
 
-    try:
         return Tokenizer.from_file(str(path))
-    except Exception as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(
-            f"{path}: expected a tokenizer of the tokenizers package, found: {reason}; install or export the "
-            "model again"
-        ) from error
 
 
 class PaperTokenizer:

@@ -1,8 +1,7 @@
 """Technique words: which of the words that two papers share name a technique, and which a problem.
 
-Titles teach it without labels: in "X for Y" and "Y using X", X names a technique and Y a problem. The log
-odds of a word (or a pair of words) being in an X rather than in a Y are its *lean*. Words that lean to
-techniques count more where papers are compared by method, words that lean to problems by background.
+In titles "X for Y" and "Y using X", X names a technique and Y a problem. The log odds of a word (or a pair)
+being in an X are its *lean*; words that lean to techniques count more by method, the others by background.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.errors import ModelError
+from qbe.models import reading
 from qbe.models.cards import PACKAGE
 from qbe.types import TEXT_NOT_INCLUDED, Facet, Paper, Sentence
 from qbe.util.files import atomic_file
@@ -34,6 +33,7 @@ over under than via using by through based for towards toward
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 _WORD = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_CUT = re.compile(r"(?<![\w-])(bia|baye)(?![\w-])")
 _HEADER = "term\tidf\tlean"
 FILE = "words.tsv.gz"
 SHIPPED = PACKAGE / "technique-words"
@@ -131,11 +131,7 @@ _GIVEN = {None: (0.0, 0.0, 0.0)} | {
 
 
 def facet_shares(sentence: Sentence) -> tuple[float, float, float]:
-    """Return how much a sentence is background, method and result: probabilities, else 1 for its label.
-
-    >>> facet_shares(Sentence("We route.", Facet.METHOD))
-    (0.0, 1.0, 0.0)
-    """
+    """Return how much a sentence is background, method and result: probabilities, else 1 for its label."""
     shares = sentence.probabilities
     if shares is not None:  # written out: it is asked of every sentence of every candidate
         return shares.background + shares.objective, shares.method, shares.result
@@ -143,11 +139,7 @@ def facet_shares(sentence: Sentence) -> tuple[float, float, float]:
 
 
 class PapersTerms(NamedTuple):
-    """The known terms of ``papers`` papers, in order, ascending within one.
-
-    The place (terms,) of the paper, the number (terms,) of the term, and its share (4, terms) by facet and in
-    any.
-    """
+    """The known terms of papers, in order: paper, number, and share (4, terms) by facet and in any."""
 
     owners: Ints
     numbers: Ints
@@ -180,7 +172,7 @@ class TechniqueWords:
     @classmethod
     def read(cls, file: Path = SHIPPED / FILE) -> Self:
         """Read a file that `write` wrote; raises ModelError for one that is absent or damaged."""
-        try:
+        with reading(file, "technique words", "make them with qbe train technique-words"):
             with gzip.open(file, "rt", encoding="utf-8") as stream:
                 header, _, table = stream.read().partition("\n")
             if header != _HEADER:
@@ -189,10 +181,6 @@ class TechniqueWords:
             numbers = [np.fromiter(map(float, cells[column::3]), np.float64) for column in (1, 2)]
             if len(cells) != 3 * len(numbers[1]):
                 raise ValueError("a line of other than three columns")
-        except (OSError, EOFError, ValueError) as error:
-            raise ModelError(
-                f"{file}: expected technique words, found: {error}; make them with qbe train technique-words"
-            ) from None
         return cls(cells[::3], *numbers)
 
     def write(self, folder: Path) -> None:
@@ -203,14 +191,9 @@ class TechniqueWords:
             stream.write(gzip.compress(text.encode(), 9, mtime=0))
 
     def lean_of(self, text: str) -> float:
-        """Return the mean lean of a text's terms, weighted by how rare they are; 0 where it has none.
-
-        >>> words = TechniqueWords(["kernel", "traffic"], np.array([3.0, 1.0]), np.array([2.0, -2.0]))
-        >>> words.lean_of("traffic kernels")
-        1.0
-        """
+        """Return the mean lean of a text's terms, weighted by how rare they are; 0 where it has none."""
         words = np.array([self._vocabulary[word] for word in _raw_words(text)], np.int64)
-        numbers = np.concatenate([self._alone[words], self._numbers_of_pairs(words[:-1], words[1:])])
+        numbers = self._numbers_of(words, np.zeros(max(0, len(words) - 1), bool))
         known = numbers[numbers >= 0]
         weight = float(self.idf[known].sum())
         return float((self.lean[known] * self.idf[known]).sum()) / weight if weight else 0.0
@@ -229,11 +212,8 @@ class TechniqueWords:
                 lengths.append(len(found))
                 owners.append(owner)
                 shares.append(of_text)
-        number = np.array(words, np.int64)
         place = np.repeat(np.arange(len(lengths)), lengths)
-        pairs = self._numbers_of_pairs(number[:-1], number[1:])
-        pairs[place[:-1] != place[1:]] = -1
-        numbers = np.concatenate([self._alone[number], pairs])
+        numbers = self._numbers_of(np.array(words, np.int64), place[:-1] != place[1:])
         known = numbers >= 0
         numbers, place = numbers[known], np.concatenate([place, place[:-1]])[known]
         keys = np.array(owners, np.int64)[place] * len(self.terms) + numbers
@@ -244,13 +224,16 @@ class TechniqueWords:
         by_text = np.array(shares, np.float64).reshape(-1, 3)[place[order]]
         highest = np.maximum.reduceat(by_text, starts) if len(keys) else by_text
         of_any = highest.max(axis=1, initial=0.0)[:, None]
-        owner, number = np.divmod(keys, len(self.terms))
-        return PapersTerms(owner, number, np.hstack([highest, of_any]).T, len(papers))
+        return PapersTerms(*np.divmod(keys, len(self.terms)), np.hstack([highest, of_any]).T, len(papers))
 
-    def _numbers_of_pairs(self, first: Ints, second: Ints) -> Ints:
-        keys = np.where((first >= 0) & (second >= 0), first * len(self._alone) + second, -1)
+    def _numbers_of(self, words: Ints, is_apart: NDArray[np.bool_]) -> Ints:
+        """Return the terms of words, then of pairs of neighbours but for those apart; -1: no term."""
+        first, second = words[:-1], words[1:]
+        is_pair = (first >= 0) & (second >= 0) & ~is_apart
+        keys = np.where(is_pair, first * len(self._alone) + second, -1)
         places = np.searchsorted(self._pairs[0], keys).clip(max=len(self._pairs[0]) - 1)
-        return np.where(self._pairs[0][places] == keys, self._pairs[1][places], -1)
+        pairs = np.where(self._pairs[0][places] == keys, self._pairs[1][places], -1)
+        return np.concatenate([self._alone[words], pairs])
 
     def compare(self, query: Paper, candidates: PapersTerms) -> Doubles:
         """Compute the features NAMES, (candidates, NAMES), of terms in common."""
@@ -282,10 +265,6 @@ class TechniqueWords:
 
     def in_common(self, query: Paper, candidates: Sequence[Paper], most: int = 3) -> list[tuple[str, ...]]:
         """Name the technique terms that candidates share with a query, but no word of a named pair."""
-
-        def written(word: str) -> str:  # for people, where it lost more than a plural's s
-            return f"{word}s" if word in ("bia", "baye") else re.sub(r"(?<=ss|.x)e$", "", word)
-
         theirs = self.of_papers(candidates)
         owners, numbers = theirs.owners, theirs.numbers
         _, is_shared, ours = self._shared(query, theirs)
@@ -297,15 +276,14 @@ class TechniqueWords:
                 terms, term = named[owners[place]], self.terms[numbers[place]]
                 if not any(term in other or other in term for other in terms):
                     terms.append(term)
-        return [tuple(" ".join(map(written, term.split())) for term in terms[:most]) for terms in named]
+        # For people, a word that lost more than a plural's s is written out.
+        return [
+            tuple(_CUT.sub(r"\1s", re.sub(r"(?<=ss|.x)e\b", "", term)) for term in terms[:most])
+            for terms in named
+        ]
 
     def query_text(self, paper: Paper, facet: Facet) -> str:
-        """Write the BM25 query for a facet of a paper; a word's repetitions are its weight.
-
-        >>> words = TechniqueWords(["kernel", "traffic"], np.ones(2), np.array([9.0, -9.0]))
-        >>> words.query_text(Paper("1", "Kernels for traffic", ()), Facet.METHOD)
-        'kernel kernel kernel kernel'
-        """
+        """Write the BM25 query for a facet of a paper; a word's repetitions are its weight."""
         terms = self.of_papers([paper])
         kind, part = _TELLING[facet]
         leaning = 1 / (1 + np.exp(-_LEANS[kind] * self.lean[terms.numbers]))

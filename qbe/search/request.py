@@ -136,7 +136,11 @@ class SourceForm(PageForm):
     paper_ids: list[str] = _names(
         MAX_PAPERS, "ids of papers of the index, or DOIs, arXiv ids, ACL ids, titles", examples=[["s036"]]
     )
-    text: str | None = None
+    text: str | None = _value(
+        None,
+        "an abstract, a few sentences that could stand in one, or a question",
+        max_length=MAX_TEXT,
+    )
     title: str = _value("", "the title that goes with text", max_length=MAX_TITLE)
 
     def __post_init__(self) -> None:

@@ -10,11 +10,14 @@ from contextlib import asynccontextmanager
 from importlib import resources
 from importlib.metadata import version
 
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
+from starlette.applications import Starlette
+from starlette.datastructures import State
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import Match
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from qbe.errors import QbeError
@@ -22,7 +25,6 @@ from qbe.feeds.reports import Watcher
 from qbe.label.by_hand import HandGrades
 from qbe.serve import routes
 from qbe.serve.guard import Guard, Metrics, ServeSettings, failure
-from qbe.serve.models import problem_in_words
 from qbe.serve.service import SearchService
 
 log = logging.getLogger("qbe.serve")
@@ -42,36 +44,29 @@ def create_app(
     """Make an ASGI application over a service, which stays open when it ends. It warms the service when it
     starts, unless it ``is_warm``; ``watcher`` keeps searches, ``hands`` grades that are given by hand.
     """
-    app = FastAPI(
-        title="qbe",
-        version=version("qbe"),
-        description="Find papers like this one, for its problem, its method or its findings.",
-        docs_url=None,  # pages that load scripts from elsewhere
-        redoc_url=None,
-        lifespan=_lifespan,
-        root_path=settings.root_path,
-    )
-    state = app.state
+    state = State()
     state.service, state.watcher, state.hands = service, watcher, hands
     state.metrics, state.ready = Metrics(service), threading.Event()
     state.unreadable = ""  # why the newest generation cannot be read
     if is_warm:
         state.ready.set()
-    routers = [routes.api, routes.operations, *([] if watcher is None else [routes.watching])]
-    for router in routers:
-        app.include_router(router)
-    _add_handlers(app)
     files = page_files()
-    for path, (content, media_type) in files.items():
-        app.add_api_route(path, _file(content, media_type), include_in_schema=False)
-    state.routes = [*app.routes, *(route for router in routers for route in router.routes)]
-    if settings.origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(settings.origins),
-            allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type", "X-API-Key"],
-        )
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=list(settings.origins),
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization", "Content-Type", "X-API-Key"],
+    )
+    app = Starlette(
+        routes=[
+            *routes.routes_of(state, settings.root_path, version("qbe")),
+            *(Route(path, _file(*file)) for path, file in files.items()),
+        ],
+        middleware=[cors] if settings.origins else [],
+        exception_handlers={QbeError: _qbe_error, HTTPException: _http_error, Exception: _unexpected},
+        lifespan=_lifespan,
+    )
+    app.state = state
     return Guard(app, settings, state.metrics, frozenset(files) | {"/health"})
 
 
@@ -94,7 +89,7 @@ def _file(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Resp
 
 
 @asynccontextmanager
-async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     task = asyncio.create_task(_follow(app))
     try:
         yield
@@ -103,7 +98,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _follow(app: FastAPI) -> None:
+async def _follow(app: Starlette) -> None:
     """Warm the service, then follow the index, until the application ends."""
     state = app.state
     if not state.ready.is_set():
@@ -134,37 +129,26 @@ async def _follow(app: FastAPI) -> None:
             state.unreadable = str(error)
 
 
-def _add_handlers(app: FastAPI) -> None:
-    """Make errors of all kinds responses of one form."""
-    app.add_exception_handler(QbeError, lambda _, error: routes.failure_of(error))
+async def _qbe_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, QbeError)
+    return routes.failure_of(error)
 
-    @app.exception_handler(RequestValidationError)
-    def invalid(_: Request, error: RequestValidationError) -> Response:
-        return failure(422, problem_in_words(error.errors()))
 
-    @app.exception_handler(HTTPException)
-    def http(request: Request, error: HTTPException) -> Response:
-        headers, described = dict(error.headers or {}), f"{app.root_path}/openapi.json"
-        match error.status_code:
-            case 400:  # of the framework, such as for arrays nested too deeply
-                return failure(422, "expected a body of JSON in UTF-8, found one that cannot be read")
-            case 404:
-                message = f"expected an address of the interface, found {request.url.path}; see {described}"
-                return failure(404, message)
-            case 405:
-                matching = (
-                    route for route in app.state.routes if route.matches(request.scope)[0] is not Match.NONE
-                )
-                methods = {method for route in matching for method in getattr(route, "methods", None) or ()}
-                methods |= ({"HEAD"} if "GET" in methods else set()) | {"OPTIONS"}
-                headers["Allow"] = ", ".join(sorted(methods))
-                if request.method == "OPTIONS":
-                    return Response(status_code=204, headers=headers)
-                message = f"expected one of {headers['Allow']}, found {request.method}; see {described}"
-                return failure(405, message, headers)
-        return failure(error.status_code, str(error.detail), headers or None)
+async def _http_error(request: Request, error: Exception) -> Response:
+    """Say what can be asked; OPTIONS is answered so, too."""
+    assert isinstance(error, HTTPException)
+    headers, described = dict(error.headers or {}), f"{request.scope['root_path']}/openapi.json"
+    message = str(error.detail)
+    if error.status_code == 404:
+        message = f"expected an address of the interface, found {request.url.path}; see {described}"
+    elif error.status_code == 405:
+        headers["Allow"] = ", ".join(sorted({*headers["Allow"].split(", "), "OPTIONS"}))
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers=headers)
+        message = f"expected one of {headers['Allow']}, found {request.method}; see {described}"
+    return failure(error.status_code, message, headers)
 
-    @app.exception_handler(Exception)
-    def unexpected(_: Request, error: Exception) -> Response:
-        log.error("an error that should not happen", exc_info=error)
-        return failure(500, "something went wrong in the server; its log says what")
+
+async def _unexpected(_: Request, error: Exception) -> Response:
+    log.error("an error that should not happen", exc_info=error)
+    return failure(500, "something went wrong in the server; its log says what")

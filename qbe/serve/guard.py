@@ -1,4 +1,4 @@
-"""Guard of a server: host names, API key, limits of bodies, headers, metrics, and the log of requests."""
+"""Guard of a server: host names, API key, limits of requests, headers, metrics, and the log of requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -33,6 +32,7 @@ log = logging.getLogger("qbe.serve")
 
 MIN_KEY = 16
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})  # names of this machine
+MAX_HEAD = 65_536  # bytes of a path and of headers
 MAX_BODY, BODY_SECONDS = 1_000_000, 10.0
 MAX_DISCARDED = 20_000_000
 """Bytes of a body that is too long which are read before it is refused: a client that is still sending when
@@ -165,8 +165,8 @@ class Metrics(Collector):
 
 
 class Guard:
-    """ASGI middleware that refuses requests from elsewhere (400), without the key (401), too long (413) or
-    slow (408), adds security headers, and counts and logs every request. ``open_paths`` need no key.
+    """ASGI middleware that refuses requests from elsewhere (400), without the key (401), too long (413, 431)
+    or slow (408), adds security headers, and counts and logs every request. ``open_paths`` need no key.
 
     A body is read before the application is called, so that a slow client holds no thread. The log has
     method, path, status and time; queries only if the settings say so, keys never.
@@ -186,10 +186,11 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begin, method, body = time.perf_counter(), scope["method"], b""
+        begin, body = time.perf_counter(), b""
         status = 499  # logged for a client that did not wait
-        scope = _normalized(scope)
-        path = scope["path"].removeprefix(self._settings.root_path)
+        root_path = self._settings.root_path
+        scope["root_path"] = root_path
+        path = scope["path"].removeprefix(root_path)
         is_file = scope["method"] == "POST" and path == FILE_PATH
 
         async def send_with_headers(message: Message) -> None:
@@ -208,37 +209,41 @@ class Guard:
         try:
             answer: ASGIApp | None = self._refusal(scope, path, is_file=is_file)
             if answer is None:
-                try:
-                    body, answer = await _read_body(scope, receive, is_file=is_file), self._app
-                except HTTPException as error:
-                    answer = failure(error.status_code, error.detail, {"Connection": "close"})
+                limits = (MAX_FILE, FILE_SECONDS) if is_file else (MAX_BODY, BODY_SECONDS)
+                body, answer = await _read_body(Request(scope, receive), *limits)
             messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-            await answer(scope, replay, send_with_headers)
+            await (answer or self._app)(scope, replay, send_with_headers)
         except ClientDisconnect:
             pass
         finally:
             self._files -= is_file
-            self._record(method, scope, status, time.perf_counter() - begin, b"" if is_file else body)
+            self._record(scope, status, time.perf_counter() - begin, b"" if is_file else body)
 
     def _refusal(self, scope: Scope, path: str, *, is_file: bool) -> Response | None:
         """The response to a request that must not reach the application."""
         key, hosts, *_, root_path = self._settings
+        head = len(scope["raw_path"]) + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+        if head > MAX_HEAD:
+            return failure(431, f"expected a path and headers of at most {MAX_HEAD:,} bytes, found more")
         headers = Headers(scope=scope)
         host = headers.get("host", "").lower()
         host = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
         if hosts is not None and host not in hosts:
-            return failure(
-                400, f"expected a known host, found {host!r}; start the server with --allow-host {host}"
-            )
+            found = f"found {host!r}; start the server with --allow-host {host}"
+            return failure(400, f"expected a known host, {found}")
         if root_path and scope["path"] == root_path:  # URLs in the page are relative
             return RedirectResponse(f"{root_path}/")
         if path in self._open or scope["method"] == "OPTIONS":
             return None
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        # Of a program a body is read whatever its type, as that of `curl -d`.
+        is_page = "origin" in headers or "sec-fetch-site" in headers
+        if scope["method"] == "POST" and is_page and kind in _FORMS:
+            expected = "application/octet-stream" if is_file else "application/json"
+            return failure(415, f"expected a body of the type {expected}, found {kind or 'none'}")
         if is_file and self._files > MAX_FILES:
             message = f"expected at most {MAX_FILES} files at a time; try again in 1 s"
             return failure(429, message, {"Retry-After": "1"})
-        if is_file and headers.get("content-type", "").partition(";")[0].strip().lower() in _FORMS:
-            return failure(415, "expected a file as application/octet-stream, found a body of another type")
         scheme, _, given = headers.get("authorization", "").partition(" ")
         given = given.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
         if key is None or hmac.compare_digest(given.encode(), key.encode()):
@@ -247,8 +252,8 @@ class Guard:
         message = f"expected an API key in the header Authorization: Bearer KEY, found {found}"
         return failure(401, message, {"WWW-Authenticate": "Bearer"})
 
-    def _record(self, method: str, scope: Scope, status: int, seconds: float, body: bytes) -> None:
-        route = getattr(scope.get("route"), "path", "other")
+    def _record(self, scope: Scope, status: int, seconds: float, body: bytes) -> None:
+        method, route = scope["method"], getattr(scope.get("route"), "path", "other")
         if self._metrics is not None:
             counted = method if route != "other" and method in METHODS else "other"
             self._metrics.requests.labels(counted, route, str(status)).inc()
@@ -260,33 +265,20 @@ class Guard:
         log.info("%s %s %d %.3f s%s", method[:MAX_METHOD], path, status, seconds, query)
 
 
-async def _read_body(scope: Scope, receive: Receive, *, is_file: bool) -> bytes:
-    limit, seconds = (MAX_FILE, FILE_SECONDS) if is_file else (MAX_BODY, BODY_SECONDS)
+async def _read_body(request: Request, limit: int, limit_s: float) -> tuple[bytes, Response | None]:
+    """Read a body; with it comes the response to one that is too slow or too long."""
     parts, size = [], 0
     try:
-        async with asyncio.timeout(seconds):
-            async for part in Request(scope, receive).stream():
+        async with asyncio.timeout(limit_s):
+            async for part in request.stream():
                 size += len(part)
                 if size <= limit:
                     parts.append(part)
                 elif size > max(limit, MAX_DISCARDED):
                     break
     except TimeoutError:
-        raise HTTPException(408, f"expected the request within {seconds:g} s") from None
+        return b"", failure(408, f"expected the request within {limit_s:g} s", {"Connection": "close"})
     if size > limit:
-        raise HTTPException(413, f"expected a request of at most {limit:,} bytes")
-    return b"".join(parts)
-
-
-def _normalized(scope: Scope) -> Scope:
-    """A request as the application reads it: HEAD as GET, since the server leaves the body out.
-
-    A body is JSON even where its type says otherwise, as that of `curl -d` does; but not that of a browser,
-    since pages of other sites could send it without a preflight request.
-    """
-    scope = {**scope, "method": "GET" if scope["method"] == "HEAD" else scope["method"]}
-    names = {name for name, _ in scope["headers"]}
-    if scope["method"] == "POST" and not names & {b"origin", b"sec-fetch-site"}:
-        others = [pair for pair in scope["headers"] if pair[0] != b"content-type"]
-        scope["headers"] = [*others, (b"content-type", b"application/json")]
-    return scope
+        message = f"expected a request of at most {limit:,} bytes"
+        return b"", failure(413, message, {"Connection": "close"})
+    return b"".join(parts), None

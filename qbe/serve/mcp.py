@@ -7,6 +7,7 @@ import json
 import logging
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import accumulate
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -16,25 +17,14 @@ from fastmcp import FastMCP
 from fastmcp.exceptions import ToolError
 from fastmcp.tools.base import Tool, ToolResult
 from mcp_types import ToolAnnotations
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from starlette.middleware import Middleware
 
 from qbe.errors import PaperNotFoundError, QbeError, UsageError
-from qbe.search.request import MAX_SEEN, FacetName
+from qbe.search.request import MAX_HITS, MAX_SEEN, CitationForm, FacetName, SearchForm
 from qbe.search.writers import Record
 from qbe.serve.guard import LOCAL, Guard, ServeSettings
-from qbe.serve.models import (
-    Body,
-    Comparison,
-    Export,
-    Format,
-    K,
-    PaperId,
-    PastedText,
-    RecommendationBody,
-    SearchBody,
-    problem_in_words,
-)
+from qbe.serve.models import Abstract, Format, PaperId, PaperIds, Title, call, form_of, schema_of
 from qbe.serve.service import SearchService
 from qbe.serve.workers import server_of
 from qbe.util.text import one_line, plain
@@ -186,31 +176,27 @@ def size_of(value: BaseModel | str) -> int:
 
 
 def fitting(answer: AnswerT, name: str, start: int) -> AnswerT:
-    """Cut a list of an answer to as many items as fit within LIMIT, at least one; the first has number
-    ``start``.
+    """Cut a list of an answer, whose first item has number ``start``, to LIMIT: leave out the abstracts of
+    the last hits, then the last items, but for one.
     """
+    excess, items = size_of(answer) - LIMIT, [*getattr(answer, name)]
+    if excess <= 0:
+        return answer
+    if isinstance(answer, Hits):
+        kept = len(items)
+        while kept and excess > -RESERVED:
+            kept -= 1
+            excess -= size_of(items[kept].abstract or "")
+            items[kept] = items[kept].model_copy(update={"abstract": None})
+        left_out = f"abstracts from hit {start + kept + 1} on were left out (get_paper gives them)"
+        answer = answer.model_copy(update={name: items, "cut": _cut(answer, left_out)})
     if size_of(answer) <= LIMIT:
         return answer
-    items = getattr(answer, name)
     room = LIMIT - RESERVED - size_of(answer.model_copy(update={name: []}))
     kept = max(1, sum(size <= room for size in accumulate(size_of(item) + 1 for item in items)))
     end = start + kept
     cut = _cut(answer, f"{name} from {end} on were left out (call again with start={end})")
     return answer.model_copy(update={name: items[:kept], "has_more": True, "next_start": end, "cut": cut})
-
-
-def fitting_hits(answer: Hits, start: int) -> Hits:
-    """Cut a page of a ranking to LIMIT: leave out the abstracts of its last hits, then these hits."""
-    excess, kept = size_of(answer) - LIMIT, len(answer.hits)
-    if excess <= 0:
-        return answer
-    while kept and excess > -RESERVED:
-        kept -= 1
-        excess -= size_of(answer.hits[kept].abstract or "")
-    bare = [hit.model_copy(update={"abstract": None}) for hit in answer.hits[kept:]]
-    left_out = f"abstracts from hit {start + kept + 1} on were left out (get_paper gives them)"
-    update = {"hits": answer.hits[:kept] + bare, "cut": _cut(answer, left_out)}
-    return fitting(answer.model_copy(update=update), "hits", start)
 
 
 def _cut(answer: Answer, left_out: str) -> str:
@@ -219,31 +205,22 @@ def _cut(answer: Answer, left_out: str) -> str:
     return f"To stay below {LIMIT // 1000} kB, {left_out}."
 
 
+K = Annotated[int, Field(ge=1, le=MAX_HITS, description="how many hits, at most")]
 FirstSentence = Annotated[int, Field(ge=0, description="the first sentence to give; only where cut says so")]
+FirstPaper = Annotated[int, Field(ge=0, lt=MAX_SEEN, description="how many of paper_ids to skip")]
 
 
-class Search(SearchBody):
+@dataclass(frozen=True, kw_only=True)
+class Search(SearchForm):
     k: K = HITS
 
 
-class Draft(RecommendationBody):
+@dataclass(frozen=True, kw_only=True)
+class Draft(CitationForm):
     k: K = HITS
 
 
-class OnePaper(Body):
-    paper_id: PaperId = Field(description="a paper of the index, by paper_id or another name")
-    start: FirstSentence = 0
-
-
-class Abstract(PastedText):
-    start: FirstSentence = 0
-
-
-class ExportPart(Export):
-    start: int = Field(default=0, ge=0, lt=MAX_SEEN, description="how many of paper_ids to skip")
-
-
-def search_papers(service: SearchService, body: Search) -> Hits:
+def search_papers(service: SearchService, form: Search) -> Hits:
     """Find papers that are like a paper: for its problem, method or findings, or its whole abstract.
 
     Start from text (an abstract with its title, a few sentences that could stand in one, or a question or
@@ -257,56 +234,62 @@ def search_papers(service: SearchService, body: Search) -> Hits:
     Hits are best first. matches has the closest pair of sentences; grades say how alike the papers
     are in each facet, from 0 to 3.
     """
-    return fitting_hits(Hits.model_validate(service.search(body.form())), body.start)
+    return fitting(Hits.model_validate(service.search(form)), "hits", form.start)
 
 
-def get_paper(service: SearchService, body: OnePaper) -> FullPaper:
+def get_paper(service: SearchService, paper_id: PaperId, start: FirstSentence = 0) -> FullPaper:
     """Read a paper of the index: title, authors, year, venue, links, sentences with their facets."""
-    return _from_sentence(FullPaper.model_validate(service.paper(body.paper_id)), body.start)
+    return _from_sentence(FullPaper.model_validate(service.paper(paper_id)), start)
 
 
-def label_facets(service: SearchService, body: Abstract) -> Sentences:
+def label_facets(
+    service: SearchService, text: Abstract, title: Title = "", start: FirstSentence = 0
+) -> Sentences:
     """Split an abstract into sentences and say of each which facet it has.
 
     Nothing is searched. This shows what search_papers would match of the same text by each facet.
     """
-    return _from_sentence(Sentences.model_validate(service.label(body.text, body.title)), body.start)
+    return _from_sentence(Sentences.model_validate(service.label(text, title)), start)
 
 
-def compare_papers(service: SearchService, body: Comparison) -> Compared:
+def compare_papers(service: SearchService, paper_id: PaperId, other_id: PaperId) -> Compared:
     """Say how alike two papers of the index are in each facet.
 
     That is an estimated grade from 0 (not alike) to 3 (nearly the same), and the closest sentences.
     """
-    return Compared.model_validate(service.compare(str(body.paper_id), body.other_id))
+    return Compared.model_validate(service.compare(paper_id=paper_id, other_id=other_id))
 
 
-def recommend_citations(service: SearchService, body: Draft) -> Hits:
+def recommend_citations(service: SearchService, form: Draft) -> Hits:
     """Find papers of the index that a paper, or a draft of one, should cite, best first.
 
     Start from text (the abstract of the draft) or from paper_ids with one id. Name what it cites already
     in cited: that helps, and these are not recommended. year_to keeps out what is younger than the draft.
     """
-    return fitting_hits(Hits.model_validate(service.recommend(body.form())), body.start)
+    return fitting(Hits.model_validate(service.recommend(form)), "hits", form.start)
 
 
-def export_citations(service: SearchService, body: ExportPart) -> Exported:
+def export_citations(
+    service: SearchService,
+    paper_ids: PaperIds,
+    format: Format = "bibtex",
+    start: FirstPaper = 0,
+) -> Exported:
     """Give papers of the index as the content of a file: BibTeX, RIS, CSV, Markdown or JSON.
 
     All but Markdown have abstracts. A long file comes in parts, which joined are the file.
     """
-    parts = _from(body.start, service.export_parts(body.paper_ids, body.format), "papers")
-    room = LIMIT - RESERVED
-    kept = sum(size <= room for size in accumulate(size_of(part) for part in parts))
+    parts = _from(start, service.export_parts(paper_ids, format), "papers")
+    kept = sum(size <= LIMIT - RESERVED for size in accumulate(size_of(part) for part in parts))
     if not kept:
-        paper_id = list(dict.fromkeys(body.paper_ids))[body.start]
+        paper_id = list(dict.fromkeys(paper_ids))[start]
         raise UsageError(
-            f"expected papers whose {body.format} is below {LIMIT // 1000} kB, found {paper_id} "
-            "longer; leave it out, or choose markdown as format"
+            f"expected papers whose {format} is below {LIMIT // 1000} kB, found {paper_id} longer; leave it "
+            "out, or choose markdown as format"
         )
-    exported = Exported(format=body.format, papers=kept, text="".join(parts[:kept]))
+    exported = Exported(format=format, papers=kept, text="".join(parts[:kept]))
     if kept < len(parts):
-        end, left = body.start + kept, f"the last {len(parts) - kept} papers were left out"
+        end, left = start + kept, f"the last {len(parts) - kept} papers were left out"
         exported.has_more, exported.next_start = True, end
         exported.cut = _cut(exported, f"{left} (call again with start={end}; the texts joined are the file)")
     return exported
@@ -324,7 +307,6 @@ def _from_sentence(answer: SentencesT, start: int) -> SentencesT:
     return fitting(answer.model_copy(update={"sentences": sentences}), "sentences", start)
 
 
-OF_SEARCH = "exclude year_from categories authors where"
 # Agents read the docstrings of these functions, and the fields of their arguments.
 TOOLS: dict[Callable[..., BaseModel], tuple[str, tuple[str, ...], str]] = {
     search_papers: (
@@ -334,8 +316,12 @@ TOOLS: dict[Callable[..., BaseModel], tuple[str, tuple[str, ...], str]] = {
     ),
     get_paper: ("Read a paper", (FACETS, IDS), ""),
     label_facets: ("Label the sentences of an abstract", (FACETS,), ""),
-    compare_papers: ("Compare two papers", (FACETS, IDS), "text title"),
-    recommend_citations: ("Recommend papers to cite", (PAGES, IDS), OF_SEARCH),
+    compare_papers: ("Compare two papers", (FACETS, IDS), ""),
+    recommend_citations: (
+        "Recommend papers to cite",
+        (PAGES, IDS),
+        "exclude year_from categories authors where",
+    ),
     export_citations: ("Export citations", (PAGES, IDS), ""),
 }
 """By tool: a title for people, what the description adds to the docstring, fields that are not offered."""
@@ -346,28 +332,25 @@ class ServiceTool(Tool):
 
     service: Any = Field(exclude=True)
     function: Callable[..., BaseModel] = Field(exclude=True)
-    body: Any = Field(exclude=True)
 
     def answer(self, arguments: dict[str, Any]) -> BaseModel:
         try:
             self.service.index.refresh()
         except QbeError as error:  # what is open goes on
             log.warning("the newest commit of the index was not opened: %s", error)
-        return self.function(self.service, self.body.model_validate(arguments))
+        answer: BaseModel = call(self.function, self.service, arguments)
+        return answer
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Answer a call; the text is the JSON of the answer's fields."""
         try:
             answer = await anyio.to_thread.run_sync(self.answer, arguments)
-        except ValidationError as error:
-            message = problem_in_words(error.errors(include_url=False))
-        except PaperNotFoundError as error:
-            message = str(error).removesuffix("; check it") + "; search_papers gives ids that are valid"
         except QbeError as error:
             message = str(error)
-        else:
-            return ToolResult(answer.model_dump_json(), answer.model_dump(mode="json"))
-        raise ToolError(one_line(message), log_level=logging.DEBUG)
+            if isinstance(error, PaperNotFoundError):
+                message = message.removesuffix("; check it") + "; search_papers gives ids that are valid"
+            raise ToolError(one_line(message), log_level=logging.DEBUG) from None
+        return ToolResult(answer.model_dump_json(), answer.model_dump(mode="json"))
 
 
 def create_server(service: SearchService) -> FastMCP[None]:
@@ -384,8 +367,7 @@ def create_server(service: SearchService) -> FastMCP[None]:
     )
     tools = []
     for function, (title, notes, left_out) in TOOLS.items():
-        types = get_type_hints(function)
-        schema = types["body"].model_json_schema()
+        schema = schema_of(form_of(function))
         for name in left_out.split():
             del schema["properties"][name]
         tools.append(
@@ -394,7 +376,7 @@ def create_server(service: SearchService) -> FastMCP[None]:
                 title=title,
                 description="\n\n".join([inspect.cleandoc(function.__doc__ or ""), *notes]),
                 parameters={**schema, "description": title},
-                output_schema=types["return"].model_json_schema(),
+                output_schema=get_type_hints(function)["return"].model_json_schema(),
                 annotations=ToolAnnotations(
                     title=title,
                     read_only_hint=True,
@@ -404,10 +386,23 @@ def create_server(service: SearchService) -> FastMCP[None]:
                 ),
                 service=service,
                 function=function,
-                body=types["body"],
             )
         )
     return FastMCP("qbe", instructions, version=version("qbe"), tools=tools, mask_error_details=True)
+
+
+def serve_stdio(server: FastMCP[None]) -> None:
+    """Answer messages on standard input until its end; a line that is no message is told, and skipped."""
+
+    def told(record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING and record.msg.startswith("transport yielded exception"):
+            log.warning("expected messages of JSON-RPC on standard input, found another line; it was skipped")
+        return record.levelno >= logging.WARNING
+
+    dispatcher = logging.getLogger("mcp.shared.jsonrpc_dispatcher")
+    dispatcher.setLevel(logging.DEBUG)  # it tells of such lines, with their content, as of nothing
+    dispatcher.addFilter(told)
+    server.run("stdio", show_banner=False)
 
 
 def serve_http(server: FastMCP[None], listening: socket.socket, key: str | None) -> None:

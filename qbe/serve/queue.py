@@ -6,13 +6,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from qbe.errors import QbeError
 from qbe.util.work import Closing
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Waiting = tuple[Callable[[Sequence[Any]], Sequence[Any]], Any, Future[Any]]
 
 BATCH_SIZE = 16  # searches in a batch, at most
 MAX_WAITING = 64  # searches of a stage that may wait or be in progress
@@ -31,19 +32,13 @@ class TooSlowError(QbeError):
     """A search took longer than its limit."""
 
 
-class _Waiting(NamedTuple):
-    batch: Callable[[Sequence[Any]], Sequence[Any]]
-    task: Any
-    answer: Future[Any]
-
-
 class MicroBatchQueue(Closing):
     """A thread that makes searches in batches of those that wait, so that each batch gets all processors and
     models get many queries at once. A search that is cancelled while it waits is not made.
     """
 
     def __init__(self, limit: int = MAX_WAITING) -> None:
-        self._limit, self._waiting = limit, deque[_Waiting]()
+        self._limit, self._waiting = limit, deque[Waiting]()
         self._changed = threading.Condition()
         self._in_progress, self._closed = 0, False
         self._thread = threading.Thread(target=self._run, name="qbe-searches", daemon=True)
@@ -57,14 +52,14 @@ class MicroBatchQueue(Closing):
         with self._changed:
             if self._closed or self.waiting >= self._limit:
                 raise OverloadedError
-            self._waiting.append(_Waiting(batch, task, answer))
+            self._waiting.append((batch, task, answer))
             self._changed.notify()
         return answer
 
     @property
     def waiting(self) -> int:
         """How many searches wait or are in progress."""
-        return sum(not each.answer.cancelled() for each in [*self._waiting]) + self._in_progress
+        return sum(not answer.cancelled() for *_, answer in [*self._waiting]) + self._in_progress
 
     def close(self) -> None:
         """End the thread after the batch in progress; refuse the searches that wait."""
@@ -73,9 +68,9 @@ class MicroBatchQueue(Closing):
             refused = [*self._waiting]
             self._waiting.clear()
             self._changed.notify()
-        for each in refused:
-            if each.answer.set_running_or_notify_cancel():
-                each.answer.set_exception(OverloadedError())
+        for *_, answer in refused:
+            if answer.set_running_or_notify_cancel():
+                answer.set_exception(OverloadedError())
         self._thread.join()
 
     def _run(self) -> None:
@@ -85,25 +80,26 @@ class MicroBatchQueue(Closing):
                 if self._closed:
                     return
                 taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH_SIZE))]
-                batch = [each for each in taken if each.answer.set_running_or_notify_cancel()]
+                batch = [each for each in taken if each[-1].set_running_or_notify_cancel()]
                 self._in_progress = len(batch)
             if batch:
                 _answer(batch)
             self._in_progress = 0
 
 
-def _answer(waiting: Sequence[_Waiting]) -> None:
+def _answer(waiting: Sequence[Waiting]) -> None:
+    function, _, first = waiting[0]
     try:
-        results = waiting[0].batch([each.task for each in waiting])
+        results = function([task for _, task, _ in waiting])
     except BaseException as error:
         if len(waiting) == 1:
-            waiting[0].answer.set_exception(error)
+            first.set_exception(error)
             return
         for each in waiting:  # an error of one search must not fail the others
             _answer([each])
         return
-    for each, result in zip(waiting, results, strict=True):
-        each.answer.set_result(result)
+    for (*_, answer), result in zip(waiting, results, strict=True):
+        answer.set_result(result)
 
 
 class BatchExecutor(Closing):
@@ -120,9 +116,8 @@ class BatchExecutor(Closing):
             return answer.result(self._seconds)
         except TimeoutError:
             answer.cancel()
-            raise TooSlowError(
-                f"the search took longer than {self._seconds:g} s and was given up; ask for fewer hits"
-            ) from None
+            took = f"longer than {self._seconds:g} s and was given up"
+            raise TooSlowError(f"the search took {took}; ask for fewer hits") from None
 
     @property
     def waiting(self) -> dict[str, int]:

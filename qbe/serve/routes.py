@@ -1,36 +1,26 @@
-"""Routes of the HTTP interface, and errors as responses: a status, and one line to act on."""
+"""The addresses of the HTTP interface: what each reads, answers, and says of itself in /openapi.json."""
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Query, Request
-from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
-from fastapi.sse import format_sse_event
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, TypeAdapter
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
 
 from qbe.errors import CorpusError, FacetNotFoundError, PaperNotFoundError, QbeError, UsageError
 from qbe.feeds.reports import Watcher
-from qbe.feeds.watches import check_since
 from qbe.label.by_hand import HandGrades, Turn
-from qbe.models.language_model import default_guideline
-from qbe.search.queries import pasted_paper
+from qbe.models.language_model import read_guideline
+from qbe.search.request import SearchForm
 from qbe.search.writers import as_json
-from qbe.serve.guard import failure
-from qbe.serve.models import (
-    Comparison,
-    Export,
-    PastedText,
-    RecommendationBody,
-    SearchBody,
-    WatchBody,
-    WatchName,
-    is_list,
-)
+from qbe.serve.guard import FILE_PATH, failure
+from qbe.serve.models import Format, PaperIds, call, form_of, is_list, schema_of
 from qbe.serve.queue import OverloadedError, TooSlowError
 from qbe.serve.service import SearchService
 
@@ -54,7 +44,7 @@ STATUSES = {
     CorpusError: 422,
 }
 
-SEARCH_EXAMPLES: dict[str, Any] = {
+EXAMPLES: dict[str, Any] = {
     "by method": {"value": {"paper_ids": ["s036"], "facet": "method", "k": 5}},
     "a pasted abstract": {
         "value": {"title": "On stone", "text": "Stone is hard. We cut it with water.", "facet": "background"}
@@ -64,44 +54,8 @@ SEARCH_EXAMPLES: dict[str, Any] = {
     },
 }
 
-_SINGLE = {"since", "name"} | {
-    name for body in (SearchBody, Export) for name, field in body.model_fields.items() if not is_list(field)
-}
 
-
-async def single_values(request: Request) -> None:
-    """Raise UsageError for a query parameter of one value that is given several times."""
-    for name, count in Counter(name for name, _ in request.query_params.multi_items()).items():
-        if count > 1 and name in _SINGLE:
-            raise UsageError(f"expected one value of {name:.60}, found {count}; give one")
-
-
-async def _service(request: Request) -> Any:
-    return request.app.state.service
-
-
-async def _watcher(request: Request) -> Any:
-    return request.app.state.watcher
-
-
-async def _hands(request: Request) -> HandGrades:
-    hands: HandGrades | None = request.app.state.hands
-    if hands is None:
-        raise UsageError(
-            "expected a server of pairs to grade; start it with qbe serve --pairs FILE --labels DIR"
-        )
-    return hands
-
-
-Service = Annotated[SearchService, Depends(_service)]
-Watching = Annotated[Watcher, Depends(_watcher)]
-Hands = Annotated[HandGrades, Depends(_hands)]
-api = APIRouter(prefix="/api", dependencies=[Depends(single_values)])
-operations = APIRouter()
-watching = APIRouter(prefix="/api/watches", dependencies=[Depends(single_values)])
-
-
-def failure_of(error: QbeError) -> JSONResponse:
+def failure_of(error: QbeError) -> Response:
     """The response to an error of the library; what is not the client's fault is logged."""
     status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
     if status == 500:
@@ -110,207 +64,214 @@ def failure_of(error: QbeError) -> JSONResponse:
     return failure(status, str(error), headers)
 
 
-def _json(record: dict[str, Any]) -> Response:
-    """A record as it is: FastAPI would check each value of it once more."""
-    return Response(as_json(record), media_type="application/json")
-
-
-@api.get("/index")
-def about(service: Service, request: Request) -> Response:
-    """Say what is served: how many papers, and what can be asked of them."""
-    return _json(service.about() | ({"watches": True} if request.app.state.watcher else {}))
-
-
-@api.get("/search")
-def get_search(request: Annotated[SearchBody, Query()], service: Service) -> Response:
-    """Search by parameters of the address; lists are repeated parameters."""
-    return _json(service.search(request.form()))
-
-
-@api.post("/search")
-def search(
-    request: Annotated[SearchBody, Body(openapi_examples=SEARCH_EXAMPLES)], service: Service
-) -> Response:
-    """Search for papers like papers of the index, or like a pasted abstract."""
-    return _json(service.search(request.form()))
-
-
-@api.post("/search/stream")
-def stream(request: SearchBody, service: Service) -> StreamingResponse:
+def stream(state: Any, form: SearchForm) -> Response:
     """Search as a stream of server-sent events: the ranking of the first stage at once, the reranked one when
     it is done (events `ranking`, as /api/search answers), then `end`; or `error`.
     """
-    records = service.stream(request.form())
+    records = state.service.stream(form)
     first = next(records)
 
-    def events() -> Iterator[bytes]:
-        yield format_sse_event(event="ranking", data_str=as_json(first))
+    def events() -> Iterator[str]:
+        yield f"event: ranking\ndata: {as_json(first)}\n\n"
         try:
             for record in records:
-                yield format_sse_event(event="ranking", data_str=as_json(record))
+                yield f"event: ranking\ndata: {as_json(record)}\n\n"
         except QbeError as error:
-            yield format_sse_event(event="error", data_str=bytes(failure_of(error).body).decode())
+            yield f"event: error\ndata: {bytes(failure_of(error).body).decode()}\n\n"
             return
         except Exception:
             message = failure(500, "something went wrong while reranking; the server's log says what")
-            yield format_sse_event(event="error", data_str=bytes(message.body).decode())
+            yield f"event: error\ndata: {bytes(message.body).decode()}\n\n"
             raise
-        yield format_sse_event(event="end", data_str="{}")
+        yield "event: end\ndata: {}\n\n"
 
     return StreamingResponse(events(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
-@api.get("/papers/{paper_id:path}")
-def paper(paper_id: str, service: Service) -> Response:
-    """A paper of the index, with the facets of its sentences."""
-    return _json(service.paper(paper_id))
+JSON: TypeAdapter[Any] = TypeAdapter(Any)
+Assessor = Annotated[str, Field(max_length=200, description="small letters, digits and hyphens")]
+Grade = Annotated[int, Field(ge=0, le=3, strict=True)]
 
 
-_FILE = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+def about(state: Any) -> dict[str, Any]:
+    """Say what is served: how many papers, and what can be asked of them."""
+    return {**state.service.about(), **({"watches": True} if state.watcher else {})}
 
 
-@api.post("/paper-file", openapi_extra={"requestBody": {"content": _FILE}})
-async def paper_file(
-    request: Request,
-    service: Service,
-    name: Annotated[str, Query(max_length=300, description="the file's name")] = "file",
-) -> Response:
-    """Title and abstract of a paper that is sent as a file: PDF, LaTeX, BibTeX, JSON, text."""
-    return _json(await run_in_threadpool(service.read_file, await request.body(), name))
-
-
-@api.post("/facets")
-def facets(request: PastedText, service: Service) -> Response:
-    """Label the sentences of a pasted abstract with their facets."""
-    return _json(service.label(request.text, request.title))
-
-
-@api.get("/compare")
-def get_compare(request: Annotated[Comparison, Query()], service: Service) -> Response:
-    """Compare two papers by parameters of the address."""
-    return compare(request, service)
-
-
-@api.post("/compare")
-def compare(request: Comparison, service: Service) -> Response:
-    """Compare two papers: a grade from 0 to 3 for each facet, and the closest sentences."""
-    given = request.paper_id or pasted_paper(str(request.text), request.title)
-    return _json(service.compare(given, request.other_id))
-
-
-@api.post("/citations")
-def citations(request: RecommendationBody, service: Service) -> Response:
-    """Recommend papers that a paper should cite."""
-    return _json(service.recommend(request.form()))
-
-
-@api.get("/titles")
-def titles(
-    service: Service,
-    text: Annotated[str, Query(max_length=300)],
-    k: Annotated[int, Query(ge=1, le=50)] = 10,
-) -> Response:
-    """Papers whose titles have these words, the last one perhaps only begun, or whose id it is."""
-    return _json(service.complete(text, k))
-
-
-@api.get("/export")
-def get_export(request: Annotated[Export, Query()], service: Service) -> Response:
-    """Papers as a file, by parameters of the address."""
-    return export(request, service)
-
-
-@api.post("/export")
-def export(request: Export, service: Service) -> Response:
+def export(state: Any, paper_ids: PaperIds, format: Format = "bibtex") -> Response:
     """Papers as a file of BibTeX, RIS, CSV, Markdown or JSON lines."""
-    media_type, ending = EXPORTS[request.format]
+    media_type, ending = EXPORTS[format]
     return Response(
-        "".join(service.export_parts(request.paper_ids, request.format)),
+        "".join(state.service.export_parts(paper_ids, format)),
         media_type=f"{media_type}; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="papers.{ending}"'},
     )
 
 
-@watching.get("")
-def watches(
-    watcher: Watching,
-    since: Annotated[str, Query(max_length=20, description="a day, such as 2026-11-20")] = "",
-) -> Response:
-    """Searches that are kept, each with the papers that came for it, perhaps only those since a date."""
-    check_since(since or None)
-    return _json(watcher.records(since))
-
-
-@watching.post("")
-def watch(body: WatchBody, watcher: Watching) -> Response:
-    """Keep a search: papers that come into the index from now on are reported."""
-    return _json(watcher.add(body.name, body.search.form(), body.grade))
-
-
-@watching.post("/remove")
-def unwatch(body: WatchName, watcher: Watching) -> Response:
-    """Keep a search no longer."""
-    return _json(watcher.remove(body.name))
-
-
-@watching.get("/feed")
-def feed(watcher: Watching, name: Annotated[str | None, Query(max_length=200)] = None) -> Response:
+def feed(state: Any, name: str | None = None) -> Response:
     """The papers that came for the searches that are kept, or for one, as an Atom feed."""
-    return Response(watcher.feed(name or None), media_type="application/atom+xml; charset=utf-8")
+    return Response(state.watcher.feed(name), media_type="application/atom+xml; charset=utf-8")
 
 
-@operations.get("/health")
-async def health(request: Request) -> Response:
-    """Say whether searches are answered: 503 while the index is being opened, and when it can no longer be
-    read, while what was opened of it still answers.
-    """
-    state = request.app.state
-    reason = "starting" if not state.ready.is_set() else "unreadable" if state.unreadable else ""
-    return PlainTextResponse(f"{reason or 'ok'}\n", 503 if reason else 200)
-
-
-@operations.get("/metrics")
-def metrics(request: Request) -> Response:
-    """Counts and times, for Prometheus."""
-    text = request.app.state.metrics.text()
-    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
-
-
-Assessor = Annotated[str, Field(max_length=200, description="small letters, digits and hyphens")]
-HandGrade = Annotated[int, Field(ge=0, le=3, strict=True)]
-
-
-class GivenGrades(BaseModel):
-    """The grades of a pair by an assessor."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    assessor: Assessor
-    query_id: str
-    paper_id: str
-    background: HandGrade
-    method: HandGrade
-    result: HandGrade
-
-
-@api.get("/labels")
-def next_pair(hands: Hands, service: Service, assessor: Annotated[Assessor, Query()]) -> Response:
+def next_pair(state: Any, assessor: Assessor) -> dict[str, Any]:
     """The next pair for an assessor: titles and abstracts alone, with nothing of how it was found."""
-    return _pair(service, hands.turn(assessor))
+    return _pair(state.service, _hands(state).turn(assessor))
 
 
-@api.post("/labels")
-def give(hands: Hands, service: Service, body: GivenGrades) -> Response:
+def give(
+    state: Any,
+    assessor: Assessor,
+    query_id: str,
+    paper_id: str,
+    background: Grade,
+    method: Grade,
+    result: Grade,
+) -> dict[str, Any]:
     """Keep the grades of a pair, in the place of earlier ones; answers with the next pair."""
-    grades = (body.background, body.method, body.result)
-    return _pair(service, hands.grade(body.assessor, body.query_id, body.paper_id, grades))
+    turn = _hands(state).grade(assessor, query_id, paper_id, (background, method, result))
+    return _pair(state.service, turn)
 
 
-def _pair(service: SearchService, turn: Turn) -> Response:
+def _hands(state: Any) -> HandGrades:
+    if state.hands is None:
+        raise UsageError(
+            "expected a server of pairs to grade; start it with qbe serve --pairs FILE --labels DIR"
+        )
+    hands: HandGrades = state.hands
+    return hands
+
+
+def _pair(service: SearchService, turn: Turn) -> dict[str, Any]:
     pair: dict[str, Any] | None = None
     if turn.pair is not None:
         pair = {"query_id": turn.pair.query_id, "paper_id": turn.pair.paper_id}
         for name, paper_id in (("query", turn.pair.query_id), ("candidate", turn.pair.paper_id)):
             shown = service.index.paper(paper_id)
             pair[name] = {"title": shown.title, "abstract": shown.abstract}
-    return _json({"graded": turn.graded, "total": turn.total, "pair": pair, "guideline": default_guideline()})
+    return {"graded": turn.graded, "total": turn.total, "pair": pair, "guideline": read_guideline().text}
+
+
+def metrics(state: Any) -> Response:
+    """Counts and times, for Prometheus."""
+    return Response(state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+WATCHES = "/api/watches"
+ADDRESSES: dict[str, dict[str, Callable[..., Any]]] = {
+    "/api/index": {"GET": about},
+    "/api/search": {"GET": SearchService.search, "POST": SearchService.search},
+    "/api/search/stream": {"POST": stream},
+    "/api/papers/{paper_id:path}": {"GET": SearchService.paper},
+    FILE_PATH: {"POST": SearchService.read_file},
+    "/api/facets": {"POST": SearchService.label},
+    "/api/compare": {"GET": SearchService.compare, "POST": SearchService.compare},
+    "/api/citations": {"POST": SearchService.recommend},
+    "/api/titles": {"GET": SearchService.complete},
+    "/api/export": {"GET": export, "POST": export},
+    "/api/labels": {"GET": next_pair, "POST": give},
+    "/metrics": {"GET": metrics},
+    WATCHES: {"GET": Watcher.records, "POST": Watcher.add},
+    f"{WATCHES}/remove": {"POST": Watcher.remove},
+    f"{WATCHES}/feed": {"GET": feed},
+}
+"""The functions that answer, in threads, by path and method: methods of the service or of the watcher, or
+functions of the application's state; other parameters are those of the request, docstrings its description.
+"""
+
+
+def routes_of(state: Any, root_path: str, version: str) -> list[Route]:
+    """Make the routes of an application; those of watches only where searches are kept."""
+    addresses = {p: each for p, each in ADDRESSES.items() if state.watcher or not p.startswith(WATCHES)}
+    described = as_json(description(addresses, root_path, version))
+
+    async def health(_: Request) -> Response:
+        reason = "starting" if not state.ready.is_set() else "unreadable" if state.unreadable else ""
+        return PlainTextResponse(f"{reason or 'ok'}\n", 503 if reason else 200)
+
+    async def openapi(_: Request) -> Response:
+        return Response(described, media_type="application/json")
+
+    routes = [Route(path, _endpoint(state, each), methods=[*each]) for path, each in addresses.items()]
+    return [*routes, Route("/health", health), Route("/openapi.json", openapi)]
+
+
+def _endpoint(state: Any, functions: dict[str, Callable[..., Any]]) -> Callable[[Request], Any]:
+    async def respond(request: Request) -> Response:
+        function = functions["GET" if request.method == "HEAD" else request.method]
+        body = await request.body()
+        if request.url.path.endswith(FILE_PATH):
+            values: Any = {**_parameters(request, function), "data": body}
+        elif request.method == "POST":
+            values = _json(body)
+        else:
+            values = _parameters(request, function)
+        owners = {"SearchService": state.service, "Watcher": state.watcher}
+        first = owners.get(function.__qualname__.partition(".")[0], state)
+        answer = await run_in_threadpool(call, function, first, values)
+        if isinstance(answer, Response):
+            return answer
+        return Response(as_json(answer), media_type="application/json")
+
+    return respond
+
+
+def _parameters(request: Request, function: Callable[..., Any]) -> dict[str, Any]:
+    """The parameters of an address; those of several values are lists."""
+    values: dict[str, Any] = dict(request.path_params)
+    for name in request.query_params:
+        given = request.query_params.getlist(name)
+        several = is_list(form_of(function), name)
+        if len(given) > 1 and not several:
+            raise UsageError(f"expected one value of {name:.60}, found {len(given)}; give one")
+        values[name] = given if several else given[0]
+    return values
+
+
+def _json(body: bytes) -> Any:
+    if not body:
+        raise UsageError("expected a JSON object, found an empty body")
+    try:
+        return JSON.validate_json(body)
+    except ValueError:
+        raise UsageError("expected a body of JSON in UTF-8, found what cannot be read as such") from None
+
+
+def description(
+    addresses: dict[str, dict[str, Callable[..., Any]]], root_path: str, version: str
+) -> dict[str, Any]:
+    """Describe the interface by OpenAPI."""
+    answered = {"200": {"description": "the answer; other statuses come with the message of an error"}}
+    health = "Say whether searches are answered: 503 while the index is opened, or when it cannot be read."
+    paths: dict[str, dict[str, Any]] = {"/health": {"get": {"summary": health, "responses": answered}}}
+    schemas: dict[str, Any] = {}
+    for path, functions in addresses.items():
+        for method, function in functions.items():
+            schema = schema_of(form_of(function))
+            schemas |= schema.pop("$defs", {})
+            entry: dict[str, Any] = {"summary": inspect.getdoc(function), "responses": answered}
+            if method == "POST" and path != FILE_PATH:
+                content = {"schema": schema} | ({"examples": EXAMPLES} if path == "/api/search" else {})
+                entry["requestBody"] = {"required": True, "content": {"application/json": content}}
+            else:
+                entry["parameters"] = [
+                    {
+                        "name": name,
+                        "in": "path" if f"{{{name}:" in path else "query",
+                        "required": name in schema.get("required", ()),
+                        "schema": each,
+                    }
+                    for name, each in schema["properties"].items()
+                    if name != "data"
+                ]
+            if path == FILE_PATH:
+                binary = {"schema": {"type": "string", "format": "binary"}}
+                entry["requestBody"] = {"content": {"application/octet-stream": binary}}
+            paths.setdefault(path.replace(":path", ""), {})[method.lower()] = entry
+    title = "Find papers like this one, for its problem, its method or its findings."
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "qbe", "version": version, "description": title},
+        "paths": paths,
+        "components": {"schemas": schemas},
+        **({"servers": [{"url": root_path}]} if root_path else {}),
+    }

@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property, partial, wraps
 from itertools import islice
 from pathlib import PurePath
-from typing import Any
+from typing import Annotated, Any, ParamSpec, cast
+
+from pydantic import Field
 
 from qbe.cite.model import default_model, read_model
 from qbe.cite.recommender import CiteRequest, Recommender
@@ -24,11 +26,16 @@ from qbe.search.request import MAX_DEPTH, CitationForm, PageForm, SearchForm, Se
 from qbe.search.session import FIRST, RERANKED, Ranking, SearchSession, check_index
 from qbe.search.stages import FIRST_STAGES, Stages, default_stages, parse_reranker
 from qbe.search.writers import Record, export_parts, paper_record, sentence_records, to_record
+from qbe.serve.models import Abstract, PaperId, Title
 from qbe.serve.queue import MAX_SECONDS, MAX_WAITING, BatchExecutor, OverloadedError
-from qbe.types import Facet, Hit, Paper
+from qbe.types import Facet, Hit
 from qbe.util.work import Closing
 
 log = logging.getLogger("qbe.serve")
+
+P = ParamSpec("P")
+Name = Annotated[str, Field(max_length=300)]
+Few = Annotated[int, Field(ge=1, le=50)]
 
 READING_SECONDS = 5.0  # how long an uploaded file waits until those before it are read
 
@@ -36,6 +43,23 @@ READING_SECONDS = 5.0  # how long an uploaded file waits until those before it a
 def stages_of(index: Index, rerank: str | None) -> Stages | None:
     """The default stages of an index with the reranker that ``rerank`` says, None where nothing is said."""
     return None if rerank is None else replace(default_stages(index), reranker=parse_reranker(rerank))
+
+
+def _repeated(answer: Callable[P, Record]) -> Callable[P, Record]:
+    """Answer again where the index moved on meanwhile, so that a paper was gone."""
+
+    @wraps(answer)
+    def repeated(*given: P.args, **named: P.kwargs) -> Record:
+        index = cast("SearchService", given[0]).index
+        while True:
+            digest = index.manifest.digest
+            try:
+                return answer(*given, **named)
+            except PaperNotFoundError:
+                if index.manifest.digest == digest:
+                    raise
+
+    return repeated
 
 
 class SearchService(Closing):
@@ -64,10 +88,10 @@ class SearchService(Closing):
             self._has_postings = reader.manifest.lucene is not None
         self.index = index
         self.stages, self._chosen = default_stages(index) if stages is None else stages, stages is not None
-        self._open_reranker = open_reranker
-        self._executor = partial(BatchExecutor, (FIRST, RERANKED), max_waiting, max_seconds)
+        self._open_reranker, self._limits = open_reranker, (max_waiting, max_seconds)
         self._lock, self._reading = threading.Lock(), threading.Lock()
-        self._sessions: dict[str | None, tuple[SearchSession, BatchExecutor]] = {}
+        self._executors: list[BatchExecutor] = []
+        self._sessions: dict[str | None, SearchSession] = {}
         self._citations: tuple[Recommender, BatchExecutor] | None = None
         if stages is not None:
             self._session(None)  # what cannot be opened fails here, not at the first search
@@ -75,13 +99,11 @@ class SearchService(Closing):
     def close(self) -> None:
         """End all threads; searches that wait are refused."""
         with self._lock:
-            opened: list[tuple[Closing, BatchExecutor]] = [*self._sessions.values()]
-            opened += [self._citations] if self._citations else []
+            opened: list[Closing] = [*self._sessions.values(), *(self._citations or ())[:1]]
+            executors, self._executors = self._executors, []
             self._sessions, self._citations = {}, None
-        for _, executor in opened:  # before the threads that they share
-            executor.close()
-        for searcher, _ in opened:
-            searcher.close()
+        for each in (*executors, *opened):  # the threads that they share go last
+            each.close()
 
     def warm(self) -> None:
         """Open what the first searches need."""
@@ -98,7 +120,7 @@ class SearchService(Closing):
     def waiting(self) -> dict[str, int]:
         """How many searches wait or are in progress, by stage."""
         with self._lock:
-            counts = [executor.waiting for _, executor in self._sessions.values()]
+            counts = [executor.waiting for executor in self._executors]
         return {stage: sum(each[stage] for each in counts) for stage in (FIRST, RERANKED)}
 
     def about(self) -> Record:
@@ -114,11 +136,14 @@ class SearchService(Closing):
                 "citations": not self._lacking_for_citations,
             }
 
+    @_repeated
     def search(self, form: SearchForm) -> Record:
         """The final hits of a search, as `stream` has them; raises what that does."""
-        return next(self.stream(form, final=True))
+        begin, request = time.perf_counter(), form.request(self.index)
+        ranking = self._session(form.first_stage).search(request, rerank=form.rerank)
+        return self._search_record(ranking, form, begin)
 
-    def stream(self, form: SearchForm, *, final: bool = False) -> Iterator[Record]:
+    def stream(self, form: SearchForm) -> Iterator[Record]:
         """The hits that the first stage finds, at once, then those of the reranked order, if there is one.
 
         Each record has the query with its sentences (``aspects`` name its papers by their place in
@@ -126,51 +151,49 @@ class SearchService(Closing):
         of `qbe.search.writers.to_record`. Raises what `SearchForm.request` and `SearchSession.run` do,
         OverloadedError, TooSlowError.
         """
-
-        def stream() -> Iterator[Record]:
-            begin, session = time.perf_counter(), self._session(form.first_stage)
-            request = form.request(self.index)
-            if final:
-                yield self._search_record(session.search(request, rerank=form.rerank), form, begin)
+        while True:
+            begin, digest = time.perf_counter(), self.index.manifest.digest
+            try:
+                session = self._session(form.first_stage)
+                for ranking in session.run(form.request(self.index), rerank=form.rerank):
+                    yield self._search_record(ranking, form, begin)
                 return
-            for ranking in session.run(request, rerank=form.rerank):
-                yield self._search_record(ranking, form, begin)
+            except PaperNotFoundError:
+                if self.index.manifest.digest == digest:
+                    raise
 
-        return self._consistent(stream)
-
+    @_repeated
     def recommend(self, form: CitationForm) -> Record:
         """Papers of the index that a paper should cite, best first, in the form of `search`.
 
         Ids of ``cited`` and ``exclude`` that the index lacks are left out, and a note says how many. Raises
         UsageError for an index without postings or with vectors that the citation model does not read.
         """
+        begin = time.perf_counter()
+        recommender, executor = self._citing()
+        (paper,) = form.papers(self.index)
+        given = [*form.exclude, *form.cited]
+        excluded = [paper_id for paper_id in given if paper_id in self.index]
+        cited = [paper_id for paper_id in form.cited if paper_id in self.index]
+        task = CiteRequest(paper, cited, excluded), form.start + form.k + 1, form.paper_filter
+        hits = executor(RERANKED, partial(_recommend, recommender), task)
+        missing = len(given) - len(excluded)
+        are = "1 paper is" if missing == 1 else f"{missing} papers are"
+        return {
+            "query": {"heading": f"Papers for “{paper.title or paper.abstract}” to cite"},
+            "notes": [f"{are} not in the index and left out"] if missing else [],
+            **self._page(Query(paper), hits, form, begin)[1],
+        }
 
-        def recommend() -> Iterator[Record]:
-            begin = time.perf_counter()
-            recommender, executor = self._citing()
-            (paper,) = form.papers(self.index)
-            given = [*form.exclude, *form.cited]
-            excluded = [paper_id for paper_id in given if paper_id in self.index]
-            cited = [paper_id for paper_id in form.cited if paper_id in self.index]
-            task = CiteRequest(paper, cited, excluded), form.start + form.k + 1, form.paper_filter
-            hits = executor(RERANKED, partial(_recommend, recommender), task)
-            missing = len(given) - len(excluded)
-            are = "1 paper is" if missing == 1 else f"{missing} papers are"
-            yield {
-                "query": {"heading": f"Papers for “{paper.title or paper.abstract}” to cite"},
-                "notes": [f"{are} not in the index and left out"] if missing else [],
-                **self._page(Query(paper), hits, form, begin)[1],
-            }
-
-        return next(self._consistent(recommend))
-
-    def paper(self, paper_id: str) -> Record:
+    def paper(self, paper_id: PaperId) -> Record:
         """A paper of the index with its sentences and their facets; raises PaperNotFoundError."""
         return paper_record(self.index.find(paper_id), inside=True)
 
-    def read_file(self, data: bytes, name: str) -> Record:
-        """The ``title`` and the abstract (``text``) of a paper in a file of this content and name, with a
-        ``note``, '' where there is nothing to say. One is read at a time, a PDF in a process of its own.
+    def read_file(self, data: bytes, name: Name = "file") -> Record:
+        """Title and abstract of a paper that is sent as a file: PDF, LaTeX, BibTeX, JSON, text.
+
+        There is a ``note``, '' where there is nothing to say. One is read at a time, a PDF in a process of
+        its own.
         """
         from qbe.corpus.pdf import end_worker  # the readers of all formats take a while to load
         from qbe.search.queries import paper_from_bytes
@@ -184,92 +207,82 @@ class SearchService(Closing):
             self._reading.release()
         return {"title": paper.title, "text": paper.abstract, "note": note_on_papers([paper])}
 
-    def label(self, text: str, title: str = "") -> Record:
+    def label(self, text: Abstract, title: Title = "") -> Record:
         """The sentences of a pasted abstract with their facets; raises CorpusError."""
         paper = self.index.label_facets(pasted_paper(text, title))
         return {"title": paper.title, "sentences": sentence_records(paper)}
 
-    def compare(self, given: Paper | str, other_id: str) -> Record:
-        """How alike a paper (or one of the index by id) and a paper of the index are in each facet: the grade
-        from 0 to 3, where there is one, and the closest pair of sentences.
+    @_repeated
+    def compare(
+        self,
+        *,
+        other_id: PaperId,
+        paper_id: PaperId | None = None,
+        text: Abstract | None = None,
+        title: Title = "",
+    ) -> Record:
+        """Compare a paper of the index, or a pasted abstract, with another paper of the index: a grade from 0
+        to 3 for each facet, where there is one, and the closest sentences.
         """
-
-        def compare() -> Iterator[Record]:
-            found = self.index.find(given) if isinstance(given, str) else given
-            paper, other = self.index.label_facets(found), self.index.find(other_id)
-            facets = [facet for facet in Facet if paper.facet_positions(facet)[0]]
-            query = Query.of(*(Aspect(paper, facet) for facet in facets)) if facets else Query(paper)
-            # One paper is ranked, for its grades and the closest sentences of each facet.
-            session, request = self._session(None), SearchRequest(query, 1, [other.paper_id], grades=True)
-            hits = session.search(request, rerank=False).hits
-            if session.regrades:
-                hits = session.grade(query, hits)
-            grades = dict(hits[0].grades or {}) if hits else {}
-            pairs: dict[Facet, Record] = {}
-            for match in [match for hit in hits for match in hit.matches if facets]:
-                pair = {
-                    "sentence": paper.sentences[match.query_position].text,
-                    "position": match.query_position,
-                    "other_sentence": other.sentences[match.position].text,
-                    "other_position": match.position,
-                    "score": round(match.score, 6),
-                }
-                pairs.setdefault(facets[match.aspect], pair)  # the first is the best
-            yield {
-                "paper": paper_record(paper, inside=paper.paper_id in self.index),
-                "other": paper_record(other, inside=True),
-                "facets": {
-                    facet.value: {"grade": grades.get(facet.value), "pair": pairs.get(facet)}
-                    for facet in Facet
-                },
+        if (paper_id is None) == (text is None):
+            raise UsageError("expected paper_id or text, found " + ("neither" if text is None else "both"))
+        found = self.index.find(paper_id) if paper_id else pasted_paper(str(text), title)
+        paper, other = self.index.label_facets(found), self.index.find(other_id)
+        facets = [facet for facet in Facet if paper.facet_positions(facet)[0]]
+        query = Query.of(*(Aspect(paper, facet) for facet in facets)) if facets else Query(paper)
+        # One paper is ranked, for its grades and the closest sentences of each facet.
+        session, request = self._session(None), SearchRequest(query, 1, [other.paper_id], grades=True)
+        hits = session.search(request, rerank=False).hits
+        if session.regrades:
+            hits = session.grade(query, hits)
+        grades = dict(hits[0].grades or {}) if hits else {}
+        pairs: dict[Facet, Record] = {}
+        for match in [match for hit in hits for match in hit.matches if facets]:
+            pair = {
+                "sentence": paper.sentences[match.query_position].text,
+                "position": match.query_position,
+                "other_sentence": other.sentences[match.position].text,
+                "other_position": match.position,
+                "score": round(match.score, 6),
             }
+            pairs.setdefault(facets[match.aspect], pair)  # the first is the best
+        return {
+            "paper": paper_record(paper, inside=paper.paper_id in self.index),
+            "other": paper_record(other, inside=True),
+            "facets": {
+                facet.value: {"grade": grades.get(facet.value), "pair": pairs.get(facet)} for facet in Facet
+            },
+        }
 
-        return next(self._consistent(compare))
-
-    def complete(self, text: str, count: int) -> Record:
-        """Papers whose titles have the words of a text, the last perhaps only begun, or whose id it is."""
+    def complete(self, text: Name = "", k: Few = 10) -> Record:
+        """Papers whose titles have these words, the last one perhaps only begun, or whose id it is."""
         with self.index.reading() as reader:
             ids = dict.fromkeys([text.strip()] if text.strip() in reader else [])
-            ids |= dict.fromkeys(islice(reader.names.complete(text), count))
-            papers = [reader.paper(paper_id) for paper_id in islice(ids, count)]
+            ids |= dict.fromkeys(islice(reader.names.complete(text), k))
+            papers = [reader.paper(paper_id) for paper_id in islice(ids, k)]
         return {"papers": [{"paper_id": paper.paper_id, "title": paper.title} for paper in papers]}
 
     def export_parts(self, paper_ids: Sequence[str], form: str) -> list[str]:
         """Papers as a file of BibTeX, RIS, CSV, Markdown or JSON lines, in parts, one a paper."""
         return export_parts(distinct_papers(self.index, paper_ids), form)
 
-    def _consistent(self, answers: Callable[[], Iterator[Record]]) -> Iterator[Record]:
-        """Answers; from the first one again where the index moved on meanwhile, so that a paper was gone."""
-        while True:
-            digest = self.index.manifest.digest
-            try:
-                yield from answers()
-                return
-            except PaperNotFoundError:
-                if self.index.manifest.digest == digest:
-                    raise
+    def _executor(self) -> BatchExecutor:
+        self._executors.append(BatchExecutor((FIRST, RERANKED), *self._limits))
+        return self._executors[-1]
 
     def _session(self, first_stage: str | None) -> SearchSession:
         """What searches by a first stage, None: that of the service; all share what reranks."""
         if first_stage not in (None, "dense") and not self._has_postings:
             raise UsageError(f"expected a first stage of dense over this index, found {first_stage}")
+        opened = self._sessions
         with self._lock:
-            for stage in (None, first_stage):
-                if stage in self._sessions:
-                    continue
-                executor = self._executor()
-                if stage is None:
-                    session = SearchSession(
-                        self.index,
-                        self.stages,
-                        executor,
-                        open_reranker=self._open_reranker,
-                        chosen=self._chosen,
-                    )
-                else:
-                    session = self._sessions[None][0].with_first_stage(FIRST_STAGES[stage](), executor)
-                self._sessions[stage] = session, executor
-            return self._sessions[first_stage][0]
+            if None not in opened:
+                shared: dict[str, Any] = {"open_reranker": self._open_reranker, "chosen": self._chosen}
+                opened[None] = SearchSession(self.index, self.stages, self._executor(), **shared)
+            if first_stage is not None and first_stage not in opened:
+                stage = FIRST_STAGES[first_stage]()
+                opened[first_stage] = opened[None].with_first_stage(stage, self._executor())
+            return opened[first_stage]
 
     def _citing(self) -> tuple[Recommender, BatchExecutor]:
         """What recommends citations, opened when it is first needed."""
@@ -302,16 +315,15 @@ class SearchService(Closing):
             place = query.papers.index(aspect.paper)
             aspects.append({"paper": place, "facet": facet, "positions": positions, "weight": aspect.weight})
         hits, page = self._page(query, ranking.hits, form, begin)
+        papers = [
+            paper_record(paper, inside=paper.paper_id in self.index, selected=selected[paper.paper_id])
+            for paper in query.papers
+        ]
         return {
             "query": {
                 "query_id": query.query_id,
                 "heading": heading(query, hits),
-                "papers": [
-                    paper_record(
-                        paper, inside=paper.paper_id in self.index, selected=selected[paper.paper_id]
-                    )
-                    for paper in query.papers
-                ],
+                "papers": papers,
                 "aspects": aspects,
             },
             "stage": ranking.stage,

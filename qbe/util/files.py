@@ -6,17 +6,16 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import json
 import os
 import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from qbe.errors import InputError, OutputError, QbeError, file_error, output_error
+from qbe.errors import InputError, OutputError, file_error, output_error
 
 StrPath = str | os.PathLike[str]
 
@@ -135,8 +134,8 @@ def sync(path: StrPath) -> None:
 def sync_tree(directory: StrPath) -> None:
     """Flush every file and folder below a directory to the disk."""
     for folder, _, names in os.walk(directory):
-        for path in (*(Path(folder, name) for name in names), folder):
-            sync(path)
+        for name in (*names, ""):
+            sync(Path(folder, name))
 
 
 @contextlib.contextmanager
@@ -258,28 +257,3 @@ def cache_folder() -> Path:
     if explicit := os.environ.get("QBE_CACHE"):
         return Path(explicit)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "qbe")
-
-
-def resumed_state(
-    file: Path, inputs: Mapping[str, Any] | None, work: str, called: str, remedy: str, error: type[QbeError]
-) -> dict[str, Any] | None:
-    """Return the state of unfinished ``work``, None where it was interrupted before there was one.
-
-    Raises ``error`` where its ``inputs``, which a message calls ``called``, are others, or none are given.
-    """
-    try:
-        state: dict[str, Any] = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return None
-    if inputs is None:
-        raise error(f"{file.parent} holds an unfinished {work}; continue it with `resume`, or {remedy}")
-    before = state.get("inputs", state)
-    if before != inputs:
-        changed = ", ".join(key for key in inputs if before.get(key) != inputs[key])
-        raise error(
-            f"expected {called} of the unfinished {work} in {file.parent}, found other {changed}; repeat the "
-            f"command as it was, or {remedy}"
-        )
-    for path in file.parent.glob(".*.partial"):  # being written when the work was interrupted
-        path.unlink()
-    return state

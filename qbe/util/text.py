@@ -10,6 +10,7 @@ from qbe.errors import FileFormatError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
 
     from qbe.util.files import StrPath
 
@@ -64,9 +65,10 @@ def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
         return FileFormatError(f"{path}{place}: expected {expected}; {remedy}")
 
     try:
-        with nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as stream:
-            head = stream.peek(8)
-            lines = iter(gzip.GzipFile(fileobj=stream) if head.startswith(_GZIP) else stream)
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as opened:
+            stream: Any = opened
+            is_gzip = stream.peek(8).startswith(_GZIP)
+            lines = iter(gzip.GzipFile(fileobj=stream) if is_gzip else stream)
             first = next(lines, b"")
             for magic, compression in _COMPRESSED.items():
                 if first.startswith(magic):

@@ -67,10 +67,7 @@ def _trace(
     path: Path,
     feeds: Sequence[Feed],
 ) -> Results:
-    """Trace a function that uses modules (``parts``) to an ONNX file; return its results for the feeds.
-
-    ``axes`` names the axes of inputs, then of outputs, that vary in length.
-    """
+    """Trace a function of modules to an ONNX file (``axes``: of inputs, then outputs); apply it to feeds."""
     import torch
 
     class Traced(torch.nn.Module):
@@ -99,13 +96,16 @@ def _write_models(
     feeds: Sequence[Feed],
     figures: Callable[[Results], Figures],
     is_near: Callable[[Figures], bool],
+    bound: str,
     ranges: Callable[[], Mapping[str, NDArray[Any]]] | None = None,
     heads: int = 0,
-) -> tuple[Figures, Figures, bool]:
-    """Write the ``traced`` model in fp32, and the first of `int8_models` that ``is_near`` by its figures.
+    *,
+    optional: bool = False,
+) -> dict[str, Figures]:
+    """Write the ``traced`` model in fp32, and the first of `int8_models` that ``is_near``; return figures.
 
-    Returns the ``figures`` of the results of both, and whether int8 is near. Attention of so many ``heads``
-    (0: none) becomes one operator. Raises ModelError where fp32 is not what was traced.
+    Attention of so many ``heads`` (0: none) becomes one operator. Raises ModelError where fp32 is not what
+    was traced, or int8 is not within the ``bound``, if it is not ``optional``.
     """
 
     def finished(path: Path) -> Figures:
@@ -122,10 +122,13 @@ def _write_models(
             f"parity check: expected fp32 within {FP32_MAX_DIFFERENCE} of PyTorch, found {exact}"
         )
     for _ in int8_models(traced, int8, ranges):
-        rounded = finished(int8)
-        if near := is_near(rounded):
-            break
-    return exact, rounded, near
+        if is_near(rounded := finished(int8)):
+            return {"int8": rounded, "fp32": exact}
+    if not optional:
+        raise ModelError(f"parity check: expected int8 {bound}, found {rounded}")
+    log.warning("no int8 model: expected one %s, found %s", bound, rounded)
+    int8.unlink()
+    return {"fp32": exact}
 
 
 def export_encoder(
@@ -205,21 +208,15 @@ def export_encoder(
                     cosines.append(_least_cosine(export.mean(axis=1), original.mean(axis=1)))
             return {"max_abs_difference": float(np.max(differences)), "min_cosine": float(np.min(cosines))}
 
-        exact, rounded, near = _write_models(
+        parity = _write_models(
             *(traced, fp32, int8, feeds, figures),
             lambda figures: figures["min_cosine"] >= INT8_MIN_COSINE,
+            f"with a cosine of {INT8_MIN_COSINE} or more with the original",
             ranges,
             int(model.config.num_attention_heads),
+            optional=True,
         )
-        parity = {"int8": rounded, "fp32": exact}
         traced.unlink()
-        if not near:
-            log.warning(
-                "no int8 model of %s: expected a cosine of %s or more with the original, found %s",
-                *(name, INT8_MIN_COSINE, rounded["min_cosine"]),
-            )
-            int8.unlink()
-            del parity["int8"]
         files = [cards.TOKENIZER, *map(cards.model_file, parity)]
         card = cards.EncoderMetadata(
             format=cards.ENCODER.format,
@@ -268,9 +265,10 @@ def export_cross_encoder(
                 "model.safetensors; give the folder of a cross-encoder"
             )
         labels, most = int(model.config.num_labels), positions(model.base_model)
-        if labels not in (1, 2) and [*model.config.id2label.values()] != [*map(str, Facet)]:
+        facets = [*map(str, Facet)]
+        if labels not in (1, 2) and [*model.config.id2label.values()] != facets:
             raise ModelError(
-                f"{folder}: expected a classifier of 1 or 2 labels, or of {', '.join(map(str, Facet))}, found {labels}; "
+                f"{folder}: expected a classifier of 1 or 2 labels, or of {', '.join(facets)}, found {labels}; "
                 "give a model that scores the relevance of a pair"
             )
         token_types = int(getattr(model.config, "type_vocab_size", 0)) > 1
@@ -279,9 +277,7 @@ def export_cross_encoder(
 
         def scores(*tensors: Any) -> Any:
             logits = model(**dict(zip(inputs, tensors, strict=True))).logits
-            return (
-                logits[:, 1] - logits[:, 0] if labels == 2 else logits.squeeze(1) if labels == 1 else logits
-            )
+            return logits[:, 1] - logits[:, 0] if labels == 2 else logits[:, 0] if labels == 1 else logits
 
         def batches(pairs: Sequence[tuple[str, str]], size: int) -> Iterator[Feed]:
             tokenizer.enable_truncation(most)
@@ -303,7 +299,7 @@ def export_cross_encoder(
         feeds = [*batches(pairs, 1), *batches(pairs, 8)]
         results = _trace(scores, {"model": model}, example, axes, fp32, feeds)
         expected = np.concatenate([score for (score,) in results]).astype(np.float64)
-        if (np.ptp(expected, axis=0) == 0).any():
+        if not np.ptp(expected, axis=0).all():
             raise ModelError(
                 "parity check: expected scores that differ between pairs, found one for all pairs"
             )
@@ -316,27 +312,20 @@ def export_cross_encoder(
         def is_near(figures: Figures) -> bool:
             return figures["share_of_spread"] <= INT8_MAX_SHARE_OF_SPREAD
 
-        exact, rounded, _ = _write_models(
-            *(fp32, fp32, int8, feeds, figures, is_near),
+        bound = f"within {INT8_MAX_SHARE_OF_SPREAD} of the scores' standard deviation"
+        parity = _write_models(
+            *(fp32, fp32, int8, feeds, figures, is_near, bound),
             lambda: channel_ranges(fp32, batches(list(itertools.pairwise(sample_texts())), 1)),
+            optional=True,
         )
-        fp16.write_bytes(half_pairs(fp32))
+        fp16.write_bytes(half_pairs(fp32).serialized())
         session = open_session(fp16)
-        parity = {
-            "int8": rounded,
-            "fp32": exact,
-            "fp16": figures([session.run(None, feed) for feed in feeds]),
-        }
-        for path in (int8, fp16):
-            found = parity[precision := path.name.split(".")[1]]
-            if not is_near(found):
-                log.warning(
-                    "no %s model of %s: expected scores within %s of their standard deviation of PyTorch's, "
-                    "found %.2g",
-                    *(precision, name, INT8_MAX_SHARE_OF_SPREAD, found["share_of_spread"]),
-                )
-                path.unlink()
-                del parity[precision]
+        rounded = figures([session.run(None, feed) for feed in feeds])
+        if is_near(rounded):
+            parity["fp16"] = rounded
+        else:
+            log.warning("no fp16 model: expected one %s, found %s", bound, rounded)
+            fp16.unlink()
         card = cards.CrossEncoderMetadata(
             name=name,
             source=source,
@@ -362,9 +351,6 @@ def export_joint(encoder: Path, module: Any, folder: Path) -> Figures:
     tokenizer.enable_truncation((positions(model) - 3) // 2)
     special = [tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]")]
 
-    def grades(ids: Any, sides: Any) -> Any:
-        return module(model(input_ids=ids, attention_mask=None).last_hidden_state, sides)
-
     def feeds_of(texts: Iterable[tuple[str, str]]) -> Iterator[Feed]:
         for pair in texts:
             ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in pair]
@@ -378,19 +364,18 @@ def export_joint(encoder: Path, module: Any, folder: Path) -> Figures:
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
         traced, feeds = Path(temporary, "traced.onnx"), list(feeds_of(itertools.product(TEXTS, TEXTS)))
         axes = {**{name: {1: "tokens"} for name in cards.JOINT_INPUTS}, cards.JOINT_OUTPUT: {}}
-        results = _trace(grades, {"model": model, "module": module}, feeds[-1], axes, traced, feeds)
+        results = _trace(
+            lambda ids, sides: module(model(input_ids=ids, attention_mask=None).last_hidden_state, sides),
+            *({"model": model, "module": module}, feeds[-1], axes, traced, feeds),
+        )
         expected = np.concatenate([each for (each,) in results])
-        _, rounded, near = _write_models(
+        rounded = _write_models(
             *(traced, Path(temporary, "fp32.onnx"), folder / cards.JOINT_MODEL, feeds, figures),
             lambda figures: figures["max_abs_difference"] <= INT8_MAX_DIFFERENCE,
+            f"within {INT8_MAX_DIFFERENCE} grades of PyTorch",
             lambda: channel_ranges(traced, feeds_of(itertools.pairwise(sample_texts()))),
             int(model.config.num_attention_heads),
-        )
-    if not near:
-        raise ModelError(
-            f"parity check: expected int8 within {INT8_MAX_DIFFERENCE} grades of PyTorch, found "
-            f"{rounded['max_abs_difference']:.2f}"
-        )
+        )["int8"]
     return {"largest": rounded["max_abs_difference"], "root_mean_squared": rounded["root_mean_squared"]}
 
 
@@ -427,17 +412,12 @@ def export_head(head: Any, windows: Iterable[HeadInputs], path: Path) -> Figures
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
         fp32 = Path(temporary, "head.fp32.onnx")
         expected = _trace(scores, {"head": head}, feeds[0], axes, fp32, feeds)
-        exact, rounded, near = _write_models(
+        parity = _write_models(
             *(fp32, fp32, path, feeds, figures),
             lambda figures: figures["same_label"] >= 1 - INT8_MAX_DISAGREEMENT,
-        )
-    if not near:
-        raise ModelError(
-            f"parity check: expected int8 with at most {INT8_MAX_DISAGREEMENT:.0%} other labels than "
-            f"PyTorch, found {rounded}"
+            f"with at most {INT8_MAX_DISAGREEMENT:.0%} other labels than PyTorch",
         )
     return {
-        "fp32_max_abs_difference": exact["max_abs_difference"],
-        "int8_max_abs_difference": rounded["max_abs_difference"],
-        "int8_same_label": rounded["same_label"],
+        **{f"{name}_max_abs_difference": parity[name]["max_abs_difference"] for name in ("fp32", "int8")},
+        "int8_same_label": parity["int8"]["same_label"],
     }

@@ -1,8 +1,4 @@
-"""ONNX graphs: attention as one operator, and traced models without their weights.
-
-A model that ships as a difference from a base (`qbe.models.large`) ships with a graph without weights, so
-that making it needs no PyTorch: the graph that PyTorch once traced is filled with them.
-"""
+"""ONNX graphs: attention as one operator, and traced graphs that are filled with weights without PyTorch."""
 
 from __future__ import annotations
 
@@ -17,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError, check_package
+from qbe.models import reading
 from qbe.models.large import read_weights
 from qbe.util.files import sha256
 
@@ -27,10 +24,9 @@ _DOMAIN = "com.microsoft"
 
 
 def fuse_attention(path: Path, heads: int) -> int:
-    """Replace each attention in an encoder's ONNX file by one operator; return how many were replaced.
+    """Replace attention in an encoder's ONNX file by one operator; return how often.
 
-    The operator computes by blocks that fit the cache (FlashAttention; Dao et al., 2022) and saves a fifth of
-    a pass. Attention with a mask or a bias by position, such as MPNet's, stays as it is.
+    It computes by blocks that fit the cache (FlashAttention; Dao et al., 2022), and saves a fifth of a pass.
     """
     import onnx
     from onnx import helper
@@ -101,10 +97,8 @@ def _attentions(graph: Any) -> Iterator[tuple[list[str], str]]:
 def stored_model(folder: Path) -> Any:
     """Read the ``config`` of a model in place of the model, for `qbe.models.export.pytorch.positions`."""
     check_package("onnx")
-    try:
+    with reading(folder, "a model's config.json", "give the folder of a model"):
         config = SimpleNamespace(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise ModelError(f"{folder}: expected a model's config.json, found {error}") from error
     counts_from_padding = getattr(config, "model_type", "") != "bert"
     padding = SimpleNamespace(padding_idx=config.pad_token_id if counts_from_padding else None)
     return SimpleNamespace(config=config, embeddings=padding)
@@ -144,9 +138,9 @@ def store_graph(model: Path, weights: Path, path: Path) -> None:
 
 def fill_graph(graph: Path, weights: Mapping[str, NDArray[Any]], path: Path) -> None:
     """Fill a graph of `store_graph` with weights by name; raises ModelError where they do not fit."""
-    import onnx
+    with reading(graph, "the graph of a model and its weights", "install qbe again, or give another `graph`"):
+        import onnx
 
-    try:
         model = onnx.load(str(graph))
         for tensor in model.graph.initializer:
             if not (name := tensor.doc_string):
@@ -157,9 +151,4 @@ def fill_graph(graph: Path, weights: Mapping[str, NDArray[Any]], path: Path) -> 
                 raise ValueError(f"{name} {value.shape} in place of {tuple(tensor.dims)}")
             tensor.raw_data = np.ascontiguousarray(value).tobytes()
             tensor.ClearField("doc_string")
-    except Exception as error:
-        raise ModelError(
-            f"{graph}: expected the graph of a model and its weights, found: {error!r}; install qbe again, "
-            "or give another `graph`"
-        ) from error
     onnx.save(model, str(path))

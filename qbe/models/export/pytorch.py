@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from qbe.errors import MissingDependencyError, ModelError
+from qbe.models import reading
 from qbe.models.cards import TOKENIZER
 from qbe.models.folders import ADAPTER_CONFIG, adapter_weights
 
@@ -28,10 +29,9 @@ TEXTS = (
 def load_model(
     folder: Path, architecture: str, expected: str, parameter: str = "`folder`", **settings: Any
 ) -> tuple[Any, Collection[str]]:
-    """Load the model in ``folder`` in single precision, for inference, and name the weights that are missing.
+    """Load a model by an automatic class of transformers, and name the weights that are missing.
 
-    ``architecture`` is an automatic class of transformers, ``settings`` change its configuration, the others
-    are for messages. Only tensors are unpickled, and no code of the model's is run.
+    ``settings`` change its configuration. Only tensors are unpickled, and no code of the model's is run.
     """
     try:
         import transformers
@@ -40,7 +40,7 @@ def load_model(
             "exporting needs torch and transformers; run: pip install 'qbe[train]'"
         ) from error
     pickled = not (folder / "model.safetensors").exists() and (folder / "pytorch_model.bin").is_file()
-    try:
+    with reading(folder, expected, f"check {parameter}"):
         model, report = getattr(transformers, architecture).from_pretrained(
             folder,
             use_safetensors=not pickled,
@@ -50,9 +50,6 @@ def load_model(
             output_loading_info=True,
             **{"attn_implementation": "eager", **settings},
         )
-    except Exception as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(f"{folder}: expected {expected}, found: {reason}; check {parameter}") from error
     return model.eval().float(), report["missing_keys"]
 
 
@@ -80,14 +77,10 @@ def write_tokenizer(folder: Path, path: Path) -> None:
         return
     from transformers import AutoTokenizer
 
-    try:
+    expected = "the word pieces of a BERT tokenizer"
+    with reading(folder / "vocab.txt", expected, "give the folder of another model"):
         tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         tokenizer.backend_tokenizer.save(str(path))
-    except Exception as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(
-            f"{folder / 'vocab.txt'}: expected the word pieces of a BERT tokenizer, found: {reason}"
-        ) from error
 
 
 def to_onnx(
@@ -116,24 +109,10 @@ def to_onnx(
 
 # The settings of a supported adapter, as the adapters library calls them, and those that a file must have;
 # for the others the library's default is the value here.
-_ADAPTER = {
-    "mh_adapter": False,
-    "output_adapter": True,
-    "non_linearity": "relu",
-    "original_ln_before": True,
-    "original_ln_after": True,
-    "residual_before_ln": True,
-    "adapter_residual_before_ln": False,
-    "ln_before": False,
-    "ln_after": False,
-    "is_parallel": False,
-    "scaling": 1.0,
-    "use_gating": False,
-    "phm_layer": False,
-    "inv_adapter": None,
-    "cross_adapter": False,
-    "leave_out": [],
-}
+_FALSE = ("mh_adapter", "adapter_residual_before_ln", "ln_before", "ln_after", "is_parallel", "use_gating")
+_TRUE = ("output_adapter", "original_ln_before", "original_ln_after", "residual_before_ln")
+_ADAPTER = {**dict.fromkeys(_FALSE, False), **dict.fromkeys(_TRUE, True), "non_linearity": "relu"}
+_ADAPTER |= {"scaling": 1.0, "phm_layer": False, "inv_adapter": None, "cross_adapter": False, "leave_out": []}
 _REQUIRED = ("mh_adapter", "output_adapter", "non_linearity", "original_ln_before")
 _TENSOR = re.compile(
     r"(?:bert\.)?encoder\.layer\.(\d+)\.output\.adapters\.[^.]+\.adapter_(down|up)(?:\.0)?\.(weight|bias)"
@@ -167,21 +146,15 @@ def apply_adapter(model: Any, folder: Path) -> None:
             return result
 
     path, settings = adapter_weights(folder), folder / ADAPTER_CONFIG
-    try:
+    remedy = "give another `adapter`"
+    with reading(settings, "the settings of a bottleneck adapter", remedy):
         given = json.loads(settings.read_text(encoding="utf-8"))["config"]
         actual = {name: given[name] for name in _ADAPTER if name in given or name in _REQUIRED}
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ModelError(
-            f"{settings}: expected the settings of a bottleneck adapter, found {error!r}; give another "
-            "`adapter`"
-        ) from error
     for name, value in actual.items():
         if value != _ADAPTER[name]:
-            raise ModelError(
-                f"{settings}: expected an adapter of Pfeiffer's kind, with {name} {_ADAPTER[name]}, found "
-                f"{value}; give another `adapter`"
-            )
-    try:
+            expected = f"{settings}: expected an adapter of Pfeiffer's kind, with {name} {_ADAPTER[name]}"
+            raise ModelError(f"{expected}, found {value}; {remedy}")
+    with reading(path, "the weights of a bottleneck adapter", "give one of this model as `adapter`"):
         pickled = path.suffix != ".safetensors"
         tensors = torch.load(path, map_location="cpu", weights_only=True) if pickled else load_file(path)
         layers: dict[int, dict[str, Any]] = {}
@@ -194,9 +167,3 @@ def apply_adapter(model: Any, folder: Path) -> None:
             raise ValueError(f"{len(layers)} layers, where the model has {len(model.encoder.layer)}")
         for number, layer in enumerate(model.encoder.layer):
             layer.output = Adapted(layer.output, layers[number]).eval()
-    except Exception as error:
-        reason = " ".join(line.strip() for line in str(error).splitlines()[:2])
-        raise ModelError(
-            f"{path}: expected the weights of a bottleneck adapter, found: {reason}; give one of this "
-            "model as `adapter`"
-        ) from error

@@ -57,13 +57,11 @@ def channel_ranges(fp32: Path, feeds: Iterable[Mapping[str, NDArray[Any]]]) -> d
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names
     )
     ranges: dict[str, Floats] = {}
-    with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
-        onnx.save(model, str(Path(temporary, "inner.onnx")))
-        session = open_session(Path(temporary, "inner.onnx"))
-        for feed in feeds:
-            for name, states in zip(names, session.run(names, feed), strict=True):
-                largest = np.abs(states).reshape(-1, states.shape[-1]).max(axis=0)
-                ranges[name] = np.maximum(ranges.get(name, largest), largest)
+    session = open_session(model.SerializeToString())
+    for feed in feeds:
+        for name, states in zip(names, session.run(names, feed), strict=True):
+            largest = np.abs(states).reshape(-1, states.shape[-1]).max(axis=0)
+            ranges[name] = np.maximum(ranges.get(name, largest), largest)
     return ranges
 
 
