@@ -112,7 +112,7 @@ def test_a_model_of_one_facet(trained, tmp_path, facet, loss):
     figures = trained.again(tmp_path, facet=facet, loss=loss, texts=None)
     record = json.loads((tmp_path / "model" / "reranker.json").read_text())
     assert (record["labels"], record["texts"], record["facet"]) == (1, "facet", facet)
-    assert record["training"]["pairs"] == 24
+    assert record["training"]["pairs"] == 23
     (figure,) = next(iter(figures.values()))
     assert -1 <= figure <= 1
     curve = record["training"]["curves"]["seed 0"]

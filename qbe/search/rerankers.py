@@ -128,7 +128,7 @@ class ByFacet:
             facet = query.aspect.facet
             reranker = self._others if facet is None else self._rerankers.get(facet, self._others)
             places.setdefault(id(reranker), (reranker, []))[1].append(place)
-        scores: dict[int, Sequence[RerankScore]] = {}
+        scores: dict[int, list[RerankScore]] = {}
         for reranker, some in places.values():
             found = reranker.batch_score([requests[place] for place in some], progress)
             scores |= dict(zip(some, found, strict=True))

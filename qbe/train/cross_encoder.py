@@ -32,8 +32,8 @@ from transformers.utils import logging
 from qbe.errors import CorpusError, ModelError, UsageError, check_positive
 from qbe.index.index import IndexReader
 from qbe.models.cards import ENCODER, TOKENIZER
-from qbe.models.export.encoder import export_cross_encoder, positions
-from qbe.models.export.pytorch import load_model, write_tokenizer
+from qbe.models.export.encoder import export_cross_encoder
+from qbe.models.export.pytorch import load_model, positions, write_tokenizer
 from qbe.models.folders import BASE_ENCODER, find_start, weights_file
 from qbe.models.pooling import EncodedAspect, Floats
 from qbe.models.tokenizer import PaperTokenizer
@@ -50,10 +50,10 @@ from qbe.search.rerankers import (
     query_side,
 )
 from qbe.train.card import BY_FACET, GRADES_LIMITS, Card
-from qbe.train.fit import best_weights, checked_checkpoint, copied, matmul_dtype, mean
+from qbe.train.fit import checked_checkpoint, copied, matmul_dtype, mean
 from qbe.train.losses import pair_loss
 from qbe.train.network import write_pretrained
-from qbe.train.pairs import read_indexed_lists, spearman
+from qbe.train.pairs import facet_correlations, read_indexed_lists
 from qbe.train.work import Training, save_state
 from qbe.types import Facet
 from qbe.util.files import sha256
@@ -104,16 +104,11 @@ class CrossEncoderRecipe:
     dev_depth: int = 40  # of citations, candidates of BM25 that are reranked
 
     def __post_init__(self) -> None:
-        choices = {
-            "facet": (None, *FACETS),
-            "loss": (None, *LOSSES),
-            "texts": (None, *TEXTS),
-            "classes": CLASSES,
-        }
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                names = ", ".join(each for each in known if each)
-                raise UsageError(f"expected `{name}` of {names}, found {getattr(self, name)!r}")
+        optional = {"facet": FACETS, "loss": LOSSES, "texts": TEXTS, "classes": CLASSES}
+        for name, known in optional.items():
+            value = getattr(self, name)
+            if value is not None and value not in known:
+                raise UsageError(f"expected `{name}` of {', '.join(known)}, found {value!r}")
         if self.texts == OF_FACET and self.facet is None:
             raise UsageError(f"`texts` {OF_FACET} are of one `facet`, found none; give it, or other texts")
         least = {"query_tokens": 8, "candidate_tokens": 8, "batch": 2}
@@ -381,17 +376,15 @@ class DevEvaluator(BaseEvaluator):
 def correlations(
     model: PairReader, lists: GradedLists, reader: IndexReader, facets: Sequence[int]
 ) -> list[float]:
-    """Spearman's correlation of scores and grades by output, the mean over lists, NaN where no list has
-    different grades.
-    """
-    found: list[list[float]] = [[] for _ in facets]
-    for query, pairs in lists.items():
-        scores = model.scores(reader.papers.row(query), [reader.papers.row(each.paper_id) for each in pairs])
-        for values, column, facet in zip(found, scores.T.tolist(), facets, strict=True):
-            correlation = spearman(column, [each.grades[facet] for each in pairs])
-            if correlation is not None:
-                values.append(correlation)
-    return [float(np.mean(values)) if values else math.nan for values in found]
+    """Spearman's correlations of scores and grades by output, as of `facet_correlations`."""
+    row = reader.papers.row
+    return facet_correlations(
+        (
+            model.scores(row(query), [row(each.paper_id) for each in pairs]),
+            [[each.grades[facet] for facet in facets] for each in pairs],
+        )
+        for query, pairs in lists.items()
+    )
 
 
 def spread(items: Sequence[T], count: int) -> list[T]:
@@ -465,8 +458,10 @@ class CrossEncoderTraining(Training):
             if not kept.exists():
                 model.load_state_dict(untrained, strict=False)
                 save_state(kept, {"best": copied(model), "dev": self._fit_seed(seed, examples, evaluator)})
-            fitted.append(best_weights(kept))
-            curves[f"seed {seed}"] = torch.load(kept, weights_only=True)["dev"]
+            with checked_checkpoint(kept):
+                state = torch.load(kept, weights_only=True)
+            fitted.append(state["best"])
+            curves[f"seed {seed}"] = state["dev"]
         model.load_state_dict(mean(fitted), strict=False)
         model.eval()
         self._training: dict[str, Any] = {
@@ -479,19 +474,12 @@ class CrossEncoderTraining(Training):
 
     def figures(self, _: Examples) -> dict[str, Any]:
         """What the training records, beside its course: at least figures on ``dev`` of the model."""
-        facets = list(self.recipe.places)
-        return {
-            "dev": {
-                label: dict(
-                    zip(
-                        (FACETS[place] for place in facets),
-                        correlations(self._model, lists, self._reader, facets),
-                        strict=True,
-                    )
-                )
-                for label, lists in self._dev.items()
-            }
-        }
+        facets, reader = list(self.recipe.places), self._reader
+        names, dev = [FACETS[place] for place in facets], {}
+        for label, lists in self._dev.items():
+            found = correlations(self._model, lists, reader, facets)
+            dev[label] = dict(zip(names, found, strict=True))
+        return {"dev": dev}
 
     def _fit_seed(self, seed: int, examples: Examples, evaluator: DevEvaluator) -> list[float]:
         """Train the model by a seed, with checkpoints in a folder that is removed; its scores on dev."""
