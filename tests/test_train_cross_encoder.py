@@ -24,7 +24,8 @@ from qbe.search.rerankers import TEXTS, open_reranker, paper_text
 from qbe.search.stages import CrossEncoder
 from qbe.train import citation_pairs
 from qbe.train.citation_pairs import Candidates, bm25_candidates, chosen_candidates, citation_examples
-from qbe.train.cross_encoder import CrossEncoderRecipe, PairReader, open_pair_reader
+from qbe.train.cross_encoder import CrossEncoderRecipe
+from qbe.train.pair_reader import PairReader, open_pair_reader
 from qbe.util.work import Workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -71,8 +72,10 @@ def reader(index):
 
 @pytest.fixture
 def read(reader):
-    def make(folder, model: PairReader, texts: str = "facet", **recipe: int) -> PairReader:
-        model.read(PaperTokenizer(folder / "tokenizer.json"), reader, CrossEncoderRecipe(**recipe), texts)
+    def make(
+        folder, model: PairReader, texts: str = "facet", sizes: tuple[int, int] = (256, 256)
+    ) -> PairReader:
+        model.read(PaperTokenizer(folder / "tokenizer.json"), reader, texts, None, *sizes)
         return model
 
     return make
@@ -158,7 +161,7 @@ def test_an_interrupted_training_goes_on_from_the_last_measurement(trained, tmp_
 def test_the_export_reads_what_training_read(trained, reader, read, tmp_path):
     """A score of the exported model is that of the trained one, each side cut as in training."""
     model = open_pair_reader(trained.output, tmp_path, "cpu", 1).eval()
-    model = read(trained.output, model, query_tokens=24, candidate_tokens=16)
+    model = read(trained.output, model, sizes=(24, 16))
     expected = model.scores(30, range(4))[:, 0].tolist()
     query, *papers = (reader.papers[row] for row in (30, 0, 1, 2, 3))
     found = score(open_reranker(str(trained.output), precision="fp32"), Query(query), papers)
@@ -177,7 +180,7 @@ def test_a_base_of_another_family(reader, papers, read, tmp_path, family, texts)
     model = open_pair_reader(folder, tmp_path / "base", "cpu", 1).eval()
     with torch.no_grad():
         model.transformers_model.classifier.out_proj.weight.mul_(100)
-    read(tmp_path / "base", model, texts, **sizes)
+    read(tmp_path / "base", model, texts, (20, 20))
     assert "token_type_ids" not in model.preprocess([(30, 0)])
     model.transformers_model.save_pretrained(tmp_path / "base")
     metadata = export_cross_encoder(tmp_path / "base", "mine", "here", tmp_path / "out", **sizes, texts=texts)

@@ -17,8 +17,8 @@ from qbe.models.tokenizer import PaperTokenizer
 from qbe.query import Aspect, Query
 from qbe.runs import GradedPair
 from qbe.search.rerankers import candidate_side, open_reranker, query_side
-from qbe.train.cross_encoder import by_list, in_triplets, open_pair_reader
 from qbe.train.losses import pair_loss
+from qbe.train.pair_reader import by_list, in_triplets, open_pair_reader
 from qbe.types import Facet
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -95,8 +95,8 @@ def test_a_model_of_all_facets_scores_each(trained, tmp_path):
     assert [*labels.values()] == [*map(str, Facet)]
     model = open_pair_reader(trained.output, tmp_path, "cpu", 3).eval()
     with Index(trained.sources.index) as index, index.reading() as reader:
-        recipe, tokenizer = trained.training.recipe, PaperTokenizer(trained.output / "tokenizer.json")
-        model.read(tokenizer, reader, recipe, "whole")
+        tokenizer = PaperTokenizer(trained.output / "tokenizer.json")
+        model.read(tokenizer, reader, "whole", None, 40, 40)
         query, *candidates = (reader.papers[row] for row in (35, 0, 1, 2))
         expected = model.scores(35, range(3))
     for precision, near in (("fp32", 1e-4), ("fp16", 0.05)):

@@ -33,10 +33,9 @@ from qbe.train.cross_encoder import (
     CrossEncoderTraining,
     DevEvaluator,
     Examples,
-    PairReader,
-    by_length,
     spread,
 )
+from qbe.train.pair_reader import PairReader, by_length
 from qbe.util.work import Workers
 
 

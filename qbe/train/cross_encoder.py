@@ -6,12 +6,10 @@ for Citation Recommendation* (BIR 2020), sections 3 and 4 (see `qbe.train.citati
 
 from __future__ import annotations
 
-import itertools
 import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from logging import getLogger
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
@@ -22,37 +20,39 @@ from datasets import Dataset
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.cross_encoder import (
-    CrossEncoder,
     CrossEncoderTrainer,
     CrossEncoderTrainingArguments,
 )
 from transformers import EarlyStoppingCallback, PrinterCallback
-from transformers.utils import logging
 
 from qbe.errors import CorpusError, ModelError, UsageError, check_positive
 from qbe.index.index import IndexReader
 from qbe.models.cards import ENCODER, TOKENIZER
 from qbe.models.export.encoder import export_cross_encoder
-from qbe.models.export.pytorch import load_model, positions, write_tokenizer
+from qbe.models.export.pytorch import positions
 from qbe.models.folders import BASE_ENCODER, find_start, weights_file
-from qbe.models.pooling import EncodedAspect, Floats
 from qbe.models.tokenizer import PaperTokenizer
-from qbe.query import SIMILAR_FROM, Aspect
-from qbe.runs import GradedLists, GradedPair
+from qbe.query import SIMILAR_FROM
+from qbe.runs import GradedLists
 from qbe.search.rerankers import (
     OF_ABSTRACT,
     OF_FACET,
     SIDE_TOKENS,
     TEXTS,
-    Pair,
-    candidate_side,
-    pair,
-    query_side,
 )
 from qbe.train.card import BY_FACET, GRADES_LIMITS, Card
-from qbe.train.fit import checked_checkpoint, copied, matmul_dtype, mean
+from qbe.train.fit import best_weights, checked_checkpoint, copied, matmul_dtype, mean
 from qbe.train.losses import pair_loss
 from qbe.train.network import write_pretrained
+from qbe.train.pair_reader import (
+    FACETS,
+    Epoch,
+    PairReader,
+    by_length,
+    by_list,
+    in_triplets,
+    open_pair_reader,
+)
 from qbe.train.pairs import facet_correlations, read_indexed_lists
 from qbe.train.work import Training, save_state
 from qbe.types import Facet
@@ -60,15 +60,12 @@ from qbe.util.files import sha256
 
 log = getLogger(__name__)
 T = TypeVar("T")
-Places = tuple[int, int]  # the rows of a query and of a candidate in the index
-Epoch = Callable[[np.random.Generator], list[list[int]]]  # batches of places of pairs
 
 GRADES, MARGIN, BCE = "grades", "margin", "bce"
 LOSSES = (GRADES, MARGIN, BCE)
 # What is learned from: BM25's best as they are, as many that are not cited as are, also all that is cited, or
 # these and as many papers at random.
 CLASSES = ("natural", "balanced", "all-cited", "random")
-FACETS = tuple(map(str, Facet))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,90 +125,6 @@ class CrossEncoderRecipe:
 # The model, and what its trainer is given.
 
 
-class PairReader(CrossEncoder):
-    """A cross-encoder that reads papers of an index, by row, in place of texts, as search joins them."""
-
-    def read(
-        self, tokenizer: PaperTokenizer, reader: IndexReader, recipe: CrossEncoderRecipe, texts: str
-    ) -> None:
-        """Set what is read: papers of an index, cut as search does."""
-        facet = None if recipe.facet is None else Facet(recipe.facet)
-
-        @cache
-        def query(row: int) -> list[int]:
-            encoded = EncodedAspect.of(Aspect(reader.papers[row], facet))
-            return query_side(tokenizer, encoded, recipe.query_tokens, texts)
-
-        @cache
-        def candidate(row: int) -> list[int]:
-            return candidate_side(tokenizer, reader.papers[row], recipe.candidate_tokens, texts)
-
-        self.query, self.candidate, self.special = query, candidate, tokenizer.special
-
-    def length(self, places: Places) -> int:
-        return len(self.query(places[0])) + len(self.candidate(places[1]))
-
-    def preprocess(self, inputs: Sequence[Places], **_: Any) -> dict[str, torch.Tensor]:  # type: ignore[override]
-        """Pairs of papers as padded tensors (pairs, tokens)."""
-        pairs: list[Pair] = [
-            pair(self.query(query), self.candidate(candidate), self.special) for query, candidate in inputs
-        ]
-        longest, config = max(len(each.ids) for each in pairs), cast(Any, self.transformers_model).config
-        ids = torch.full((len(pairs), longest), int(config.pad_token_id or 0))
-        types, mask = torch.zeros_like(ids), torch.zeros_like(ids)
-        for number, each in enumerate(pairs):
-            ids[number, : len(each.ids)] = torch.tensor(each.ids)
-            types[number, : len(each.ids)] = torch.tensor(each.types)
-            mask[number, : len(each.ids)] = 1
-        features = {"input_ids": ids, "attention_mask": mask}
-        return features | ({"token_type_ids": types} if getattr(config, "type_vocab_size", 0) > 1 else {})
-
-    def scores_of(self, inputs: Sequence[Places]) -> torch.Tensor:
-        """Scores (pairs, outputs), float32, of pairs of papers."""
-        features = {name: part.to(self.device) for name, part in self.preprocess(inputs).items()}
-        scores: torch.Tensor = self(features)["scores"].float()
-        return scores
-
-    @torch.no_grad()
-    def scores(self, query: int, candidates: Sequence[int]) -> Floats:
-        """Scores (candidates, outputs) of a query's candidates."""
-        pairs = [(query, each) for each in candidates]
-        order = sorted(range(len(pairs)), key=[self.length(each) for each in pairs].__getitem__)
-        scores = np.zeros((len(pairs), self.num_labels), np.float32)
-        for first in range(0, len(order), 16):
-            places = order[first : first + 16]
-            scores[places] = self.scores_of([pairs[place] for place in places]).cpu().numpy()
-        return scores
-
-    def _create_model_card(self, *_: Any, **__: Any) -> None:
-        """Write none beside checkpoints."""
-
-
-def open_pair_reader(folder: Path, work: Path, device: str, outputs: int) -> PairReader:
-    """The model in ``folder``, written to ``work`` first, under a classifier of pairs, which is random where
-    it lacks one of as many outputs. Attention has no dropout, without which it is twice as fast on a CPU.
-    """
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # it warns that the classifier is random
-    torch.manual_seed(0)
-    settings = {"attn_implementation": None, "attention_probs_dropout_prob": 0.0, "num_labels": outputs}
-    model, _ = load_model(
-        folder,
-        "AutoModelForSequenceClassification",
-        "a model of the BERT or RoBERTa family",
-        "`encoder`",
-        ignore_mismatched_sizes=True,
-        **settings,
-    )
-    if outputs == len(FACETS):
-        model.config.id2label = dict(enumerate(FACETS))
-        model.config.label2id = {facet: place for place, facet in enumerate(FACETS)}
-    model.save_pretrained(work)
-    write_tokenizer(folder, work / TOKENIZER)
-    reader: PairReader = PairReader(str(work), device=device, local_files_only=True, num_labels=outputs)
-    return reader
-
-
 class PairLoss(torch.nn.Module):
     """`qbe.train.losses.pair_loss` of a batch of pairs; labels are the pairs' lists and their truth."""
 
@@ -266,73 +179,6 @@ class PairTrainer(CrossEncoderTrainer):
         return PairBatches(dataset, examples=self._examples, **settings)
 
 
-BUCKET = 32  # batches that are sorted by length together
-
-
-def by_length(lengths: Sequence[int], size: int) -> Epoch:
-    """All pairs, in batches of about the same length."""
-
-    def epoch(rng: np.random.Generator) -> list[list[int]]:
-        order, batches = rng.permutation(len(lengths)).tolist(), list[list[int]]()
-        for first in range(0, len(order), size * BUCKET):
-            bucket = sorted(order[first : first + size * BUCKET], key=lengths.__getitem__)
-            starts = range(0, len(bucket), size)
-            batches += [
-                bucket[starts[place] : starts[place] + size]
-                for place in rng.permutation(len(starts)).tolist()
-            ]
-        return batches
-
-    return epoch
-
-
-def by_list(lists: Sequence[Sequence[GradedPair]], size: int, unrelated: int) -> Epoch:
-    """The pairs of lists, those of one list next to each other, without most of those that are unrelated."""
-    starts = list(itertools.accumulate(map(len, lists), initial=0))
-
-    def epoch(rng: np.random.Generator) -> list[list[int]]:
-        order = list[int]()
-        for number in rng.permutation(len(lists)).tolist():
-            related = [max(each.grades) >= 1 for each in lists[number]]
-            others = rng.permutation([place for place, is_related in enumerate(related) if not is_related])
-            places = [place for place, is_related in enumerate(related) if is_related]
-            places += others[:unrelated].astype(int).tolist()
-            order += [starts[number] + place for place in rng.permutation(places).tolist()]
-        return [order[first : first + size] for first in range(0, len(order), size)]
-
-    return epoch
-
-
-def in_triplets(lists: Sequence[Sequence[GradedPair]], facets: Sequence[int], size: int, count: int) -> Epoch:
-    """So many triplets of each list at random, each two neighbours: a better and a worse candidate by one of
-    the facets, in turn.
-    """
-    starts, ordered = itertools.accumulate(map(len, lists), initial=0), list[list[list[Places]]]()
-    for start, pairs in zip(starts, lists, strict=False):
-        twos = [(one, two) for one in range(len(pairs)) for two in range(len(pairs))]
-        by_facet = [
-            [
-                (start + one, start + two)
-                for one, two in twos
-                if pairs[one].grades[facet] > pairs[two].grades[facet]
-            ]
-            for facet in facets
-        ]
-        ordered.append([each for each in by_facet if each])
-
-    def epoch(rng: np.random.Generator) -> list[list[int]]:
-        drawn = [
-            some[int(rng.integers(len(some)))]
-            for by_facet in ordered
-            for _, some in zip(range(count), itertools.cycle(by_facet), strict=False)
-        ]
-        order = [place for each in rng.permutation(len(drawn)).tolist() for place in drawn[each]]
-        step = 2 * max(1, size // 2)
-        return [order[first : first + step] for first in range(0, len(order), step)]
-
-    return epoch
-
-
 def graded_examples(
     lists: GradedLists, reader: IndexReader, model: PairReader, recipe: CrossEncoderRecipe, loss: str
 ) -> Examples:
@@ -365,12 +211,12 @@ class DevEvaluator(BaseEvaluator):
 
     def __init__(self, name: str, measure: Callable[[PairReader], float]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.primary_metric, self._measure = name, measure
+        self.primary_metric, self._name, self._measure = name, name, measure
 
     def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:
         figure = self._measure(model)
-        log.info("%s on dev %.4f", self.primary_metric, figure)
-        return {self.primary_metric: figure}
+        log.info("%s on dev %.4f", self._name, figure)
+        return {self._name: figure}
 
 
 def correlations(
@@ -449,7 +295,9 @@ class CrossEncoderTraining(Training):
                 f"expected `query_tokens` and `candidate_tokens` of together at most {most}, which "
                 f"{self._base} reads, found {recipe.query_tokens} and {recipe.candidate_tokens}"
             )
-        model.read(PaperTokenizer(work / TOKENIZER), self._reader, recipe, self._texts)
+        facet = None if recipe.facet is None else Facet(recipe.facet)
+        sizes = recipe.query_tokens, recipe.candidate_tokens
+        model.read(PaperTokenizer(work / TOKENIZER), self._reader, self._texts, facet, *sizes)
         examples, evaluator = self.read()
         self._every = math.ceil(recipe.epochs * examples.steps / recipe.evaluations)
         untrained, fitted, curves = copied(model), [], {}
@@ -458,10 +306,8 @@ class CrossEncoderTraining(Training):
             if not kept.exists():
                 model.load_state_dict(untrained, strict=False)
                 save_state(kept, {"best": copied(model), "dev": self._fit_seed(seed, examples, evaluator)})
-            with checked_checkpoint(kept):
-                state = torch.load(kept, weights_only=True)
-            fitted.append(state["best"])
-            curves[f"seed {seed}"] = state["dev"]
+            fitted.append(best_weights(kept))
+            curves[f"seed {seed}"] = torch.load(kept, weights_only=True)["dev"]
         model.load_state_dict(mean(fitted), strict=False)
         model.eval()
         self._training: dict[str, Any] = {

@@ -232,5 +232,11 @@ def with_weights(network: nn.Module, weights: Weights, function: Callable[[], T]
         network.load_state_dict(before, strict=False)
 
 
+def best_weights(checkpoint: Path) -> dict[str, Tensor]:
+    with checked_checkpoint(checkpoint):
+        best: dict[str, Tensor] = torch.load(checkpoint, weights_only=True)["best"]
+        return best
+
+
 def checked_checkpoint(checkpoint: Path) -> AbstractContextManager[None]:
     return checked(checkpoint, "a checkpoint of this training", "delete it, or give another `work`")
