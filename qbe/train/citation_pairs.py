@@ -97,7 +97,7 @@ def citation_examples(candidates: Sequence[Candidates], model: PairReader, size:
             "expected candidates of BM25 that are cited and others that are not, found one kind alone; "
             "give a larger collection"
         )
-    return Examples.of(rows, by_length([model.length(each[:2]) for each in rows], size))
+    return Examples(rows, by_length([model.length(each[:2]) for each in rows], size))
 
 
 def reranked_figures(dev: Sequence[Candidates], model: PairReader | None) -> CitationFigures:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from logging import getLogger
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import torch
@@ -138,45 +138,32 @@ class PairLoss(torch.nn.Module):
         return pair_loss(self._loss, scores, truth[:, 0], truth[:, 1:], recipe.margin, recipe.crossed)
 
 
-class Examples(NamedTuple):
-    """Pairs of papers, with the number of their list and their truth as label; the batches of an epoch by
-    their places, and how many they are.
-    """
+class Examples(DefaultBatchSampler):
+    """Pairs of papers, with the number of their list and their truth as label, and their batches, by place."""
 
-    pairs: Dataset
-    epoch: Epoch
-    steps: int
-
-    @classmethod
-    def of(cls, rows: Sequence[tuple[int, int, Sequence[float]]], epoch: Epoch) -> Examples:
+    def __init__(self, rows: Sequence[tuple[int, int, Sequence[float]]], draw: Epoch) -> None:
         queries, candidates, labels = zip(*rows, strict=True)
-        pairs = Dataset.from_dict({"query": queries, "candidate": candidates, "label": labels})
-        return cls(pairs, epoch, len(epoch(np.random.default_rng(0))))
-
-
-class PairBatches(DefaultBatchSampler):
-    """The batches of an `Examples`, in another order each epoch."""
-
-    def __init__(self, dataset: Any, *, examples: Examples, **settings: Any) -> None:
-        super().__init__(dataset, **settings)
-        self._examples = examples
+        self.pairs = Dataset.from_dict({"query": queries, "candidate": candidates, "label": labels})
+        self._draw, self.steps = draw, len(draw(np.random.default_rng(0)))
+        super().__init__(self.pairs, batch_size=1, drop_last=False)
 
     def __len__(self) -> int:
-        return self._examples.steps
+        return self.steps
 
     def __iter__(self) -> Iterator[list[int]]:
-        return iter(self._examples.epoch(np.random.default_rng([self.seed, self.epoch])))
+        return iter(self._draw(np.random.default_rng([self.seed, self.epoch])))
 
 
 class PairTrainer(CrossEncoderTrainer):
-    """A trainer that reads the batches of `Examples`."""
+    """A trainer whose batches are those of `Examples`."""
 
     def __init__(self, examples: Examples, **settings: Any) -> None:
         self._examples = examples
         super().__init__(train_dataset=examples.pairs, **settings)
 
-    def get_batch_sampler(self, dataset: Any, **settings: Any) -> PairBatches:  # type: ignore[override]
-        return PairBatches(dataset, examples=self._examples, **settings)
+    def get_batch_sampler(self, *_: Any, seed: int = 0, **__: Any) -> Examples:  # type: ignore[override]
+        self._examples.seed, self._examples.epoch = seed, 0
+        return self._examples
 
 
 def graded_examples(
@@ -197,7 +184,7 @@ def graded_examples(
             rows.append((row(query), row(each.paper_id), [number, *truth]))
     if loss == BCE:
         epoch = by_length([model.length(each[:2]) for each in rows], recipe.batch)
-    examples = Examples.of(rows, epoch)
+    examples = Examples(rows, epoch)
     if not examples.steps:
         raise CorpusError("expected candidates of different grades, found none; give more pairs")
     return examples
