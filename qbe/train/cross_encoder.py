@@ -161,7 +161,7 @@ class PairTrainer(CrossEncoderTrainer):
         self._examples = examples
         super().__init__(train_dataset=examples.pairs, **settings)
 
-    def get_batch_sampler(self, *_: Any, seed: int = 0, **__: Any) -> Examples:  # type: ignore[override]
+    def get_batch_sampler(self, *_: Any, seed: int = 0, **__: Any) -> Examples:
         self._examples.seed, self._examples.epoch = seed, 0
         return self._examples
 
