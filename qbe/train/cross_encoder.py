@@ -70,15 +70,9 @@ CLASSES = ("natural", "balanced", "all-cited", "random")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossEncoderRecipe:
-    """How a cross-encoder learns; Spearman's correlation or, of citations, F1@20 on dev chooses among the
-    evaluations.
+    """How a cross-encoder learns; Spearman's correlation or, of citations, F1@20 on dev chooses."""
 
-    One ``facet`` gives a model of one output, None one of three. The ``loss`` is that of joint grades
-    (squared error and RankNet), the margin of triplets ordered by grade, or cross-entropy of a grade of 1.5
-    or more.
-    """
-
-    facet: str | None = None
+    facet: str | None = None  # of the one output; None: there are three
     loss: str | None = None  # one of LOSSES; None: GRADES, of citations BCE
     texts: str | None = None  # one of `qbe.search.rerankers.TEXTS`; None: those of the facet, or abstracts
     query_tokens: int = SIDE_TOKENS  # that are read, special tokens included

@@ -101,9 +101,9 @@ def grade_loss(
 ) -> Tensor:
     """The loss of scores (pairs, 9), as of `qbe.models.grades.GradeModel`, against grades (pairs, 3).
 
-    Squared errors of grades, and with the weight ``differences`` of those of two facets; with the weight
-    ``chances`` cross-entropy, `as_asked`. Pairs whose grades by background and method lie at least one apart
-    weigh ``1 + crossed``: in most pairs the facets agree, so that the others alone teach to tell them apart.
+    Squared errors of grades, weighted ``differences`` of two facets' and ``chances`` cross-entropy, `as_asked`.
+    Pairs whose grades by background and method lie one apart or more, which alone teach to tell them apart,
+    weigh ``1 + crossed``.
     """
     weights = 1 + crossed * ((grades[:, :1] - grades[:, 1:2]).abs() >= 1)
     error = predicted[:, :FACETS] - grades
@@ -180,13 +180,10 @@ def whole_distance(query: PaperVectors, candidate: PaperVectors, _: Settings) ->
 def transport_cost(query: PaperVectors, candidate: PaperVectors, settings: Settings) -> Tensor:
     """The regularized cost (pairs,) of optimal transport between the sentences of two papers.
 
-    The cost of moving one sentence to another is their L2 distance; the masses of a paper's sentences are
-    softmax(-distance to the nearest sentence of the other paper / tau). The value is the minimum over plans P
-    with these marginals of <P, C> + KL(P | rows x columns) / lambda (Cuturi, 2013), the loss that geomloss
-    computes for ASPIRE with the blur 1 / lambda. The plan is computed in double precision and held constant:
-    by the envelope theorem (Peyré and Cuturi, 2019, section 9.1) the gradient with respect to the costs is
-    then the plan. The masses are held constant too; their own gradient, which the authors' code has, is
-    negligible.
+    Masses are softmax(-L2 distance to the nearest sentence of the other paper / tau). The value is the minimum
+    over plans P with these marginals of <P, C> + KL(P | rows x columns) / lambda (Cuturi, 2013), as geomloss
+    computes it for ASPIRE with the blur 1 / lambda. Plan and masses are held constant: by the envelope theorem
+    (Peyré and Cuturi, 2019, section 9.1) the gradient of the costs is the plan; that of masses is negligible.
     """
     costs, real = _pairwise(query, candidate)
     exact = costs.detach().double().masked_fill(~real, math.inf)
