@@ -17,14 +17,7 @@ if TYPE_CHECKING:
 
 
 class QbeError(Exception):
-    """The base class of all errors of qbe; ``exit_code`` is the exit code of a command that fails with it.
-
-    >>> try:
-    ...     raise UsageError("expected `k` of at least 1, found 0")
-    ... except QbeError as error:
-    ...     print(error.exit_code, error)
-    2 expected `k` of at least 1, found 0
-    """
+    """The base class of all errors of qbe; ``exit_code`` is the exit code of a command that fails with it."""
 
     exit_code = 1
 
@@ -44,13 +37,9 @@ class CorpusError(QbeError):
 
 
 class RecordError(CorpusError):
-    """One record of a corpus cannot be used; those behind it can.
+    """One record of a corpus cannot be used, for a ``reason`` by which such are counted; those behind it can.
 
-    Records are counted by ``reason``, a short phrase. One that is no fault (an older version, a work without
-    a title) never ends a reading. ``names`` are its key or id and its DOI.
-
-    >>> RecordError("papers.csv, line 3: expected a title, found none; add it", "no title").reason
-    'no title'
+    One that is no fault never ends a reading. ``names`` are its key or id and its DOI.
     """
 
     def __init__(
@@ -166,7 +155,7 @@ def check_package(name: str) -> None:
 
 
 def package_error(error: ImportError, package: str) -> MissingDependencyError:
-    """Turn a failed import of a package, or of one that it imports, into a MissingDependencyError."""
+    """Turn a failed import into a MissingDependencyError."""
     if isinstance(error, ModuleNotFoundError):
         name = (error.name or package).partition(".")[0]
         message = f"expected the package {name}, found none; run: pip install {requirement(name)}"

@@ -12,6 +12,7 @@ from qbe.errors import FacetNotFoundError, UsageError, did_you_mean
 from qbe.types import Facet, Paper
 
 _ABSTRACT, _SENTENCES = "abstract", "sentences"
+FACET_NAMES = ("problem", "method", "findings", "background", "result")  # as people call them, and CSFCube
 
 MAX_WEIGHT = 1e6  # the largest weight, and 1 / MAX_WEIGHT the smallest: sums of scores stay finite
 SIMILAR_FROM, OTHER_TO = 1.5, 1.0  # a paper is similar in a facet from a grade of 1.5, and different up to 1
@@ -32,14 +33,8 @@ SHAPES: Mapping[str, Mapping[Facet, float]] = {
 class Aspect:
     """The part of a paper that forms the query: a facet, sentence positions (from 0), or the whole abstract.
 
-    A negative ``weight`` asks for papers that are *not* like this. Raises TypeError for values of another
-    type, UsageError for a paper without sentences, a facet together with positions, and a weight out of
-    range.
-
-    >>> from qbe.types import Paper, Sentence
-    >>> paper = Paper("p1", "A title", (Sentence("We route.", Facet.METHOD), Sentence("It helps.", None)))
-    >>> Aspect(paper, Facet.METHOD).selected_positions()
-    (0,)
+    A negative ``weight`` asks for papers that are *not* like this. A facet may be given by its name. Raises
+    TypeError and UsageError.
     """
 
     paper: Paper
@@ -56,8 +51,10 @@ class Aspect:
             raise UsageError(
                 f"expected a paper with sentences, found {self.paper.paper_id} without; add some"
             )
-        if self.facet is not None and not isinstance(self.facet, Facet):
-            raise TypeError(f"expected a qbe.Facet such as Facet.METHOD, found {_kind(self.facet)}")
+        if isinstance(self.facet, str):
+            object.__setattr__(self, "facet", facet_named(self.facet))
+        elif self.facet is not None and not isinstance(self.facet, Facet):
+            raise TypeError(f"expected a facet such as Facet.METHOD or 'method', found {_kind(self.facet)}")
         if self.positions is not None:
             object.__setattr__(self, "positions", _whole_numbers(self.positions))
             if self.facet is not None:
@@ -76,10 +73,7 @@ class Aspect:
         return _ABSTRACT
 
     def selected_positions(self) -> tuple[int, ...]:
-        """Return its sentences' positions; the likeliest where a tagger found none of the facet.
-
-        Raises UsageError for positions out of range, FacetNotFoundError where no sentence has the facet.
-        """
+        """Return its sentences' positions; the likeliest where a tagger found none of the facet."""
         paper, count = self.paper, len(self.paper.sentences)
         if self.positions is not None:
             outside = [position for position in self.positions if not 0 <= position < count]
@@ -108,7 +102,6 @@ class Query:
 
     ``Query(paper, Facet.METHOD)``, ``Query(paper, positions=(1, 2))`` and ``Query(paper)`` have one aspect of
     weight 1. ``Query.of(...)`` takes aspects. Weights are relative to each other; at least one is positive.
-    Raises TypeError for values of another type, UsageError where no weight is positive.
 
     >>> from qbe.types import Paper, Sentence
     >>> paper = Paper("p1", "A title", (Sentence("We route.", Facet.METHOD),))
@@ -121,14 +114,14 @@ class Query:
     aspects: tuple[Aspect, ...]
 
     def __init__(
-        self, paper: Paper, facet: Facet | None = None, positions: Sequence[int] | None = None
+        self, paper: Paper, facet: Facet | str | None = None, positions: Sequence[int] | None = None
     ) -> None:
         chosen = None if positions is None else _whole_numbers(positions)
-        object.__setattr__(self, "aspects", (Aspect(paper, facet, chosen),))
+        named = facet_named(facet) if isinstance(facet, str) else facet
+        object.__setattr__(self, "aspects", (Aspect(paper, named, chosen),))
 
     @classmethod
     def of(cls, *aspects: Aspect) -> Query:
-        """A query of several aspects."""
         for aspect in aspects:
             if not isinstance(aspect, Aspect):
                 raise TypeError(f"expected qbe.Aspect objects, found {_kind(aspect)}")
@@ -148,7 +141,6 @@ class Query:
 
     @property
     def papers(self) -> tuple[Paper, ...]:
-        """The papers of its aspects, each once, in their order."""
         return tuple({aspect.paper.paper_id: aspect.paper for aspect in self.aspects}.values())
 
     @property
@@ -163,11 +155,8 @@ class Query:
 
     @property
     def query_id(self) -> str:
-        """The unique id of the query in runs.
-
-        ``{paper_id}_{facet}``, ``{paper_id}_sentences-1-2``, or the paper's id for its whole abstract (with
-        ``_abstract`` where it ends like one of the others), ``%`` and ``&`` percent-encoded; several aspects
-        are joined with ``&``, each after its weight.
+        """The unique id of the query in runs: ``{paper_id}_{facet}``, ``{paper_id}_sentences-1-2``, or the
+        paper's id for its whole abstract (with ``_abstract`` where that is ambiguous); ``&`` joins aspects.
         """
         ids = [each.paper.paper_id.replace("%", "%25").replace("&", "%26") for each in self.aspects]
         names = [each.name for each in self.aspects]
@@ -192,9 +181,6 @@ class TopicAspect(NamedTuple):
 class Topic(NamedTuple):
     """One line of a topics file: a paper and a facet (None: its whole abstract), or ``aspects``, which then
     take their place. A paper that is not of the index has an abstract, ``text``, and perhaps a ``title``.
-
-    >>> Topic("q1", "p1", Facet.METHOD).resolved_aspects()
-    (TopicAspect(paper_id='p1', facet=<Facet.METHOD: 'method'>, positions=None, weight=1.0),)
     """
 
     query_id: str
@@ -205,17 +191,14 @@ class Topic(NamedTuple):
     title: str = ""
 
     def resolved_aspects(self) -> tuple[TopicAspect, ...]:
-        """Its aspects: those stated, or its paper's facet."""
         return self.aspects or (TopicAspect(self.paper_id, self.facet),)
 
 
 def split_query_id(query_id: str) -> tuple[str, Facet | None]:
     """Split a query id ``{paper_id}_{facet}``; the facet is None where the id ends otherwise."""
     paper_id, _, suffix = query_id.rpartition("_")
-    try:
-        return paper_id, Facet(suffix)
-    except ValueError:
-        return query_id, None
+    facet = next((facet for facet in Facet if facet.value == suffix), None)
+    return (paper_id, facet) if facet else (query_id, None)
 
 
 def check_weight(weight: float) -> None:
@@ -228,7 +211,6 @@ def check_weight(weight: float) -> None:
 
 
 def format_weight(weight: float) -> str:
-    """Return a weight as the shortest text that reads as the same number: ``1``, ``-0.5``."""
     return repr(float(weight)).removesuffix(".0")
 
 
@@ -267,10 +249,6 @@ class Variety:
         much lower a paper ranks that resembles those above it (None: the stage's).
 
     Raises UsageError for other values.
-
-    >>> variety = Variety({COMPETITORS: 2, SAME_PROBLEM_OTHER_METHOD: 1}, diversity=0.25)
-    >>> variety.weights
-    {<Facet.BACKGROUND: 'background'>: 1.0, <Facet.METHOD: 'method'>: 1.0}
     """
 
     mix: Mapping[str, float] = field(default_factory=dict)
@@ -347,6 +325,15 @@ def parse_wish(liked: Sequence[str], disliked: Sequence[str]) -> Wish:
     return Wish(weights, Variety(bounds=bounds))
 
 
+def facet_named(name: str) -> Facet:
+    """Return the facet of a name; raise UsageError for another one."""
+    try:
+        return Facet(name)
+    except ValueError:
+        hint = did_you_mean(name, FACET_NAMES, "check `facet`")
+        raise UsageError(f"expected a facet of {', '.join(FACET_NAMES)}, found {name!r}; {hint}") from None
+
+
 _FACET = re.compile(r"(\w+)(?::([^<>=]*))?(?:(>=|<=)(.*))?", re.DOTALL)
 
 
@@ -374,7 +361,7 @@ def _not_facets(part: str) -> UsageError:
     return UsageError(
         "expected facets such as background, method:0.5, background>=2 or method<=1, each once and with a "
         f"weight above 0, or {', '.join(SHAPES)} without facets, found {part!r}; "
-        + _hint(part, (*map(str, Facet), *SHAPES), "check `like` and `unlike`")
+        + _hint(part, (*FACET_NAMES, *SHAPES), "check `like` and `unlike`")
     )
 
 

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 class Facet(enum.Enum):
     """An aspect of a paper, as CSFCube defines them (Mysore et al., 2021, section 3.1).
 
-    >>> Facet.from_label("objective_label"), str(Facet.RESULT)
-    (<Facet.BACKGROUND: 'background'>, 'result')
+    BACKGROUND is also called ``problem``, RESULT ``findings``.
     """
 
     BACKGROUND = "background"
@@ -27,11 +26,12 @@ class Facet(enum.Enum):
         return self.value
 
     @classmethod
-    def from_label(cls, label: str) -> Facet | None:
-        """The facet of a label, with or without ``_label``; raises KeyError for one that is none of the five.
+    def _missing_(cls, value: object) -> Facet | None:
+        return {"problem": cls.BACKGROUND, "findings": cls.RESULT}.get(str(value))
 
-        ``objective`` folds into BACKGROUND, as in CSFCube; ``other`` is no facet (None).
-        """
+    @classmethod
+    def from_label(cls, label: str) -> Facet | None:
+        """The facet of one of the five labels, with or without ``_label``; ``other`` is no facet (None)."""
         return _FACET_OF_LABEL[label.removesuffix("_label")]
 
 
@@ -55,10 +55,8 @@ class FacetProbabilities(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The likeliest label, chosen facet first, so that it always agrees with `facet`.
-
-        Of background with objective, method, result and other the most probable (the first of equals);
-        within the first, the more probable of the two.
+        """The likeliest label, where background and objective first count together, so that it agrees with
+        `facet`.
         """
         shares = (self.background + self.objective, self.method, self.result, self.other)
         best = shares.index(max(shares))
@@ -68,11 +66,9 @@ class FacetProbabilities(NamedTuple):
 
     @property
     def facet(self) -> Facet | None:
-        """The facet of `label`: None where that is ``other``."""
         return _FACET_OF_LABEL[self.label]
 
     def of(self, facet: Facet) -> float:
-        """The probability of a facet; BACKGROUND is background and objective together."""
         if facet is Facet.BACKGROUND:
             return self.background + self.objective
         return self.method if facet is Facet.METHOD else self.result
@@ -84,12 +80,8 @@ _OF_AIM = FacetProbabilities(background=0.0, objective=0.6, method=0.4, result=0
 
 
 class Sentence(NamedTuple):
-    """One sentence of an abstract and its facet (None: no label, or labelled ``other``).
-
-    ``probabilities`` are there where a tagger predicted the facet, and None where it was given.
-
-    >>> Sentence("We route packets.", Facet.METHOD).facet, Sentence("It helps.").facet
-    (<Facet.METHOD: 'method'>, None)
+    """One sentence of an abstract and its facet (None: no label, or labelled ``other``), with a tagger's
+    ``probabilities`` where it was predicted.
     """
 
     text: str
@@ -114,9 +106,8 @@ class Sentence(NamedTuple):
 class Paper:
     """A paper: its id, title, and abstract as sentences.
 
-    ``labelled`` tells a paper whose sentences carry facets, given or predicted, from one that was never
-    tagged. ``offsets`` (begin, end) say where each sentence stands in the abstract as it came, in
-    characters; None for an abstract that came as sentences.
+    ``labelled``: its sentences carry facets, given or predicted. ``offsets`` (begin, end) say where each
+    sentence stands in the abstract as it came, in characters; None for one that came as sentences.
 
     >>> sentences = Sentence("Routes are long.", Facet.BACKGROUND), Sentence("We cut them.", Facet.METHOD)
     >>> paper = Paper("p1", "On routes", sentences, labelled=True, metadata={"date": "2019-05"})
@@ -133,7 +124,6 @@ class Paper:
 
     @property
     def abstract(self) -> str:
-        """The sentences joined with single spaces, as far as their texts are included."""
         return " ".join(self.texts(range(len(self.sentences))))
 
     def texts(self, positions: Iterable[int]) -> Iterator[str]:
@@ -143,7 +133,6 @@ class Paper:
 
     @property
     def year(self) -> str:
-        """The year of publication (see `year_given`), or ''."""
         return year_given(self.metadata)
 
     def __post_init__(self) -> None:
@@ -185,10 +174,7 @@ class Paper:
         return any(sentence.probabilities is not None for sentence in self.sentences)
 
     def facet_positions(self, facet: Facet) -> tuple[tuple[int, ...], bool]:
-        """Positions that stand for a facet, and whether they are a best guess.
-
-        Where a tagger found no sentence of the facet, it is the one where the facet is most probable.
-        """
+        """Positions that stand for a facet, and whether they are a guess: the sentence where it is likeliest."""
         positions = self.positions(facet)
         if positions or not self.predicted:
             return positions, False
@@ -212,13 +198,7 @@ Pools = Sequence[Sequence[str] | None]
 
 
 class Match(NamedTuple):
-    """A query sentence, the candidate's sentence closest to it (positions from 0), and their similarity.
-
-    ``aspect`` is the place (from 0) of the aspect of the query whose paper has the query sentence.
-
-    >>> Match(query_position=0, position=3, score=0.9)
-    Match(query_position=0, position=3, score=0.9, aspect=0)
-    """
+    """A sentence of the query's ``aspect``, the candidate's closest to it (all from 0), and their similarity."""
 
     query_position: int
     position: int
@@ -246,10 +226,6 @@ class Hit(NamedTuple):
         grades: similarity in each facet, from 0 (unrelated) to 3 (near identical), where papers were graded.
         chance: where grades rank, how likely the paper is as asked, from 0 to 1.
         corner: in a mixed list, the shape that the paper is there for.
-
-    >>> hit = Hit("p7", 0.82, (Match(0, 3, 0.9), Match(1, 2, 0.74)))
-    >>> [(match.query_position, match.position) for match in hit.matches]
-    [(0, 3), (1, 2)]
     """
 
     paper_id: str

@@ -29,7 +29,7 @@ cite() {
     runs+=("runs/citations.$1.trec")
 }
 
-for form in title+facet abstract; do
+for form in keyterms title abstract; do
     search "bm25.$form" --first-stage "bm25:query=$form" --rerank none
 done
 search fused --first-stage fused --rerank none
@@ -38,7 +38,7 @@ for variant in "${variants[@]}"; do
     read -ra chosen <<< "${options[$variant]}"
     qbe train citation-pairs --collection $data --index $index --epochs "${EPOCHS:-1}" "${chosen[@]}" \
         --output "$out/$variant" --work "$out/work-$variant"
-    search "bm25+$variant" --first-stage bm25:query=abstract --rerank "$out/$variant:depth=100,weight=1"
+    search "bm25+$variant" --first-stage bm25:query=abstract --rerank "$out/$variant:depth=${DEPTH:-100},weight=1"
     cite "text+$variant" --no-links --rerank "$out/$variant:depth=100,weight=0.5"
 done
 qbe evaluate --protocol citations --qrels $data/dev.qrels --run "${runs[@]}" --baseline runs/citations.fused.trec \

@@ -35,8 +35,9 @@ def bm25(
         return stage.batch_search([EncodedAspect.of(query.aspects[0])], k, [pool])[0]
 
 
-def words(query: Query, form: str) -> str:
-    return query_text(EncodedAspect.of(query.aspects[0]), form)
+def words(index: Index, query: Query, form: str) -> str:
+    with index.reading() as reader:
+        return query_text(EncodedAspect.of(query.aspects[0]), form, reader.text_search())
 
 
 class Collection:
@@ -73,7 +74,8 @@ def test_ranking_and_scores_are_those_of_anserinis_searcher(collection):
         found = [(hit.paper_id, hit.score) for hit in bm25(collection.index, query, 1000, form=form)]
         assert found
         for searcher in searchers:
-            assert found == [(hit.docid, hit.score) for hit in searcher.search(words(query, form), 1000)]
+            hits = searcher.search(words(collection.index, query, form), 1000)
+            assert found == [(hit.docid, hit.score) for hit in hits]
     for searcher in searchers:
         searcher.close()
     assert len(collection.queries) >= 48
@@ -166,12 +168,44 @@ def test_a_query_may_have_any_number_of_terms(three):
     assert many == few
 
 
-def test_query_forms():
+def test_query_forms(three):
     sentences = (Sentence("A.", Facet.METHOD), Sentence("B."), Sentence("C.", Facet.METHOD))
     query = Query(Paper("q", "Title", sentences, True), Facet.METHOD)
-    assert words(query, "title+facet") == "Title A. C."
-    assert words(query, "abstract") == "Title A. B. C."
-    assert words(Query(query.aspects[0].paper, positions=(2, 1)), "title+facet") == "Title C. B."
+    forms = ("title+facet", "facet", "title", "abstract")
+    assert [words(three, query, form) for form in forms] == [
+        "Title A. C.",
+        "A. C.",
+        "Title",
+        "Title A. B. C.",
+    ]
+    assert words(three, Query(query.aspects[0].paper, positions=(2, 1)), "title+facet") == "Title C. B."
+
+
+def test_key_terms_are_frequent_in_the_text_and_rare_in_the_collection(three):
+    """Bo1: dog 2 log2(4) + log2(4/3), fish log2(2.5) + log2(5/3), birds and cats 1 + 1; ties by stem."""
+    with three.reading() as reader:
+        lucene = reader.text_search()
+        assert lucene.key_terms("Cats, birds; the dog, unknown dogs' fish") == [
+            "dog",
+            "fish",
+            "birds",
+            "Cats",
+        ]
+        assert lucene.key_terms("Cats, birds, dog, fish", 2) == ["dog", "fish"]
+    query = Query(paper("q", "The dog", "Unknown birds."), Facet.METHOD)
+    assert words(three, query, "keyterms") == "dog birds"
+
+
+def test_tfidf_is_lucenes_over_the_same_postings(three):
+    """A term: sqrt(tf) (1 + ln((n + 1) / (df + 1))) / sqrt(tokens of the paper)."""
+    query = Query(paper("q", "", "cat dog"), Facet.METHOD)
+    with three.reading() as reader:
+        stage = BM25Stage(reader, Workers(), "facet", "tfidf")
+        (found,) = stage.batch_search([EncodedAspect.of(query.aspects[0])], 10, [None])
+    of_cat, of_dog = 1 + log(4 / 3), 1 + log(4 / 2)
+    assert [hit.paper_id for hit in found] == ["d1", "d2"]
+    expected = [(of_cat + of_dog) / 2**0.5, 2**0.5 * of_cat / 4**0.5]
+    assert [hit.score for hit in found] == pytest.approx(expected, abs=ROUNDING)
 
 
 def test_equal_scores_at_the_last_place_are_told_apart_by_id(tmp_path):

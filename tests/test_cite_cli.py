@@ -119,6 +119,8 @@ def test_links_may_be_left_out_and_pairs_reranked(cite, citing_index, citing_mod
     rerank = CrossEncoder(str(tiny_cross_encoder), depth=9, weight=0.25)
     for config, options in (
         ({"links": False}, ["--no-links"]),
+        ({"query": "title", "links": False}, ["--query", "title", "--no-links"]),
+        ({"query": "keyterms"}, ["--query", "keyterms"]),
         ({"rerank": rerank}, ["--rerank", f"{tiny_cross_encoder}:depth=9,weight=0.25"]),
     ):
         with Recommender.open(citing_index, CiteConfig(model=str(citing_model), **config)) as recommender:

@@ -385,7 +385,7 @@ def test_ids_that_the_index_lacks(opened, index, name):
 
 
 def test_configurations_say_what_was_chosen_and_refuse_what_is_not_possible(index):
-    chosen = {"depth": 20, "links": False, "rerank": None, "filter": {"before": "query"}}
+    chosen = {"depth": 20, "query": "abstract", "links": False, "rerank": None, "filter": {"before": "query"}}
     config = CiteConfig(depth=20, links=False, filter=NOT_YOUNGER)
     assert config.record() == chosen
     config = replace(config, rerank=CrossEncoder("mine", depth=5))
@@ -396,5 +396,7 @@ def test_configurations_say_what_was_chosen_and_refuse_what_is_not_possible(inde
             CiteConfig(**{name: value})
     with pytest.raises(UsageError, match="`depth`"):
         CiteConfig(depth=0)
+    with pytest.raises(UsageError, match="expected `query` of abstract, title, keyterms, found 'words'"):
+        CiteConfig(query="words")
     with pytest.raises(TypeError, match=r"expected a qbe\.CiteConfig, found dict"):
         Recommender.open(index, {"depth": 5})

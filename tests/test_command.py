@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.parsers import parsers
 
 from qbe import __version__
 from qbe.__main__ import COMMANDS, command_parser
@@ -47,19 +48,7 @@ def error_of(parser: argparse.ArgumentParser, capsys, *arguments: str) -> str:
     return line.rpartition(" (")[0]
 
 
-def every_parser() -> dict[str, argparse.ArgumentParser]:
-    """The parsers of all commands and of their subcommands."""
-    found: dict[str, argparse.ArgumentParser] = {}
-    for command in COMMANDS:
-        parser = command_parser(command)
-        found[parser.prog] = parser
-        for action in parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                found |= {nested.prog: nested for nested in action.choices.values()}
-    return found
-
-
-PARSERS = every_parser()
+PARSERS = parsers()
 DEFAULTS = {"text": None, "paper": None, "corpus": None, "all": False, "depth": 100, "both": None}
 DEFAULTS |= {"facet": None, "rate": None, "name": None}
 
@@ -166,7 +155,7 @@ def test_every_command_has_its_help(name, in_process):
 
 def test_a_usage_error_is_one_line():
     line = "-m qbe search --index x --paper 1 --first-stage fused:depth=0"
-    told = "qbe search: expected depth of at least 1, found 0; check --first-stage\n"
+    told = "qbe search: expected depth as a whole number of at least 1, found 0; check --first-stage\n"
     assert started(sys.executable, *line.split()).stderr == told
 
 
@@ -225,7 +214,7 @@ def scripts(tmp_path_factory) -> dict[str, Path]:
         ("qbe t", ["tag", "train"]),
         ("qbe datasets cs", ["csfcube"]),
         ("qbe search --top", ["--topics"]),
-        ("qbe search --facet ", ["background", "method", "result"]),
+        ("qbe search --facet ", ["problem", "method", "findings", "background", "result"]),
         ("qbe index --corpus papers.jsonl --onl", ["--only"]),
         ("qbe index --corpus topics.", ["topics.tsv"]),
         ("qbe train encoder --objective b", ["bi-encoder"]),

@@ -15,15 +15,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from configparser import ConfigParser
-from functools import cache
 from pathlib import Path
 
 import pytest
 from support import shell
+from support.parsers import parsers
 from support.processors import exact_int8
 from support.published import exported_here
 
-from qbe.__main__ import COMMANDS, command_parser
 from qbe.cli.common import HIDDEN
 from qbe.datasets import mini
 from qbe.runs import read_topics
@@ -196,19 +195,6 @@ def test_the_notebook_prints_what_it_shows(tmp_path, environment, monkeypatch):
 
 
 # What is named
-
-
-@cache
-def parsers() -> dict[str, object]:
-    """The parsers of all commands, and of their subcommands, by ``qbe NAME [SUBCOMMAND]``."""
-    by_name: dict[str, object] = {}
-    for name in COMMANDS:
-        parser = command_parser(name)
-        by_name[f"qbe {name}"] = parser
-        for action in parser._actions:
-            if hasattr(action.choices, "items"):
-                by_name |= {f"qbe {name} {nested}": child for nested, child in action.choices.items()}
-    return by_name
 
 
 def options(parser) -> set[str]:

@@ -203,7 +203,7 @@ def test_errors_say_in_one_line_what_to_do(stdio, told):
         stdio("search_papers"),
         stdio("search_papers", paper_ids=["nosuch"]),
         stdio("search_papers", text="We swim.", query="fish"),
-        stdio("search_papers", paper_ids=["s036"], facet="problem"),
+        stdio("search_papers", paper_ids=["s036"], facet="topic"),
         stdio("get_paper", paper_id="s036", start=9),
         stdio("get_paper", paper_id={}),
         stdio("compare_papers", paper_id="s036"),

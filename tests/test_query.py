@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.messages import messages_of
 
 from qbe import Facet, FileFormatError, Paper, Sentence, UsageError
-from qbe.query import Aspect, Query, Topic, TopicAspect
+from qbe.query import Aspect, Query, Topic, TopicAspect, parse_wish, split_query_id
 from qbe.runs import format_aspects, parse_aspects, read_topics, write_topics
 
 SENTENCES = (Sentence("A.", Facet.METHOD), Sentence("B."), Sentence("C.", Facet.RESULT))
@@ -33,6 +33,11 @@ def test_queries_of_one_aspect_and_ids_by_hand():
     assert Query(P, positions=(2, 0)).query_id == "p1_sentences-2-0"
     assert Query(paper("p_method")).query_id == "p_method_abstract"
     assert Query(paper("a&b%")).query_id == "a%26b%25"
+    assert Query(P, "method") == query
+    assert Query(P, "findings") == Query(P, Facet.RESULT)
+    assert Aspect(P, "problem", weight=-1.0).facet is Facet.BACKGROUND
+    assert split_query_id("p_problem") == ("p_problem", None)
+    assert parse_wish(["problem>=2"], ["findings"]) == parse_wish(["background>=2"], ["result"])
     both = Query.of(Aspect(P, Facet.METHOD, weight=2.0), Aspect(paper("p2"), weight=-0.25))
     assert both.query_id == "2*p1_method&-0.25*p2_abstract"
     assert [p.paper_id for p in both.papers] == ["p1", "p2"]

@@ -160,7 +160,7 @@ def test_a_run_that_another_process_writes_is_refused(search, arguments, output)
 
 @pytest.mark.parametrize("source", [["--paper", "s001", "--output", "x"], ["--topics", "topics.tsv"]])
 def test_resuming_is_about_topics_in_a_file(search, source):
-    with pytest.raises(UsageError, match="--resume is about a run of topics in a file"):
+    with pytest.raises(UsageError, match="--resume goes with a run of --topics"):
         search(*source, "--resume")
 
 

@@ -29,6 +29,7 @@ from qbe.search.stages import (
 EVERY = [
     BM25(),
     BM25("abstract"),
+    BM25("facet", "tfidf"),
     Dense(nprobe=4),
     Fused(),
     Fused("abstract", 2, {"bm25": 1.0, "whole": 0.5}, 500, 0.0),
@@ -98,7 +99,8 @@ WRONG = [
     lambda: parse_reranker("by-facet"),
     lambda: parse_reranker("projections:weight"),
     lambda: parse_reranker("none:depth=3"),
-    lambda: BM25("keyterms"),
+    lambda: BM25("key terms"),
+    lambda: BM25(similarity="cosine"),
     lambda: Dense(nprobe=0),
     lambda: Fused(depth=-1),
     *(

@@ -225,6 +225,26 @@ def test_bad_requests_are_told_in_one_line(service, told):
     told("requests", messages_of(requests, UsageError))
 
 
+def echo(_, form: SearchForm) -> SearchForm:
+    return form
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ({"paper_ids": "s036"}, {"paper_ids": ["s036"]}),
+        ({"paper_ids": '["s036", "s051"]'}, {"paper_ids": ["s036", "s051"]}),
+        ({"paper_ids": [36], "sentences": 2}, {"paper_ids": ["36"], "sentences": [2]}),
+        ({"text": 7, "title": "", "facet": None, "like": [""]}, {"text": "7"}),
+        ({"paper_ids": ["a"], "sentences": ["1", "2"], "rerank": "false"}, {"sentences": [1, 2]}),
+    ],
+)
+def test_values_are_taken_as_clients_write_them(written, meant):
+    form = call(echo, None, written)
+    assert {name: getattr(form, name) for name in meant} == meant
+    assert form.rerank is ("rerank" not in written)
+
+
 def test_unknown_papers_and_positions(service):
     with pytest.raises(PaperNotFoundError, match="found 'nope'"):
         service.search(SearchForm(paper_ids=["nope"]))

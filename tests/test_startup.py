@@ -3,11 +3,11 @@
 import re
 import subprocess
 import sys
-from argparse import ArgumentParser
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from support.parsers import parsers
 
 from qbe.__main__ import COMMANDS, command_parser
 
@@ -125,13 +125,10 @@ def test_searching_needs_no_pytorch(graded_index, tiny_cross_encoder, options, a
     assert not modules & ({"torch", "transformers", "datasets", "openai", "scipy", "onnx"} | absent)
 
 
-def choices(command: str, subcommand: str | None = None) -> dict[str, tuple]:
+def choices(command: str) -> dict[str, tuple]:
     """The choices of arguments, which help may not load modules for."""
-    parser: ArgumentParser = command_parser(command)
-    if subcommand:
-        (nested,) = [action.choices for action in parser._actions if hasattr(action, "add_parser")]
-        parser = nested[subcommand]
-    return {action.dest: tuple(action.choices) for action in parser._actions if action.choices}
+    actions = parsers()[f"qbe {command}"]._actions
+    return {action.dest: tuple(action.choices) for action in actions if action.choices}
 
 
 def test_choices_are_those_of_the_modules():
@@ -141,13 +138,13 @@ def test_choices_are_those_of_the_modules():
     from qbe.models.formats import LAYOUTS, POOLINGS, SIMILARITIES
     from qbe.models.session import AUTO, DEVICES
     from qbe.models.tagger import LABEL_SOURCES as OF_TAGGING
+    from qbe.query import FACET_NAMES
     from qbe.search import stages
     from qbe.search.matching import PART_TEMPERATURE, REGULARIZATION, WHOLE_TEMPERATURE
     from qbe.search.request import LABEL_SOURCES
     from qbe.search.stages import MATCHINGS
-    from qbe.types import Facet
 
-    assert choices("search")["facet"] == tuple(map(str, Facet))
+    assert choices("search")["facet"] == FACET_NAMES
     assert LABEL_SOURCES == OF_TAGGING
     assert all(choices(name)["facets"] == LABEL_SOURCES for name in ("search", "index", "tag"))
     assert MATCHINGS == stages.MATCHINGS
@@ -158,7 +155,7 @@ def test_choices_are_those_of_the_modules():
     assert EXACT in of_index["faiss"]
     assert choices("index")["store"] == ("positions", "docvectors", *STORED)
     assert all(f"{AUTO_SENTENCES:,} sentences" in of_index[name] for name in ("faiss", "store"))
-    assert choices("index")["device"] == (*choices("train", "encoder")["device"], AUTO) == DEVICES
+    assert choices("index")["device"] == (*choices("train encoder")["device"], AUTO) == DEVICES
     assert choices("evaluate")["protocol"] == tuple(PROTOCOLS)
-    offered = choices("export", "encoder")
+    offered = choices("export encoder")
     assert (offered["layout"], offered["pooling"], offered["similarity"]) == (LAYOUTS, POOLINGS, SIMILARITIES)

@@ -19,8 +19,8 @@ from qbe.models.cards import HEAD, TAGGER
 from qbe.models.encoder import Encoder
 from qbe.models.export.encoder import export_encoder
 from qbe.models.folders import resolve_tagger
-from qbe.models.tagger import Tagger, TaggingEncoder, labelled, marginals, open_trunk
-from qbe.types import Facet, FacetProbabilities, Paper, Sentence
+from qbe.models.tagger import Tagger, TaggingEncoder, marginals, open_trunk
+from qbe.types import FacetProbabilities, Paper, Sentence
 from qbe.util.files import sha256
 
 
@@ -127,21 +127,6 @@ def test_labels_follow_from_layers_windows_and_chain(encoder, tagger, mixed, tin
     assert len(set(facets)) > (2 if paper is LONG else 0)
     assert [each.text for each in tagged.sentences] == [each.text for each in paper.sentences]
     assert tagged == dataclasses.replace(paper, sentences=tagged.sentences, labelled=True)
-
-
-def test_labels_replace_those_that_were_there():
-    paper = Paper("x", "T", (Sentence("A.", Facet.RESULT), Sentence("B.")), True, {"year": 1999})
-    first = FacetProbabilities(0.0, 0.0, 0.75, 0.25, 0.0)
-    second = FacetProbabilities(0.25, 0.25, 0.0, 0.0, 0.5)
-    expected = Sentence("A.", Facet.METHOD, first), Sentence("B.", Facet.BACKGROUND, second)
-    assert labelled(paper, [first, second]) == Paper("x", "T", expected, True, {"year": 1999})
-
-
-def test_layers_that_the_encoder_has_not(folder, encoder):
-    change(folder, layers=[1, 7])
-    told = "expected layers from 0 to 2, found 7; give an encoder and a tagger"
-    with pytest.raises(ModelError, match=told):
-        TaggingEncoder(encoder, Tagger.open(str(folder))).encode_paper(LONG)
 
 
 @pytest.mark.parametrize("facets", ["given", "predicted"])

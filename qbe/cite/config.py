@@ -10,13 +10,15 @@ from qbe.search.filters import PaperFilter
 from qbe.search.stages import CrossEncoder
 
 RUN_TAG = "qbe-cite"
+QUERIES = ("abstract", "title", "keyterms")  # words of the BM25 query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CiteConfig:
     """Configure a recommendation.
 
-    The citation model scores ``depth`` candidates of the first stage. ``links`` uses citations among the
+    The citation model scores ``depth`` candidates of the first stage; ``query`` are the words of its BM25
+    query: ``abstract`` (and title), ``title`` or ``keyterms``. ``links`` uses citations among the
     papers of the index, where metadata have ``cites``. ``model`` is the folder of another citation model.
     ``rerank`` scores the best papers again, such as ``CrossEncoder("my-reranker", depth=50)`` from `qbe train
     citation-pairs`. ``filter`` selects the papers that may be found.
@@ -24,17 +26,25 @@ class CiteConfig:
     Raises TypeError for a parameter of another type, UsageError for a value out of range.
 
     >>> CiteConfig(depth=20).record()
-    {'depth': 20, 'links': True, 'rerank': None, 'filter': None}
+    {'depth': 20, 'query': 'abstract', 'links': True, 'rerank': None, 'filter': None}
     """
 
     depth: int = 1000
+    query: str = QUERIES[0]
     links: bool = True
     model: str | None = None
     rerank: CrossEncoder | None = None
     filter: PaperFilter | None = None
 
     def __post_init__(self) -> None:
-        kinds = {"depth": int, "links": bool, "model": str, "rerank": CrossEncoder, "filter": PaperFilter}
+        kinds = {
+            "depth": int,
+            "query": str,
+            "links": bool,
+            "model": str,
+            "rerank": CrossEncoder,
+            "filter": PaperFilter,
+        }
         for name, kind in kinds.items():
             value = getattr(self, name)
             is_default = value is None and name in ("model", "rerank", "filter")
@@ -44,11 +54,14 @@ class CiteConfig:
                 )
         if self.depth < 1:
             raise UsageError(f"expected `depth` of at least 1, found {self.depth}")
+        if self.query not in QUERIES:
+            raise UsageError(f"expected `query` of {', '.join(QUERIES)}, found {self.query!r}")
 
     def record(self) -> dict[str, Any]:
         """Return all parameters but the model for JSON; raises TypeError for a reranker that is an object."""
         return {
             "depth": self.depth,
+            "query": self.query,
             "links": self.links,
             "rerank": None if self.rerank is None else self.rerank.to_json(),
             "filter": None if self.filter is None else self.filter.record(),

@@ -193,7 +193,8 @@ class Recommender(Closing):
     def _over(self, reader: IndexReader) -> _Opened:
         with self._opening:
             if self._opened is None or self._opened.reader is not reader:
-                scorer = CitationScorer(reader, self._workers, self._model.projection, self.config.depth)
+                config, projection = self.config, self._model.projection
+                scorer = CitationScorer(reader, self._workers, projection, config.depth, config.query)
                 self._opened = _Opened(reader, scorer, FilterCache(reader))
             return self._opened
 

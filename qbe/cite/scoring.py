@@ -113,13 +113,20 @@ class CitationScorer:
     candidates cite is added; where seeds are known, what they cite or is cited together with them.
     """
 
-    def __init__(self, reader: IndexReader, workers: Workers, projection: Projection, depth: int) -> None:
+    def __init__(
+        self,
+        reader: IndexReader,
+        workers: Workers,
+        projection: Projection,
+        depth: int,
+        query: str = "abstract",
+    ) -> None:
         """Take ``depth`` candidates of the first stage; raises IndexFormatError without vectors or BM25."""
         self._papers, self._depth = reader.papers, depth
         self._projected = CitationSource(reader, workers, projection)
         self.evidence = Evidence(reader)
         self._sources: list[ScoreSource] = [
-            BM25Stage(reader, workers, "abstract"),
+            BM25Stage(reader, workers, query),
             DenseStage(reader, workers),
             self._projected,
         ]

@@ -43,6 +43,8 @@ OPTIONS = f"""
 --no-links  leave out who cites whom among the papers of the index
 # model
 --depth N  candidates (default: 1000)
+--query abstract|title|keyterms (abstract)  words of the BM25 query: title and abstract, the title, or the
+  most telling words of both
 --model DIR  a citation model of your own, by qbe train citation
 --rerank FOLDER  a model of qbe train citation-pairs, or another of pairs of texts, that scores the best
   candidates again, with parameters as in my-reranker:depth=50,weight=0.5 (its share of the score)

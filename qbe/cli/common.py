@@ -225,12 +225,10 @@ def _expected(error: Exception) -> Exception | None:
         return error
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != "qbe":
         return package_error(error, error.name)
-    if isinstance(error, OSError):
-        # Functions that write files raise OutputError, so that this is mostly a file that cannot be read.
-        if error.filename:
-            return file_error(error)
-        if _lost_output() or is_full(error):
-            return output_error("standard output", error)
+    if isinstance(error, OSError) and error.filename:
+        return file_error(error)
+    if isinstance(error, OSError) and (_lost_output() or is_full(error)):
+        return output_error("standard output", error)
     return None
 
 

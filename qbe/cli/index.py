@@ -12,7 +12,7 @@ from qbe.corpus import FORMAT_NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
     from typing import Any
 
@@ -77,9 +77,7 @@ def bars() -> Progress:
     from qbe.index.source import Progress
 
     class Bars(Progress):
-        def papers(
-            self, papers: Iterable[qbe.Paper], share_read: Callable[[], float | None]
-        ) -> Iterator[qbe.Paper]:
+        def papers(self, papers: Any, share_read: Any) -> Iterator[qbe.Paper]:
             with common.Bar("reading", "papers") as bar:
                 for count, paper in enumerate(papers, start=1):
                     if count % 500 == 0:
@@ -105,19 +103,12 @@ def run(options: argparse.Namespace, build: Callable[..., Manifest] | None = Non
     another place.
     """
     threads = common.threads(options.threads)
-    settings, read = build_settings(options), reading(options)
-    given = vars(options)
+    read, given = reading(options), vars(options)
     action = next((name for name in ("append", "update", "sync", "delete") if given[name]), None)
+    settings = build_settings(options) if action is None else None
     if action is not None:
-        own = (
-            "only",
-            "facets",
-            "store",
-            "faiss",
-            "resume",
-            *{"sync": ["limit"], "delete": ["corpus"]}.get(action, []),
-        )
-        for name in own:
+        more = {"sync": ["limit"], "delete": ["corpus"]}.get(action, [])
+        for name in ("only", "facets", "store", "faiss", "resume", *more):
             refuse(given[name], f"--{name} is of no use with --{action}; drop one of them")
     told = f"expected --corpus with the papers to {action or 'index'}, found none; add it"
     refuse(not options.corpus and action != "delete", told)

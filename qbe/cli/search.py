@@ -54,9 +54,9 @@ OPTIONS = f"""
 ? --text TEXT!  an abstract, as it is, or a question
 --title TITLE  the title that goes with --text
 --not-paper ID...  papers of the index: rank papers similar to these lower
-? --facet background|method|result  facet to match; background includes the problem and the objective, result
-  the findings; with --topics, of all topics that state no other (default: the topic's own, else the whole
-  abstract)
+? --facet problem|method|findings|background|result  facet to match; the problem is background, objectives
+  included, the findings are result; with --topics, of all topics that state no other (default: the topic's
+  own, else the whole abstract)
 ? --sentences 0,3  positions of the sentences to match, from 0
 ? --like FACET...  facets to have in common: background, method or result, with a weight as in method:0.5, or
   with the grade that a paper must have at least or at most, as in 'background>=2' 'method<=1'; or

@@ -229,18 +229,11 @@ def _path(options: argparse.Namespace, name: str) -> Path:
 
 
 def _training(command: str) -> Callable[..., Any]:
-    """The class of a training, or the function of ``admit``; raises MissingDependencyError."""
+    """The class of a training, or the function of ``admit``."""
     from importlib import import_module
 
-    from qbe.errors import MissingDependencyError
-
     module, _, name = COMMANDS[command][2].partition(":")
-    try:
-        called: Callable[..., Any] = getattr(import_module(f"qbe.train.{module}"), name)
-    except ModuleNotFoundError as error:
-        raise MissingDependencyError(
-            f"training needs the packages of its extra, found no {error.name}; run: pip install 'qbe[train]'"
-        ) from error
+    called: Callable[..., Any] = getattr(import_module(f"qbe.train.{module}"), name)
     return called
 
 

@@ -29,7 +29,7 @@ OF_ADD = f"""\
 ? --bibliography FILE!  {common.HIDDEN}
 --title TITLE  the title that goes with --text
 --not-paper ID...  papers that what is reported should not be like
-? --facet background|method|result  what to have in common
+? --facet problem|method|findings|background|result  what to have in common
 ? --like FACET...  facets to have in common, or a named combination, as of qbe search
 --unlike FACET...  with --like: facets not to have in common
 --grade GRADE  report papers of at least this grade, from 0 (unrelated) to 3 (near identical): in the facet,

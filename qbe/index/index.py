@@ -173,9 +173,11 @@ class IndexReader:
         self._require("postings", described)
         return self._open_once("lucene", lambda: Postings(self._files, len(self), described or {}))
 
-    def text_search(self) -> TextSearch:
-        """Return what searches the texts by BM25, opened once."""
-        return self._open_once("text search", lambda: TextSearch(self.lucene, self.papers.ids))
+    def text_search(self, similarity: str = "bm25") -> TextSearch:
+        """Return what searches the texts by BM25 or tf-idf, opened once."""
+        return self._open_once(
+            ("text search", similarity), lambda: TextSearch(self.lucene, self.papers.ids, similarity)
+        )
 
     def stored_vectors(self, paper: Paper) -> PaperVectors | None:
         """Return the stored vectors of a paper, if the index has one of its id with the same texts."""

@@ -73,6 +73,7 @@ org.apache.lucene.index.DirectoryReader
     open static (@store/Directory;)@index/DirectoryReader;
     getContext ()@index/IndexReaderContext;
     maxDoc ()I
+    totalTermFreq (@index/Term;)J
     close ()V
 org.apache.lucene.index.IndexReaderContext
 org.apache.lucene.index.IndexWriter
@@ -96,6 +97,10 @@ org.apache.lucene.search.Query
 org.apache.lucene.search.TopDocs
 org.apache.lucene.search.similarities.BM25Similarity
     <init> (FF)V
+org.apache.lucene.search.similarities.ClassicSimilarity
+    <init> ()V
+io.anserini.analysis.AnalyzerUtils
+    analyze static (@analysis/Analyzer;Ljava/lang/String;)Ljava/util/List;
 io.anserini.analysis.DefaultEnglishAnalyzer
     newDefaultInstance static ()Lio/anserini/analysis/DefaultEnglishAnalyzer;
 io.anserini.search.query.BagOfWordsQueryGenerator

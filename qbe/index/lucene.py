@@ -9,9 +9,12 @@ import base64
 import contextlib
 import itertools
 import json
+import math
+import re
 import shutil
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -41,6 +44,7 @@ INPUT = "lucene-input"  # the folder of Anserini's input, until the Lucene index
 _PAPERS_A_FILE = 10_000
 _IDS_AT_A_TIME = 20_000
 _NEAR = np.float32(1.5e-4)  # above the difference of a ten-thousandth up to which scores count as equal
+KEY_TERMS = 5  # words of a text, as many as Whoosh finds by default
 _WARM_UP = 2  # uses of a costly filter before Lucene caches its documents
 # Extra documents per search: all ties at the last place must be known, since ties are ordered by id.
 _SPARE = 16
@@ -223,12 +227,17 @@ class TextSearch:
     again as all else. Here a result is one JSON text, and ties are ordered afterwards.
     """
 
-    def __init__(self, postings: Postings, ids: Sequence[str]) -> None:
+    def __init__(self, postings: Postings, ids: Sequence[str], similarity: str = "bm25") -> None:
+        """Open a search by BM25, or by ``tfidf``, Lucene's ClassicSimilarity."""
         java = jvm.java_class
         self._postings, self._rows, self._ids = postings, postings.rows, ids
         self._searcher = java("org.apache.lucene.search.IndexSearcher")(postings.reader.getContext())
-        similarity = java("org.apache.lucene.search.similarities.BM25Similarity")
-        self._searcher.setSimilarity(similarity(postings.k1, postings.b))
+        similarities = "org.apache.lucene.search.similarities"
+        if similarity == "bm25":
+            chosen = java(f"{similarities}.BM25Similarity")(postings.k1, postings.b)
+        else:
+            chosen = java(f"{similarities}.ClassicSimilarity")()
+        self._searcher.setSimilarity(chosen)
         self._analyzer = java("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
         self._generator = java("io.anserini.search.query.BagOfWordsQueryGenerator")()
         mapper = java("com.fasterxml.jackson.databind.ObjectMapper")()
@@ -257,6 +266,25 @@ class TextSearch:
                 builder.add(allowed if pool is None else self._of(pool), occur.FILTER)
                 query = builder.build()
         return self.best(query, k)
+
+    def key_terms(self, text: str, most: int = KEY_TERMS) -> list[str]:
+        """Return the most telling words of a text, best first, as Whoosh's `key_terms_from_text` finds them.
+
+        They are those of the greatest Bo1 weight (Amati, 2003): frequent here, and rare in the collection.
+        """
+        java, reader = jvm.java_class, self._postings.reader
+        analysis, term = java("io.anserini.analysis.AnalyzerUtils"), java("org.apache.lucene.index.Term")
+        counts, words = Counter[str](), dict[str, str]()
+        for word in re.findall(r"\w+", text):
+            stems = analysis.analyze(self._analyzer, word)
+            for stem in json.loads(self._writer.writeValueAsString(stems)):
+                counts[stem] += 1
+                words.setdefault(stem, word)
+        weights = dict[str, float]()
+        for stem, count in counts.items():
+            if share := reader.totalTermFreq(term("contents", stem)) / len(self._rows):
+                weights[stem] = count * math.log2((1 + share) / share) + math.log2(1 + share)
+        return [words[stem] for stem in sorted(weights, key=lambda stem: (-weights[stem], stem))[:most]]
 
     def filtering(self, rows: Rows) -> Any:
         """Return a Lucene query that matches some papers, warmed up as a filter of many searches."""

@@ -21,7 +21,7 @@ from qbe.errors import EncoderMismatchError, IndexFormatError, UsageError
 from qbe.index import jvm
 from qbe.index.faiss import CandidateSource
 from qbe.index.index import Index, IndexReader
-from qbe.index.lucene import Ranked, TextSearch, break_ties
+from qbe.index.lucene import KEY_TERMS, Ranked, TextSearch, break_ties
 from qbe.index.papers import Papers
 from qbe.index.scoring import (
     Compared,
@@ -62,9 +62,15 @@ class Shard:
         """Call a method of the `VectorStore`."""
         return getattr(self._reader.vector_store, method)(*arguments)
 
-    def search(self, text: str, k: int, pool: Rows | None, selected: Selected) -> Ranked:
-        """Return the best papers by BM25, with the scores that Lucene gives."""
-        lucene = self._reader.text_search()
+    def key_terms(self, text: str) -> list[str]:
+        """Return the most telling words of a text by the statistics of this index."""
+        return self._reader.text_search().key_terms(text)
+
+    def search(
+        self, text: str, k: int, pool: Rows | None, selected: Selected, similarity: str = "bm25"
+    ) -> Ranked:
+        """Return the best papers by words, with the scores that Lucene gives."""
+        lucene = self._reader.text_search(similarity)
         return lucene.unbroken(text, k, pool, self._once(selected, lucene.filtering))
 
     def _once(self, selected: Selected, make: Callable[[Any], Any]) -> Any:
@@ -161,8 +167,13 @@ def _together(owners: Rows, parts: Mapping[int, Any]) -> Vectors:
 class SeveralTexts(TextSearch):
     """BM25 over the texts of several indexes, by the statistics of each."""
 
-    def __init__(self, ask: Ask, papers: Papers) -> None:
-        self._ask, self._papers = ask, papers
+    def __init__(self, ask: Ask, papers: Papers, similarity: str = "bm25") -> None:
+        self._ask, self._papers, self._similarity = ask, papers, similarity
+
+    def key_terms(self, text: str, most: int = KEY_TERMS) -> list[str]:
+        """Return the most telling words of a text by the statistics of the first index."""
+        found: list[str] = self._ask("key_terms", {0: (text,)})[0]
+        return found[:most]
 
     def filtering(self, rows: Rows) -> dict[int, tuple[str, Rows]]:
         key = uuid.uuid4().hex
@@ -172,11 +183,12 @@ class SeveralTexts(TextSearch):
         starts, ids = self._papers.starts, self._papers.ids
         asked: dict[int, tuple[Any, ...]]
         if pool is not None:
-            asked = {shard: (text, k, rows, None) for shard, rows in _local(self._papers, pool)[1].items()}
+            asked = {shard: (rows, None) for shard, rows in _local(self._papers, pool)[1].items()}
         elif allowed is not None:
-            asked = {shard: (text, k, None, some) for shard, some in allowed.items()}
+            asked = {shard: (None, some) for shard, some in allowed.items()}
         else:
-            asked = dict.fromkeys(range(len(starts) - 1), (text, k, None, None))
+            asked = dict.fromkeys(range(len(starts) - 1), (None, None))
+        asked = {shard: (text, k, *some, self._similarity) for shard, some in asked.items()}
         best = sorted(
             (-score, ids[row], row)
             for shard, ranked in self._ask("search", asked).items()
@@ -217,9 +229,11 @@ class SeveralReader(IndexReader):
     def lucene(self) -> Any:
         raise UsageError("several indexes have no postings in common; open one of them")
 
-    def text_search(self) -> SeveralTexts:
+    def text_search(self, similarity: str = "bm25") -> SeveralTexts:
         self._require("postings", self.manifest.lucene)
-        return self._open_once("text search", lambda: SeveralTexts(self._ask, self.papers))
+        return self._open_once(
+            ("text search", similarity), lambda: SeveralTexts(self._ask, self.papers, similarity)
+        )
 
     def stored_vectors(self, paper: Paper) -> PaperVectors | None:
         self.require_vectors()

@@ -85,11 +85,9 @@ class CrossEncoderMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TaggerMetadata:
-    """A facet tagger.
+    """A facet tagger on ``layers`` (0: the embeddings) of its encoder, ``trunk``, or of others.
 
-    ``trunk`` identifies the encoder whose token states it was trained on (``name``, ``weights_sha256``),
-    ``also_reads`` others that serve as well; ``layers`` are those it takes (0: the embeddings). ``begin``,
-    ``end`` (labels) and ``transitions`` (labels, labels; row to column) score label sequences.
+    ``begin``, ``end`` (labels) and ``transitions`` (labels, labels; row to column) score label sequences.
     """
 
     name: str

@@ -30,10 +30,8 @@ class Encoder:
 
     By default title and abstract pass through the model once; a sentence's vector is the mean of its tokens'
     last hidden states, the paper's that of all tokens', each scaled to unit length (ASPIRE; Mysore et al.,
-    2022, section 3.1). In int8 and fp32 a paper is one call of a single-threaded session: dynamic
-    quantization scales activations over a whole batch, so papers' vectors would depend on each other. In fp16
-    papers are encoded in batches for a GPU (`qbe.models.gpu`), which changes their rounding alone (cosine of
-    0.9999 or more).
+    2022, section 3.1). In int8 and fp32 a paper is one call: dynamic quantization scales activations over a
+    whole batch, so papers' vectors would depend on each other. In fp16 papers are encoded in batches.
 
     >>> from qbe.corpus.sentences import paper_from_text
     >>> encoder = Encoder.open()

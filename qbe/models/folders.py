@@ -207,13 +207,14 @@ def packaged_weights(entry: EncoderEntry) -> Path:
 
 def check_required(kind: cards.ModelKind[Any], folder: Path) -> None:
     """Raise ModelError when a folder lacks one of the files that an export needs."""
-    for names in kind.required:
-        if not any((folder / name).is_file() for name in names):
-            raise ModelError(
-                f"{folder}: expected {kind.metadata_file} of an exported {kind.noun}, or a model with "
-                f"{', '.join(map(' or '.join, kind.required))}, found no {' or '.join(names)}; give another "
-                "folder"
-            )
+    present = [any((folder / name).is_file() for name in names) for names in kind.required]
+    if not all(present):
+        files = [" or ".join(names) for names in kind.required]
+        missing = [name for name, is_there in zip(files, present, strict=True) if not is_there]
+        raise ModelError(
+            f"{folder}: expected an exported {kind.noun} ({kind.metadata_file}) or a model with "
+            f"{', '.join(files)}, found no {', '.join(missing)}; give another folder"
+        )
 
 
 def weights_file(kind: cards.ModelKind[Any], folder: Path) -> Path:

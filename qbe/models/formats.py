@@ -25,9 +25,8 @@ class EncoderFormat:
 
     ``layout``: ``title-abstract`` is [CLS] title, all sentences [SEP]; ``title-sep-abstract`` has another
     [SEP] after the title; ``sentences`` passes each sentence alone, and both together for the whole paper.
-    ``sentences`` and ``whole`` pool the last states by ``mean`` or ``cls``; in context sentences have no
-    [CLS], else both are equal. ``similarity`` is ``cosine``, or ``l2``, minus the Euclidean distance.
-    ``max_tokens`` limits a pass; None: the model's positions. Raises UsageError for other values.
+    ``sentences`` (in context ``mean``) and ``whole`` pool the last states by ``mean`` or ``cls``. ``l2`` is
+    minus the Euclidean distance. ``max_tokens`` limits a pass; None: the model's positions.
     """
 
     layout: str = TITLE_ABSTRACT

@@ -1,8 +1,4 @@
-"""Encoding in batches on a GPU: graphs rewritten from exported ones, kept in the cache, and how they are run.
-
-Weights are no longer quantized, attention leaves padding out, token states are summed over spans, and
-products are in half precision. That takes the package onnx, not PyTorch.
-"""
+"""Encoding in batches on a GPU, by graphs that are rewritten from exported ones and kept in the cache."""
 
 from __future__ import annotations
 
@@ -248,7 +244,7 @@ class Graph:
 
 
 def dequantize(graph: Graph) -> None:
-    """Replace integer products by float ones in a graph that was quantized; another one stays as it is."""
+    """Replace integer products, if there are any, by float ones."""
     nodes, graph.nodes = graph.nodes, []
     makers = {name: node for node in nodes for name in node.output}
     users = {name: node for node in nodes for name in node.input}

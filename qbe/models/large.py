@@ -29,10 +29,9 @@ log = logging.getLogger(__name__)
 
 
 def low_rank(base: Mapping[str, Floats], changed: Mapping[str, Floats], rank: int) -> dict[str, NDArray[Any]]:
-    """Return the difference of changed weights from the base's: low-rank factors of matrices, vectors as is.
+    """Return the difference of changed weights from the base's: vectors, and factors of matrices.
 
-    The factors ``left`` (rank, rows) and ``right`` (rank, columns) are the best approximation of this rank
-    (Eckart and Young, 1936), in int8 codes with a float32 scale a row; vectors are float32.
+    ``left`` (rank, rows) and ``right`` (rank, columns) approximate best (Eckart and Young, 1936), in int8.
     """
     parts: dict[str, NDArray[Any]] = {}
     for name, values in changed.items():
@@ -50,10 +49,9 @@ def low_rank(base: Mapping[str, Floats], changed: Mapping[str, Floats], rank: in
 
 
 def applied(base: Mapping[str, Floats], parts: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
-    """Add a difference of `low_rank` to the base's weights; raises ModelError for weights that do not fit.
+    """Add a difference of `low_rank` to the base's weights, with the same bits on every machine.
 
-    The result has the same bits on every machine: scales become multiples of a power of two, so that all sums
-    are of integers below 2^53, in any order.
+    Scales become multiples of a power of two, so that all sums are of integers below 2^53, in any order.
     """
     weights = dict(base)
     for part in parts:

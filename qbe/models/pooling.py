@@ -27,11 +27,10 @@ class PaperVectors(NamedTuple):
 
 
 class EncodedAspect(NamedTuple):
-    """An aspect of a query with its vectors, computed once and handed from stage to stage.
+    """An aspect of a query with its vectors, computed once; None where no stage needs vectors.
 
-    ``positions`` are those of its sentences. ``sentences`` (positions, dimension) and ``whole`` (dimension,),
-    float32, are None where no stage needs vectors; ``background`` (n, dimension), of a method or result
-    aspect, are those of the paper's other background sentences, if any; ``vectors`` those of all sentences.
+    ``sentences`` (positions, dimension) are those of its ``positions``, ``background`` (n, dimension), of a
+    method or result aspect, those of the paper's other background sentences, ``vectors`` those of all.
     """
 
     aspect: Aspect

@@ -147,5 +147,4 @@ def label_of(paper: Paper, position: int, facet: Facet | None) -> str:
 
 
 def _stands_in(paper: Paper, position: int, facet: Facet) -> bool:
-    """True if a sentence is its paper's best guess for a facet."""
     return paper.facet_positions(facet) == ((position,), True)

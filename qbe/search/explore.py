@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from qbe.index.index import IndexReader
 from qbe.index.papers import rows_of
 from qbe.index.scoring import distinct
-from qbe.query import PLAIN, SHAPES, Aspect, Query, Variety
+from qbe.query import SHAPES, Aspect, Query, Variety
 from qbe.search.first_stages import BM25Stage, FirstStage, FusedStage, Rows, Scores
 from qbe.search.fusion import BEST_PAPERS, below, best_hits
 from qbe.search.rank import RankingRequest, checked_pool, liked_candidates
@@ -23,7 +23,7 @@ from qbe.util.work import Workers
 if TYPE_CHECKING:
     from qbe.index.index import Index
     from qbe.models.grades import Estimates
-    from qbe.search.grading import Candidates, GradedQuery, Grader, Regrader
+    from qbe.search.grading import Candidates, Grader, Regrader
 
 DEPTH = 300  # candidates that each first stage brings by each liked aspect
 LIKELY_FROM = 0.6  # papers with at least this chance are called likely
@@ -32,48 +32,38 @@ VARIED_DEPTH = 100  # papers, of a mix by each shape, that are compared with eac
 _Known = dict[bytes, tuple[list[Paper], "Sequence[Paper] | Candidates"]]  # candidates by their rows
 
 
-class ExploreRequest(NamedTuple):
-    """A query of facets, its papers with vectors, and whether the best are graded ``again``."""
-
-    ranking: RankingRequest
-    papers: Sequence[GradedQuery]
-    variety: Variety = PLAIN
-    again: bool = False
-
-
+@dataclass
 class ExploreStage:
     """Ranks by how likely a candidate is as asked: similar in the liked facets (a grade of at least 1.5), and
     different in the disliked ones (at most 1). Candidates come from the first stages, by every liked
-    aspect.
+    aspect. Where asked, the best are graded again by the ``regrader``.
     """
 
-    def __init__(
-        self,
-        index: Index,
-        reader: IndexReader,
-        stages: Sequence[FirstStage],
-        regrader: Regrader | None,
-    ) -> None:
-        self._index, self._reader, self._stages, self._regrader = index, reader, stages, regrader
+    index: Index
+    reader: IndexReader
+    stages: Sequence[FirstStage]
+    regrader: Regrader | None
 
     @cached_property
     def _grader(self) -> Grader:
         from qbe.search.grading import open_grader
 
-        return open_grader(self._index, self._reader)
+        return open_grader(self.index, self.reader)
 
-    def rank(self, requests: Sequence[ExploreRequest], k: int, *, explain: bool) -> list[list[Hit]]:
+    def rank(
+        self, requests: Sequence[RankingRequest], k: int, *, explain: bool, again: bool = False
+    ) -> list[list[Hit]]:
         """Rank all candidates of each request, at least ``k`` where there are, with grades, ties by id."""
         known: _Known = {}
         ranked = []
         for request in requests:
-            paper_ids = checked_pool(self._reader, request.ranking)
+            paper_ids = checked_pool(self.reader, request)
             if paper_ids is None:
-                depth = min(max(k, DEPTH), len(self._reader))
-                by_stage = (liked_candidates(stage, request.ranking, depth) for stage in self._stages)
+                depth = min(max(k, DEPTH), len(self.reader))
+                by_stage = (liked_candidates(stage, request, depth) for stage in self.stages)
                 paper_ids = [paper_id for found in by_stage for paper_id in found]
-            rows = distinct(rows_of(self._reader.papers, paper_ids))
-            graded = self._graded(request, rows, known)
+            rows = distinct(rows_of(self.reader.papers, paper_ids))
+            graded = self._graded(request, rows, known, again=again)
             if request.variety.mix:
                 ranked.append(self._mixed(request, rows, graded, explain=explain))
             else:
@@ -82,30 +72,30 @@ class ExploreStage:
         return ranked
 
     def _graded(
-        self, request: ExploreRequest, rows: Rows, known: _Known, fit: Scores | None = None
+        self, request: RankingRequest, rows: Rows, known: _Known, fit: Scores | None = None, *, again: bool
     ) -> list[Estimates]:
         """Estimate papers by each paper of a request; ``known`` are those of the one before."""
         key = rows.astype(np.int64).tobytes()
         if key not in known:
             known.clear()
-            found = [self._reader.papers[row] for row in rows.tolist()]
+            found = [self.reader.papers[row] for row in rows.tolist()]
             known[key] = found, self._grader.features.candidates(found) if found else found
         papers, candidates = known[key]
-        graded = [self._grader.grade(query, candidates)[0] for query in request.papers]
-        regrader = self._regrader
-        if regrader is None or not request.again:
+        graded = [self._grader.grade(query, candidates)[0] for query in request.graded_by]
+        regrader = self.regrader
+        if regrader is None or not again:
             return graded
         best = regrader.best(_fit(request, graded) if fit is None else fit)
-        pairs = zip(request.papers, graded, strict=True)
+        pairs = zip(request.graded_by, graded, strict=True)
         return [regrader.regraded(query.paper, papers, estimates, best) for query, estimates in pairs]
 
     def _by_chance(
-        self, request: ExploreRequest, rows: Rows, graded: Sequence[Estimates], *, explain: bool
+        self, request: RankingRequest, rows: Rows, graded: Sequence[Estimates], *, explain: bool
     ) -> list[Hit]:
         if not len(rows):
             return []
-        ids = [self._reader.papers.ids[row] for row in rows.tolist()]
-        aspects = request.ranking.query.aspects
+        ids = [self.reader.papers.ids[row] for row in rows.tolist()]
+        aspects = request.query.aspects
         chances, grades = _chances(request, graded, aspects), _named_grades(request, graded)
         place = {paper_id: number for number, paper_id in enumerate(ids)}
         hits = []
@@ -115,16 +105,16 @@ class ExploreStage:
                 continue
             hit = hit._replace(grades=grades[number], chance=hit.score)
             if explain:
-                named = {request.ranking.label(i): float(column[number]) for i, column in enumerate(chances)}
+                named = {request.label(i): float(column[number]) for i, column in enumerate(chances)}
                 hit = hit._replace(component_scores=named)
             hits.append(hit)
         return hits
 
     def _mixed(
-        self, request: ExploreRequest, rows: Rows, graded: Sequence[Estimates], *, explain: bool
+        self, request: RankingRequest, rows: Rows, graded: Sequence[Estimates], *, explain: bool
     ) -> list[Hit]:
         """Candidates of a mixed list, each with the shape that it is there for; the score is 1 / place."""
-        ids, variety = [self._reader.papers.ids[row] for row in rows.tolist()], request.variety
+        ids, variety = [self.reader.papers.ids[row] for row in rows.tolist()], request.variety
         grades = _named_grades(request, graded) if len(rows) else []
         by_id = sorted(range(len(ids)), key=ids.__getitem__)
         kept = np.array([each for each in by_id if variety.admits(grades[each])], np.int64)
@@ -138,27 +128,15 @@ class ExploreStage:
             similarity = self._similarity([ids[kept[each]] for each in compared.tolist()])
         relevance = np.array([scaled(each) for each in chances[:, compared]])
         rest = np.setdiff1d(np.arange(len(kept)), compared)
-        chosen = [
-            (int(several[place]), shape)
-            for several, places in (
-                (compared, varied(relevance, shares, similarity, diversity)),
-                (rest, varied(chances[:, rest], shares)),
-            )
-            for place, shape, _ in places
-        ]
+        first, others = varied(relevance, shares, similarity, diversity), varied(chances[:, rest], shares)
+        chosen = [(int(compared[place]), shape) for place, shape, _ in first]
+        chosen += [(int(rest[place]), shape) for place, shape, _ in others]
         hits = []
         for number, (candidate, shape) in enumerate(chosen, start=1):
             named = dict(zip(shapes, chances[:, candidate].tolist(), strict=True))
-            hits.append(
-                Hit(
-                    ids[kept[candidate]],
-                    1 / number,
-                    component_scores=named if explain else None,
-                    grades=grades[kept[candidate]],
-                    chance=named[shapes[shape]],
-                    corner=shapes[shape],
-                )
-            )
+            hit = Hit(ids[kept[candidate]], 1 / number, component_scores=named if explain else None)
+            about = {"grades": grades[kept[candidate]], "chance": named[shapes[shape]]}
+            hits.append(hit._replace(corner=shapes[shape], **about))
         return hits
 
     def diversified(self, hits: Sequence[Hit], diversity: float) -> list[Hit]:
@@ -173,45 +151,36 @@ class ExploreStage:
         return [*moved, *below(moved[-1].score, hits[VARIED_DEPTH:])]
 
     def _similarity(self, paper_ids: Sequence[str]) -> Scores:
-        """The similarity (papers, papers) of papers, the mean over the facets."""
-        papers = [self._reader.paper(paper_id) for paper_id in paper_ids]
+        papers = [self.reader.paper(paper_id) for paper_id in paper_ids]
         similarity: Scores = self._grader.features.similarities(papers).mean(axis=0)
         return similarity
 
-    def grade(self, requests: Iterable[tuple[ExploreRequest, Sequence[Hit]]]) -> list[list[Hit]]:
-        """Add grades to the hits of each query, whatever found them, in their order."""
-        known: _Known = {}
-        results = []
-        for request, hits in requests:
-            in_order = rows_of(self._reader.papers, (hit.paper_id for hit in hits)).tolist()
-            rows = distinct(np.array(in_order, np.int64))
-            below_row = dict(zip(reversed(in_order), range(len(hits)), strict=True))
-            fit = np.array([below_row[row] for row in rows.tolist()], np.float64)  # hits below it
-            named = _named_grades(request, self._graded(request, rows, known, fit))
-            by_row = dict(zip(rows.tolist(), named, strict=True))
-            results.append(
-                [hit._replace(grades=by_row[row]) for row, hit in zip(in_order, hits, strict=True)]
-            )
-        return results
+    def grade(self, request: RankingRequest, hits: Sequence[Hit], *, again: bool) -> list[Hit]:
+        """Add grades to hits of a query, whatever found them, in their order."""
+        in_order = rows_of(self.reader.papers, (hit.paper_id for hit in hits)).tolist()
+        rows = distinct(np.array(in_order, np.int64))
+        below_row = dict(zip(reversed(in_order), range(len(hits)), strict=True))
+        fit = np.array([below_row[row] for row in rows.tolist()], np.float64)  # hits below it
+        named = _named_grades(request, self._graded(request, rows, {}, fit, again=again))
+        by_row = dict(zip(rows.tolist(), named, strict=True))
+        return [hit._replace(grades=by_row[row]) for row, hit in zip(in_order, hits, strict=True)]
 
 
-def _shape_chances(request: ExploreRequest, graded: Sequence[Estimates], name: str) -> Scores:
+def _shape_chances(request: RankingRequest, graded: Sequence[Estimates], name: str) -> Scores:
     """The chances of candidates (papers,) by a shape; of disliked papers what the shape likes counts."""
-    query, weights = request.ranking.query, SHAPES[name]
-    liked = {aspect.paper.paper_id for aspect in query.aspects if aspect.weight > 0}
-    aspects = []
-    for aspect in query.aspects:
+    aspects, weights = list[Aspect](), SHAPES[name]
+    for aspect in request.query.aspects:
         weight = weights.get(aspect.facet or Facet.RESULT, 0.0)
-        if aspect.paper.paper_id in liked and weight:
+        if aspect.paper.paper_id in request.liked and weight:
             aspects.append(replace(aspect, weight=weight * abs(aspect.weight)))
         elif weight > 0:
             aspects.append(aspect)
     return _as_asked(_chances(request, graded, aspects), aspects)
 
 
-def _fit(request: ExploreRequest, graded: Sequence[Estimates]) -> Scores:
+def _fit(request: RankingRequest, graded: Sequence[Estimates]) -> Scores:
     """How well candidates (papers,) fit the query; of a mix the reciprocal of the best place by any shape."""
-    mix, aspects = request.variety.mix, request.ranking.query.aspects
+    mix, aspects = request.variety.mix, request.query.aspects
     if not mix:
         return _as_asked(_chances(request, graded, aspects), aspects)
     by_shape = np.array([_shape_chances(request, graded, name) for name in mix])
@@ -220,9 +189,9 @@ def _fit(request: ExploreRequest, graded: Sequence[Estimates]) -> Scores:
     return fit
 
 
-def _chances(request: ExploreRequest, graded: Sequence[Estimates], aspects: Sequence[Aspect]) -> list[Scores]:
+def _chances(request: RankingRequest, graded: Sequence[Estimates], aspects: Sequence[Aspect]) -> list[Scores]:
     """The chances of candidates (papers,) by aspect: to be similar, or different where it is disliked."""
-    columns, papers = [], [each.paper.paper_id for each in request.papers]
+    columns, papers = [], [each.paper.paper_id for each in request.graded_by]
     for aspect in aspects:
         assert aspect.facet is not None
         estimates = graded[papers.index(aspect.paper.paper_id)]
@@ -263,24 +232,17 @@ def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str |
     return f"papers that are likely what you ask for: {counted or len(corners) or 'none'}"
 
 
-def _named_grades(request: ExploreRequest, graded: Sequence[Estimates]) -> list[dict[str, float]]:
+def _named_grades(request: RankingRequest, graded: Sequence[Estimates]) -> list[dict[str, float]]:
     """The grades of each candidate by facet, the best over the liked papers that have sentences of it."""
     from qbe.search.grading import named_grades
 
-    liked = {aspect.paper.paper_id for aspect in request.ranking.query.aspects if aspect.weight > 0}
-    named = [
-        named_grades(query.paper, estimates)
-        for query, estimates in zip(request.papers, graded, strict=True)
-        if query.paper.paper_id in liked
-    ]
-    return [
-        {
-            facet.value: max(grades[facet.value] for grades in by_paper if facet.value in grades)
-            for facet in Facet
-            if any(facet.value in grades for grades in by_paper)
-        }
-        for by_paper in zip(*named, strict=True)
-    ]
+    pairs = zip(request.graded_by, graded, strict=True)
+    liked = [named_grades(each.paper, found) for each, found in pairs if each.paper.paper_id in request.liked]
+    best = []
+    for by_paper in zip(*liked, strict=True):
+        named = {name: [grades[name] for grades in by_paper if name in grades] for name in map(str, Facet)}
+        best.append({name: max(grades) for name, grades in named.items() if grades})
+    return best
 
 
 def varied(
@@ -325,11 +287,7 @@ def scaled(scores: Scores) -> Scores:
 
 
 def open_explore_stage(
-    index: Index,
-    reader: IndexReader,
-    first_stage: FirstStage,
-    workers: Workers,
-    regrader: Regrader | None,
+    index: Index, reader: IndexReader, first_stage: FirstStage, workers: Workers, regrader: Regrader | None
 ) -> ExploreStage | None:
     """Open what ranks queries of several facets; None where no grade model reads the index's vectors."""
     from qbe.models.grades import shipped_model

@@ -7,8 +7,6 @@ import json
 import re
 import threading
 import unicodedata
-from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -72,60 +70,44 @@ class PaperFilter:
 
     def __post_init__(self) -> None:
         if self.years is not None:
-            years: object = self.years
-            if not isinstance(years, tuple | list) or len(years) != 2:
-                expected = "`years` as the first and the last, either of them None"
-                raise TypeError(f"expected {expected}, found {years!r}")
-            for year in years:
-                if year is not None:
-                    _check_year("years", year)
-            first, last = years
-            if first is None and last is None:
-                raise UsageError("expected `years` with a first or a last one, found neither")
-            if first is not None and last is not None and first > last:
-                raise UsageError(f"expected `years` from an earlier to a later one, found {first}-{last}")
-            object.__setattr__(self, "years", tuple(years))
+            if not isinstance(self.years, tuple | list) or len(self.years) != 2:
+                raise TypeError(f"expected `years` as the first and the last, found {self.years!r}")
+            object.__setattr__(self, "years", tuple(self.years))
+        first, last = self.years or (None, None)
+        before = None if self.before == OF_QUERY else self.before
+        for name, year in (("years", first), ("years", last), ("before", before)):
+            if year is not None and (type(year) is not int or not 1 <= year <= LAST_YEAR):
+                wanted = "a year or query as `before`" if name == "before" else "years in `years`"
+                raise UsageError(f"expected {wanted}, from 1 to {LAST_YEAR}, found {year!r}")
+        if self.years and first is None and last is None:
+            raise UsageError("expected `years` with a first or a last one, found neither")
+        if first is not None and last is not None and first > last:
+            raise UsageError(f"expected `years` from an earlier to a later one, found {first}-{last}")
         for name in ("categories", "authors"):
             values = getattr(self, name)
-            if isinstance(values, str) or not isinstance(values, Sequence):
+            if isinstance(values, str) or not all(isinstance(value, str) for value in values):
                 raise TypeError(f"expected a tuple of str as `{name}`, found {values!r:.60}")
             for value in values:
-                if not isinstance(value, str):
-                    raise TypeError(f"expected a tuple of str as `{name}`, found {value!r:.60} in it")
-                if not value.strip():
-                    raise UsageError(f"expected texts as `{name}`, found an empty one")
+                if not (_name_words(value) if name == "authors" else value.strip()):
+                    raise UsageError(f"expected names as `{name}`, found {value!r}")
             object.__setattr__(self, name, tuple(values))
-        for author in self.authors:
-            if not _name_words(author):
-                raise UsageError(f"expected names as `authors`, found {author!r}")
-        if not isinstance(self.where, Mapping):
-            example = "{'venue': 'SIGIR'}"
-            raise TypeError(f"expected a mapping as `where`, such as {example}, found {self.where!r:.60}")
-        for key, value in self.where.items():
-            if not isinstance(key, str) or not isinstance(value, str):
-                raise TypeError(f"expected str keys and values as `where`, found {key!r}: {value!r:.60}")
+        given = self.where.items() if isinstance(self.where, Mapping) else [(self.where, None)]
+        if not all(isinstance(key, str) and isinstance(value, str) for key, value in given):
+            raise TypeError(f"expected a mapping of str to str as `where`, found {self.where!r:.60}")
         object.__setattr__(self, "where", dict(self.where))
-        if isinstance(self.before, str):
-            if self.before != OF_QUERY:
-                raise UsageError(f"expected a year or query as `before`, found {self.before!r}")
-        elif self.before is not None:
-            _check_year("before", self.before)
 
     def of(self, query: Query) -> PaperFilter:
         """Replace ``"query"`` by the latest year of a query's papers; raise UsageError for one without."""
         if self.before != OF_QUERY:
             return self
-        years = []
-        for aspect in query.aspects:
-            if aspect.weight > 0:
-                year = year_of(aspect.paper.metadata)
-                if year is None:
-                    raise UsageError(
-                        f"expected a year of the query's paper {aspect.paper.paper_id} for `before` query, "
-                        "found none; give `before` a year"
-                    )
-                years.append(year)
-        return dataclasses.replace(self, before=max(years))
+        liked = [aspect.paper for aspect in query.aspects if aspect.weight > 0]
+        years = {paper.paper_id: year_of(paper.metadata) for paper in liked}
+        if lacking := [paper_id for paper_id, year in years.items() if year is None]:
+            raise UsageError(
+                f"expected a year of the query's paper {lacking[0]} for `before` query, found none; give "
+                "`before` a year"
+            )
+        return dataclasses.replace(self, before=max(filter(None, years.values())))
 
     def allows(self, year: int) -> bool:
         first, last = self.years or (None, None)
@@ -134,23 +116,19 @@ class PaperFilter:
 
     def keeps(self, metadata: Metadata) -> bool:
         """Test the metadata of a paper, years and techniques apart."""
-        return self.test()(metadata)
+        return all(test(metadata) for test in self.tests())
 
-    def test(self) -> Callable[[Metadata], bool]:
-        """Return `keeps` as a function, for many papers."""
+    def tests(self) -> list[Callable[[Metadata], bool]]:
+        """Return the tests of `keeps`."""
         tests = [_in_categories(self.categories)] if self.categories else []
         tests += [_by_authors(self.authors)] if self.authors else []
-        tests += [_has_value(key, value) for key, value in self.where.items() if key != TECHNIQUE]
-        return tests[0] if len(tests) == 1 else lambda metadata: all(test(metadata) for test in tests)
+        return tests + [_has_value(key, value) for key, value in self.where.items() if key != TECHNIQUE]
 
     def record(self) -> dict[str, Any]:
         """The conditions as JSON."""
-        values = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in values.items()
-            if value
-        }
+        given = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        lists = {name: list(value) for name, value in given.items() if isinstance(value, tuple)}
+        return {name: value for name, value in {**given, **lists}.items() if value}
 
 
 def year_of(metadata: Metadata) -> int | None:
@@ -161,7 +139,7 @@ def year_of(metadata: Metadata) -> int | None:
 @lru_cache(1024)
 def _first_year(text: str) -> int | None:
     match = _YEAR.match(text)
-    return None if match is None else int(match[1]) or None
+    return int(match[1]) or None if match else None
 
 
 def parse_years(text: str) -> tuple[Years | None, Literal["query"] | None]:
@@ -250,7 +228,6 @@ def _names(authors: Any) -> list[str]:
 
 
 def _name_words(name: str) -> list[str]:
-    """The words of a name in lower case without accents."""
     from qbe.corpus.identity import normalized_title
 
     return normalized_title(name.casefold().translate(_LETTERS)).split()
@@ -273,19 +250,10 @@ def _has_value(key: str, value: str) -> Callable[[Metadata], bool]:
     return keeps
 
 
-def _check_year(name: str, year: object) -> None:
-    if not isinstance(year, int) or isinstance(year, bool):
-        raise TypeError(f"expected a year (int) in `{name}`, found {year!r} ({type(year).__name__})")
-    if not 1 <= year <= LAST_YEAR:
-        raise UsageError(f"expected a year from 1 to {LAST_YEAR} in `{name}`, found {year}")
-
-
 def check_filter(value: object) -> None:
     """Raise TypeError for anything but a `PaperFilter` or None."""
     if value is not None and not isinstance(value, PaperFilter):
-        raise TypeError(
-            f"expected a qbe.PaperFilter as `filter`, found {value!r:.60} ({type(value).__name__})"
-        )
+        raise TypeError(f"expected a qbe.PaperFilter as `filter`, found {value!r:.60}")
 
 
 class FilterResult(NamedTuple):
@@ -301,11 +269,10 @@ class FilterCache:
     """The papers of an index that pass filters: years, two bytes a paper, and the last KEPT masks stay."""
 
     def __init__(self, reader: IndexReader) -> None:
-        self._papers = reader.papers
-        self._lock = threading.Lock()
+        self._papers, self._lock = reader.papers, threading.Lock()
         self._years: NDArray[np.int16] | None = None
-        self._kept: OrderedDict[str, Mask] = OrderedDict()
-        self._passing: OrderedDict[str, FilterResult] = OrderedDict()
+        self._kept: dict[str, Mask] = {}
+        self._passing: dict[str, FilterResult] = {}
 
     def for_query(self, paper_filter: PaperFilter | None, query: Query) -> FilterResult:
         """Apply a filter, or none, for a query."""
@@ -325,32 +292,30 @@ class FilterCache:
         from qbe.index.scoring import Selection
 
         mask = _remembered(self._kept, dataclasses.replace(paper_filter, years=None, before=None), self._read)
-        missing = 0
+        missing, total = 0, len(self._papers)
         if paper_filter.years is not None or paper_filter.before is not None:
             assert self._years is not None
             missing = int(np.count_nonzero(mask & (self._years == NO_YEAR)))
             known = np.unique(self._years).tolist()
             allowed = [year for year in known if year != NO_YEAR and paper_filter.allows(year)]
             mask = mask & np.isin(self._years, allowed)
-        selection, total = Selection(mask), len(self._papers)
+        selection = Selection(mask)
         return FilterResult(None if len(selection) == total else selection, len(selection), total, missing)
 
     def _read(self, paper_filter: PaperFilter) -> Mask:
         """Which papers (papers,) pass, years apart; years are read along with the first filter."""
         import numpy as np
 
-        rows = len(self._papers.ids)
-        keeps, years = paper_filter.test(), array("h")
-
-        def test(metadata: Metadata) -> bool:
+        tests, where, rows = paper_filter.tests(), paper_filter.where, len(self._papers.ids)
+        mask, years = np.ones(rows, np.bool_), np.zeros(rows, np.int16)
+        for row, metadata in enumerate(self._papers.read_metadata()):
             if self._years is None:
-                years.append(year_of(metadata) or NO_YEAR)
-            return keeps(metadata)
-
-        mask = np.fromiter(map(test, self._papers.read_metadata()), np.bool_, rows)
-        if self._years is None:
-            self._years = np.array(years, np.int16)
-        where = paper_filter.where
+                years[row] = year_of(metadata) or NO_YEAR
+            for test in tests:
+                if not test(metadata):
+                    mask[row] = False
+                    break
+        self._years = years if self._years is None else self._years
         if TECHNIQUE in where:
             technique = Technique(where[TECHNIQUE])
             candidates = self._papers.read_containing(technique.parts)
@@ -367,14 +332,12 @@ class FilterCache:
         return mask
 
 
-def _remembered(known: OrderedDict[str, T], asked: PaperFilter, make: Callable[[PaperFilter], T]) -> T:
+def _remembered(known: dict[str, T], asked: PaperFilter, make: Callable[[PaperFilter], T]) -> T:
     key = json.dumps(asked.record(), sort_keys=True)
-    if key not in known:
-        known[key] = make(asked)
-        if len(known) > KEPT:
-            known.popitem(last=False)
-    known.move_to_end(key)
-    return known[key]
+    result = known[key] = known.pop(key) if key in known else make(asked)
+    for oldest in list(known)[:-KEPT]:
+        del known[oldest]
+    return result
 
 
 class Technique:

@@ -12,7 +12,7 @@ from qbe.errors import UsageError
 from qbe.index import jvm
 from qbe.index.faiss import CandidateSource
 from qbe.index.index import IndexReader
-from qbe.index.lucene import contents
+from qbe.index.lucene import TextSearch, contents
 from qbe.index.papers import rows_of
 from qbe.index.scoring import PerSelection, Selection, best_per_paper, distinct, mean_max, restrict
 from qbe.models.pooling import EncodedAspect
@@ -20,8 +20,12 @@ from qbe.search.fusion import best_hits, penalized, weighted_sum
 from qbe.search.stages import (
     BM25,
     EQUAL_WEIGHTS,
+    FACET,
     FUSED_DEPTH,
+    KEY_TERMS,
+    SIMILARITIES,
     TELLING_WORDS,
+    TITLE,
     TITLE_ABSTRACT,
     TITLE_FACET,
     Dense,
@@ -85,16 +89,21 @@ class ScoreSource(Protocol):
         """
 
 
-def query_text(query: EncodedAspect, form: str = TITLE_FACET) -> str:
-    """Make the BM25 query of an aspect, in one of the forms of `qbe.search.stages.BM25`."""
+def query_text(query: EncodedAspect, form: str = TITLE_FACET, lucene: TextSearch | None = None) -> str:
+    """Make the BM25 query of an aspect, in one of the forms of `qbe.search.stages.BM25`; key terms are those
+    by the statistics of ``lucene``.
+    """
     paper = query.aspect.paper
-    if form == TITLE_ABSTRACT:
-        return contents(paper)
+    if form in (TITLE, TITLE_ABSTRACT):
+        return paper.title if form == TITLE else contents(paper)
+    if form == KEY_TERMS and lucene is not None:
+        return " ".join(lucene.key_terms(paper.title) + lucene.key_terms(paper.abstract))
     if form == TELLING_WORDS and query.aspect.facet is not None:
         from qbe.models.words import shipped_words
 
         return shipped_words().query_text(paper, query.aspect.facet)
-    return f"{paper.title} {' '.join(paper.texts(query.positions))}"
+    sentences = " ".join(paper.texts(query.positions))
+    return sentences if form == FACET else f"{paper.title} {sentences}"
 
 
 class BM25Stage:
@@ -102,11 +111,17 @@ class BM25Stage:
 
     needs_vectors = False
 
-    def __init__(self, reader: IndexReader, workers: Workers, form: str = TITLE_FACET) -> None:
+    def __init__(
+        self,
+        reader: IndexReader,
+        workers: Workers,
+        form: str = TITLE_FACET,
+        similarity: str = SIMILARITIES[0],
+    ) -> None:
         self._form, self._workers = form, workers
         self._papers = reader.papers
         workers.at_exit(jvm.detach)  # one of them may open the postings
-        self._lucene = reader.text_search()
+        self._lucene = reader.text_search(similarity)
         self._filters = PerSelection(lambda selection: self._lucene.filtering(selection.rows))
 
     def batch_search(
@@ -140,7 +155,7 @@ class BM25Stage:
         def search(work: tuple[EncodedAspect, Rows | None]) -> tuple[Rows, Scores]:
             query, pool = work
             selected = self._filters(allowed) if pool is None and allowed is not None else None
-            text = query_text(query, self._form)
+            text = query_text(query, self._form, self._lucene)
             rows, scores = self._lucene.search(text, k if pool is None else len(pool), pool, selected)
             # Anserini lowers equal scores by a millionth each; that must not make a score of 0 negative.
             return rows, np.maximum(scores, 0.0)
@@ -317,7 +332,7 @@ def penalize_background(
 def open_first_stage(stage: Any, reader: IndexReader, workers: Workers) -> FirstStage:
     """Open a first stage; raise IndexFormatError, before Java starts, where the index lacks what it needs."""
     if isinstance(stage, BM25):
-        return BM25Stage(reader, workers, stage.query)
+        return BM25Stage(reader, workers, stage.query, stage.similarity)
     if not isinstance(stage, Dense | Fused):
         opened: FirstStage = stage
         return opened

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -93,23 +93,23 @@ class Compared(NamedTuple):
     places: Sequence[slice]
 
 
+@dataclass(frozen=True)
 class Features:
     """Compares candidates with a paper by projected and plain vectors of each facet, and by words."""
 
-    def __init__(
-        self, projections: Mapping[Facet, FacetProjection], words: TechniqueWords, vectors: VectorSource
-    ) -> None:
-        self._projections, self._words, self._vectors = projections, words, vectors
+    projections: Mapping[Facet, FacetProjection]
+    words: TechniqueWords
+    vectors: VectorSource
 
     def candidates(self, papers: Sequence[Paper]) -> Candidates:
         """Prepare at least one paper for comparison with several queries."""
-        stored = self._vectors(papers)
+        stored = self.vectors(papers)
         plain, views = stored.projected(None), []
         for facet, shares in zip(Facet, _shares(papers), strict=True):
             marked = mark_facet(papers, facet, stored)
-            space = stored.projected(self._projections[facet].matrix)
+            space = stored.projected(self.projections[facet].matrix)
             views.append(FacetView(marked, shares, space, (space.sums(marked), plain.sums(marked))))
-        return Candidates(plain, views, self._words.of_papers(papers))
+        return Candidates(plain, views, self.words.of_papers(papers))
 
     def compare(self, query: GradedQuery, candidates: Sequence[Paper] | Candidates) -> Compared:
         if not candidates:
@@ -124,7 +124,7 @@ class Features:
         cosines: list[Doubles] = []
         for facet, share, view, root in zip(Facet, mine, candidates.views, roots, strict=True):
             positions = list(query.paper.facet_positions(facet)[0])
-            space = Space.of(sentences, whole, view.projected, self._projections[facet].matrix)
+            space = Space.of(sentences, whole, view.projected, self.projections[facet].matrix)
             cosines.append(space.cosines)
             for each, sums in zip((space, plain), view.sums, strict=True):
                 if not positions:
@@ -142,7 +142,7 @@ class Features:
             columns.append(np.add.reduceat(nearest * view.shares, starts) / of_facet)
         sizes = np.diff([*starts.tolist(), len(candidates.plain.sentences)])
         columns += [np.full(count, np.log(len(query.paper.sentences))), np.log(sizes)]
-        by_words = self._words.compare(query.paper, candidates.words)
+        by_words = self.words.compare(query.paper, candidates.words)
         values = np.concatenate([np.stack(columns, axis=1), by_words], axis=1)
         return Compared(values, cosines, candidates.plain.places())
 
@@ -150,10 +150,10 @@ class Features:
         """The cosines (facets, papers, papers) of the sums of papers' projected sentences of each facet."""
         if not papers:
             return np.empty((len(Facet), 0, 0))
-        stored = self._vectors(papers)
+        stored = self.vectors(papers)
         by_facet = []
         for facet in Facet:
-            space = stored.projected(self._projections[facet].matrix)
+            space = stored.projected(self.projections[facet].matrix)
             sums = space.sums(mark_facet(papers, facet, stored))
             by_facet.append(sums @ sums.T)
         return np.stack(by_facet)
@@ -172,17 +172,17 @@ def _shares(papers: Sequence[Paper]) -> Doubles:
     return np.array([facet_shares(each) for paper in papers for each in paper.sentences], np.float64).T
 
 
-class Grader:
+class Grader(NamedTuple):
     """Grades candidates by their features, of which ``model`` was trained."""
 
-    def __init__(self, features: Features, model: GradeModel) -> None:
-        self.features, self._model = features, model
+    features: Features
+    model: GradeModel
 
     def grade(
         self, query: GradedQuery, candidates: Sequence[Paper] | Candidates
     ) -> tuple[Estimates, Compared]:
         compared = self.features.compare(query, candidates)
-        return self._model.estimates(compared.values), compared
+        return self.model.estimates(compared.values), compared
 
 
 def named_grades(paper: Paper, estimates: Estimates) -> list[dict[str, float]]:
@@ -217,32 +217,32 @@ class Regrader:
         return replaced
 
 
+@dataclass(frozen=True)
 class GradedReranker:
     """Scores candidates by their grade in a facet; ``match`` is the closest pair of projected sentences."""
+
+    grader: Grader
+    workers: Workers
+    regrader: Regrader | None = None
 
     name = "grades"
     needs_vectors = True
     takes_whole_abstracts = False
 
-    def __init__(
-        self, grader: Grader, workers: Workers | None = None, regrader: Regrader | None = None
-    ) -> None:
-        self._grader, self._workers, self._regrader = grader, workers or Workers(), regrader
-
     def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
         # A regrader takes all threads for one request.
-        workers = self._workers if self._regrader is None else Workers()
+        workers = self.workers if self.regrader is None else Workers()
         return scored_in_threads(self._score, requests, workers, progress)
 
     def _score(self, request: RerankRequest) -> list[RerankScore]:
         query, papers = request
         paper, facet, vectors = query.aspect.paper, query.aspect.facet, query.vectors
         assert facet is not None and vectors is not None
-        estimates, compared = self._grader.grade(GradedQuery(paper, vectors), papers)
+        estimates, compared = self.grader.grade(GradedQuery(paper, vectors), papers)
         place = list(Facet).index(facet)
-        if self._regrader is not None:
-            best = self._regrader.best(estimates.grades[:, place])
-            estimates = self._regrader.regraded(paper, papers, estimates, best)
+        if self.regrader is not None:
+            best = self.regrader.best(estimates.grades[:, place])
+            estimates = self.regrader.regraded(paper, papers, estimates, best)
         scores = []
         of_facet, named = estimates.grades[:, place].tolist(), named_grades(paper, estimates)
         for grade, sentences, grades in zip(of_facet, compared.places, named, strict=True):
@@ -255,10 +255,10 @@ def stored_vectors(index: Index, reader: IndexReader | None = None) -> VectorSou
     """Return a function that reads the stored vectors of papers, by a ``reader`` or the index's newest."""
 
     def stored(papers: Sequence[Paper]) -> StoredPapers:
-        with index.reading() if reader is None else nullcontext(reader) as current:
-            rows = rows_of(current.papers, (paper.paper_id for paper in papers))
-            block, whole = current.vector_store.gather(rows), current.vector_store.whole(rows)
-            return StoredPapers(block.vectors.astype(np.float64), block.starts, whole.astype(np.float64))
+        current = reader or index.reader
+        rows = rows_of(current.papers, (paper.paper_id for paper in papers))
+        block, whole = current.vector_store.gather(rows), current.vector_store.whole(rows)
+        return StoredPapers(block.vectors.astype(np.float64), block.starts, whole.astype(np.float64))
 
     return stored
 

@@ -11,6 +11,7 @@ semi-dual, since Sinkhorn's iteration converges slowly where the regularization 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -238,34 +239,26 @@ def mean_max(similarities: Doubles, columns: Bools) -> Doubles:
 
 
 def _inside(values: Doubles, columns: Bools) -> Doubles:
-    """Set padding to minus infinity."""
     inside: Doubles = np.where(columns[:, None], values, -np.inf)
     return inside
 
 
+@dataclass(frozen=True)
 class VectorMatching:
     """Scores vectors of a query's sentences against candidates'; ``match`` contributed most."""
+
+    name: str
+    vectors: VectorSource
+    similarity: str
+    temperature: float | None = None
+    regularization: float | None = None
+    workers: Workers | None = None
 
     needs_vectors = True
     takes_whole_abstracts = True
 
-    def __init__(
-        self,
-        name: str,
-        vectors: VectorSource,
-        *,
-        similarity: str,
-        temperature: float | None = None,
-        regularization: float | None = None,
-        workers: Workers | None = None,
-    ) -> None:
-        self.name = name
-        self._vectors, self._workers, self._similarity = vectors, workers, similarity
-        self._temperature = temperature
-        self._regularization = REGULARIZATION if regularization is None else regularization
-
     def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
-        vectors = Memo(self._vectors)
+        vectors = Memo(self.vectors)
         return [
             self._scores(query, papers, vectors, progress) if papers else [] for query, papers in requests
         ]
@@ -284,14 +277,16 @@ class VectorMatching:
 
         plans: Doubles | None = None
         if self.name == "transport":
-            temperature = self._temperature
+            temperature = self.temperature
             if temperature is None:
                 is_whole = query.aspect.facet is None and query.aspect.positions is None
                 temperature = WHOLE_TEMPERATURE if is_whole else PART_TEMPERATURE
-            scores, plans = transport(distances, columns, temperature, self._regularization, self._workers)
+            scores, plans = transport(
+                distances, columns, temperature, self.regularization or REGULARIZATION, self.workers
+            )
             weights = plans * cosines
         elif self.name == "mean-max":
-            weights = -distances if self._similarity == L2 else cosines
+            weights = -distances if self.similarity == L2 else cosines
             scores = mean_max(weights, columns)
         else:
             weights = -distances

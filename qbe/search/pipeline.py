@@ -97,12 +97,9 @@ class Pipeline(Closing):
         progress: Progress | None = None,
     ) -> list[list[Hit]]:
         """Search for several queries, each in its pool, in less time than one by one."""
-        if isinstance(queries, Query):
-            raise TypeError("expected a sequence of qbe.Query, found one; call search, or put it into a list")
-        if not isinstance(queries, Collection):
-            raise TypeError(
-                f"expected a sequence of qbe.Query, found a {type(queries).__name__}; make a list"
-            )
+        if isinstance(queries, Query) or not isinstance(queries, Collection):
+            kind = type(queries).__name__
+            raise TypeError(f"expected a sequence of qbe.Query, found a {kind}; make a list, or call search")
         if pools is not None and len(pools) != len(queries):
             raise UsageError(f"expected a pool for each of {len(queries)} queries, found {len(pools)} pools")
         requests = [
@@ -139,15 +136,12 @@ class Pipeline(Closing):
         from qbe.runs import read_topics
         from qbe.search.queries import queries_of
 
-        if pools is not None and not isinstance(pools, Mapping):
-            raise TypeError(
-                f"expected `pools` as a mapping (see qbe.runs.read_pools), found a {type(pools).__name__}"
-            )
         listed = read_topics(topics) if isinstance(topics, str | os.PathLike) else list(topics)
-        ids = [topic.query_id for topic in listed]
-        if repeated := next((each for each, count in Counter(ids).items() if count > 1), None):
+        counts = Counter(topic.query_id for topic in listed)
+        if len(counts) < len(listed):
+            repeated = counts.most_common(1)[0][0]
             raise UsageError(f"expected each query_id once, found {repeated} twice; give topics other ids")
-        if lacking := next((each for each in ids if pools is not None and each not in pools), None):
+        if lacking := next((each for each in counts if pools is not None and each not in pools), None):
             raise UsageError(f"expected a pool for each query, found none for {lacking}; add it to `pools`")
         rankings: dict[str, Sequence[Hit]] = {}
         for first in range(0, len(listed), BLOCK):

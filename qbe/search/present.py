@@ -113,7 +113,6 @@ def _explained_lines(query: Query, paper: Paper, hit: Hit, width: int) -> list[s
 
 
 def _wrapped(first: str, text: str, width: int, *, whole_words: bool = False) -> list[str]:
-    """Wrap a text behind a margin, whose first line has ``first``; ``whole_words`` are not broken."""
     return textwrap.wrap(
         plain(text),
         max(width, 2 * INDENT),

@@ -124,31 +124,28 @@ def compare(
 VectorSource = Callable[[Sequence[Paper]], StoredPapers]  # the stored vectors of papers, in their order
 
 
+@dataclass(frozen=True)
 class ProjectedMatching:
     """Scores aspects that are a facet by `compare`; ``match`` is the closest pair of sentences."""
+
+    projections: Mapping[Facet, FacetProjection]
+    vectors: VectorSource
+    workers: Workers | None = None
 
     name = "facet-projections"
     needs_vectors = True
     takes_whole_abstracts = False
 
-    def __init__(
-        self,
-        projections: Mapping[Facet, FacetProjection],
-        vectors: VectorSource,
-        workers: Workers | None = None,
-    ) -> None:
-        self._projections, self._vectors, self._workers = projections, vectors, workers or Workers()
-
     def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
-        return scored_in_threads(self._score, requests, self._workers, progress)
+        return scored_in_threads(self._score, requests, self.workers or Workers(), progress)
 
     def _score(self, request: RerankRequest) -> list[RerankScore]:
         query, papers = request
         if not papers:
             return []
-        stored, facet = self._vectors(papers), query.aspect.facet
+        stored, facet = self.vectors(papers), query.aspect.facet
         assert facet is not None
-        matrix, weights = self._projections[facet]
+        matrix, weights = self.projections[facet]
         marked = mark_facet(papers, facet, stored)
         terms, cosines = compare(query.sentence_vectors, query.whole_vector, stored, marked, matrix)
         # In single precision, so that no score depends on the order in which products are summed.
@@ -189,16 +186,14 @@ def find_model(encoder: Mapping[str, Any], folder: Path | None = None) -> Path:
     """Find the model that reads the vectors of an ``encoder``: the one given, else one that ships."""
     model_folder = shipped_model(encoder) if folder is None else folder
     if model_folder is None:
-        if encoder["name"] in ENCODERS:
-            raise UsageError(
-                f"expected vectors of this version's {encoder['name']} for `rerank` projections, found those "
-                f"of other weights ({encoder['weights_sha256'][:12]}); build the index again, or choose "
-                "another `rerank`"
-            )
+        problem = "choose another `rerank`, or train projections for them (qbe train facet-projections)"
+        found = encoder["name"]
+        if found in ENCODERS:
+            problem = "build the index again, or choose another `rerank`"
+            found += f" with other weights ({encoder['weights_sha256'][:12]}) than this version's"
         raise UsageError(
-            f"expected vectors of {' or '.join(ENCODERS)} for `rerank` projections, found those of "
-            f"{encoder['name']}; choose another `rerank`, or train projections for them (qbe train "
-            "facet-projections); qbe search takes their folder as `rerank`"
+            f"expected vectors of {' or '.join(ENCODERS)} for `rerank` projections, found those of {found}; "
+            f"{problem}"
         )
     read = read_model(model_folder).encoder
     if read["weights_sha256"] != encoder["weights_sha256"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qbe.corpus.sentences import paper_from_text
@@ -85,20 +86,16 @@ def from_transformer(transformer: Any) -> TransformerStage:
     [4.0, 8.0]
     """
     if isinstance(transformer, type) or not callable(getattr(transformer, "transform", None)):
-        raise TypeError(
-            f"expected a transformer with a method transform, found {transformer!r:.60} "
-            f"({type(transformer).__name__})"
-        )
+        raise TypeError(f"expected a transformer with a method transform, found {transformer!r:.60}")
     return TransformerStage(transformer)
 
 
+@dataclass(frozen=True)
 class TransformerStage:
     """A transformer as a stage; papers that it leaves out come last."""
 
+    transformer: Any
     needs_vectors = False
-
-    def __init__(self, transformer: Any) -> None:
-        self._transformer = transformer
 
     def __call__(self, aspect: Aspect, papers: Sequence[Paper]) -> list[float]:
         import pandas as pd
@@ -133,5 +130,5 @@ class TransformerStage:
         return ranked
 
     def _scores(self, frame: pd.DataFrame) -> dict[str, dict[str, float]]:
-        run = Run.from_dataframe(self._transformer.transform(frame))
+        run = Run.from_dataframe(self.transformer.transform(frame))
         return {query_id: {hit.paper_id: hit.score for hit in hits} for query_id, hits in run.items()}

@@ -74,15 +74,13 @@ def from_topics(
     topics = topics_of(index, path)
     used, other, lacking = list[Topic](), list[Topic](), list[Topic]()
     for topic in topics:
-        is_other = isinstance(counted, Facet) and topic.facet not in (None, counted)
-        if counted is not None and (topic.aspects or is_other):
-            other.append(topic)
-            continue
-        if isinstance(counted, Mapping):
-            aspects = [TopicAspect(topic.paper_id, facet, None, each) for facet, each in counted.items()]
-            topic = topic._replace(facet=None, aspects=tuple(aspects))
-        elif counted is not None:
-            topic = topic._replace(facet=counted)
+        if counted is not None:
+            if topic.aspects or (isinstance(counted, Facet) and topic.facet not in (None, counted)):
+                other.append(topic)
+                continue
+            weights = {} if isinstance(counted, Facet) else counted
+            aspects = tuple(TopicAspect(topic.paper_id, facet, None, each) for facet, each in weights.items())
+            topic = topic._replace(facet=None if weights else counted, aspects=aspects)
         asked = {(each.paper_id, each.facet) for each in topic.resolved_aspects()}
         lacks = not predicted and any(
             paper.labelled and not paper.facet_positions(facet)[0]
@@ -94,7 +92,7 @@ def from_topics(
         (lacking, "are left out: their papers' labels lack the facet, which `facets` predicted would give"),
     )
     notes = [
-        f"{path}: {len(out)} of {len(topics)} topics {reason} ({_first(topic.query_id for topic in out)})"
+        f"{path}: {len(out)} of {len(topics)} topics {reason} ({_first([topic.query_id for topic in out])})"
         for out, reason in reasons
         if out
     ]
@@ -110,10 +108,8 @@ def from_topics(
     )
 
 
-def _first(names: Iterable[str], most: int = 3) -> str:
-    """Join the first of some names, such as ``a, b, c, ...``."""
-    named = list(islice(names, most + 1))
-    return ", ".join([*named[:most], *(["..."] if len(named) > most else [])])
+def _first(names: Sequence[str]) -> str:
+    return ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
 
 
 def from_query(query: Query) -> QuerySource:
@@ -131,8 +127,7 @@ def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: AspectSpec)
     """
     papers = [_searched(paper, what) for paper in papers]
     if not unlike and len(papers) == 1 and not isinstance(what, Mapping):
-        facet = what if isinstance(what, Facet) else None
-        return Query(papers[0], facet, None if facet else what)  # type: ignore[arg-type]
+        return Query(papers[0], what) if isinstance(what, Facet) else Query(papers[0], None, what)
     both = {paper.paper_id for paper in unlike} & {paper.paper_id for paper in papers}
     if both:
         raise UsageError(
@@ -168,11 +163,11 @@ def topics_of(index: Index, path: Path) -> list[Topic]:
         outside = _paper_of(topic, where) if topic.text else None
         for aspect in topic.resolved_aspects():
             if aspect.paper_id and aspect.paper_id not in index:
-                with index.reading() as reader:
-                    meant = reader.names.find(aspect.paper_id)
-                    hint = f"did you mean {meant[0]}?" if len(meant) == 1 else _HINT
-                    expected = f"expected the id of one of the {len(reader)} papers of the index"
-                raise PaperNotFoundError(f"{where}: {expected}, found {aspect.paper_id!r}; {hint}")
+                meant = index.reader.names.find(aspect.paper_id)
+                raise PaperNotFoundError(
+                    f"{where}: expected the id of one of the {len(index)} papers of the index, found "
+                    f"{aspect.paper_id!r}; {f'did you mean {meant[0]}?' if len(meant) == 1 else _HINT}"
+                )
             if aspect.positions is not None:
                 paper = index.paper(aspect.paper_id) if aspect.paper_id or not outside else outside
                 try:
@@ -219,23 +214,17 @@ def _paper_of(topic: Topic, where: str) -> Paper:
 def note_on_papers(papers: Iterable[Paper]) -> str:
     """Tell users in one line of papers from outside with parts missing, or with far too long abstracts."""
     papers = list(papers)
-    notes = [
-        f"no abstract was found in the query; {paper.metadata[ABSTRACT_FROM]} stands for it"
-        for paper in papers
-        if ABSTRACT_FROM in paper.metadata
-    ]
-    notes += [
-        "title or abstract of the query may lack parts in files that cannot be read "
-        f"({paper.metadata[NOT_READ]}): give them as text"
-        for paper in papers
-        if NOT_READ in paper.metadata
-    ]
-    longest = max((len(paper.abstract) for paper in papers), default=0)
-    if longest > LONG_ABSTRACT:
-        notes.append(
-            f"the query has {longest:,} characters, all of which are read: give the abstract alone to save "
-            "time"
-        )
+    notes = []
+    for metadata in (paper.metadata for paper in papers):
+        if ABSTRACT_FROM in metadata:
+            notes.append(f"no abstract was found in the query; {metadata[ABSTRACT_FROM]} stands for it")
+        if NOT_READ in metadata:
+            notes.append(
+                "title or abstract of the query may lack parts in files that cannot be read "
+                f"({metadata[NOT_READ]}): give them as text"
+            )
+    if (longest := max((len(paper.abstract) for paper in papers), default=0)) > LONG_ABSTRACT:
+        notes.append(f"the query has {longest:,} characters, all of which are read: give the abstract alone")
     return one_line("; ".join(notes))
 
 
@@ -293,23 +282,22 @@ def paper_from_bytes(data: bytes, name: str, folder: Path | None = None) -> Pape
     text = _LINE_END.sub("\n", decode_text(data, name)).strip()
     if not text:
         raise CorpusError(f"{name}: expected title and abstract, found nothing; give them")
-    record, broken = None, None
-    try:
-        record = decode_record(text, name) if text[0] == "{" else None
-    except RecordError as error:
-        broken = error
-    if record is not None:
+    broken = None
+    if text[0] == "{":
+        try:
+            record = decode_record(text, name)
+        except RecordError as error:  # or several objects
+            record, broken = {}, error
         is_own = isinstance(record.get("title"), str) and isinstance(record.get("abstract"), str | list)
-        if known is None or is_own:
+        if is_own or (known is None and not broken):
             return parse_paper(record, name, split_sentences, ID)
-    if known is None and text[0] not in "{[":
+    elif known is None and text[0] != "[":
         title, abstract = title_and_abstract(text, name)
         return parse_paper({"title": title, "abstract": abstract}, name, split_sentences, ID)
     return _only((known or JSON_LINES).read, data, name, broken)
 
 
 def _only(read: Reader, data: bytes, name: str, broken: RecordError | None = None) -> Paper:
-    """Return the only paper of a file; raise ``broken`` where the reader finds a broken one."""
     from qbe.corpus.records import Reading
 
     entries = list(islice(read(io.BufferedReader(io.BytesIO(data)), name, Reading()), 2))
@@ -322,7 +310,6 @@ def _only(read: Reader, data: bytes, name: str, broken: RecordError | None = Non
             "search for papers like several with `cited`"
         )
     ((where, only),) = entries
-    assert not isinstance(only, RecordError)
     return parse_paper(only, where, split_sentences, ID)
 
 

@@ -145,7 +145,6 @@ def question_of(text: str) -> Question | None:
 
 
 def _read_on(question: Question) -> Question:
-    """Read the topic of a question by its form, or by the lean of its words."""
     method, problem, topic = question
     if method and problem:
         return question

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,26 +14,39 @@ from qbe.index.index import IndexReader
 from qbe.index.papers import rows_of
 from qbe.index.scoring import Selection
 from qbe.models.pooling import EncodedAspect
-from qbe.query import Query
+from qbe.query import PLAIN, Query, Variety
 from qbe.search.first_stages import FirstStage, Scores, penalize_background
 from qbe.search.fusion import below, best_hits, combine_aspects, z_normalize
 from qbe.types import Facet, Hit, Match, Paper, TransportEntry
 from qbe.util.work import Workers
 
+if TYPE_CHECKING:
+    from qbe.search.grading import GradedQuery
+
 ASPECT_DEPTH = 1000  # papers that each liked aspect brings, where a query has several aspects
 
 
 class RankingRequest(NamedTuple):
-    """A query, its encoded aspects, a ``pool`` of ids, and the ``allowed`` papers (None: all)."""
+    """A query, its encoded aspects, a ``pool`` of ids, the ``allowed`` papers (None: all), the papers that
+    candidates are graded by, and how the list is put together.
+    """
 
     query: Query
     aspects: Sequence[EncodedAspect]
     pool: Sequence[str] | None
     allowed: Selection | None = None
+    graded_by: Sequence[GradedQuery] = ()
+    variety: Variety = PLAIN
 
+    @property
     def excluded(self) -> set[str]:
-        """Return the ids of the query's own papers, which are never among its hits."""
-        return {paper.paper_id for paper in self.query.papers}
+        """The ids of the query's own papers, which are never among its hits."""
+        return {aspect.paper.paper_id for aspect in self.query.aspects}
+
+    @property
+    def liked(self) -> set[str]:
+        """The ids of the papers with an aspect of positive weight."""
+        return {aspect.paper.paper_id for aspect in self.query.aspects if aspect.weight > 0}
 
     def label(self, number: int) -> str:
         """Name an aspect's score; with several papers the name tells the paper too."""
@@ -46,7 +59,7 @@ def checked_pool(reader: IndexReader, request: RankingRequest) -> list[str] | No
     """Drop the query's papers, repetitions and what is not allowed; raise PaperNotFoundError for others."""
     if request.pool is None:
         return None
-    excluded = request.excluded()
+    excluded = request.excluded
     pool = [paper_id for paper_id in dict.fromkeys(request.pool) if paper_id not in excluded]
     missing = [paper_id for paper_id in pool if reader.papers.find(paper_id) is None]
     if missing:
@@ -99,7 +112,7 @@ def rank(
         of_queries = [pools[number] for number in together]
         hits = stage.batch_search(queries, k + 1, of_queries, allowed, explain=explain)
         for number, found_hits in zip(together, hits, strict=True):
-            excluded = requests[number].excluded()
+            excluded = requests[number].excluded
             ranked[number] = [hit for hit in found_hits if hit.paper_id not in excluded][:k]
     return ranked
 
@@ -108,7 +121,7 @@ def liked_candidates(stage: FirstStage, request: RankingRequest, depth: int) -> 
     """Return about ``depth`` papers for each aspect with a positive weight, without the query's own."""
     pairs = zip(request.aspects, request.query.aspects, strict=True)
     positive = [encoded for encoded, aspect in pairs if aspect.weight > 0]
-    excluded = request.excluded()
+    excluded = request.excluded
     hits = stage.batch_search(positive, depth + len(excluded), [None] * len(positive), request.allowed)
     paper_ids = dict.fromkeys(hit.paper_id for aspect_hits in hits for hit in aspect_hits)
     return [paper_id for paper_id in paper_ids if paper_id not in excluded]
@@ -164,7 +177,7 @@ def scored_in_threads(
     return scored
 
 
-class RerankStage:
+class RerankStage(NamedTuple):
     """Mixes a reranker's scores with those of the first stage.
 
     A reranked paper's score is ``(1 - weight) * z(first stage) + weight * z(reranker)``, both over the papers
@@ -172,12 +185,14 @@ class RerankStage:
     below, in the first stage's order, as does a query none of whose aspects the reranker takes.
     """
 
-    def __init__(
-        self, reranker: Reranker, depth: int, weight: float, background_penalty: float = 0.0
-    ) -> None:
-        self.reranker, self.depth = reranker, depth
-        self._weight, self._penalty = weight, background_penalty
-        self.needs_vectors = background_penalty > 0 or getattr(reranker, "needs_vectors", False)
+    reranker: Reranker
+    depth: int
+    weight: float
+    background_penalty: float = 0.0
+
+    @property
+    def needs_vectors(self) -> bool:
+        return self.background_penalty > 0 or getattr(self.reranker, "needs_vectors", False)
 
     def reranks(self, facet: Facet | None) -> bool:
         """Return True if aspects of that facet, None for other ones, are reranked."""
@@ -242,13 +257,15 @@ class RerankStage:
                         f"expected finite scores of the reranker {name}, found {score} for paper "
                         f"{hit.paper_id}; choose another `rerank`"
                     )
-            column, _ = penalize_background(reader, request.aspects[number], rows, column, self._penalty)
+            column, _ = penalize_background(
+                reader, request.aspects[number], rows, column, self.background_penalty
+            )
             columns.append(column)
         aspects = [request.query.aspects[number] for number in numbers]
         combined = (columns[0] if request.query.is_single else combine_aspects(columns, aspects)).tolist()
         leading = max(range(len(numbers)), key=lambda place: aspects[place].weight)
         first, second = z_normalize(np.array([hit.score for hit in hits])), z_normalize(np.array(combined))
-        mixed = ((1 - self._weight) * first + self._weight * second).tolist()
+        mixed = ((1 - self.weight) * first + self.weight * second).tolist()
         reranked = []
         for place, hit in enumerate(hits):
             best = scores[leading][place]

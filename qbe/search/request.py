@@ -24,6 +24,7 @@ MAX_TEXT, MAX_TITLE = 20_000, 1_000  # characters of a pasted abstract, and of i
 MAX_DEPTH, MAX_HITS = 1000, 100  # the last place that can be asked for, and how many places at a time
 
 FacetName = Literal["background", "method", "result"]
+AskedFacet = Literal["problem", "method", "findings", "background", "result"]
 Shape = Literal["same-problem-other-method", "same-method-other-problem", "competitors"]
 
 
@@ -52,21 +53,15 @@ class SearchRequest:
                 f"expected a qbe.Query, found {type(self.query).__name__}; make one with qbe.Query(paper)"
             )
         check_count("k", self.k)
-        pool = self.pool
-        if pool is not None and (isinstance(pool, str) or not isinstance(pool, Collection)):
-            raise TypeError(
-                f"expected a pool as a list of paper ids, found the {type(pool).__name__} {pool!r:.60}"
-            )
-        for paper_id in pool or ():
-            if not isinstance(paper_id, str):
-                raise TypeError(
-                    f"expected a pool of paper ids (str), found {paper_id!r:.60} ({type(paper_id).__name__})"
-                )
+        if self.pool is not None and (
+            isinstance(self.pool, str)
+            or not isinstance(self.pool, Collection)
+            or not all(isinstance(paper_id, str) for paper_id in self.pool)
+        ):
+            raise TypeError(f"expected a pool as a list of paper ids (str), found {self.pool!r:.60}")
         check_filter(self.filter)
         if self.labels not in LABEL_SOURCES:
             raise UsageError(f"expected `labels` of {', '.join(LABEL_SOURCES)}, found {self.labels!r}")
-        if not isinstance(self.variety, Variety):
-            raise TypeError(f"expected a qbe.Variety as `variety`, found {self.variety!r:.60}")
         facets = {aspect.facet for aspect in self.query.aspects}
         if self.variety.mix and not (self.query.is_by_facets and self.variety.weights.keys() <= facets):
             raise UsageError(
@@ -110,19 +105,18 @@ class PageForm:
     )
 
     def __post_init__(self) -> None:
-        if self.start + self.k > MAX_DEPTH:
-            raise UsageError(
-                f"expected start and k of at most {MAX_DEPTH} together, found {self.start + self.k}"
-            )
+        end = self.start + self.k
+        if end > MAX_DEPTH:
+            raise UsageError(f"expected start and k of at most {MAX_DEPTH} together, found {end}")
         _ = self.paper_filter
 
     @property
     def paper_filter(self) -> PaperFilter | None:
-        years = None if self.year_from is None and self.year_to is None else (self.year_from, self.year_to)
-        if years is None and not (self.categories or self.authors or self.where):
+        years = self.year_from, self.year_to
+        if years == (None, None) and not (self.categories or self.authors or self.where):
             return None
         return PaperFilter(
-            years=years,
+            years=None if years == (None, None) else years,
             categories=tuple(self.categories),
             authors=tuple(self.authors),
             where=parse_where(self.where),
@@ -153,9 +147,9 @@ class SourceForm(PageForm):
         super().__post_init__()
 
     def papers(self, index: Index) -> list[Paper]:
-        if self.text is not None:
-            return [pasted_paper(self.text, self.title)]
-        return distinct_papers(index, self.paper_ids)
+        if self.text is None:
+            return distinct_papers(index, self.paper_ids)
+        return [pasted_paper(self.text, self.title)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +157,7 @@ class SearchForm(SourceForm):
     """A search; one of ``facet``, ``sentences``, ``explore``, ``like`` with ``unlike`` says what counts."""
 
     not_paper_ids: list[str] = _names(MAX_PAPERS, "papers that hits should not be like")
-    facet: FacetName | None = _value(
+    facet: AskedFacet | None = _value(
         None, "what hits should have in common with the papers; by default the whole abstract"
     )
     sentences: list[int] | None = _value(
@@ -214,8 +208,9 @@ class SearchForm(SourceForm):
     def corrected_labels(self) -> dict[int, str]:
         pairs = [label.partition(":") for label in self.labels]
         if not all(position.isdecimal() and name in LABELS for position, _, name in pairs):
-            expected = f"`labels` such as 2:method, of {', '.join(LABELS)}"
-            raise UsageError(f"expected {expected}, found {self.labels[0]!r}")
+            raise UsageError(
+                f"expected `labels` such as 2:method, of {', '.join(LABELS)}, found {self.labels[0]!r}"
+            )
         return {int(position): name for position, _, name in pairs}
 
     @property
@@ -228,8 +223,7 @@ class SearchForm(SourceForm):
         weights = parse_wish(self.like, self.unlike).weights
         if not any(weight > 0 for weight in weights.values()):
             raise UsageError("expected a facet in `like`, found none; a search starts from what is alike")
-        (only, *others) = weights
-        return weights if others else only
+        return weights if len(weights) > 1 else next(iter(weights))
 
     @property
     def variety(self) -> Variety:
@@ -238,12 +232,9 @@ class SearchForm(SourceForm):
 
     def record(self) -> dict[str, Any]:
         """The fields that differ from their defaults."""
-        values = ((each, getattr(self, each.name)) for each in dataclasses.fields(self))
-        return {
-            each.name: value
-            for each, value in values
-            if value != ([] if each.default is dataclasses.MISSING else each.default)
-        }
+        values = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        defaults = {each.name: each.default for each in dataclasses.fields(self)}
+        return {name: value for name, value in values.items() if value not in ([], defaults[name])}
 
     def request(self, index: Index) -> SearchRequest:
         """Make the request: hits before the page, those left out, and one more to tell if it continues."""

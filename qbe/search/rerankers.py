@@ -279,20 +279,12 @@ def pair(query: Sequence[int], candidate: Sequence[int], special: SpecialTokens)
 
 # Tokens of a title, and of a title and an abstract together, that joint grades read; pairs that are cached.
 TITLE_TOKENS, PAPER_TOKENS, KEPT = 96, 208, 4096
-_Content = tuple[str, tuple[str, ...]]  # of a paper: title and sentences
 
 
 def paper_ids(tokenizer: PaperTokenizer, paper: Paper) -> list[int]:
     """Return the token ids of a paper's title and sentences, as far as joint grades read them."""
-    return _content_ids(tokenizer, _content(paper))
-
-
-def _content(paper: Paper) -> _Content:
-    return paper.title, tuple(sentence.text for sentence in paper.sentences)
-
-
-def _content_ids(tokenizer: PaperTokenizer, content: _Content) -> list[int]:
-    return _side(tokenizer, content[0], content[1], PAPER_TOKENS, TITLE_TOKENS)
+    texts = [sentence.text for sentence in paper.sentences]
+    return _side(tokenizer, paper.title, texts, PAPER_TOKENS, TITLE_TOKENS)
 
 
 class JointGrader:
@@ -310,7 +302,6 @@ class JointGrader:
         self._folder, self._workers = folder, workers or Workers()
         self.card = read_card(folder, JOINT_GRADER)
         self._graded = lru_cache(KEPT)(self._grade_pair)
-        self._ids = lru_cache(KEPT)(lambda content: _content_ids(self._opened[0], content))
 
     @cached_property
     def _opened(self) -> tuple[PaperTokenizer, Any]:
@@ -326,19 +317,19 @@ class JointGrader:
         self, paper: Paper, candidates: Sequence[Paper], progress: Progress | None = None
     ) -> NDArray[np.float64]:
         """Grade candidates by a paper, (candidates, 3)."""
-        query, *contents = map(_content, (paper, *candidates))
-        _ = self._opened  # before threads ask for it
+        tokenizer, _ = self._opened
+        sides = self._workers.map(lambda each: tuple(paper_ids(tokenizer, each)), [paper, *candidates])
+        query, *others = sides
         grades = []
-        for graded in self._workers.map(lambda content: self._graded(query, content), contents):
+        for graded in self._workers.map(lambda other: self._graded(query, other), others):
             grades.append(graded)
             if progress:
                 progress(1)
         return np.array(grades, np.float64).reshape(-1, 3)
 
-    def _grade_pair(self, query: _Content, candidate: _Content) -> NDArray[np.float64]:
+    def _grade_pair(self, query: tuple[int, ...], candidate: tuple[int, ...]) -> NDArray[np.float64]:
         tokenizer, session = self._opened
-        special = tokenizer.special
-        inputs = pair_input(self._ids(query), self._ids(candidate), special.cls, special.sep)
+        inputs = pair_input(query, candidate, tokenizer.special.cls, tokenizer.special.sep)
         (grades,) = session.run([JOINT_OUTPUT], dict(zip(JOINT_INPUTS, inputs, strict=True)))
         # Rounded, so that kinds of processors seldom rank differently.
         rounded: NDArray[np.float64] = grades[0].astype(np.float64).round(4)

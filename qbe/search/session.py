@@ -14,7 +14,7 @@ from qbe.index.index import Index, IndexReader
 from qbe.models.pooling import EncodedAspect, PaperVectors
 from qbe.query import Aspect, Query, TopicAspect, Variety
 from qbe.search.explain import add_matches
-from qbe.search.explore import ExploreRequest, ExploreStage, likely, open_explore_stage
+from qbe.search.explore import ExploreStage, likely, open_explore_stage
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
 from qbe.search.first_stages import FirstStage, open_first_stage
 from qbe.search.grading import GradedQuery, Regrader, no_grades
@@ -58,16 +58,10 @@ class Task(NamedTuple):
     request: SearchRequest
     ranking: RankingRequest
     selected: FilterResult
-    explored: ExploreRequest | None  # where grades rank it or are asked for
     depth: int
-    variety: Variety
+    explores: bool  # grades rank it
     hits: Sequence[Hit] = ()
     again: bool = False
-
-    @property
-    def explores(self) -> bool:
-        """True if grades rank the query."""
-        return self.opened.explore_ranks and self.ranking.query.is_by_facets
 
 
 # Carries out a stage for several tasks, whose results do not depend on each other; an executor does so for
@@ -103,44 +97,33 @@ class SearchSession(Closing):
         whether a user asked for the reranker (default: whether stages are given).
         """
         check_index(index)
-        self.index = index
-        if stages is None:
-            self.stages = default_stages(index)
-        else:
-            self.stages = stages if isinstance(stages, Stages) else Stages(stages)
+        self.index, self._execute = index, executor
         self._chosen = stages is not None if chosen is None else chosen
-        self._execute = executor
-        self._workers = Workers(index.threads)
-        self._opening = threading.Lock()
+        if not isinstance(stages, Stages):
+            stages = default_stages(index) if stages is None else Stages(stages)
+        self.stages, reranker = stages, stages.reranker
+        self._workers, self._opening = Workers(index.threads), threading.Lock()
         self._opened: Opened | None = None
-        reranker = self.stages.reranker
-        self._regraded = (reranker.joint or 0) if isinstance(reranker, Grades) else 0
-        self._regrader = None
+        self._regraded, self._regrader = (isinstance(reranker, Grades) and reranker.joint) or 0, None
         if self._regraded:
             from qbe.search.rerankers import JointGrader
 
             self._regrader = Regrader(JointGrader(workers=self._workers), self._regraded)
-        parts = reranker, index, self._workers, self._regrader, open_reranker
+        second = partial(open_rerank_stage, reranker, index, self._workers, self._regrader, open_reranker)
         try:
-            with index.reading() as reader:
-                # Side by side: Java opens the postings while Python reads what reranks.
-                opening: list[Callable[[], Any]] = [
-                    partial(open_rerank_stage, *parts),
-                    partial(self._over, reader),
-                ]
-                second, _ = self._workers.map(lambda open_part: open_part(), opening)
-                self._second: RerankStage | None = second
+            # Side by side: Java opens the postings while Python reads what reranks.
+            opened = list(self._workers.map(lambda part: part(), [second, self._over_index]))
         except BaseException:
             self.close()
             raise
+        self._second: RerankStage | None = opened[0]
 
     def with_first_stage(self, first_stage: Any, executor: Executor | None = None) -> SearchSession:
         """Open another first stage over the same models and threads, which are closed with either session."""
         other = copy.copy(self)
         other.stages, other._execute = replace(self.stages, first_stage=first_stage), executor
         other._opening, other._opened = threading.Lock(), None
-        with self.index.reading() as reader:
-            other._over(reader)
+        other._over_index()
         return other
 
     def close(self) -> None:
@@ -149,15 +132,15 @@ class SearchSession(Closing):
     def run(self, request: SearchRequest, *, rerank: bool = True) -> Iterator[Ranking]:
         """Yield the first stage's ranking, then, where something reranks the query, the reranked one."""
         reranks = rerank and self.reranks(request.query)
-        with one_blas_thread(), self.index.reading() as reader:
-            tasks = self._first(reader, [request], self._execute)
+        with one_blas_thread():
+            tasks = self._stage(FIRST, self._tasks([request]), self._execute)
             (ranking,) = self._finished(tasks, rerank=rerank)
         yield ranking._replace(is_final=not reranks)
         if not reranks:
             return
-        with one_blas_thread(), self.index.reading() as reader:
-            if tasks[0].opened is not self._over(reader):  # the index has moved on
-                tasks = self._first(reader, [request], self._execute)
+        with one_blas_thread():
+            if tasks[0].opened is not self._over_index():  # the index has moved on
+                tasks = self._stage(FIRST, self._tasks([request]), self._execute)
             (ranking,) = self._finished(self._stage(RERANKED, tasks, self._execute), rerank=True)
         yield ranking
 
@@ -174,8 +157,8 @@ class SearchSession(Closing):
         execute: Executor | None = None,
     ) -> list[Ranking]:
         """Return the last ranking of `run` for each request, in less time."""
-        with one_blas_thread(), self.index.reading() as reader:
-            tasks = self._first(reader, requests, execute)
+        with one_blas_thread():
+            tasks = self._stage(FIRST, self._tasks(requests), execute)
             again = [place for place, task in enumerate(tasks) if rerank and self.reranks(task.request.query)]
             reranked = self._stage(RERANKED, [tasks[place] for place in again], execute, progress)
             for place, task in zip(again, reranked, strict=True):
@@ -184,8 +167,8 @@ class SearchSession(Closing):
 
     def reranks(self, query: Query) -> bool:
         """True if the reranker takes one of a query's aspects, or grades the best hits again."""
-        aspects = [TopicAspect(each.paper.paper_id, each.facet, each.positions) for each in query.aspects]
-        return self.rerank_pairs(aspects, 1) > 0
+        explores = query.is_by_facets and self._over_index().explore_ranks
+        return self._second is not None and (self._regraded > 0 if explores else self.takes(query.aspects))
 
     def takes(self, aspects: Iterable[Aspect | TopicAspect]) -> bool:
         """True if there is a reranker that takes one of a query's aspects."""
@@ -200,22 +183,18 @@ class SearchSession(Closing):
         if self._second is None:
             return 0
         facets = [aspect.facet for aspect in aspects]
-        if len(facets) > 1 and None not in facets:
-            with self.index.reading() as reader:
-                if self._over(reader).explore_ranks:
-                    return min(self._regraded, papers) * len({aspect.paper_id for aspect in aspects})
+        if len(facets) > 1 and None not in facets and self._over_index().explore_ranks:
+            return min(self._regraded, papers) * len({aspect.paper_id for aspect in aspects})
         return min(self._second.depth, papers) * sum(map(self._second.reranks, facets))
 
     def selected(self, query: Query, filter: PaperFilter | None) -> FilterResult:
         """Apply a filter for a query; raises what `run` does."""
-        with self.index.reading() as reader:
-            return self._over(reader).filters.for_query(filter, query)
+        return self._over_index().filters.for_query(filter, query)
 
     @property
     def can_grade(self) -> bool:
         """True if the index's encoder has a grade model."""
-        with self.index.reading() as reader:
-            return self._over(reader).explore is not None
+        return self._over_index().explore is not None
 
     @property
     def regrades(self) -> bool:
@@ -227,13 +206,12 @@ class SearchSession(Closing):
         for hit in hits:
             if not isinstance(hit, Hit):
                 raise TypeError(f"expected qbe.Hit objects to grade, found {type(hit).__name__}")
-        with one_blas_thread(), self.index.reading() as reader:
-            opened = self._over(reader)
-            if opened.explore is None:
-                raise no_grades()
-            (task,) = self._tasks(opened, [SearchRequest(query, matches=False, grades=True)])
-            assert task.explored is not None
-            return opened.explore.grade([(task.explored._replace(again=True), hits)])[0]
+        if not self.can_grade:
+            raise no_grades()
+        with one_blas_thread():
+            (task,) = self._tasks([SearchRequest(query, matches=False, grades=True)])
+            assert task.opened.explore is not None
+            return task.opened.explore.grade(task.ranking, hits, again=True)
 
     def prepared(self, requests: Sequence[SearchRequest]) -> list[tuple[Query, dict[int, PaperVectors]]]:
         """Label papers as requests need; return queries, with the vectors that labelling made by id()."""
@@ -261,11 +239,6 @@ class SearchSession(Closing):
             prepared.append((Query.of(*aspects), vectors))
         return prepared
 
-    def _first(
-        self, reader: IndexReader, requests: Sequence[SearchRequest], execute: Executor | None
-    ) -> list[Task]:
-        return self._stage(FIRST, self._tasks(self._over(reader), requests), execute)
-
     def _stage(
         self, stage: str, tasks: Sequence[Task], execute: Executor | None, progress: Progress | None = None
     ) -> list[Task]:
@@ -275,12 +248,11 @@ class SearchSession(Closing):
         again = stage == RERANKED
         return [task._replace(hits=hits, again=again) for task, hits in zip(tasks, ranked, strict=True)]
 
-    def _tasks(self, opened: Opened, requests: Sequence[SearchRequest]) -> list[Task]:
-        prepared, second = self.prepared(requests), self._second
-        varieties = [self._variety(opened, request) for request in requests]
+    def _tasks(self, requests: Sequence[SearchRequest]) -> list[Task]:
+        opened, prepared, second = self._over_index(), self.prepared(requests), self._second
         has_vectors = opened.reader.manifest.dense is not None
         stages_need = any(getattr(stage, "needs_vectors", False) for stage in (opened.first_stage, second))
-        graded: list[bool] = []
+        varieties, graded = [self._variety(opened, request) for request in requests], list[bool]()
         papers: dict[int, tuple[Paper, PaperVectors | None]] = {}
         for request, (query, vectors), variety in zip(requests, prepared, varieties, strict=True):
             is_graded = query.is_by_facets or request.grades or bool(variety.bounds)
@@ -301,10 +273,10 @@ class SearchSession(Closing):
         for request, (query, _), variety, is_graded in ready:
             aspects = [EncodedAspect.of(each, encoded.get(id(each.paper))) for each in query.aspects]
             selected = opened.filters.for_query(request.filter, query)
-            ranking = RankingRequest(query, aspects, request.pool, selected.selection)
-            papers_of = _graded_queries(query, encoded) if is_graded else ()
-            explored = ExploreRequest(ranking, papers_of, variety) if is_graded else None
-            tasks.append(Task(opened, request, ranking, selected, explored, max(request.k, depth), variety))
+            by = _graded_queries(query, encoded) if is_graded else ()
+            ranking = RankingRequest(query, aspects, request.pool, selected.selection, by, variety)
+            explores = opened.explore_ranks and query.is_by_facets
+            tasks.append(Task(opened, request, ranking, selected, max(request.k, depth), explores))
         return tasks
 
     def _variety(self, opened: Opened, request: SearchRequest) -> Variety:
@@ -320,66 +292,61 @@ class SearchSession(Closing):
 
     def first_stage(self, tasks: Sequence[Task]) -> list[list[Hit]]:
         """Rank the best ``depth`` papers for each task, or all candidates where grades rank the query."""
-        ranked: dict[int, list[Hit]] = {}
-        for some in _groups(tasks, lambda task: (id(task.opened), task.depth, task.request.explain)):
-            opened, depth, explain = some[0].opened, some[0].depth, some[0].request.explain
-            if some[0].explores:
-                assert opened.explore is not None
-                explored = [task.explored for task in some if task.explored]
-                found = opened.explore.rank(explored, depth, explain=explain)
-            else:
-                rankings = [task.ranking for task in some]
-                found = rank(opened.first_stage, opened.reader, rankings, depth, explain=explain)
-            ranked |= zip(map(id, some), found, strict=True)
-        return [ranked[id(task)] for task in tasks]
+
+        def found(some: Sequence[Task]) -> list[list[Hit]]:
+            (opened, request, *_), depth = some[0], some[0].depth
+            rankings = [task.ranking for task in some]
+            if not some[0].explores:
+                return rank(opened.first_stage, opened.reader, rankings, depth, explain=request.explain)
+            assert opened.explore is not None
+            return opened.explore.rank(rankings, depth, explain=request.explain)
+
+        return _together(tasks, found)
 
     def rerank(self, tasks: Sequence[Task], progress: Progress | None = None) -> list[list[Hit]]:
         """Rerank the hits of tasks, or grade the best ones again where grades rank the query."""
-        ranked: dict[int, list[Hit]] = {}
-        for some in _groups(tasks, lambda task: (id(task.opened), task.request.explain)):
-            opened, explain = some[0].opened, some[0].request.explain
+
+        def found(some: Sequence[Task]) -> list[list[Hit]]:
+            opened, explain, ranked = some[0].opened, some[0].request.explain, list[list[Hit]]()
             if some[0].explores:
                 assert opened.explore is not None
                 for task in some:
-                    assert task.explored is not None
-                    again = task.explored._replace(again=True)
-                    (hits,) = opened.explore.rank([again], task.depth, explain=explain)
-                    ranked[id(task)] = hits
+                    ranked += opened.explore.rank([task.ranking], task.depth, explain=explain, again=True)
                     if progress:
-                        progress(min(self._regraded, len(hits)) * len(again.papers))
-                continue
+                        progress(min(self._regraded, len(ranked[-1])) * len(task.ranking.graded_by))
+                return ranked
             assert self._second is not None
             rankings, candidates = [task.ranking for task in some], [task.hits for task in some]
-            found = self._second.rerank(
+            hits = self._second.rerank(
                 opened.reader, rankings, candidates, explain=explain, progress=progress
             )
-            for task, hits in zip(some, found, strict=True):
+            for task, each in zip(some, hits, strict=True):
                 # Grades that papers were ranked by are shown only where they are the query's and asked for.
-                wanted = (task.request.grades or task.variety.bounds) and task.ranking.query.is_single
-                drop = opened.explore_ranks and not wanted
-                ranked[id(task)] = [hit._replace(grades=None) for hit in hits] if drop else hits
-        return [ranked[id(task)] for task in tasks]
+                wanted = task.request.grades or task.ranking.variety.bounds
+                drop = opened.explore_ranks and not (wanted and task.ranking.query.is_single)
+                ranked.append([hit._replace(grades=None) for hit in each] if drop else each)
+            return ranked
+
+        return _together(tasks, found)
 
     def _finished(self, tasks: Sequence[Task], *, rerank: bool) -> list[Ranking]:
         tasks = [task._replace(hits=_varied(task)) for task in tasks]
         hits = [list(task.hits[: task.request.k]) for task in tasks]
-        if tasks and tasks[0].opened.reader.manifest.dense is not None:
-            places = [place for place, task in enumerate(tasks) if task.request.matches]
+        places = [place for place, task in enumerate(tasks) if task.request.matches]
+        if places and (reader := tasks[0].opened.reader).manifest.dense is not None:  # all are of one reader
             aspects = [tasks[place].ranking.aspects for place in places]
-            reader, some = tasks[0].opened.reader, [hits[place] for place in places]
-            for place, each in zip(places, add_matches(reader, self._workers, aspects, some), strict=True):
+            matched = add_matches(reader, self._workers, aspects, [hits[place] for place in places])
+            for place, each in zip(places, matched, strict=True):
                 hits[place] = each
-        ungraded: list[list[Hit]] = []
-        for task, each in zip(tasks, hits, strict=True):
-            missing = [hit for hit in each if hit.grades is None]
-            is_partly = len(missing) < len(each) and not task.opened.explore_ranks  # by a language model
-            ungraded.append(missing if task.request.grades and not is_partly else [])
         rankings = []
-        for task, each in zip(tasks, _with_grades(tasks, hits, ungraded), strict=True):
-            query, counts = task.request.query, list[str]()
+        for task, each in zip(tasks, hits, strict=True):
+            is_partly = any(hit.grades is not None for hit in each) and not task.opened.explore_ranks
+            if task.request.grades and not is_partly:  # not by a language model
+                each = _with_grades(task, each)
+            query, variety, counts = task.request.query, task.ranking.variety, list[str]()
             if task.explores:
-                counts += filter(None, [likely(task.ranking.query, task.variety, task.hits, task.request.k)])
-            if task.variety.bounds:
+                counts += filter(None, [likely(task.ranking.query, variety, task.hits, task.request.k)])
+            if variety.bounds:
                 counts.append(f"papers with such grades: {len(task.hits) or 'none'}")
             notes = [*filter(None, [describe([task.selected], None)]), *counts]
             is_left_out = not self.takes(query.aspects) and (self._chosen or not is_question(query))
@@ -389,12 +356,13 @@ class SearchSession(Closing):
                 best = task.hits[: self.stages.reranker.depth]
                 if lacking := [hit.paper_id for hit in best if hit.grades is None]:
                     notes.append(f"{self.stages.reranker.model} gave no grades for {', '.join(lacking)}")
-            stage = RERANKED if task.again else FIRST
-            said = tuple(notes), tuple(counts)
+            stage, said = RERANKED if task.again else FIRST, (tuple(notes), tuple(counts))
             rankings.append(Ranking(stage, task.ranking.query, each, task.selected, True, *said))
         return rankings
 
-    def _over(self, reader: IndexReader) -> Opened:
+    def _over_index(self) -> Opened:
+        """Open what searches the index's current reader, once."""
+        reader = self.index.reader
         with self._opening:
             if self._opened is None or self._opened.reader is not reader:
                 stage = open_first_stage(self.stages.first_stage, reader, self._workers)
@@ -417,12 +385,15 @@ def check_index(index: object) -> None:
         )
 
 
-def _groups(tasks: Sequence[Task], key: Callable[[Task], Hashable]) -> Iterable[list[Task]]:
-    """Tasks with equal keys that grades rank, or none of them."""
+def _together(tasks: Sequence[Task], rank: Batch) -> list[list[Hit]]:
     groups: dict[Hashable, list[Task]] = {}
     for task in tasks:
-        groups.setdefault((task.explores, key(task)), []).append(task)
-    return groups.values()
+        key = task.explores, id(task.opened), task.depth, task.request.explain
+        groups.setdefault(key, []).append(task)
+    ranked: dict[int, list[Hit]] = {}
+    for some in groups.values():
+        ranked |= zip(map(id, some), rank(some), strict=True)
+    return [ranked[id(task)] for task in tasks]
 
 
 def _graded_queries(query: Query, encoded: Mapping[int, PaperVectors]) -> list[GradedQuery]:
@@ -439,29 +410,19 @@ def _graded_queries(query: Query, encoded: Mapping[int, PaperVectors]) -> list[G
 
 def _varied(task: Task) -> list[Hit]:
     """The hits of a task within the bounds of its grades, varied, as those that grades rank are already."""
-    explore, variety, hits = task.opened.explore, task.variety, list(task.hits)
+    explore, variety, hits = task.opened.explore, task.ranking.variety, list(task.hits)
     if explore is None or task.explores:
         return hits
     if variety.bounds:
-        (hits,) = _with_grades([task], [hits], [[hit for hit in hits if hit.grades is None]])
-        hits = [hit for hit in hits if variety.admits(hit.grades or {})]
+        hits = [hit for hit in _with_grades(task, hits) if variety.admits(hit.grades or {})]
     return explore.diversified(hits, variety.diversity or 0.0)
 
 
-def _with_grades(
-    tasks: Sequence[Task], hits: Sequence[list[Hit]], ungraded: Sequence[Sequence[Hit]]
-) -> list[list[Hit]]:
-    """Grade the ``ungraded`` ones of hits: those of a query that was reranked in part are below its best."""
-    explore = tasks[0].opened.explore if tasks else None  # all are of one reader
-    if explore is None:
-        return list(hits)
-    asked = [
-        (task.explored._replace(again=task.again and len(some) == len(each)), some)
-        for task, some, each in zip(tasks, ungraded, hits, strict=True)
-        if some and task.explored
-    ]
-    graded = iter([hit for each in explore.grade(asked) for hit in each])
-    return [
-        [next(graded) if some and hit.grades is None else hit for hit in each]
-        for each, some in zip(hits, ungraded, strict=True)
-    ]
+def _with_grades(task: Task, hits: list[Hit]) -> list[Hit]:
+    """Grade the hits that have no grades: those of a query that was reranked in part are below its best."""
+    missing, explore = [hit for hit in hits if hit.grades is None], task.opened.explore
+    if not missing or explore is None:
+        return hits
+    again = task.again and len(missing) == len(hits)
+    graded = iter(explore.grade(task.ranking, missing, again=again))
+    return [next(graded) if hit.grades is None else hit for hit in hits]

@@ -16,8 +16,10 @@ from qbe.query import MAX_WEIGHT
 if TYPE_CHECKING:
     from qbe.index.index import Index
 
-TITLE_FACET, TITLE_ABSTRACT, TELLING_WORDS = "title+facet", "abstract", "words"
-BM25_QUERIES = (TITLE_FACET, TITLE_ABSTRACT, TELLING_WORDS)
+TITLE_FACET, FACET, TITLE, TITLE_ABSTRACT = "title+facet", "facet", "title", "abstract"
+KEY_TERMS, TELLING_WORDS = "keyterms", "words"
+BM25_QUERIES = (TITLE_FACET, FACET, TITLE, TITLE_ABSTRACT, KEY_TERMS, TELLING_WORDS)
+SIMILARITIES = ("bm25", "tfidf")
 COMPONENTS = ("bm25", "sentences", "facet", "whole")  # scores that the fused first stage weighs
 EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(COMPONENTS, 1.0)
 
@@ -109,15 +111,17 @@ class _Stage:
 class BM25(_Stage):
     """Ranks by BM25 over title and abstract, exactly as Pyserini does.
 
-    ``query``: ``title+facet`` (title and the aspect's sentences), ``abstract`` or ``words`` (typical of the
-    facet).
+    ``query``: ``title+facet`` (title and the aspect's sentences), ``facet`` (these alone), ``title``,
+    ``abstract`` (title and all of it), ``keyterms`` (the five most telling words of the title, and of the
+    abstract) or ``words`` (typical of the facet). ``similarity`` tfidf is Lucene's over the same postings.
 
     >>> BM25() >> CrossEncoder()
-    Stages(first_stage=BM25(query='title+facet'), reranker=CrossEncoder(model=None, ...))
+    Stages(first_stage=BM25(query='title+facet', similarity='bm25'), reranker=CrossEncoder(model=None, ...))
     """
 
     name: ClassVar[str] = "bm25"
     query: str = _parameter(TITLE_FACET, "choice", "words of the query", BM25_QUERIES)
+    similarity: str = _parameter(SIMILARITIES[0], "choice", "how words are weighed", SIMILARITIES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from qbe.corpus.bibliography import FORMATS as BIBLIOGRAPHIES
 from qbe.corpus.bibliography import Bibliography, comment, entries, reference_of
 from qbe.errors import RunError
-from qbe.query import Aspect, Query
+from qbe.query import Query
 from qbe.runs import format_run
 from qbe.search.explain import explain_query, facet_probability, shown, techniques_in_common
 from qbe.search.present import Heading, Lookup, credits_of, heading, linked_title, to_markdown, to_table
@@ -49,19 +49,18 @@ def to_record(
     facets, each hit's component scores, the pair that contributed most, and the transport plan. Graded or
     explained hits have ``in_common``, words of techniques that the query's paper has too.
     """
-
-    def of_aspect(aspect: Aspect) -> Record:
-        return {"paper_id": aspect.paper.paper_id, "facet": aspect.facet.value if aspect.facet else None}
-
-    record: Record = {"query_id": query_id}
-    if asked := query.papers[0].metadata.get(ASKED):
-        record[ASKED] = dict(asked)
+    asked = query.papers[0].metadata.get(ASKED)
+    record: Record = {"query_id": query_id, **({ASKED: dict(asked)} if asked else {})}
+    aspects: list[Record] = [
+        {"paper_id": each.paper.paper_id, "facet": each.facet.value if each.facet else None}
+        for each in query.aspects
+    ]
     if query.is_single:
-        record |= of_aspect(query.aspects[0])
+        record |= aspects[0]
     else:
+        pairs = zip(aspects, query.aspects, strict=True)
         record["aspects"] = [
-            of_aspect(aspect) | {"positions": aspect.positions, "weight": aspect.weight}
-            for aspect in query.aspects
+            about | {"positions": each.positions, "weight": each.weight} for about, each in pairs
         ]
     if explain:
         sentences = [[sentence._asdict() for sentence in explain_query(aspect)] for aspect in query.aspects]
@@ -150,13 +149,12 @@ def export_parts(papers: Iterable[Paper], form: str) -> list[str]:
     if form in BIBLIOGRAPHIES:
         first, *rest = entries(list(papers), form)
         return [first, *(f"\n{entry}" for entry in rest)]
-    if form == "csv":
-        rows = [[paper.paper_id, *_about(paper), paper.abstract] for paper in papers]
-        first, *rest = [to_csv([row]) for row in rows]
-        return [to_csv([("paper_id", *_ABOUT, "abstract")]) + first, *rest]
     parts = []
     for paper in papers:
-        if form == "markdown":
+        if form == "csv":
+            header = [] if parts else [("paper_id", *_ABOUT, "abstract")]
+            parts.append(to_csv([*header, [paper.paper_id, *_about(paper), paper.abstract]]))
+        elif form == "markdown":
             said = filter(None, (credits_of(reference_of(paper), link=False), paper.paper_id))
             parts.append(f"- {linked_title(paper)} {'; '.join(said)}\n")
         else:
@@ -230,12 +228,12 @@ def open_writer(
             return _csv(lookup, result, first)
         if bibliography is not None:
             found = [(hit.paper_id, bibliography.add(lookup(hit.paper_id))) for hit in hits]
-            new = [entry for _, entry in found if entry is not None]
+            lines = [entry for _, entry in found if entry is not None]
             if form == "ris":
-                return "".join(f"{entry}\n" for entry in new)
+                return "".join(f"{entry}\n" for entry in lines)
             above = [bibliography.key(paper_id) for paper_id, entry in found if entry is None]
             about = comment(f"above: {', '.join(above)}") if above else ""
-            made = "\n".join([comment(f"{command}: {query_id}") + about, *new])
+            made = "\n".join([comment(f"{command}: {query_id}") + about, *lines])
             return made if first else f"\n{made}"
         if form == "markdown":
             made = to_markdown(lookup, query, hits, title, graded_by)
@@ -274,16 +272,13 @@ def write_run(
     With ``inputs``, a digest of all that they depend on, finished queries are kept in ``.NAME.part`` until
     all are there. ``resume`` continues it, ``overwrite`` discards it.
     """
-    places = range(len(ids))
     if path is None or inputs is None or (path.exists() and not path.is_file()):
-        texts = (
-            writer.text(result, place == 0) for place, result in zip(places, search(places), strict=True)
-        )
+        results = enumerate(search(range(len(ids))))
+        texts = (writer.text(result, place == 0) for place, result in results)
         if path is not None:
             write_text(path, "".join(texts))
         else:
-            for text in texts:
-                sys.stdout.write(text)
+            sys.stdout.writelines(texts)
         return
     path = Path(os.path.realpath(path))
     part = path.with_name(f".{path.name}.part")
@@ -291,7 +286,7 @@ def write_run(
         if not is_mine:
             raise RunError(f"{path} is being written by another process; wait until it ends")
         done = _finished(part, inputs, resume=resume, overwrite=overwrite) if part.exists() else set()
-        missing = [place for place in places if ids[place] not in done]
+        missing = [place for place, query_id in enumerate(ids) if query_id not in done]
         try:
             with resumable_staging(part, lambda: bool(done)):
                 with part.open("a" if done else "w", encoding="utf-8") as stream:
@@ -313,31 +308,26 @@ def write_run(
 
 def _finished(part: Path, inputs: str, *, resume: bool, overwrite: bool) -> set[str]:
     """The ids of the complete queries of an unfinished run; what was cut off behind them is removed."""
-    done, size = set(), 0
+    records, size = list[Record](), 0
     with part.open("rb") as lines:
         for line in lines:
-            if not line.endswith(b"\n"):  # cut off; what follows would stand on the same line
-                break
             try:
-                record = json.loads(line)
-            except ValueError:
+                records.append(json.loads(line if line.endswith(b"\n") else b""))
+            except ValueError:  # cut off; what follows would stand on the same line
                 break
-            if not size:
-                former = record.get("inputs")
-            else:
-                done.add(record["query_id"])
+            records[-1].pop("text", None)
             size += len(line)
-    if not done or (overwrite and not resume):
+    if len(records) < 2 or (overwrite and not resume):
         return set()
     if not resume:
         raise RunError(
             f"{part} holds an unfinished run; continue it with `resume`, or discard it with `overwrite`"
         )
-    if former != inputs:
+    if records[0].get("inputs") != inputs:
         raise RunError(
             f"{part} holds an unfinished run of another index, other topics or options; repeat the command "
             "as it was, or discard it with `overwrite`"
         )
     os.truncate(part, size)
     log.info("continuing the unfinished run in %s", part)
-    return done
+    return {record["query_id"] for record in records[1:]}

@@ -63,7 +63,7 @@ def create_app(
             *(Route(path, _file(*file)) for path, file in files.items()),
         ],
         middleware=[cors] if settings.origins else [],
-        exception_handlers={QbeError: _qbe_error, HTTPException: _http_error, Exception: _unexpected},
+        exception_handlers={QbeError: routes.failure_of, HTTPException: _http_error, Exception: _unexpected},
         lifespan=_lifespan,
     )
     app.state = state
@@ -127,11 +127,6 @@ async def _follow(app: Starlette) -> None:
             if str(error) != state.unreadable:
                 log.error("%s: %s", type(error).__name__, error)
             state.unreadable = str(error)
-
-
-async def _qbe_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, QbeError)
-    return routes.failure_of(error)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

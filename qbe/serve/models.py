@@ -8,7 +8,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, make_dataclass
-from typing import Annotated, Any, Literal, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
@@ -87,7 +87,8 @@ def _kinds(form: type) -> dict[str, Any]:
 
 def is_list(form: type, name: str) -> bool:
     """Return True for a field of several values."""
-    return get_origin(_kinds(form).get(name)) is list
+    kind = _kinds(form).get(name)
+    return list in map(get_origin, (kind, *get_args(kind)))
 
 
 def _normalized(form: type, values: Any) -> dict[str, Any]:

@@ -55,7 +55,7 @@ EXAMPLES: dict[str, Any] = {
 }
 
 
-def failure_of(error: QbeError) -> Response:
+def failure_of(_: Request | None, error: Exception) -> Response:
     """The response to an error of the library; what is not the client's fault is logged."""
     status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
     if status == 500:
@@ -77,7 +77,7 @@ def stream(state: Any, form: SearchForm) -> Response:
             for record in records:
                 yield f"event: ranking\ndata: {as_json(record)}\n\n"
         except QbeError as error:
-            yield f"event: error\ndata: {bytes(failure_of(error).body).decode()}\n\n"
+            yield f"event: error\ndata: {bytes(failure_of(None, error).body).decode()}\n\n"
             return
         except Exception:
             message = failure(500, "something went wrong while reranking; the server's log says what")
@@ -248,7 +248,8 @@ def description(
         for method, function in functions.items():
             schema = schema_of(form_of(function))
             schemas |= schema.pop("$defs", {})
-            entry: dict[str, Any] = {"summary": inspect.getdoc(function), "responses": answered}
+            about = (inspect.getdoc(function) or "").partition("\n\n")[0]
+            entry: dict[str, Any] = {"summary": " ".join(about.split()), "responses": answered}
             if method == "POST" and path != FILE_PATH:
                 content = {"schema": schema} | ({"examples": EXAMPLES} if path == "/api/search" else {})
                 entry["requestBody"] = {"required": True, "content": {"application/json": content}}

@@ -186,7 +186,7 @@ class SearchService(Closing):
         }
 
     def paper(self, paper_id: PaperId) -> Record:
-        """A paper of the index with its sentences and their facets; raises PaperNotFoundError."""
+        """A paper of the index with its sentences and their facets."""
         return paper_record(self.index.find(paper_id), inside=True)
 
     def read_file(self, data: bytes, name: Name = "file") -> Record:
@@ -208,7 +208,7 @@ class SearchService(Closing):
         return {"title": paper.title, "text": paper.abstract, "note": note_on_papers([paper])}
 
     def label(self, text: Abstract, title: Title = "") -> Record:
-        """The sentences of a pasted abstract with their facets; raises CorpusError."""
+        """The sentences of a pasted abstract with their facets."""
         paper = self.index.label_facets(pasted_paper(text, title))
         return {"title": paper.title, "sentences": sentence_records(paper)}
 

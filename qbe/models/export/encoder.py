@@ -142,12 +142,10 @@ def export_encoder(
 ) -> cards.EncoderMetadata:
     """Export the encoder in ``folder``, with an ``adapter``, to ``destination``, and return its card.
 
-    The folder holds config.json, model.safetensors or pytorch_model.bin, and tokenizer.json or vocab.txt.
     With ``graph``, a file of `qbe.models.export.graph.store_graph`, no PyTorch is needed, and int8 is
     compared with fp32. The models take ``input_ids`` (batch, tokens; int64; equally long) and return
     ``last_hidden_state``, ``hidden_state_0`` (the embeddings) and so on, each (batch, tokens, dimension;
-    float32). Activations are smoothed by the file RANGES beside ``graph``, else by ranges over the sample's
-    papers. Where no int8 model reaches INT8_MIN_COSINE, there is none.
+    float32). Activations are smoothed by the file RANGES beside ``graph``, else by the sample's papers.
     """
     check_required(cards.ENCODER, folder)
     if graph is not None and adapter is not None:  # an adapter is put into a PyTorch model
@@ -243,7 +241,7 @@ def _least_cosine(left: Any, right: Any) -> float:
 def export_cross_encoder(
     folder: Path, name: str, source: str, destination: Path, **trained: Any
 ) -> cards.CrossEncoderMetadata:
-    """Export the sequence classifier in ``folder`` (config.json, model.safetensors, tokenizer.json).
+    """Export the sequence classifier in ``folder``.
 
     The models take ``input_ids``, ``attention_mask`` and, where the classifier uses it, ``token_type_ids``
     (batch, tokens; int64) and return ``score`` (batch,; float32): the logit of one label, or the second's

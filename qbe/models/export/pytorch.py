@@ -120,7 +120,7 @@ _TENSOR = re.compile(
 
 
 def apply_adapter(model: Any, folder: Path) -> None:
-    """Put the bottleneck adapter in ``folder`` into every layer of a BERT-family model, such as SPECTER2's.
+    """Put a bottleneck adapter, such as SPECTER2's, into every layer of a BERT-family model.
 
     With x the output of the feed-forward network, r its input, and N the normalization, a layer computes
     N(x + up(relu(down(N(x + r)))) + r) in place of N(x + r) (Pfeiffer et al., AdapterFusion, EACL 2021).

@@ -1,0 +1,19 @@
+"""The parsers of all commands, and of their subcommands."""
+
+import argparse
+from functools import cache
+
+from qbe.__main__ import COMMANDS, command_parser
+
+
+@cache
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """By ``qbe NAME [SUBCOMMAND]``."""
+    found: dict[str, argparse.ArgumentParser] = {}
+    for command in COMMANDS:
+        parser = command_parser(command)
+        found[parser.prog] = parser
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                found |= {nested.prog: nested for nested in action.choices.values()}
+    return found
