@@ -292,7 +292,7 @@ class VectorMatching:
             weights = -distances
             scores = single_match(distances, columns)
             if self.name == "attention":
-                scores = attention(distances, columns, self._temperature or 1.0)
+                scores = attention(distances, columns, self.temperature or 1.0)
         weights = _inside(weights, columns)
         results = []
         for pair, score in enumerate(scores.tolist()):
