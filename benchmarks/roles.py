@@ -51,14 +51,13 @@ def memory(process: int | str = "self") -> dict[str, float]:
 
 def of_qbe(folder: Path, k1: float, b: float, hits: int) -> Search:
     """What the first stage calls, for a text."""
-    from qbe.index.lucene import TextSearch
     from qbe.index.several import open_index
 
     index = open_index(folder)
     manifest = index.manifest.lucene
     assert manifest is not None
     assert (manifest["k1"], manifest["b"]) == (k1, b)
-    searcher = TextSearch(index.lucene, index.papers.ids)
+    searcher = index.reader.text_search()
     ids = index.papers.ids
 
     def search(text: str) -> list[tuple[str, float]]:

@@ -58,7 +58,7 @@ fused+grades is what qbe search does by default, fused-without-penalty --first-s
 "
 index=indexes/mini
 [ -e $index/CURRENT ] || index=runs/indexes/mini
-qbe search --index $index --paper 1702.03613 --facet method --hits 2 --format table
+qbe search --index $index --paper 1904.00842 --facet method --hits 2 --format table
 echo "
 The rest is in runs/: NAME.details.txt (all measures and tests), NAME.json, NAME.svg; reproduce.log."
 python3 - <<'END'

@@ -18,7 +18,7 @@ import qbe
 from qbe.corpus.records import Reading, dump_record, paper_to_record
 from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, UsageError
 from qbe.index.build import build
-from qbe.index.several import SeveralIndexes
+from qbe.index.several import SeveralReader
 from qbe.index.source import BuildSettings
 from qbe.index.store import read_manifest
 from qbe.query import Aspect, Query
@@ -96,7 +96,7 @@ def shards(nodes, tmp_path_factory, corpus, settings) -> Path:
 def several(request, shards):
     if request.param == "side by side":
         with qbe.open_index(sorted(shards.iterdir()), threads=2) as index:
-            assert isinstance(index, SeveralIndexes)
+            assert isinstance(index.reader, SeveralReader)
             yield index
     else:
         from qbe.cluster.index import open_index
@@ -174,7 +174,7 @@ def test_indexes_that_do_not_go_together(whole, shards, tiny_encoder, dated, tmp
         text = text.replace(gone, "")
     told("several indexes", text.split("\n"))
     with pytest.raises(UsageError, match="found none"):
-        SeveralIndexes([])
+        qbe.open_index([])
 
 
 def test_a_replica_that_is_killed_changes_no_answer(nodes, shards, whole):

@@ -7,6 +7,7 @@ import pytest
 from support.formats import buffered
 
 from qbe.corpus import bibtex
+from qbe.corpus.formats import FORMATS
 from qbe.corpus.markup import clean_bibtex
 from qbe.corpus.reading import read_corpus
 from qbe.corpus.records import Entry, Reading
@@ -20,7 +21,7 @@ def read(data: bytes | str) -> list[Entry]:
 
 
 def test_an_unknown_type_of_entry_is_recognized_by_the_suffix() -> None:
-    assert bibtex.recognizes(Head("a.bib", b"@fish{a, title={A}}"))
+    assert FORMATS["bibtex"].recognizes(Head("a.bib", b"@fish{a, title={A}}"))
 
 
 def test_latex_with_braces_that_are_not_balanced_becomes_text() -> None:

@@ -6,6 +6,7 @@ import pytest
 from support.formats import buffered
 
 from qbe.corpus import json_formats
+from qbe.corpus.formats import FORMATS
 from qbe.corpus.records import Entry, Reading
 from qbe.corpus.streams import Head
 from qbe.errors import CorpusError, RecordError
@@ -28,7 +29,7 @@ def read(data: bytes | str, columns: dict[str, str] | None = None) -> list[Entry
     ],
 )
 def test_own_records_wherever_they_stand(text: str) -> None:
-    assert json_formats.is_jsonl(Head("papers.json", text.encode()))
+    assert FORMATS["jsonl"].recognizes(Head("papers.json", text.encode()))
     assert [entry.record for entry in read(text)] == [OWN]
 
 

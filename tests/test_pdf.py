@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("reportlab")
 from reportlab.lib.pdfencrypt import StandardEncryption
-from support.pdfs import SERIF, Column, Paper, Sheet, article, cover, springer, without_abstract
+from support.pdfs import SERIF, Column, Paper, Sheet, article, cover, laid_out, springer, without_abstract
 
 from qbe.corpus import pdf
 from qbe.corpus.reading import read_corpus
@@ -40,11 +40,13 @@ def written(folder: Path, data: bytes, name: str = "paper.pdf") -> Path:
 
 
 def test_papers_with_the_stamp_of_arxiv_and_with_a_doi(tmp_path):
-    paper = paper_from_file(str(written(tmp_path, article(PAPER))))
+    paper = paper_from_file(str(written(tmp_path, laid_out(article, PAPER))))
     assert (paper.title, paper.abstract) == (PAPER.title, PAPER.abstract)
     assert paper.metadata == {"ids": {"arxiv": "2101.10007v2"}, "year": 2021, "file": "paper.pdf"}
     assert len(paper.sentences) == 3
-    paper = paper_from_file(str(written(tmp_path, springer(PAPER), "a file")))  # told by its content
+    paper = paper_from_file(
+        str(written(tmp_path, laid_out(springer, PAPER), "a file"))
+    )  # told by its content
     assert (paper.title, paper.abstract) == (PAPER.title, PAPER.abstract)
     assert paper.metadata == {"doi": "10.1007/s00000-020-00007", "file": "a file"}
 
@@ -52,7 +54,7 @@ def test_papers_with_the_stamp_of_arxiv_and_with_a_doi(tmp_path):
 def test_the_introduction_stands_for_an_abstract_and_this_is_said(tmp_path, tiny_index, capsys):
     from qbe.cli.search import main
 
-    path = written(tmp_path, without_abstract(PAPER))
+    path = written(tmp_path, laid_out(without_abstract, PAPER))
     assert paper_from_file(str(path)).abstract == PAPER.body[0]
     main(["--index", str(tiny_index), "--paper-file", str(path), "--first-stage=bm25", "--hits=1"])
     said = "no abstract was found in the query; the introduction's first paragraph stands for it"
@@ -61,7 +63,9 @@ def test_the_introduction_stands_for_an_abstract_and_this_is_said(tmp_path, tiny
 
 def test_a_folder_is_a_corpus(tmp_path):
     for name, template in (("a.pdf", article), ("b.pdf", cover), ("c.pdf", without_abstract)):
-        written(tmp_path, template(PAPER._replace(title=f"{PAPER.title} in {name[0].upper()}")), name)
+        written(
+            tmp_path, laid_out(template, PAPER._replace(title=f"{PAPER.title} in {name[0].upper()}")), name
+        )
     written(tmp_path, blank(), "empty.pdf")
     rejected = RejectedRecords()
     papers = list(read_corpus([str(tmp_path)], split_sentences, Reading(on_error="skip"), rejected))
@@ -76,7 +80,7 @@ def test_only_the_first_pages_are_read(tmp_path):
     sheet.centered(80, PAPER.title, SERIF, 20)
     sheet.flow(f"Abstract: {PAPER.abstract}", [Column(72, 400, 72, 700)], SERIF, 10, y=130)
     for _ in range(600):
-        sheet.page()
+        sheet.canvas.showPage()
         sheet.centered(80, "Summary", SERIF, 30)
     paper = paper_from_file(str(written(tmp_path, sheet.data())))
     assert (paper.title, paper.abstract) == (PAPER.title, PAPER.abstract)
@@ -115,7 +119,7 @@ def test_what_cannot_be_read_is_said_in_one_line(tmp_path, monkeypatch, told):
     monkeypatch.chdir(tmp_path)
     files = {
         "encrypted.pdf": encrypted(),
-        "truncated.pdf": article(PAPER)[:300],
+        "truncated.pdf": laid_out(article, PAPER)[:300],
         "scan.pdf": blank(),
         "slow.pdf": bomb(1_000_000),
         "page.pdf": b"<!DOCTYPE html><title>Log in</title>",
@@ -131,21 +135,21 @@ def test_what_cannot_be_read_is_said_in_one_line(tmp_path, monkeypatch, told):
         messages.append(str(raised.value))
     told("test_pdf", messages)
     # What a document does to the process that reads it does not reach the next one.
-    assert paper_from_file(str(written(tmp_path, article(PAPER)))).title == PAPER.title
+    assert paper_from_file(str(written(tmp_path, laid_out(article, PAPER)))).title == PAPER.title
 
 
 def test_the_process_that_reads_ends_with_its_input():
     from qbe.util import work
 
     with work.start([pdf.sys.executable, "-m", "qbe.corpus.pdf"]) as process:
-        data = springer(PAPER)
+        data = laid_out(springer, PAPER)
         answers = process.communicate(2 * (len(data).to_bytes(8, "big") + data), timeout=60)[0].splitlines()
     assert [json.loads(line)["title"] for line in answers] == [PAPER.title, PAPER.title]
     assert process.returncode == 0
 
 
 def test_an_interrupted_document_does_not_answer_for_the_next_one(tmp_path):
-    path = str(written(tmp_path, article(PAPER)))
+    path = str(written(tmp_path, laid_out(article, PAPER)))
     assert paper_from_file(path).title == PAPER.title  # the process that reads runs
     slow = str(written(tmp_path, bomb(1_000_000), "slow.pdf"))
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)

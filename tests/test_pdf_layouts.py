@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("reportlab")
-from support.pdfs import HELD_OUT, WRITTEN_WITH, Paper, Template, without_abstract
+from support.pdfs import HELD_OUT, WRITTEN_WITH, Paper, Template, laid_out, without_abstract
 
 from qbe.corpus import read_jsonl
 from qbe.corpus.pdf import answer
@@ -70,7 +70,7 @@ def measured(template: Template, folder: Path, offset: int) -> tuple[float, floa
     """The shares of right titles, and of abstracts of a token F1 of at least .95."""
     titles, abstracts = [], []
     for paper in papers(folder, offset):
-        found = answer(template(paper))
+        found = answer(laid_out(template, paper))
         right = paper.body[0] if template is without_abstract else paper.abstract
         titles.append(letters(found.get("title", "")) == letters(paper.title))
         abstracts.append(token_f1(found.get("abstract", ""), right) >= 0.95)

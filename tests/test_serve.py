@@ -308,12 +308,12 @@ def test_keys_and_the_names_that_whoever_has_one_may_use(tmp_path, caplog):
 
 def test_a_paper_may_be_sent_as_a_file(server, tmp_path):
     pytest.importorskip("reportlab")
-    from support.pdfs import Paper, article, without_abstract
+    from support.pdfs import Paper, article, laid_out, without_abstract
 
     paper = Paper("On old letters", ABSTRACT, [ABSTRACT.replace("Old", "Very old"), ABSTRACT])
-    answer = server.ask("POST", "/api/paper-file?name=../a.pdf", article(paper))
+    answer = server.ask("POST", "/api/paper-file?name=../a.pdf", laid_out(article, paper))
     assert answer.json() == {"title": paper.title, "text": ABSTRACT, "note": ""}
-    noted = server.ask("POST", "/api/paper-file", without_abstract(paper)).json()
+    noted = server.ask("POST", "/api/paper-file", laid_out(without_abstract, paper)).json()
     assert noted["text"] == paper.body[0]
     assert noted["note"].endswith("the introduction's first paragraph stands for it")
     (tmp_path / "secret.tex").write_text(r"\abstract{Secret.}")

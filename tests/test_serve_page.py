@@ -656,11 +656,11 @@ def test_formulas_are_read_as_text_and_ids_stay(visit):
 
 def test_a_pdf_is_chosen_or_dropped(visit):
     pytest.importorskip("reportlab")
-    from support.pdfs import Paper, article, without_abstract
+    from support.pdfs import Paper, article, laid_out, without_abstract
 
     visit.open()
     paper = Paper("On eye photographs", ABSTRACT, [ABSTRACT.replace("People", "Some people")])
-    file = {"name": "draft.pdf", "mimeType": "application/pdf", "buffer": article(paper)}
+    file = {"name": "draft.pdf", "mimeType": "application/pdf", "buffer": laid_out(article, paper)}
     visit.page.get_by_label("Or its file").set_input_files(file)
     visit.wait()
     assert visit.page.locator("#text").input_value() == ABSTRACT
@@ -672,7 +672,7 @@ def test_a_pdf_is_chosen_or_dropped(visit):
         all.items.add(new File([new Uint8Array(data)], "draft.pdf"));
         return all;
     }"""
-    transfer = visit.page.evaluate_handle(script, list(without_abstract(paper)))
+    transfer = visit.page.evaluate_handle(script, list(laid_out(without_abstract, paper)))
     visit.page.dispatch_event("#ask", "drop", {"dataTransfer": transfer})
     expect(visit.page.locator("#file-note")).to_contain_text("No abstract was found")
     assert visit.page.locator("#text").input_value() == paper.body[0]

@@ -201,7 +201,9 @@ def test_on_a_terminal_a_question_is_answered(index, tmp_path, monkeypatch, answ
         patch.setattr(sys, "stderr", shown)
         with refused:
             main(["--sync", "--corpus", export, "--output", str(index)])
-    told = os.read(terminal, 10_000).decode()
+    told = ""
+    while "[y/N]" not in told:  # the terminal gives what was typed first
+        told += os.read(terminal, 10_000).decode()
     os.close(terminal)
     assert re.search(r"19 of the 20 papers .* \[k0\], .* and 16 more\); delete these papers\? \[y/N\]", told)
     assert len(content(index)) == left

@@ -321,24 +321,6 @@ def test_the_newest_reported_papers_stay_in_the_file(index):
     assert next(each.paper_id for each in watch.found if not each.reported) == "p1500"
 
 
-def test_papers_wait_for_room_and_each_is_found_once(index, some, monkeypatch):
-    monkeypatch.setattr("qbe.feeds.watches.MAX_OF_ONE", 3)
-    content = kept(index, Watch("all", {"paper_ids": ["s036"]}, 0))
-    new = [each.paper_id for each in some[OLD : OLD + 5]]
-    append_papers(index, some[OLD : OLD + 5])
-    watch = content.watches["all"]
-    for _ in range(2):  # three wait, and the others stay new
-        assert list(searched(index, content)) == ["all"]
-        assert sorted(each.paper_id for each in watch.found) == new[:3]
-    for each in watch.found:
-        each.reported = True
-    assert searched(index, content) == {}
-    assert sorted(each.paper_id for each in watch.found) == new
-    monkeypatch.setattr("qbe.feeds.watches.MAX_WAITING", 2)
-    with pytest.raises(UsageError, match="that are not reported yet, found more; report them"):
-        content.add(Watch("other", {"paper_ids": ["s036"]}, 0))
-
-
 def test_a_file_is_changed_by_one_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr("qbe.util.files._CHANGE_SECONDS", 0.3)
     path = tmp_path / "watches.json"
@@ -449,7 +431,7 @@ def test_a_server_keeps_searches_and_finds_what_comes(index, some, tmp_path):
         content = read_watches(file)
         assert not any(each.reported for each in content.watches["fish"].found)  # qbe watch run still does
         with Index(index) as opened:
-            text = report(items_of(content, opened.paper, None), "markdown", content.feed)
+            text = report(items_of(content, opened, None), "markdown", content.feed)
         assert text.startswith("## fish: 2 papers\n")
         assert server.ask("POST", "/api/watches/remove", {"name": "fish"}).json() == {"watches": []}
         assert server.ask("POST", "/api/watches/remove", {"name": "fish"}).status == 422

@@ -79,7 +79,9 @@ def test_groups_feeds_and_abstracts_of_attached_pdfs(tmp_path):
     feed = library.add("FEED0000", library=3, title="News", abstractNote=ABSTRACT)
     library.database.execute("INSERT INTO feedItems VALUES (?, 'x')", [feed])
     stored, linked = library.add("PDFS0000", title="Stored"), library.add("PDFL0000", title="Linked")
-    document = pdfs.article(pdfs.Paper("On ponds", LONG, ["We walk to the pond. It is wet. " * 20] * 3))
+    document = pdfs.laid_out(
+        pdfs.article, pdfs.Paper("On ponds", LONG, ["We walk to the pond. It is wet. " * 20] * 3)
+    )
     for path in (library.folder / "storage" / "ATTA0000" / "frogs.pdf", tmp_path / "ponds.pdf"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(document)

@@ -32,7 +32,7 @@ COMMANDS = {
     "export": "convert PyTorch weights to the ONNX models that qbe runs",
     "serve": "serve an index: a page to search with, and HTTP for programs",
     "mcp": "serve an index to agents, by the Model Context Protocol",
-    "demo": "search the sample that is part of the package",
+    "demo": "search real papers that are part of the package",
     "cluster": "index, search or serve on several machines",
     "doctor": "show what this machine and installation are, and lack",
     "completion": "print a script that completes commands in a shell",

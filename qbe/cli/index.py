@@ -8,6 +8,7 @@ import sys
 import qbe
 from qbe.cli import common
 from qbe.cli.common import Parser, refuse
+from qbe.cli.defaults import built
 from qbe.corpus import FORMAT_NAMES
 
 TYPE_CHECKING = False
@@ -95,7 +96,7 @@ def bars() -> Progress:
 
 
 def main(arguments: list[str]) -> None:
-    run(PARSER.parse_args(arguments))
+    run(PARSER.parse_args(built(PARSER, arguments)))
 
 
 def run(options: argparse.Namespace, build: Callable[..., Manifest] | None = None) -> None:

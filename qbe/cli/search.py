@@ -8,6 +8,7 @@ import sys
 import qbe
 from qbe.cli import common
 from qbe.cli.common import Parser, refuse
+from qbe.cli.defaults import searched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def main(arguments: list[str]) -> None:
 
             print(describe_stages(RERANKERS if option == "--rerank" else FIRST_STAGES))
             return
-    run(PARSER.parse_args(arguments))
+    run(PARSER.parse_args(searched(PARSER, arguments)))
 
 
 def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None = None) -> None:

@@ -141,7 +141,7 @@ def _remove(options: argparse.Namespace) -> None:
     from qbe.feeds.watches import changing, write_watches
 
     with changing(options.watches) as watches:
-        watches.remove(options.name)
+        del watches.watches[watches.named(options.name).name]
         write_watches(options.watches, watches)
 
 
@@ -167,7 +167,7 @@ def _run(options: argparse.Namespace) -> None:
             problems = find(watches, session, advance)
         write_watches(options.watches, watches)
         since = "" if options.since is None and form == "atom" else options.since
-        items = items_of(watches, lambda name: index.paper(name) if name in index else None, since)
+        items = items_of(watches, index, since)
         text = report(items, form, watches.feed)
         if options.output is None:
             sys.stdout.write(text)

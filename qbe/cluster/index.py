@@ -13,8 +13,8 @@ from typing import Any
 
 from qbe.cluster.ray_runtime import ClusterError, connected, raised_in_task
 from qbe.errors import UsageError, check_positive
-from qbe.index.index import IndexReader
-from qbe.index.several import Ask, SeveralIndexes, Shard
+from qbe.index.index import Index, IndexReader
+from qbe.index.several import Ask, Shard
 from qbe.index.store import current, read_manifest
 
 DEADLINE = 60.0  # seconds that answers are waited for
@@ -49,7 +49,7 @@ class Holder:
         return os.getpid()
 
 
-class ClusterIndex(SeveralIndexes):
+class ClusterIndex(Index):
     """Indexes held by the processes of a cluster; papers and labels are read from the shared folders."""
 
     def __init__(

@@ -5,6 +5,8 @@ The names are loaded when they are first used, so that help, which names the for
 
 from __future__ import annotations
 
+from qbe.corpus.format_names import FORMAT_NAMES
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from qbe.corpus.json_formats import read_jsonl, read_records, write_jsonl
@@ -13,11 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT_NAMES", "Splitter", "paper_to_record", "parse_paper", "read_corpus"]
 __all__ += ["read_jsonl", "read_records", "write_jsonl"]
-
-FORMAT_NAMES = (
-    *("arxiv", "semantic-scholar", "openalex", "crossref", "pubmed", "acl-anthology", "csl-json", "bibtex"),
-    *("ris", "nbib", "wos", "endnote", "pdf", "parquet", "jsonl", "table"),
-)
 
 
 def __getattr__(name: str) -> object:

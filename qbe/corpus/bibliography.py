@@ -17,11 +17,7 @@ from qbe.types import Paper
 from qbe.util.text import one_line
 
 FORMATS = ("bibtex", "ris")
-ARTICLE, IN_PROCEEDINGS, OTHER = (
-    "article",
-    "inproceedings",
-    "misc",
-)  # kinds of references, as BibTeX names them
+ARTICLE, IN_PROCEEDINGS, OTHER = "article", "inproceedings", "misc"  # kinds, as BibTeX names them
 
 PROVIDER = "qbe"  # of the record (DP), by which files of RIS are told from others
 COMMENT = "%% "  # begins a comment between entries
@@ -210,13 +206,10 @@ def author_names(value: Any) -> list[str]:
         name = _clean(each)
         if isinstance(each, Mapping):
             middle = each.get("middle")
-            given = [each.get("first"), *(middle if isinstance(middle, list) else [middle])]
-            parts = (
-                _clean(each.get("last")),
-                " ".join(filter(None, map(_clean, given))),
-                _clean(each.get("suffix")),
-            )
-            name = _clean(each.get("name")) or person_name(*parts)
+            parts = [each.get("first"), *(middle if isinstance(middle, list) else [middle])]
+            family, suffix = _clean(each.get("last")), _clean(each.get("suffix"))
+            given = " ".join(filter(None, map(_clean, parts)))
+            name = _clean(each.get("name")) or person_name(family, given, suffix)
         elif "," in name:
             name = read_name(name)
         names.append(name)
@@ -241,9 +234,7 @@ class Bibliography:
             return None
         reference = reference_of(paper)
         self._by_id[paper.paper_id] = key = self._keys.add(reference)
-        if self._is_bibtex:
-            return to_bibtex(reference, key)
-        return to_ris(reference, key if reference.key else "")
+        return to_bibtex(reference, key) if self._is_bibtex else to_ris(reference, reference.key and key)
 
     def key(self, paper_id: str) -> str:
         """Return the key of a paper's entry; raises KeyError for a paper that has none."""
@@ -398,11 +389,9 @@ def to_latex_title(title: str) -> str:
         for match in _WORD.finditer(part):
             word, between = match[0], part[begin : match.start()]
             may_change = is_first or _NEW_BEGIN.search(between) is not None or not every_capital
-            keeps = word[0].isupper() and not may_change
-            if not keeps:
-                is_symbol = len(word) == 1 and word.isupper() and word != "A"
-                is_code = word[0].isupper() and any(letter.isdigit() for letter in word)
-                keeps = is_symbol or is_code or any(letter.isupper() for letter in word[1:])
+            is_symbol = len(word) == 1 and word.isupper() and word != "A"
+            is_code = word[0].isupper() and (not may_change or any(map(str.isdigit, word)))
+            keeps = is_symbol or is_code or any(map(str.isupper, word[1:]))
             written = word.translate(_ESCAPES)
             parts += [between.translate(_ESCAPES), f"{{{written}}}" if keeps and not in_capitals else written]
             begin, is_first = match.end(), False

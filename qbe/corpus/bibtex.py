@@ -18,7 +18,7 @@ from qbe.corpus.json_stream import decode_text
 from qbe.corpus.markup import clean_abstract, clean_address, clean_bibtex, plain
 from qbe.corpus.names import has_others, person_name, read_name, split_authors
 from qbe.corpus.records import MAX_ABSTRACT_CHARS, Entry, Reading, converted
-from qbe.corpus.streams import Head, numbered_lines
+from qbe.corpus.streams import numbered_lines
 from qbe.errors import RecordError
 
 _NAMES = """
@@ -55,10 +55,6 @@ _EITHER = re.compile(r"[\s,]+")
 _DBLP_NUMBER = re.compile(r"\s0\d{3}$")
 _MARKED = re.compile(r"[{}\\~&=;]")
 _NAME_PART = re.compile(r"\s*(family|given|prefix|suffix)\s*=(.*)", re.IGNORECASE | re.DOTALL)
-_FIRST_ENTRY = re.compile(
-    r"^\s*@(?:string|comment|preamble|article|book|inproceedings|misc|[\w-]+\s*\{[^\s,={}()\"]*\s*[,=}])",
-    re.IGNORECASE | re.MULTILINE,
-)
 _CONTAINER = re.compile(  # types of entries from which others may inherit that stand after them
     r"(?:mv)?(?:book|collection|proceedings|reference)|conference|journal|periodical|xdata"
 )
@@ -102,12 +98,6 @@ class BibtexEntry(NamedTuple):
 Original = tuple[
     str, BibtexEntry | RecordError
 ]  # the place of an entry, and the entry or what is wrong with it
-
-
-def recognizes(head: Head) -> bool:
-    """Return True if an entry of BibTeX begins somewhere; without one, if the suffix says so."""
-    is_bibtex = _FIRST_ENTRY.search(head.text) is not None or head.suffix in (".bib", ".bibtex")
-    return is_bibtex and not head.text.startswith(("{", "[", "<"))
 
 
 def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from qbe.corpus import bibtex, json_formats, pdf, tables, tagged, xml_formats
 from qbe.corpus.identity import ASSIGNED, CHOSEN, UNIQUE
-from qbe.corpus.records import FIELDS, Entry, Reading
+from qbe.corpus.records import FIELDS, Reader
 from qbe.corpus.streams import Head, head_of, not_recognized
 from qbe.corpus.xml_formats import PUBMED_ROOTS, root_tag
 from qbe.errors import UsageError, did_you_mean
-
-# Reads the decompressed bytes of a source, whose name stands in messages, as entries. What is wrong with one
-# record is a RecordError in its entry; CorpusError is raised where nothing more can be read.
-Reader = Callable[[io.BufferedReader, str, Reading], Iterator[Entry]]
 
 
 class Format(NamedTuple):
@@ -28,26 +24,108 @@ class Format(NamedTuple):
     ids: str
 
 
+_TITLE = re.compile(r'"[a-z_ ]*title"\s*:', re.IGNORECASE)
+_WORK_ID = re.compile(r'"id"\s*:\s*"https://openalex\.org/W\d+"')
+_OF_WORK = re.compile(
+    r'"(?:authorships|abstract_inverted_index|publication_year|referenced_works|primary_location)"\s*:'
+)
+_S2ORC_FIELDS = ("s2_url", "outbound_citations", "has_pdf_parse")
+_DOI = re.compile(r'"DOI"\s*:\s*"')
+_TITLES = re.compile(r'"(?:container-)?title"\s*:\s*\[')  # those of CSL-JSON, which is similar, are strings
+# What an item of CSL-JSON or Zotero has and other formats lack.
+_OF_CSL = re.compile(
+    r'"itemType"\s*:|"type"\s*:\s*"(?:article-(?:journal|magazine|newspaper)|paper-conference|review-book)"'
+    r'|"(?:date-parts|container-title|citation-key|issued)"\s*:|"author"\s*:\s*\[\s*\{\s*'
+    r'"(?:family|given|literal|(?:non-)?dropping-particle)"'
+)
+_NOT_CSL = re.compile(r'"(?:display_name|paper_id|paperId)"|"title"\s*:\s*\[')
+_FIRST_ENTRY = re.compile(
+    r"^\s*@(?:string|comment|preamble|article|book|inproceedings|misc|[\w-]+\s*\{[^\s,={}()\"]*\s*[,=}])",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def _json_with(*patterns: re.Pattern[str]) -> Callable[[Head], bool]:
+    def recognizes(head: Head) -> bool:
+        return head.text.startswith(("{", "[")) and all(each.search(head.text) for each in patterns)
+
+    return recognizes
+
+
+def _is_semantic_scholar(head: Head) -> bool:
+    return (
+        head.has("corpusid", "title", "externalids")
+        or head.has("corpusid", "abstract")
+        or head.has("paperId", "title")
+        or (head.has("paper_id", "title", "abstract") and any(map(head.has, _S2ORC_FIELDS)))
+        or (
+            json_formats.LIST.match(head.text) is not None
+            and '"paperId"' in head.text
+            and '"title"' in head.text
+        )
+    )
+
+
+def _is_bibtex(head: Head) -> bool:
+    is_bibtex = _FIRST_ENTRY.search(head.text) is not None or head.suffix in (".bib", ".bibtex")
+    return is_bibtex and not head.text.startswith(("{", "[", "<"))
+
+
+def _tagged(name: str, form: tagged.Tagged, ids: str) -> Format:
+    def recognizes(head: Head) -> bool:
+        lines = head.data.splitlines(keepends=True)
+        return not head.text.startswith(("{", "[", "<", "@")) and any(map(form.begin.match, lines))
+
+    return Format(name, recognizes, form.read, ids)
+
+
 FORMATS: dict[str, Format] = {
     each.name: each
     for each in (
-        Format("arxiv", json_formats.is_arxiv, json_formats.read_arxiv, ASSIGNED),
         Format(
-            "semantic-scholar", json_formats.is_semantic_scholar, json_formats.read_semantic_scholar, ASSIGNED
+            "arxiv",
+            lambda head: head.has("id", "title", "abstract", "categories", "versions"),
+            json_formats.read_arxiv,
+            ASSIGNED,
         ),
-        Format("openalex", json_formats.is_openalex, json_formats.read_openalex, ASSIGNED),
-        Format("crossref", json_formats.is_crossref, json_formats.read_crossref, ASSIGNED),
+        Format("semantic-scholar", _is_semantic_scholar, json_formats.read_semantic_scholar, ASSIGNED),
+        Format("openalex", _json_with(_WORK_ID, _OF_WORK), json_formats.read_openalex, ASSIGNED),
+        Format(
+            "crossref",
+            lambda head: _json_with(_DOI, _TITLES)(head) and not head.has("paper_id"),
+            json_formats.read_crossref,
+            ASSIGNED,
+        ),
         Format("pubmed", lambda head: root_tag(head) in PUBMED_ROOTS, xml_formats.read_pubmed, ASSIGNED),
-        Format("acl-anthology", xml_formats.is_anthology, xml_formats.read_anthology, ASSIGNED),
-        Format("csl-json", json_formats.is_csl, json_formats.read_csl, CHOSEN),
-        Format("bibtex", bibtex.recognizes, bibtex.read, CHOSEN),
-        Format("ris", tagged.RIS.recognizes, tagged.RIS.read, CHOSEN),
-        Format("nbib", tagged.NBIB.recognizes, tagged.NBIB.read, ASSIGNED),
-        Format("wos", tagged.WOS.recognizes, tagged.WOS.read, ASSIGNED),
-        Format("endnote", tagged.ENDNOTE.recognizes, tagged.ENDNOTE.read, CHOSEN),
-        Format("pdf", pdf.recognizes, pdf.read, ASSIGNED),
+        Format(
+            "acl-anthology",  # other formats have collections of other things
+            lambda head: (
+                root_tag(head) == "collection" and "<volume" in head.text and "<collection id=" in head.text
+            ),
+            xml_formats.read_anthology,
+            ASSIGNED,
+        ),
+        Format(
+            "csl-json",
+            lambda head: _json_with(_OF_CSL)(head) and not _NOT_CSL.search(head.text),
+            json_formats.read_csl,
+            CHOSEN,
+        ),
+        Format("bibtex", _is_bibtex, bibtex.read, CHOSEN),
+        _tagged("ris", tagged.RIS, CHOSEN),
+        _tagged("nbib", tagged.NBIB, ASSIGNED),
+        _tagged("wos", tagged.WOS, ASSIGNED),
+        _tagged("endnote", tagged.ENDNOTE, CHOSEN),
+        Format(
+            "pdf",  # also behind other bytes
+            lambda head: (
+                head.data.startswith(b"%PDF-") or (head.suffix == ".pdf" and b"%PDF-" in head.data[:1024])
+            ),
+            pdf.read,
+            ASSIGNED,
+        ),
         Format("parquet", lambda head: head.data.startswith(b"PAR1"), tables.read_parquet, UNIQUE),
-        Format("jsonl", json_formats.is_jsonl, json_formats.read_entries, UNIQUE),
+        Format("jsonl", _json_with(_TITLE), json_formats.read_entries, UNIQUE),
         Format("table", tables.is_table, tables.read_table, CHOSEN),
     )
 }

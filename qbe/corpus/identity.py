@@ -11,6 +11,7 @@ from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -222,12 +223,6 @@ def merged(papers: Iterable[tuple[Paper, int | None]]) -> Iterator[Paper]:
     Papers come with None, duplicates with the number (from 1) of the paper that they repeat. Raises
     OutputError where the file cannot be written.
     """
-
-    def read(place: int) -> Paper:
-        if file.tell() != place:
-            file.seek(place)
-        return parse_paper(json.loads(file.readline()), "")
-
     places, duplicates, end = array("q"), defaultdict[int, list[int]](list), 0
     with tempfile.TemporaryFile() as file:
         for paper, first in papers:
@@ -239,11 +234,12 @@ def merged(papers: Iterable[tuple[Paper, int | None]]) -> Iterator[Paper]:
                 end += file.write(json.dumps(paper_to_record(paper)).encode() + b"\n")
             except OSError as error:
                 raise output_error(tempfile.gettempdir(), error) from error
-        for number, place in enumerate(places, start=1):
-            paper = read(place)
-            for other in duplicates.get(number, ()):
-                paper = _merge(paper, read(other))
-            yield paper
+        for number, begin in enumerate(places, start=1):
+            versions = list[Paper]()
+            for place in (begin, *duplicates.get(number, ())):
+                file.seek(place)
+                versions.append(parse_paper(json.loads(file.readline()), ""))
+            yield reduce(_merge, versions)
 
 
 def _merge(paper: Paper, other: Paper) -> Paper:

@@ -13,20 +13,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from email.utils import parsedate
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from qbe.corpus import fields, records, tables
 from qbe.corpus.fields import NOT_THIS_FORMAT, Fields, doi, no_title, present, record, unfit, wrong_type
 from qbe.corpus.json_stream import decode_record, decode_text, json_objects, object_items
 from qbe.corpus.markup import clean_abstract, clean_title, plain, without_latex
 from qbe.corpus.names import person_name
-from qbe.corpus.records import FIELDS, OFFSETS, Entry, Reading, Splitter, converted, parse_paper
+from qbe.corpus.records import FIELDS, OFFSETS, Entry, Reader, Reading, Splitter, converted, parse_paper
 from qbe.corpus.streams import Head, display_name, head_of, numbered_lines, open_source
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper
-
-if TYPE_CHECKING:
-    from qbe.corpus.formats import Reader
 
 
 def reader(
@@ -44,7 +41,6 @@ def reader(
 # --- qbe's own, and others with usual names ---
 
 _MAPPING = re.compile(r'\{\s*"([^"\\]*)"\s*:\s*\{')
-_TITLE = re.compile(r'"[a-z_ ]*title"\s*:', re.IGNORECASE)
 # An object with a list of papers, as databases answer (Lens, Dimensions).
 _ANSWER = re.compile(
     r'\{(?:(?!"title")[^\[\]{}])*"(data|items|results|papers|records|documents|publications|works|articles|hits)"'
@@ -78,10 +74,6 @@ def read_jsonl(source: str | Path, split: Splitter | None = None) -> Iterator[Pa
 def write_jsonl(papers: Iterable[Paper], stream: IO[bytes]) -> int:
     """Write papers in the form `read_jsonl` reads, UTF-8, and return their number."""
     return sum(1 for paper in papers if stream.write(records.dump_record(records.paper_to_record(paper))))
-
-
-def is_jsonl(head: Head) -> bool:
-    return head.text.startswith(("{", "[")) and _TITLE.search(head.text) is not None
 
 
 def read_entries(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
@@ -135,11 +127,6 @@ _CATEGORIES = re.compile(rb'"categories"\s*:\s*"([^"\\]*)"')
 _AND = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
 
 
-def is_arxiv(head: Head) -> bool:
-    """Return True for a record of arXiv's snapshot."""
-    return head.has("id", "title", "abstract", "categories", "versions")
-
-
 def read_arxiv(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
     """Yield the records of arXiv's snapshot; those of other categories are not even parsed."""
     is_kept = cache(lambda categories: reading.keeps({"categories": categories.decode(errors="replace")}))
@@ -187,17 +174,7 @@ def _arxiv_author(*parts: str) -> str:
 
 MAX_POSITION = 100_000  # the highest position of a word in an abstract that is believed
 _WORK = re.compile(r"(?:^|/)(W\d{1,18})$")
-_WORK_ID = re.compile(r'"id"\s*:\s*"https://openalex\.org/W\d+"')
-_FIELD = re.compile(
-    r'"(?:authorships|abstract_inverted_index|publication_year|referenced_works|primary_location)"\s*:'
-)
 _RESULTS = re.compile(r'\{\s*"(?:meta|results)"\s*:\s*[\[{]')
-
-
-def is_openalex(head: Head) -> bool:
-    """Return True for objects with the id and a field of a work."""
-    is_json = head.text.startswith(("{", "["))
-    return is_json and bool(_WORK_ID.search(head.text) and _FIELD.search(head.text))
 
 
 def _from_openalex(source: Mapping[str, Any]) -> dict[str, Any]:
@@ -262,25 +239,13 @@ read_openalex = reader(_from_openalex, lambda head: "results" if _RESULTS.match(
 
 # --- Semantic Scholar ---
 
-_S2ORC_FIELDS = ("s2_url", "outbound_citations", "has_pdf_parse")
 # A list of papers, with null for those that are not known, perhaps in an object.
-_LIST = re.compile(
+LIST = re.compile(
     r'(?:\{(?:[^\[\]{}]{0,1000},)?\s*"(data|recommendedPapers|papers)"\s*:\s*)?\[\s*(?:null\s*,\s*)*\{'
 )
 # The names of further ids, in small letters, in metadata of the API and of S2ORC.
 _IDS = {each: each for each in ("arxiv", "acl", "dblp", "mag")} | {"pubmed": "pmid", "pubmedcentral": "pmc"}
 _IDS |= {"arxiv_id": "arxiv", "acl_id": "acl", "pubmed_id": "pmid", "pmc_id": "pmc", "mag_id": "mag"}
-
-
-def is_semantic_scholar(head: Head) -> bool:
-    """Return True for a paper of the data sets, of S2ORC or of the API, or an answer with a list of them."""
-    return (
-        head.has("corpusid", "title", "externalids")
-        or head.has("corpusid", "abstract")
-        or head.has("paperId", "title")
-        or (head.has("paper_id", "title", "abstract") and any(map(head.has, _S2ORC_FIELDS)))
-        or (_LIST.match(head.text) is not None and '"paperId"' in head.text and '"title"' in head.text)
-    )
 
 
 def _s2_path(head: Head) -> str | None:
@@ -289,7 +254,7 @@ def _s2_path(head: Head) -> str | None:
             f"{head.name}: expected Semantic Scholar's papers, found its abstracts, which have no titles; "
             "join both by corpusid first"
         )
-    answer = _LIST.match(head.text)
+    answer = LIST.match(head.text)
     return answer[1] if answer else None
 
 
@@ -338,17 +303,10 @@ read_semantic_scholar = reader(_from_s2, _s2_path)
 # --- Crossref ---
 
 _DOI = re.compile(r'"DOI"\s*:\s*"')
-_TITLES = re.compile(r'"(?:container-)?title"\s*:\s*\[')  # those of CSL-JSON, which is similar, are strings
 _ITEMS = re.compile(r'"items"\s*:\s*\[')
 _MESSAGE = re.compile(r'"message"\s*:\s*\{')
 _HEADING = re.compile(r"<(?:jats:)?title>([^<]{1,200})</(?:jats:)?title>")
 _TWICE = re.compile(r"(?<=tex-math>)\s*<mml:math\b")  # begins a formula in MathML after the same in LaTeX
-
-
-def is_crossref(head: Head) -> bool:
-    """Return True for objects with a DOI and a list of titles."""
-    is_json = head.text.startswith(("{", "[")) and not head.has("paper_id")
-    return is_json and _DOI.search(head.text) is not None and _TITLES.search(head.text) is not None
 
 
 def _crossref_path(head: Head) -> str | None:
@@ -405,12 +363,6 @@ read_crossref = reader(_from_crossref, _crossref_path)
 # --- CSL-JSON and Zotero ---
 
 _CSL_ITEMS = re.compile(r'\{.*?"items"\s*:\s*\[\s*(?=\{)', re.DOTALL)
-# What an item has and other formats lack.
-_OF_CSL = re.compile(
-    r'"itemType"\s*:|"type"\s*:\s*"(?:article-(?:journal|magazine|newspaper)|paper-conference|review-book)"|"(?:date-parts|container-title|citation-key|issued)"\s*:|"author"\s*:\s*\[\s*\{\s*'
-    r'"(?:family|given|literal|(?:non-)?dropping-particle)"'
-)
-_NOT_CSL = re.compile(r'"(?:display_name|paper_id|paperId)"|"title"\s*:\s*\[')
 _ZOTERO = {  # the fields of Zotero's items by CSL's
     "id": "key itemKey",
     "citation-key": "citationKey citekey",
@@ -426,12 +378,6 @@ _ZOTERO = {  # the fields of Zotero's items by CSL's
 _URL = re.compile(r"https?://[^/]+/")
 _ARXIV = re.compile(r"arXiv:\s*(\S+?)(?:v\d+)?(?:\s|$)", re.IGNORECASE)
 _KEY = re.compile(r"^\s*Citation Key:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
-
-
-def is_csl(head: Head) -> bool:
-    """Return True for items of CSL-JSON or of Zotero."""
-    is_json = head.text.startswith(("[", "{"))
-    return is_json and _OF_CSL.search(head.text) is not None and not _NOT_CSL.search(head.text)
 
 
 def from_csl(source: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,13 +9,12 @@ from typing import Any
 
 from qbe.corpus.fields import unfit
 from qbe.corpus.records import Entry, check_unicode
-from qbe.corpus.streams import MAX_LINE_BYTES, head_of, numbered_lines
+from qbe.corpus.streams import MAX_LINE_BYTES, Bounded, head_of, numbered_lines
 from qbe.errors import CorpusError, RecordError
 
 # pandas and Python write NaN, which JSON does not know, for a missing value: read it as one.
 DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 
-_MAX_DEPTH = 1000
 _PIECE_BYTES = 1 << 13  # so little at a time that brackets in it cannot nest deeply
 _KINDS = {list: "an array", str: "a string", type(None): "null"}
 
@@ -87,15 +86,15 @@ def object_items(
     """Yield the objects that are the members of an object, with their names; with a prefix those there."""
     import ijson
 
-    source, number = _Bounded(stream, name), 0
+    source, number = Bounded(stream, name, MAX_LINE_BYTES), 0
     options = {"use_float": True, "multiple_values": True, "buf_size": _PIECE_BYTES}
     values = (
         ijson.kvitems(source, "", **options) if prefix is None else ijson.items(source, prefix, **options)
     )
     try:
         for value in values:
-            number, source.size, source.depth = number + 1, 0, 0
-            where = source.where = f"{name}, item {number}"
+            number += 1
+            where = source.begin(f"{name}, item {number}")
             key, value = value if prefix is None else ("", value)
             try:
                 record: dict[str, Any] | RecordError = _object(value, where)
@@ -113,20 +112,3 @@ def object_items(
         raise CorpusError(
             f"{place}: expected JSON, found it malformed or cut ({reason}); mend the file or fetch it again"
         ) from None
-
-
-class _Bounded:
-    """Bound depth and length, for which ijson takes quadratic time and all memory."""
-
-    def __init__(self, stream: io.BufferedReader, where: str) -> None:
-        self._stream, self.where, self.size, self.depth = stream, where, 0, 0
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(size)
-        self.size += len(data)
-        self.depth += data.count(b"[") + data.count(b"{") - data.count(b"]") - data.count(b"}")
-        limits = (self.size, MAX_LINE_BYTES, "bytes"), (self.depth, _MAX_DEPTH, "open brackets")
-        if over := next((each for each in limits if each[0] > each[1]), None):
-            found = f"at most {over[1]:,} {over[2]} an item, found more; write one a paper"
-            raise CorpusError(f"{self.where}: expected {found}")
-        return data

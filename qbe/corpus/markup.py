@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 _END_CHARS = 700  # searched for a statement of rights
 _MAX_CHARS = 200  # of a placeholder; longer texts are abstracts
@@ -63,25 +64,20 @@ _LABEL = re.compile(
 _RIGHTS = re.compile(r"<CopyrightInformation\b[^<>]*>[^<>]*</CopyrightInformation>", re.IGNORECASE)
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 # Words of texts that stand for an absent abstract: alone, or a negation and a subject among a few others.
-_ALONE = _words(
-    "na nan nil nat n/a n.a n/d n.d #n/a unknown undefined empty tba tbd pending abstract summary none null "
-    "missing unavailable absent omitted"
-)
-_NEGATIONS = _words(
-    "no not none null without lacks lacking missing unavailable absent omitted isn't doesn't hasn't cannot"
-)
-_SUBJECTS = _words("abstract abstracts summary available unavailable provided supplied submitted displayed")
-_OTHERS = _words(
-    "a an any are article at author authors be been book but by chapter content contain contains "
-    "currently data database description do document does editorial english entry exist exists for "
-    "found from full given has have here in included information is issue it item journal language of "
-    "on online paper present preview publication publisher record recorded see so sorry source specified "
-    "text that the there this time title to was website with work yet"
+_ALONE, _NEGATIONS, _SUBJECTS, _OTHERS = (
+    frozenset(words.split())
+    for words in (
+        "na nan nil nat n/a n.a n/d n.d #n/a unknown undefined empty tba tbd pending abstract summary none null "
+        "missing unavailable absent omitted",
+        "no not none null without lacks lacking missing unavailable absent omitted isn't doesn't hasn't cannot",
+        "abstract abstracts summary available unavailable provided supplied submitted displayed",
+        "a an any are article at author authors be been book but by chapter content contain contains "
+        "currently data database description do document does editorial english entry exist exists for "
+        "found from full given has have here in included information is issue it item journal language of "
+        "on online paper present preview publication publisher record recorded see so sorry source specified "
+        "text that the there this time title to was website with work yet",
+    )
 )
 
 _FORMULA = re.compile(r"(?<!\\)(\$\$[^$]++\$\$|\$(?:[^$\\]++|\\.)++\$)", re.DOTALL)
@@ -209,17 +205,16 @@ def clean_address(text: str) -> str:
     return text.replace("{", "").replace("}", "").strip()
 
 
-class _Decoder:
+class _Decoder(NamedTuple):
     """Reads LaTeX from the innermost braces outwards, for `clean_bibtex` or `without_latex`."""
 
-    def __init__(self, *, is_bibtex: bool) -> None:
-        self._is_bibtex = is_bibtex
+    is_bibtex: bool
 
     def plain(self, text: str) -> str:
         formulas: list[str] = []
         for hidden in filter(text.__contains__, "\1\2\3\4\5\6"):
             text = text.replace(hidden, " ")
-        if self._is_bibtex:
+        if self.is_bibtex:
             if "\\ensuremath" in text:
                 text = _ENSURED.sub(
                     lambda math: f"{{{math[1]}}}" if _PLAIN.fullmatch(math[1]) else f"${math[1]}$", text
@@ -228,17 +223,19 @@ class _Decoder:
         if "$" in text:
             parts = _FORMULA.split(text)
             text, formulas = _HIDDEN_FORMULA.join(parts[::2]), parts[1::2]
-        if self._is_bibtex:
+        if self.is_bibtex:
             text = re.sub(r"(?<![\\/])~", " ", text).replace("---", "\u2014").replace("--", "\u2013")
             text = text.replace("``", "\u201c").replace("''", "\u201d")
         if "\\" in text:
-            text = _TWO.sub(r"\\mbox", _ESCAPE.sub(self._escaped, text))
+            line_end = " " if self.is_bibtex else "\1\1"
+            text = _ESCAPE.sub(lambda it: line_end if it[1] == "\\" else it[1].translate(_HIDE), text)
+            text = _TWO.sub(r"\\mbox", text)
         for _ in range(_MOST_GROUPS if "{" in text else 0):
             text, count = _GROUP.subn(self._group, text)
             if not count:
                 break
         text = _COMMAND.sub(self._command, text)
-        if self._is_bibtex:
+        if self.is_bibtex:
             text = text.replace("{", "").replace("}", "")
         for hidden, sign in _SHOWN:
             if hidden in text:
@@ -246,16 +243,11 @@ class _Decoder:
         rest = iter(formulas)
         return re.sub(_HIDDEN_FORMULA, lambda _: next(rest, ""), text) if formulas else text
 
-    def _escaped(self, escape: re.Match[str]) -> str:
-        if escape[1] == "\\":
-            return " " if self._is_bibtex else "\1\1"
-        return escape[1].translate(_HIDE)
-
     def _group(self, group: re.Match[str]) -> str:
         name, written = group[1], group[group.lastindex or 0]
         content = _COMMAND.sub(self._command, written)
         if name is None:
-            if self._is_bibtex:
+            if self.is_bibtex:
                 # Mendeley writes braces of titles, which protect capitals, as characters in groups.
                 return "" if written in ("\2", "\3") else content
             is_command = written.startswith("\\") and not content.startswith("\1")
@@ -270,7 +262,7 @@ class _Decoder:
         if _DROPPED.fullmatch(name):
             return ""
         symbol = _SPACES.get(name, symbol_of(name))
-        if symbol is None and not self._is_bibtex:
+        if symbol is None and not self.is_bibtex:
             return f"\1{name}\2{content}\3"
         return (symbol or "").translate(_HIDE) + content
 
@@ -279,25 +271,25 @@ class _Decoder:
         if letter:
             return self._accented(sign or word, letter.strip("\\ \t\r\n{}"), command[0], is_group=False)
         if other:
-            kept = other if self._is_bibtex else command[0]
+            kept = other if self.is_bibtex else command[0]
             return _SPACES.get(other, kept).translate(_HIDE)
         symbol = symbol_of(name)
         if symbol is not None:
             return symbol.translate(_HIDE) + ("" if _EATS_SPACE.fullmatch(name) else space)
         if _FONT.fullmatch(name):
             return ""
-        return name + space if self._is_bibtex else f"\1{name}{space}"
+        return name + space if self.is_bibtex else f"\1{name}{space}"
 
     def _accented(self, accent: str, letters: str, written: str, *, is_group: bool) -> str:
         """Put an accent on the first letter; return what is written where there is no such letter."""
         if not letters[:1].isalpha():
-            is_kept = accent.isalpha() and not self._is_bibtex
+            is_kept = accent.isalpha() and not self.is_bibtex
             return written.translate(_HIDE) if is_kept else accent.translate(_HIDE) + letters
         letters = {"\u0131": "i", "\u0237": "j"}.get(letters, letters)
         composed = unicodedata.normalize("NFC", letters[0] + _ACCENTS[accent])
         is_quotation = accent == '"' and not is_group and letters[0] not in "aeiouyAEIOUY"
-        if is_quotation or not (len(composed) == 1 or is_group or (self._is_bibtex and accent.isalpha())):
-            return (written[1:] if self._is_bibtex else written).translate(_HIDE)
+        if is_quotation or not (len(composed) == 1 or is_group or (self.is_bibtex and accent.isalpha())):
+            return (written[1:] if self.is_bibtex else written).translate(_HIDE)
         return composed + letters[1:]
 
 

@@ -132,7 +132,11 @@ def split_name(name: str) -> Name | None:
     parts = [part.split() for part in name.split(",")]
     words = [word for part in parts for word in part]
     suffix = words.pop() if len(words) > 2 and _is_suffix(words[-1]) else ""
-    if len(words) < 2 or len(parts) > 3 or not all(map(_is_plain, words)) or _is_organization(name):
+    others = set("".join(words)) - set(_IN_NAMES)
+    is_plain = all(each.isalpha() or unicodedata.combining(each) for each in others) and all(
+        word[0].isalpha() and word.lower() not in ("and", "others") for word in words
+    )
+    if len(words) < 2 or len(parts) > 3 or not is_plain or _is_organization(name):
         return None
     if len(parts) > 1 and parts[0] and parts[1]:
         return Name(" ".join(parts[0]), " ".join(parts[1]), suffix)
@@ -147,11 +151,6 @@ def _is_organization(name: str) -> bool:
 def _family_words(words: list[str]) -> list[str]:
     begin = next((i for i, word in enumerate(words[1:], start=1) if word[0].islower()), len(words) - 1)
     return words[begin:]
-
-
-def _is_plain(word: str) -> bool:
-    letters = all(each.isalpha() or each in _IN_NAMES or unicodedata.combining(each) for each in word)
-    return letters and word[0].isalpha() and word.lower() not in ("and", "others")
 
 
 def _is_suffix(word: str) -> bool:

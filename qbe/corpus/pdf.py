@@ -21,7 +21,7 @@ from qbe.corpus import fields
 from qbe.corpus.pdf_layout import FIRST, INTRODUCTION, find
 from qbe.corpus.pdf_lines import lines_of
 from qbe.corpus.records import Entry, Reading
-from qbe.corpus.streams import MAX_LINE_BYTES, Head
+from qbe.corpus.streams import MAX_LINE_BYTES
 from qbe.errors import RecordError, check_package
 from qbe.util import work
 
@@ -53,11 +53,6 @@ _DOI = re.compile(
     r"(?:https?://(?:dx\.)?doi\.org/|doi\s*:?\s*(?:https?://(?:dx\.)?doi\.org/)?)(10\.\d{4,9}/\S+?)[.,;]?",
     re.IGNORECASE,
 )
-
-
-def recognizes(head: Head) -> bool:
-    """Return True if the bytes begin as a PDF does, of a file called so also behind others."""
-    return head.data.startswith(b"%PDF-") or (head.suffix == ".pdf" and b"%PDF-" in head.data[:1024])
 
 
 def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:

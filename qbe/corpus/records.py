@@ -7,6 +7,7 @@ and ``sentence_offsets`` (a pair a sentence, where the abstract was split here).
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -107,6 +108,9 @@ class Reading:
 
 
 AS_IT_COMES = Reading()
+# Reads the decompressed bytes of a source, whose name stands in messages, as entries. What is wrong with one
+# record is a RecordError in its entry; CorpusError is raised where nothing more can be read.
+Reader = Callable[[io.BufferedReader, str, Reading], Iterator[Entry]]
 
 
 def converted(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from typing import IO
 
-from qbe.corpus.records import NO_ABSTRACT
+from qbe.corpus.records import NO_ABSTRACT, dump_record
 from qbe.corpus.streams import NOT_RECOGNIZED
 from qbe.errors import CorpusError, RecordError
 
@@ -65,7 +64,7 @@ class RejectedRecords:
     def _write(self, where: str, reason: str, message: str) -> None:
         if self._stream is not None:
             line = {"where": where, "reason": reason, "message": message}
-            self._stream.write(json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+            self._stream.write(dump_record(line))
 
     def check(self, max_rejected: float, kept: int) -> None:
         """Raise CorpusError where too large a share of at least FEWEST records is broken."""

@@ -24,13 +24,14 @@ from functools import cached_property, partial
 from pathlib import Path, PurePath
 from typing import IO, Any, cast
 
-from qbe.corpus import FORMAT_NAMES
+from qbe.corpus.format_names import FORMAT_NAMES
 from qbe.errors import CorpusError, MissingDependencyError, RecordError, check_package
 from qbe.util.files import is_address
 
 STDIN = "-"
 MAX_LINE_BYTES = 64 << 20  # real records are far shorter; a longer one would fill the memory
 HEAD_BYTES = 1 << 16
+MAX_DEPTH = 1000  # of brackets in each other
 ZOTERO, DATABASE = "zotero", "zotero.sqlite"
 NOT_RECOGNIZED = "format not recognized"  # the reason of the error
 WESTERN = "cp1252"  # the encoding of Windows; Latin-1 is part of it
@@ -133,6 +134,31 @@ class BytesRead:
             return None
         here = self._size if self._stream is None or self._stream.closed else self._stream.tell()
         return min(1.0, (self._before + here) / self._total)
+
+
+class Bounded:
+    """Ends the reading of a stream with an error where an item is too long, or brackets nest too deeply.
+
+    Parsers take all memory for the one, and quadratic time for the other.
+    """
+
+    def __init__(self, stream: io.BufferedReader, where: str, most: int) -> None:
+        self._stream, self._most, self.where, self.size, self.depth = stream, most, where, 0, 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self.size += len(data)
+        self.depth += data.count(b"[") + data.count(b"{") - data.count(b"]") - data.count(b"}")
+        limits = (self.size, self._most, "bytes"), (self.depth, MAX_DEPTH, "open brackets")
+        if over := next((each for each in limits if each[0] > each[1]), None):
+            found = f"at most {over[1]:,} {over[2]} an item, found more; write one a paper"
+            raise CorpusError(f"{self.where}: expected {found}")
+        return data
+
+    def begin(self, where: str) -> str:
+        """Begin the next item."""
+        self.where, self.size, self.depth = where, 0, 0
+        return where
 
 
 def display_name(source: str | Path) -> str:

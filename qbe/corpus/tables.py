@@ -476,13 +476,19 @@ def read_dataset(name: str, reading: Reading) -> Iterator[Entry]:
         dataset = dataset.select_columns(sorted(set(_typed(names, reading, place)[0].values())))
     needed, record = _typed(names, reading, place)
 
-    def labelled(row: dict[str, Any]) -> dict[str, Any]:
-        if label_name is not None and row.get("pred_labels"):
-            row["pred_labels"] = [label_name(each) for each in row["pred_labels"]]
-        return record(row)
-
     batches = ([batch[column] for column in needed.values()] for batch in _batches(dataset, place))
-    yield from converted(_typed_rows(batches, needed, place), labelled)
+    rows = _typed_rows(batches, needed, place)
+    if label_name is not None:
+        rows = ((where, _labelled(row, label_name)) for where, row in rows)
+    yield from converted(rows, record)
+
+
+def _labelled(
+    row: dict[str, Any] | RecordError, name_of: Callable[[int], str]
+) -> dict[str, Any] | RecordError:
+    if not isinstance(row, RecordError) and row.get("pred_labels"):
+        row["pred_labels"] = [name_of(each) for each in row["pred_labels"]]
+    return row
 
 
 def _open_dataset(path: str, config: str | None, split: str | None, place: str) -> Any:

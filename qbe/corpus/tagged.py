@@ -10,7 +10,6 @@ import io
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from qbe.corpus import fields
@@ -18,7 +17,7 @@ from qbe.corpus.json_stream import decode_text
 from qbe.corpus.markup import clean_abstract, clean_title
 from qbe.corpus.names import ET_AL, credits
 from qbe.corpus.records import Entry, Reading, converted
-from qbe.corpus.streams import Head, numbered_lines
+from qbe.corpus.streams import numbered_lines
 
 MAX_RECORD_BYTES = 4 << 20  # real ones are far shorter
 
@@ -45,16 +44,6 @@ class Tagged:
     fields: str
     same: Mapping[str, str] = field(default_factory=dict)
     separate: tuple[str, ...] = ()
-
-    @cached_property
-    def tags(self) -> dict[str, list[str]]:
-        """The tags of each field."""
-        return {name: tags for name, *tags in map(str.split, self.fields.split(","))}
-
-    def recognizes(self, head: Head) -> bool:
-        """Return True if a line begins a record, in a text that is none of JSON, XML or BibTeX."""
-        is_other = head.text.startswith(("{", "[", "<", "@"))
-        return not is_other and any(map(self.begin.match, head.data.splitlines(keepends=True)))
 
     def read(self, stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
         """Yield the records of a file, each with the place of its first line."""
@@ -87,36 +76,33 @@ class Tagged:
             raise fields.unfit(expected, "a longer one", "mend or remove it", "a broken entry")
         values = self._values(decode_text(data))
 
-        def all_of(name: str) -> list[str]:
-            return [value for tag in self.tags.get(name, ()) for value in values.get(tag, ())]
-
-        def first(name: str) -> str:
-            return next(iter(all_of(name)), "")
-
-        title, book = first("title"), first("book")
+        tags = {name: tags for name, *tags in map(str.split, self.fields.split(","))}
+        found = {name: [value for tag in of for value in values.get(tag, ())] for name, of in tags.items()}
+        firsts = {name: of[0] for name, of in found.items() if of}
+        paper_id, title, book = (firsts.get(name, "") for name in ("id", "title", "book"))
         if not (title or book):
-            names = filter(None, map(fields.doi, all_of("doi")))
-            raise fields.no_title(first("id"), *names, is_fault=True)
+            names = filter(None, map(fields.doi, found["doi"]))
+            raise fields.no_title(paper_id, *names, is_fault=True)
         if whole := _IN_BRACKETS.fullmatch(title):  # a translated one
             title = whole[1]
-        abstracts = next((values[tag] for tag in self.tags["abstract"] if tag in values), [])
-        authors = max((values.get(tag, []) for tag in self.tags["authors"]), key=len)
+        abstracts = next((values[tag] for tag in tags["abstract"] if tag in values), [])
+        authors = max((values.get(tag, []) for tag in tags["authors"]), key=len)
         authors = authors + [note for note in values.get("N1", ()) if note == ET_AL]  # as qbe writes it
-        dois = [value for value in all_of("doi") if _DOI.match(value)] or values.get(self.tags["doi"][0], [])
-        addresses = (found[0] for value in all_of("url") if (found := _ADDRESS.search(value)))
-        keywords = (word.strip(" *") for value in all_of("keywords") for word in value.split(";"))
-        dates = [date for text in all_of("dates") if (date := fields.date(text))]
+        dois = [value for value in found["doi"] if _DOI.match(value)] or values.get(tags["doi"][0], [])
+        addresses = (address[0] for value in found.get("url", ()) if (address := _ADDRESS.search(value)))
+        keywords = (word.strip(" *") for value in found["keywords"] for word in value.split(";"))
+        dates = [date for text in found["dates"] if (date := fields.date(text))]
         metadata = {
             **credits(dict.fromkeys(map(clean_title, authors))),
             **fields.dated(max((each for each in dates if each[:4] == dates[0][:4]), key=len, default="")),
-            "venue": clean_title(first("venue") or (book if title else "")),
+            "venue": clean_title(firsts.get("venue") or (book if title else "")),
             "doi": next(filter(None, map(fields.doi, dois)), ""),
             "url": next(addresses, ""),
-            "ids": fields.present({name: first(name) for name in ("pmid", "pmc")}),
+            "ids": fields.present({name: firsts.get(name) for name in ("pmid", "pmc")}),
             "tags": [clean_title(word) for word in dict.fromkeys(keywords) if word],
         }
         return fields.record(
-            first("id"), clean_title(title or book), clean_abstract(" ".join(abstracts)), metadata
+            paper_id, clean_title(title or book), clean_abstract(" ".join(abstracts)), metadata
         )
 
     def _values(self, text: str) -> dict[str, list[str]]:

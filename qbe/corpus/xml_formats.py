@@ -16,7 +16,7 @@ from qbe.corpus.fields import NOT_THIS_FORMAT, date, dated, doi, no_title, once,
 from qbe.corpus.markup import clean_abstract, clean_title, plain, single_spaced
 from qbe.corpus.names import person_name
 from qbe.corpus.records import Entry, Reading, converted
-from qbe.corpus.streams import Head
+from qbe.corpus.streams import Bounded, Head
 from qbe.errors import CorpusError
 
 Element = Any  # of lxml, which states no types
@@ -47,34 +47,19 @@ def text_of(element: Element | None, *, as_it_is: bool = False) -> str:
     return text if as_it_is else single_spaced(text)
 
 
-class _Bounded:
-    """A stream with an end after MAX_RECORD_BYTES in which no record ends."""
-
-    def __init__(self, stream: io.BufferedReader, name: str) -> None:
-        self._stream, self._name, self.number, self.size = stream, name, 0, 0
-
-    def read(self, size: int) -> bytes:
-        data = self._stream.read(size)
-        self.size += len(data)
-        if self.size > MAX_RECORD_BYTES:
-            most = f"at most {MAX_RECORD_BYTES >> 20} MiB a record, found more; mend or remove it"
-            raise CorpusError(f"{self._name}, after record {self.number}: expected {most}")
-        return data
-
-
 def elements(stream: io.BufferedReader, name: str, tags: Sequence[str]) -> Iterator[tuple[str, Element]]:
     """Yield the elements of these tags with their places, as they end; each may be changed freely.
 
     Everything else is forgotten, but for the elements around each. Raises CorpusError for malformed or
     truncated XML, records of more than MAX_RECORD_BYTES, and nesting deeper than libxml2 allows (256).
     """
-    source = _Bounded(stream, name)
+    source, number = Bounded(stream, name, MAX_RECORD_BYTES), 0
     options = {"resolve_entities": False, "no_network": True, "huge_tree": False, "remove_comments": True}
     events = iterparse(source, ("end",), tag=tags, remove_pis=True, **options)
     try:
         for _, element in events:
-            source.number, source.size = source.number + 1, 0
-            yield f"{name}, record {source.number}", element
+            number += 1
+            yield source.begin(f"{name}, record {number}"), element
             # Remove the elements that ended before this one, to which the parser may still add.
             while (parent := element.getparent()) is not None:
                 while (before := element.getprevious()) is not None:
@@ -242,11 +227,6 @@ def _date(element: Element | None) -> str:
 # --- ACL Anthology
 
 _ABOUT = ("year", "month", "booktitle")  # what a volume tells of its papers
-
-
-def is_anthology(head: Head) -> bool:
-    """Return True for a collection of volumes (other formats have collections of other things)."""
-    return root_tag(head) == "collection" and "<volume" in head.text and "<collection id=" in head.text
 
 
 def read_anthology(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:

@@ -37,6 +37,15 @@ def rows(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(packaged(name).decode().splitlines(), delimiter="\t"))
 
 
+def grades(query: str) -> dict[str, dict[str, int]]:
+    """Return the grades of a query paper's candidates by facet."""
+    return {
+        row["paper_id"]: {facet.value: int(row[facet.value]) for facet in Facet}
+        for row in rows("judgments.tsv")
+        if row["query_id"] == query
+    }
+
+
 def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
     """Write the collection to a folder, its closed queries to ``closed/`` there; return a line a part."""
     del options, report

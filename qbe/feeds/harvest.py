@@ -24,7 +24,7 @@ from qbe.corpus.records import Splitter, dump_record, parse_paper
 from qbe.corpus.rejected import RejectedRecords
 from qbe.errors import CorpusError, OutputError, RecordError, UsageError, input_error, output_error
 from qbe.feeds import FORMATS
-from qbe.feeds.oai import Repository, TokenError
+from qbe.feeds.oai import KEPT, Repository, TokenError
 from qbe.index.build import build
 from qbe.index.source import BuildSettings, Execution, Source
 from qbe.index.update import Written, append_papers
@@ -121,13 +121,11 @@ class Journal:
     def begun(self, spec: HarvestSpec) -> Place:
         """Where a harvest goes on, or begins; UsageError for another repository, set or format."""
         for name in ("address", "sets", "form"):
-            was, now = (getattr(each, name) for each in (self.spec, spec))
+            was, now = getattr(self.spec, name), getattr(spec, name)
             if was != now:
                 was, now = (" ".join(each) or "none" if name == "sets" else each for each in (was, now))
-                raise UsageError(
-                    f"expected the `{name}` of the harvest in {self.path}, {was}, found {now}; choose "
-                    "another `output`"
-                )
+                expected = f"expected the `{name}` of the harvest in {self.path}, {was}"
+                raise UsageError(f"{expected}, found {now}; choose another `output`")
         since = self.spec.first_date if self.place is None else self.place.since
         if spec.first_date and spec.first_date < since:
             return Place(spec.first_date, spec.first_date)
@@ -152,9 +150,7 @@ class Journal:
 def harvest_lock(path: Path) -> Iterator[None]:
     with lock(path.with_name(f".{path.name}.harvest.lock")) as is_mine:
         if not is_mine:
-            raise OutputError(
-                f"expected to use {path} alone, found another process at work; wait for its end"
-            )
+            raise OutputError(f"expected to use {path} alone, found another process; wait for its end")
         yield
 
 
@@ -197,18 +193,15 @@ def _fetch(
             page = repository.records(arguments)
         except TokenError as error:
             if not place.token or restarts == MAX_RESTARTS:
+                found = f"its resumption token refused ({error!s:.100}) after {restarts} new beginnings"
                 raise CorpusError(
-                    f"{repository.address}: expected the next page, found that its resumption token is "
-                    f"refused ({error!s:.100}) after {restarts} new beginnings; what was harvested is kept: "
-                    "run the same command later to go on"
+                    f"{repository.address}: expected the next page, found {found}; {KEPT}"
                 ) from None
             place.token, restarts = "", restarts + 1
             continue
         if page.token and page.token == place.token:
-            raise CorpusError(
-                f"{repository.address}: expected another resumption token on each page, found the same one "
-                f"again, {page.token:.60}; try again later"
-            )
+            found = f"the same again, {page.token:.60}"
+            raise CorpusError(f"{repository.address}: expected a new resumption token, found {found}; {KEPT}")
         for paper_id, record in page.records:
             if isinstance(record, RecordError):
                 left_out[record.reason] += 1
@@ -231,10 +224,8 @@ def update_index(path: StrPath, folder: StrPath, execution: Execution | None = N
     with harvest_lock(path):
         journal = Journal.read(path)
         if journal.index not in ("", folder):
-            raise UsageError(
-                f"expected the index that {path} updates, {journal.index}, found {folder}; harvest into "
-                "another `output` for another index"
-            )
+            expected = f"expected the index that {path} updates, {journal.index}, found {folder}"
+            raise UsageError(f"{expected}; harvest into another `output` for another index")
         if not journal.is_complete:
             raise CorpusError(f"{path}: the harvest is not complete; run the same command to go on")
         newest, deleted = journal.newest()

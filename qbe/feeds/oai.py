@@ -16,8 +16,10 @@ import time
 import urllib.error
 import urllib.parse
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
+from qbe.corpus.fields import unfit
 from qbe.corpus.json_formats import from_arxiv as to_record
 from qbe.corpus.records import parse_paper
 from qbe.corpus.xml_formats import Element, elements, text_of
@@ -30,6 +32,7 @@ log = logging.getLogger("qbe.feeds")
 RETRIES = web.Retries(attempts=8, pause=5.0, longest_pause=300.0, longest_wait=6 * 3600.0)
 TIMEOUT_S = 120.0
 MAX_PAGE_BYTES = 256 << 20
+KEPT = "what was harvested is kept: run the same command later to go on"
 _OAI = "{http://www.openarchives.org/OAI/2.0/}"
 _TAGS = [f"{_OAI}{name}" for name in ("record", "resumptionToken", "error", "responseDate")]
 _IN_PARENTHESES = re.compile(r"\s*\([^()]*\)")
@@ -65,9 +68,7 @@ class Repository:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         if not address.lower().startswith(("https://", "http://")):
-            raise UsageError(
-                f"expected an `address` that begins with https:// or http://, found {address}; check it"
-            )
+            raise UsageError(f"expected an `address` with https:// or http://, found {address}; check it")
         if not 0 <= interval < float("inf"):
             raise UsageError(f"expected an `interval` of 0 seconds or more, found {interval:g}")
         self.address = address
@@ -76,17 +77,12 @@ class Repository:
 
     def records(self, arguments: Mapping[str, str]) -> Page:
         """Ask for a page of ``ListRecords``; raise TokenError, or CorpusError where there is none."""
-
-        def tell(error: Exception, seconds: float) -> None:
-            log.warning("%s: %s; asking again in %.0f s", self.address, error, seconds)
-
+        told = partial(log.warning, "%s: %s; asking again in %.0f s", self.address)
         try:
-            return self._retries.run(lambda: self._page(self._answer(arguments)), tell, self._sleep)
+            return self._retries.run(lambda: self._page(self._answer(arguments)), told, self._sleep)
         except web.TemporaryError as error:
-            raise CorpusError(
-                f"{self.address}: expected an answer, found {error} ({error.attempts} attempts); what "
-                "was harvested is kept: run the same command later to go on"
-            ) from None
+            found = f"{error} ({error.attempts} attempts)"
+            raise CorpusError(f"{self.address}: expected an answer, found {found}; {KEPT}") from None
 
     def _answer(self, arguments: Mapping[str, str]) -> bytes:
         """The body of an answer, also with an error status where it may hold the protocol's own error."""
@@ -163,10 +159,8 @@ def _harvested(element: Element, where: str) -> tuple[str, Mapping[str, Any] | R
         found = next(iter(element.iterfind("{*}metadata/*")), None)
         form = "nothing" if found is None else str(found.tag).rpartition("}")[2]
         if found is None or form not in FORMATS:
-            raise RecordError(
-                f"{where}: expected metadata in {' or '.join(FORMATS)}, found {form}; check `form`",
-                "no metadata",
-            )
+            expected = f"metadata in {' or '.join(FORMATS)}"
+            raise unfit(expected, form, "check `form`", "no metadata", where)
         record = _record(found)
         parse_paper(record, where, lambda text: [text])
     except RecordError as error:

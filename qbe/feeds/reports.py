@@ -19,6 +19,7 @@ from qbe.feeds.watches import Found, Watch, Watches, changing, read_watches, wat
 from qbe.index.index import Index
 from qbe.search.present import escaped, line
 from qbe.search.request import SearchForm
+from qbe.search.session import SearchSession
 from qbe.search.writers import described, export_parts
 from qbe.types import Paper
 from qbe.util.text import plain
@@ -38,19 +39,16 @@ class Item(NamedTuple):
     paper: Paper
 
 
-def items_of(
-    watches: Watches, lookup: Callable[[str], Paper | None], since: str | None, name: str | None = None
-) -> list[Item]:
+def items_of(watches: Watches, index: Index, since: str | None, name: str | None = None) -> list[Item]:
     """Return what was not yet reported, and what was found ``since`` a time ('' for ever, None: nothing
     else), by watch, the newest first and of one run the best; papers that are gone are left out.
     """
     items = []
-    for watch in watches.watches.values():
-        if name in (None, watch.name):
-            wanted = [e for e in watch.found if not e.reported or (since is not None and e.found >= since)]
-            newest = sorted(wanted, key=lambda each: each.found, reverse=True)  # stable: the best stay first
-            papers = ((each, lookup(each.paper_id)) for each in newest)
-            items += [Item(watch, each, paper) for each, paper in papers if paper is not None]
+    for watch in [watches.named(name)] if name else watches.watches.values():
+        wanted = [e for e in watch.found if not e.reported or (since is not None and e.found >= since)]
+        newest = sorted(wanted, key=lambda each: each.found, reverse=True)  # stable: the best stay first
+        there = (each for each in newest if each.paper_id in index)
+        items += [Item(watch, each, index.paper(each.paper_id)) for each in there]
     return items
 
 
@@ -127,38 +125,35 @@ class Watcher:
         if not read_watches(self._path).watches:
             self._problems = {}
             return
-        with watch_session(self._index) as session, changing(self._path) as watches:
-            self._note(kept.find(watches, session))
-            write_watches(self._path, watches)
-
-    def _note(self, problems: Mapping[str, QbeError]) -> None:
-        self._problems = {name: str(error) for name, error in problems.items()}  # others read the one before
-        for name, error in problems.items():
-            log.error("%s: %s", name, error)
+        self._change(kept.find)
 
     def add(self, name: str, search: SearchForm, grade: float | None = None) -> dict[str, Any]:
         """Keep a search: papers that come into the index from now on, of at least a grade, are reported."""
         watch = kept.watch_of(name, search, grade)
-        with watch_session(self._index) as session, changing(self._path) as watches:
-            self._note(kept.keep(watches, watch, session))
-            write_watches(self._path, watches)
+        self._change(lambda watches, session: kept.keep(watches, watch, session))
         return self.records()
+
+    def _change(self, change: Callable[[Watches, SearchSession], Mapping[str, QbeError]]) -> None:
+        with watch_session(self._index) as session, changing(self._path) as watches:
+            problems = change(watches, session)
+            self._problems = {name: str(error) for name, error in problems.items()}
+            for name, error in problems.items():
+                log.error("%s: %s", name, error)
+            write_watches(self._path, watches)
 
     def remove(self, name: str) -> dict[str, Any]:
         """Keep a search no longer."""
         with changing(self._path) as watches:
-            watches.remove(name)
+            del watches.watches[watches.named(name).name]
             write_watches(self._path, watches)
-        self._problems = {each: problem for each, problem in self._problems.items() if each != name}
         return self.records()
 
     def records(self, since: str = "") -> dict[str, Any]:
         """Return searches that are kept, each with the papers that it found since a day, newest first."""
         kept.check_since(since or None)
-        watches = read_watches(self._path)
-        records = []
+        watches, records = read_watches(self._path), []
         for watch in watches.watches.values():
-            items = items_of(watches, self._paper, since, watch.name)
+            items = items_of(watches, self._index, since, watch.name)
             problem = self._problems.get(watch.name, "")
             record = {"name": watch.name, "search": dict(watch.search), "is_bibliography": bool(watch.cited)}
             record |= {
@@ -172,9 +167,4 @@ class Watcher:
     def feed(self, name: str | None = None) -> str:
         """Return the Atom feed of all watches, or of one."""
         watches = read_watches(self._path)
-        if name is not None:
-            watches.check_name(name)
-        return report(items_of(watches, self._paper, "", name), "atom", watches.feed)
-
-    def _paper(self, paper_id: str) -> Paper | None:
-        return self._index.paper(paper_id) if paper_id in self._index else None
+        return report(items_of(watches, self._index, "", name), "atom", watches.feed)

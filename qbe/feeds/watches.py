@@ -3,8 +3,8 @@
 The file has the ids of all papers that were ever seen in the index, as they came (`Watches.known`), and how
 many of them each watch has seen (`Watch.seen`); the papers behind that are new for it. Ids stay when papers
 leave the index, so that another version of a paper, or a rebuilt index, brings nothing twice. A watch whose
-search fails, or that has no room, keeps its number. Findings and numbers are written together, and a finding
-stays unreported until its report is written.
+search fails keeps its number. Findings and numbers are written together, and a finding stays unreported until
+its report is written.
 """
 
 from __future__ import annotations
@@ -33,16 +33,9 @@ from qbe.util.text import one_line
 
 VERSION = 1
 MAX_WATCH_NAME, MAX_WATCHES, MAX_ID = 100, 1000, 300
-MAX_SEARCH_BYTES = 16 << 20  # of the searches of all watches
 KEPT = 1000  # reported papers of a watch that stay in the file, the newest
-MAX_WAITING, MAX_OF_ONE = 100_000, 10_000  # papers of all watches, and of one, that may wait for their report
 GRADE, EXPLORATION_GRADE = 1.0, 0.5  # the default least grades of what is reported
 TOGETHER, SEARCHES = 500, 25  # new papers that are graded together, and for how many watches
-
-_FULL = (
-    f"expected at most {MAX_OF_ONE:,} papers of a watch and {MAX_WAITING:,} of all that are not reported "
-    "yet, found more; report them with qbe watch run, or remove watches"
-)
 
 
 @dataclass(slots=True)
@@ -77,10 +70,6 @@ class Watch:
             )
         if not 0 <= self.grade <= HIGHEST:
             raise UsageError(f"expected a `grade` from 0 to 3, found {self.grade:g}")
-
-    @property
-    def waiting(self) -> int:
-        return sum(not each.reported for each in self.found)
 
     def keep(self, found: list[Found]) -> None:
         """Add findings; of what is reported the newest stay."""
@@ -124,27 +113,15 @@ class Watches:
             raise UsageError(f"{taken}; choose one, or remove that watch")
         if len(self.watches) == MAX_WATCHES:
             raise UsageError(f"expected at most {MAX_WATCHES} watches; remove some")
-        if len(json.dumps([each.search for each in (*self.watches.values(), watch)])) > MAX_SEARCH_BYTES:
-            most = f"{MAX_SEARCH_BYTES >> 20} MiB"
-            raise UsageError(f"expected searches of at most {most} in all watches; remove some")
-        if self.room() <= 0:
-            raise UsageError(_FULL)
         watch.seen = len(self.known)
         self.watches[watch.name] = watch
 
-    def remove(self, name: str) -> None:
-        self.check_name(name)
-        del self.watches[name]
-
-    def check_name(self, name: str) -> None:
-        """Raise UsageError where there is no watch of that name."""
+    def named(self, name: str) -> Watch:
+        """Return the watch of a name; raises UsageError where there is none."""
         if name not in self.watches:
             names = ", ".join(map(repr, self.watches)) or "none"
             raise UsageError(f"expected the name of a watch, found {name!r}; there are {names}")
-
-    def room(self) -> int:
-        """Count the papers that may still wait for their report."""
-        return MAX_WAITING - sum(each.waiting for each in self.watches.values())
+        return self.watches[name]
 
 
 def check_since(since: str | None) -> None:
@@ -234,25 +211,18 @@ def find(
         watches.known += [paper_id for paper_id in reader.papers.ids if paper_id not in known]
     time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     problems: dict[str, QbeError] = {}
-    room = watches.room()
     every = list(watches.watches.values())
     for some in (every[begin : begin + SEARCHES] for begin in range(0, len(every), SEARCHES)):
-        searching = [w for w in some if w.seen < len(watches.known) and room > 0 and w.waiting < MAX_OF_ONE]
+        searching = [watch for watch in some if watch.seen < len(watches.known)]
         grades = _graded(searching, watches.known, session, problems)
         for watch in some:
             advance(1)
             if watch.name in problems:
                 continue
-            new, graded = watches.known[watch.seen :], grades.get(watch.name, {})
-            most = max(0, min(room, MAX_OF_ONE - watch.waiting))
-            found = [paper_id for paper_id in new if graded.get(paper_id, -1.0) >= watch.grade]
-            if len(found) > most or (new and not most):  # those behind what there is room for stay new
-                problems[watch.name] = QbeError(_FULL)
-                new = new[: new.index(found[most])] if most else []
-            best = sorted(found[:most], key=lambda paper_id: (-graded[paper_id], paper_id))
-            watch.keep([Found(paper_id, graded[paper_id], time) for paper_id in best])
-            watch.seen += len(new)
-            room -= len(best)
+            graded, new = grades.get(watch.name, {}), set(watches.known[watch.seen :])
+            found = ((-grade, paper_id) for paper_id, grade in graded.items() if paper_id in new)
+            watch.keep([Found(paper_id, -grade, time) for grade, paper_id in sorted(found)])
+            watch.seen = len(watches.known)
     return problems
 
 

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import version
@@ -46,13 +47,12 @@ from qbe.util.files import atomic_file, resumable_staging, sync_tree, write_text
 log = logging.getLogger(__name__)
 
 STATE = "build.json"
-REJECTED = "rejected.jsonl"  # the list of records that were left out, within an unfinished build
 BLOCK = 512  # papers that are encoded between two notes of how far a build is: what a killed one may lose
 LABELS = len(FacetProbabilities._fields)
 _DISCARD = "discard it with `overwrite` alone"
 
 State = dict[str, Any]  # inputs, counts, tagger, lucene once it is done, and how many papers are encoded
-Identity = dict[str, str]
+Identity = Mapping[str, str]
 
 
 def build(
@@ -95,7 +95,7 @@ def build(
         if state is None:
             shutil.rmtree(staging, ignore_errors=True)
             staging.mkdir(parents=True)
-            with recorded(staging, output) as left_out:
+            with recorded(output) as left_out:
                 state = {"inputs": inputs, **read_papers(staging, source, models, execution, left_out)}
             if models.encoder is not None:  # settings that do not fit are refused before the long work
                 resolve(settings.faiss, state["counts"]["sentences"], models.encoder.dimension)
@@ -119,8 +119,6 @@ def build(
                 "stored": stored,
                 **build_faiss(staging, stored, params, models.similarity, execution),
             }
-        if (staging / REJECTED).exists():  # else of a build that was killed after this point
-            add_rejected(staging, rejected_file(output), keeps=False)
         manifest = describe(staging, state)
         (store.publish(staging, output) / STATE).unlink()
         store.clean(output)
@@ -359,28 +357,26 @@ def check_replaceable(output: Path) -> None:
 
 
 @contextlib.contextmanager
-def recorded(folder: Path, output: Path, *, keeps: bool = False) -> Iterator[RejectedRecords]:
-    """List left-out records; beside the index ``output`` where the corpus cannot be used."""
-    with (folder / REJECTED).open("wb") as stream:
+def recorded(output: Path, *, keeps: bool = False) -> Iterator[RejectedRecords]:
+    """List the records that the block leaves out, behind those of earlier ones where the list ``keeps``."""
+    listed = rejected_file(output)
+    with tempfile.TemporaryFile() as stream:
         left_out = RejectedRecords(stream)
+
+        def write() -> None:
+            stream.seek(0)
+            before = listed.read_bytes() if keeps and listed.exists() else b""
+            if lines := before + stream.read():
+                with atomic_file(listed) as file:
+                    file.write(lines)
+            else:
+                listed.unlink(missing_ok=True)
+
         try:
             yield left_out
         except CorpusError as error:
-            stream.flush()
             if left_out:
-                add_rejected(folder, listed := rejected_file(output), keeps=keeps)
+                write()
                 raise CorpusError(f"{error} ({listed} lists them)") from None
             raise
-
-
-def add_rejected(folder: Path, listed: Path, *, keeps: bool) -> None:
-    """Put the list of an unfinished build in the place of another, or at its end where that ``keeps``."""
-    path = folder / REJECTED
-    lists = [each for each in ((listed, path) if keeps else (path,)) if each.exists() and each.stat().st_size]
-    if not lists:
-        listed.unlink(missing_ok=True)
-    else:
-        with atomic_file(listed) as stream:
-            for each in lists:
-                stream.write(each.read_bytes())
-    path.unlink()
+        write()

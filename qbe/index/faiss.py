@@ -1,7 +1,6 @@
 """FAISS: building an index over sentence vectors, and finding the papers of the nearest sentences.
 
-Results depend neither on threads nor on the other queries of a call: a search compares vectors one by one,
-since FAISS's matrix products depend on the batch, and transforms queries one by one.
+A search compares and transforms vectors one by one, since FAISS's matrix products depend on the batch.
 """
 
 from __future__ import annotations
@@ -32,14 +31,11 @@ TOGETHER = 20  # the same when it builds (FAISS's default)
 _ADDED = 65_536  # vectors that are added at a time
 # Positions that FAISS returns in one call, at 12 bytes each, unless a single query needs more.
 MOST_POSITIONS = 1 << 24
-# Sentences of selected papers up to which all these papers are candidates: scoring some 7,000 papers takes
-# as long as an unfiltered search with the scoring of its candidates, and is exact.
+# Sentences of selected papers up to which all these papers are candidates, which takes as long and is exact.
 FEW_SENTENCES = 50_000
-# Sentences looked up first where their similarities tell which papers can be among the best, in all and per
-# paper asked for. 97 to 99 % of CSFCube's queries for 10 to 100 papers need no more.
+# Sentences looked up first, in all and per paper asked for: 97 to 99 % of CSFCube's queries need no more.
 FIRST_SENTENCES, FIRST_PER_PAPER = 200, 12
-# Factor on the usual number of lists for selected papers: the nearest of them are farther away, and so in
-# other lists, than the nearest of all.
+# Factor on the usual number of lists for selected papers, of which the nearest are farther away.
 BREADTH = 2
 
 _state = threading.Condition()
@@ -49,21 +45,25 @@ _reading = threading.Lock()
 
 def check_factory(factory: str, dimension: int, similarity: str) -> None:
     """Raise UsageError for a factory that FAISS does not take, or whose index cannot search a selection."""
-    import faiss
-
     if factory == AUTO:
         return
     try:
-        metric = faiss.METRIC_L2 if similarity == L2 else faiss.METRIC_INNER_PRODUCT
-        index = faiss.index_factory(dimension, factory, metric)
-        reason = "" if searched(index) else "an index that does not search selected vectors"
+        reason = "an index that does not search selected vectors"
+        if searched(_empty(factory, dimension, similarity)):
+            return
     except RuntimeError as error:
         reason = str(error).rpartition("Error: ")[2].rpartition(": ")[2] or "none"
-    if reason:
-        raise UsageError(
-            "expected `faiss` as auto or a FAISS factory string such as IVF1024,PQ64x4fs, for vectors of "
-            f"{dimension} numbers, found {factory!r} ({' '.join(reason.split())})"
-        )
+    raise UsageError(
+        "expected `faiss` as auto or a FAISS factory string such as IVF1024,PQ64x4fs, for vectors of "
+        f"{dimension} numbers, found {factory!r} ({' '.join(reason.split())})"
+    )
+
+
+def _empty(factory: str, dimension: int, similarity: str) -> Any:
+    import faiss
+
+    metric = faiss.METRIC_L2 if similarity == L2 else faiss.METRIC_INNER_PRODUCT
+    return faiss.index_factory(dimension, factory, metric)
 
 
 def searched(index: Any) -> Any:
@@ -117,11 +117,10 @@ def _train(vectors: Vectors, similarity: str, params: FaissParams) -> Any:
 
     if "HNSW" in params.factory:  # its links would depend on which thread came first
         faiss.omp_set_num_threads(1)
-    metric = faiss.METRIC_L2 if similarity == L2 else faiss.METRIC_INNER_PRODUCT
-    index = faiss.index_factory(vectors.shape[1], params.factory, metric)
+    index = _empty(params.factory, vectors.shape[1], similarity)
     if params.nlist is not None:
         ivf: Any = faiss.downcast_index(faiss.extract_index_ivf(index))
-        ivf.cp.spherical = metric == faiss.METRIC_INNER_PRODUCT
+        ivf.cp.spherical = similarity != L2
         if hasattr(ivf, "do_polysemous_training"):
             ivf.do_polysemous_training = False  # takes seconds per code, for a search by Hamming distances
         if hasattr(ivf, "use_precomputed_table"):
@@ -177,8 +176,7 @@ class FaissIndex:
         with _state:
             if not _builds:
                 faiss.cvar.distance_compute_blas_threshold = ONE_BY_ONE
-        # Lists on disk are looked up in the index's folder, wherever it was built.
-        flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
+        flags = faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
         if not params.factory.endswith("fs"):  # fast-scan codes are copied; all others can be mapped
             flags |= faiss.IO_FLAG_MMAP_IFC
         try:
@@ -252,9 +250,8 @@ class FaissIndex:
 
 
 def nearer(closeness: Floats, positions: Rows, count: int) -> Rows:
-    """Return the first ``count`` positions (queries, count), without those as near as the next one (-1).
-
-    Short codes often tie, and which of the last ties are found depends on how threads share the work.
+    """Return the first ``count`` positions (queries, count), without those as near as the next one (-1), of
+    which threads find one or another.
     """
     if positions.shape[1] <= count:
         return positions
@@ -381,5 +378,4 @@ class CandidateSource:
 
 
 def _ends(arrays: Sequence[Floats]) -> Rows:
-    """Return where arrays end once they are concatenated, all but the last."""
     return np.cumsum([len(array) for array in arrays], dtype=np.int64)[:-1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from qbe.errors import IndexFormatError, PaperNotFoundError, UsageError
+from qbe.index import jvm
 from qbe.index.faiss import CandidateSource, FaissIndex
 from qbe.index.lucene import Postings, TextSearch
 from qbe.index.models import IndexModels
@@ -22,11 +23,12 @@ from qbe.index.vectors import SENTENCES, WHOLE, Vectors, open_vectors
 from qbe.models.pooling import PaperVectors
 from qbe.types import Facet, Paper
 from qbe.util.files import is_remote
-from qbe.util.work import Closing, thread_count
+from qbe.util.work import Closing, Workers, thread_count
 
 if TYPE_CHECKING:
     from qbe.corpus.records import Reading
     from qbe.index.names import Names
+    from qbe.index.several import Ask
     from qbe.index.source import BuildSettings, Corpus, Progress
     from qbe.index.update import Written
     from qbe.models.encoder import Encoder
@@ -43,7 +45,6 @@ class IndexReader:
     """
 
     def __init__(self, folder: Path, threads: int = 1) -> None:
-        """Open the newest generation of the index in ``folder``; ``threads`` are FAISS's."""
         self.folder, self._threads = folder, threads
         self._lock, self._opened = threading.RLock(), dict[object, Any]()
         self._files = open_generation(folder)
@@ -52,9 +53,7 @@ class IndexReader:
         self.papers = Papers(self._files)
         if len(self.papers) != (count := self.manifest.corpus["papers"]):
             raise self._files.damaged("papers.ids", f"{count} papers", len(self.papers))
-
-    def is_current(self) -> bool:
-        return self._files.is_current()
+        self.is_current: Callable[[], bool] = self._files.is_current
 
     def __len__(self) -> int:
         return len(self.papers)
@@ -68,9 +67,8 @@ class IndexReader:
     def paper(self, paper_id: str) -> Paper:
         """A paper by id; raises PaperNotFoundError, TypeError for an id that is no str."""
         if not isinstance(paper_id, str):
-            raise TypeError(
-                f"expected the id of a paper as a str, found {paper_id!r:.60} ({type(paper_id).__name__})"
-            )
+            found = f"{paper_id!r:.60} ({type(paper_id).__name__})"
+            raise TypeError(f"expected the id of a paper as a str, found {found}")
         return self.papers[self.papers.row(paper_id)]
 
     @property
@@ -89,18 +87,17 @@ class IndexReader:
         ids = ids or self.names.find(name)
         if len(ids) == 1:
             return self.paper(ids[0])
-        if not ids:
-            raise PaperNotFoundError(
-                f"expected the id, DOI, arXiv id or title of one of the {len(self)} papers of the index, "
-                f"found {name!r}; check it"
-            )
-        shown = [f"{paper_id} ({self.paper(paper_id).title:.60})" for paper_id in ids[:_SHOWN]]
-        shown += ["..."] if len(ids) > _SHOWN else []
-        count = f"{len(ids):,}" if len(ids) < MOST else f"{MOST:,} or more"
-        raise PaperNotFoundError(
-            f"expected the name of one paper, found {count} with {name!r} in their titles: "
-            f"{', '.join(shown)}; give an id, or more of the title"
+        text = (
+            f"the id, DOI, arXiv id or title of one of the {len(self)} papers of the index, found {name!r}; "
         )
+        text += "check it"
+        if ids:
+            shown = [f"{paper_id} ({self.paper(paper_id).title:.60})" for paper_id in ids[:_SHOWN]]
+            shown += ["..."] if len(ids) > _SHOWN else []
+            count = f"{len(ids):,}" if len(ids) < MOST else f"{MOST:,} or more"
+            text = f"the name of one paper, found {count} with {name!r} in their titles: {', '.join(shown)}; "
+            text += "give an id, or more of the title"
+        raise PaperNotFoundError(f"expected {text}")
 
     def require_vectors(self) -> None:
         """Raise IndexFormatError where the index has no vectors."""
@@ -130,32 +127,31 @@ class IndexReader:
     @property
     def sentence_vectors(self) -> Vectors:
         """Vectors of all sentences, (sentences, dimension), as stored, memory-mapped."""
-        return self._vectors()[0]
+        return self._vectors(SENTENCES, "sentences")
 
     @property
     def whole_vectors(self) -> Vectors:
         """One vector a paper, (papers, dimension), likewise."""
-        return self._vectors()[1]
+        return self._vectors(WHOLE, "papers")
 
-    def _vectors(self) -> tuple[Vectors, Vectors]:
+    def _vectors(self, name: str, unit: str) -> Vectors:
         self.require_vectors()
-        return self._open_once("vectors", self._read_vectors)
 
-    def _read_vectors(self) -> tuple[Vectors, Vectors]:
-        assert self.manifest.dense is not None
-        pair = []
-        for name, unit in ((SENTENCES, "sentences"), (WHOLE, "papers")):
-            pair.append(open_vectors(self._files, name, self.manifest.dense["stored"]))
-            if len(pair[-1]) != (count := self.manifest.corpus[unit]):
-                raise self._files.damaged(name, f"vectors of {count} {unit}", len(pair[-1]))
-        return pair[0], pair[1]
+        def read() -> Vectors:
+            assert self.manifest.dense is not None
+            vectors = open_vectors(self._files, name, self.manifest.dense["stored"])
+            if len(vectors) != (count := self.manifest.corpus[unit]):
+                raise self._files.damaged(name, f"vectors of {count} {unit}", len(vectors))
+            return vectors
+
+        return self._open_once(name, read)
 
     @property
     def vector_store(self) -> VectorStore:
-        return VectorStore(*self._vectors(), self.layout.starts, self.similarity)
+        starts = self.layout.starts
+        return VectorStore(self.sentence_vectors, self.whole_vectors, starts, self.similarity)
 
     def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
-        """Return what finds candidates by sentence vectors, opened once for each number of lists."""
         self.require_vectors()
         if nprobe is not None and nprobe < 1:
             raise UsageError(f"expected `nprobe` of at least 1, found {nprobe}")
@@ -185,12 +181,14 @@ class IndexReader:
         row = self.papers.find(paper.paper_id)
         if row is None:
             return None
-        own = self.papers[row]
-        if (own.title, [s.text for s in own.sentences]) != (paper.title, [s.text for s in paper.sentences]):
+        texts, own = (
+            (each.title, [sentence.text for sentence in each.sentences]) for each in (paper, self.papers[row])
+        )
+        if own != texts:
             return None
-        first, last = self.layout.starts[row : row + 2]
-        sentences, whole = self.sentence_vectors[first:last], self.whole_vectors[row]
-        return PaperVectors(sentences.astype(np.float32), whole.astype(np.float32))
+        block = self.vector_store.gather(np.array([row]))
+        whole = self.vector_store.whole(np.array([row])).astype(np.float32)
+        return PaperVectors(block.vectors.astype(np.float32), whole[0])
 
     def _open_once(self, key: object, open_part: Callable[[], T]) -> T:
         if key not in self._opened:
@@ -249,26 +247,25 @@ class Index(Closing):
 
     def __init__(
         self,
-        folder: str | Path,
+        folder: str | Path | Sequence[str | Path],
         *,
         encoder: str | None = None,
         tagger: str | None = None,
         threads: int | None = None,
     ) -> None:
-        """Open the index in ``folder``, or at an address, from which it is pulled into the cache once.
+        """Open the index in ``folder``, or at an address, from which it is pulled into the cache once, or
+        several side by side; these are updated one by one, and `refresh` shows it.
 
         ``encoder`` (a name or folder) says where the encoder of the index is now, if not where it was;
-        ``tagger`` labels queries, by default the index's. ``threads`` serve FAISS and the models.
-
-        Raises IndexFormatError for no sound index, EncoderMismatchError for another encoder, ModelError for a
-        tagger that cannot be found, UsageError, and what `qbe.index.share.pull` does.
+        ``tagger`` labels queries, by default the index's. Raises IndexFormatError for no sound index,
+        EncoderMismatchError, ModelError, UsageError, and what `qbe.index.share.pull` does.
         """
         self.threads = thread_count(threads)
-        if is_remote(folder):
-            from qbe.index.share import local_folder
-
-            folder = local_folder(folder)
-        self.folder = Path(folder)
+        given = [folder] if isinstance(folder, str | Path) else folder
+        self.folders = [_local(each) for each in given]
+        if not self.folders:
+            raise UsageError("expected one index or several, found none")
+        self.folder = self.folders[0]
         self._encoder_name, self._tagger_name, self._changing = encoder, tagger, threading.Lock()
         if tagger is not None:
             from qbe.models.folders import resolve_tagger
@@ -278,7 +275,27 @@ class Index(Closing):
         self._models = self._models_for(self._reader)
 
     def _open_reader(self) -> IndexReader:
-        return IndexReader(self.folder, self.threads)
+        readers = [IndexReader(folder, self.threads) for folder in self.folders]
+        if (ask := self._asking(readers)) is None:
+            return readers[0]
+        from qbe.index.several import SeveralReader
+
+        return SeveralReader(readers, ask)
+
+    def _asking(self, readers: Sequence[IndexReader]) -> Ask | None:
+        """Return what asks several readers, in a thread each."""
+        if len(readers) == 1:
+            return None
+        from qbe.index.several import Shard
+
+        shards, workers = [Shard(reader) for reader in readers], Workers(len(readers))
+        workers.at_exit(jvm.detach)
+
+        def ask(method: str, asked: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
+            answers = workers.map(lambda shard: getattr(shards[shard], method)(*asked[shard]), list(asked))
+            return dict(zip(asked, answers, strict=True))
+
+        return ask
 
     def _models_for(self, reader: IndexReader) -> IndexModels:
         return IndexModels(self.folder, reader.manifest, self._encoder_name, self._tagger_name, self.threads)
@@ -325,9 +342,8 @@ class Index(Closing):
         return self.label_and_encode(paper, facets).paper
 
     def label_and_encode(self, paper: Paper, facets: str = "given") -> LabelledPaper:
-        """Return a query's paper with its sentences labelled, and its vectors if labelling made them.
-
-        With ``facets`` "given" its labels are kept, with "predicted" only those that a tagger predicted.
+        """Return a query's paper with its sentences labelled, and its vectors if labelling made them; with
+        ``facets`` "given" its labels are kept, with "predicted" only those that a tagger predicted.
         """
         _check_paper(paper)
         if facets not in ("given", "predicted"):
@@ -360,6 +376,8 @@ class Index(Closing):
         from qbe.index import update
         from qbe.index.source import Execution
 
+        if len(self.folders) > 1:
+            raise UsageError("several indexes are opened for searching; open the one that is to be changed")
         if named:
             named["reading"] = named["reading"] or Reading()
             named |= {"encoder": self._encoder_name, "tagger": self._tagger_name}
@@ -367,6 +385,14 @@ class Index(Closing):
         written: Written = getattr(update, change)(self.folder, changed, execution=execution, **named)
         self.refresh()
         return written
+
+
+def _local(folder: str | Path) -> Path:
+    if not is_remote(folder):
+        return Path(folder)
+    from qbe.index.share import local_folder
+
+    return local_folder(folder)
 
 
 def _check_paper(paper: object) -> None:
@@ -388,9 +414,8 @@ def build_index(
     """Build an index of a corpus in a folder, and open it; see `qbe.index.build.build`.
 
     ``corpus`` is a path (of a file in any of the formats that qbe reads, or a folder) or ``hf:`` name,
-    several of them, or an iterable of `qbe.types.Paper`; ``reading`` says how files are read. By default the
-    index has Lucene postings and vectors, made by the default encoder in int8. ``overwrite`` replaces an
-    index, ``resume`` goes on with an interrupted build; of papers that only works for a sequence.
+    several of them, or an iterable of `qbe.types.Paper`. By default the index has Lucene postings and
+    vectors, made by the default encoder in int8.
 
     >>> from qbe.types import Paper, Sentence
     >>> paper = Paper("1", "A title", (Sentence("We study search."), Sentence("It works.")))

@@ -1,7 +1,6 @@
 """Java: find a runtime and Anserini's jar, start the machine once, archive the classes of a search.
 
-This is the only module that imports jnius. ``pyserini.search.lucene`` would load torch, transformers and an
-OpenAI client as well.
+This is the only module that imports jnius; ``pyserini.search.lucene`` would load torch and transformers.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ from qbe.util.work import Workers
 
 JAVA_VERSION = 21  # the oldest version that runs Anserini's class files
 MAX_CLAUSES = 1_000_000  # distinct terms in a query; Lucene's default of 1,024 is too low for a long abstract
-# Limit for each of the two processes that make the archive; they need about two seconds.
-_ARCHIVE_SECONDS = 120
+_ARCHIVE_SECONDS = 120  # limit for each of the two processes that make the archive, in two seconds
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,17 +47,17 @@ class Release(NamedTuple):
     jar: str
 
 
-# The pinned release; that with Lucene 10 needs Python 3.12.
-_DIGEST = "68e3729fc95853f85272fb413aa3202d31bda4b73b1e657fed62212b92fd3084"
-PYSERINI = Release("2.3.0", _DIGEST, "anserini-2.2.0-fatjar.jar")
-if sys.version_info < (3, 12):
-    _DIGEST = "e34761d700b33613c26bc61113effc6d65598dee6ada28a33214f79350f833f4"
-    PYSERINI = Release("1.6.0", _DIGEST, "anserini-1.7.1-fatjar.jar")
+_10 = Release(
+    "2.3.0", "68e3729fc95853f85272fb413aa3202d31bda4b73b1e657fed62212b92fd3084", "anserini-2.2.0-fatjar.jar"
+)
+_9 = Release(
+    "1.6.0", "e34761d700b33613c26bc61113effc6d65598dee6ada28a33214f79350f833f4", "anserini-1.7.1-fatjar.jar"
+)
+PYSERINI = _10 if sys.version_info >= (3, 12) else _9  # Lucene 10 needs Python 3.12
 
 # Signatures, in JNI's notation (@ is Lorg/apache/lucene/, & is Lcom/fasterxml/jackson/databind/), of the
-# methods that qbe calls; <init> is the constructor. pyjnius asks Java for all methods of a class and its
-# superclasses when the class is first used, call by call: a fifth of the time of a cold search. Classes
-# declared here skip that until another method is called. Of IndexWriter it would choose wrong overloads.
+# methods that qbe calls; <init> is the constructor. pyjnius would ask Java for all methods of a class, a fifth
+# of the time of a cold search, and of IndexWriter choose wrong overloads.
 METHODS = """
 java.nio.file.Path
 java.nio.file.Paths
@@ -299,9 +297,7 @@ def cached_jar() -> Path:
 
 
 def anserini_jar() -> Path:
-    """Return Anserini's jar, which is fetched once where `find_jar` finds none: taken out of pyserini's source
-    distribution, of which nothing is run or installed.
-    """
+    """Return Anserini's jar, where there is none out of pyserini's source distribution, of which nothing is run."""
     if (found := find_jar()) is not None:
         return found
     jar, name = cached_jar(), f"pyserini-{PYSERINI.version}"

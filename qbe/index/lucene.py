@@ -1,13 +1,9 @@
-"""Lucene postings: built by Anserini's IndexCollection, updated in place, and searched in few calls.
-
-Each call from Python into Java takes as long as scoring many papers.
-"""
+"""Lucene postings: built by Anserini's IndexCollection, updated, and searched in few calls from Python."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
-import itertools
 import json
 import math
 import re
@@ -66,16 +62,15 @@ def write_input(folder: Path, papers: Iterable[Paper]) -> Iterator[Paper]:
     target = folder / INPUT
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir()
-    stream = iter(papers)
-    for first in itertools.count(step=_PAPERS_A_FILE):
-        head = next(stream, None)
-        if head is None:
-            return
-        with (target / f"{first:010d}.jsonl").open("w", encoding="utf-8") as lines:
+    with contextlib.ExitStack() as files:
+        for number, paper in enumerate(papers):
+            if number % _PAPERS_A_FILE == 0:
+                files.close()
+                path = target / f"{number:010d}.jsonl"
+                lines = files.enter_context(path.open("w", encoding="utf-8"))
+            lines.write(json.dumps({"id": paper.paper_id, "contents": contents(paper)}) + "\n")
             try:
-                for paper in itertools.chain([head], itertools.islice(stream, _PAPERS_A_FILE - 1)):
-                    lines.write(json.dumps({"id": paper.paper_id, "contents": contents(paper)}) + "\n")
-                    yield paper
+                yield paper
             except GeneratorExit:  # the consumer failed, and its error matters more than a full disk
                 with contextlib.suppress(OSError):
                     lines.close()
@@ -202,15 +197,11 @@ class Postings:
                     "found one of a later Lucene; open it with Python 3.12 or later, or build it again"
                 ) from error
             raise files.damaged(LUCENE, "a Lucene index", reason) from error
-        weakref.finalize(self, _close, self.reader).atexit = False
+        weakref.finalize(self, lambda reader: reader.close(), self.reader).atexit = False
         self.k1, self.b = lucene["k1"], lucene["b"]
         self.rows = files.array(f"{LUCENE}/{ROWS}", "int32", 1)
         if not np.array_equal(np.sort(self.rows), np.arange(papers)) or self.reader.maxDoc() != papers:
             raise files.damaged(LUCENE, f"documents of {papers} papers", f"{len(self.rows)} others")
-
-
-def _close(reader: Any) -> None:
-    reader.close()
 
 
 class Ranked(NamedTuple):
@@ -221,10 +212,8 @@ class Ranked(NamedTuple):
 
 
 class TextSearch:
-    """Search as Anserini's SimpleSearcher does: the same queries, scores and order.
-
-    That fetches the stored fields of each hit and has Lucene compare ids where scores are equal, half as long
-    again as all else. Here a result is one JSON text, and ties are ordered afterwards.
+    """Search as Anserini's SimpleSearcher does, with the same scores and order, but without the stored fields
+    of each hit: a result is one JSON text, and ties are ordered afterwards.
     """
 
     def __init__(self, postings: Postings, ids: Sequence[str], similarity: str = "bm25") -> None:

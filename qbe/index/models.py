@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qbe.errors import EncoderMismatchError, MissingDependencyError
 from qbe.index.store import Manifest
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from qbe.models.tagger import TaggingEncoder
 
 log = logging.getLogger(__name__)
-
-# Keys of an encoder's identity that say how it reads papers; absent where that is as the default one.
-READING = ("convention", "adapter")
 
 
 class IndexModels:
@@ -79,21 +77,22 @@ def matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> Enco
     assert manifest.dense is not None
     built = manifest.dense["encoder"]
     files = resolve_encoder(name or manifest.settings["encoder"], built["precision"])
-    if files.metadata.weights_sha256 != built["weights_sha256"]:
+    weights, found, text = built["weights_sha256"], files.metadata, ""
+    expected, actual = map(_reading, (built, files.identity))
+    if found.weights_sha256 != weights:
+        text = f"({weights[:12]}), found {found.name} ({found.weights_sha256[:12]})"
+    elif actual != expected:
+        text = f"read as {expected}, found it read as {actual}"
+    if text:
         raise EncoderMismatchError(
-            f"{folder} was built with the encoder {built['name']} ({built['weights_sha256'][:12]}), "
-            f"found {files.metadata.name} ({files.metadata.weights_sha256[:12]}); give the encoder it was "
-            "built with as `encoder`, or build the index again"
-        )
-    expected, actual = ({key: identity.get(key) for key in READING} for identity in (built, files.identity))
-    if actual != expected:
-        texts = []
-        for reading in (expected, actual):
-            stated = {**(reading["convention"] or {}), "adapter": reading["adapter"]}
-            words = [f"{key} {value}" for key, value in stated.items() if value is not None]
-            texts.append(", ".join(words) or "the default encoder")
-        raise EncoderMismatchError(
-            f"{folder} was built with the encoder {built['name']} read as {texts[0]}, found it read as "
-            f"{texts[1]}; give the encoder it was built with as `encoder`, or build the index again"
+            f"{folder} was built with the encoder {built['name']} {text}; give the encoder it was built with "
+            "as `encoder`, or build the index again"
         )
     return files
+
+
+def _reading(identity: Mapping[str, Any]) -> str:
+    """Say how an encoder reads papers."""
+    stated = {**(identity.get("convention") or {}), "adapter": identity.get("adapter")}
+    words = [f"{key} {value}" for key, value in stated.items() if value is not None]
+    return ", ".join(words) or "the default encoder"

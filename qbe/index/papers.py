@@ -40,8 +40,8 @@ class PaperLayout(NamedTuple):
     """Sentences of all papers, concatenated.
 
     ``starts`` (papers + 1,) int64: paper i has the sentences starts[i] to starts[i + 1]; ``facets``
-    (sentences,) uint8: places in FACET_CODES; ``probabilities`` (sentences, 5) float16: of the labels of
-    `qbe.types.FacetProbabilities`, zeros where the corpus brought the label, None where nothing was tagged.
+    (sentences,) uint8: places in FACET_CODES; ``probabilities`` (sentences, 5) float16: of a tagger's labels,
+    zeros where the corpus brought the label, None where nothing was tagged.
     """
 
     starts: np.ndarray[tuple[int], np.dtype[np.int64]]

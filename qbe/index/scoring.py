@@ -43,7 +43,7 @@ def distinct(values: NDArray[Any]) -> Rows:
 
 
 def sentence_rows(starts: Rows, papers: Rows) -> tuple[Rows, Rows]:
-    """Return the rows of all sentences of some papers, one after the other, and where each paper's begin."""
+    """Return the rows of all sentences of some papers, and where each paper's begin among these."""
     counts = starts[papers + 1] - starts[papers]
     begins = np.cumsum(counts) - counts
     return np.arange(counts.sum()) + np.repeat(starts[papers] - begins, counts), begins
@@ -111,9 +111,8 @@ def may_be_best(similarities: Floats, papers: Rows, total: int, k: int) -> tuple
 
     ``similarities`` (queries, count) are those of each query sentence's nearest sentences, best first, up to
     TOLERANCE, and ``papers`` (queries, count) int64 the rows of their papers, of which there are ``total``.
-    Where none of a paper's sentences is among the nearest of a query sentence, its best similarity there lies
-    between -1 and that of the last one. A paper whose score is at most what ``k`` others' scores are at least
-    is left out (the threshold algorithm of Fagin et al., 2001, with one round).
+    An unknown best similarity lies between -1 and that of the last one. A paper whose score is at most what
+    ``k`` others' scores are at least is left out (the threshold algorithm of Fagin et al., 2001).
     """
     best = np.full((len(papers), total), -np.inf, np.float32)
     places = papers + total * np.arange(len(papers))[:, None]
@@ -130,8 +129,8 @@ def may_be_best(similarities: Floats, papers: Rows, total: int, k: int) -> tuple
 def similarities(queries: Floats, vectors: Vectors) -> Floats:
     """Return inner products (queries, vectors) of unit vectors (n, dimension) in any stored form, as float32.
 
-    Stored numbers are multiples of 2 ** -24 (see `qbe.index.vectors.quantized`), and so are a query's, so
-    their products are multiples of 2 ** -48 and double precision holds the sums exactly, in any order.
+    Numbers are multiples of 2 ** -24 (see `qbe.index.vectors.quantized`), their products of 2 ** -48, so that
+    double precision holds the sums exactly, in any order.
     """
     left = queries.astype(np.float64)
     products = np.empty((len(queries), len(vectors)), np.float32)
@@ -142,10 +141,8 @@ def similarities(queries: Floats, vectors: Vectors) -> Floats:
 
 
 def nearness(queries: Floats, vectors: Vectors) -> Floats:
-    """Return minus the Euclidean distances (queries, vectors) of vectors (n, dimension).
-
-    Squared distances are sums of products of multiples of 2 ** -16 (see `qbe.models.pooling.stored`), exact
-    in double precision like `similarities`, so equal vectors have distance 0.
+    """Return minus the Euclidean distances (queries, vectors) of vectors (n, dimension), exact like
+    `similarities`, as sums of products of multiples of 2 ** -16 (see `qbe.models.pooling.stored`).
     """
     left = queries.astype(np.float64)
     lengths = (left * left).sum(axis=1)
@@ -170,8 +167,7 @@ COMPARISONS: Mapping[str, Callable[[Floats, Vectors], Floats]] = {"cosine": simi
 def _parts(vectors: Half | Floats | Quantized) -> tuple[Doubles, Doubles | float]:
     """Return vectors as numbers (n, dimension) and the factors, one for all or (n,), to multiply them with.
 
-    Half precision is widened by moving its bits to their place in single precision: sign and digits are
-    right, and the exponent is too small by the same amount for all numbers.
+    Half precision is widened by moving its bits; the exponent is then too small by the same amount for all.
     """
     if isinstance(vectors, Quantized):
         return vectors.codes.astype(np.float64), vectors.scales.astype(np.float64)
@@ -194,9 +190,7 @@ class SentenceBlock(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """Sentences of papers compared with a query's: ``similarities`` (queries, sentences); ``starts`` and
-    ``rows`` of a `SentenceBlock`; ``whole`` (papers,) the similarities of whole papers, if asked for.
-    """
+    """``similarities`` (queries, sentences) of a `SentenceBlock`, and of ``whole`` papers (papers,) if asked."""
 
     similarities: Floats
     starts: Rows
@@ -205,22 +199,17 @@ class Compared(NamedTuple):
 
 
 class VectorStore:
-    """Stored vectors of papers by row, in arrays of all vectors of an index; several threads may share one.
-
-    ``similarity`` is one of `qbe.models.formats.SIMILARITIES`. Of vectors elsewhere all methods differ.
-    """
+    """Stored vectors of papers by row; several threads may share one. Of vectors elsewhere all methods differ."""
 
     def __init__(self, sentences: Vectors, whole: Vectors, starts: Rows, similarity: str) -> None:
         self._sentences, self._whole, self._starts = sentences, whole, starts
         self.similarity = similarity
 
     def gather(self, rows: Rows) -> SentenceBlock:
-        """Return the sentence vectors of papers (n,), in that order."""
         positions, begins = sentence_rows(self._starts, rows)
         return SentenceBlock(self._sentences[positions], begins, positions)
 
     def whole(self, rows: Rows) -> Vectors:
-        """Return the whole-paper vectors (n, dimension), as stored."""
         vectors: Vectors = self._whole[rows]
         return vectors
 

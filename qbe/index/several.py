@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from qbe.errors import EncoderMismatchError, IndexFormatError, UsageError
-from qbe.index import jvm
+from qbe.errors import EncoderMismatchError, IndexFormatError
 from qbe.index.faiss import CandidateSource
 from qbe.index.index import Index, IndexReader
-from qbe.index.lucene import KEY_TERMS, Ranked, TextSearch, break_ties
+from qbe.index.lucene import KEY_TERMS, Ranked, TextSearch
 from qbe.index.papers import Papers
 from qbe.index.scoring import (
     Compared,
@@ -34,9 +33,6 @@ from qbe.index.scoring import (
 )
 from qbe.index.store import Manifest
 from qbe.index.vectors import Floats, Quantized, Vectors
-from qbe.models.pooling import PaperVectors
-from qbe.types import Paper
-from qbe.util.work import Workers
 
 # Calls a method of `Shard` on some indexes, by number, each with its own arguments.
 Ask = Callable[[str, Mapping[int, Sequence[Any]]], dict[int, Any]]
@@ -93,8 +89,6 @@ def _local(papers: Papers, rows: Rows) -> tuple[Rows, dict[int, Rows]]:
 
 
 class SeveralVectors(VectorStore, CandidateSource):
-    """Vectors and candidates of several indexes."""
-
     def __init__(self, ask: Ask, papers: Papers, similarity: str, nprobe: int | None = None) -> None:
         self._ask, self._holders, self.similarity, self._nprobe = ask, papers, similarity, nprobe
         self._split = PerSelection(partial(_split, papers.starts))
@@ -102,7 +96,6 @@ class SeveralVectors(VectorStore, CandidateSource):
     def nearest(
         self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
     ) -> Iterator[Rows]:
-        """Yield the candidates of each query: those of all indexes."""
         starts = self._holders.starts
         shards = dict.fromkeys(range(len(starts) - 1)) if allowed is None else self._split(allowed)
         asked = {shard: (list(queries), k, some, by_mean, self._nprobe) for shard, some in shards.items()}
@@ -179,7 +172,7 @@ class SeveralTexts(TextSearch):
         key = uuid.uuid4().hex
         return {shard: (key, some) for shard, some in _local(self._papers, rows)[1].items()}
 
-    def search(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
+    def unbroken(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
         starts, ids = self._papers.starts, self._papers.ids
         asked: dict[int, tuple[Any, ...]]
         if pool is not None:
@@ -194,7 +187,7 @@ class SeveralTexts(TextSearch):
             for shard, ranked in self._ask("search", asked).items()
             for row, score in zip((ranked.rows + starts[shard]).tolist(), ranked.scores.tolist(), strict=True)
         )[:k]
-        scores = break_ties(np.array([-score for score, _, _ in best], np.float64))
+        scores = np.array([-score for score, _, _ in best], np.float64)
         return Ranked(np.array([row for _, _, row in best], np.int64), scores)
 
 
@@ -207,38 +200,27 @@ class SeveralReader(IndexReader):
         self.readers, self._ask = readers, ask
         self.papers = Papers(*(reader._files for reader in readers))
         self.generation = sum(reader.generation for reader in readers)
+        self.is_current = lambda: all(reader.is_current() for reader in readers)
         _check_together(readers)
         self.manifest = combined_manifest([reader.manifest for reader in readers])
 
-    def is_current(self) -> bool:
-        return all(reader.is_current() for reader in self.readers)
-
-    def _read_vectors(self) -> Any:
-        sides = zip(*(reader._vectors() for reader in self.readers), strict=True)
-        return tuple(np.concatenate([part[:].astype(np.float32) for part in side]) for side in sides)
+    def _vectors(self, name: str, unit: str) -> Vectors:
+        parts = [reader._vectors(name, unit)[:].astype(np.float32) for reader in self.readers]
+        return np.concatenate(parts)
 
     @property
     def vector_store(self) -> SeveralVectors:
-        return self.candidate_source(None)
+        return self.candidate_source()
 
     def candidate_source(self, nprobe: int | None = None) -> SeveralVectors:
         given = (self._ask, self.papers, self.similarity, nprobe)
         return self._open_once(("candidates", nprobe), lambda: SeveralVectors(*given))
-
-    @property
-    def lucene(self) -> Any:
-        raise UsageError("several indexes have no postings in common; open one of them")
 
     def text_search(self, similarity: str = "bm25") -> SeveralTexts:
         self._require("postings", self.manifest.lucene)
         return self._open_once(
             ("text search", similarity), lambda: SeveralTexts(self._ask, self.papers, similarity)
         )
-
-    def stored_vectors(self, paper: Paper) -> PaperVectors | None:
-        self.require_vectors()
-        owner = next((each for each in self.readers if paper.paper_id in each), None)
-        return None if owner is None else owner.stored_vectors(paper)
 
 
 def _check_together(readers: Sequence[IndexReader]) -> None:
@@ -286,36 +268,6 @@ def combined_manifest(manifests: Sequence[Manifest]) -> Manifest:
     return dataclasses.replace(first, corpus=corpus, lucene=lucene, files=files, digest=digest)
 
 
-class SeveralIndexes(Index):
-    """Ordinary indexes opened side by side; they are updated one by one, and `refresh` shows it."""
-
-    def __init__(self, folders: Sequence[str | Path], **options: Any) -> None:
-        from qbe.index.share import local_folder
-
-        if not folders:
-            raise UsageError("expected one index or several, found none")
-        self.folders = [local_folder(folder) for folder in folders]
-        super().__init__(self.folders[0], **options)
-
-    def _open_reader(self) -> IndexReader:
-        readers = [IndexReader(folder, self.threads) for folder in self.folders]
-        return SeveralReader(readers, self._asking(readers))
-
-    def _asking(self, readers: Sequence[IndexReader]) -> Ask:
-        """Return what asks these readers, in a thread each."""
-        shards, workers = [Shard(reader) for reader in readers], Workers(len(readers))
-        workers.at_exit(jvm.detach)
-
-        def ask(method: str, asked: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
-            answers = workers.map(lambda shard: getattr(shards[shard], method)(*asked[shard]), list(asked))
-            return dict(zip(asked, answers, strict=True))
-
-        return ask
-
-    def _changed(self, *_: Any, **__: Any) -> Any:
-        raise UsageError("several indexes are opened for searching; open the one that is to be changed")
-
-
 def open_index(
     folder: str | Path | Sequence[str | Path],
     *,
@@ -328,7 +280,4 @@ def open_index(
     >>> len(open_index("indexes/sample"))
     128
     """
-    folders = [folder] if isinstance(folder, str | Path) else folder
-    if len(folders) == 1:
-        return Index(folders[0], encoder=encoder, tagger=tagger, threads=threads)
-    return SeveralIndexes(folders, encoder=encoder, tagger=tagger, threads=threads)
+    return Index(folder, encoder=encoder, tagger=tagger, threads=threads)

@@ -54,10 +54,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """The description of a packed index; ``license`` and ``source`` are those of the papers, if stated.
-
-    ``encoder`` is None without vectors; ``abstracts`` says whether their texts are included.
-    """
+    """The description of a packed index; ``abstracts`` says whether their texts are included."""
 
     digest: str
     papers: int
@@ -77,13 +74,6 @@ class _NoPackError(PackError):
     """A pack that is damaged or malformed; nothing of it is kept."""
 
 
-class Packed(NamedTuple):
-    """A pack that was written, and its size in bytes."""
-
-    pack: Pack
-    bytes: int
-
-
 class Pulled(NamedTuple):
     """The folder of a pulled index, its description, and whether it was there already."""
 
@@ -101,11 +91,12 @@ def pack_index(
     abstracts: bool = True,
     threads: int | None = None,
     progress: Progress = lambda done, total: None,  # noqa: ARG005
-) -> Packed:
-    """Write the newest generation of an index to a file, from which `pull` makes the same index.
+) -> tuple[Pack, int]:
+    """Write the newest generation of an index to a file, from which `pull` makes the same index; return its
+    description and size.
 
-    ``license`` and ``source`` are by default those that the index was pulled with. Without ``abstracts``
-    their texts are left out, and the digest is another. The same index gives the same bytes.
+    ``license`` and ``source`` are by default those that the index was pulled with. Without the texts of
+    ``abstracts`` the digest is another. The same index gives the same bytes.
     """
     import zstandard
 
@@ -157,7 +148,7 @@ def pack_index(
                                 progress(done, size)
                         archive.write(bytes(-member.size % tarfile.BLOCKSIZE))
                     archive.write(bytes(2 * tarfile.BLOCKSIZE))
-                return Packed(pack, stream.tell())
+                return pack, stream.tell()
     except OSError as error:
         raise file_error(error, output) from error
 
@@ -235,10 +226,8 @@ def pull(
     ``address`` is a file, a URL (http, https, or whatever fsspec reads, such as s3), or
     ``hf:OWNER/NAME@REVISION/FILE``: a file, by default ``index.tar.zst``, of a data set at Hugging Face.
     ``folder`` is by default that of `cached_folder`. An index that was pulled before is replaced by a newer
-    one; ``overwrite`` replaces any index. An interrupted download goes on with the next call.
-
-    Raises PackError for what cannot be read, is damaged or malformed, IndexBuildError for another index or
-    other files in the folder, OutputError where it cannot be written or the disk is too full.
+    one; ``overwrite`` replaces any. An interrupted download goes on with the next call. Raises PackError,
+    IndexBuildError for another index or other files in the folder, OutputError.
     """
     target = Path(os.path.realpath(cached_folder(address) if folder is None else folder))
     if target.exists() and not target.is_dir():
@@ -295,8 +284,7 @@ def _unpacked(
 ) -> tuple[Pack, bool]:
     """Unpack an index into a folder unless the ``target`` is it; return its description, and whether it is.
 
-    tarfile's own extraction reads extended headers, of any size, into memory; here a member is a plain file
-    that the manifest names, with the size that it states.
+    tarfile's extraction reads extended headers of any size; here a member is a plain file of the manifest.
     """
     import zstandard
 

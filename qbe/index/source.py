@@ -32,18 +32,19 @@ Steps = contextlib.AbstractContextManager[Callable[[int], Any]]
 
 
 class Progress:
-    """An observer of a build's progress, which shows nothing; the command line shows bars."""
+    """An observer of a build's progress, which shows nothing; the command line shows bars.
+
+    The corpus passes through ``papers``, ``share_read`` saying how much of it has been read; ``steps`` gives
+    a function to call with the number of items just finished; ``stage`` begins one without steps.
+    """
 
     def papers(self, papers: Iterable[Paper], share_read: ShareRead) -> Iterator[Paper]:  # noqa: ARG002
-        """Pass the corpus through while it is read; ``share_read`` says how much of it has been."""
         return iter(papers)
 
     def steps(self, name: str, unit: str, total: int) -> Steps:  # noqa: ARG002
-        """Give, for a stage of ``total`` items, a function to call with the number of items just finished."""
         return contextlib.nullcontext(lambda _: None)
 
-    def stage(self, name: str) -> None:
-        """A stage without steps begins."""
+    def stage(self, name: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +123,8 @@ IN_MEMORY = "<papers>"  # what a manifest calls a corpus of papers that a progra
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A stream of ``papers``, given a splitter and a count of left-out records, and where they come from:
-    ``names`` of sources, ``facts`` that differ when the papers do, when files last ``changed`` (nanoseconds),
-    and the record of an unusual `Reading`.
+    """A stream of ``papers``; ``names`` of its sources, ``facts`` that differ when the papers do, when files
+    last ``changed`` (nanoseconds), and the record of an unusual `Reading`.
     """
 
     papers: Callable[[Splitter, RejectedRecords], Iterator[Paper]]

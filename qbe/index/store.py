@@ -1,8 +1,6 @@
-"""An index on disk: immutable generations, the manifest of each, and the locks of its readers and writers.
+"""An index on disk: immutable generations ``NAME/000007``, of which ``NAME/CURRENT`` names the newest.
 
-An index ``NAME`` is a folder of generations ``NAME/000007``, each complete and never changed, and the file
-``NAME/CURRENT`` with the name of the newest. A reader holds a shared lock on the manifest of its generation.
-The next writer removes generations that nobody reads.
+A reader holds a shared lock on the manifest of its generation; the next writer removes what nobody reads.
 """
 
 from __future__ import annotations
@@ -10,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -45,8 +44,7 @@ _REBUILD = "build it again (qbe doctor --index shows what is intact)"
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The description of a generation; two builds of one corpus with the same settings have the same
-    ``digest``.
+    """The description of a generation; equal builds have the same ``digest``.
 
     ``corpus`` counts papers (``labelled`` as they came, or ``predicted``) and sentences; ``lucene`` has the
     version, settings and term statistics; ``dense`` the encoder's identity, how vectors compare and are
@@ -66,15 +64,20 @@ class Manifest:
 
     @property
     def similarity(self) -> str:
-        """How an index with vectors compares them, one of `qbe.models.formats.SIMILARITIES`."""
+        """How vectors are compared, one of `qbe.models.formats.SIMILARITIES`."""
         assert self.dense is not None
         return {name: similarity for similarity, name in STORED_AS.items()}[self.dense["similarity"]]
 
 
+def _checksum(record: Any) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
 def describe_files(folder: Path, leave_out: Collection[str] = ()) -> dict[str, dict[str, Any]]:
     """Size and SHA-256 of every file below a folder."""
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    files = {path.relative_to(folder).as_posix(): path for path in paths}
+    files = {
+        path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()
+    }
     return {
         name: {"bytes": path.stat().st_size, "sha256": sha256(path)}
         for name, path in files.items()
@@ -83,7 +86,7 @@ def describe_files(folder: Path, leave_out: Collection[str] = ()) -> dict[str, d
 
 
 def digest(files: Mapping[str, Mapping[str, Any]], lucene: Mapping[str, Any] | None) -> str:
-    """Return a SHA-256 over all files but Lucene's, which differ by build, and its statistics."""
+    """Return a SHA-256 over all files but Lucene's, which differ by build, and Lucene's statistics."""
     content = {name: entry["sha256"] for name, entry in files.items() if not name.startswith("lucene/")}
     return _checksum([content, lucene])
 
@@ -99,7 +102,16 @@ def read_manifest(folder: Path) -> Manifest:
                 "again with this version of qbe"
             )
         manifest = Manifest(**record)
-        _check(manifest)
+        for name, entry in manifest.files.items():
+            parts = PurePosixPath(name)
+            if parts.is_absolute() or ".." in parts.parts or not isinstance(entry["bytes"], int):
+                raise ValueError(f"the file {name} of {entry['bytes']} bytes")
+        if any(manifest.corpus[count] < 0 for count in ("papers", "sentences")):
+            raise ValueError("a negative count")
+        if (dense := manifest.dense) is not None:
+            if dense["similarity"] not in STORED_AS.values() or dense["stored"] not in STORED:
+                raise ValueError(f"vectors stored as {dense['stored']}, compared by {dense['similarity']}")
+            FaissParams.read(dense)
     except PermissionError as error:
         raise input_error(path, error) from error
     except OSError as error:
@@ -113,20 +125,6 @@ def read_manifest(folder: Path) -> Manifest:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise damaged(path, "a manifest", repr(error)) from error
     return manifest
-
-
-def _check(manifest: Manifest) -> None:
-    """Raise ValueError, or what Python does, for values that a manifest cannot have."""
-    for name, entry in manifest.files.items():
-        parts = PurePosixPath(name)
-        if parts.is_absolute() or ".." in parts.parts or not isinstance(entry["bytes"], int):
-            raise ValueError(f"the file {name} of {entry['bytes']} bytes")
-    if any(manifest.corpus[count] < 0 for count in ("papers", "sentences")):
-        raise ValueError("a negative count")
-    if (dense := manifest.dense) is not None:
-        if dense["similarity"] not in STORED_AS.values() or dense["stored"] not in STORED:
-            raise ValueError(f"vectors stored as {dense['stored']}, compared by {dense['similarity']}")
-        FaissParams.read(dense)
 
 
 def damaged(path: Path, expected: str, found: object) -> IndexFormatError:
@@ -146,10 +144,6 @@ def unseal(text: bytes) -> dict[str, Any]:
     return record
 
 
-def _checksum(record: Any) -> str:
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
-
-
 class Files:
     """The files of a generation's folder, or of a folder that is being built; several threads may use it."""
 
@@ -157,8 +151,12 @@ class Files:
         """Compare the sizes of the ``expected`` files (of a manifest), and the digests of small ones."""
         self.folder, self._expected = folder, expected
         self._streams: dict[str, BinaryIO] = {}
-        for name, entry in (expected or {}).items():
-            self.verify(name, entry, entry["bytes"] < SMALL)
+        self.verify_all(SMALL)
+
+    def verify_all(self, below: float = math.inf) -> None:
+        """Compare all files with the manifest, by digest those of fewer bytes than ``below``."""
+        for name, entry in (self._expected or {}).items():
+            self.verify(name, entry, entry["bytes"] < below)
 
     @staticmethod
     def of(folder: Path | Files) -> Files:
@@ -170,7 +168,7 @@ class Files:
     def damaged(self, name: str, expected: str, found: object) -> IndexFormatError:
         return damaged(self.folder / name, expected, found)
 
-    def verify(self, name: str, entry: Mapping[str, Any], by_digest: bool = True) -> None:
+    def verify(self, name: str, entry: Mapping[str, Any], by_digest: bool) -> None:
         """Compare a file with its entry in a manifest; raise IndexFormatError."""
         with self.open(name, expected := f"{entry['bytes']} bytes") as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -203,7 +201,8 @@ class Files:
             mapped = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
             size = mapped.offset + mapped.nbytes
         except Exception as error:  # numpy parses the header as Python, and raises what that does
-            raise self.damaged(name, expected, "another header") from error
+            found = getattr(error, "strerror", None) or "another header"
+            raise self.damaged(name, expected, found) from error
         if mapped.dtype != dtype or mapped.ndim != axes or not mapped.flags.c_contiguous:
             raise self.damaged(name, expected, f"one of {mapped.dtype} with the shape {mapped.shape}")
         if size != (actual := (self.folder / name).stat().st_size):
@@ -220,10 +219,6 @@ class Generation(Files):
         self.manifest = read_manifest(folder)
         super().__init__(folder, self.manifest.files)
         self.close = weakref.finalize(self, os.close, lock)
-
-    def verify_all(self) -> None:
-        for name, entry in self.manifest.files.items():
-            self.verify(name, entry)
 
     def is_current(self) -> bool:
         """Return whether there is no newer generation; raise IndexFormatError where it is no index now."""
@@ -327,8 +322,8 @@ def clean(index: Path) -> None:
             partial.unlink()
         for path in {*_generations(index)} - {newest}:
             manifest = path / MANIFEST
-            is_whole = manifest.exists()
-            with disk.try_exclusive_lock(manifest) if is_whole else contextlib.nullcontext(True) as unread:
+            lock = disk.try_exclusive_lock(manifest) if manifest.exists() else contextlib.nullcontext(True)
+            with lock as unread:
                 if unread:
                     manifest.unlink(missing_ok=True)  # from now on nobody can lock it
                     shutil.rmtree(path)
@@ -368,7 +363,7 @@ def check_index(index: Path) -> Checked:
     files = Files(folder)
     for name, entry in entries.items():
         try:
-            files.verify(name, entry)
+            files.verify(name, entry, by_digest=True)
         except (IndexFormatError, OSError) as error:
             damages[name] = reason_of(error)
     size = sum(entry["bytes"] for entry in entries.values())
@@ -377,7 +372,7 @@ def check_index(index: Path) -> Checked:
 
 
 def save_papers(checked: Checked, path: Path) -> int:
-    """Write the intact papers of an index as a corpus of JSON lines; returns how many. Raises OutputError."""
+    """Write the intact papers of an index as JSON lines; return how many. Raises OutputError."""
     count = 0
     with disk.atomic_file(path) as corpus, Path(checked.papers or os.devnull).open("rb") as records:
         for count, line in enumerate(records, start=1):  # noqa: B007

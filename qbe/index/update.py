@@ -1,7 +1,6 @@
 """Updating an index: its next generation is written out of the newest one and the papers that are new.
 
-Lucene's files are linked, and changed by Lucene itself; records and vectors of papers that stay are copied;
-only new papers are encoded; FAISS's index is filled anew.
+Lucene's files are linked and changed by Lucene, records and vectors copied, FAISS's index filled anew.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -21,7 +19,7 @@ import numpy as np
 from qbe.corpus.identity import MADE, Seen, are_apart, content_id, made_id, second_id, told_apart, usable_id
 from qbe.corpus.records import AS_IT_COMES, Reading, Splitter, paper_to_record
 from qbe.corpus.rejected import KEPT, RENAMED, RejectedRecords
-from qbe.errors import OutputError, PaperNotFoundError, UsageError
+from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index import build, papers
 from qbe.index.build import BuildModels, State
 from qbe.index.faiss import FAISS
@@ -36,8 +34,6 @@ from qbe.index.store import NEXT, RECORDS, Files, Generation, Manifest, publish,
 from qbe.index.vectors import SENTENCES, WHOLE, open_vectors, writing_vectors
 from qbe.types import Paper
 
-log = logging.getLogger(__name__)
-
 _ROWS = 65_536  # of vectors that are copied at a time
 _BYTES = 1 << 20  # of records
 # What becomes of a corpus's papers that an index holds with other content, and of papers that the corpus
@@ -51,8 +47,8 @@ Confirm = Callable[[str], bool]
 @dataclass(frozen=True, slots=True)
 class Written:
     """What an update did, in papers, and the index afterwards. ``replaced`` ones are neither ``added`` nor
-    ``deleted``; ``left_out`` counts skipped records by reason; ``kept`` are ids of papers that stay although
-    the corpus has other content for them; ``deleted_titles`` are of papers that the corpus lacks, by id.
+    ``deleted``; ``left_out`` counts skipped records by reason; ``kept`` are ids of papers of which the corpus
+    has other content; ``deleted_titles`` are by id.
     """
 
     added: int
@@ -84,14 +80,13 @@ def append_papers(
 ) -> Written:
     """Add the papers of a corpus to an index, encoded with the index's settings, as its next generation.
 
-    Papers that the index has as they are are left alone. Of one that it has with other content under the same
-    id the index keeps its own; with ``update`` the corpus's replaces it. Another paper with a citation key of
-    the index gets another id, as in a build. With ``reading.dedupe`` papers that repeat one of the index by
-    title or DOI are left out. ``encoder`` and ``tagger`` (a name or folder) say where those of the index are
-    now, ``device`` runs the encoder.
+    Of a paper that it has with other content under the same id the index keeps its own, or with ``update``
+    takes the corpus's. Another paper with a citation key of the index gets another id, as in a build. With
+    ``reading.dedupe`` papers that repeat one of the index by title or DOI are left out. ``encoder`` and
+    ``tagger`` (a name or folder) say where those of the index are now, ``device`` runs the encoder.
 
-    Raises IndexBuildError for another tagger and where another process writes, EncoderMismatchError for
-    another encoder, and what `qbe.index.build.build` does; then the index is unchanged.
+    Raises IndexBuildError for another tagger and where another process writes, EncoderMismatchError, and what
+    `qbe.index.build.build` does; then the index is unchanged.
     """
     source, how = open_corpus(corpus, reading), UPDATE if update else APPEND
     with writing(folder) as generation:
@@ -107,11 +102,11 @@ def sync_papers(
     execution: Execution | None = None,
     **models: str | None,
 ) -> Written:
-    """Make the papers of an index those of a corpus, in one generation; the same ones are left alone.
+    """Make the papers of an index those of a corpus, in one generation.
 
-    A paper whose record in the corpus was skipped stays. Where no ``reading`` is given, files are read as
-    they were when the index was built. ``confirm`` is asked before more than one paper and a tenth of all are
-    deleted, or any while skipped records do not tell their ids; UsageError where the answer is no.
+    A paper whose record was skipped stays. Without ``reading`` files are read as when the index was built.
+    ``confirm`` is asked before more than one paper and a tenth of all are deleted, or any while skipped
+    records do not tell their ids; UsageError where the answer is no.
     """
     if reading.limit is not None:
         raise UsageError("`limit` is of no use with `sync`, which would delete the papers beyond it; drop it")
@@ -140,8 +135,8 @@ def _change(
     additions = Additions(source, before, how, settings.dense and settings.facets == "predicted")
     part = index / NEXT / "added"
     part.mkdir(parents=True)
-    added = BuildModels(settings, execution.threads, _tagger(manifest))
-    with build.recorded(part, index, keeps=True) as left_out:
+    added = BuildModels(settings, execution.threads, manifest.tagger)
+    with build.recorded(index, keeps=how != SYNC) as left_out:
         new = dataclasses.replace(source, papers=additions.read)
         state = build.read_papers(part, new, added, execution, left_out)
         if additions.question is not None:
@@ -163,10 +158,6 @@ def _change(
         state["names"] = [*dict.fromkeys([*manifest.settings["corpus"], *source.names])]
         new_papers = (part, state) if additions.written else None
         number = write_next(generation, dead, new_papers, settings, execution)
-    try:
-        build.add_rejected(part, build.rejected_file(index), keeps=how != SYNC)
-    except (OSError, OutputError) as error:  # the papers are there all the same
-        log.warning("%s: records were skipped, but the list of them could not be written", error)
     return Written(
         added=additions.written - len(additions.replaced),
         replaced=len(additions.replaced),
@@ -226,8 +217,8 @@ def write_next(
     settings: BuildSettings,
     execution: Execution,
 ) -> int:
-    """Write and publish the next generation, without the papers of the ``dead`` rows, and with those that
-    were ``added``: the folder of their files, and the state of its build with the ``names`` of all sources.
+    """Write and publish the next generation, without the ``dead`` rows, and with the papers ``added``: the
+    folder of their files, and the state of its build with the ``names`` of all sources.
 
     The result is that of a build of these papers in this order, but for FAISS's centroids and codes, which
     are kept until the number of sentences has doubled, and for vectors in bytes, which stay so.
@@ -249,7 +240,7 @@ def write_next(
     counts["sentences"] = sum(len(part.sentences) for part in parts)
     counts |= {name: value for name, value in manifest.corpus.items() if name == "reading"}
     counts["updates"] = manifest.corpus.get("updates", 0) + 1
-    tagger = _tagger(manifest) or (added and added[1]["tagger"])
+    tagger = manifest.tagger or (added and added[1]["tagger"])
     recorded = settings.record(added[1]["names"]) if added else manifest.settings
     state: State = {"inputs": {"settings": recorded}, "counts": counts}
     state["tagger"] = tagger if counts["predicted"] else None
@@ -270,11 +261,6 @@ def write_next(
         state["dense"] = _write_dense(folder, manifest, parts, settings, execution)
     build.describe(folder, state)
     return int(publish(folder, generation.index).name)
-
-
-def _tagger(manifest: Manifest) -> dict[str, str] | None:
-    tagger = manifest.tagger
-    return None if tagger is None else {name: tagger[name] for name in ("name", "sha256", "trunk")}
 
 
 def _copy_records(folder: Path, parts: Sequence[_Part]) -> None:
@@ -388,8 +374,8 @@ class Additions:
             self.gone |= deleted
 
     def _placed(self, paper: Paper) -> tuple[Paper, int | None]:
-        """Return the paper under the id that it would have in a build behind the index's papers, and its row,
-        if any: where its key, or the id made from its content, is another paper's, it has a `second_id`.
+        """Return the paper under the id that it would have in a build behind the index's papers (a `second_id`
+        where its key, or the id made from its content, is another paper's), and its row, if any.
         """
         find, is_made = self._papers.find, paper.paper_id.startswith(MADE)
         plain = made_id(paper) if is_made else usable_id(str(paper.metadata.get("key") or ""))

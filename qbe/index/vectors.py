@@ -28,8 +28,7 @@ Floats = NDArray[np.float32]
 class Quantized:
     """Vectors (n, dimension) as integer ``codes`` (n, dimension) int8 times ``scales`` (n,) float16.
 
-    ``[rows]`` and ``[slice]`` give fewer of them, ``[row]`` one as an array (dimension,), ``astype`` all
-    numbers, which single precision holds exactly: a scale has 11 binary digits, a code 7.
+    Single precision holds their numbers exactly: a scale has 11 binary digits, a code 7.
     """
 
     dtype = np.dtype(np.float32)
@@ -62,8 +61,7 @@ def quantized(vectors: NDArray[Any], similarity: str) -> Quantized:
     """Quantize vectors (n, dimension): the nearest integers, the largest of each vector being LARGEST.
 
     The scale v . c / c . c has the least squared error for a vector v and codes c. It is rounded to half
-    precision, so that a vector's numbers, like those of half precision, are multiples of 2 ** -24 where
-    vectors have unit length, and with the similarity ``l2`` of 2 ** -16 (`qbe.models.pooling.stored`).
+    precision, so that numbers of unit vectors are multiples of 2 ** -24, and with ``l2`` of 2 ** -16.
     """
     exact = np.asarray(vectors, dtype=np.float64)
     steps = np.abs(exact).max(axis=1, keepdims=True) / LARGEST

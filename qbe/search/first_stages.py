@@ -121,8 +121,8 @@ class BM25Stage:
         self._form, self._workers = form, workers
         self._papers = reader.papers
         workers.at_exit(jvm.detach)  # one of them may open the postings
-        self._lucene = reader.text_search(similarity)
-        self._filters = PerSelection(lambda selection: self._lucene.filtering(selection.rows))
+        text = self._lucene = reader.text_search(similarity)
+        self._filters = PerSelection(lambda selection: text.filtering(selection.rows))
 
     def batch_search(
         self, queries: Aspects, k: int, pools: Pools, allowed: Allowed = None, *, explain: bool = False

@@ -243,7 +243,7 @@ def _inside(values: Doubles, columns: Bools) -> Doubles:
     return inside
 
 
-@dataclass(frozen=True)
+@dataclass
 class VectorMatching:
     """Scores vectors of a query's sentences against candidates'; ``match`` contributed most."""
 

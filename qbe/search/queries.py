@@ -23,7 +23,7 @@ from qbe.types import Facet, Paper
 from qbe.util.text import one_line
 
 if TYPE_CHECKING:
-    from qbe.corpus.formats import Reader
+    from qbe.corpus.records import Reader
     from qbe.index.index import IndexReader
 
 log = logging.getLogger(__name__)
@@ -78,9 +78,11 @@ def from_topics(
             if topic.aspects or (isinstance(counted, Facet) and topic.facet not in (None, counted)):
                 other.append(topic)
                 continue
-            weights = {} if isinstance(counted, Facet) else counted
-            aspects = tuple(TopicAspect(topic.paper_id, facet, None, each) for facet, each in weights.items())
-            topic = topic._replace(facet=None if weights else counted, aspects=aspects)
+            if isinstance(counted, Facet):
+                topic = topic._replace(facet=counted)
+            else:
+                weighted = [TopicAspect(topic.paper_id, facet, None, each) for facet, each in counted.items()]
+                topic = topic._replace(facet=None, aspects=tuple(weighted))
         asked = {(each.paper_id, each.facet) for each in topic.resolved_aspects()}
         lacks = not predicted and any(
             paper.labelled and not paper.facet_positions(facet)[0]
@@ -310,6 +312,7 @@ def _only(read: Reader, data: bytes, name: str, broken: RecordError | None = Non
             "search for papers like several with `cited`"
         )
     ((where, only),) = entries
+    assert not isinstance(only, RecordError)
     return parse_paper(only, where, split_sentences, ID)
 
 

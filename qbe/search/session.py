@@ -109,14 +109,15 @@ class SearchSession(Closing):
             from qbe.search.rerankers import JointGrader
 
             self._regrader = Regrader(JointGrader(workers=self._workers), self._regraded)
-        second = partial(open_rerank_stage, reranker, index, self._workers, self._regrader, open_reranker)
+        parts = (reranker, index, self._workers, self._regrader, open_reranker)
         try:
             # Side by side: Java opens the postings while Python reads what reranks.
-            opened = list(self._workers.map(lambda part: part(), [second, self._over_index]))
+            opening: list[Callable[[], Any]] = [partial(open_rerank_stage, *parts), self._over_index]
+            second, _ = self._workers.map(lambda part: part(), opening)
+            self._second: RerankStage | None = second
         except BaseException:
             self.close()
             raise
-        self._second: RerankStage | None = opened[0]
 
     def with_first_stage(self, first_stage: Any, executor: Executor | None = None) -> SearchSession:
         """Open another first stage over the same models and threads, which are closed with either session."""

@@ -149,7 +149,7 @@ def export_parts(papers: Iterable[Paper], form: str) -> list[str]:
     if form in BIBLIOGRAPHIES:
         first, *rest = entries(list(papers), form)
         return [first, *(f"\n{entry}" for entry in rest)]
-    parts = []
+    parts = list[str]()
     for paper in papers:
         if form == "csv":
             header = [] if parts else [("paper_id", *_ABOUT, "abstract")]

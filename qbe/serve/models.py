@@ -88,7 +88,7 @@ def _kinds(form: type) -> dict[str, Any]:
 def is_list(form: type, name: str) -> bool:
     """Return True for a field of several values."""
     kind = _kinds(form).get(name)
-    return list in map(get_origin, (kind, *get_args(kind)))
+    return any(get_origin(each) is list for each in (kind, *get_args(kind)))
 
 
 def _normalized(form: type, values: Any) -> dict[str, Any]:

@@ -18,8 +18,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from qbe.corpus.formats import Reader
-from qbe.corpus.records import Entry, Reading, parse_paper
+from qbe.corpus.records import Entry, Reader, Reading, parse_paper
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, RecordError
 

@@ -42,14 +42,14 @@ class Sheet:
     """A document; ``y`` runs downwards from the top of its page."""
 
     def __init__(self, size: tuple[float, float] = LETTER, title: str = "") -> None:
-        self._file = io.BytesIO()
+        self.file = io.BytesIO()
         self.width, self.height = size
-        self.canvas = Canvas(self._file, pagesize=size, pageCompression=1)
+        self.canvas = Canvas(self.file, pagesize=size, pageCompression=1)
         self.canvas.setTitle(title)
 
     def data(self) -> bytes:
         self.canvas.save()
-        return self._file.getvalue()
+        return self.file.getvalue()
 
     def word(self, x: float, y: float, text: str, font: str, size: float) -> None:
         if font in (VERA, VERA_BOLD):
@@ -118,9 +118,6 @@ class Sheet:
             offset, y = 0.0, y + leading * size
         return place, y
 
-    def page(self) -> None:
-        self.canvas.showPage()
-
 
 def first_line(words: list[str], width: float, font: str, size: float) -> tuple[list[str], list[str]]:
     """The first line of some words, and the others; a long word may be hyphenated."""
@@ -182,8 +179,7 @@ def body(
         place += moved
 
 
-def acm(paper: Paper) -> bytes:
-    sheet = Sheet()
+def acm(sheet: Sheet, paper: Paper) -> None:
     y = sheet.centered(80, paper.title, SANS_BOLD, 17.2)
     sheet.line(100, y + 12, "Ann Lee", SANS, 12), sheet.line(380, y + 12, "Bo van der Berg", SANS, 12)
     sheet.line(100, y + 26, "University of the North", SANS, 10)
@@ -197,11 +193,9 @@ def acm(paper: Paper) -> bytes:
     permission = "Permission to make digital or hard copies of all or part of this"
     sheet.line(columns[place].x, sheet.height - 50, permission, SERIF, 7)
     body(sheet, columns[place:], paper, end, SERIF, 9, "1 INTRODUCTION")
-    return sheet.data()
 
 
-def ieee(paper: Paper) -> bytes:
-    sheet = Sheet(title="untitled")
+def ieee(sheet: Sheet, paper: Paper) -> None:
     sheet.line(54, 30, "IEEE TRANSACTIONS ON EXAMPLES, VOL. 7, NO. 3, MARCH 2021", SERIF, 7)
     sheet.line(550, 30, "1", SERIF, 7)
     y = sheet.centered(70, paper.title, SERIF, 23.9)
@@ -214,11 +208,9 @@ def ieee(paper: Paper) -> bytes:
     _, end = sheet.flow(terms, columns[place:], BOLD, 9, y=end + 5, begin=begin)
     footnote(sheet, columns, "Ann Lee is with the University of the North (e-mail: ann@example.org).")
     body(sheet, columns[place:], paper, end, SERIF, 10, "I. INTRODUCTION")
-    return sheet.data()
 
 
-def acl(paper: Paper) -> bytes:
-    sheet = Sheet(A4)
+def acl(sheet: Sheet, paper: Paper) -> None:
     y = sheet.centered(80, paper.title, BOLD, 14.3)
     sheet.word(0.87 * sheet.width, 76, "\u2217".encode("latin-1", "ignore").decode() or "*", SERIF, 9)
     y = sheet.centered(y + 10, "Ann Lee and Bo van der Berg", BOLD, 12)
@@ -233,11 +225,9 @@ def acl(paper: Paper) -> bytes:
         sheet.line(20, 80 + 15 * number, f"{number:03}", SERIF, 7)
         sheet.line(sheet.width - 32, 80 + 15 * number, f"{number + 40:03}", SERIF, 7)
     body(sheet, columns, paper, end, SERIF, 11, "1 Introduction")
-    return sheet.data()
 
 
-def neurips(paper: Paper) -> bytes:
-    sheet = Sheet()
+def neurips(sheet: Sheet, paper: Paper) -> None:
     y = sheet.centered(110, paper.title, BOLD, 17.2)
     sheet.line(150, y + 20, "Ann Lee", BOLD, 10), sheet.line(380, y + 20, "Bo van der Berg", BOLD, 10)
     sheet.line(150, y + 31, "University of the North", SERIF, 10)
@@ -246,11 +236,9 @@ def neurips(paper: Paper) -> bytes:
     _, y = sheet.flow(paper.abstract, [Column(144, 324, y, 700)], SERIF, 10, y=y + 6, leading=1.1)
     body(sheet, [Column(108, 396, y, 690)], paper, y + 10, SERIF, 10, "1 Introduction")
     sheet.line(108, 740, "35th Conference on Neural Examples (2021), Sydney, Australia.", SERIF, 9)
-    return sheet.data()
 
 
-def lncs(paper: Paper) -> bytes:
-    sheet = Sheet((439, 666))
+def lncs(sheet: Sheet, paper: Paper) -> None:
     y = sheet.centered(60, paper.title, BOLD, 14.3)
     y = sheet.centered(y + 10, "Ann Lee1 and Bo van der Berg2", SERIF, 10)
     y = sheet.centered(y + 4, "University of the North, Lake Street 7, 1234 North", SERIF, 9)
@@ -259,11 +247,9 @@ def lncs(paper: Paper) -> bytes:
     _, y = sheet.flow(paper.abstract, inner, SERIF, 9, begin=begin)
     sheet.line(75, y + 10, "Keywords: Retrieval . Fish . Lakes", SERIF, 9)
     body(sheet, [Column(46, 347, y, 600)], paper, y + 20, SERIF, 10, "1 Introduction")
-    return sheet.data()
 
 
-def article(paper: Paper) -> bytes:
-    sheet = Sheet(title=paper.title if paper.number % 2 else "Microsoft Word - final_v3.docx")
+def article(sheet: Sheet, paper: Paper) -> None:
     canvas = sheet.canvas
     canvas.saveState()
     canvas.translate(30, 250)
@@ -278,11 +264,9 @@ def article(paper: Paper) -> bytes:
     _, y = sheet.flow(paper.abstract, [Column(160, 292, y, 760)], VERA, 8, y=y + 4)
     body(sheet, [Column(134, 345, y, 690)], paper, y + 6, VERA, 9, "1 Introduction")
     sheet.line(303, 760, "1", VERA, 9)
-    return sheet.data()
 
 
-def revtex(paper: Paper) -> bytes:
-    sheet = Sheet()
+def revtex(sheet: Sheet, paper: Paper) -> None:
     y = sheet.centered(70, paper.title, BOLD, 12, 400)
     y = sheet.centered(y + 8, "Ann Lee,1 Bo van der Berg,2 and Chris Oak1", SERIF, 10)
     y = sheet.centered(y, "1 Department of Lakes, University of the North, 1234 North, Norway", ITALIC, 9)
@@ -290,20 +274,16 @@ def revtex(paper: Paper) -> bytes:
     _, y = sheet.flow(paper.abstract, [Column(108, 396, y, 700)], SERIF, 9, y=y + 10, indent=10)
     columns = two(sheet, y + 20)
     body(sheet, columns, paper, y + 20, SERIF, 10, "I. INTRODUCTION")
-    return sheet.data()
 
 
-def without_abstract(paper: Paper) -> bytes:
+def without_abstract(sheet: Sheet, paper: Paper) -> None:
     """A report that begins with its introduction."""
-    sheet = Sheet(A4)
     y = sheet.centered(90, paper.title, BOLD, 16)
     y = sheet.centered(y + 10, "Ann Lee", SERIF, 11)
     body(sheet, [Column(80, 435, y, 750)], paper, y + 10, SERIF, 11, "1. Introduction")
-    return sheet.data()
 
 
-def elsevier(paper: Paper) -> bytes:
-    sheet = Sheet((595, 794))
+def elsevier(sheet: Sheet, paper: Paper) -> None:
     sheet.centered(60, "Contents lists available at ScienceDirect", SERIF, 9)
     sheet.centered(85, "Journal of Lakes and Rivers", SERIF, 14)
     sheet.centered(105, "journal homepage: www.example.org/jlr", SERIF, 8)
@@ -319,11 +299,9 @@ def elsevier(paper: Paper) -> bytes:
     _, end = sheet.flow(paper.abstract, [Column(203, 355, y, 760)], SERIF, 7.5, y=y + 18, leading=1.3)
     columns = two(sheet, end + 30, margin=37)
     body(sheet, columns, paper, max(end, y + 90) + 20, SERIF, 8, "1. Introduction")
-    return sheet.data()
 
 
-def iclr(paper: Paper) -> bytes:
-    sheet = Sheet()
+def iclr(sheet: Sheet, paper: Paper) -> None:
     sheet.line(108, 36, "Published as a conference paper at ICLR 2021", SERIF, 10)
     y = 90.0
     for words in broken(paper.title.upper().split(), 330, SERIF, 17.2):
@@ -338,11 +316,9 @@ def iclr(paper: Paper) -> bytes:
     y = sheet.centered(y + 60, "ABSTRACT", SERIF, 12)
     _, y = sheet.flow(paper.abstract, [Column(144, 324, y, 720)], SERIF, 10, y=y + 6, leading=1.1)
     body(sheet, [Column(108, 396, y, 700)], paper, y + 10, SERIF, 10, "1 INTRODUCTION")
-    return sheet.data()
 
 
-def springer(paper: Paper) -> bytes:
-    sheet = Sheet((595, 791))
+def springer(sheet: Sheet, paper: Paper) -> None:
     sheet.line(51, 40, "Lakes (2020) 12:345-360", SANS, 8)
     sheet.line(51, 52, f"https://doi.org/10.1007/s00000-020-0{paper.number:04}", SANS, 8)
     sheet.line(51, 100, "ORIGINAL ARTICLE", SANS_BOLD, 10)
@@ -355,26 +331,22 @@ def springer(paper: Paper) -> bytes:
     sheet.line(columns[place].x, end + 12, "Keywords Fish . Lakes . Rivers", SERIF, 10)
     footnote(sheet, columns, "A. Lee University of the North, Lake Street 7 e-mail: ann@example.org")
     body(sheet, columns[place:], paper, end + 20, SERIF, 10, "1 Introduction")
-    return sheet.data()
 
 
-def manuscript(paper: Paper) -> bytes:
+def manuscript(sheet: Sheet, paper: Paper) -> None:
     """A manuscript under review: lines far apart and numbered, a summary."""
-    sheet = Sheet(A4)
     y = sheet.title(72, 80, paper.title, BOLD, 14, 440, 24)
     sheet.line(72, y + 10, "Ann Lee, Bo van der Berg", SERIF, 12)
     sheet.line(72, y + 50, "Summary", BOLD, 12)
     columns = [Column(72, 450, 72, 740)]
     sheet.flow(paper.abstract, columns, SERIF, 11, y=y + 74, leading=1.6, numbered=True)
-    sheet.page()
+    sheet.canvas.showPage()
     sheet.line(72, 80, "Introduction", BOLD, 12)
     sheet.flow(" ".join(paper.body)[:1800], columns, SERIF, 11, y=104, leading=1.6, numbered=True)
-    return sheet.data()
 
 
-def cover(paper: Paper) -> bytes:
+def cover(sheet: Sheet, paper: Paper) -> None:
     """A report with its abstract alone on the first page."""
-    sheet = Sheet(A4)
     sheet.line(400, 60, "LAKE-TR-2020-07", SERIF, 10)
     y = sheet.centered(180, paper.title, BOLD, 18)
     y = sheet.centered(y + 20, "Ann Lee and Bo van der Berg", SERIF, 14)
@@ -382,15 +354,13 @@ def cover(paper: Paper) -> bytes:
     y = sheet.centered(y + 40, "Abstract", BOLD, 12)
     sheet.flow(paper.abstract, [Column(90, 415, y, 760)], SERIF, 11, y=y + 8)
     sheet.centered(790, "Submitted to the Journal of Lakes", SERIF, 9)
-    sheet.page()
+    sheet.canvas.showPage()
     sheet.line(72, 80, "1 Introduction", BOLD, 14)
     sheet.flow(" ".join(paper.body)[:3000], [Column(72, 450, 72, 760)], SERIF, 11, y=104)
-    return sheet.data()
 
 
-def split_columns(paper: Paper) -> bytes:
+def split_columns(sheet: Sheet, paper: Paper) -> None:
     """An abstract that goes on at the top of the second column."""
-    sheet = Sheet()
     y = sheet.centered(70, paper.title, BOLD, 16)
     y = sheet.centered(y + 10, "Ann Lee and Bo van der Berg", SERIF, 12)
     columns = two(sheet, y + 30)
@@ -398,12 +368,10 @@ def split_columns(paper: Paper) -> bytes:
     sheet.line(columns[0].x, y + 30, "Abstract", BOLD, 12)
     place, end = sheet.flow(paper.abstract, columns, SERIF, 10, y=y + 46)
     body(sheet, columns[place:], paper, end + 10, SERIF, 10, "1 Introduction")
-    return sheet.data()
 
 
-def nature(paper: Paper) -> bytes:
+def nature(sheet: Sheet, paper: Paper) -> None:
     """A letter whose abstract is bold and has no heading."""
-    sheet = Sheet((595, 791))
     sheet.line(40, 40, "LETTERS", SANS_BOLD, 10)
     y = sheet.title(40, 90, paper.title, SANS_BOLD, 20, 500, 24)
     sheet.line(40, y + 6, "Ann Lee1, Bo van der Berg2", SANS, 10)
@@ -415,12 +383,10 @@ def nature(paper: Paper) -> bytes:
         except IndexError:
             break
         place += moved
-    return sheet.data()
 
 
-def structured(paper: Paper) -> bytes:
+def structured(sheet: Sheet, paper: Paper) -> None:
     """A paper of medicine: a large heading, and paragraphs with headings of their own."""
-    sheet = Sheet()
     sheet.line(200, 50, "RESEARCH ARTICLE", SANS_BOLD, 9)
     y = sheet.title(200, 80, paper.title, SANS_BOLD, 18, 370, 22)
     sheet.line(200, y + 8, "Ann Lee1, Bo van der Berg2", SANS, 10)
@@ -430,14 +396,12 @@ def structured(paper: Paper) -> bytes:
         part = words[number * len(words) // 3 : (number + 1) * len(words) // 3]
         _, y = sheet.flow(" ".join(part), columns, SERIF, 10, y=y)
         y += 5
-    sheet.page()
+    sheet.canvas.showPage()
     sheet.line(200, 80, "Introduction", SANS_BOLD, 14)
     sheet.flow(" ".join(paper.body)[:2000], columns, SERIF, 10, y=104)
-    return sheet.data()
 
 
-def usenix(paper: Paper) -> bytes:
-    sheet = Sheet()
+def usenix(sheet: Sheet, paper: Paper) -> None:
     y = sheet.centered(90, paper.title, BOLD, 14.3)
     y = sheet.centered(y + 10, "Ann Lee Bo van der Berg Chris Oak", SERIF, 12)
     y = sheet.centered(y, "University of the North", ITALIC, 12)
@@ -446,11 +410,9 @@ def usenix(paper: Paper) -> bytes:
     sheet.line(columns[0].x + (columns[0].width - width) / 2, y + 30, "Abstract", ITALIC, 12)
     place, end = sheet.flow(paper.abstract, columns, SERIF, 10, y=y + 48, indent=10)
     body(sheet, columns[place:], paper, end + 8, SERIF, 10, "1 Introduction")
-    return sheet.data()
 
 
-def mdpi(paper: Paper) -> bytes:
-    sheet = Sheet(A4)
+def mdpi(sheet: Sheet, paper: Paper) -> None:
     sheet.line(36, 50, "lakes", SANS_BOLD, 22)
     sheet.line(36, 90, "Article", ITALIC, 10)
     y = sheet.title(36, 112, paper.title, BOLD, 18, 520, 21)
@@ -465,11 +427,9 @@ def mdpi(paper: Paper) -> bytes:
     )
     sheet.line(166, end + 10, "Keywords: fish; lakes; rivers", SERIF, 9)
     body(sheet, [Column(166, 393, 72, 740)], paper, end + 30, SERIF, 10, "1. Introduction")
-    return sheet.data()
 
 
-def aaai(paper: Paper) -> bytes:
-    sheet = Sheet()
+def aaai(sheet: Sheet, paper: Paper) -> None:
     y = sheet.centered(75, paper.title, BOLD, 16)
     y = sheet.centered(y + 8, "Ann Lee,1 Bo van der Berg2", BOLD, 12)
     y = sheet.centered(y, "1University of the North, 2Institute of Lakes", SERIF, 9)
@@ -481,11 +441,9 @@ def aaai(paper: Paper) -> bytes:
     sheet.line(columns[0].x + 70, end + 20, "Introduction", BOLD, 12)
     sheet.flow(" ".join(paper.body)[:1500], columns, SERIF, 10, y=end + 36)
     sheet.line(columns[0].x, 750, "Copyright c 2021, Association of Examples. All rights reserved.", SERIF, 8)
-    return sheet.data()
 
 
-def jmlr(paper: Paper) -> bytes:
-    sheet = Sheet()
+def jmlr(sheet: Sheet, paper: Paper) -> None:
     sheet.line(90, 50, "Journal of Machine Learning Examples 22 (2021) 1-30", SERIF, 8)
     sheet.line(380, 50, "Submitted 1/21; Published 3/21", SERIF, 8)
     y = sheet.centered(110, paper.title, BOLD, 14.3)
@@ -498,11 +456,9 @@ def jmlr(paper: Paper) -> bytes:
     _, y = sheet.flow(paper.abstract, [Column(110, 392, 72, 740)], SERIF, 10, y=y + 4)
     sheet.line(110, y + 4, "Keywords: fish, lakes, rivers", SERIF, 10)
     body(sheet, [Column(90, 432, 72, 720)], paper, y + 20, SERIF, 11, "1. Introduction")
-    return sheet.data()
 
 
-def optica(paper: Paper) -> bytes:
-    sheet = Sheet()
+def optica(sheet: Sheet, paper: Paper) -> None:
     y = sheet.title(80, 90, paper.title, SANS_BOLD, 18, 430, 24)
     sheet.line(80, y + 10, "ANN LEE1,* AND BO VAN DER BERG2", SANS_BOLD, 11)
     sheet.line(80, y + 28, "1University of the North, Lake Street 7, Norway", ITALIC, 9)
@@ -512,10 +468,29 @@ def optica(paper: Paper) -> bytes:
     )
     sheet.line(80, y + 10, "\u00a9 2021 Society of Examples under the terms of an agreement", SANS, 9)
     body(sheet, [Column(80, 450, 72, 720)], paper, y + 30, SERIF, 10, "1. Introduction")
+
+
+Template = Callable[[Sheet, Paper], None]
+SIZES: dict[Template, tuple[float, float]] = {
+    **dict.fromkeys((acl, without_abstract, manuscript, cover, mdpi), A4),
+    lncs: (439, 666),
+    elsevier: (595, 794),
+    springer: (595, 791),
+    nature: (595, 791),
+}
+
+
+def laid_out(template: Template, paper: Paper) -> bytes:
+    """The PDF of a paper; some programs write a title into it that is wrong."""
+    titles = {
+        ieee: "untitled",
+        article: paper.title if paper.number % 2 else "Microsoft Word - final_v3.docx",
+    }
+    sheet = Sheet(SIZES.get(template, LETTER), titles.get(template, ""))
+    template(sheet, paper)
     return sheet.data()
 
 
-Template = Callable[[Paper], bytes]
 WRITTEN_WITH: tuple[Template, ...] = (
     *(acm, ieee, acl, neurips, lncs, article, revtex, split_columns, nature, structured),
     without_abstract,
