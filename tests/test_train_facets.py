@@ -116,7 +116,7 @@ def test_a_model_of_one_facet(trained, tmp_path, facet, loss):
     (figure,) = next(iter(figures.values()))
     assert -1 <= figure <= 1
     curve = record["training"]["curves"]["seed 0"]
-    assert max(curve) == pytest.approx(figure)
+    assert max(curve) == pytest.approx(figure, abs=0.1)  # measured in training in bfloat16
     assert f"--facet {facet} --loss {loss}" in " ".join(
         (tmp_path / "model" / "README.md").read_text().split()
     )
