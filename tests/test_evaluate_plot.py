@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("matplotlib", reason="skipped: matplotlib is not installed (extra plot)")
 
 from qbe.cli.evaluate import main
-from qbe.errors import MissingDependencyError, OutputError
+from qbe.errors import MissingDependencyError, OutputError, UsageError
 from qbe.evaluate.plot import check_plot, figure_of
 from qbe.evaluate.report import Scoring, build_report
 
@@ -47,6 +47,22 @@ def test_with_a_baseline_differences_and_their_intervals():
     assert lines(axis) == {"method": [0.25], "result": [0], "all": [pytest.approx(0.5 / 3)]}
     bars = axis.containers[0].lines[2][0].get_segments()  # type: ignore[attr-defined]
     assert [float(y) for _, y in bars[0]] == [0, 0.5]
+
+
+def test_papers_with_several_facets_a_panel_a_run(capsys):
+    """Of paper 1 alone; 2 is a query by one facet."""
+    report = build_report(["c.qrels"], ["half.trec", "good.trec"], Scoring(measures=["RR"]))
+    half, good = figure_of(report, by_paper=True).axes
+    assert (half.get_title(), good.get_title()) == ("half: RR", "good: RR")
+    assert [label.get_text() for label in half.get_xticklabels()] == ["1"]
+    assert lines(half) == {"method": [0.5], "result": [1]}
+    main([*RUNS, "--plot", "papers.svg", "--by-paper"])
+    assert "half: RR" in Path("papers.svg").read_text()
+    Path("one.qrels").write_text("2_method 0 a 1\n")
+    with pytest.raises(UsageError, match="queries by several facets as `by_paper`, found none"):
+        main(["--qrels", "one.qrels", "--run", "good.trec", "--plot", "one.svg", "--by-paper"])
+    with pytest.raises(UsageError, match="add --plot"):
+        main([*RUNS, "--by-paper"])
 
 
 @pytest.mark.parametrize("kind", ["svg", "png"])

@@ -47,6 +47,7 @@ OPTIONS = f"""
 --output FILE  write the whole report as JSON
 {common.OVERWRITE}\
 --plot FILE  draw the figures of the runs in their order, with a --baseline the differences (.svg, .png)
+--by-paper  with --plot: draw the first measure of papers that are queries by several facets, a panel a run
 --worst N  print the N queries with the largest losses of the first run against the baseline, and the N with
   its lowest scores
 --corpus FILE  papers: titles for --worst
@@ -80,6 +81,7 @@ def main(arguments: list[str]) -> None:
         check_count("worst", options.worst)
     if options.output:
         check_output(options.output, options.overwrite)
+    refuse(options.by_paper and not options.plot, "--by-paper says what --plot draws; add --plot")
     if options.plot:
         from qbe.evaluate.plot import check_plot, write_plot
 
@@ -107,7 +109,7 @@ def main(arguments: list[str]) -> None:
         titles = read_titles(options.corpus) if options.corpus else {}
         worst = worst_to_text(comparison, outcomes(report, comparison, options.qrels), options.worst, titles)
     if options.plot:
-        write_plot(options.plot, report)
+        write_plot(options.plot, report, by_paper=options.by_paper)
     if options.output:
         text = json.dumps(to_json(report), indent=1, ensure_ascii=False, allow_nan=False)
         write_text(options.output, f"{text}\n")

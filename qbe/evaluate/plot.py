@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qbe.errors import MissingDependencyError, UsageError
+from qbe.evaluate.evaluation import Evaluation
 from qbe.evaluate.report import IN_PER_CENT, Report
+from qbe.query import split_query_id
 from qbe.util.files import StrPath, atomic_file
 
 if TYPE_CHECKING:
@@ -53,8 +55,8 @@ def check_plot(path: StrPath) -> None:
         )
 
 
-def write_plot(path: StrPath, report: Report) -> None:
-    """Draw a report and write it atomically; equal reports give equal bytes."""
+def write_plot(path: StrPath, report: Report, *, by_paper: bool = False) -> None:
+    """Draw a report, or its values `by_paper`, and write it atomically; equal reports give equal bytes."""
     check_plot(path)
     import matplotlib
 
@@ -62,7 +64,7 @@ def write_plot(path: StrPath, report: Report) -> None:
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # independent of the user's settings
         matplotlib.rcParams.update(_STYLE)
-        figure = figure_of(report)
+        figure = figure_of(report, by_paper=by_paper)
         with atomic_file(Path(path)) as stream:
             figure.savefig(stream, format=kind, dpi=150, metadata=_METADATA[kind])
 
@@ -85,12 +87,33 @@ def points_of(report: Report, measure: str) -> dict[str, list[Point]]:
     return points
 
 
-def figure_of(report: Report) -> Figure:
-    """Draw `points_of` each measure that has any, three panels to a row."""
+def points_by_paper(evaluation: Evaluation, measure: str) -> dict[str, list[Point]]:
+    """Return the values of papers that are queries by several facets, by facet (CSFCube, Figure 3)."""
+    one = 100.0 if measure in IN_PER_CENT else 1.0
+    papers: dict[str, dict[str, float]] = {}
+    for query_id, value in evaluation.per_query[measure].items():
+        paper, facet = split_query_id(query_id)
+        if facet is not None:
+            papers.setdefault(paper, {})[facet.value] = one * value
+    points: dict[str, list[Point]] = {}
+    for paper in sorted(paper for paper, values in papers.items() if len(values) > 1):
+        for facet_name, value in papers[paper].items():
+            points.setdefault(facet_name, []).append(Point(paper, value, value, value))
+    if not points:
+        raise UsageError("expected papers that are queries by several facets as `by_paper`, found none")
+    return points
+
+
+def figure_of(report: Report, *, by_paper: bool = False) -> Figure:
+    """Draw `points_of` each measure that has any, or `points_by_paper` of each run, three panels to a row."""
     from matplotlib.figure import Figure
 
     measures = next(iter(report.evaluations.values())).figures
-    panels = {measure: points for measure in measures if (points := points_of(report, measure))}
+    titles = {measure: f"{measure} (per cent)" if measure in IN_PER_CENT else measure for measure in measures}
+    panels = {title: points for measure, title in titles.items() if (points := points_of(report, measure))}
+    if by_paper:
+        first, title = next(iter(titles.items()))
+        panels = {f"{run}: {title}": points_by_paper(e, first) for run, e in report.evaluations.items()}
     runs = list(dict.fromkeys(p.run for points in panels.values() for line in points.values() for p in line))
     columns = min(COLUMNS, len(panels))
     rows = -(-len(panels) // columns)
@@ -99,7 +122,7 @@ def figure_of(report: Report) -> Figure:
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True)
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
-    for axis, (measure, points) in zip(axes.flat, panels.items(), strict=False):
+    for axis, (title, points) in zip(axes.flat, panels.items(), strict=False):
         for place, ((scope, line), colour) in enumerate(zip(points.items(), cycle(COLOURS), strict=False)):
             has_intervals = any(point.low < point.high for point in line)
             # so that no interval covers another
@@ -110,18 +133,18 @@ def figure_of(report: Report) -> Figure:
                 [[point.value - point.low for point in line], [point.high - point.value for point in line]],
                 marker="o",
                 markersize=3,
-                linewidth=1,
+                linewidth=0 if by_paper else 1,
                 color=colour,
                 label=scope,
             )
-        axis.set_title(f"{measure} (per cent)" if measure in IN_PER_CENT else measure, fontsize=8)
+        axis.set_title(title, fontsize=8)
         axis.set_xticks(range(len(runs)), runs, rotation=40, ha="right", rotation_mode="anchor")
         axis.tick_params(axis="x", labelbottom=True)
         axis.grid(axis="y", color="#dddddd", linewidth=0.6)
-        if report.comparisons:
+        if report.comparisons and not by_paper:
             axis.axhline(0, color=COLOURS[0], linewidth=0.8)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-    if report.comparisons:
+    if report.comparisons and not by_paper:
         figure.suptitle(f"difference to {', '.join(report.baselines)}, 95 % intervals", fontsize=9)
     return figure
