@@ -31,7 +31,7 @@ OPTIONS = {
     "leave-out": "--leave-out FILE  papers as JSON lines that models are evaluated on; papers with such a "
     "title are not trained on (default: in $QBE_DATA)",
     "index": "--index DIR!  an index of the pairs' papers",
-    "collection": "--collection DIR!  written by qbe datasets citations or citeomatic\n"
+    "collection": "--collection DIR!  written by qbe datasets citations, dblp, pubmed or open-research\n"
     "--index DIR!  an index of its papers.jsonl",
     "encoder": "--encoder NAME (all-MiniLM-L6-v2)  the model of the BERT family to start from: name in the "
     "registry, a folder, or a hub name",
