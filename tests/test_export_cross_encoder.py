@@ -10,11 +10,12 @@ from support.tiny_classifier import write_classifier
 from qbe.errors import ModelError
 from qbe.models.cards import CROSS_ENCODER, read_card
 from qbe.models.export import encoder as export
+from qbe.models.folders import resolve_reranker
 from qbe.models.session import open_session
 
 pytestmark = pytest.mark.slow
 
-PRECISIONS = ("int8", "fp32")
+PRECISIONS = ("int8", "fp32", "fp16")
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
@@ -31,8 +32,9 @@ def test_card_states_shape_and_parity(tiny_cross_encoder):
     assert tuple(card.parity) == PRECISIONS
     assert card.parity["fp32"]["max_abs_difference"] < 1e-4
     assert card.parity["int8"]["max_abs_difference"] > 1e-4
+    assert card.parity["fp32"]["max_abs_difference"] < card.parity["fp16"]["max_abs_difference"] < 0.05
     spreads = [figures["max_abs_difference"] / figures["share_of_spread"] for figures in card.parity.values()]
-    assert spreads == pytest.approx([spreads[0]] * 2)
+    assert spreads == pytest.approx([spreads[0]] * 3)
 
 
 def test_models_take_and_give_what_is_documented(tiny_cross_encoder):
@@ -62,13 +64,23 @@ def test_two_labels_score_the_log_odds_of_the_second(tmp_path, tiny_model):
     np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("constant", ["FP32_MAX_DIFFERENCE", "INT8_MAX_SHARE_OF_SPREAD"])
-def test_parity_check_refuses_what_is_not_within_a_bound(tmp_path, tiny_classifier, monkeypatch, constant):
-    """Not even where a difference is no number, as its comparison with this bound."""
-    monkeypatch.setattr(export, constant, float("nan"))
-    with pytest.raises(ModelError, match=f"parity check: expected {constant[:4].lower()}"):
+def test_parity_check_refuses_what_is_not_within_a_bound(tmp_path, tiny_classifier, monkeypatch, caplog):
+    """Not even where a difference is no number, as its comparison with this bound; int8 and fp16 are left out."""
+    monkeypatch.setattr(export, "INT8_MAX_SHARE_OF_SPREAD", float("nan"))
+    card = export.export_cross_encoder(tiny_classifier, "tiny", "here", tmp_path / "single")
+    assert [*card.parity] == ["fp32"]
+    assert {path.name for path in (tmp_path / "single").iterdir()} == {"reranker.json", *card.files}
+    for precision in ("int8", "fp16"):
+        assert f"no {precision} model: expected one within nan of the scores' standard dev" in caplog.text
+    assert resolve_reranker(str(tmp_path / "single")).precision == "fp32"
+    with pytest.raises(
+        ModelError, match="expected the reranker tiny in int8, found it only in fp32; give `pre"
+    ):
+        resolve_reranker(str(tmp_path / "single"), "int8")
+    monkeypatch.setattr(export, "FP32_MAX_DIFFERENCE", float("nan"))
+    with pytest.raises(ModelError, match="parity check: expected fp32"):
         export.export_cross_encoder(tiny_classifier, "tiny", "here", tmp_path / "out")
-    assert not any(tmp_path.iterdir())
+    assert not (tmp_path / "out").exists()
 
 
 def constant_scores(folder: Path) -> None:
@@ -85,7 +97,7 @@ def another_tokenizer(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("labels", "damage", "message"),
     [
-        (3, None, "expected a classifier of 1 or 2 labels, found 3"),
+        (3, None, "expected a classifier of 1 or 2 labels, or of background, method, result, found 3"),
         (0, None, r"found no classifier\.bias, classifier\.weight in model"),  # a model without a classifier
         (1, constant_scores, "expected scores that differ between pairs, found one for all"),
         (1, another_tokenizer, r"expected a BERT-family tokenizer with .*\[CLS\], \[SEP\]"),

@@ -96,6 +96,32 @@ def test_what_single_trainings_take(calls):
     assert calls.pop()[3] == {"encoder": "m", "aligner": "n", "recipe": recipe}
 
 
+def test_a_cross_encoder_learns_from_grades_or_from_citations(calls):
+    options = "--facet method --loss margin --texts whole --margin 0.4 --triplets 5 --batch 8 --warm-up 100"
+    line = f"--index i --encoder m --epochs 10 --learning-rate 2e-5 --evaluations 10 {options}"
+    command.main(["cross-encoder", *EVERY.split(), *line.split(), *GIVEN.split()[:4]])
+    recipe = CrossEncoderRecipe(
+        facet="method",
+        loss="margin",
+        texts="whole",
+        margin=0.4,
+        triplets=5,
+        batch=8,
+        warm_up=100.0,
+        epochs=10.0,
+        learning_rate=2e-5,
+        evaluations=10,
+    )
+    sources, _, run, own = calls.pop()
+    assert own == {"encoder": "m", "recipe": recipe}
+    assert run == RunOptions((0,), 2)
+    dev = (DATA / "facet-judgments/dev.tsv",)
+    assert sources == Sources(train=(Path("p.tsv"),), dev=dev, leave_out=Path("e.jsonl"), index=Path("i"))
+    command.main(["cross-encoder", *EVERY.split(), "--collection", "c", "--index", "i"])
+    citations = {split: (Path("c", f"{split}.qrels"),) for split in ("train", "dev")}
+    assert calls.pop()[0] == Sources(index=Path("i"), **citations)
+
+
 WRONG = {
     "tagger": ["--seeds one", "--seeds=-1", "--threads 0", "", "--csabstruct x --unlabelled y"],
     "large-encoder": ["--corpus y", f"{GIVEN.replace('--index i', '')} --corpus y --pairs ."],

@@ -10,6 +10,7 @@ from support.citing import CITING, COUNT, cited_by, write_tiny_model
 from support.published import write_mpnet
 from support.rerankers import score
 from support.searching import ids
+from support.tiny_roberta import POSITIONS, write_roberta
 from support.trainings import new_folders
 
 from qbe.cite.config import CiteConfig
@@ -19,19 +20,12 @@ from qbe.index.index import Index
 from qbe.models.export.encoder import export_cross_encoder
 from qbe.models.tokenizer import PaperTokenizer
 from qbe.query import Query
-from qbe.search.rerankers import open_reranker
+from qbe.search.rerankers import TEXTS, open_reranker, paper_text
 from qbe.search.stages import CrossEncoder
-from qbe.train.cross_encoder import (
-    Candidates,
-    CitationEvaluator,
-    CrossEncoderRecipe,
-    LengthBatches,
-    Sides,
-    bm25_candidates,
-    chosen_candidates,
-    open_pair_reader,
-    pairs_of,
-)
+from qbe.train import citation_pairs
+from qbe.train.citation_pairs import Candidates, bm25_candidates, chosen_candidates, citation_examples
+from qbe.train.cross_encoder import CrossEncoderRecipe
+from qbe.train.pair_reader import PairReader, open_pair_reader
 from qbe.util.work import Workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -59,56 +53,81 @@ def test_candidates_are_the_best_of_bm25_that_are_not_younger(index):
 
 def test_classes():
     best = [Candidates(9, np.array([1, 2, 3, 4, 5]), np.array([2, 5, 7]))]
-    (balanced,) = chosen_candidates(best, "balanced")
+    (balanced,) = chosen_candidates(best, "balanced", 20)
     assert (sum(balanced.labels), len(balanced.labels)) == (2, 4)
     assert set(balanced.rows.tolist()) <= {1, 2, 3, 4, 5}
-    (whole,) = chosen_candidates(best, "all-cited")
+    (whole,) = chosen_candidates(best, "all-cited", 20)
     assert whole.rows.tolist() == [1, 2, 3, 4, 5, 7]
     assert whole.labels.tolist() == [False, True, False, False, True, True]
+    (more,) = chosen_candidates(best, "random", 20)
+    assert more.rows[:6].tolist() == whole.rows.tolist()
+    assert len(set(more.rows.tolist()) - {9}) == 11
 
 
 @pytest.fixture
-def pairs(index, tiny_model):
-    def make(recipe: CrossEncoderRecipe, rows: dict[int, list[int]]):
-        with index.reading() as reader:
-            sides = Sides(reader, PaperTokenizer(tiny_model / "tokenizer.json"), recipe)
-            found = [Candidates(row, np.array(some), np.array(cited_by(row))) for row, some in rows.items()]
-            return pairs_of(found, sides)
+def reader(index):
+    with index.reading() as opened:
+        yield opened
+
+
+@pytest.fixture
+def read(reader):
+    def make(
+        folder, model: PairReader, texts: str = "facet", sizes: tuple[int, int] = (256, 256)
+    ) -> PairReader:
+        model.read(PaperTokenizer(folder / "tokenizer.json"), reader, texts, None, *sizes)
+        return model
 
     return make
 
 
-def test_an_epoch_has_each_pair_once_in_batches_of_like_length(pairs):
-    data = pairs(CrossEncoderRecipe(), {row: list(range(12)) for row in range(30, CITING)})
-    sampler = LengthBatches(data, 8, drop_last=False, seed=0)
-    epoch = list(sampler)
+@pytest.fixture
+def examples(read, tiny_model, tmp_path):
+    model = read(tiny_model, open_pair_reader(tiny_model, tmp_path, "cpu", 1))
+
+    def make(rows: dict[int, list[int]]):
+        found = [Candidates(row, np.array(some), np.array(cited_by(row))) for row, some in rows.items()]
+        return model, citation_examples(found, model, 8)
+
+    return make
+
+
+def test_an_epoch_has_each_pair_once_in_batches_of_like_length(examples):
+    model, data = examples({row: list(range(12)) for row in range(30, CITING)})
+    epoch = list(data)
     assert sorted(place for batch in epoch for place in batch) == list(range(120))
-    lengths = [len(pair["query"]) + len(pair["candidate"]) for pair in data]
+    lengths = [model.length(each) for each in zip(data.pairs["query"], data.pairs["candidate"], strict=True)]
     spans = [[lengths[place] for place in batch] for batch in epoch]
     within = np.mean([max(span) - min(span) for span in spans])
     assert within < (max(map(max, spans)) - min(map(min, spans))) / 4
-    assert list(sampler) == epoch
-    sampler.set_epoch(1)
-    assert list(sampler) != epoch
+    assert list(data) == epoch
+    data.set_epoch(1)
+    assert list(data) != epoch
 
 
-def test_candidates_of_one_kind_teach_nothing(pairs):
+def test_candidates_of_one_kind_teach_nothing(examples):
     with pytest.raises(CorpusError, match="candidates of BM25 that are cited and others that are not"):
-        pairs(CrossEncoderRecipe(), {30: [29, 15, 10]})
+        examples({30: [29, 15, 10]})
 
 
 def test_recipes_out_of_range(trained, tmp_path):
-    for wrong in ({"classes": "all"}, {"query_tokens": 7}, {"candidates": 0}, {"epochs": 0.0}):
+    choices = ({"facet": "problem"}, {"loss": "mse"}, {"texts": "title"}, {"texts": "facet"})
+    for wrong in ({"classes": "all"}, {"query_tokens": 7}, {"candidates": 0}, {"epochs": 0.0}, *choices):
         with pytest.raises(UsageError, match=f"`{next(iter(wrong))}`"):
             CrossEncoderRecipe(**wrong)
     with pytest.raises(UsageError, match=r"of together at most \d+, which \S+ reads, found 500 and 16$"):
         trained.again(tmp_path, query_tokens=500)
+    for wrong in ({"facet": "method"}, {"loss": "margin"}):
+        with pytest.raises(
+            UsageError, match="citations have no `facet`, and the `loss` bce; drop what is giv"
+        ):
+            trained.again(tmp_path, **wrong)
 
 
 def test_what_is_learned_and_recorded(trained):
     record = json.loads((trained.output / "reranker.json").read_text())
     made = record["training"]
-    assert (record["query_tokens"], record["candidate_tokens"], record["labels"]) == (24, 16, 2)
+    assert (record["query_tokens"], record["candidate_tokens"], record["labels"]) == (24, 16, 1)
     assert made["pairs"] > made["cited"] > 0
     assert made["dev"]["BM25"]["recall"] == made["dev"]["reranked"]["recall"]
 
@@ -116,14 +135,14 @@ def test_what_is_learned_and_recorded(trained):
 def test_an_interrupted_training_goes_on_from_the_last_measurement(trained, tmp_path, monkeypatch):
     """It is interrupted at the second of two, and ends in the same weights; a cut checkpoint is refused."""
     folders, measured = new_folders(tmp_path), iter(range(9))
-    figures = CitationEvaluator.figures
+    figures = citation_pairs.reranked_figures
 
-    def interrupted(self, model):
+    def interrupted(dev, model):
         if next(measured) == 1:
             raise KeyboardInterrupt
-        return figures(self, model)
+        return figures(dev, model)
 
-    monkeypatch.setattr(CitationEvaluator, "figures", interrupted)
+    monkeypatch.setattr(citation_pairs, "reranked_figures", interrupted)
     with pytest.raises(KeyboardInterrupt):
         trained.training.train(folders)
     monkeypatch.undo()
@@ -140,41 +159,39 @@ def test_an_interrupted_training_goes_on_from_the_last_measurement(trained, tmp_
     assert (folders.output / "model.safetensors").read_bytes() == expected
 
 
-def test_the_export_reads_what_training_read(trained, index, tmp_path):
+def test_the_export_reads_what_training_read(trained, reader, read, tmp_path):
     """A score of the exported model is that of the trained one, each side cut as in training."""
-    recipe = CrossEncoderRecipe(query_tokens=24, candidate_tokens=16)
-    model = open_pair_reader(trained.output, tmp_path, "cpu").eval()
-    with index.reading() as reader:
-        sides = Sides(reader, PaperTokenizer(trained.output / "tokenizer.json"), recipe)
-        papers = [reader.papers[row] for row in range(4)]
-        expected = model.relevance([(sides.query(30), sides.candidate(row)) for row in range(4)]).tolist()
-        query = reader.papers[30]
+    model = open_pair_reader(trained.output, tmp_path, "cpu", 1).eval()
+    model = read(trained.output, model, sizes=(24, 16))
+    expected = model.scores(30, range(4))[:, 0].tolist()
+    query, *papers = (reader.papers[row] for row in (30, 0, 1, 2, 3))
     found = score(open_reranker(str(trained.output), precision="fp32"), Query(query), papers)
     assert [each.score for each in found] == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_base_of_the_mpnet_family(index, papers, tmp_path):
+@pytest.mark.parametrize("texts", TEXTS)
+@pytest.mark.parametrize("family", ["mpnet", "roberta"])
+def test_a_base_of_another_family(reader, papers, read, tmp_path, family, texts):
     """It has other special tokens and no token types; padding changes no score."""
-    write_mpnet(tmp_path / "mpnet", papers)
-    model = open_pair_reader(tmp_path / "mpnet", tmp_path / "base", "cpu").eval()
+    folder, sizes = tmp_path / family, {"query_tokens": 20, "candidate_tokens": 20}
+    if family == "mpnet":
+        write_mpnet(folder, papers)
+    else:
+        write_roberta(folder, [paper_text(paper) for paper in papers])
+    model = open_pair_reader(folder, tmp_path / "base", "cpu", 1).eval()
     with torch.no_grad():
         model.transformers_model.classifier.out_proj.weight.mul_(100)
-    assert "token_type_ids" not in model.preprocess([([7], [8])])
+    read(tmp_path / "base", model, texts, (20, 20))
+    assert "token_type_ids" not in model.preprocess([(30, 0)])
     model.transformers_model.save_pretrained(tmp_path / "base")
-    sizes = {"query_tokens": 20, "candidate_tokens": 20}
-    metadata = export_cross_encoder(tmp_path / "base", "mine", "here", tmp_path / "out", **sizes)
-    assert (metadata.max_tokens, metadata.token_types) == (64, False)
-    recipe = CrossEncoderRecipe(**sizes)
-    with index.reading() as reader:
-        sides = Sides(reader, PaperTokenizer(tmp_path / "base" / "tokenizer.json"), recipe)
-        pairs = [(sides.query(30), sides.candidate(row)) for row in range(3)]
-        pairs.append((pairs[0][0][:6], pairs[0][1][:4]))
-        together = model.relevance(pairs)
-        alone = [model.relevance([each]).item() for each in pairs]
-        query, candidates = reader.papers[30], [reader.papers[row] for row in range(3)]
-    assert together.tolist() == pytest.approx(alone, abs=1e-4)
+    metadata = export_cross_encoder(tmp_path / "base", "mine", "here", tmp_path / "out", **sizes, texts=texts)
+    assert not metadata.token_types
+    assert metadata.max_tokens == (64 if family == "mpnet" else POSITIONS)
+    alone = [model.scores(30, [row])[0, 0] for row in range(3)]
+    assert model.scores(30, range(3))[:, 0].tolist() == pytest.approx(alone, abs=1e-4)
+    query, *candidates = (reader.papers[row] for row in (30, 0, 1, 2))
     found = score(open_reranker(str(tmp_path / "out"), precision="fp32"), Query(query), candidates)
-    assert [each.score for each in found] == pytest.approx(alone[:3], abs=1e-4)
+    assert [each.score for each in found] == pytest.approx(alone, abs=1e-4)
 
 
 @pytest.fixture(scope="module")

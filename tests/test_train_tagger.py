@@ -4,7 +4,6 @@ import json
 import math
 import random
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from types import SimpleNamespace
@@ -249,14 +248,6 @@ def test_unlabelled_papers_lose_their_title_in_part(trained):
     training.sources = trained.sources
     papers = training._unlabelled()
     assert 0 < sum(bool(paper.title) for paper in papers) < len(papers) == 20
-
-
-def test_soft_labels_of_other_papers(trained, tmp_path):
-    shutil.copytree(trained.work, tmp_path / "work")
-    probabilities = np.load(trained.work / "soft-20.npz")["probabilities"]
-    np.savez(tmp_path / "work" / "soft-20.npz", probabilities=probabilities[:-1])
-    with pytest.raises(ModelError, match=r"expected soft labels of 80 sentences, found 79"):
-        trained.again(tmp_path)
 
 
 def readings() -> list[HeadInputs]:

@@ -55,11 +55,24 @@ OPTIONS = {
     "rates": "--epochs N  at most (default: 1)\n--learning-rate RATE  default: 2e-5; 1e-5 for ts+ot",
     "lengths": "--query-tokens N  tokens of the query to read (default: 256)\n"
     "--candidate-tokens N  tokens of a candidate to read (default: 256)",
-    "classes": "--classes natural|balanced|all-cited  BM25's best candidates as they are, as many that are "
-    "not cited as are, or also all that is cited (default: natural)\n"
-    "--candidates N  BM25's best of each query (default: 10)",
+    "classes": "--classes natural|balanced|all-cited|random  of citations: BM25's best candidates as they are, "
+    "as many that are not cited as are, also all that is cited, or that and as many papers at random "
+    "(default: natural)\n"
+    "--candidates N  of citations: BM25's best of each query (default: 10)",
+    "citations": "--collection DIR  written by qbe datasets citations: learn from it who cites whom, with one "
+    "output and the loss bce, in place of graded pairs",
+    "facet": "--facet background|method|result  a model of one output (default: one of three)\n"
+    "--loss grades|margin|bce  squared error and RankNet of a list's grades, the margin of triplets ordered "
+    "by grade, or cross-entropy of a grade of 1.5 or more (default: grades)\n"
+    "--texts facet|abstract|whole  of the query its facet's sentences or its abstract, with the titles before "
+    "or, whole, between [SEP] (default: facet with --facet, else abstract)\n"
+    "--margin X  of --loss margin (default: 0.5)\n"
+    "--triplets N  of --loss margin, of a query and epoch (default: 10)",
     "passes": "--epochs X  passes over the pairs, such as 0.5 (default: 1)\n"
-    "--learning-rate RATE  the highest (default: 5e-5)",
+    "--learning-rate RATE  the highest (default: 5e-5)\n"
+    "--batch N  pairs a step (default: 16)\n"
+    "--warm-up X  steps in which the rate rises, or below 1 their share of all (default: 0.1)\n"
+    "--evaluations N  on dev, evenly spread; the best is kept (default: 8)",
     "tagger": "--tagger DIR!  the tagger's folder\n--encoder NAME_OR_FOLDER!  the encoder",
 }
 """Options, by the names that COMMANDS gives them."""
@@ -101,8 +114,16 @@ COMMANDS = {
         "a pair reranker for citations",
         "which reads a paper and a candidate for its bibliography together (Nogueira et al., BIR 2020), on "
         "the best candidates of BM25; it goes with --rerank of qbe cite and qbe search.",
-        "cross_encoder:CrossEncoderTraining",
+        "citation_pairs:CitationPairTraining",
         "collection output work encoder lengths classes passes seed threads device",
+    ),
+    "cross-encoder": (
+        "a cross-encoder of pairs of papers, for a facet, for all, or for citations",
+        "of the BERT or RoBERTa family, on graded pairs of papers of an index (SciFACE, 2026, section 3.9) or, "
+        "with --collection, as citation-pairs; Spearman's correlation on dev chooses. It goes with --rerank.",
+        "cross_encoder:CrossEncoderTraining",
+        "index output work citations pairs devs leave-out encoder facet lengths classes passes seed threads "
+        "device",
     ),
     "grades": (
         "the grade model",
@@ -176,13 +197,14 @@ def main(arguments: list[str]) -> None:
     are_seeds = all(text.isdecimal() and int(text) < 2**32 for text in texts)
     refuse(not are_seeds, f"expected --seeds such as 0,1,2, found {options.seeds!r}")
     sources = _sources(options)
-    make = _training(options.command)
+    cites = options.command == "cross-encoder" and options.collection
+    make = _training("citation-pairs" if cites else options.command)
     own = {name: getattr(options, name) for name in ("encoder", "aligner") if getattr(options, name, None)}
     if options.command == "encoder":
         from qbe.train.cocitations import CocitationRecipe
 
         own["recipe"] = common.made(CocitationRecipe, options)
-    if options.command == "citation-pairs":
+    if options.command in ("citation-pairs", "cross-encoder"):
         from qbe.train.cross_encoder import CrossEncoderRecipe
 
         own["recipe"] = common.made(CrossEncoderRecipe, options)
@@ -223,7 +245,7 @@ def _sources(options: argparse.Namespace) -> Sources:
     from qbe.train.work import Sources
 
     fields: dict[str, Any] = {}
-    if "collection" in options:
+    if getattr(options, "collection", None):
         fields |= {split: (Path(options.collection, f"{split}.qrels"),) for split in ("train", "dev")}
     elif "pairs" in options:
         names = ["facet-judgments/train.tsv", "graded-pairs"]
@@ -234,6 +256,8 @@ def _sources(options: argparse.Namespace) -> Sources:
         fields["train"] = tuple(map(Path, options.cocitations))
     elif "csabstruct" in options:
         fields["train"] = (_path(options, "csabstruct"),)
+    if "train" in fields and "dev" in fields:
+        return Sources(**fields, index=Path(options.index))
     if "dev" in options and options.dev:
         fields["dev"] = tuple(map(Path, options.dev))
     elif "dev" in options and options.command != "encoder":

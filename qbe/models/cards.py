@@ -62,7 +62,8 @@ class CrossEncoderMetadata:
     """An exported pair cross-encoder.
 
     ``parity`` has ``max_abs_difference`` of scores from PyTorch's by precision, and ``share_of_spread``, the
-    same in their standard deviations; ``*_tokens`` are the most it read in training.
+    same in their standard deviations; ``*_tokens`` are the most it read in training, of ``texts`` as in
+    `qbe.search.rerankers.TEXTS`; ``facet`` is what it learned. One of 3 ``labels`` scores by each facet.
     """
 
     format: int = 1
@@ -77,6 +78,8 @@ class CrossEncoderMetadata:
     parity: Mapping[str, Mapping[str, float]]
     query_tokens: int | None = None
     candidate_tokens: int | None = None
+    texts: str = "facet"
+    facet: str | None = None
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -211,11 +214,11 @@ class ModelFolder(Generic[Card]):
 
     @property
     def model(self) -> Path:
-        """The ONNX model; fp16 is made of fp32 where there is one, else of int8."""
-        precision = self.precision
-        if precision == HALF:
-            precision = "fp32" if model_file("fp32") in self.metadata.files else "int8"
-        return self.folder / model_file(precision)
+        """The ONNX model; fp16 that is not there is made of fp32 where there is one, else of int8."""
+        names = [model_file(self.precision)]
+        if self.precision == HALF:
+            names = [name for name in map(model_file, (HALF, "fp32")) if name in self.metadata.files]
+        return self.folder / (names or [model_file("int8")])[0]
 
     @property
     def tokenizer(self) -> Path:

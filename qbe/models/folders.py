@@ -289,22 +289,33 @@ def _resolve(kind: cards.ModelKind[cards.Card], name: str, precision: str) -> tu
 def resolve_encoder(name: str = cards.DEFAULT_ENCODER, precision: str = "int8") -> cards.EncoderFiles:
     """Return the files of an encoder: a known name, a folder (exported or not), or a hub name."""
     folder, metadata = _resolve(cards.ENCODER, name, precision)
-    if precision != HALF and cards.model_file(precision) not in metadata.files:
-        only = next(iter(metadata.parity))
-        raise ModelError(
-            f"expected the encoder {metadata.name} in {precision}, found it only in {only}; give `precision` "
-            f"{HALF}, or {only} on the CPU, or another `encoder`, such as {BASE_ENCODER}"
-        )
+    _check_precision(cards.ENCODER, metadata, precision, f", or another `encoder`, such as {BASE_ENCODER}")
     return cards.EncoderFiles(folder, metadata, precision)
 
 
-def resolve_reranker(name: str, precision: str = "int8") -> cards.RerankerFiles:
-    """Return the files of a pair cross-encoder, as `resolve_encoder` does: of a folder or a hub name."""
-    if precision in PRECISIONS and joint_folder(name) is not None:
+def _check_precision(kind: cards.ModelKind[Any], metadata: Any, precision: str, others: str = "") -> None:
+    if precision != HALF and cards.model_file(precision) not in metadata.files:
+        only = next(iter(metadata.parity))
+        raise ModelError(
+            f"expected the {kind.noun} {metadata.name} in {precision}, found it only in {only}; give "
+            f"`precision` {HALF}, or {only} on the CPU{others}"
+        )
+
+
+def resolve_reranker(name: str, precision: str | None = None) -> cards.RerankerFiles:
+    """Return the files of a pair cross-encoder, as `resolve_encoder` does: of a folder or a hub name.
+
+    ``precision`` None is int8, and fp32 where that was too far from it.
+    """
+    if precision in (None, *PRECISIONS) and joint_folder(name) is not None:
         raise ModelError(
             f"{name}: expected a pair cross-encoder, found joint grades; open them with qbe.search.rerankers"
         )
-    return cards.RerankerFiles(*_resolve(cards.CROSS_ENCODER, name, precision), precision)
+    folder, metadata = _resolve(cards.CROSS_ENCODER, name, precision or "int8")
+    if precision is None:
+        precision = "int8" if cards.model_file("int8") in metadata.files else "fp32"
+    _check_precision(cards.CROSS_ENCODER, metadata, precision)
+    return cards.RerankerFiles(folder, metadata, precision)
 
 
 def resolve_tagger(name: str = cards.DEFAULT_TAGGER) -> cards.TaggerFiles:

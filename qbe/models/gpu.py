@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from qbe.errors import ModelError
 from qbe.models import reading
-from qbe.models.cards import SCORE, EncoderFiles, RerankerFiles, state_output
+from qbe.models.cards import SCORE, EncoderFiles, RerankerFiles, model_file, state_output
 from qbe.models.formats import CLS
 from qbe.models.pooling import Floats
 from qbe.models.session import CPU, open_session
@@ -147,17 +147,21 @@ def encoder_batches(
 
 def pair_batches(files: RerankerFiles) -> Path:
     """Return the ONNX file of a pair cross-encoder in half precision; raises as `encoder_batches` does."""
+    if files.model.name == model_file("fp16"):
+        return files.model
+    digests = [files.metadata.files[files.model.name]]
+    return _made(files.metadata.name, digests, lambda: half_pairs(files.model), half=True)
 
-    def rewrite() -> Graph:
-        graph = Graph(files.model)
-        halve(graph)
-        for node in graph.nodes:  # the score is cast back to single precision
-            for names in (node.output, node.input):
-                names[:] = [f"{name}/rounded" if name == SCORE else name for name in names]
-        graph.add("Cast", f"{SCORE}/rounded", name=SCORE, to=FLOAT)
-        return graph
 
-    return _made(files.metadata.name, [files.metadata.files[files.model.name]], rewrite, half=True)
+def half_pairs(model: Path) -> Graph:
+    """Make a pair cross-encoder in half precision of a ``model`` in another."""
+    graph = Graph(model)
+    halve(graph)
+    for node in graph.nodes:  # the score is cast back to single precision
+        for names in (node.output, node.input):
+            names[:] = [f"{name}/rounded" if name == SCORE else name for name in names]
+    graph.add("Cast", f"{SCORE}/rounded", name=SCORE, to=FLOAT)
+    return graph
 
 
 def _made(name: str, digests: Sequence[str], rewrite: Callable[[], Graph], *, half: bool) -> Path:

@@ -164,12 +164,17 @@ class BM25Stage:
 
 
 class DenseStage:
-    """Ranks papers by how well their sentences match the query's (mean-max of cosines or distances)."""
+    """Ranks papers by how well their sentences match the query's: by the mean over the query's of the best
+    cosine or distance, or (``single``) by the best of any.
+    """
 
     needs_vectors = True
 
-    def __init__(self, reader: IndexReader, workers: Workers, nprobe: int | None = None) -> None:
+    def __init__(
+        self, reader: IndexReader, workers: Workers, nprobe: int | None = None, *, single: bool = False
+    ) -> None:
         """Raise IndexFormatError for an index without vectors, UsageError for ``nprobe`` without lists."""
+        self._single = single
         self._papers, self._facet_mask, self._workers = reader.papers, reader.facet_mask, workers
         self._comparer = reader.vector_store
         self._source: Callable[[], CandidateSource] = lambda: reader.candidate_source(nprobe)
@@ -182,7 +187,9 @@ class DenseStage:
         without_pool = [
             query.sentence_vectors for query, pool in zip(queries, pools, strict=True) if pool is None
         ]
-        nearest = self._source().nearest(without_pool, k, allowed, by_mean=True) if without_pool else iter(())
+        nearest = (
+            self._source().nearest(without_pool, k, allowed, not self._single) if without_pool else iter(())
+        )
         rows = [next(nearest) if pool is None else distinct(rows_of(self._papers, pool)) for pool in pools]
 
         def best(number: int) -> list[Hit]:
@@ -221,7 +228,9 @@ class DenseStage:
         if not len(rows):
             return np.zeros(0, np.float32)
         compared = self._comparer.compare(query.sentence_vectors, rows)
-        return mean_max(best_per_paper(compared.similarities, compared.starts))
+        best = best_per_paper(compared.similarities, compared.starts)
+        scores: Floats = best.max(axis=0) if self._single else mean_max(best)
+        return scores
 
 
 class FusedStage:
@@ -328,9 +337,9 @@ def open_first_stage(stage: Any, reader: IndexReader, workers: Workers) -> First
         opened: FirstStage = stage
         return opened
     reader.require_vectors()
-    dense = DenseStage(reader, workers, stage.nprobe)
     if isinstance(stage, Dense):
-        return dense
+        return DenseStage(reader, workers, stage.nprobe, single=stage.match == "single")
+    dense = DenseStage(reader, workers, stage.nprobe)
     sources: list[ScoreSource] = [BM25Stage(reader, workers, stage.bm25_query), dense]
     weights = EQUAL_WEIGHTS if stage.weights is None else stage.weights
     return FusedStage(

@@ -195,9 +195,11 @@ def single_match(distances: Doubles, columns: Bools) -> Doubles:
     return scores
 
 
-def attention(distances: Doubles, columns: Bools) -> Doubles:
-    """Minus the mean distance, weighted by the softmax of -D over all pairs of sentences: ATTASPIRE."""
-    nearness = _inside(-distances, columns)
+def attention(distances: Doubles, columns: Bools, temperature: float = 1.0) -> Doubles:
+    """Minus the mean distance, weighted by the softmax of -D / temperature over all pairs of sentences:
+    ATTASPIRE.
+    """
+    nearness = _inside(-distances / temperature, columns)
     weights = np.exp(nearness - nearness.max(axis=(1, 2), keepdims=True))
     weighted = weights * np.where(columns[:, None], distances, 0)
     scores: Doubles = -total(total(weighted, 2), 1) / total(total(weights, 2), 1)
@@ -288,7 +290,9 @@ class VectorMatching:
             scores = mean_max(weights, columns)
         else:
             weights = -distances
-            scores = (attention if self.name == "attention" else single_match)(distances, columns)
+            scores = single_match(distances, columns)
+            if self.name == "attention":
+                scores = attention(distances, columns, self.temperature or 1.0)
         weights = _inside(weights, columns)
         results = []
         for pair, score in enumerate(scores.tolist()):

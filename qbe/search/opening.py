@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from qbe.index.index import Index
 from qbe.search.rank import Reranker, RerankStage
 from qbe.search.stages import CrossEncoder, Grades, LanguageModel, Matching, Projections
+from qbe.types import Facet
 from qbe.util.work import Workers
 
 if TYPE_CHECKING:
@@ -48,15 +49,23 @@ def open_rerank_stage(
     elif isinstance(stage, CrossEncoder):
         from qbe.search import rerankers
 
-        scorer = stage.model
-        if scorer is None or isinstance(scorer, str | Path):
-            parameters = {"name": None if scorer is None else str(scorer), "device": stage.device}
-            named: Any = {name: value for name, value in parameters.items() if value is not None}
-            reranker = (open_reranker or rerankers.open_reranker)(workers=workers, **named)
-        elif callable(getattr(scorer, "batch_score", None)):
-            reranker = scorer
-        else:
-            reranker = rerankers.FunctionReranker(rerankers.scoring_of(scorer) or scorer)
+        def opened(scorer: Any, device: str | None = stage.device) -> Reranker:
+            if scorer is None or isinstance(scorer, str | Path):
+                parameters = {"name": None if scorer is None else str(scorer), "device": device}
+                named: Any = {name: value for name, value in parameters.items() if value is not None}
+                return (open_reranker or rerankers.open_reranker)(workers=workers, **named)
+            if callable(getattr(scorer, "batch_score", None)):
+                model: Reranker = scorer
+                return model
+            return rerankers.FunctionReranker(rerankers.scoring_of(scorer) or scorer)
+
+        models = {facet: getattr(stage, facet.value) for facet in Facet}
+        by_facet = {facet: opened(model) for facet, model in models.items() if model is not None}
+        if not by_facet:
+            reranker = opened(stage.model)
+        else:  # joint grades, which other facets have by default, know no device
+            others = opened(stage.model, stage.device if stage.model else None)
+            reranker = rerankers.ByFacet(by_facet, others)
     elif isinstance(stage, LanguageModel):
         from qbe.models.language_model import Client, Endpoint, Grader
         from qbe.search.rerankers import LanguageModelReranker

@@ -30,7 +30,7 @@ from qbe.models.cards import (
 )
 from qbe.models.folders import joint_folder, resolve_encoder, resolve_reranker
 from qbe.models.pooling import EncodedAspect
-from qbe.models.session import AUTO, CPU, HALF, check_precision, chosen_device, open_session, usual_precision
+from qbe.models.session import AUTO, CPU, HALF, check_precision, chosen_device, open_session
 from qbe.models.tokenizer import pair_input
 from qbe.query import Aspect
 from qbe.search.rank import Progress, Requests, RequestScores, Reranker, RerankScore
@@ -109,6 +109,32 @@ _BATCH_TOKENS = 1 << 15  # of a batch in fp16, padding included
 SIDE_TOKENS = 256
 
 
+_PLACES = {facet: place for place, facet in enumerate(Facet)}
+
+
+class ByFacet:
+    """Scores queries of some facets by rerankers of their own, and all others by another one."""
+
+    def __init__(self, rerankers: Mapping[Facet, Reranker], others: Reranker) -> None:
+        self._rerankers, self._others = rerankers, others
+        every = [*rerankers.values(), others]
+        self.name = "+".join(dict.fromkeys(getattr(each, "name", type(each).__name__) for each in every[:-1]))
+        self.needs_vectors = any(getattr(each, "needs_vectors", False) for each in every)
+        self.takes_whole_abstracts = getattr(others, "takes_whole_abstracts", True)
+
+    def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
+        places: dict[int, tuple[Reranker, list[int]]] = {}
+        for place, (query, _) in enumerate(requests):
+            facet = query.aspect.facet
+            reranker = self._others if facet is None else self._rerankers.get(facet, self._others)
+            places.setdefault(id(reranker), (reranker, []))[1].append(place)
+        scores: dict[int, list[RerankScore]] = {}
+        for reranker, some in places.values():
+            found = reranker.batch_score([requests[place] for place in some], progress)
+            scores |= dict(zip(some, found, strict=True))
+        return [scores[place] for place in range(len(requests))]
+
+
 class Pair(NamedTuple):
     """Token ids, and for each its side: 0 up to the first [SEP], 1 after it."""
 
@@ -117,15 +143,14 @@ class Pair(NamedTuple):
 
 
 class CrossEncoder:
-    """Scores ``[CLS] query title. query sentences [SEP] candidate title. abstract [SEP]`` in one pass of any
-    exported BERT-family classifier of pairs (Nogueira et al., 2020, section 4).
+    """Scores a query and a candidate, as one of TEXTS, in one pass of any exported BERT- or RoBERTa-family
+    classifier of pairs (Nogueira et al., 2020, section 4); one of three outputs scores by the query's facet.
 
     One pair is one call of a single-threaded session; in fp16, which is for GPUs, pairs are scored in
     batches.
     """
 
     needs_vectors = False
-    takes_whole_abstracts = True
 
     def __init__(self, files: RerankerFiles, workers: Workers | None = None, device: str = CPU) -> None:
         """The model is loaded when it first scores: never, if no query of a search has a facet."""
@@ -137,6 +162,7 @@ class CrossEncoder:
         self._query_tokens = metadata.query_tokens or tokens
         self._candidate_tokens = metadata.candidate_tokens or tokens
         self._inputs = PAIR_INPUTS if metadata.token_types else PAIR_INPUTS[:-1]
+        self._texts, self.takes_whole_abstracts = metadata.texts, metadata.labels != len(Facet)
 
     @cached_property
     def _opened(self) -> tuple[PaperTokenizer, Any]:
@@ -152,10 +178,10 @@ class CrossEncoder:
         from qbe.models.gpu import batches
 
         tokenizer, _ = self._opened
-        queries = [query_side(tokenizer, each.query, self._query_tokens) for each in requests]
+        queries = [query_side(tokenizer, each.query, self._query_tokens, self._texts) for each in requests]
         pairs = [(number, paper) for number, request in enumerate(requests) for paper in request.papers]
         candidates = Memo[Paper, list[int]](
-            lambda paper: candidate_side(tokenizer, paper, self._candidate_tokens)
+            lambda paper: candidate_side(tokenizer, paper, self._candidate_tokens, self._texts)
         )
 
         def row(work: tuple[int, Paper]) -> Pair:
@@ -168,14 +194,15 @@ class CrossEncoder:
         scored = in_order(lambda places: self._run([rows[place] for place in places]), groups)
         for places, found in zip(groups, scored, strict=True):
             for place, score in zip(places, found, strict=True):
-                scores[place] = score
+                facet = requests[pairs[place][0]].query.aspect.facet
+                scores[place] = float(score[0 if len(score) == 1 or facet is None else _PLACES[facet]])
             if progress:
                 progress(len(places))
         ordered = map(RerankScore, scores)
         return [list(islice(ordered, len(request.papers))) for request in requests]
 
-    def _run(self, pairs: Sequence[Pair]) -> list[float]:
-        """Score pairs, the longest of which is the first, in one call."""
+    def _run(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+        """Scores (pairs, outputs) of pairs, the longest of which is the first, in one call."""
         from qbe.models.gpu import padded
 
         tokenizer, session = self._opened
@@ -187,19 +214,40 @@ class CrossEncoder:
             for name, values in zip(PAIR_INPUTS, (ids, [1] * len(ids), types), strict=True):
                 arrays[name][row, : len(ids)] = values
         (scores,) = session.run([SCORE], {name: arrays[name] for name in self._inputs})
-        computed: list[float] = scores.tolist()
+        computed: NDArray[np.float32] = scores.reshape(len(pairs), -1)
         return computed
 
 
-def query_side(tokenizer: PaperTokenizer, query: EncodedAspect, tokens: int) -> list[int]:
-    """Return the token ids of a query, title and sentences, cut to ``tokens`` less [CLS] and [SEP]."""
-    paper = query.aspect.paper
-    return _side(tokenizer, closed(paper.title), paper.texts(sorted(query.positions)), tokens - 2)
+OF_FACET, OF_ABSTRACT, WHOLE = "facet", "abstract", "whole"
+TEXTS = {
+    OF_FACET: "[CLS] title. the query's sentences [SEP] title. abstract [SEP]",
+    OF_ABSTRACT: "[CLS] title. abstract [SEP] title. abstract [SEP]",
+    WHOLE: "[CLS] title [SEP] abstract [SEP] title [SEP] abstract [SEP]",  # SciFACE (2026), section 3.10.1
+}
+"""What a cross-encoder reads of a query and a candidate."""
 
 
-def candidate_side(tokenizer: PaperTokenizer, paper: Paper, tokens: int) -> list[int]:
-    """Return the token ids of a candidate, title and abstract, cut to ``tokens`` less [SEP]."""
-    return _side(tokenizer, closed(paper.title), paper.texts(range(len(paper.sentences))), tokens - 1)
+def query_side(
+    tokenizer: PaperTokenizer, query: EncodedAspect, tokens: int, texts: str = OF_FACET
+) -> list[int]:
+    """Return the token ids of a query, one of TEXTS, cut to ``tokens`` less [CLS] and [SEP]."""
+    positions = sorted(query.positions) if texts == OF_FACET else None
+    return _text_ids(tokenizer, query.aspect.paper, positions, tokens - 2, texts)
+
+
+def candidate_side(tokenizer: PaperTokenizer, paper: Paper, tokens: int, texts: str = OF_FACET) -> list[int]:
+    """Return the token ids of a candidate, one of TEXTS, cut to ``tokens`` less [SEP]."""
+    room = tokens - 1 - len(tokenizer.between)
+    return [*tokenizer.between, *_text_ids(tokenizer, paper, None, room, texts)]
+
+
+def _text_ids(
+    tokenizer: PaperTokenizer, paper: Paper, positions: Sequence[int] | None, room: int, texts: str
+) -> list[int]:
+    sentences = paper.texts(range(len(paper.sentences)) if positions is None else positions)
+    if texts == WHOLE:
+        return _side(tokenizer, paper.title, sentences, room, separator=[tokenizer.special.sep])
+    return _side(tokenizer, closed(paper.title), sentences, room)
 
 
 def closed(title: str) -> str:
@@ -209,12 +257,17 @@ def closed(title: str) -> str:
 
 
 def _side(
-    tokenizer: PaperTokenizer, title: str, sentences: Iterable[str], room: int, title_room: int | None = None
+    tokenizer: PaperTokenizer,
+    title: str,
+    sentences: Iterable[str],
+    room: int,
+    title_room: int | None = None,
+    separator: Sequence[int] = (),
 ) -> list[int]:
     """Join the token ids of title and sentences, cut at the end to ``room``: the title is cut last."""
-    ids = list(tokenizer.ids(title)[:title_room])
+    ids = [*tokenizer.ids(title)[:title_room], *separator]
     for sentence in sentences:
-        ids.extend(tokenizer.ids(sentence))
+        ids.extend(tokenizer.ids(tokenizer.space + sentence))
     return ids[:room]
 
 
@@ -351,7 +404,8 @@ def open_reranker(
     joint = joint_folder(name)
     device = CPU if joint and device == AUTO else chosen_device(device)
     if joint is None:
-        return CrossEncoder(resolve_reranker(name, precision or usual_precision(device)), workers, device)
+        usual = None if device == CPU else HALF  # None: int8 where there is one
+        return CrossEncoder(resolve_reranker(name, precision or usual), workers, device)
     if device != CPU or precision not in (None, "int8"):
         raise UsageError(
             f"{name}: expected `device` {CPU} and `precision` int8, in which joint grades run, found "

@@ -126,10 +126,16 @@ class BM25(_Stage):
 
 @dataclass(frozen=True, slots=True)
 class Dense(_Stage):
-    """Ranks by sentence vectors: the mean over the query's sentences of each one's best match in a paper."""
+    """Ranks by sentence vectors: the mean over the query's sentences of each one's best match in a paper.
+
+    With the ``match`` ``single`` it is the best match of any, as in TSASPIRE (Mysore et al., 2022).
+    """
 
     name: ClassVar[str] = "dense"
     nprobe: int | None = _parameter(None, "count", "lists of an approximate index that are read")
+    match: str = _parameter(
+        "mean-max", "choice", "what counts: all best matches, or one", ("mean-max", "single")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +192,8 @@ class Projections(_Stage):
 class CrossEncoder(_Stage):
     """Reranks by a model that reads query and candidate together: seconds a query.
 
-    ``model`` is a name, a folder or hub name (None: joint grades, by facet only), an object with
+    ``background``, ``method`` and ``result`` are models of queries by these facets, ``model`` is of all others:
+    a name, a folder or hub name (None: joint grades, by facet only), an object with
     ``batch_score`` (`qbe.search.rank.Reranker`), or a function ``(aspect, papers) -> scores``.
 
     >>> shortest = CrossEncoder(model=lambda aspect, papers: [-len(paper.abstract) for paper in papers])
@@ -200,10 +207,14 @@ class CrossEncoder(_Stage):
     weight: float = _parameter(*_WEIGHT)
     background_penalty: float = _parameter(*_PENALTY)
     device: str | None = _parameter(None, "choice", "what runs a pair model; None: the CPU", DEVICES)
+    background: Any = _parameter(None, "model", "the model of queries by background; None: model")  # noqa: RUF009
+    method: Any = _parameter(None, "model", "the model of queries by method; None: model")  # noqa: RUF009
+    result: Any = _parameter(None, "model", "the model of queries by result; None: model")  # noqa: RUF009
 
     def __post_init__(self) -> None:
         _Stage.__post_init__(self)
-        if self.device is not None and not isinstance(self.model, str | os.PathLike | None):
+        models = (self.model, self.background, self.method, self.result)
+        if self.device is not None and not all(isinstance(each, str | os.PathLike | None) for each in models):
             raise UsageError("`device` is of a named `model`, found an object or a function; drop it")
 
 
@@ -211,10 +222,12 @@ class CrossEncoder(_Stage):
 class Matching(_Stage):
     """Reranks by another matching of stored sentence vectors: those of ASPIRE (Mysore et al., 2022).
 
-    >>> Matching("attention", temperature=1)
+    >>> Matching("attention", temperature=5).depth
+    100
+    >>> Matching("mean-max", temperature=1)
     Traceback (most recent call last):
     ...
-    qbe.errors.UsageError: `temperature` is not read with `kind` attention; drop it or choose transport
+    qbe.errors.UsageError: `temperature` is not read with `kind` mean-max; drop it or choose transport
     """
 
     name: ClassVar[str] = "matching"
@@ -222,7 +235,9 @@ class Matching(_Stage):
     depth: int = _parameter(*_DEPTH)
     weight: float = _parameter(1.0, "share", "the matching's share of the score, 0 to 1")
     temperature: float | None = _parameter(
-        None, "positive", "transport: the higher, the more evenly sentences weigh (0.5; 5000 for abstracts)"
+        None,
+        "positive",
+        "the higher, the more evenly sentences weigh (transport: 0.5, 5000 for abstracts; attention: 1)",
     )
     regularization: float | None = _parameter(
         None, "positive", "transport: the higher, the sparser the plan (20)"
@@ -231,7 +246,8 @@ class Matching(_Stage):
     def __post_init__(self) -> None:
         _Stage.__post_init__(self)
         for name in ("temperature", "regularization"):
-            if getattr(self, name) is not None and self.kind != "transport":
+            kinds = ("transport", "attention") if name == "temperature" else ("transport",)
+            if getattr(self, name) is not None and self.kind not in kinds:
                 raise UsageError(f"`{name}` is not read with `kind` {self.kind}; drop it or choose transport")
 
 

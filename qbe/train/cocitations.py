@@ -54,9 +54,7 @@ KEPT = 0.1  # the share of sentences that stay in their abstract in the inverse 
 
 
 class Pair(NamedTuple):
-    """Two co-cited papers, the ids of the set that was cited, the positions of two aligned sentences, and the
-    sentences that cite both.
-    """
+    """Two co-cited papers, of the set ``cited``, two aligned sentences, and the sentences that cite both."""
 
     cited: frozenset[str]
     query: Paper
@@ -139,10 +137,9 @@ def read_cocitations(
 
     Lines are JSON as ``pre_proc_cocits.py`` of ASPIRE's code writes it: ``cited_pids``, the ids of all papers
     that were cited together; ``query`` and ``pos_context``, two of these, each ``TITLE`` and ``ABSTRACT``
-    (sentences). Where the objective needs them and they are not to be aligned here (``align``),
-    ``pos_context`` has the positions of two sentences, found through those that cite both (``cc_align``) or
-    directly (``abs_align``); else, where they are read, ``citing_contexts`` has these sentences. Equal papers
-    are one object. Raises CorpusError with file and line.
+    (sentences); and where the objective needs them, in ``pos_context`` the positions of two sentences, found
+    by those that cite both (``cc_align``) or directly (``abs_align``), or (``align``) ``citing_contexts``,
+    what cites both. Equal papers are one object. Raises CorpusError with file and line.
     """
     papers: dict[tuple[str, tuple[Sentence, ...]], Paper] = {}
     kept: dict[str, bool] = {}
@@ -401,7 +398,7 @@ class CocitationTraining(Training):
     Sources are files of co-citations to train on and of dev (none: a share of the former), and papers to
     leave out. Pairs whose aligned sentences are beyond the model's window are left out. Of the seeds and
     their mean the one with the lowest loss on dev is published. An ``aligner``, the name or folder of an
-    encoder such as one trained with the objective cosent, aligns sentences in place of the files.
+    encoder, aligns sentences in place of the files.
     """
 
     recipe: CocitationRecipe = CocitationRecipe()

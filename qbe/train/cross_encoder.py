@@ -1,334 +1,314 @@
-"""Training of cross-encoders of pairs by sentence-transformers: whether a paper cites a candidate of BM25.
+"""Training of cross-encoders of pairs of papers by sentence-transformers: on grades, or on who cites whom.
 
-Nogueira, Jiang, Cho and Lin, *Evaluating Pretrained Transformer Models for Citation Recommendation* (BIR
-2020), sections 3 and 4.
+SciFACE (2026), sections 3.9 and 3.10; Nogueira, Jiang, Cho and Lin, *Evaluating Pretrained Transformer Models
+for Citation Recommendation* (BIR 2020), sections 3 and 4 (see `qbe.train.citation_pairs`).
 """
 
 from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from logging import getLogger
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import torch
 from datasets import Dataset
-from numpy.typing import NDArray
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.cross_encoder import (
-    CrossEncoder,
     CrossEncoderTrainer,
     CrossEncoderTrainingArguments,
-    losses,
 )
 from transformers import EarlyStoppingCallback, PrinterCallback
-from transformers.utils import logging
 
-from qbe.cite.links import Evidence, Ints
-from qbe.errors import CorpusError, UsageError, check_positive
+from qbe.errors import CorpusError, ModelError, UsageError, check_positive
 from qbe.index.index import IndexReader
 from qbe.models.cards import ENCODER, TOKENIZER
-from qbe.models.export.encoder import export_cross_encoder, positions
-from qbe.models.export.pytorch import load_model, write_tokenizer
+from qbe.models.export.encoder import export_cross_encoder
+from qbe.models.export.pytorch import positions
 from qbe.models.folders import BASE_ENCODER, find_start, weights_file
-from qbe.models.tokenizer import PaperTokenizer, SpecialTokens
-from qbe.search.filters import FilterCache
-from qbe.search.first_stages import BM25Stage
-from qbe.search.rerankers import SIDE_TOKENS, Pair, candidate_side, pair, query_side
-from qbe.train.card import Card
-from qbe.train.citation import (
-    CitationFigures,
-    RankedList,
-    citation_figures,
-    not_younger,
-    query_at,
-    read_split,
+from qbe.models.tokenizer import PaperTokenizer
+from qbe.query import SIMILAR_FROM
+from qbe.runs import GradedLists
+from qbe.search.rerankers import (
+    OF_ABSTRACT,
+    OF_FACET,
+    SIDE_TOKENS,
+    TEXTS,
 )
+from qbe.train.card import BY_FACET, GRADES_LIMITS, Card
 from qbe.train.fit import best_weights, checked_checkpoint, copied, matmul_dtype, mean
+from qbe.train.losses import pair_loss
 from qbe.train.network import write_pretrained
+from qbe.train.pair_reader import (
+    FACETS,
+    Epoch,
+    PairReader,
+    by_length,
+    by_list,
+    in_triplets,
+    open_pair_reader,
+)
+from qbe.train.pairs import facet_correlations, read_indexed_lists
 from qbe.train.work import Training, save_state
+from qbe.types import Facet
 from qbe.util.files import sha256
-from qbe.util.work import Workers
 
 log = getLogger(__name__)
-Inputs = Sequence[tuple[list[int], list[int]]]
-# What is learned from: BM25's best as they are, as many that are not cited as are, or also all that is cited.
-CLASSES = ("natural", "balanced", "all-cited")
-LOSSES = {1: losses.BinaryCrossEntropyLoss, 2: losses.CrossEntropyLoss}  # by the number of outputs
+T = TypeVar("T")
+
+GRADES, MARGIN, BCE = "grades", "margin", "bce"
+LOSSES = (GRADES, MARGIN, BCE)
+# What is learned from: BM25's best as they are, as many that are not cited as are, also all that is cited, or
+# these and as many papers at random.
+CLASSES = ("natural", "balanced", "all-cited", "random")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossEncoderRecipe:
-    """How a cross-encoder learns whom papers cite; F1@20 on dev chooses among the evaluations."""
+    """How a cross-encoder learns; Spearman's correlation or, of citations, F1@20 on dev chooses."""
 
+    facet: str | None = None  # of the one output; None: there are three
+    loss: str | None = None  # one of LOSSES; None: GRADES, of citations BCE
+    texts: str | None = None  # one of `qbe.search.rerankers.TEXTS`; None: those of the facet, or abstracts
     query_tokens: int = SIDE_TOKENS  # that are read, special tokens included
     candidate_tokens: int = SIDE_TOKENS
-    classes: str = "natural"  # one of CLASSES
-    candidates: int = 10  # the best of BM25, by title and abstract
+    classes: str = "natural"  # of citations, one of CLASSES
+    candidates: int = 10  # of citations, the best of BM25, by title and abstract
+    margin: float = 0.5
+    triplets: int = 10  # of a query and epoch
+    unrelated: int = 4  # graded candidates of a query and epoch without a grade of 1 or more, at most
+    crossed: float = 3.0  # see `qbe.train.losses.order_weights`
     epochs: float = 1.0
     batch: int = 16  # pairs a step
     learning_rate: float = 5e-5
     weight_decay: float = 0.01
     clip: float = 1.0
-    warm_up: float = 0.1
+    warm_up: float = 0.1  # a share of the steps, or from 1 on their number
     evaluations: int = 8
     patience: int = 3  # evaluations that are no better, after which training ends
     dev_queries: int = 60
-    dev_depth: int = 40  # candidates of BM25 that are reranked
+    dev_depth: int = 40  # of citations, candidates of BM25 that are reranked
 
     def __post_init__(self) -> None:
-        if self.classes not in CLASSES:
-            raise UsageError(f"expected `classes` of {', '.join(CLASSES)}, found {self.classes!r}")
-        least = {"query_tokens": 8, "candidate_tokens": 8}
-        least |= dict.fromkeys(("candidates", "batch", "evaluations", "dev_queries"), 1)
+        optional = {"facet": FACETS, "loss": LOSSES, "texts": TEXTS, "classes": CLASSES}
+        for name, known in optional.items():
+            value = getattr(self, name)
+            if value is not None and value not in known:
+                raise UsageError(f"expected `{name}` of {', '.join(known)}, found {value!r}")
+        if self.texts == OF_FACET and self.facet is None:
+            raise UsageError(f"`texts` {OF_FACET} are of one `facet`, found none; give it, or other texts")
+        least = {"query_tokens": 8, "candidate_tokens": 8, "batch": 2}
+        least |= dict.fromkeys(("candidates", "triplets", "evaluations", "dev_queries"), 1)
         for name, smallest in least.items():
             if getattr(self, name) < smallest:
                 raise UsageError(f"expected `{name}` of at least {smallest}, found {getattr(self, name)}")
-        for name in ("epochs", "learning_rate"):
+        for name in ("epochs", "learning_rate", "margin", "warm_up"):
             check_positive(name, getattr(self, name))
 
-
-# What is learned from.
-
-
-class Candidates(NamedTuple):
-    """A query, by its row in the index, its candidates, best first (n,), and what it cites (m,)."""
-
-    query: int
-    rows: Ints
-    cited: Ints
-
     @property
-    def labels(self) -> NDArray[np.bool_]:
-        return np.isin(self.rows, self.cited)
-
-
-def bm25_candidates(
-    reader: IndexReader, workers: Workers, cited: Mapping[int, Ints], depth: int
-) -> list[Candidates]:
-    """For each query its best candidates by BM25, title and abstract as the query, none younger than it."""
-    stage, evidence, filters = BM25Stage(reader, workers, "abstract"), Evidence(reader), FilterCache(reader)
-    found = []
-    for row in sorted(cited):
-        query = query_at(reader, evidence, row)
-        (hits,) = stage.batch_search([query.encoded], depth + 1, [None], not_younger(filters, query))
-        rows = [reader.papers.row(hit.paper_id) for hit in hits]
-        best = [each for each in rows if each != row][:depth]
-        found.append(Candidates(row, np.array(best, np.int64), cited[row]))
-    return found
-
-
-def chosen_candidates(candidates: Sequence[Candidates], classes: str) -> list[Candidates]:
-    """The candidates to learn from, as ``classes`` says (see CLASSES)."""
-    if classes == "natural":
-        return list(candidates)
-    if classes == "all-cited":
-        return [each._replace(rows=np.union1d(each.rows, each.cited)) for each in candidates]
-    rng = np.random.default_rng(0)
-    balanced = []
-    for each in candidates:
-        labels = each.labels
-        others = rng.permutation(each.rows[~labels])[: labels.sum()]
-        balanced.append(each._replace(rows=np.concatenate([each.rows[labels], others])))
-    return balanced
-
-
-class Sides:
-    """Token ids of papers as queries and as candidates, cut as search does."""
-
-    def __init__(self, reader: IndexReader, tokenizer: PaperTokenizer, recipe: CrossEncoderRecipe) -> None:
-        evidence = Evidence(reader)
-
-        @cache
-        def query(row: int) -> list[int]:
-            return query_side(tokenizer, query_at(reader, evidence, row).encoded, recipe.query_tokens)
-
-        @cache
-        def candidate(row: int) -> list[int]:
-            return candidate_side(tokenizer, reader.papers[row], recipe.candidate_tokens)
-
-        self.query, self.candidate = query, candidate
-
-
-def pairs_of(candidates: Sequence[Candidates], sides: Sides) -> Dataset:
-    """Pairs of sides to learn from; raises CorpusError where no candidate is cited, or where all are."""
-    columns: dict[str, list[Any]] = {"query": [], "candidate": [], "label": []}
-    for each in candidates:
-        columns["query"] += [sides.query(each.query)] * len(each.rows)
-        columns["candidate"] += map(sides.candidate, each.rows.tolist())
-        columns["label"] += map(int, each.labels.tolist())
-    if len(set(columns["label"])) < 2:
-        raise CorpusError(
-            "expected candidates of BM25 that are cited and others that are not, found one kind alone; "
-            "give a larger collection"
-        )
-    return Dataset.from_dict(columns)
+    def places(self) -> Sequence[int]:
+        """The facets of the outputs, by their places."""
+        return range(len(FACETS)) if self.facet is None else [FACETS.index(self.facet)]
 
 
 # The model, and what its trainer is given.
 
 
-class PairReader(CrossEncoder):
-    """A cross-encoder that reads token ids of two sides in place of texts, as search joins them."""
+class PairLoss(torch.nn.Module):
+    """`qbe.train.losses.pair_loss` of a batch of pairs; labels are the pairs' lists and their truth."""
 
-    special: SpecialTokens
+    def __init__(self, model: PairReader, loss: str, recipe: CrossEncoderRecipe) -> None:
+        super().__init__()
+        self.model, self._loss, self._recipe = model, loss, recipe
 
-    def preprocess(self, inputs: Inputs, **_: Any) -> dict[str, torch.Tensor]:  # type: ignore[override]
-        """Pairs of sides as padded tensors (pairs, tokens)."""
-        pairs: list[Pair] = [pair(*sides, self.special) for sides in inputs]
-        longest, config = max(len(each.ids) for each in pairs), cast(Any, self.transformers_model).config
-        ids = torch.full((len(pairs), longest), int(config.pad_token_id or 0))
-        types, mask = torch.zeros_like(ids), torch.zeros_like(ids)
-        for number, each in enumerate(pairs):
-            ids[number, : len(each.ids)] = torch.tensor(each.ids)
-            types[number, : len(each.ids)] = torch.tensor(each.types)
-            mask[number, : len(each.ids)] = 1
-        features = {"input_ids": ids, "attention_mask": mask}
-        return features | ({"token_type_ids": types} if getattr(config, "type_vocab_size", 0) > 1 else {})
-
-    @torch.no_grad()
-    def relevance(self, inputs: Inputs) -> torch.Tensor:
-        """The log-odds (pairs,), float32, of pairs of sides."""
-        features = {name: part.to(self.device) for name, part in self.preprocess(inputs).items()}
-        logits: torch.Tensor = self(features)["scores"].float()
-        return logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
-
-    def _create_model_card(self, *_: Any, **__: Any) -> None:
-        """Write none beside checkpoints."""
+    def forward(self, inputs: Sequence[Sequence[int]], labels: Sequence[torch.Tensor], **_: Any) -> Any:
+        scores, recipe = self.model.scores_of(list(zip(*inputs, strict=True))), self._recipe
+        truth = torch.stack(list(labels)).to(scores)
+        return pair_loss(self._loss, scores, truth[:, 0], truth[:, 1:], recipe.margin, recipe.crossed)
 
 
-def open_pair_reader(folder: Path, work: Path, device: str) -> PairReader:
-    """The model in ``folder``, written to ``work`` first, under a classifier of pairs, which is random where
-    it lacks one. Attention has no dropout, without which it is twice as fast on a CPU.
-    """
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # it warns that the classifier is random
-    torch.manual_seed(0)
-    settings = {"attn_implementation": None, "attention_probs_dropout_prob": 0.0}
-    model, _ = load_model(
-        folder, "AutoModelForSequenceClassification", "a BERT-family model", "`encoder`", **settings
-    )
-    model.save_pretrained(work)
-    write_tokenizer(folder, work / TOKENIZER)
-    labels = model.config.num_labels
-    reader: PairReader = PairReader(str(work), device=device, local_files_only=True, num_labels=labels)
-    reader.special = PaperTokenizer(work / TOKENIZER).special
-    return reader
+class Examples(DefaultBatchSampler):
+    """Pairs of papers, with the number of their list and their truth as label, and their batches, by place."""
 
+    def __init__(self, rows: Sequence[tuple[int, int, Sequence[float]]], draw: Epoch) -> None:
+        queries, candidates, labels = zip(*rows, strict=True)
+        self.pairs = Dataset.from_dict({"query": queries, "candidate": candidates, "label": labels})
+        self._draw, self.steps = draw, len(draw(np.random.default_rng(0)))
+        super().__init__(self.pairs, batch_size=1, drop_last=False)
 
-class LengthBatches(DefaultBatchSampler):
-    """Batches in random order, each of pairs of about the same length: of BUCKET batches sorted by length."""
-
-    BUCKET = 32
+    def __len__(self) -> int:
+        return self.steps
 
     def __iter__(self) -> Iterator[list[int]]:
-        dataset, size = cast(Dataset, self.sampler), self.batch_size
-        rng = np.random.default_rng([self.seed, self.epoch])
-        lengths = [len(a) + len(b) for a, b in zip(dataset["query"], dataset["candidate"], strict=True)]
-        order = rng.permutation(len(lengths)).tolist()
-        for first in range(0, len(order), size * self.BUCKET):
-            bucket = sorted(order[first : first + size * self.BUCKET], key=lengths.__getitem__)
-            starts = range(0, len(bucket), size)
-            for place in rng.permutation(len(starts)).tolist():
-                yield bucket[starts[place] : starts[place] + size]
+        return iter(self._draw(np.random.default_rng([self.seed, self.epoch])))
 
 
-class CitationEvaluator(BaseEvaluator):
-    """F1@20 of reranked candidates on dev."""
+class PairTrainer(CrossEncoderTrainer):
+    """A trainer whose batches are those of `Examples`."""
 
-    def __init__(self, sides: Sides, dev: Sequence[Candidates]) -> None:
+    def __init__(self, examples: Examples, **settings: Any) -> None:
+        self._examples = examples
+        super().__init__(train_dataset=examples.pairs, **settings)
+
+    def get_batch_sampler(self, *_: Any, seed: int = 0, **__: Any) -> Examples:
+        self._examples.seed, self._examples.epoch = seed, 0
+        return self._examples
+
+
+def graded_examples(
+    lists: GradedLists, reader: IndexReader, model: PairReader, recipe: CrossEncoderRecipe, loss: str
+) -> Examples:
+    """Graded pairs of papers of an index, as the loss reads them."""
+    row, facets, graded = reader.papers.row, list(recipe.places), list(lists.values())
+    if loss == MARGIN:
+        epoch = in_triplets(graded, facets, recipe.batch, recipe.triplets)
+    elif loss == GRADES:
+        epoch = by_list(graded, recipe.batch, recipe.unrelated)
+    rows = []
+    for number, (query, pairs) in enumerate(lists.items()):
+        for each in pairs:
+            truth = [each.grades[place] for place in facets]
+            if loss == BCE:
+                truth = [float(grade >= SIMILAR_FROM) for grade in truth]
+            rows.append((row(query), row(each.paper_id), [number, *truth]))
+    if loss == BCE:
+        epoch = by_length([model.length(each[:2]) for each in rows], recipe.batch)
+    examples = Examples(rows, epoch)
+    if not examples.steps:
+        raise CorpusError("expected candidates of different grades, found none; give more pairs")
+    return examples
+
+
+# What is measured.
+
+
+class DevEvaluator(BaseEvaluator):
+    """A figure on dev that chooses, higher is better, of what `measure` gives of a model."""
+
+    def __init__(self, name: str, measure: Callable[[PairReader], float]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.primary_metric = "f1"
-        self._sides, self._dev = sides, dev
+        self.primary_metric, self._name, self._measure = name, name, measure
 
     def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:
-        figures = self.figures(model)
-        log.info("F1@20 on dev %.4f", figures.f1)
-        return {"f1": figures.f1}
+        figure = self._measure(model)
+        log.info("%s on dev %.4f", self._name, figure)
+        return {self._name: figure}
 
-    def figures(self, model: PairReader | None) -> CitationFigures:
-        """The figures of what a model reranks, or (None) of BM25's order."""
-        lists = []
-        for each in self._dev:
-            labels = each.labels
-            if model is not None:
-                query, sides = (
-                    self._sides.query(each.query),
-                    list(map(self._sides.candidate, each.rows.tolist())),
-                )
-                order = sorted(range(len(sides)), key=[len(side) for side in sides].__getitem__)
-                scores = np.zeros(len(sides), np.float32)
-                for first in range(0, len(order), 16):
-                    places = order[first : first + 16]
-                    pairs = [(query, sides[place]) for place in places]
-                    scores[places] = model.relevance(pairs).cpu().numpy()
-                labels = labels[np.argsort(-scores, kind="stable")]
-            lists.append(RankedList(labels, len(each.cited)))
-        return citation_figures(lists)
+
+def correlations(
+    model: PairReader, lists: GradedLists, reader: IndexReader, facets: Sequence[int]
+) -> list[float]:
+    """Spearman's correlations of scores and grades by output, as of `facet_correlations`."""
+    row = reader.papers.row
+    return facet_correlations(
+        (
+            model.scores(row(query), [row(each.paper_id) for each in pairs]),
+            [[each.grades[facet] for facet in facets] for each in pairs],
+        )
+        for query, pairs in lists.items()
+    )
+
+
+def spread(items: Sequence[T], count: int) -> list[T]:
+    """At most so many of the items, evenly spread."""
+    count = min(count, len(items))
+    return [items[place * len(items) // count] for place in range(count)]
+
+
+# The training.
 
 
 @dataclass
 class CrossEncoderTraining(Training):
-    """A cross-encoder for citations; of several seeds the mean is published.
+    """A cross-encoder of a facet, or of all; of several seeds the mean is published.
 
-    Sources are an index with postings, and qrels of who cites whom, to train on and of dev.
+    Sources are files of graded pairs, to train on and of dev, an index of their papers, and papers to leave
+    out.
     """
 
+    learns_from: ClassVar[str] = "graded pairs"
     recipe: CrossEncoderRecipe = CrossEncoderRecipe()
     encoder: str = BASE_ENCODER
 
+    def settled(self) -> tuple[int, str, str]:
+        """The number of outputs, the texts that are read, and the loss."""
+        recipe = self.recipe
+        texts = recipe.texts or (OF_FACET if recipe.facet else OF_ABSTRACT)
+        return len(recipe.places), texts, recipe.loss or GRADES
+
     def open(self) -> dict[str, Any]:
         self._dtype, (self._base, self._folder) = matmul_dtype(self.run.device), find_start(self.encoder)
-        self._workers = self.opened.enter_context(Workers(self.run.threads))
         _, self._reader = self.open_index()
         weights = sha256(weights_file(ENCODER, self._folder))
         base = {"name": self._base, "weights_sha256": weights}
         return {"base": base, "index": self._reader.manifest.digest}
 
+    def read(self) -> tuple[Examples, DevEvaluator]:
+        """What is learned from, and what chooses."""
+        lists, self._dev = read_indexed_lists(self.sources, self._reader)
+        first = next(iter(self._dev.values()))
+        chosen = {query: first[query] for query in spread(sorted(first), self.recipe.dev_queries)}
+        facets, reader = list(self.recipe.places), self._reader
+
+        def measure(model: PairReader) -> float:
+            known = [each for each in correlations(model, chosen, reader, facets) if not math.isnan(each)]
+            if not known:
+                raise CorpusError(
+                    "expected candidates of dev with different grades, found none; give more pairs"
+                )
+            return float(np.mean(known))
+
+        examples = graded_examples(lists, reader, self._model, self.recipe, self._loss)
+        return examples, DevEvaluator("spearman", measure)
+
     def fit(self) -> None:
-        recipe, reader, work = self.recipe, self._reader, self.work / "base"
-        model = self._model = open_pair_reader(self._folder, work, self.run.device)
+        recipe, work = self.recipe, self.work / "base"
+        outputs, self._texts, self._loss = self.settled()
+        model = self._model = open_pair_reader(self._folder, work, self.run.device, outputs)
         most = positions(cast(Any, model.transformers_model).base_model)
         if recipe.query_tokens + recipe.candidate_tokens > most:
             raise UsageError(
                 f"expected `query_tokens` and `candidate_tokens` of together at most {most}, which "
                 f"{self._base} reads, found {recipe.query_tokens} and {recipe.candidate_tokens}"
             )
-        train, dev = (read_split(reader, files[0]) for files in (self.sources.train, self.sources.dev))
-        best = bm25_candidates(reader, self._workers, train, recipe.candidates)
-        rows, count = sorted(dev), min(recipe.dev_queries, len(dev))
-        queries = {row: dev[row] for row in (rows[place * len(rows) // count] for place in range(count))}
-        measured = bm25_candidates(reader, self._workers, queries, recipe.dev_depth)
-        sides = Sides(reader, PaperTokenizer(work / TOKENIZER), recipe)
-        pairs = pairs_of(chosen_candidates(best, recipe.classes), sides)
-        self._every = math.ceil(math.ceil(recipe.epochs * len(pairs) / recipe.batch) / recipe.evaluations)
-        evaluator, untrained, fitted, curves = CitationEvaluator(sides, measured), copied(model), [], {}
+        facet = None if recipe.facet is None else Facet(recipe.facet)
+        sizes = recipe.query_tokens, recipe.candidate_tokens
+        model.read(PaperTokenizer(work / TOKENIZER), self._reader, self._texts, facet, *sizes)
+        examples, evaluator = self.read()
+        self._every = math.ceil(recipe.epochs * examples.steps / recipe.evaluations)
+        untrained, fitted, curves = copied(model), [], {}
         for seed in self.run.seeds:
             kept = self.work / f"seed-{seed}.pt"
             if not kept.exists():
                 model.load_state_dict(untrained, strict=False)
-                save_state(kept, {"best": copied(model), "dev": self._fit_seed(seed, pairs, evaluator)})
+                save_state(kept, {"best": copied(model), "dev": self._fit_seed(seed, examples, evaluator)})
             fitted.append(best_weights(kept))
             curves[f"seed {seed}"] = torch.load(kept, weights_only=True)["dev"]
         model.load_state_dict(mean(fitted), strict=False)
         model.eval()
-        figures = {"BM25": evaluator.figures(None), "reranked": evaluator.figures(model)}
-        self._training = {
+        self._training: dict[str, Any] = {
             "seeds": list(self.run.seeds),
-            "pairs": len(pairs),
-            "cited": sum(pairs["label"]),
-            "pairs_per_measurement": self._every * recipe.batch,
+            "pairs": len(examples.pairs),
+            "steps_per_measurement": self._every,
             "curves": curves,
-            "dev": {order: each._asdict() for order, each in figures.items()},
         }
+        self._training |= self.figures(examples)
 
-    def _fit_seed(self, seed: int, pairs: Dataset, evaluator: BaseEvaluator) -> list[float]:
+    def figures(self, _: Examples) -> dict[str, Any]:
+        """What the training records, beside its course: at least figures on ``dev`` of the model."""
+        facets, reader = list(self.recipe.places), self._reader
+        names, dev = [FACETS[place] for place in facets], {}
+        for label, lists in self._dev.items():
+            found = correlations(self._model, lists, reader, facets)
+            dev[label] = dict(zip(names, found, strict=True))
+        return {"dev": dev}
+
+    def _fit_seed(self, seed: int, examples: Examples, evaluator: DevEvaluator) -> list[float]:
         """Train the model by a seed, with checkpoints in a folder that is removed; its scores on dev."""
         recipe, folder, model = self.recipe, self.work / f"seed-{seed}", self._model
         on_cpu, metric = self.run.device == "cpu", f"eval_{evaluator.primary_metric}"
@@ -336,7 +316,6 @@ class CrossEncoderTraining(Training):
             output_dir=str(folder),
             max_steps=self._every * recipe.evaluations,
             per_device_train_batch_size=recipe.batch,
-            batch_sampler=LengthBatches,
             learning_rate=recipe.learning_rate,
             weight_decay=recipe.weight_decay,
             max_grad_norm=recipe.clip,
@@ -356,11 +335,11 @@ class CrossEncoderTraining(Training):
             disable_tqdm=True,
             report_to="none",
         )
-        trainer = CrossEncoderTrainer(
+        trainer = PairTrainer(
+            examples,
             model=model,
             args=arguments,
-            train_dataset=pairs,
-            loss=LOSSES[model.num_labels](model),
+            loss=PairLoss(model, self._loss, recipe),
             evaluator=evaluator,
             callbacks=[EarlyStoppingCallback(recipe.patience)],
         )
@@ -374,40 +353,55 @@ class CrossEncoderTraining(Training):
         return [entry[metric] for entry in trainer.state.log_history if metric in entry]
 
     def publish(self, folder: Path) -> Card:
-        recipe, base, training = self.recipe, self.made_from["base"], self._training
-        source = f"{base['name']}, trained by qbe on citations"
+        """Write the weights and, where they agree with PyTorch's, the ONNX models; a warning where not."""
+        recipe, base = self.recipe, self.made_from["base"]
+        source = f"{base['name']}, trained by qbe on {self.learns_from}"
         trained: dict[str, Any] = {
-            "query_tokens": recipe.query_tokens,
-            "candidate_tokens": recipe.candidate_tokens,
-            "training": {**self.made_from, **training},
+            **{name: getattr(recipe, name) for name in ("query_tokens", "candidate_tokens", "facet")},
+            "texts": self._texts,
+            "training": {**self.made_from, **self._training},
         }
-        metadata = write_pretrained(
-            self._model.to("cpu").transformers_model,
-            self.work / "base" / TOKENIZER,
-            folder,
-            lambda exported: export_cross_encoder(folder, self.name, source, exported, **trained),
+
+        def export(exported: Path) -> None:
+            try:
+                export_cross_encoder(folder, self.name, source, exported, **trained)
+            except ModelError as error:
+                exported.mkdir(exist_ok=True)
+                log.warning("%s: the weights are kept, without ONNX models: %s", self.name, error)
+
+        write_pretrained(
+            self._model.to("cpu").transformers_model, self.work / "base" / TOKENIZER, folder, export
         )
+        training = self._training
         curves = "; ".join(
             f"{name}: {', '.join(f'{score:.3f}' for score in curve)}"
             for name, curve in training["curves"].items()
         )
+        weights = f"{base['name']} (weights {base['weights_sha256'][:12]})"
+        measured = (
+            f"after each {training['steps_per_measurement']:,} steps of {recipe.batch} pairs, the best of which "
+            f"is kept: {curves}."
+        )
+        return self.card(
+            weights, measured, {name: list(each.values()) for name, each in training["dev"].items()}
+        )
+
+    def card(self, weights: str, measured: str, figures: Mapping[str, Sequence[float]]) -> Card:
+        recipe = self.recipe
+        of_facet, loss, texts = f" --facet {recipe.facet}" if recipe.facet else "", self._loss, self._texts
+        by = recipe.facet or "background, method and result"
         return Card(
-            name=metadata.name,
-            purpose="Reranks candidates for the bibliography of a paper: the log-odds that it cites a "
-            f"candidate, read together (Nogueira et al., BIR 2020), trained from {base['name']} (weights "
-            f"{base['weights_sha256'][:12]}) on {training['pairs']:,} pairs, BM25's {recipe.candidates} best "
-            f"of each query (classes {recipe.classes}), of which {training['cited'] / training['pairs']:.1%} "
-            "are cited.",
-            input="title and abstract of query and candidate, of which it reads "
-            f"{recipe.query_tokens} and {recipe.candidate_tokens} tokens",
-            caption=f"Means over {recipe.dev_queries} queries of dev whose {recipe.dev_depth} best "
-            f"candidates by BM25 are reranked. F1@20 after each {training['pairs_per_measurement']:,} pairs, "
-            f"the best of which is kept: {curves}.",
-            columns=("order", "F1@20", "MRR", "recall"),
-            figures={order: list(figures.values()) for order, figures in training["dev"].items()},
-            command=f"citation-pairs --encoder {base['name']} --classes {recipe.classes} --query-tokens "
-            f"{recipe.query_tokens} --candidate-tokens {recipe.candidate_tokens} --epochs {recipe.epochs:g} "
-            f"--learning-rate {recipe.learning_rate:g} --collection DIR --index DIR",
-            limits="Trained on papers of one collection; dev chose when training ended.",
-            licence=f"that of {base['name']} and of the training data",
+            name=self.name,
+            purpose=f"Reranks papers by how similar they are to a query in {by}: a cross-encoder, which reads "
+            f"both together, trained from {weights} on {self._training['pairs']:,} graded pairs (loss {loss}).",
+            input=f"{TEXTS[texts]}; {recipe.query_tokens} tokens of the query and {recipe.candidate_tokens} of "
+            "a candidate",
+            caption="Spearman's correlation of scores and grades, the mean over the queries of dev. Their mean "
+            f"{measured}",
+            columns=("pairs", *([recipe.facet] if recipe.facet else BY_FACET)),
+            figures=figures,
+            command=f"cross-encoder{of_facet} --loss {loss} --texts {texts} --encoder {self._base} --epochs "
+            f"{recipe.epochs:g} --learning-rate {recipe.learning_rate:g} --index DIR",
+            limits=GRADES_LIMITS,
+            licence=f"that of {self._base} and of the training data",
         )

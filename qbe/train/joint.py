@@ -36,7 +36,7 @@ from qbe.search.stages import Fused
 from qbe.train.card import APACHE, BY_FACET, GRADES_LIMITS, Card
 from qbe.train.fit import Schedule, Task, copied, fit_seeds, matmul_dtype
 from qbe.train.grades import platt, query_of, rms_errors
-from qbe.train.losses import FACETS, order_weights, ranknet
+from qbe.train.losses import FACETS, grades_of, pair_loss
 from qbe.train.network import WEIGHTS, TrainedEncoder
 from qbe.train.pairs import (
     in_steps,
@@ -54,8 +54,6 @@ from qbe.util.work import Workers
 log = logging.getLogger(__name__)
 Doubles = NDArray[np.float64]
 
-# Grades lie between LOWEST and LOWEST + RANGE, so that those at the ends of their scale can be met.
-LOWEST, RANGE = -0.1, 3.2
 PRODUCT = 4.0  # times the product of the papers' vectors, to make it about as large as their difference
 HEAD = ("hidden_weight", "hidden_bias", "out_weight", "out_bias")
 TOKENS = 24576  # of a chunk of pairs, padding included
@@ -131,10 +129,6 @@ def head_scores(
     return F.linear(F.gelu(F.linear(torch.cat(parts, 1), hidden, hidden_bias)), out, out_bias)
 
 
-def grades_of(scores: Tensor) -> Tensor:
-    return LOWEST + RANGE * torch.sigmoid(scores)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitRecipe:
     """How a cross-encoder of pairs learns: by the squared error of the grades and RankNet's of a list's
@@ -205,9 +199,7 @@ def joint_task(
         scores = scored(network, texts, pairs)
         owners = torch.tensor([owner for owner, *_ in graded], device=scores.device)
         grades = torch.tensor([pair.grades for *_, pair in graded], device=scores.device)
-        same = (owners[:, None] == owners)[..., None]
-        ranked = ranknet(scores, order_weights(grades, recipe.crossed) * same)
-        yield F.mse_loss(grades_of(scores), grades) + ranked
+        yield pair_loss("grades", scores, owners, grades, 0.0, recipe.crossed)
 
     return Task(network, recipe.steps, rate, batches, losses, betas=(0.9, 0.98))
 

@@ -59,6 +59,35 @@ def list_loss(scores: Tensor, owners: Tensor, grades: Tensor, crossed: float = 1
     return ranknet(scores, order_weights(grades, crossed) * (own[:, :, None] & own[:, None])[..., None])
 
 
+# Grades lie between LOWEST and LOWEST + RANGE, so that those at the ends of their scale can be met.
+LOWEST, RANGE = -0.1, 3.2
+
+
+def grades_of(scores: Tensor) -> Tensor:
+    return LOWEST + RANGE * torch.sigmoid(scores)
+
+
+def pair_loss(
+    loss: str, scores: Tensor, owners: Tensor, truth: Tensor, margin: float, crossed: float
+) -> Tensor:
+    """The loss of scores (pairs, outputs) against their ``truth`` (pairs, outputs).
+
+    ``bce`` is cross-entropy of a truth of 0 or 1 (Nogueira et al., 2020, eq. 1), ``margin`` that of ranking
+    each two neighbours by their grades (SciFACE, 2026, section 3.10), of equal grades none; ``grades`` are
+    squared errors, and `ranknet` within the lists of ``owners`` (pairs,).
+    """
+    if loss == "bce":
+        return F.binary_cross_entropy_with_logits(scores, truth)
+    if loss == "margin":
+        signs = torch.sign(truth[0::2] - truth[1::2])
+        lost = F.relu(margin - signs * (scores[0::2] - scores[1::2])) * signs.abs()
+        return lost.sum() / signs.abs().sum().clamp(min=1)
+    apart = (truth[:, None] - truth[None, :]).clamp(min=0)
+    weights = order_weights(truth, crossed) if truth.shape[1] == FACETS else apart
+    ranked = ranknet(scores, weights * (owners[:, None] == owners)[..., None])
+    return F.mse_loss(grades_of(scores), truth) + ranked
+
+
 # Grades of single pairs.
 
 
@@ -72,9 +101,9 @@ def grade_loss(
 ) -> Tensor:
     """The loss of scores (pairs, 9), as of `qbe.models.grades.GradeModel`, against grades (pairs, 3).
 
-    Squared errors of grades, and with the weight ``differences`` of those of two facets; with the weight
-    ``chances`` cross-entropy, `as_asked`. Pairs whose grades by background and method lie at least one apart
-    weigh ``1 + crossed``: in most pairs the facets agree, so that the others alone teach to tell them apart.
+    Squared errors of grades, weighted ``differences`` of two facets' and ``chances`` cross-entropy, `as_asked`.
+    Pairs whose grades by background and method lie one apart or more, which alone teach to tell them apart,
+    weigh ``1 + crossed``.
     """
     weights = 1 + crossed * ((grades[:, :1] - grades[:, 1:2]).abs() >= 1)
     error = predicted[:, :FACETS] - grades
@@ -151,13 +180,10 @@ def whole_distance(query: PaperVectors, candidate: PaperVectors, _: Settings) ->
 def transport_cost(query: PaperVectors, candidate: PaperVectors, settings: Settings) -> Tensor:
     """The regularized cost (pairs,) of optimal transport between the sentences of two papers.
 
-    The cost of moving one sentence to another is their L2 distance; the masses of a paper's sentences are
-    softmax(-distance to the nearest sentence of the other paper / tau). The value is the minimum over plans P
-    with these marginals of <P, C> + KL(P | rows x columns) / lambda (Cuturi, 2013), the loss that geomloss
-    computes for ASPIRE with the blur 1 / lambda. The plan is computed in double precision and held constant:
-    by the envelope theorem (Peyré and Cuturi, 2019, section 9.1) the gradient with respect to the costs is
-    then the plan. The masses are held constant too; their own gradient, which the authors' code has, is
-    negligible.
+    Masses are softmax(-L2 distance to the nearest sentence of the other paper / tau). The value is the minimum
+    over plans P with these marginals of <P, C> + KL(P | rows x columns) / lambda (Cuturi, 2013), as geomloss
+    computes it for ASPIRE with the blur 1 / lambda. Plan and masses are held constant: by the envelope theorem
+    (Peyré and Cuturi, 2019, section 9.1) the gradient of the costs is the plan; that of masses is negligible.
     """
     costs, real = _pairwise(query, candidate)
     exact = costs.detach().double().masked_fill(~real, math.inf)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from qbe.errors import ModelError
 from qbe.index.vectors import Vectors
 from qbe.models.cards import TOKENIZER
-from qbe.models.export.encoder import load_encoder, positions
+from qbe.models.export.pytorch import load_encoder, positions
 from qbe.train.fit import Weights
 from qbe.train.losses import FACETS, PaperVectors
 from qbe.types import Facet, Paper

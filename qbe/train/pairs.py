@@ -212,13 +212,15 @@ def spearman(scores: Sequence[float], grades: Sequence[float]) -> float | None:
 
 
 def facet_correlations(lists: Iterable[tuple[Floats, Sequence[Sequence[float]]]]) -> list[float]:
-    """For each facet the mean over lists of the correlation of scores (candidates, 3) and grades; lists
+    """For each facet the mean over lists of the correlation of scores (candidates, facets) and grades; lists
     without two grades for a facet are left out there, NaN where all are.
     """
-    values: list[list[float]] = [[] for _ in Facet]
-    for scores, grades in lists:
-        for of_facet, column, truth in zip(values, scores.T, zip(*grades, strict=True), strict=True):
-            correlation = spearman(column.tolist(), truth)
-            if correlation is not None:
-                of_facet.append(correlation)
-    return [float(np.mean(of_facet)) if of_facet else math.nan for of_facet in values]
+    rows = [
+        [
+            spearman(column.tolist(), truth)
+            for column, truth in zip(scores.T, zip(*grades, strict=True), strict=True)
+        ]
+        for scores, grades in lists
+    ]
+    known = [[each for each in column if each is not None] for column in zip(*rows, strict=True)]
+    return [float(np.mean(of_facet)) if of_facet else math.nan for of_facet in known]

@@ -75,12 +75,9 @@ class Chain(nn.Module):
 class Head(nn.Module):
     """Token states to label scores of sentences.
 
-    Tokens: the layers' states are projected to ``width`` and combined with those of their two neighbours by a
-    depthwise convolution (for phrases such as *we propose*). Sentences: the tokens are pooled by ``pools``
-    learned attentions and the mean; position embeddings of the distance from both ends are added; ``depth``
-    transformer layers contextualize them, at little cost since sentences are few. On top is a conditional
-    random field over the labels (the architecture of Cohan et al., 2019, with pooled tokens instead of
-    separator tokens, and the label chain of Jin and Szolovits, 2018).
+    States are projected and combined with their two neighbours' (for phrases such as *we propose*); tokens
+    are pooled by ``pools`` learned attentions and the mean, and sentences contextualized by ``depth`` layers
+    (Cohan et al., 2019, with pooled tokens instead of separators; the chain is Jin and Szolovits', 2018).
     """
 
     def __init__(

@@ -182,7 +182,8 @@ def citation(request: pytest.FixtureRequest) -> Training:
 
 def cross_encoder(request: pytest.FixtureRequest) -> Training:
     """A pair reranker for the same citations, from a tiny BERT without a classifier."""
-    from qbe.train.cross_encoder import CrossEncoderRecipe, CrossEncoderTraining
+    from qbe.train.citation_pairs import CitationPairTraining
+    from qbe.train.cross_encoder import CrossEncoderRecipe
 
     sources, model = citation(request).sources, request.getfixturevalue("tiny_model")
     sizes = {"query_tokens": 24, "candidate_tokens": 16, "candidates": 5, "batch": 16}
@@ -190,7 +191,27 @@ def cross_encoder(request: pytest.FixtureRequest) -> Training:
     recipe = CrossEncoderRecipe(epochs=0.5, learning_rate=1e-3, **sizes, **measured)
     weights = ("model.safetensors", "model.int8.onnx", "reranker.json")
     options = {"encoder": str(model)}
-    return Training(CrossEncoderTraining, sources, recipe, {"classes": "balanced"}, weights, options)
+    return Training(CitationPairTraining, sources, recipe, {"classes": "balanced"}, weights, options)
+
+
+def facet_cross_encoder(request: pytest.FixtureRequest) -> Training:
+    """One for all facets, which learns by margins from whole abstracts."""
+    from qbe.train.cross_encoder import CrossEncoderRecipe, CrossEncoderTraining
+    from support.tiny_reranker import graded_lists, write_lists
+
+    folder, lists = mktemp(request, "facets"), graded_lists(8)
+    queries = sorted(lists)
+    train, dev = (
+        write_lists(folder / f"{name}.tsv", {query: lists[query] for query in chosen})
+        for name, chosen in (("train", queries[:3]), ("dev", queries[3:5]))
+    )
+    index = request.getfixturevalue("graded_index")
+    sources = Sources(index=index, train=(train,), dev=(dev,), leave_out=left_out(folder))
+    sizes = {"query_tokens": 40, "candidate_tokens": 40, "batch": 8, "evaluations": 2, "triplets": 8}
+    recipe = CrossEncoderRecipe(loss="margin", texts="whole", learning_rate=1e-3, **sizes)
+    weights = ("model.safetensors", "model.fp32.onnx", "reranker.json")
+    options = {"encoder": str(request.getfixturevalue("tiny_model"))}
+    return Training(CrossEncoderTraining, sources, recipe, {"margin": 0.4}, weights, options)
 
 
 GRADED = {
@@ -374,6 +395,7 @@ _EVERY = (
     tagger,
     citation,
     cross_encoder,
+    facet_cross_encoder,
     grades,
     encoder,
     projections,

@@ -29,9 +29,11 @@ from qbe.models.export.pytorch import (
 from qbe.models.export.quantize import channel_ranges, int8_models, sample_texts
 from qbe.models.folders import adapter_weights, check_required, weights_file
 from qbe.models.formats import CLS, DEFAULT_FORMAT, EncoderFormat
+from qbe.models.gpu import half_pairs
 from qbe.models.large import read_weights
 from qbe.models.session import open_session
 from qbe.models.tokenizer import PaperTokenizer, open_tokenizer, pair_input
+from qbe.types import Facet
 from qbe.util.files import sha256
 
 log = logging.getLogger(__name__)
@@ -243,8 +245,9 @@ def export_cross_encoder(
 
     The models take ``input_ids``, ``attention_mask`` and, where the classifier uses it, ``token_type_ids``
     (batch, tokens; int64) and return ``score`` (batch,; float32): the logit of one label, or the second's
-    less the first's, the log-odds of "relevant" (Nogueira et al., 2020, eq. 1). ``trained`` are fields of the
-    card.
+    less the first's, the log-odds of "relevant" (Nogueira et al., 2020, eq. 1); or those of the facets
+    (batch, 3). ``trained`` are fields of the card. A model in int8 or fp16 that is too far from PyTorch's is
+    left out, with a warning.
     """
     check_required(cards.CROSS_ENCODER, folder)
     with cards.staged_folder(destination) as staged:
@@ -260,18 +263,19 @@ def export_cross_encoder(
                 "model.safetensors; give the folder of a cross-encoder"
             )
         labels, most = int(model.config.num_labels), positions(model.base_model)
-        if labels not in (1, 2):
+        facets = [*map(str, Facet)]
+        if labels not in (1, 2) and [*model.config.id2label.values()] != facets:
             raise ModelError(
-                f"{folder}: expected a classifier of 1 or 2 labels, found {labels}; give a model that scores "
-                "the relevance of a pair"
+                f"{folder}: expected a classifier of 1 or 2 labels, or of {', '.join(facets)}, found {labels}; "
+                "give a model that scores the relevance of a pair"
             )
         token_types = int(getattr(model.config, "type_vocab_size", 0)) > 1
         inputs = cards.PAIR_INPUTS if token_types else cards.PAIR_INPUTS[:-1]
-        fp32, int8 = (staged / cards.model_file(precision) for precision in ("fp32", "int8"))
+        fp32, int8, fp16 = (staged / cards.model_file(precision) for precision in ("fp32", "int8", "fp16"))
 
         def scores(*tensors: Any) -> Any:
             logits = model(**dict(zip(inputs, tensors, strict=True))).logits
-            return logits[:, 0] if labels == 1 else logits[:, 1] - logits[:, 0]
+            return logits[:, 1] - logits[:, 0] if labels == 2 else logits[:, 0] if labels == 1 else logits
 
         def batches(pairs: Sequence[tuple[str, str]], size: int) -> Iterator[Feed]:
             tokenizer.enable_truncation(most)
@@ -293,21 +297,33 @@ def export_cross_encoder(
         feeds = [*batches(pairs, 1), *batches(pairs, 8)]
         results = _trace(scores, {"model": model}, example, axes, fp32, feeds)
         expected = np.concatenate([score for (score,) in results]).astype(np.float64)
-        if np.ptp(expected) == 0:
+        if not np.ptp(expected, axis=0).all():
             raise ModelError(
                 "parity check: expected scores that differ between pairs, found one for all pairs"
             )
 
         def figures(exported: Results) -> Figures:
-            difference = float(np.abs(np.concatenate([score for (score,) in exported]) - expected).max())
-            return {"max_abs_difference": difference, "share_of_spread": difference / float(expected.std())}
+            differences = np.abs(np.concatenate([score for (score,) in exported]) - expected).max(axis=0)
+            share = float((differences / expected.std(axis=0)).max())
+            return {"max_abs_difference": float(differences.max()), "share_of_spread": share}
 
+        def is_near(figures: Figures) -> bool:
+            return figures["share_of_spread"] <= INT8_MAX_SHARE_OF_SPREAD
+
+        bound = f"within {INT8_MAX_SHARE_OF_SPREAD} of the scores' standard deviation"
         parity = _write_models(
-            *(fp32, fp32, int8, feeds, figures),
-            lambda figures: figures["share_of_spread"] <= INT8_MAX_SHARE_OF_SPREAD,
-            f"within {INT8_MAX_SHARE_OF_SPREAD} of the scores' standard deviation",
+            *(fp32, fp32, int8, feeds, figures, is_near, bound),
             lambda: channel_ranges(fp32, batches(list(itertools.pairwise(sample_texts())), 1)),
+            optional=True,
         )
+        fp16.write_bytes(half_pairs(fp32).serialized())
+        session = open_session(fp16)
+        rounded = figures([session.run(None, feed) for feed in feeds])
+        if is_near(rounded):
+            parity["fp16"] = rounded
+        else:
+            log.warning("no fp16 model: expected one %s, found %s", bound, rounded)
+            fp16.unlink()
         card = cards.CrossEncoderMetadata(
             name=name,
             source=source,
@@ -315,7 +331,7 @@ def export_cross_encoder(
             max_tokens=most,
             labels=labels,
             token_types=token_types,
-            files={file: sha256(staged / file) for file in (cards.TOKENIZER, int8.name, fp32.name)},
+            files={file: sha256(staged / file) for file in (cards.TOKENIZER, *map(cards.model_file, parity))},
             parity=parity,
             **trained,
         )
