@@ -251,7 +251,7 @@ class CrossEncoderTraining(Training):
 
     def read(self) -> tuple[Examples, DevEvaluator]:
         """What is learned from, and what chooses."""
-        lists, self._dev = read_indexed_lists(self.sources, self._reader)
+        lists, self._dev = read_indexed_lists(self.sources, self._reader, self.recipe.places)
         first = next(iter(self._dev.values()))
         chosen = {query: first[query] for query in spread(sorted(first), self.recipe.dev_queries)}
         facets, reader = list(self.recipe.places), self._reader
