@@ -9,6 +9,7 @@ import pytest
 import torch
 from support.rerankers import score
 
+from qbe.errors import FileFormatError
 from qbe.index.index import Index
 from qbe.models.export import encoder as export
 from qbe.models.folders import resolve_reranker
@@ -19,6 +20,7 @@ from qbe.runs import GradedPair
 from qbe.search.rerankers import candidate_side, open_reranker, query_side
 from qbe.train.losses import pair_loss
 from qbe.train.pair_reader import by_list, in_triplets, open_pair_reader
+from qbe.train.pairs import joined_lists
 from qbe.types import Facet
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -55,6 +57,17 @@ def test_an_epoch_keeps_lists_together_and_leaves_out_most_of_what_is_unrelated(
         assert {0, 1, 2} < set(order)
         assert {0, 1, 2} in (set(order[:3]), set(order[2:]))
     assert len({tuple(order) for order in orders}) > 3
+
+
+def test_pairs_without_a_grade_of_the_facet_are_left_out(tmp_path):
+    """As qbe label writes them by the guideline of two facets; a model of all facets needs all grades."""
+    file = tmp_path / "pairs.tsv"
+    header = "query_id paper_id background method result"
+    file.write_text("\n".join([header, "q a 3 1 ", "q b  2 ", "q c 1 0 "]).replace(" ", "\t") + "\n")
+    assert [pair.paper_id for pair in joined_lists([file], [1])["q"]] == ["a", "b", "c"]
+    assert [pair.paper_id for pair in joined_lists([file], [0])["q"]] == ["a", "c"]
+    with pytest.raises(FileFormatError, match="numbers from 0 to 3 as grades"):
+        joined_lists([file])
 
 
 def test_triplets_are_ordered_by_a_grade_of_each_facet_in_turn():

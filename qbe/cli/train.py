@@ -31,7 +31,7 @@ OPTIONS = {
     "leave-out": "--leave-out FILE  papers as JSON lines that models are evaluated on; papers with such a "
     "title are not trained on (default: in $QBE_DATA)",
     "index": "--index DIR!  an index of the pairs' papers",
-    "collection": "--collection DIR!  written by qbe datasets citations or citeomatic\n"
+    "collection": "--collection DIR!  written by qbe datasets citations, dblp, pubmed or open-research\n"
     "--index DIR!  an index of its papers.jsonl",
     "encoder": "--encoder NAME (all-MiniLM-L6-v2)  the model of the BERT family to start from: name in the "
     "registry, a folder, or a hub name",
@@ -93,7 +93,7 @@ COMMANDS = {
     ),
     "large-encoder": (
         "the large facet encoder",
-        "all its layers and projections of its vectors, on graded pairs of arXiv papers (of all-mpnet-base-v2 "
+        "all its layers and projections of its vectors, on graded pairs of arXiv papers (all-mpnet-base-v2: "
         "the difference is written). Three minutes on a large GPU, days on two processors.",
         "encoder:GradedTraining",
         "output work pairs base devs corpus leave-out seeds threads device",

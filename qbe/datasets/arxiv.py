@@ -92,7 +92,7 @@ def write_graded_pairs(options: DatasetOptions, output: Path, report: Report) ->
         )
     pools: dict[str, list[str]] = {}
     for file in sorted(source.rglob("*.tsv")) if source.is_dir() else [source]:
-        for query, pairs in read_graded_pairs(file).items():
+        for query, pairs in read_graded_pairs(file, partial=True).items():
             pools[query] = list(dict.fromkeys([*pools.get(query, []), *(pair.paper_id for pair in pairs)]))
     if not pools:
         raise DatasetError(f"{source}: expected files of graded pairs (.tsv) in the folder, found none")

@@ -27,6 +27,7 @@ from qbe.types import Facet, Paper, Sentence
 
 log = logging.getLogger(__name__)
 Lists = dict[str, list[GradedPair]]
+EVERY_FACET = range(len(Facet))
 
 DATA = Path(__file__).parents[2] / "data"  # of a checkout; the READMEs there describe its graded pairs
 
@@ -58,11 +59,20 @@ def file_label(file: Path) -> str:
     return f"{file.parent.name}/{file.name}"
 
 
-def joined_lists(files: Iterable[Path]) -> Lists:
+def read_lists(file: Path, facets: Sequence[int] = EVERY_FACET) -> Lists:
+    """The pairs of a file that have grades of some facets; of all, a pair without one is an error."""
+    lists = read_graded_pairs(file, partial=len(facets) < len(EVERY_FACET))
+    return {
+        query: [pair for pair in pairs if not any(math.isnan(pair.grades[facet]) for facet in facets)]
+        for query, pairs in lists.items()
+    }
+
+
+def joined_lists(files: Iterable[Path], facets: Sequence[int] = EVERY_FACET) -> Lists:
     """The lists of several files; those of one query are joined, of a pair the last file's grades count."""
     pairs: dict[str, dict[str, GradedPair]] = {}
     for file in files:
-        for query, some in read_graded_pairs(file).items():
+        for query, some in read_lists(file, facets).items():
             pairs.setdefault(query, {}).update({pair.paper_id: pair for pair in some})
     return {query: list(some.values()) for query, some in pairs.items()}
 
@@ -115,15 +125,20 @@ def without_evaluated(lists: GradedLists, reader: IndexReader, evaluated: Path) 
     return without(lists, {name for name in held if titles.holds(reader.paper(name).title)})
 
 
-def split_lists(sources: Sources) -> tuple[Lists, Mapping[str, GradedLists]]:
+def split_lists(
+    sources: Sources, facets: Sequence[int] = EVERY_FACET
+) -> tuple[Lists, Mapping[str, GradedLists]]:
     """Graded lists to train on, without the queries of dev, and those of dev by the label of the file."""
-    dev = {file_label(file): read_graded_pairs(file) for file in sources.dev}
-    return without(joined_lists(sources.train), {query for lists in dev.values() for query in lists}), dev
+    dev = {file_label(file): read_lists(file, facets) for file in sources.dev}
+    of_dev = {query for lists in dev.values() for query in lists}
+    return without(joined_lists(sources.train, facets), of_dev), dev
 
 
-def read_indexed_lists(sources: Sources, reader: IndexReader) -> tuple[Lists, Mapping[str, GradedLists]]:
+def read_indexed_lists(
+    sources: Sources, reader: IndexReader, facets: Sequence[int] = EVERY_FACET
+) -> tuple[Lists, Mapping[str, GradedLists]]:
     """`split_lists`, of papers of an index, and to train on without evaluated ones."""
-    train, dev = split_lists(sources)
+    train, dev = split_lists(sources, facets)
     train = within(without_evaluated(train, reader, sources.leave_out), reader)
     return train, {label: within(lists, reader) for label, lists in dev.items()}
 
