@@ -58,7 +58,7 @@ class RunFile(NamedTuple):
 
 
 class GradedPair(NamedTuple):
-    """A candidate and its grades by facet, from 0 (unrelated) to 3 (nearly identical); NaN where not graded."""
+    """A candidate and its grades by facet, from 0 (unrelated) to 3 (nearly identical); NaN: not graded."""
 
     paper_id: str
     grades: tuple[float, ...]

@@ -174,7 +174,7 @@ class Paper:
         return any(sentence.probabilities is not None for sentence in self.sentences)
 
     def facet_positions(self, facet: Facet) -> tuple[tuple[int, ...], bool]:
-        """Positions that stand for a facet, and whether they are a guess: the sentence where it is likeliest."""
+        """Positions that stand for a facet, and whether they are a guess (the likeliest sentence)."""
         positions = self.positions(facet)
         if positions or not self.predicted:
             return positions, False
@@ -198,7 +198,7 @@ Pools = Sequence[Sequence[str] | None]
 
 
 class Match(NamedTuple):
-    """A sentence of the query's ``aspect``, the candidate's closest to it (all from 0), and their similarity."""
+    """A sentence of the query's ``aspect``, the candidate's closest (all from 0), and their similarity."""
 
     query_position: int
     position: int

@@ -318,10 +318,10 @@ def test_figures_of_agreement_by_hand(two):
 
 
 def test_agreement_with_grades_merged(two):
-    background, method, _ = agreement(*two, parse_merges(["3:2", "1:0"])).facets
+    background, method, _ = agreement(two[0], two[1], parse_merges(["3:2", "1:0"])).facets
     assert background.kappa == background.spearman == background.equal == 1.0
     assert method.confusion == {(0, 0): 2, (2.0, 2): 1} | {(0, 0): 3}
-    background, method, _ = agreement(*two, parse_merges(["method:3:2", "method:1:0"])).facets
+    background, method, _ = agreement(two[0], two[1], parse_merges(["method:3:2", "method:1:0"])).facets
     assert (background.kappa, method.confusion) == (pytest.approx(0.8), {(0, 0): 3, (2, 2): 1})
 
 

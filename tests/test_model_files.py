@@ -3,7 +3,6 @@
 import json
 import shutil
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,7 +34,7 @@ def kind(name) -> Any:
 
 
 @pytest.fixture
-def resolve(name) -> Callable[..., Any]:
+def resolve(name) -> Any:
     return KINDS[name][1]
 
 

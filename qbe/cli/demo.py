@@ -40,9 +40,8 @@ def main(arguments: list[str]) -> None:
             for facet in ("method", "problem"):
                 query = qbe.Query(index.paper(PAPER), facet)
                 hits = pipeline.search(query, k=HITS)
-                print(
-                    f"$ qbe search --index {folder} --paper {PAPER} --facet {facet} --hits {HITS} --format table"
-                )
+                command = f"qbe search --index {folder} --paper {PAPER} --facet {facet} --hits {HITS}"
+                print(f"$ {command} --format table")
                 print(f"{to_table(index.paper, query, hits, width)}\n")
                 known = [judged[hit.paper_id] for hit in hits if hit.paper_id in judged]
                 method, problem = (

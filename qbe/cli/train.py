@@ -93,7 +93,7 @@ COMMANDS = {
     ),
     "large-encoder": (
         "the large facet encoder",
-        "all its layers and projections of its vectors, on graded pairs of arXiv papers (of all-mpnet-base-v2 "
+        "all its layers and projections of its vectors, on graded pairs of arXiv papers (all-mpnet-base-v2: "
         "the difference is written). Three minutes on a large GPU, days on two processors.",
         "encoder:GradedTraining",
         "output work pairs base devs corpus leave-out seeds threads device",

@@ -145,7 +145,7 @@ def _doi(paper: Paper) -> str:
 class Ids:
     """The ids of the papers of some sources.
 
-    ``numbers`` has each paper's number in the corpus, from 1, by its id; ``ends`` the number of the last paper
+    ``numbers`` has each paper's number in the corpus, from 1, by its id; ``ends`` the number of the last
     of each source read.
     """
 

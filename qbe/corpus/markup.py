@@ -68,9 +68,10 @@ _RIGHTS = re.compile(r"<CopyrightInformation\b[^<>]*>[^<>]*</CopyrightInformatio
 _ALONE, _NEGATIONS, _SUBJECTS, _OTHERS = (
     frozenset(words.split())
     for words in (
-        "na nan nil nat n/a n.a n/d n.d #n/a unknown undefined empty tba tbd pending abstract summary none null "
-        "missing unavailable absent omitted",
-        "no not none null without lacks lacking missing unavailable absent omitted isn't doesn't hasn't cannot",
+        "na nan nil nat n/a n.a n/d n.d #n/a unknown undefined empty tba tbd pending abstract summary none "
+        "null missing unavailable absent omitted",
+        "no not none null without lacks lacking missing unavailable absent omitted isn't doesn't hasn't "
+        "cannot",
         "abstract abstracts summary available unavailable provided supplied submitted displayed",
         "a an any are article at author authors be been book but by chapter content contain contains "
         "currently data database description do document does editorial english entry exist exists for "

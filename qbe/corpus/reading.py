@@ -134,8 +134,8 @@ def _first_pass(source: str, reading: Reading, stops: bool, left: Counter[str], 
     if others and stops and not reading.format:
         shown = ", ".join([*others[:_MOST_NAMES], *["..."] * (len(others) > _MOST_NAMES)])
         raise CorpusError(
-            f"{source}: {NOT_RECOGNIZED} of {len(others)} of its {len(files)} files: {shown}; move them away, "
-            "or leave them out with `on_error` skip"
+            f"{source}: {NOT_RECOGNIZED} of {len(others)} of its {len(files)} files: {shown}; move them "
+            "away, or leave them out with `on_error` skip"
         )
 
 

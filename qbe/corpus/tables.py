@@ -85,7 +85,10 @@ _BUFFER_BYTES = 1 << 20
 _OWN = frozenset(("pred_labels", "metadata"))  # fields of records that tables of others lack
 _UNREADABLE: object = object()
 _CSV: Any = {"skipinitialspace": True, "strict": True}
-_NOT_SEEKABLE = "{}: expected Parquet as a file, found a stream that cannot be read from its end; unpack it and give the file"
+_NOT_SEEKABLE = (
+    "{}: expected Parquet as a file, found a stream that cannot be read from its end; unpack it and give the "
+    "file"
+)
 SAVED_DATASET = ("dataset_dict.json", "state.json")  # a folder that ``datasets`` saved has one of these files
 
 

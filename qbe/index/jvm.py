@@ -56,8 +56,8 @@ _9 = Release(
 PYSERINI = _10 if sys.version_info >= (3, 12) else _9  # Lucene 10 needs Python 3.12
 
 # Signatures, in JNI's notation (@ is Lorg/apache/lucene/, & is Lcom/fasterxml/jackson/databind/), of the
-# methods that qbe calls; <init> is the constructor. pyjnius would ask Java for all methods of a class, a fifth
-# of the time of a cold search, and of IndexWriter choose wrong overloads.
+# methods that qbe calls; <init> is the constructor. pyjnius would ask Java for all methods of a class, which
+# takes a fifth of a cold search, and of IndexWriter choose wrong overloads.
 METHODS = """
 java.nio.file.Path
 java.nio.file.Paths
@@ -297,7 +297,7 @@ def cached_jar() -> Path:
 
 
 def anserini_jar() -> Path:
-    """Return Anserini's jar, where there is none out of pyserini's source distribution, of which nothing is run."""
+    """Return Anserini's jar; where there is none, take it out of pyserini's source distribution, unrun."""
     if (found := find_jar()) is not None:
         return found
     jar, name = cached_jar(), f"pyserini-{PYSERINI.version}"

@@ -164,7 +164,7 @@ def _building(folder: Path, count: int) -> Iterator[dict[str, int]]:
 
 
 def document_rows(reader: Any, ids: str) -> NDArray[np.int32]:
-    """Return the row of each document's paper, (documents,) int32, given the ids of the papers, a line each."""
+    """Return the row of each document's paper, (documents,) int32, given the papers' ids, a line each."""
     java = jvm.java_class
     searcher = java("org.apache.lucene.search.IndexSearcher")(reader.getContext())
     query = java("org.apache.lucene.search.MatchAllDocsQuery")()
@@ -181,7 +181,7 @@ def document_rows(reader: Any, ids: str) -> NDArray[np.int32]:
 
 
 class Postings:
-    """Open postings: Lucene's ``reader``, closed once nobody refers to these, and the ``rows`` of documents."""
+    """Open postings: Lucene's ``reader``, closed once nobody refers to it, and the ``rows`` of documents."""
 
     def __init__(self, files: Files, papers: int, lucene: Mapping[str, Any]) -> None:
         """Open postings with the BM25 parameters of a manifest's ``lucene``."""

@@ -190,7 +190,7 @@ class SentenceBlock(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """``similarities`` (queries, sentences) of a `SentenceBlock`, and of ``whole`` papers (papers,) if asked."""
+    """``similarities`` (queries, sentences) of a `SentenceBlock`, and of ``whole`` papers (papers,)."""
 
     similarities: Floats
     starts: Rows
@@ -199,7 +199,7 @@ class Compared(NamedTuple):
 
 
 class VectorStore:
-    """Stored vectors of papers by row; several threads may share one. Of vectors elsewhere all methods differ."""
+    """Stored vectors of papers by row; several threads may share one."""
 
     def __init__(self, sentences: Vectors, whole: Vectors, starts: Rows, similarity: str) -> None:
         self._sentences, self._whole, self._starts = sentences, whole, starts

@@ -374,8 +374,8 @@ class Additions:
             self.gone |= deleted
 
     def _placed(self, paper: Paper) -> tuple[Paper, int | None]:
-        """Return the paper under the id that it would have in a build behind the index's papers (a `second_id`
-        where its key, or the id made from its content, is another paper's), and its row, if any.
+        """Return the paper under the id that it would have behind the index's papers (a `second_id` where its
+        key, or the id made from its content, is another paper's), and its row, if any.
         """
         find, is_made = self._papers.find, paper.paper_id.startswith(MADE)
         plain = made_id(paper) if is_made else usable_id(str(paper.metadata.get("key") or ""))

@@ -13,7 +13,6 @@ from qbe.errors import UsageError
 from qbe.index.index import Index, IndexReader
 from qbe.index.papers import rows_of
 from qbe.models.grades import Estimates, GradeModel, on_scale, read_model, shipped_model
-from qbe.models.pooling import PaperVectors
 from qbe.models.words import NAMES as WORD_FEATURES
 from qbe.models.words import PapersTerms, TechniqueWords, facet_shares, shipped_words
 from qbe.search.projections import (
@@ -31,7 +30,15 @@ from qbe.search.projections import (
     mark_facet,
 )
 from qbe.search.projections import read_model as read_projections
-from qbe.search.rank import Progress, Requests, RequestScores, RerankRequest, RerankScore, scored_in_threads
+from qbe.search.rank import (
+    GradedQuery,
+    Progress,
+    Requests,
+    RequestScores,
+    RerankRequest,
+    RerankScore,
+    scored_in_threads,
+)
 from qbe.types import Facet, Paper
 from qbe.util.work import Workers
 
@@ -56,13 +63,6 @@ FEATURES = (
     "sentences of candidate",
     *WORD_FEATURES,
 )
-
-
-class GradedQuery(NamedTuple):
-    """A labelled paper that candidates are compared with, and the vectors of all its sentences."""
-
-    paper: Paper
-    vectors: PaperVectors
 
 
 class FacetView(NamedTuple):

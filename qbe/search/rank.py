@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -13,17 +13,21 @@ from qbe.errors import ModelError, PaperNotFoundError
 from qbe.index.index import IndexReader
 from qbe.index.papers import rows_of
 from qbe.index.scoring import Selection
-from qbe.models.pooling import EncodedAspect
+from qbe.models.pooling import EncodedAspect, PaperVectors
 from qbe.query import PLAIN, Query, Variety
 from qbe.search.first_stages import FirstStage, Scores, penalize_background
 from qbe.search.fusion import below, best_hits, combine_aspects, z_normalize
 from qbe.types import Facet, Hit, Match, Paper, TransportEntry
 from qbe.util.work import Workers
 
-if TYPE_CHECKING:
-    from qbe.search.grading import GradedQuery
-
 ASPECT_DEPTH = 1000  # papers that each liked aspect brings, where a query has several aspects
+
+
+class GradedQuery(NamedTuple):
+    """A labelled paper that candidates are compared with, and the vectors of all its sentences."""
+
+    paper: Paper
+    vectors: PaperVectors
 
 
 class RankingRequest(NamedTuple):

@@ -17,10 +17,10 @@ from qbe.search.explain import add_matches
 from qbe.search.explore import ExploreStage, likely, open_explore_stage
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
 from qbe.search.first_stages import FirstStage, open_first_stage
-from qbe.search.grading import GradedQuery, Regrader, no_grades
+from qbe.search.grading import Regrader, no_grades
 from qbe.search.opening import RerankerOpener, open_rerank_stage
 from qbe.search.questions import is_question
-from qbe.search.rank import Progress, RankingRequest, RerankStage, rank
+from qbe.search.rank import GradedQuery, Progress, RankingRequest, RerankStage, rank
 from qbe.search.request import SearchRequest
 from qbe.search.stages import RERANK_DEPTH, Grades, LanguageModel, Stages, default_stages
 from qbe.types import Facet, Hit, Paper

@@ -18,8 +18,9 @@ from qbe.models.grades import OUTPUTS, GradeModel, on_scale, write_model
 from qbe.models.heads import Head, mean_head
 from qbe.models.words import FILE, SHIPPED, shipped_words
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
-from qbe.search.grading import FEATURES, Features, GradedQuery, stored_vectors
+from qbe.search.grading import FEATURES, Features, stored_vectors
 from qbe.search.projections import WEIGHTS, find_model, read_model
+from qbe.search.rank import GradedQuery
 from qbe.train.card import BY_FACET, GRADES_LIMITS, Card, reader_name
 from qbe.train.fit import Schedule, Task, fit, shuffled
 from qbe.train.losses import FACETS, as_asked, grade_loss

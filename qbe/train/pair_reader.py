@@ -80,7 +80,7 @@ class PairReader(CrossEncoder):
     @torch.no_grad()
     def scores(self, query: int, candidates: Sequence[int]) -> Floats:
         """Scores (candidates, outputs) of a query's candidates, without dropout."""
-        self.eval()  # type: ignore[no-untyped-call]
+        self.eval()
         pairs = [(query, each) for each in candidates]
         order = sorted(range(len(pairs)), key=[self.length(each) for each in pairs].__getitem__)
         scores = np.zeros((len(pairs), self.num_labels), np.float32)
