@@ -242,6 +242,7 @@ class CrossEncoderTraining(Training):
         return len(recipe.places), texts, recipe.loss or GRADES
 
     def open(self) -> dict[str, Any]:
+        self._outputs, self._texts, self._loss = self.settled()
         self._dtype, (self._base, self._folder) = matmul_dtype(self.run.device), find_start(self.encoder)
         _, self._reader = self.open_index()
         weights = sha256(weights_file(ENCODER, self._folder))
@@ -268,8 +269,7 @@ class CrossEncoderTraining(Training):
 
     def fit(self) -> None:
         recipe, work = self.recipe, self.work / "base"
-        outputs, self._texts, self._loss = self.settled()
-        model = self._model = open_pair_reader(self._folder, work, self.run.device, outputs)
+        model = self._model = open_pair_reader(self._folder, work, self.run.device, self._outputs)
         most = positions(cast(Any, model.transformers_model).base_model)
         if recipe.query_tokens + recipe.candidate_tokens > most:
             raise UsageError(

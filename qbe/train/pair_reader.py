@@ -80,7 +80,7 @@ class PairReader(CrossEncoder):
     @torch.no_grad()
     def scores(self, query: int, candidates: Sequence[int]) -> Floats:
         """Scores (candidates, outputs) of a query's candidates, without dropout."""
-        self.eval()  # type: ignore[no-untyped-call]
+        self.eval()
         pairs = [(query, each) for each in candidates]
         order = sorted(range(len(pairs)), key=[self.length(each) for each in pairs].__getitem__)
         scores = np.zeros((len(pairs), self.num_labels), np.float32)
@@ -145,7 +145,7 @@ def by_list(lists: Sequence[Sequence[GradedPair]], size: int, unrelated: int) ->
     def epoch(rng: np.random.Generator) -> list[list[int]]:
         order = list[int]()
         for number in rng.permutation(len(lists)).tolist():
-            related = [max(each.grades) >= 1 for each in lists[number]]
+            related = [any(grade >= 1 for grade in each.grades) for each in lists[number]]
             others = rng.permutation([place for place, is_related in enumerate(related) if not is_related])
             places = [place for place, is_related in enumerate(related) if is_related]
             places += others[:unrelated].astype(int).tolist()
