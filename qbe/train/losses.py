@@ -102,8 +102,8 @@ def grade_loss(
     """The loss of scores (pairs, 9), as of `qbe.models.grades.GradeModel`, against grades (pairs, 3).
 
     Squared errors of grades, weighted ``differences`` of two facets' and ``chances`` cross-entropy,
-    `as_asked`. Pairs whose grades by background and method lie one apart or more, which alone teach to tell them apart,
-    weigh ``1 + crossed``.
+    `as_asked`. Pairs whose grades by background and method lie one apart or more, which alone teach to tell
+    them apart, weigh ``1 + crossed``.
     """
     weights = 1 + crossed * ((grades[:, :1] - grades[:, 1:2]).abs() >= 1)
     error = predicted[:, :FACETS] - grades
@@ -181,9 +181,10 @@ def transport_cost(query: PaperVectors, candidate: PaperVectors, settings: Setti
     """The regularized cost (pairs,) of optimal transport between the sentences of two papers.
 
     Masses are softmax(-L2 distance to the nearest sentence of the other paper / tau). The value is the
-    minimum over plans P with these marginals of <P, C> + KL(P | rows x columns) / lambda (Cuturi, 2013), as geomloss
-    computes it for ASPIRE with the blur 1 / lambda. Plan and masses are held constant: by the envelope
-    theorem (Peyré and Cuturi, 2019, section 9.1) the gradient of the costs is the plan; that of masses is negligible.
+    minimum over plans P with these marginals of <P, C> + KL(P | rows x columns) / lambda (Cuturi, 2013), as
+    geomloss computes it for ASPIRE with the blur 1 / lambda. Plan and masses are held constant: by the
+    envelope theorem (Peyré and Cuturi, 2019, section 9.1) the gradient of the costs is the plan; that of
+    masses is negligible.
     """
     costs, real = _pairwise(query, candidate)
     exact = costs.detach().double().masked_fill(~real, math.inf)
