@@ -145,7 +145,7 @@ def by_list(lists: Sequence[Sequence[GradedPair]], size: int, unrelated: int) ->
     def epoch(rng: np.random.Generator) -> list[list[int]]:
         order = list[int]()
         for number in rng.permutation(len(lists)).tolist():
-            related = [max(each.grades) >= 1 for each in lists[number]]
+            related = [any(grade >= 1 for grade in each.grades) for each in lists[number]]
             others = rng.permutation([place for place, is_related in enumerate(related) if not is_related])
             places = [place for place, is_related in enumerate(related) if is_related]
             places += others[:unrelated].astype(int).tolist()
