@@ -65,7 +65,7 @@ def test_two_labels_score_the_log_odds_of_the_second(tmp_path, tiny_model):
 
 
 def test_parity_check_refuses_what_is_not_within_a_bound(tmp_path, tiny_classifier, monkeypatch, caplog):
-    """Not even where a difference is no number, as its comparison with this bound; int8 and fp16 are left out."""
+    """Not even where a difference is no number; int8 and fp16 are left out."""
     monkeypatch.setattr(export, "INT8_MAX_SHARE_OF_SPREAD", float("nan"))
     card = export.export_cross_encoder(tiny_classifier, "tiny", "here", tmp_path / "single")
     assert [*card.parity] == ["fp32"]

@@ -263,7 +263,7 @@ def test_explored_topics_keep_their_ids_and_pools(explore, by_vectors, query, tm
 
 
 WRONG = """\
---like problem
+--like topic
 --like method:1e308 background:1e308
 --like method method:2
 --like method --unlike method

@@ -364,7 +364,7 @@ def test_a_click_encodes_its_text_once_and_runs_the_first_stage_once(index, monk
             first, *rest = service.stream(SearchForm(text=ABSTRACT, title="Letters", **body))
             assert sorted(called) == ["batch_candidates", "encode_paper"], body
             assert all(hit["grades"] and hit["matches"] for hit in first["hits"])
-            assert [record["stage"] for record in rest] == ([RERANKED] if "facet" in body else [])
+            assert [record["stage"] for record in rest] == ([] if "like" in body else [RERANKED])
 
 
 def test_a_new_commit_is_followed(tiny_index, tmp_path):

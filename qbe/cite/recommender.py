@@ -15,7 +15,7 @@ from qbe.cite.scoring import CitationScorer, CiteQuery, columns
 from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError, UsageError, check_count
 from qbe.index.index import Index, IndexReader
 from qbe.models.pooling import EncodedAspect
-from qbe.query import Aspect, Query
+from qbe.query import Aspect, Query, TopicAspect
 from qbe.search.explain import add_matches
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, check_filter, year_of
 from qbe.search.fusion import best_hits
@@ -89,7 +89,7 @@ class Recommender(Closing):
         try:
             # Before the first stage, so that a reranker that cannot be had is refused before Java starts.
             stage = recommender._rerank = open_rerank_stage(config.rerank, index, recommender._workers)
-            if stage is not None and not stage.reranks(None):
+            if stage is not None and (stage.needs_labels or not stage.reranks(TopicAspect(""))):
                 raise UsageError(
                     f"expected a `rerank` that reads whole abstracts, found {stage.reranker.name}, which "
                     "reads those of a facet; give one trained with qbe train citation-pairs"

@@ -55,17 +55,17 @@ OPTIONS = {
     "rates": "--epochs N  at most (default: 1)\n--learning-rate RATE  default: 2e-5; 1e-5 for ts+ot",
     "lengths": "--query-tokens N  tokens of the query to read (default: 256)\n"
     "--candidate-tokens N  tokens of a candidate to read (default: 256)",
-    "classes": "--classes natural|balanced|all-cited|random  of citations: BM25's best candidates as they are, "
-    "as many that are not cited as are, also all that is cited, or that and as many papers at random "
+    "classes": "--classes natural|balanced|all-cited|random  of citations: BM25's best candidates as they "
+    "are, as many that are not cited as are, also all that is cited, or that and as many papers at random "
     "(default: natural)\n"
     "--candidates N  of citations: BM25's best of each query (default: 10)",
-    "citations": "--collection DIR  written by qbe datasets citations: learn from it who cites whom, with one "
-    "output and the loss bce, in place of graded pairs",
+    "citations": "--collection DIR  written by qbe datasets citations: learn from it who cites whom, with "
+    "one output and the loss bce, in place of graded pairs",
     "facet": "--facet background|method|result  a model of one output (default: one of three)\n"
     "--loss grades|margin|bce  squared error and RankNet of a list's grades, the margin of triplets ordered "
     "by grade, or cross-entropy of a grade of 1.5 or more (default: grades)\n"
-    "--texts facet|abstract|whole  of the query its facet's sentences or its abstract, with the titles before "
-    "or, whole, between [SEP] (default: facet with --facet, else abstract)\n"
+    "--texts facet|abstract|whole  of the query its facet's sentences or its abstract, with the titles "
+    "before or, whole, between [SEP] (default: facet with --facet, else abstract)\n"
     "--margin X  of --loss margin (default: 0.5)\n"
     "--triplets N  of --loss margin, of a query and epoch (default: 10)",
     "passes": "--epochs X  passes over the pairs, such as 0.5 (default: 1)\n"
@@ -119,8 +119,8 @@ COMMANDS = {
     ),
     "cross-encoder": (
         "a cross-encoder of pairs of papers, for a facet, for all, or for citations",
-        "of the BERT or RoBERTa family, on graded pairs of papers of an index (SciFACE, 2026, section 3.9) or, "
-        "with --collection, as citation-pairs; Spearman's correlation on dev chooses. It goes with --rerank.",
+        "of the BERT or RoBERTa family, on graded pairs of papers of an index (SciFACE, 2026, section 3.9) "
+        "or, with --collection, as citation-pairs; Spearman's correlation on dev chooses. For --rerank.",
         "cross_encoder:CrossEncoderTraining",
         "index output work citations pairs devs leave-out encoder facet lengths classes passes seed threads "
         "device",

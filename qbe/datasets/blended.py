@@ -1,5 +1,5 @@
-"""Blended papers, after FaBLE (Do et al., 2025): the background of one, the method of another, the result of a
-third, so that facets disagree in training.
+"""Blended papers, after FaBLE (Do et al., 2025): the background of one, the method of another, the result
+of a third, so that facets disagree in training.
 
 FaBLE's units are written by a language model; those here are the labelled sentences of real papers.
 """

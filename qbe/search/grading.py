@@ -185,9 +185,14 @@ class Grader(NamedTuple):
         return self.model.estimates(compared.values), compared
 
 
+def facet_places(paper: Paper) -> list[int]:
+    """Return the places, among the facets, of those that a paper has sentences of."""
+    return [place for place, facet in enumerate(Facet) if paper.facet_positions(facet)[0]]
+
+
 def named_grades(paper: Paper, estimates: Estimates) -> list[dict[str, float]]:
     """Return the grades of each candidate, from 0 to 3, by the facets that a paper has sentences of."""
-    places = [place for place, facet in enumerate(Facet) if paper.facet_positions(facet)[0]]
+    places = facet_places(paper)
     shown = on_scale(estimates.grades[:, places]).round(4)
     return [dict(zip([_NAMES[place] for place in places], row, strict=True)) for row in shown.tolist()]
 
@@ -219,7 +224,10 @@ class Regrader:
 
 @dataclass(frozen=True)
 class GradedReranker:
-    """Scores candidates by their grade in a facet; ``match`` is the closest pair of projected sentences."""
+    """Scores candidates by their grade in a facet; ``match`` is the closest pair of projected sentences.
+
+    For a whole abstract it is the mean of the grades in the facets that the paper has sentences of.
+    """
 
     grader: Grader
     workers: Workers
@@ -227,7 +235,7 @@ class GradedReranker:
 
     name = "grades"
     needs_vectors = True
-    takes_whole_abstracts = False
+    takes_whole_abstracts = needs_labels = True
 
     def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
         # A regrader takes all threads for one request.
@@ -237,17 +245,22 @@ class GradedReranker:
     def _score(self, request: RerankRequest) -> list[RerankScore]:
         query, papers = request
         paper, facet, vectors = query.aspect.paper, query.aspect.facet, query.vectors
-        assert facet is not None and vectors is not None
+        assert vectors is not None
+        places = [list(Facet).index(facet)] if facet else facet_places(paper)
+        if not places:  # no sentence of any facet: all are equal, so that the first stage's order stays
+            return [RerankScore(0.0)] * len(papers)
         estimates, compared = self.grader.grade(GradedQuery(paper, vectors), papers)
-        place = list(Facet).index(facet)
         if self.regrader is not None:
-            best = self.regrader.best(estimates.grades[:, place])
+            best = self.regrader.best(estimates.grades[:, places].mean(axis=1))
             estimates = self.regrader.regraded(paper, papers, estimates, best)
         scores = []
-        of_facet, named = estimates.grades[:, place].tolist(), named_grades(paper, estimates)
-        for grade, sentences, grades in zip(of_facet, compared.places, named, strict=True):
-            cosines = compared.cosines[place][list(query.positions), sentences]
-            scores.append(RerankScore(grade, closest_pair(cosines, query.positions), grades=grades))
+        means, named = estimates.grades[:, places].mean(axis=1).tolist(), named_grades(paper, estimates)
+        for grade, sentences, grades in zip(means, compared.places, named, strict=True):
+            match = None
+            if facet:
+                cosines = compared.cosines[places[0]][list(query.positions), sentences]
+                match = closest_pair(cosines, query.positions)
+            scores.append(RerankScore(grade, match, grades=grades))
         return scores
 
 

@@ -14,10 +14,10 @@ from qbe.index.index import IndexReader
 from qbe.index.papers import rows_of
 from qbe.index.scoring import Selection
 from qbe.models.pooling import EncodedAspect, PaperVectors
-from qbe.query import PLAIN, Query, Variety
+from qbe.query import PLAIN, Aspect, Query, TopicAspect, Variety
 from qbe.search.first_stages import FirstStage, Scores, penalize_background
 from qbe.search.fusion import below, best_hits, combine_aspects, z_normalize
-from qbe.types import Facet, Hit, Match, Paper, TransportEntry
+from qbe.types import Hit, Match, Paper, TransportEntry
 from qbe.util.work import Workers
 
 ASPECT_DEPTH = 1000  # papers that each liked aspect brings, where a query has several aspects
@@ -198,9 +198,15 @@ class RerankStage(NamedTuple):
     def needs_vectors(self) -> bool:
         return self.background_penalty > 0 or getattr(self.reranker, "needs_vectors", False)
 
-    def reranks(self, facet: Facet | None) -> bool:
-        """Return True if aspects of that facet, None for other ones, are reranked."""
-        return facet is not None or getattr(self.reranker, "takes_whole_abstracts", True)
+    @property
+    def needs_labels(self) -> bool:
+        """True if whole abstracts are reranked by the facets of their sentences, and picked sentences not."""
+        return getattr(self.reranker, "needs_labels", False)
+
+    def reranks(self, aspect: Aspect | TopicAspect) -> bool:
+        """Return True if an aspect is reranked."""
+        takes_whole = getattr(self.reranker, "takes_whole_abstracts", True)
+        return aspect.facet is not None or (takes_whole and not (aspect.positions and self.needs_labels))
 
     def rerank(
         self,
@@ -216,7 +222,7 @@ class RerankStage(NamedTuple):
         work: list[RerankRequest] = []
         chosen: list[list[int]] = []
         for request, hits in zip(requests, ranked, strict=True):
-            numbers = [place for place, each in enumerate(request.query.aspects) if self.reranks(each.facet)]
+            numbers = [place for place, each in enumerate(request.query.aspects) if self.reranks(each)]
             top = [hit.paper_id for hit in hits[: self.depth]] if numbers else []
             papers |= {paper_id: reader.paper(paper_id) for paper_id in top if paper_id not in papers}
             candidates = [papers[paper_id] for paper_id in top]

@@ -17,13 +17,13 @@ from qbe.search.explain import add_matches
 from qbe.search.explore import ExploreStage, likely, open_explore_stage
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
 from qbe.search.first_stages import FirstStage, open_first_stage
-from qbe.search.grading import Regrader, no_grades
+from qbe.search.grading import Regrader, facet_places, no_grades
 from qbe.search.opening import RerankerOpener, open_rerank_stage
 from qbe.search.questions import is_question
 from qbe.search.rank import GradedQuery, Progress, RankingRequest, RerankStage, rank
 from qbe.search.request import SearchRequest
 from qbe.search.stages import RERANK_DEPTH, Grades, LanguageModel, Stages, default_stages
-from qbe.types import Facet, Hit, Paper
+from qbe.types import Hit, Paper
 from qbe.util.work import Closing, Workers, one_blas_thread
 
 FIRST, RERANKED = "first-stage", "reranked"  # stages that a ranking may have gone through
@@ -168,12 +168,18 @@ class SearchSession(Closing):
 
     def reranks(self, query: Query) -> bool:
         """True if the reranker takes one of a query's aspects, or grades the best hits again."""
-        explores = query.is_by_facets and self._over_index().explore_ranks
-        return self._second is not None and (self._regraded > 0 if explores else self.takes(query.aspects))
+        if query.is_by_facets and self._over_index().explore_ranks:
+            return self._second is not None and self._regraded > 0
+        return self.takes(query.aspects) and not (is_question(query) and self._grades_whole(query.aspects))
 
     def takes(self, aspects: Iterable[Aspect | TopicAspect]) -> bool:
         """True if there is a reranker that takes one of a query's aspects."""
-        return self._second is not None and any(self._second.reranks(aspect.facet) for aspect in aspects)
+        return self._second is not None and any(map(self._second.reranks, aspects))
+
+    def _grades_whole(self, aspects: Iterable[Aspect | TopicAspect]) -> bool:
+        """True if an aspect is a whole abstract that is reranked by the facets of its sentences."""
+        second = self._second
+        return second is not None and second.needs_labels and any(not each.facet for each in aspects)
 
     def leaves_out(self, aspects: Iterable[Aspect | TopicAspect], load: Callable[[], Query]) -> bool:
         """True if users should be told that a query is not reranked; a question only if asked."""
@@ -183,10 +189,10 @@ class SearchSession(Closing):
         """Return the most pairs that the reranker will score for a query of these aspects."""
         if self._second is None:
             return 0
-        facets = [aspect.facet for aspect in aspects]
-        if len(facets) > 1 and None not in facets and self._over_index().explore_ranks:
+        by_facets = len(aspects) > 1 and all(aspect.facet for aspect in aspects)
+        if by_facets and self._over_index().explore_ranks:
             return min(self._regraded, papers) * len({aspect.paper_id for aspect in aspects})
-        return min(self._second.depth, papers) * sum(map(self._second.reranks, facets))
+        return min(self._second.depth, papers) * sum(map(self._second.reranks, aspects))
 
     def selected(self, query: Query, filter: PaperFilter | None) -> FilterResult:
         """Apply a filter for a query; raises what `run` does."""
@@ -212,7 +218,12 @@ class SearchSession(Closing):
         with one_blas_thread():
             (task,) = self._tasks([SearchRequest(query, matches=False, grades=True)])
             assert task.opened.explore is not None
-            return task.opened.explore.grade(task.ranking, hits, again=True)
+            by = task.ranking.graded_by or _graded_queries(task.ranking.query, {})
+            return task.opened.explore.grade(task.ranking._replace(graded_by=by), hits, again=True)
+
+    def _needs_labels(self, aspect: Aspect) -> bool:
+        is_reranked = self._second is not None and self._second.needs_labels and self._second.reranks(aspect)
+        return aspect.facet is not None or is_reranked
 
     def prepared(self, requests: Sequence[SearchRequest]) -> list[tuple[Query, dict[int, PaperVectors]]]:
         """Label papers as requests need; return queries, with the vectors that labelling made by id()."""
@@ -220,7 +231,7 @@ class SearchSession(Closing):
             (id(aspect.paper), request.labels): aspect.paper
             for request in requests
             for aspect in request.query.aspects
-            if request.labels_all or aspect.facet is not None
+            if request.labels_all or self._needs_labels(aspect)
         }
         label = self.index.label_and_encode
         results = self._workers.map(lambda key: label(papers[key], key[1]), list(papers))
@@ -231,7 +242,7 @@ class SearchSession(Closing):
             vectors: dict[int, PaperVectors] = {}
             for aspect in request.query.aspects:
                 result = labelled.get((id(aspect.paper), request.labels))
-                if result is not None and (request.labels_all or aspect.facet is not None):
+                if result is not None and (request.labels_all or self._needs_labels(aspect)):
                     aspect = replace(aspect, paper=result.paper)
                 if result is not None and result.vectors is not None:
                     vectors[id(aspect.paper)] = result.vectors
@@ -256,7 +267,8 @@ class SearchSession(Closing):
         varieties, graded = [self._variety(opened, request) for request in requests], list[bool]()
         papers: dict[int, tuple[Paper, PaperVectors | None]] = {}
         for request, (query, vectors), variety in zip(requests, prepared, varieties, strict=True):
-            is_graded = query.is_by_facets or request.grades or bool(variety.bounds)
+            wants = query.is_by_facets or bool(variety.bounds)
+            is_graded = wants or (request.grades and all(map(facet_places, query.papers)))
             graded.append(opened.explore is not None and is_graded)
             if stages_need or (has_vectors and (request.matches or graded[-1])):
                 for aspect in query.aspects:
@@ -342,7 +354,7 @@ class SearchSession(Closing):
         rankings = []
         for task, each in zip(tasks, hits, strict=True):
             is_partly = any(hit.grades is not None for hit in each) and not task.opened.explore_ranks
-            if task.request.grades and not is_partly:  # not by a language model
+            if task.request.grades and task.ranking.graded_by and not is_partly:  # not by a language model
                 each = _with_grades(task, each)
             query, variety, counts = task.request.query, task.ranking.variety, list[str]()
             if task.explores:
@@ -350,7 +362,8 @@ class SearchSession(Closing):
             if variety.bounds:
                 counts.append(f"papers with such grades: {len(task.hits) or 'none'}")
             notes = [*filter(None, [describe([task.selected], None)]), *counts]
-            is_left_out = not self.takes(query.aspects) and (self._chosen or not is_question(query))
+            is_left_out = not task.explores and not self.reranks(query)
+            is_left_out = is_left_out and (self._chosen or not is_question(query))
             if rerank and self._second is not None and is_left_out:
                 notes.append(not_reranked(self.stages))
             if task.again and isinstance(self.stages.reranker, LanguageModel):
@@ -375,7 +388,8 @@ class SearchSession(Closing):
 
 def not_reranked(stages: Stages) -> str:
     name = "joint grades" if stages.reranker.name == "cross-encoder" else stages.reranker.name
-    return f"not reranked, since {name} take queries with a facet"
+    taken = "a facet or a whole abstract" if isinstance(stages.reranker, Grades) else "queries with a facet"
+    return f"not reranked, since {name} take {taken}"
 
 
 def check_index(index: object) -> None:
@@ -401,7 +415,7 @@ def _graded_queries(query: Query, encoded: Mapping[int, PaperVectors]) -> list[G
     """Each paper of a query with its vectors; raises FacetNotFoundError for one without any facet."""
     papers = {aspect.paper.paper_id: aspect.paper for aspect in reversed(query.aspects)}
     for paper in papers.values():
-        if not any(paper.facet_positions(facet)[0] for facet in Facet):
+        if not facet_places(paper):
             raise FacetNotFoundError(
                 f"expected paper {paper.paper_id} to have sentences of a facet to be graded by, found none; "
                 "have them predicted (`labels` predicted)"

@@ -192,8 +192,8 @@ class Projections(_Stage):
 class CrossEncoder(_Stage):
     """Reranks by a model that reads query and candidate together: seconds a query.
 
-    ``background``, ``method`` and ``result`` are models of queries by these facets, ``model`` is of all others:
-    a name, a folder or hub name (None: joint grades, by facet only), an object with
+    ``background``, ``method`` and ``result`` are models of queries by these facets, ``model`` is of all
+    others: a name, a folder or hub name (None: joint grades, by facet only), an object with
     ``batch_score`` (`qbe.search.rank.Reranker`), or a function ``(aspect, papers) -> scores``.
 
     >>> shortest = CrossEncoder(model=lambda aspect, papers: [-len(paper.abstract) for paper in papers])

@@ -222,8 +222,8 @@ ALIGNED_TOGETHER = 2048  # pairs whose sentences are encoded together, each sent
 
 
 def align(pairs: Sequence[Pair], by: str, aligner: Encoder, file: Path) -> list[Pair]:
-    """Pairs with the positions of two sentences, of which the file keeps a copy: by CONTEXTS in each paper the
-    sentence nearest to any that cites both, by ABSTRACTS the two sentences nearest to each other.
+    """Pairs with the positions of two sentences, of which the file keeps a copy: by CONTEXTS in each paper
+    the sentence nearest to any that cites both, by ABSTRACTS the two sentences nearest to each other.
 
     Each sentence is encoded alone, and compared as the encoder compares vectors.
     """

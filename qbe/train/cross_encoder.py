@@ -133,7 +133,7 @@ class PairLoss(torch.nn.Module):
 
 
 class Examples(DefaultBatchSampler):
-    """Pairs of papers, with the number of their list and their truth as label, and their batches, by place."""
+    """Pairs of papers, with the number of their list and their truth as label, and batches, by place."""
 
     def __init__(self, rows: Sequence[tuple[int, int, Sequence[float]]], draw: Epoch) -> None:
         queries, candidates, labels = zip(*rows, strict=True)
@@ -379,8 +379,8 @@ class CrossEncoderTraining(Training):
         )
         weights = f"{base['name']} (weights {base['weights_sha256'][:12]})"
         measured = (
-            f"after each {training['steps_per_measurement']:,} steps of {recipe.batch} pairs, the best of which "
-            f"is kept: {curves}."
+            f"after each {training['steps_per_measurement']:,} steps of {recipe.batch} pairs, the best of "
+            f"which is kept: {curves}."
         )
         return self.card(
             weights, measured, {name: list(each.values()) for name, each in training["dev"].items()}
@@ -392,12 +392,13 @@ class CrossEncoderTraining(Training):
         by = recipe.facet or "background, method and result"
         return Card(
             name=self.name,
-            purpose=f"Reranks papers by how similar they are to a query in {by}: a cross-encoder, which reads "
-            f"both together, trained from {weights} on {self._training['pairs']:,} graded pairs (loss {loss}).",
-            input=f"{TEXTS[texts]}; {recipe.query_tokens} tokens of the query and {recipe.candidate_tokens} of "
-            "a candidate",
-            caption="Spearman's correlation of scores and grades, the mean over the queries of dev. Their mean "
-            f"{measured}",
+            purpose=f"Reranks papers by how similar they are to a query in {by}: a cross-encoder, which "
+            f"reads both together, trained from {weights} on {self._training['pairs']:,} graded pairs (loss "
+            f"{loss}).",
+            input=f"{TEXTS[texts]}; {recipe.query_tokens} tokens of the query and {recipe.candidate_tokens} "
+            "of a candidate",
+            caption="Spearman's correlation of scores and grades, the mean over the queries of dev. Their "
+            f"mean {measured}",
             columns=("pairs", *([recipe.facet] if recipe.facet else BY_FACET)),
             figures=figures,
             command=f"cross-encoder{of_facet} --loss {loss} --texts {texts} --encoder {self._base} --epochs "

@@ -101,8 +101,8 @@ def grade_loss(
 ) -> Tensor:
     """The loss of scores (pairs, 9), as of `qbe.models.grades.GradeModel`, against grades (pairs, 3).
 
-    Squared errors of grades, weighted ``differences`` of two facets' and ``chances`` cross-entropy, `as_asked`.
-    Pairs whose grades by background and method lie one apart or more, which alone teach to tell them apart,
+    Squared errors of grades, weighted ``differences`` of two facets' and ``chances`` cross-entropy,
+    `as_asked`. Pairs whose grades by background and method lie one apart or more, which alone teach to tell them apart,
     weigh ``1 + crossed``.
     """
     weights = 1 + crossed * ((grades[:, :1] - grades[:, 1:2]).abs() >= 1)
@@ -180,10 +180,10 @@ def whole_distance(query: PaperVectors, candidate: PaperVectors, _: Settings) ->
 def transport_cost(query: PaperVectors, candidate: PaperVectors, settings: Settings) -> Tensor:
     """The regularized cost (pairs,) of optimal transport between the sentences of two papers.
 
-    Masses are softmax(-L2 distance to the nearest sentence of the other paper / tau). The value is the minimum
-    over plans P with these marginals of <P, C> + KL(P | rows x columns) / lambda (Cuturi, 2013), as geomloss
-    computes it for ASPIRE with the blur 1 / lambda. Plan and masses are held constant: by the envelope theorem
-    (Peyré and Cuturi, 2019, section 9.1) the gradient of the costs is the plan; that of masses is negligible.
+    Masses are softmax(-L2 distance to the nearest sentence of the other paper / tau). The value is the
+    minimum over plans P with these marginals of <P, C> + KL(P | rows x columns) / lambda (Cuturi, 2013), as geomloss
+    computes it for ASPIRE with the blur 1 / lambda. Plan and masses are held constant: by the envelope
+    theorem (Peyré and Cuturi, 2019, section 9.1) the gradient of the costs is the plan; that of masses is negligible.
     """
     costs, real = _pairwise(query, candidate)
     exact = costs.detach().double().masked_fill(~real, math.inf)
@@ -205,7 +205,7 @@ def smallest_distance(query: PaperVectors, candidate: PaperVectors, _: Settings)
 
 
 def attention_distance(query: PaperVectors, candidate: PaperVectors, settings: Settings) -> Tensor:
-    """The mean (pairs,) of the L2 distances of all pairs of sentences, weighted by softmax(-distance / tau)."""
+    """The mean (pairs,) of L2 distances of all pairs of sentences, weighted by softmax(-distance / tau)."""
     distances, real = _pairwise(query, candidate)
     nearness = (-distances / settings.temperature).masked_fill(~real, -math.inf)
     return (torch.softmax(nearness.flatten(1), 1) * distances.flatten(1)).sum(1)
@@ -217,8 +217,8 @@ def _pairwise(query: PaperVectors, candidate: PaperVectors) -> tuple[Tensor, Ten
     return distances, query.present.unsqueeze(2) & candidate.present.unsqueeze(1)
 
 
-# What an objective aligns two sentences by (the sentences that cite both papers, or the papers' own), and what
-# it reads: papers, sentences that cite the same papers, or a sentence and the abstract that it was taken from.
+# What an objective aligns two sentences by (the sentences that cite both papers, or the papers' own), and
+# what it reads: papers, sentences that cite the same papers, or a sentence and the abstract it is from.
 CONTEXTS, ABSTRACTS = "contexts", "abstracts"
 PAPERS, CITING, CLOZE = "papers", "citing sentences", "cloze"
 

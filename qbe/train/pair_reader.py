@@ -1,4 +1,4 @@
-"""What cross-encoders of pairs read: papers of an index, joined as search joins them, and batches of pairs."""
+"""What cross-encoders of pairs read: papers of an index, joined as in a search, and batches of pairs."""
 
 from __future__ import annotations
 

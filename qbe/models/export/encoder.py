@@ -266,8 +266,8 @@ def export_cross_encoder(
         facets = [*map(str, Facet)]
         if labels not in (1, 2) and [*model.config.id2label.values()] != facets:
             raise ModelError(
-                f"{folder}: expected a classifier of 1 or 2 labels, or of {', '.join(facets)}, found {labels}; "
-                "give a model that scores the relevance of a pair"
+                f"{folder}: expected a classifier of 1 or 2 labels, or of {', '.join(facets)}, found {labels}"
+                "; give a model that scores the relevance of a pair"
             )
         token_types = int(getattr(model.config, "type_vocab_size", 0)) > 1
         inputs = cards.PAIR_INPUTS if token_types else cards.PAIR_INPUTS[:-1]
