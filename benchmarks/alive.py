@@ -27,7 +27,7 @@ from qbe.cli import common as _cli
 from qbe.feeds.harvest import HarvestSpec, Journal, harvest, update_index
 from qbe.feeds.oai import Repository
 from qbe.feeds.watches import Watches, find, watch_of, watch_session
-from qbe.index.several import open_index
+from qbe.index.index import open_index
 from qbe.index.source import Execution
 from qbe.query import Query
 from qbe.search.request import SearchForm, SearchRequest

@@ -95,7 +95,7 @@ def searching(inputs: Inputs, folder: Path, peers: Path, hits: int, rounds: int)
 
 
 def main(argv: list[str]) -> None:
-    from qbe.index.several import open_index
+    from qbe.index.index import open_index
 
     depths: dict[str, Any] = {"type": positive, "nargs": "+", "default": [1000, 100], "help": "a table each"}
     own: dict[str, Any] = {"index": {}, "peers": {}, "work": {}, "threads": {}}

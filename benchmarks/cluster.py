@@ -16,8 +16,7 @@ from typing import Any
 from benchmarks.common import parsed
 from qbe.cli import common as _cli
 from qbe.index.build import build
-from qbe.index.index import Index
-from qbe.index.several import open_index
+from qbe.index.index import Index, open_index
 from qbe.index.source import BuildSettings, open_corpus
 from qbe.query import Query
 from qbe.search.pipeline import Pipeline

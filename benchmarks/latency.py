@@ -31,7 +31,7 @@ def main(argv: list[str]) -> None:
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
 
-    from qbe.index.several import open_index
+    from qbe.index.index import open_index
     from qbe.runs import read_pools
     from qbe.search.pipeline import Pipeline
     from qbe.search.queries import queries_of, topics_of

@@ -51,7 +51,7 @@ def memory(process: int | str = "self") -> dict[str, float]:
 
 def of_qbe(folder: Path, k1: float, b: float, hits: int) -> Search:
     """What the first stage calls, for a text."""
-    from qbe.index.several import open_index
+    from qbe.index.index import open_index
 
     index = open_index(folder)
     manifest = index.manifest.lucene

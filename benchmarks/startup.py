@@ -75,7 +75,7 @@ def main(argv: list[str]) -> None:
 
 
 def _processes(index: Path, topics: Path) -> dict[str, Process]:
-    from qbe.index.several import open_index
+    from qbe.index.index import open_index
     from qbe.index.store import current
     from qbe.models.pooling import EncodedAspect
     from qbe.query import Aspect

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
     from qbe.index.source import BuildSettings as BuildSettings
     from qbe.index.index import Index as Index, build_index as build_index
-    from qbe.index.several import open_index as open_index
+    from qbe.index.index import open_index as open_index
 
     open, build = open_index, build_index
     from qbe.search.pyterrier import from_transformer as from_transformer
@@ -82,8 +82,7 @@ _NAMES = {
         "PaperNotFoundError QbeError RecordError RunError UsageError"
     ),
     "qbe.index.source": "BuildSettings",
-    "qbe.index.index": "Index build_index",
-    "qbe.index.several": "open_index",
+    "qbe.index.index": "Index build_index open_index",
     "qbe.search.pyterrier": "from_transformer",
     "qbe.query": "Aspect Query SHAPES Topic Variety",
     "qbe.evaluate.run": "Run",

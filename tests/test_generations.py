@@ -26,8 +26,9 @@ from qbe.errors import (
     UsageError,
 )
 from qbe.index import params, store
-from qbe.index.index import Index, IndexReader
+from qbe.index.index import Index
 from qbe.index.params import FaissParams
+from qbe.index.reader import IndexReader
 from qbe.index.source import Execution
 from qbe.index.store import current, read_manifest, verify
 from qbe.index.update import Written, append_papers, delete_papers

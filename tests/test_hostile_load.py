@@ -28,7 +28,7 @@ from pathlib import Path
 import pytest
 from support.serving import Server, serving, wait_until
 
-from qbe.index.several import open_index
+from qbe.index.index import open_index
 from qbe.serve.workers import MAX_CONNECTIONS
 
 pytestmark = pytest.mark.slow

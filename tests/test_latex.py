@@ -8,7 +8,7 @@ import pytest
 from qbe.cli.cite import main as cite
 from qbe.corpus.latex import cited_in, paper_of, source_of
 from qbe.errors import CorpusError, RecordError, UsageError
-from qbe.index.several import open_index
+from qbe.index.index import open_index
 from qbe.search.queries import note_on_papers, paper_from_bytes, paper_from_file, papers_of
 
 DRAFT = r"""

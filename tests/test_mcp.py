@@ -26,7 +26,7 @@ from support.serving import serving
 
 from qbe.cli.mcp import main
 from qbe.errors import UsageError
-from qbe.index.several import open_index
+from qbe.index.index import open_index
 from qbe.serve import mcp
 from qbe.serve.mcp import LIMIT, Hit, Hits, create_server
 from qbe.serve.service import SearchService

@@ -9,7 +9,8 @@ from support.citing import index_of, papers_that_cite
 from support.messages import messages_of
 
 from qbe import BuildSettings, CorpusError, FileFormatError, PaperNotFoundError, UsageError, build_index
-from qbe.index.index import Index, IndexReader
+from qbe.index.index import Index
+from qbe.index.reader import IndexReader
 from qbe.search.queries import NamedPapers, papers_named, papers_of
 
 BIBTEX = """

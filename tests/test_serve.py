@@ -18,7 +18,7 @@ from support.serving import serving
 
 from qbe.cli.serve import PARSER, main, run
 from qbe.errors import InputError, UsageError
-from qbe.index.several import open_index
+from qbe.index.index import open_index
 from qbe.search.request import SearchForm
 from qbe.serve.app import page_files
 from qbe.serve.guard import LOCAL, read_key, settings_for
@@ -68,7 +68,7 @@ def test_a_stream_has_the_first_stage_then_the_reranked_order_if_any(server, ser
     first, second = (json.loads(data) for _, data in events[:2])
     assert (first["stage"], second["stage"]) == ("first-stage", "reranked")
     assert untimed(second) == json.loads(json.dumps(untimed(service.search(SearchForm(**request)))))
-    answer = server.ask("POST", "/api/search/stream", {"paper_ids": ["s036"], "k": 1})  # a whole abstract
+    answer = server.ask("POST", "/api/search/stream", {"paper_ids": ["s036"], "k": 1, "sentences": [0]})
     assert re.findall(r"event: (\w+)", answer.body.decode()) == ["ranking", "end"]
 
 

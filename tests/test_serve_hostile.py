@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.serving import serving, wait_until
 
-from qbe.index.several import open_index
+from qbe.index.index import open_index
 from qbe.serve import guard, workers
 from qbe.serve.app import create_app
 from qbe.serve.queue import OverloadedError

@@ -149,7 +149,7 @@ def test_choices_are_those_of_the_modules():
     assert all(choices(name)["facets"] == LABEL_SOURCES for name in ("search", "index", "tag"))
     assert MATCHINGS == stages.MATCHINGS
     helps = stages.describe_stages(stages.RERANKERS)
-    assert f"({PART_TEMPERATURE:g}; {WHOLE_TEMPERATURE:g} for abstracts)" in helps
+    assert f"transport: {PART_TEMPERATURE:g}, {WHOLE_TEMPERATURE:g} for abstracts;" in helps
     assert f"({REGULARIZATION:g})" in helps
     of_index = {action.dest: action.help for action in command_parser("index")._actions}
     assert EXACT in of_index["faiss"]

@@ -17,7 +17,8 @@ from qbe.cite.projected import MeasuredPapers, TransformedQuery, lengths, terms,
 from qbe.cite.recommender import Recommender
 from qbe.cite.scoring import FEATURE_SETS
 from qbe.errors import CorpusError, QbeError, UsageError
-from qbe.index.index import Index, IndexReader
+from qbe.index.index import Index
+from qbe.index.reader import IndexReader
 from qbe.search.filters import PaperFilter
 from qbe.train.citation import (
     HALF,

@@ -12,7 +12,7 @@ from support.tiny_reranker import write_lists
 from support.trainings import PROJECTED, new_folders, planted_grades, projections
 
 from qbe.errors import CorpusError
-from qbe.index.index import IndexReader
+from qbe.index.reader import IndexReader
 from qbe.query import Query
 from qbe.runs import GradedPair
 from qbe.search.projections import ProjectedMatching, StoredPapers, read_model

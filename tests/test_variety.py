@@ -107,7 +107,9 @@ def test_a_varied_list_begins_alike_and_its_papers_differ_more(index, pipeline):
 
     assert likeness(hits) < likeness(plain)
     with Pipeline(index, Stages(Dense(), Grades(diversity=0.5))) as by_stage:
-        assert by_stage.search(Query(paper), 120, matches=False) == hits
+        hits = by_stage.search(Query(paper), 120, matches=False)
+    with Pipeline(index, Stages(Dense(), Grades())) as by_grades:
+        assert by_grades.search(Query(paper), 120, variety=Variety(diversity=0.5), matches=False) == hits
 
 
 @pytest.mark.slow

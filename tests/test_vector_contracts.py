@@ -8,8 +8,8 @@ from support.processors import INT8_IS_EXACT
 from qbe.errors import UsageError
 from qbe.index import faiss as faiss_candidates
 from qbe.index.build import build
-from qbe.index.index import IndexReader
 from qbe.index.params import EXACT
+from qbe.index.reader import IndexReader
 from qbe.index.scoring import best_per_paper, mean_max
 from qbe.index.source import BuildSettings
 from qbe.index.update import append_papers, delete_papers

@@ -37,7 +37,7 @@ def pipeline(index):
 
 
 VALUES = [
-    lambda: Query(PAPER, "method"),
+    lambda: Query(PAPER, 1),
     lambda: Query("p1"),
     lambda: Query(PAPER, positions=3),
     lambda: Query(PAPER, positions="0,3"),

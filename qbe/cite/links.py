@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.index.index import IndexReader
+from qbe.index.reader import IndexReader
 from qbe.search.filters import year_of
 
 Ints = NDArray[np.int64]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from qbe.cite.links import Doubles, Ints
 from qbe.index.faiss import CandidateSource
-from qbe.index.index import IndexReader
+from qbe.index.reader import IndexReader
 from qbe.index.scoring import Selection
 from qbe.models.pooling import EncodedAspect
 from qbe.search.first_stages import Candidates, Rows, Scores, in_order

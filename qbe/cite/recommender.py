@@ -13,7 +13,8 @@ from qbe.cite.config import CiteConfig
 from qbe.cite.model import CitationModel, default_model, read_model
 from qbe.cite.scoring import CitationScorer, CiteQuery, columns
 from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError, UsageError, check_count
-from qbe.index.index import Index, IndexReader
+from qbe.index.index import Index
+from qbe.index.reader import IndexReader
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect, Query, TopicAspect
 from qbe.search.explain import add_matches

@@ -9,7 +9,7 @@ import numpy as np
 
 from qbe.cite.links import Doubles, Evidence, Ints, Neighbours
 from qbe.cite.projected import CitationSource, Projection
-from qbe.index.index import IndexReader
+from qbe.index.reader import IndexReader
 from qbe.index.scoring import Selection
 from qbe.models.pooling import EncodedAspect
 from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage, ScoreSource

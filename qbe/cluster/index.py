@@ -13,7 +13,8 @@ from typing import Any
 
 from qbe.cluster.ray_runtime import ClusterError, connected, raised_in_task
 from qbe.errors import UsageError, check_positive
-from qbe.index.index import Index, IndexReader
+from qbe.index.index import Index
+from qbe.index.reader import IndexReader
 from qbe.index.several import Ask, Shard
 from qbe.index.store import current, read_manifest
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from qbe.errors import EncoderMismatchError, IndexFormatError
 from qbe.index.faiss import CandidateSource
-from qbe.index.index import Index, IndexReader
 from qbe.index.lucene import KEY_TERMS, Ranked, TextSearch
 from qbe.index.papers import Papers
+from qbe.index.reader import IndexReader
 from qbe.index.scoring import (
     Compared,
     PerSelection,
@@ -266,18 +266,3 @@ def combined_manifest(manifests: Sequence[Manifest]) -> Manifest:
     files = {f"{number}/{name}": entry for number, each in numbered for name, entry in each.files.items()}
     corpus = {**first.corpus, **sums, "sha256": digest}
     return dataclasses.replace(first, corpus=corpus, lucene=lucene, files=files, digest=digest)
-
-
-def open_index(
-    folder: str | Path | Sequence[str | Path],
-    *,
-    encoder: str | None = None,
-    tagger: str | None = None,
-    threads: int | None = None,
-) -> Index:
-    """Open an index, or several as one; options and errors are those of `Index`.
-
-    >>> len(open_index("indexes/sample"))
-    128
-    """
-    return Index(folder, encoder=encoder, tagger=tagger, threads=threads)

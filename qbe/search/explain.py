@@ -13,7 +13,7 @@ from qbe.query import Aspect, Query
 from qbe.types import Facet, Hit, Match, Paper, Sentence
 
 if TYPE_CHECKING:
-    from qbe.index.index import IndexReader
+    from qbe.index.reader import IndexReader
     from qbe.models.pooling import EncodedAspect
     from qbe.util.work import Workers
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qbe.index.index import IndexReader
 from qbe.index.papers import rows_of
+from qbe.index.reader import IndexReader
 from qbe.index.scoring import distinct
 from qbe.query import SHAPES, Aspect, Query, Variety
 from qbe.search.first_stages import BM25Stage, FirstStage, FusedStage, Rows, Scores
@@ -43,6 +43,7 @@ class ExploreStage:
     reader: IndexReader
     stages: Sequence[FirstStage]
     regrader: Regrader | None
+    _last: _Known = field(default_factory=dict, repr=False)  # watches grade the same new papers by turns
 
     @cached_property
     def _grader(self) -> Grader:
@@ -76,11 +77,12 @@ class ExploreStage:
     ) -> list[Estimates]:
         """Estimate papers by each paper of a request; ``known`` are those of the one before."""
         key = rows.astype(np.int64).tobytes()
-        if key not in known:
-            known.clear()
+        if (prepared := known.get(key)) is None:
             found = [self.reader.papers[row] for row in rows.tolist()]
-            known[key] = found, self._grader.features.candidates(found) if found else found
-        papers, candidates = known[key]
+            prepared = found, self._grader.features.candidates(found) if found else found
+            known.clear()
+            known[key] = prepared
+        papers, candidates = prepared
         graded = [self._grader.grade(query, candidates)[0] for query in request.graded_by]
         regrader = self.regrader
         if regrader is None or not again:
@@ -161,7 +163,7 @@ class ExploreStage:
         rows = distinct(np.array(in_order, np.int64))
         below_row = dict(zip(reversed(in_order), range(len(hits)), strict=True))
         fit = np.array([below_row[row] for row in rows.tolist()], np.float64)  # hits below it
-        named = _named_grades(request, self._graded(request, rows, {}, fit, again=again))
+        named = _named_grades(request, self._graded(request, rows, self._last, fit, again=again))
         by_row = dict(zip(rows.tolist(), named, strict=True))
         return [hit._replace(grades=by_row[row]) for row, hit in zip(in_order, hits, strict=True)]
 

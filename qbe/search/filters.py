@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from qbe.index.index import IndexReader
+    from qbe.index.reader import IndexReader
     from qbe.index.scoring import Mask, Selection
 
 T = TypeVar("T")

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from qbe.errors import UsageError
 from qbe.index import jvm
 from qbe.index.faiss import CandidateSource
-from qbe.index.index import IndexReader
 from qbe.index.lucene import TextSearch, contents
 from qbe.index.papers import rows_of
+from qbe.index.reader import IndexReader
 from qbe.index.scoring import PerSelection, Selection, best_per_paper, distinct, mean_max, restrict
 from qbe.models.pooling import EncodedAspect
 from qbe.search.fusion import best_hits, penalized, weighted_sum

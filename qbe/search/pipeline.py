@@ -141,6 +141,10 @@ class Pipeline(Closing):
         if len(counts) < len(listed):
             repeated = counts.most_common(1)[0][0]
             raise UsageError(f"expected each query_id once, found {repeated} twice; give topics other ids")
+        if pools is not None and not isinstance(pools, Mapping):
+            raise TypeError(
+                f"expected `pools` as a mapping (see qbe.runs.read_pools), found a {type(pools).__name__}"
+            )
         if lacking := next((each for each in counts if pools is not None and each not in pools), None):
             raise UsageError(f"expected a pool for each query, found none for {lacking}; add it to `pools`")
         rankings: dict[str, Sequence[Hit]] = {}

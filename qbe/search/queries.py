@@ -24,7 +24,7 @@ from qbe.util.text import one_line
 
 if TYPE_CHECKING:
     from qbe.corpus.records import Reader
-    from qbe.index.index import IndexReader
+    from qbe.index.reader import IndexReader
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from qbe.errors import FacetNotFoundError, UsageError
-from qbe.index.index import Index, IndexReader
+from qbe.index.index import Index
+from qbe.index.reader import IndexReader
 from qbe.models.pooling import EncodedAspect, PaperVectors
 from qbe.query import Aspect, Query, TopicAspect, Variety
 from qbe.search.explain import add_matches

@@ -21,7 +21,7 @@ from qbe.cite.model import CitationModel, write_model
 from qbe.cite.projected import TERMS, Projection
 from qbe.cite.scoring import FEATURE_SETS, CitationScorer, CiteQuery, columns
 from qbe.errors import CorpusError, UsageError
-from qbe.index.index import IndexReader
+from qbe.index.reader import IndexReader
 from qbe.index.scoring import Selection
 from qbe.models.heads import Head, mean_head
 from qbe.models.pooling import EncodedAspect

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from qbe.cite.links import Evidence, Ints
 from qbe.errors import CorpusError, UsageError
-from qbe.index.index import IndexReader
+from qbe.index.reader import IndexReader
 from qbe.search.filters import FilterCache
 from qbe.search.first_stages import BM25Stage
 from qbe.search.rerankers import OF_FACET

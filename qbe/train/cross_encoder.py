@@ -26,7 +26,7 @@ from sentence_transformers.cross_encoder import (
 from transformers import EarlyStoppingCallback, PrinterCallback
 
 from qbe.errors import CorpusError, ModelError, UsageError, check_positive
-from qbe.index.index import IndexReader
+from qbe.index.reader import IndexReader
 from qbe.models.cards import ENCODER, TOKENIZER
 from qbe.models.export.encoder import export_cross_encoder
 from qbe.models.export.pytorch import positions

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from qbe.index.index import IndexReader
+from qbe.index.reader import IndexReader
 from qbe.models.grades import OUTPUTS, GradeModel, on_scale, write_model
 from qbe.models.heads import Head, mean_head
 from qbe.models.words import FILE, SHIPPED, shipped_words

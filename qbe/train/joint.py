@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from qbe.index.index import IndexReader
+from qbe.index.reader import IndexReader
 from qbe.models.cards import DEFAULT_RERANKER, JOINT_MODEL, TOKENIZER, JointCard, write_card
 from qbe.models.export.encoder import export_joint
 from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights

@@ -13,7 +13,7 @@ import torch
 from sentence_transformers.cross_encoder import CrossEncoder
 from transformers.utils import logging
 
-from qbe.index.index import IndexReader
+from qbe.index.reader import IndexReader
 from qbe.models.cards import TOKENIZER
 from qbe.models.export.pytorch import load_model, write_tokenizer
 from qbe.models.pooling import EncodedAspect, Floats

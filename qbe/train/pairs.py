@@ -16,7 +16,7 @@ from qbe.corpus import read_jsonl
 from qbe.corpus.identity import TitleIndex
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, UsageError
-from qbe.index.index import IndexReader
+from qbe.index.reader import IndexReader
 from qbe.models.encoder import Encoder
 from qbe.models.folders import BASE_ENCODER
 from qbe.models.pooling import Floats

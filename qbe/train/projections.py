@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from qbe.index.index import IndexReader
 from qbe.index.papers import rows_of
+from qbe.index.reader import IndexReader
 from qbe.index.scoring import kept_or_all
 from qbe.runs import GradedLists
 from qbe.search.projections import TERMS, FacetProjection, ProjectionModel, write_model

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qbe.errors import ModelError, UsageError
-from qbe.index.index import Index, IndexReader
-from qbe.index.several import open_index
+from qbe.index.index import Index, open_index
+from qbe.index.reader import IndexReader
 from qbe.models.cards import check_model_folder, staged_folder
 from qbe.train.card import Card
 from qbe.util.files import atomic_file, sha256, write_text
