@@ -159,6 +159,7 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
             variety=variety,
         )
         with qbe.SearchSession(index, stages, chosen=options.rerank is not None) as session:
+            request = partial(request, grades=writer.needs_matches and session.can_grade)
             search = partial(_results, session, source, pools, request)
             write(options, form, width, index, writer, source.ids, search)
 
