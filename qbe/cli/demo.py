@@ -36,10 +36,10 @@ def main(arguments: list[str]) -> None:
     with open_demo_index(lambda line: print(line, file=sys.stderr)) as index:
         print(f"{len(index):,} arXiv papers are indexed in {index.folder}\n", flush=True)
         folder = shlex.quote(str(index.folder))
-        with qbe.Pipeline(index) as pipeline:
+        with qbe.SearchSession(index) as session:
             for facet in ("method", "problem"):
                 query = qbe.Query(index.paper(PAPER), facet)
-                hits = pipeline.search(query, k=HITS)
+                hits = session.search(qbe.SearchRequest(query, HITS, grades=True)).hits
                 command = f"qbe search --index {folder} --paper {PAPER} --facet {facet} --hits {HITS}"
                 print(f"$ {command} --format table")
                 print(f"{to_table(index.paper, query, hits, width)}\n")
