@@ -51,7 +51,7 @@ fi
 
 for name in $names; do
     echo
-    sed "s/$name\.//g; 1s/^/$name: /" "runs/$name.txt" | grep -v "^dense:\|^fused+projections:\|^fused-without"
+    sed "s/$name\.//g; 1s/^/$name: /" "runs/$name.txt" | grep -v "^dense: \|^fused+projections: \|^fused-without-penalty: "
 done
 echo "
 fused+grades is what qbe search does by default, fused-without-penalty --first-stage $plain --rerank none. A search:
