@@ -260,7 +260,9 @@ def test_parameters_of_public_names_are_described():
     for name, text in described_names().items():
         if not text:
             continue
-        arguments = ast.parse(f"def {name}({text}): ...").body[0].args
+        (function,) = ast.parse(f"def {name}({text}): ...").body
+        assert isinstance(function, ast.FunctionDef)
+        arguments = function.args
         defaults = {
             argument.arg: ast.unparse(default)
             for argument, default in (

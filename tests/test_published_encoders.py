@@ -139,7 +139,7 @@ def test_a_published_encoder_is_read_as_transformers_reads_it(name, tmp_path, pa
     assert (card.name, card.source, card.format) == (name.partition("/")[2], name, ENCODER.format)
     assert (card.dimension, card.layers) == (SIZES.hidden, SIZES.layers)
     assert card.max_tokens == published.encoder_format.max_tokens
-    assert card.encoder_format is not None
+    assert card.encoder_format is not None and published.encoder_format is not None
     assert replace(card.encoder_format, max_tokens=None) == replace(published.encoder_format, max_tokens=None)
     assert card.parity["fp32"]["max_abs_difference"] < 1e-4
     assert files.identity["convention"] == asdict(card.encoder_format)

@@ -98,8 +98,8 @@ def test_reading_cocitations(tmp_path):
     assert [(pair.alignment, pair.contexts) for pair in read(path, objective="ts", align=True)] == [
         ((0, 0), contexts)
     ] * 2
-    (first, *_) = read(write(tmp_path / "y.jsonl", LINE), objective="abs")
-    assert (first.alignment, first.contexts) == ((0, 0), ())
+    (pair, *_) = read(write(tmp_path / "y.jsonl", LINE), objective="abs")
+    assert (pair.alignment, pair.contexts) == ((0, 0), ())
     with pytest.raises(CorpusError, match="line 1: expected the sentences that cite both papers as citing_c"):
         read(write(tmp_path / "z.jsonl", changed(citing_contexts=[" "])), objective="cosent")
 
@@ -155,10 +155,10 @@ def test_sentences_are_aligned_by_what_cites_them_or_by_each_other(tmp_path):
     pair = Pair(frozenset("12"), query, positive, contexts=("It is c.", "Also e e."))
     aligned = align([pair] * 3, "contexts", ByWords(), tmp_path / "contexts.npz")
     assert [each.alignment for each in aligned] == [(2, 1)] * 3
-    (aligned,) = align([pair], "abstracts", ByWords(), tmp_path / "abstracts.npz")
-    assert aligned == pair._replace(alignment=(0, 2))
+    (one,) = align([pair], "abstracts", ByWords(), tmp_path / "abstracts.npz")
+    assert one == pair._replace(alignment=(0, 2))
     (again,) = align([pair], "abstracts", None, tmp_path / "abstracts.npz")  # out of the file
-    assert again == aligned
+    assert again == one
 
 
 def test_papers_that_are_evaluated_on_are_dropped(tmp_path):

@@ -28,8 +28,8 @@ TRAINED = "facet_cross_encoder"
 
 
 def lost(loss: str, scores: list, truth: list, owners: tuple[float, ...] = (0, 0, 1, 1)) -> float:
-    scores, truth, owners = (torch.tensor(each, dtype=torch.float32) for each in (scores, truth, owners))
-    return pair_loss(loss, scores, owners, truth, margin=0.5, crossed=1.0).item()
+    predicted, grades, lists = (torch.tensor(each, dtype=torch.float32) for each in (scores, truth, owners))
+    return pair_loss(loss, predicted, lists, grades, margin=0.5, crossed=1.0).item()
 
 
 def test_losses_worked_by_hand():

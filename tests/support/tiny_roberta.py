@@ -28,8 +28,8 @@ def write_roberta(folder: Path, texts: Iterable[str], labels: int | None = None)
         intermediate_size=32,
         max_position_embeddings=POSITIONS + 2,
         type_vocab_size=1,
-        num_labels=labels or 1,
     )
+    config.num_labels = labels or 1
     model = RobertaForSequenceClassification(config) if labels else RobertaModel(config)
     random = np.random.default_rng(5)
     for name, parameter in model.named_parameters():

@@ -10,7 +10,7 @@ const CHOICES = [
   { shown: "Method", problem: 0, method: 1, result: false },
   { shown: "Findings", problem: 0, method: 0, result: true },
   { shown: "Same problem, other method", problem: 1, method: -1, result: false },
-  { shown: "Same method, other problem", problem: -0.75, method: 1, result: false },
+  { shown: "Same method, other problem", problem: -1, method: 1, result: false },
   { shown: "Competitors: both the same", problem: 1, method: 1, result: false },
   { shown: "A mix of these three", problem: 0, method: 0, result: false, mix: true },
 ];

@@ -126,7 +126,7 @@ export function requestOf(state) {
 
 const SHAPES = {
   "same-problem-other-method": { background: 1, method: -1 },
-  "same-method-other-problem": { background: -0.75, method: 1 },
+  "same-method-other-problem": { background: -1, method: 1 },
   competitors: { background: 1, method: 1 },
 };
 
