@@ -7,14 +7,13 @@ search() {
         --output "runs/$2.trec" --overwrite --first-stage "$3" --rerank "$4"
 }
 plain=fused:background_penalty=0
-systems=csfcube.{bm25,dense,fused-without-penalty,fused+projections,fused+grades}.trec
+runs=(runs/csfcube.{bm25,dense,fused-without-penalty,fused+projections,fused+grades}.trec)
 
 qbe evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --folds qrels/folds.json \
     --run runs/csfcube.fused+grades.trec --baseline runs/csfcube.fused-without-penalty.trec \
     --worst 10 --corpus qrels/corpus.jsonl > runs/worst.txt
 
 # Where the facets of two papers disagree for people: papers that were judged for two facets.
-eval "runs=(runs/$systems)"
 qbe evaluate --protocol crossed --qrels qrels/csfcube.*.qrels --run "${runs[@]}" --output runs/crossed.json \
     --overwrite > runs/crossed.txt
 for liked in background method result; do

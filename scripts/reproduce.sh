@@ -7,7 +7,7 @@ log=runs/reproduce.log
 mkdir -p runs
 : > "$log"
 
-quietly() { "$@" >> "$log" 2>&1 || { tail -n 5 "$log" >&2; echo "failed: $* (all output: $log)" >&2; exit 1; }; }
+quietly() { "$@" < /dev/null >> "$log" 2>&1 || { tail -n 5 "$log" >&2; echo "failed: $* (all output: $log)" >&2; exit 1; }; }
 heading() { echo "== $* ==" | tee -a "$log" >&2; }
 
 # Searches by every facet: index, folder of the collection, name of the run, first stage, reranker.
@@ -16,18 +16,18 @@ search() {
         --output "runs/$3.trec" --overwrite --first-stage "$4" --rerank "$5"
 }
 plain=fused:background_penalty=0
-systems=(bm25 dense fused-without-penalty fused+projections fused+grades)
+systems=("bm25 bm25 none" "dense dense none" "fused-without-penalty $plain none"
+    "fused+projections fused projections" "fused+grades fused grades") # name, first stage, reranker
 
 # Indexes a collection, makes its five runs, and writes their tables: its name, its folder, options of the table.
 evaluate() {
     local name=$1 folder=$2 index=$3 runs=()
     quietly qbe index --corpus "$folder/corpus.jsonl" --output "$index" --overwrite
-    search "$index" "$folder" "$name.bm25" bm25 none
-    search "$index" "$folder" "$name.dense" dense none
-    search "$index" "$folder" "$name.fused-without-penalty" $plain none
-    search "$index" "$folder" "$name.fused+projections" fused projections
-    search "$index" "$folder" "$name.fused+grades" fused grades
-    for system in "${systems[@]}"; do runs+=("runs/$name.$system.trec"); done
+    local system first_stage rerank
+    while read -r system first_stage rerank; do
+        search "$index" "$folder" "$name.$system" "$first_stage" "$rerank"
+        runs+=("runs/$name.$system.trec")
+    done < <(printf '%s\n' "${systems[@]}")
     local command=(qbe evaluate --protocol csfcube --qrels "$folder/$name".*.qrels --folds "$folder/folds.json"
         --run "${runs[@]}" --baseline "runs/$name.bm25.trec" "${@:4}")
     "${command[@]}" --output "runs/$name.json" --plot "runs/$name.svg" --overwrite > "runs/$name.txt" 2>> "$log"

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
@@ -119,8 +119,8 @@ def copy_database(path: Path, folder: Path) -> Path:
 def _state(path: Path) -> tuple[Any, ...]:
     begins = []
     for suffix in ("-wal", "-journal"):
-        side = Path(f"{path}{suffix}")
-        begins.append(side.open("rb").read(32) if side.exists() else None)
+        with suppress(FileNotFoundError), Path(f"{path}{suffix}").open("rb") as stream:
+            begins.append((suffix, stream.read(32)))
     found = path.stat()
     return found.st_mtime_ns, found.st_size, *begins
 

@@ -43,12 +43,12 @@ def items_of(watches: Watches, index: Index, since: str | None, name: str | None
     """Return what was not yet reported, and what was found ``since`` a time ('' for ever, None: nothing
     else), by watch, the newest first and of one run the best; papers that are gone are left out.
     """
-    items = []
+    items, reader = [], index.reader  # a paper that is there must not go between two looks
     for watch in [watches.named(name)] if name else watches.watches.values():
         wanted = [e for e in watch.found if not e.reported or (since is not None and e.found >= since)]
         newest = sorted(wanted, key=lambda each: each.found, reverse=True)  # stable: the best stay first
-        there = (each for each in newest if each.paper_id in index)
-        items += [Item(watch, each, index.paper(each.paper_id)) for each in there]
+        there = (each for each in newest if each.paper_id in reader)
+        items += [Item(watch, each, reader.paper(each.paper_id)) for each in there]
     return items
 
 

@@ -194,19 +194,26 @@ def cross_encoder(request: pytest.FixtureRequest) -> Training:
     return Training(CitationPairTraining, sources, recipe, {"classes": "balanced"}, weights, options)
 
 
-def facet_cross_encoder(request: pytest.FixtureRequest) -> Training:
-    """One for all facets, which learns by margins from whole abstracts."""
-    from qbe.train.cross_encoder import CrossEncoderRecipe, CrossEncoderTraining
+def listed_sources(request: pytest.FixtureRequest, folder: Path) -> Sources:
+    """Three graded lists to learn from and two of dev, of papers of an index."""
     from support.tiny_reranker import graded_lists, write_lists
 
-    folder, lists = mktemp(request, "facets"), graded_lists(8)
+    lists = graded_lists(8)
     queries = sorted(lists)
     train, dev = (
         write_lists(folder / f"{name}.tsv", {query: lists[query] for query in chosen})
         for name, chosen in (("train", queries[:3]), ("dev", queries[3:5]))
     )
     index = request.getfixturevalue("graded_index")
-    sources = Sources(index=index, train=(train,), dev=(dev,), leave_out=left_out(folder))
+    return Sources(index=index, train=(train,), dev=(dev,), leave_out=left_out(folder))
+
+
+def facet_cross_encoder(request: pytest.FixtureRequest) -> Training:
+    """One for all facets, which learns by margins from whole abstracts."""
+    from qbe.train.cross_encoder import CrossEncoderRecipe, CrossEncoderTraining
+
+    folder = mktemp(request, "facets")
+    sources = listed_sources(request, folder)
     sizes = {"query_tokens": 40, "candidate_tokens": 40, "batch": 8, "evaluations": 2, "triplets": 8}
     recipe = CrossEncoderRecipe(loss="margin", texts="whole", learning_rate=1e-3, **sizes)
     weights = ("model.safetensors", "model.fp32.onnx", "reranker.json")
@@ -342,19 +349,12 @@ def small_encoder(request: pytest.FixtureRequest) -> Training:
 def joint_grades(request: pytest.FixtureRequest) -> Training:
     """A tiny teacher and a tiny student, over the sample; of the drawn pairs two are graded a paper."""
     from qbe.train.joint import FitRecipe, JointRecipe, JointTraining
-    from support.tiny_reranker import graded_lists, write_bert, write_lists
+    from support.tiny_reranker import write_bert
 
     folder = mktemp(request, "joint")
     for seed, name in enumerate(("teacher", "student")):
         write_bert(folder / name, seed, positions=512)
-    lists = graded_lists(8)
-    queries = sorted(lists)
-    train, dev = (
-        write_lists(folder / f"{name}.tsv", {query: lists[query] for query in chosen})
-        for name, chosen in (("train", queries[:3]), ("dev", queries[3:5]))
-    )
-    index = request.getfixturevalue("graded_index")
-    sources = Sources(index=index, train=(train,), dev=(dev,), leave_out=left_out(folder))
+    sources = listed_sources(request, folder)
     fit = FitRecipe(steps=2, learning_rate=1e-3, warm_up=0.5, queries=1)
     picks = {"found_picks": ((3, 2), (9, 1)), "graded_picks": ((3, 2),)}
     recipe = JointRecipe(teacher=fit, student=fit, found=2, graded=2, **picks)
