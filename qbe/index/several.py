@@ -246,7 +246,8 @@ def _check_together(readers: Sequence[IndexReader]) -> None:
     for reader in readers:
         for paper_id in filter(seen.__contains__, reader.papers.ids):
             raise IndexFormatError(
-                f"paper {paper_id!r} is in {seen[paper_id]} and in {reader.folder}; delete it from one"
+                f"paper {paper_id!r} is in {seen[paper_id]} and in {reader.folder}; delete it from one of "
+                "them"
             )
         seen |= dict.fromkeys(reader.papers.ids, reader.folder)
 
