@@ -3,8 +3,8 @@
 The file has the ids of all papers that were ever seen in the index, as they came (`Watches.known`), and how
 many of them each watch has seen (`Watch.seen`); the papers behind that are new for it. Ids stay when papers
 leave the index, so that another version of a paper, or a rebuilt index, brings nothing twice. A watch whose
-search fails keeps its number. Findings and numbers are written together, and a finding stays unreported until
-its report is written.
+search fails, or that has no room, keeps its number. Findings and numbers are written together, and a finding
+stays unreported until its report is written.
 """
 
 from __future__ import annotations
@@ -33,9 +33,16 @@ from qbe.util.text import one_line
 
 VERSION = 1
 MAX_WATCH_NAME, MAX_WATCHES, MAX_ID = 100, 1000, 300
+MAX_SEARCH_BYTES = 16 << 20  # of the searches of all watches
 KEPT = 1000  # reported papers of a watch that stay in the file, the newest
+MAX_WAITING, MAX_OF_ONE = 100_000, 10_000  # papers of all watches, and of one, that may wait for their report
 GRADE, EXPLORATION_GRADE = 1.0, 0.5  # the default least grades of what is reported
 TOGETHER, SEARCHES = 500, 25  # new papers that are graded together, and for how many watches
+
+_FULL = (
+    f"expected at most {MAX_OF_ONE:,} papers of a watch and {MAX_WAITING:,} of all that are not reported yet, "
+    "found more; report them with qbe watch run, or remove watches"
+)
 
 
 @dataclass(slots=True)
@@ -51,8 +58,7 @@ class Found:
 @dataclass(slots=True)
 class Watch:
     """A search that is kept: the fields of a `SearchForm` that are not its defaults, or the path of a
-    bibliography,
-    ``cited``. Papers of at least ``grade`` are found; the first ``seen`` of the known papers are old for it.
+    bibliography, ``cited``. Papers of at least ``grade`` are found; the first ``seen`` of the known papers are old for it.
     """
 
     name: str
@@ -113,6 +119,11 @@ class Watches:
             raise UsageError(f"{taken}; choose one, or remove that watch")
         if len(self.watches) == MAX_WATCHES:
             raise UsageError(f"expected at most {MAX_WATCHES} watches; remove some")
+        if len(json.dumps([each.search for each in (*self.watches.values(), watch)])) > MAX_SEARCH_BYTES:
+            most = f"{MAX_SEARCH_BYTES >> 20} MiB"
+            raise UsageError(f"expected searches of at most {most} in all watches; remove some")
+        if waiting(*self.watches.values()) >= MAX_WAITING:
+            raise UsageError(_FULL)
         watch.seen = len(self.known)
         self.watches[watch.name] = watch
 
@@ -122,6 +133,11 @@ class Watches:
             names = ", ".join(map(repr, self.watches)) or "none"
             raise UsageError(f"expected the name of a watch, found {name!r}; there are {names}")
         return self.watches[name]
+
+
+def waiting(*watches: Watch) -> int:
+    """Count the papers that are not reported yet."""
+    return sum(not each.reported for watch in watches for each in watch.found)
 
 
 def check_since(since: str | None) -> None:
@@ -212,17 +228,28 @@ def find(
     time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     problems: dict[str, QbeError] = {}
     every = list(watches.watches.values())
+    room = MAX_WAITING - waiting(*every)
     for some in (every[begin : begin + SEARCHES] for begin in range(0, len(every), SEARCHES)):
-        searching = [watch for watch in some if watch.seen < len(watches.known)]
+        searching = [
+            watch
+            for watch in some
+            if watch.seen < len(watches.known) and room > 0 and waiting(watch) < MAX_OF_ONE
+        ]
         grades = _graded(searching, watches.known, session, problems)
         for watch in some:
             advance(1)
             if watch.name in problems:
                 continue
-            graded, new = grades.get(watch.name, {}), set(watches.known[watch.seen :])
-            found = ((-grade, paper_id) for paper_id, grade in graded.items() if paper_id in new)
-            watch.keep([Found(paper_id, -grade, time) for grade, paper_id in sorted(found)])
-            watch.seen = len(watches.known)
+            new, graded = watches.known[watch.seen :], grades.get(watch.name, {})
+            most = max(0, min(room, MAX_OF_ONE - waiting(watch)))
+            found = [paper_id for paper_id in new if paper_id in graded]
+            if len(found) > most or (new and not most):  # papers beyond the room stay new
+                problems[watch.name] = QbeError(_FULL)
+                new = new[: new.index(found[most])] if most else []
+            best = sorted((-graded[paper_id], paper_id) for paper_id in found[:most])
+            watch.keep([Found(paper_id, -grade, time) for grade, paper_id in best])
+            watch.seen += len(new)
+            room -= len(best)
     return problems
 
 
