@@ -36,8 +36,8 @@ def index(graded_index):
 
 @pytest.fixture(scope="module")
 def reader(index):
-    with index.reading() as reader:
-        yield reader
+    reader = index.reader
+    yield reader
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,8 @@ def list_main(arguments: list[str]) -> None:
     from qbe.search.writers import described
 
     paper_filter = filter_of(options)
-    with qbe.open_index(options.index, threads=1) as index, index.reading() as reader:
+    with qbe.open_index(options.index, threads=1) as index:
+        reader = index.reader
         selection = None if paper_filter is None else FilterCache(reader).of(paper_filter).selection
         passing = reader if selection is None else (reader.papers[row] for row in selection.rows.tolist())
         width = min(max(map(len, reader.papers.ids)), WIDEST_ID)
@@ -70,7 +71,8 @@ def show_main(arguments: list[str]) -> None:
     from qbe.search.writers import paper_record
 
     words = options.id
-    with qbe.open_index(options.index, threads=1) as index, index.reading() as reader:
+    with qbe.open_index(options.index, threads=1) as index:
+        reader = index.reader
         # Where none of the words is an id, all of them may be words of one title.
         ids = [] if any(word in reader for word in words) else reader.names.find(" ".join(words))
         if len(ids) > 1:
