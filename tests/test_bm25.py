@@ -30,14 +30,12 @@ ROUNDING = 6e-5  # Anserini rounds scores to four places, and lowers each of equ
 def bm25(
     index: Index, query: Query, k: int, pool: Sequence[str] | None = None, form: str = "title+facet"
 ) -> list[Hit]:
-    reader = index.reader
-    stage = BM25Stage(reader, Workers(), form)
+    stage = BM25Stage(index.reader, Workers(), form)
     return stage.batch_search([EncodedAspect.of(query.aspects[0])], k, [pool])[0]
 
 
 def words(index: Index, query: Query, form: str) -> str:
-    reader = index.reader
-    return query_text(EncodedAspect.of(query.aspects[0]), form, reader.text_search())
+    return query_text(EncodedAspect.of(query.aspects[0]), form, index.reader.text_search())
 
 
 class Collection:
@@ -183,8 +181,7 @@ def test_query_forms(three):
 
 def test_key_terms_are_frequent_in_the_text_and_rare_in_the_collection(three):
     """Bo1: dog 2 log2(4) + log2(4/3), fish log2(2.5) + log2(5/3), birds and cats 1 + 1; ties by stem."""
-    reader = three.reader
-    lucene = reader.text_search()
+    lucene = three.reader.text_search()
     assert lucene.key_terms("Cats, birds; the dog, unknown dogs' fish") == [
         "dog",
         "fish",
@@ -199,8 +196,7 @@ def test_key_terms_are_frequent_in_the_text_and_rare_in_the_collection(three):
 def test_tfidf_is_lucenes_over_the_same_postings(three):
     """A term: sqrt(tf) (1 + ln((n + 1) / (df + 1))) / sqrt(tokens of the paper)."""
     query = Query(paper("q", "", "cat dog"), Facet.METHOD)
-    reader = three.reader
-    stage = BM25Stage(reader, Workers(), "facet", "tfidf")
+    stage = BM25Stage(three.reader, Workers(), "facet", "tfidf")
     (found,) = stage.batch_search([EncodedAspect.of(query.aspects[0])], 10, [None])
     of_cat, of_dog = 1 + log(4 / 3), 1 + log(4 / 2)
     assert [hit.paper_id for hit in found] == ["d1", "d2"]

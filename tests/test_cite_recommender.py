@@ -335,8 +335,7 @@ def test_an_index_without_links_is_judged_by_texts(tmp_path, config, citing, tin
 
 
 def test_evidence_is_read_from_metadata(index, citing):
-    reader = index.reader
-    evidence = Evidence(reader)
+    evidence = Evidence(index.reader)
     expected = [year_of(paper.metadata) or math.nan for paper in citing]
     np.testing.assert_array_equal(evidence.years, expected)
     named = sum(len(paper.metadata.get("cites", ())) for paper in citing)

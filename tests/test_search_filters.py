@@ -227,13 +227,12 @@ FILTERS = {
 @pytest.mark.parametrize("name", FILTERS)
 def test_what_passes_in_an_index(index, catalogue, name):
     expected = passing_ids(catalogue, FILTERS[name])
-    reader = index.reader
-    found = FilterCache(reader).of(FILTERS[name])
+    found = FilterCache(index.reader).of(FILTERS[name])
     assert (found.papers, found.total) == (len(expected), 128)
     assert (found.selection is None) == (name == "everything")
     if found.selection is not None:
-        assert {reader.papers.ids[row] for row in found.selection.rows} == expected
-        assert all(reader.papers.find(paper_id) in found.selection.rows for paper_id in expected)
+        assert {index.papers.ids[row] for row in found.selection.rows} == expected
+        assert all(index.papers.find(paper_id) in found.selection.rows for paper_id in expected)
     undated = passing_ids(catalogue, replace(FILTERS[name], years=None, before=None)) - _dated(catalogue)
     assert found.unknown_year == (len(undated) if (FILTERS[name].years or FILTERS[name].before) else 0)
 

@@ -67,8 +67,7 @@ def test_classes():
 
 @pytest.fixture
 def reader(index):
-    opened = index.reader
-    yield opened
+    yield index.reader
 
 
 @pytest.fixture
