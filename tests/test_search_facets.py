@@ -188,8 +188,8 @@ def test_a_stored_paper_keeps_its_vectors_however_it_is_labelled(tiny_index, tin
     with Index(tiny_index, tagger=str(tiny_tagger)) as index:
         given = index.paper("s024")
         predicted = index.label_facets(given, "predicted")
-        with index.reading() as reader:
-            one, two = (reader.stored_vectors(paper) for paper in (given, predicted))
+        reader = index.reader
+        one, two = (reader.stored_vectors(paper) for paper in (given, predicted))
         assert (one.sentences == two.sentences).all()
         assert (one.whole == two.whole).all()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -142,10 +141,6 @@ class Index(Closing):
         if (reader := self._reader) is None:
             raise UsageError(f"expected an open index of {self.folder}, found a closed one; open it again")
         return reader
-
-    @contextmanager
-    def reading(self) -> Iterator[IndexReader]:
-        yield self.reader
 
     def close(self) -> None:
         """Stop reading; searches under way keep the reader until they end."""
