@@ -40,8 +40,8 @@ GRADE, EXPLORATION_GRADE = 1.0, 0.5  # the default least grades of what is repor
 TOGETHER, SEARCHES = 500, 25  # new papers that are graded together, and for how many watches
 
 _FULL = (
-    f"expected at most {MAX_OF_ONE:,} papers of a watch and {MAX_WAITING:,} of all that are not reported yet, "
-    "found more; report them with qbe watch run, or remove watches"
+    f"expected at most {MAX_OF_ONE:,} papers of a watch and {MAX_WAITING:,} of all that are not reported "
+    "yet, found more; report them with qbe watch run, or remove watches"
 )
 
 
@@ -57,8 +57,9 @@ class Found:
 
 @dataclass(slots=True)
 class Watch:
-    """A search that is kept: the fields of a `SearchForm` that are not its defaults, or the path of a
-    bibliography, ``cited``. Papers of at least ``grade`` are found; the first ``seen`` of the known papers are old for it.
+    """A search that is kept: a `SearchForm` but for its defaults, or the path of a bibliography, ``cited``.
+
+    Papers of at least ``grade`` are found; the first ``seen`` of the known papers are old for it.
     """
 
     name: str
