@@ -146,14 +146,16 @@ def _remove(options: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
+    from qbe.feeds import check_day
     from qbe.feeds.reports import items_of, report
-    from qbe.feeds.watches import changing, check_since, find, watch_session, write_watches
+    from qbe.feeds.watches import changing, find, watch_session, write_watches
     from qbe.util.files import check_output, write_text
 
     lower = (options.output or "").lower()
     form = options.format or next((FORM_OF_NAME[end] for end in FORM_OF_NAME if lower.endswith(end)), "table")
     threads = common.threads(options.threads)
-    check_since(options.since)
+    if options.since is not None:
+        check_day("since", options.since)
     if options.output:
         check_output(options.output, options.overwrite)
     with (

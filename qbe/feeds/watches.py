@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -39,10 +38,8 @@ MAX_WAITING, MAX_OF_ONE = 100_000, 10_000  # papers of all watches, and of one, 
 GRADE, EXPLORATION_GRADE = 1.0, 0.5  # the default least grades of what is reported
 TOGETHER, SEARCHES = 500, 25  # new papers that are graded together, and for how many watches
 
-_FULL = (
-    f"expected at most {MAX_OF_ONE:,} papers of a watch and {MAX_WAITING:,} of all that are not reported "
-    "yet, found more; report them with qbe watch run, or remove watches"
-)
+_MOST = f"at most {MAX_OF_ONE:,} papers of a watch and {MAX_WAITING:,} of all that are not reported yet"
+_FULL = f"expected {_MOST}, found more; report them with qbe watch run, or remove watches"
 
 
 @dataclass(slots=True)
@@ -71,9 +68,9 @@ class Watch:
 
     def __post_init__(self) -> None:
         self.name = one_line(self.name).strip()
-        if not 0 < len(self.name) <= MAX_WATCH_NAME:
+        if not 0 < (length := len(self.name)) <= MAX_WATCH_NAME:
             raise UsageError(
-                f"expected a name of 1 to {MAX_WATCH_NAME} characters for a watch, found {len(self.name)}"
+                f"expected a name of 1 to {MAX_WATCH_NAME} characters for a watch, found {length}"
             )
         if not 0 <= self.grade <= HIGHEST:
             raise UsageError(f"expected a `grade` from 0 to 3, found {self.grade:g}")
@@ -119,20 +116,20 @@ class Watches:
             raise UsageError(f"{taken}; choose one, or remove that watch")
         if len(self.watches) == MAX_WATCHES:
             raise UsageError(f"expected at most {MAX_WATCHES} watches; remove some")
-        if len(json.dumps([each.search for each in (*self.watches.values(), watch)])) > MAX_SEARCH_BYTES:
-            most = f"{MAX_SEARCH_BYTES >> 20} MiB"
-            raise UsageError(f"expected searches of at most {most} in all watches; remove some")
-        if waiting(*self.watches.values()) >= MAX_WAITING:
+        every = self.watches.values()
+        if len(json.dumps([each.search for each in (*every, watch)])) > MAX_SEARCH_BYTES:
+            raise UsageError("expected searches of at most 16 MiB in all watches; remove some")
+        if waiting(*every) >= MAX_WAITING:
             raise UsageError(_FULL)
         watch.seen = len(self.known)
         self.watches[watch.name] = watch
 
     def named(self, name: str) -> Watch:
         """Return the watch of a name; raises UsageError where there is none."""
-        if name not in self.watches:
-            names = ", ".join(map(repr, self.watches)) or "none"
-            raise UsageError(f"expected the name of a watch, found {name!r}; there are {names}")
-        return self.watches[name]
+        if watch := self.watches.get(name):
+            return watch
+        names = ", ".join(map(repr, self.watches)) or "none"
+        raise UsageError(f"expected the name of a watch, found {name!r}; there are {names}")
 
 
 def waiting(*watches: Watch) -> int:
@@ -140,17 +137,9 @@ def waiting(*watches: Watch) -> int:
     return sum(not each.reported for watch in watches for each in watch.found)
 
 
-def check_since(since: str | None) -> None:
-    """Require a date YYYY-MM-DD or None; times are compared as text."""
-    day = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
-    if since is not None and not re.fullmatch(day, since):
-        raise UsageError(f"expected a `since` such as 2026-11-20 (YYYY-MM-DD), found {since!r}")
-
-
 def read_watches(path: StrPath) -> Watches:
     """Read a file of watches; there are none where it does not exist. Raises InputError, FileFormatError."""
-    path = Path(path)
-    found = "another content"
+    path, found = Path(path), "another content"
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         if not text:
@@ -168,15 +157,13 @@ def read_watches(path: StrPath) -> Watches:
     except OSError as error:
         raise input_error(path, error) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError):
-        raise FileFormatError(
-            f"{path}: expected watches of version {VERSION}, as qbe watch writes them, found {found}; choose "
-            "another file"
-        ) from None
+        expected = f"watches of version {VERSION}, as qbe watch writes them"
+        raise FileFormatError(f"{path}: expected {expected}, found {found}; choose another file") from None
 
 
 @contextlib.contextmanager
 def changing(path: StrPath) -> Iterator[Watches]:
-    """Yield the watches of a file, locked: OutputError where others change them for longer than a minute."""
+    """Yield the watches of a file that no other process can change; OutputError after a minute of waiting."""
     with change_lock(path):
         yield read_watches(path)
 
@@ -230,11 +217,7 @@ def find(
     every = list(watches.watches.values())
     room = MAX_WAITING - waiting(*every)
     for some in (every[begin : begin + SEARCHES] for begin in range(0, len(every), SEARCHES)):
-        searching = [
-            watch
-            for watch in some
-            if watch.seen < len(watches.known) and room > 0 and waiting(watch) < MAX_OF_ONE
-        ]
+        searching = [watch for watch in some if watch.seen < len(watches.known)]
         grades = _graded(searching, watches.known, session, problems)
         for watch in some:
             advance(1)
@@ -243,9 +226,9 @@ def find(
             new, graded = watches.known[watch.seen :], grades.get(watch.name, {})
             most = max(0, min(room, MAX_OF_ONE - waiting(watch)))
             found = [paper_id for paper_id in new if paper_id in graded]
-            if len(found) > most or (new and not most):  # papers beyond the room stay new
+            if len(found) > most:  # papers beyond the room stay new
                 problems[watch.name] = QbeError(_FULL)
-                new = new[: new.index(found[most])] if most else []
+                new = new[: new.index(found[most])]
             best = sorted((-graded[paper_id], paper_id) for paper_id in found[:most])
             watch.keep([Found(paper_id, -grade, time) for grade, paper_id in best])
             watch.seen += len(new)
