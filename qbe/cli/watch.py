@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 import qbe
 from qbe.cli import common
@@ -154,8 +153,7 @@ def _run(options: argparse.Namespace) -> None:
     lower = (options.output or "").lower()
     form = options.format or next((FORM_OF_NAME[end] for end in FORM_OF_NAME if lower.endswith(end)), "table")
     threads = common.threads(options.threads)
-    if options.since is not None:
-        check_day("since", options.since)
+    check_day("since", options.since)
     if options.output:
         check_output(options.output, options.overwrite)
     with (
@@ -172,8 +170,7 @@ def _run(options: argparse.Namespace) -> None:
         items = items_of(watches, index, since)
         text = report(items, form, watches.feed)
         if options.output is None:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            print(text, end="", flush=True)
         else:
             write_text(options.output, text)
         for item in items:

@@ -13,10 +13,10 @@ FORMATS = ("arXivRaw", "arXiv")  # metadata formats that are read
 REPORTS = ("table", "json", "markdown", "atom")  # formats of reports of watches
 
 
-def check_day(name: str, day: str) -> None:
-    """Raise UsageError for a parameter that is no day as YYYY-MM-DD."""
+def check_day(name: str, day: str | None) -> None:
+    """Raise UsageError for a parameter that is given and no day as YYYY-MM-DD."""
     try:
-        is_day = date.fromisoformat(day).isoformat() == day
+        is_day = not day or date.fromisoformat(day).isoformat() == day
     except ValueError:
         is_day = False
     if not is_day:

@@ -46,8 +46,7 @@ class HarvestSpec:
     def __post_init__(self) -> None:
         if self.form not in FORMATS:
             raise UsageError(f"expected `form` of {', '.join(FORMATS)}, found {self.form!r}")
-        if self.first_date:
-            check_day("first_date", self.first_date)
+        check_day("first_date", self.first_date)
 
 
 @dataclass(slots=True)

@@ -152,8 +152,7 @@ class Watcher:
 
     def records(self, since: str = "") -> dict[str, Any]:
         """Return searches that are kept, each with the papers that it found since a day, newest first."""
-        if since:
-            check_day("since", since)
+        check_day("since", since)
         watches, records = read_watches(self._path), []
         for watch in watches.watches.values():
             items = items_of(watches, self._index, since, watch.name)
