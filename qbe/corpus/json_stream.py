@@ -19,6 +19,7 @@ from qbe.errors import CorpusError, RecordError
 DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 
 _PIECE_BYTES = 1 << 13  # so little at a time that brackets in it cannot nest deeply
+_ADVICE = "write one paper an object"
 _KINDS = {list: "an array", str: "a string"}
 # The names of lists of papers in the answers of databases.
 _LISTS = ("data", "items", "results", "papers", "recommendedPapers", "records", "documents", "publications")
@@ -60,9 +61,9 @@ def _object(value: Any, where: str) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     if value is None:  # stands in an answer for what is not known
-        raise unfit("a JSON object", "null", "nothing is known of it", "null", where, is_fault=False)
+        raise unfit("a JSON object", "null", _ADVICE, "null", where, is_fault=False)
     kind = _KINDS.get(type(value), "a number or boolean")
-    raise unfit("a JSON object", kind, "write one paper an object", "not a JSON object", where)
+    raise unfit("a JSON object", kind, _ADVICE, "not a JSON object", where)
 
 
 def list_path(head: Head) -> str | None:
