@@ -18,7 +18,8 @@ from qbe.errors import CorpusError, RecordError
 # pandas and Python write NaN, which JSON does not know, for a missing value: read it as one.
 DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 
-_PIECE_BYTES = 1 << 13  # so little at a time that brackets in it cannot nest deeply
+# So little at a time that brackets in it cannot nest deeply; without floats ijson dies of long integers.
+_OPTIONS: Any = {"use_float": True, "multiple_values": True, "buf_size": 1 << 13}
 _ADVICE = "write one paper an object"
 _KINDS = {list: "an array", str: "a string"}
 # The names of lists of papers in the answers of databases.
@@ -68,10 +69,11 @@ def _object(value: Any, where: str) -> dict[str, Any]:
 
 def list_path(head: Head) -> str | None:
     """Return the path of the list of records in an answer of a database, such as ``message.items``."""
-    events = ijson.parse(io.BytesIO(head.data), multiple_values=True) if head.text.startswith("{") else ()
-    place = None
-    with contextlib.suppress(ijson.JSONError, ValueError, OverflowError):
-        for prefix, event, value in events:
+    if not head.text.startswith("{"):
+        return None
+    source, place = Bounded(io.BufferedReader(io.BytesIO(head.data)), head.name, MAX_LINE_BYTES), None
+    with contextlib.suppress(ijson.JSONError, ValueError, OverflowError, CorpusError):
+        for prefix, event, value in ijson.parse(source, **_OPTIONS):
             if place is not None and event == "start_map":
                 return place
             if event == "end_array" and prefix == place:
@@ -114,12 +116,11 @@ def object_items(
 ) -> Iterator[tuple[str, Entry]]:
     """Yield the objects that are the members of an object, with their names; with a prefix those there."""
     source, number = Bounded(stream, name, MAX_LINE_BYTES), 0
-    options = {"use_float": True, "multiple_values": True, "buf_size": _PIECE_BYTES}
     try:
         if prefix is None:
-            values = ijson.kvitems(source, "", **options)
+            values = ijson.kvitems(source, "", **_OPTIONS)
         else:
-            values = (("", value) for value in ijson.items(source, prefix, **options))
+            values = (("", value) for value in ijson.items(source, prefix, **_OPTIONS))
         for number, (key, value) in enumerate(values, start=1):
             where = source.begin(f"{name}, item {number}")
             try:
