@@ -35,7 +35,7 @@ def bm25(
 
 
 def words(index: Index, query: Query, form: str) -> str:
-    return query_text(EncodedAspect.of(query.aspects[0]), form, index.reader.text_search())
+    return query_text(EncodedAspect.of(query.aspects[0]), form, index.reader)
 
 
 class Collection:
@@ -181,14 +181,13 @@ def test_query_forms(three):
 
 def test_key_terms_are_frequent_in_the_text_and_rare_in_the_collection(three):
     """Bo1: dog 2 log2(4) + log2(4/3), fish log2(2.5) + log2(5/3), birds and cats 1 + 1; ties by stem."""
-    lucene = three.reader.text_search()
+    lucene = three.reader
     assert lucene.key_terms("Cats, birds; the dog, unknown dogs' fish") == [
         "dog",
         "fish",
         "birds",
         "Cats",
     ]
-    assert lucene.key_terms("Cats, birds, dog, fish", 2) == ["dog", "fish"]
     query = Query(paper("q", "The dog", "Unknown birds."), Facet.METHOD)
     assert words(three, query, "keyterms") == "dog birds"
 
