@@ -86,6 +86,25 @@ def test_all_first_stages_share_what_reranks(index, monkeypatch):
     assert len(opened) == 1
 
 
+def test_what_reranks_slowly_comes_after_the_grades(index, service):
+    form = SearchForm(paper_ids=["s036"], facet="method", k=5)
+    with SearchService(index, stages_of(index, "matching:depth=30")) as slow:
+        first, graded, last = slow.stream(form)
+        assert last == {**slow.search(form), "seconds": last["seconds"]}
+    assert [each["stage"] for each in (first, graded, last)] == [FIRST, "graded", RERANKED]
+    assert [each["is_final"] for each in (first, graded, last)] == [False, False, True]
+    *_, usual = service.stream(form)
+    assert (ids(graded), usual["is_final"], usual["stage"]) == (ids(usual), True, RERANKED)
+    assert ids(last) != ids(graded)
+
+
+def test_a_text_of_another_language_is_noted(service):
+    text = "Las redes neuronales se usan para detectar incendios de los bosques en las imágenes."
+    for answer in (service.search(SearchForm(text=text)), service.recommend(CitationForm(text=text))):
+        assert answer["language_note"].startswith("this does not look like English")
+    assert service.search(like_s036())["language_note"] == ""
+
+
 def test_a_shape_gives_what_the_pipeline_gives(index, service):
     explore = {"explore": "same-problem-other-method", "year_from": 2024}  # few to rerank
     record = service.search(SearchForm(paper_ids=["s036"], k=5, **explore))

@@ -191,9 +191,15 @@ def heading_to_cite(query: Query, _: Sequence[Hit] = ()) -> str:
     return f"Papers for “{_title(query.papers[0])}” to cite{_foreign_note(query)}"
 
 
-def _foreign_note(query: Query) -> str:
+def language_note(query: Query) -> str:
+    """Say that a query does not look like English; '' where it does."""
     foreign = not all(looks_english(f"{paper.title} {paper.abstract}") for paper in query.papers)
-    return " (this does not look like English, which the models read: expect little)" if foreign else ""
+    return "this does not look like English, which the models read: expect little" if foreign else ""
+
+
+def _foreign_note(query: Query) -> str:
+    note = language_note(query)
+    return f" ({note})" if note else ""
 
 
 def looks_english(text: str) -> bool:

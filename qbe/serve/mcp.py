@@ -121,6 +121,7 @@ class Searched(BaseModel):
 
 class Hits(Answer):
     query: Searched
+    language_note: Short = Field(default="", description="said where the text does not look like English")
     notes: list[Short]
     hits: list[Hit]
     stage: str = Field(default="citations", description="what ranked the hits")

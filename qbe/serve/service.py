@@ -20,11 +20,11 @@ from qbe.errors import PaperNotFoundError, QbeError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query
 from qbe.search.filters import PaperFilter
-from qbe.search.present import heading
+from qbe.search.present import heading, language_note
 from qbe.search.queries import note_on_papers, pasted_paper
 from qbe.search.request import MAX_DEPTH, CitationForm, PageForm, SearchForm, SearchRequest, distinct_papers
 from qbe.search.session import FIRST, RERANKED, Ranking, SearchSession, check_index
-from qbe.search.stages import FIRST_STAGES, Stages, default_stages, parse_reranker
+from qbe.search.stages import FIRST_STAGES, Grades, Projections, Stages, default_stages, parse_reranker
 from qbe.search.writers import Record, export_parts, paper_record, sentence_records, to_record
 from qbe.serve.models import Abstract, PaperId, Title
 from qbe.serve.queue import MAX_SECONDS, MAX_WAITING, BatchExecutor, OverloadedError
@@ -91,7 +91,7 @@ class SearchService(Closing):
         self._open_reranker, self._limits = open_reranker, (max_waiting, max_seconds)
         self._lock, self._reading = threading.Lock(), threading.Lock()
         self._executors: list[BatchExecutor] = []
-        self._sessions: dict[str | None, SearchSession] = {}
+        self._sessions: dict[tuple[str | None, bool], SearchSession] = {}
         self._citations: tuple[Recommender, BatchExecutor] | None = None
         if stages is not None:
             self._session(None)  # what cannot be opened fails here, not at the first search
@@ -126,9 +126,10 @@ class SearchService(Closing):
     def about(self) -> Record:
         """What the index is, and what can be asked of it."""
         with self.index.reading() as reader:
-            dense = reader.manifest.dense
+            dense, first = reader.manifest.dense, next(iter(reader), None)
             return {
                 "papers": len(reader),
+                "example": first and {"paper_id": first.paper_id, "title": first.title},
                 "generation": reader.generation,
                 "encoder": None if dense is None else dense["encoder"]["name"],
                 "first_stages": list(FIRST_STAGES) if self._has_postings else ["dense"],
@@ -144,7 +145,8 @@ class SearchService(Closing):
         return self._search_record(ranking, form, begin)
 
     def stream(self, form: SearchForm) -> Iterator[Record]:
-        """The hits that the first stage finds, at once, then those of the reranked order, if there is one.
+        """The hits that the first stage finds, at once, those by grades where the reranker takes longer, and the
+        reranked ones (``stage``: first-stage, graded or reranked; the last ranking ``is_final``).
 
         Each record has the query with its sentences (``aspects`` name its papers by their place in
         ``papers``), ``stage``, ``has_more`` and ``next_start`` for paging, ``notes`` for people, and hits as
@@ -154,9 +156,15 @@ class SearchService(Closing):
         while True:
             begin, digest = time.perf_counter(), self.index.manifest.digest
             try:
-                session = self._session(form.first_stage)
-                for ranking in session.run(form.request(self.index), rerank=form.rerank):
-                    yield self._search_record(ranking, form, begin)
+                session, request = self._session(form.first_stage), form.request(self.index)
+                if not (form.rerank and self._is_careful and session.reranks(request.query)):
+                    for ranking in session.run(request, rerank=form.rerank):
+                        yield self._search_record(ranking, form, begin)
+                    return
+                for ranking in self._session(form.first_stage, is_quick=True).run(request):
+                    stage = FIRST if ranking.stage == FIRST else "graded"
+                    yield self._search_record(ranking._replace(stage=stage, is_final=False), form, begin)
+                yield self._search_record(session.search(request), form, begin)
                 return
             except PaperNotFoundError:
                 if self.index.manifest.digest == digest:
@@ -181,6 +189,7 @@ class SearchService(Closing):
         are = "1 paper is" if missing == 1 else f"{missing} papers are"
         return {
             "query": {"heading": f"Papers for “{paper.title or paper.abstract}” to cite"},
+            "language_note": language_note(Query(paper)),
             "notes": [f"{are} not in the index and left out"] if missing else [],
             **self._page(Query(paper), hits, form, begin)[1],
         }
@@ -270,19 +279,30 @@ class SearchService(Closing):
         self._executors.append(BatchExecutor((FIRST, RERANKED), *self._limits))
         return self._executors[-1]
 
-    def _session(self, first_stage: str | None) -> SearchSession:
-        """What searches by a first stage, None: that of the service; all share what reranks."""
+    @property
+    def _is_careful(self) -> bool:
+        """True if what reranks takes longer than the grades that the index has, which are shown meanwhile."""
+        reranker, usual = self.stages.reranker, default_stages(self.index).reranker
+        is_quick = isinstance(reranker, Grades | Projections) and not getattr(reranker, "joint", 0)
+        return isinstance(usual, Grades) and reranker is not None and not is_quick
+
+    def _session(self, first_stage: str | None, *, is_quick: bool = False) -> SearchSession:
+        """What searches by a first stage (None: that of the service) and, if ``is_quick``, reranks by grades;
+        sessions that rerank alike share what does.
+        """
         if first_stage not in (None, "dense") and not self._has_postings:
             raise UsageError(f"expected a first stage of dense over this index, found {first_stage}")
         opened = self._sessions
         with self._lock:
-            if None not in opened:
+            if (None, is_quick) not in opened:
                 shared: dict[str, Any] = {"open_reranker": self._open_reranker, "chosen": self._chosen}
-                opened[None] = SearchSession(self.index, self.stages, self._executor(), **shared)
-            if first_stage is not None and first_stage not in opened:
-                stage = FIRST_STAGES[first_stage]()
-                opened[first_stage] = opened[None].with_first_stage(stage, self._executor())
-            return opened[first_stage]
+                usual = default_stages(self.index).reranker
+                stages = replace(self.stages, reranker=usual) if is_quick else self.stages
+                opened[None, is_quick] = SearchSession(self.index, stages, self._executor(), **shared)
+            if (first_stage, is_quick) not in opened:
+                stage, executor = FIRST_STAGES[str(first_stage)](), self._executor()
+                opened[first_stage, is_quick] = opened[None, is_quick].with_first_stage(stage, executor)
+            return opened[first_stage, is_quick]
 
     def _citing(self) -> tuple[Recommender, BatchExecutor]:
         """What recommends citations, opened when it is first needed."""
@@ -327,9 +347,11 @@ class SearchService(Closing):
                 "aspects": aspects,
             },
             "stage": ranking.stage,
+            "is_final": ranking.is_final,
             "first_stage": form.first_stage or self.stages.first_stage.name,
             "passing": ranking.selected.papers,
             "papers": ranking.selected.total,
+            "language_note": language_note(query),
             "notes": list(ranking.notes),
             **page,
         }
