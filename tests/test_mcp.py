@@ -27,6 +27,7 @@ from support.serving import serving
 from qbe.cli.mcp import main
 from qbe.errors import UsageError
 from qbe.index.index import open_index
+from qbe.search.writers import export_parts
 from qbe.serve import mcp
 from qbe.serve.mcp import LIMIT, Hit, Hits, create_server
 from qbe.serve.service import SearchService
@@ -177,7 +178,7 @@ def test_the_parts_of_a_long_export_joined_are_the_file(stdio, graded_index):
             parts = pages(stdio, "export_citations", paper_ids=ids, format=form)
             assert sum(part["papers"] for part in parts) == 128
             assert [bool(part["cut"]) for part in parts] == [True] * (len(parts) - 1) + [False]
-            whole = "".join(service.export_parts(ids, form))
+            whole = "".join(export_parts(map(service.index.paper, ids), form))
             assert "".join(part["text"] for part in parts) == whole
             assert (len(parts) > 1) is (len(whole) > LIMIT)
 

@@ -17,10 +17,11 @@ from qbe.index.source import BuildSettings
 from qbe.models.encoder import Encoder
 from qbe.search.first_stages import BM25Stage
 from qbe.search.pipeline import Pipeline
-from qbe.search.request import CitationForm, SearchForm
+from qbe.search.request import CitationForm, SearchForm, distinct_papers
 from qbe.search.rerankers import JointGrader
+from qbe.search.writers import export_parts
 from qbe.serve.models import call
-from qbe.serve.queue import BatchExecutor, MicroBatchQueue, OverloadedError, TooSlowError
+from qbe.serve.queue import MicroBatchQueue, OverloadedError, TooSlowError
 from qbe.serve.service import FIRST, RERANKED, SearchService, stages_of
 
 pytestmark = pytest.mark.slow
@@ -198,7 +199,7 @@ def test_papers_go_by_any_name(service):
     assert service.paper(title.upper())["paper_id"] == "s036"
     compared = service.compare(paper_id="two crops", other_id="S051")
     assert (compared["paper"]["paper_id"], compared["other"]["paper_id"]) == ("s036", "s051")
-    assert len(service.export_parts(["two crops", "s036"], "bibtex")) == 1
+    assert len(distinct_papers(service.index, ["two crops", "s036"])) == 1
     with pytest.raises(PaperNotFoundError, match=r"found [0-9]+ with 'citation' in their titles: s"):
         service.paper("citation")
 
@@ -207,7 +208,7 @@ def test_exports(service):
     beginnings = {"bibtex": "@misc{", "ris": "TY  - ", "csv": "paper_id,title,authors"}
     beginnings |= {"markdown": "- **Two Crops", "json": '{"paper_id": "s036"'}
     for form, begin in beginnings.items():
-        text = "".join(service.export_parts(["s036", "s051", "s036"], form))
+        text = "".join(export_parts(distinct_papers(service.index, ["s036", "s051", "s036"]), form))
         assert text.startswith(begin) and "Two Crops of a Paragraph" in text
 
 
@@ -360,9 +361,9 @@ def test_a_queue_closes_though_a_search_that_waits_was_cancelled(held):
 
 
 def test_a_step_that_takes_too_long_is_given_up(held):
-    with BatchExecutor([FIRST], seconds=0.05) as execute:
+    with MicroBatchQueue(seconds=0.05) as queue:
         with pytest.raises(TooSlowError, match=r"longer than 0\.05 s"):
-            execute(FIRST, held, lambda: 1)
+            queue.result(held, lambda: 1)
         held.may_go_on.set()
 
 

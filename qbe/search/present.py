@@ -198,8 +198,7 @@ def language_note(query: Query) -> str:
 
 
 def _foreign_note(query: Query) -> str:
-    note = language_note(query)
-    return f" ({note})" if note else ""
+    return f" ({note})" if (note := language_note(query)) else ""
 
 
 def looks_english(text: str) -> bool:

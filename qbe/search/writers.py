@@ -107,8 +107,8 @@ def _match(query: Query, paper: Paper, match: Match, explain: bool) -> Record:
 def described(paper: Paper) -> Record:
     """Title, year, authors, venue, links and abstract of a paper as JSON values."""
     reference = reference_of(paper)
-    library = {name: str(paper.metadata.get(name)) for name in ("zotero", "pdf")}
-    library = {name: link for name, link in library.items() if _IN_ZOTERO.fullmatch(link)}
+    said = paper.metadata
+    library = {name: said[name] for name in ("zotero", "pdf") if _IN_ZOTERO.fullmatch(str(said.get(name)))}
     return {
         "title": paper.title,
         "year": plain(paper.year),
