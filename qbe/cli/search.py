@@ -53,8 +53,8 @@ OPTIONS = f"""
 ? --text TEXT!  an abstract, as it is, or a question
 --title TITLE  the title that goes with --text
 --not-paper ID...  papers of the index: rank papers similar to these lower
-? --facet problem|method|findings|background|result  what to match; background is the problem, result the findings
-  (default: the topic's own, else the whole abstract)
+? --facet problem|method|findings|background|result  what to match (background: the problem, result: the
+  findings; default: the topic's own, else the whole abstract)
 ? --sentences 0,3  positions of the sentences to match, from 0
 ? --like FACET...  facets to have in common, such as method, method:0.5 or 'background>=2' (a grade); or
   same-problem-other-method, same-method-other-problem or competitors, or a mix of these

@@ -7,7 +7,6 @@ import io
 import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -29,7 +28,6 @@ log = logging.getLogger(__name__)
 
 Record = dict[str, Any]
 
-_IN_ZOTERO = re.compile(r"zotero://(select|open-pdf)/(library|groups/\d+)/items/\w+")
 _ABOUT = ("title", "authors", "year", "venue", "doi", "url")  # `authors` are separated by semicolons
 COLUMNS = ("query_id", "rank", "paper_id", *_ABOUT, "score", "facet", "sentence", *map(str, Facet))
 _FORMULAS = tuple("=+-@\uff1d\uff0b\uff0d\uff20")  # beginnings; the last four: = + - @ in full width
@@ -107,8 +105,7 @@ def _match(query: Query, paper: Paper, match: Match, explain: bool) -> Record:
 def described(paper: Paper) -> Record:
     """Title, year, authors, venue, links and abstract of a paper as JSON values."""
     reference = reference_of(paper)
-    said = paper.metadata
-    library = {name: said[name] for name in ("zotero", "pdf") if _IN_ZOTERO.fullmatch(str(said.get(name)))}
+    library = {name: link for name, link in paper.metadata.items() if str(link).startswith("zotero://")}
     return {
         "title": paper.title,
         "year": plain(paper.year),
