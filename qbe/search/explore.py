@@ -15,7 +15,7 @@ from qbe.index.scoring import distinct
 from qbe.query import SHAPES, Aspect, Query, Variety
 from qbe.search.first_stages import BM25Stage, FirstStage, FusedStage, Rows, Scores
 from qbe.search.fusion import BEST_PAPERS, below, best_hits
-from qbe.search.rank import RankingRequest, checked_pool, liked_candidates
+from qbe.search.rank import RankingRequest, liked_candidates
 from qbe.search.stages import TELLING_WORDS
 from qbe.types import Facet, Hit, Paper
 from qbe.util.work import Workers
@@ -58,7 +58,7 @@ class ExploreStage:
         known: _Known = {}
         ranked = []
         for request in requests:
-            paper_ids = checked_pool(self.reader, request)
+            paper_ids = request.candidates(self.reader)
             if paper_ids is None:
                 depth = min(max(k, DEPTH), len(self.reader))
                 by_stage = (liked_candidates(stage, request, depth) for stage in self.stages)
@@ -173,7 +173,7 @@ def _shape_chances(request: RankingRequest, graded: Sequence[Estimates], name: s
     aspects, weights = list[Aspect](), SHAPES[name]
     for aspect in request.query.aspects:
         weight = weights.get(aspect.facet or Facet.RESULT, 0.0)
-        if aspect.paper.paper_id in request.liked and weight:
+        if aspect.paper.paper_id in request.query.liked and weight:
             aspects.append(replace(aspect, weight=weight * abs(aspect.weight)))
         elif weight > 0:
             aspects.append(aspect)
@@ -238,8 +238,9 @@ def _named_grades(request: RankingRequest, graded: Sequence[Estimates]) -> list[
     """The grades of each candidate by facet, the best over the liked papers that have sentences of it."""
     from qbe.search.grading import named_grades
 
-    pairs = zip(request.graded_by, graded, strict=True)
-    liked = [named_grades(each.paper, found) for each, found in pairs if each.paper.paper_id in request.liked]
+    pairs = [(each.paper, found) for each, found in zip(request.graded_by, graded, strict=True)]
+    ids = request.query.liked
+    liked = [named_grades(paper, found) for paper, found in pairs if paper.paper_id in ids]
     best = []
     for by_paper in zip(*liked, strict=True):
         named = {name: [grades[name] for grades in by_paper if name in grades] for name in map(str, Facet)}

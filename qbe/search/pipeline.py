@@ -12,8 +12,7 @@ from qbe.index.index import Index
 from qbe.query import PLAIN, Query, Topic, Variety
 from qbe.search.explain import ExplainedSentence, explain_query
 from qbe.search.filters import PaperFilter
-from qbe.search.opening import RerankerOpener
-from qbe.search.rank import Progress
+from qbe.search.rank import Progress, RerankerOpener
 from qbe.search.request import BLOCK, SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Stages, default_stages

@@ -69,10 +69,6 @@ class SearchRequest:
                 "qbe.Query.by_facets(paper, variety.weights)"
             )
 
-    @property
-    def labels_all(self) -> bool:
-        return self.explain or self.grades or bool(self.variety.bounds)
-
 
 def _names(max_length: int, description: str, **more: Any) -> Any:
     """A field of names; its metadata are arguments of ``pydantic.Field``, of which servers make schemas."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,9 +19,16 @@ from qbe.search.explore import ExploreStage, likely, open_explore_stage
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
 from qbe.search.first_stages import FirstStage, open_first_stage
 from qbe.search.grading import Regrader, facet_places, no_grades
-from qbe.search.opening import RerankerOpener, open_rerank_stage
 from qbe.search.questions import is_question
-from qbe.search.rank import GradedQuery, Progress, RankingRequest, RerankStage, rank
+from qbe.search.rank import (
+    GradedQuery,
+    Progress,
+    RankingRequest,
+    RerankerOpener,
+    RerankStage,
+    open_rerank_stage,
+    rank,
+)
 from qbe.search.request import SearchRequest
 from qbe.search.stages import RERANK_DEPTH, Grades, LanguageModel, Stages, default_stages
 from qbe.types import Hit, Paper
@@ -105,11 +112,11 @@ class SearchSession(Closing):
         self.stages, reranker = stages, stages.reranker
         self._workers, self._opening = Workers(index.threads), threading.Lock()
         self._opened: Opened | None = None
-        self._regraded, self._regrader = (isinstance(reranker, Grades) and reranker.joint) or 0, None
-        if self._regraded:
+        self.regrades, self._regrader = (isinstance(reranker, Grades) and reranker.joint) or 0, None
+        if self.regrades:
             from qbe.search.rerankers import JointGrader
 
-            self._regrader = Regrader(JointGrader(workers=self._workers), self._regraded)
+            self._regrader = Regrader(JointGrader(workers=self._workers), self.regrades)
         parts = (reranker, index, self._workers, self._regrader, open_reranker)
         try:
             # Side by side: Java opens the postings while Python reads what reranks.
@@ -169,22 +176,12 @@ class SearchSession(Closing):
 
     def reranks(self, query: Query) -> bool:
         """True if the reranker takes one of a query's aspects, or grades the best hits again."""
-        if query.is_by_facets and self._over_index().explore_ranks:
-            return self._second is not None and self._regraded > 0
-        return self.takes(query.aspects) and not (is_question(query) and self._grades_whole(query.aspects))
-
-    def takes(self, aspects: Iterable[Aspect | TopicAspect]) -> bool:
-        """True if there is a reranker that takes one of a query's aspects."""
-        return self._second is not None and any(map(self._second.reranks, aspects))
-
-    def _grades_whole(self, aspects: Iterable[Aspect | TopicAspect]) -> bool:
-        """True if an aspect is a whole abstract that is reranked by the facets of its sentences."""
-        second = self._second
-        return second is not None and second.needs_labels and any(not each.facet for each in aspects)
-
-    def leaves_out(self, aspects: Iterable[Aspect | TopicAspect], load: Callable[[], Query]) -> bool:
-        """True if users should be told that a query is not reranked; a question only if asked."""
-        return not self.takes(aspects) and (self._chosen or not is_question(load()))
+        second, aspects = self._second, query.aspects
+        if second is None or (query.is_by_facets and self._over_index().explore_ranks):
+            return second is not None and self.regrades > 0
+        if second.needs_labels and any(not each.facet for each in aspects) and is_question(query):
+            return False  # what a question names has no facets to be graded by
+        return any(map(second.reranks, aspects))
 
     def rerank_pairs(self, aspects: Sequence[TopicAspect], papers: int) -> int:
         """Return the most pairs that the reranker will score for a query of these aspects."""
@@ -192,22 +189,17 @@ class SearchSession(Closing):
             return 0
         by_facets = len(aspects) > 1 and all(aspect.facet for aspect in aspects)
         if by_facets and self._over_index().explore_ranks:
-            return min(self._regraded, papers) * len({aspect.paper_id for aspect in aspects})
+            return min(self.regrades, papers) * len({aspect.paper_id for aspect in aspects})
         return min(self._second.depth, papers) * sum(map(self._second.reranks, aspects))
 
     def selected(self, query: Query, filter: PaperFilter | None) -> FilterResult:
         """Apply a filter for a query; raises what `run` does."""
-        return self._over_index().filters.for_query(filter, query)
+        return self._over_index().filters.of(filter, query)
 
     @property
     def can_grade(self) -> bool:
         """True if the index's encoder has a grade model."""
         return self._over_index().explore is not None
-
-    @property
-    def regrades(self) -> bool:
-        """True if the best papers of a query are graded again, where there is a grade model."""
-        return self._regraded > 0
 
     def grade(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
         """Add grades to hits of a query, however they were found; raises UsageError without a grade model."""
@@ -222,71 +214,74 @@ class SearchSession(Closing):
             by = task.ranking.graded_by or _graded_queries(task.ranking.query, {})
             return task.opened.explore.grade(task.ranking._replace(graded_by=by), hits, again=True)
 
-    def _needs_labels(self, aspect: Aspect) -> bool:
-        is_reranked = self._second is not None and self._second.needs_labels and self._second.reranks(aspect)
-        return aspect.facet is not None or is_reranked
+    def _needs_labels(self, request: SearchRequest, aspect: Aspect) -> bool:
+        wants_all = request.explain or request.grades or bool(request.variety.bounds)
+        second = self._second
+        is_graded = second is not None and second.needs_labels and second.reranks(aspect)
+        return wants_all or aspect.facet is not None or is_graded
 
-    def prepared(self, requests: Sequence[SearchRequest]) -> list[tuple[Query, dict[int, PaperVectors]]]:
-        """Label papers as requests need; return queries, with the vectors that labelling made by id()."""
+    def prepared(self, requests: Sequence[SearchRequest]) -> tuple[list[Query], dict[int, PaperVectors]]:
+        """Label papers as requests need; return queries, and by id() the vectors that labelling made."""
         papers = {
             (id(aspect.paper), request.labels): aspect.paper
             for request in requests
             for aspect in request.query.aspects
-            if request.labels_all or self._needs_labels(aspect)
+            if self._needs_labels(request, aspect)
         }
-        label = self.index.label_and_encode
-        results = self._workers.map(lambda key: label(papers[key], key[1]), list(papers))
+        results = self._workers.map(
+            lambda key: self.index.label_and_encode(papers[key], key[1]), list(papers)
+        )
         labelled = dict(zip(papers, results, strict=True))
-        prepared = []
+        queries, vectors = list[Query](), dict[int, PaperVectors]()
         for request in requests:
-            aspects: list[Aspect] = []
-            vectors: dict[int, PaperVectors] = {}
+            aspects = list[Aspect]()
             for aspect in request.query.aspects:
                 result = labelled.get((id(aspect.paper), request.labels))
-                if result is not None and (request.labels_all or self._needs_labels(aspect)):
+                if result is not None and self._needs_labels(request, aspect):
                     aspect = replace(aspect, paper=result.paper)
                 if result is not None and result.vectors is not None:
                     vectors[id(aspect.paper)] = result.vectors
                 aspects.append(aspect)
                 aspect.selected_positions()
-            prepared.append((Query.of(*aspects), vectors))
-        return prepared
+            queries.append(Query.of(*aspects))
+        return queries, vectors
 
     def _stage(
         self, stage: str, tasks: Sequence[Task], execute: Executor | None, progress: Progress | None = None
     ) -> list[Task]:
         """Tasks with the hits of a stage: by the executor if there is one, else of all of them together."""
-        batch: Batch = self.first_stage if stage == FIRST else partial(self.rerank, progress=progress)
+        batch: Batch = self._first if stage == FIRST else partial(self._again, progress=progress)
         ranked = batch(tasks) if execute is None else [execute(stage, batch, task) for task in tasks]
         again = stage == RERANKED
         return [task._replace(hits=hits, again=again) for task, hits in zip(tasks, ranked, strict=True)]
 
     def _tasks(self, requests: Sequence[SearchRequest]) -> list[Task]:
-        opened, prepared, second = self._over_index(), self.prepared(requests), self._second
+        """Label, filter and encode queries, each paper once."""
+        opened, second = self._over_index(), self._second
+        (queries, made), ready = self.prepared(requests), []
         has_vectors = opened.reader.manifest.dense is not None
         stages_need = any(getattr(stage, "needs_vectors", False) for stage in (opened.first_stage, second))
-        varieties, graded = [self._variety(opened, request) for request in requests], list[bool]()
-        papers: dict[int, tuple[Paper, PaperVectors | None]] = {}
-        for request, (query, vectors), variety in zip(requests, prepared, varieties, strict=True):
+        papers: dict[int, Paper] = {}
+        for request, query in zip(requests, queries, strict=True):
+            variety = self._variety(opened, request)
             wants = query.is_by_facets or bool(variety.bounds)
-            is_graded = wants or (request.grades and all(map(facet_places, query.papers)))
-            graded.append(opened.explore is not None and is_graded)
-            if stages_need or (has_vectors and (request.matches or graded[-1])):
-                for aspect in query.aspects:
-                    papers[id(aspect.paper)] = aspect.paper, vectors.get(id(aspect.paper))
+            wants = wants or (request.grades and all(map(facet_places, query.papers)))
+            is_graded = opened.explore is not None and wants
+            if stages_need or (has_vectors and (request.matches or is_graded)):
+                papers |= {id(aspect.paper): aspect.paper for aspect in query.aspects}
+            ready.append((request, query, variety, is_graded))
 
-        def encode(work: tuple[Paper, PaperVectors | None]) -> PaperVectors:
-            paper, made = work
-            return opened.reader.stored_vectors(paper) or made or self.index.encoder.encode_paper(paper)
+        def encode(paper: Paper) -> PaperVectors:
+            known = opened.reader.stored_vectors(paper) or made.get(id(paper))
+            return known or self.index.encoder.encode_paper(paper)
 
         encoded = dict(zip(papers, self._workers.map(encode, list(papers.values())), strict=True))
         # The same for few hits as for many, and with a reranker as without one.
         depth = RERANK_DEPTH if second is None else second.depth
         tasks = []
-        ready = zip(requests, prepared, varieties, graded, strict=True)
-        for request, (query, _), variety, is_graded in ready:
+        for request, query, variety, is_graded in ready:
             aspects = [EncodedAspect.of(each, encoded.get(id(each.paper))) for each in query.aspects]
-            selected = opened.filters.for_query(request.filter, query)
+            selected = opened.filters.of(request.filter, query)
             by = _graded_queries(query, encoded) if is_graded else ()
             ranking = RankingRequest(query, aspects, request.pool, selected.selection, by, variety)
             explores = opened.explore_ranks and query.is_by_facets
@@ -304,30 +299,28 @@ class SearchSession(Closing):
             raise UsageError(f"expected a mix with another `rerank` than {reranker.name}; drop one")
         return variety
 
-    def first_stage(self, tasks: Sequence[Task]) -> list[list[Hit]]:
+    def _first(self, tasks: Sequence[Task]) -> list[list[Hit]]:
         """Rank the best ``depth`` papers for each task, or all candidates where grades rank the query."""
 
         def found(some: Sequence[Task]) -> list[list[Hit]]:
-            (opened, request, *_), depth = some[0], some[0].depth
+            opened, explain, depth = some[0].opened, some[0].request.explain, some[0].depth
             rankings = [task.ranking for task in some]
-            if not some[0].explores:
-                return rank(opened.first_stage, opened.reader, rankings, depth, explain=request.explain)
-            assert opened.explore is not None
-            return opened.explore.rank(rankings, depth, explain=request.explain)
+            if opened.explore is not None and some[0].explores:
+                return opened.explore.rank(rankings, depth, explain=explain)
+            return rank(opened.first_stage, opened.reader, rankings, depth, explain=explain)
 
         return _together(tasks, found)
 
-    def rerank(self, tasks: Sequence[Task], progress: Progress | None = None) -> list[list[Hit]]:
+    def _again(self, tasks: Sequence[Task], progress: Progress | None = None) -> list[list[Hit]]:
         """Rerank the hits of tasks, or grade the best ones again where grades rank the query."""
 
         def found(some: Sequence[Task]) -> list[list[Hit]]:
             opened, explain, ranked = some[0].opened, some[0].request.explain, list[list[Hit]]()
-            if some[0].explores:
-                assert opened.explore is not None
+            if opened.explore is not None and some[0].explores:
                 for task in some:
                     ranked += opened.explore.rank([task.ranking], task.depth, explain=explain, again=True)
                     if progress:
-                        progress(min(self._regraded, len(ranked[-1])) * len(task.ranking.graded_by))
+                        progress(min(self.regrades, len(ranked[-1])) * len(task.ranking.graded_by))
                 return ranked
             assert self._second is not None
             rankings, candidates = [task.ranking for task in some], [task.hits for task in some]
