@@ -57,7 +57,7 @@ def of_qbe(folder: Path, k1: float, b: float, hits: int) -> Search:
     manifest = index.manifest.lucene
     assert manifest is not None
     assert (manifest["k1"], manifest["b"]) == (k1, b)
-    searcher = index.reader.text_search()
+    searcher = index.reader
     ids = index.papers.ids
 
     def search(text: str) -> list[tuple[str, float]]:

@@ -154,7 +154,7 @@ def test_an_approximate_index_from_end_to_end(tmp_path, sample, tiny_encoder, ca
     moved = folder.rename(tmp_path / "moved")
     with Index(moved) as index:
         first = index.sentence_vectors[:4].astype(np.float32)
-        sources: list = [index.candidate_source(nprobe) for nprobe in (1, 16)]
+        sources: list = [index.reader.candidate_source(nprobe) for nprobe in (1, 16)]
         few, many = ((source.sentences.nearest(first, 500) >= 0).sum() for source in sources)
         assert few < many / 4
 

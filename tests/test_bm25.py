@@ -30,14 +30,12 @@ ROUNDING = 6e-5  # Anserini rounds scores to four places, and lowers each of equ
 def bm25(
     index: Index, query: Query, k: int, pool: Sequence[str] | None = None, form: str = "title+facet"
 ) -> list[Hit]:
-    with index.reading() as reader:
-        stage = BM25Stage(reader, Workers(), form)
-        return stage.batch_search([EncodedAspect.of(query.aspects[0])], k, [pool])[0]
+    stage = BM25Stage(index.reader, Workers(), form)
+    return stage.batch_search([EncodedAspect.of(query.aspects[0])], k, [pool])[0]
 
 
 def words(index: Index, query: Query, form: str) -> str:
-    with index.reading() as reader:
-        return query_text(EncodedAspect.of(query.aspects[0]), form, reader.text_search())
+    return query_text(EncodedAspect.of(query.aspects[0]), form, index.reader)
 
 
 class Collection:
@@ -183,15 +181,13 @@ def test_query_forms(three):
 
 def test_key_terms_are_frequent_in_the_text_and_rare_in_the_collection(three):
     """Bo1: dog 2 log2(4) + log2(4/3), fish log2(2.5) + log2(5/3), birds and cats 1 + 1; ties by stem."""
-    with three.reading() as reader:
-        lucene = reader.text_search()
-        assert lucene.key_terms("Cats, birds; the dog, unknown dogs' fish") == [
-            "dog",
-            "fish",
-            "birds",
-            "Cats",
-        ]
-        assert lucene.key_terms("Cats, birds, dog, fish", 2) == ["dog", "fish"]
+    lucene = three.reader
+    assert lucene.key_terms("Cats, birds; the dog, unknown dogs' fish") == [
+        "dog",
+        "fish",
+        "birds",
+        "Cats",
+    ]
     query = Query(paper("q", "The dog", "Unknown birds."), Facet.METHOD)
     assert words(three, query, "keyterms") == "dog birds"
 
@@ -199,9 +195,8 @@ def test_key_terms_are_frequent_in_the_text_and_rare_in_the_collection(three):
 def test_tfidf_is_lucenes_over_the_same_postings(three):
     """A term: sqrt(tf) (1 + ln((n + 1) / (df + 1))) / sqrt(tokens of the paper)."""
     query = Query(paper("q", "", "cat dog"), Facet.METHOD)
-    with three.reading() as reader:
-        stage = BM25Stage(reader, Workers(), "facet", "tfidf")
-        (found,) = stage.batch_search([EncodedAspect.of(query.aspects[0])], 10, [None])
+    stage = BM25Stage(three.reader, Workers(), "facet", "tfidf")
+    (found,) = stage.batch_search([EncodedAspect.of(query.aspects[0])], 10, [None])
     of_cat, of_dog = 1 + log(4 / 3), 1 + log(4 / 2)
     assert [hit.paper_id for hit in found] == ["d1", "d2"]
     expected = [(of_cat + of_dog) / 2**0.5, 2**0.5 * of_cat / 4**0.5]

@@ -70,7 +70,8 @@ def components(index: Index, paper: Paper) -> dict[str, dict[str, float]]:
     names = [each.paper_id for each in index]
     own = index.vectors(paper)
     query = EncodedAspect.of(Aspect(paper), own)
-    with index.reading() as reader, Workers() as workers:
+    reader = index.reader
+    with Workers() as workers:
         (hits,) = BM25Stage(reader, workers, "abstract").batch_search([query], len(names), [names])
         dense = DenseStage(reader, workers).scores(query, np.arange(len(names)), None)
     found = {"bm25": {hit.paper_id: hit.score for hit in hits}}
@@ -334,8 +335,7 @@ def test_an_index_without_links_is_judged_by_texts(tmp_path, config, citing, tin
 
 
 def test_evidence_is_read_from_metadata(index, citing):
-    with index.reading() as reader:
-        evidence = Evidence(reader)
+    evidence = Evidence(index.reader)
     expected = [year_of(paper.metadata) or math.nan for paper in citing]
     np.testing.assert_array_equal(evidence.years, expected)
     named = sum(len(paper.metadata.get("cites", ())) for paper in citing)

@@ -18,7 +18,7 @@ import qbe
 from qbe.corpus.records import Reading, dump_record, paper_to_record
 from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, UsageError
 from qbe.index.build import build
-from qbe.index.several import SeveralReader
+from qbe.index.reader import SeveralReader
 from qbe.index.source import BuildSettings
 from qbe.index.store import read_manifest
 from qbe.query import Aspect, Query

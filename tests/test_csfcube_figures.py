@@ -115,7 +115,8 @@ def test_predicted_facets_cost_little(collection, raw_collection, tmp_path):
 
 def test_candidates_of_faiss_lose_nothing(graded_index, sample):
     """The 20 best papers of a search are those of scoring every paper of the index."""
-    with Index(graded_index) as index, index.reading() as reader:
+    with Index(graded_index) as index:
+        reader = index.reader
         dense, everything = DenseStage(reader, Workers()), np.arange(len(index))
         for topic in read_topics(sample / "topics.tsv"):
             (aspect,) = Query(index.paper(topic.paper_id), topic.facet).aspects

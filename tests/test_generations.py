@@ -180,8 +180,8 @@ def test_readers_keep_their_generation(index, built, papers, tmp_path):
     append_papers(index, [corpus(tmp_path, "more", papers[60:62])])
     assert names(index) == ["000001", "000003", "CURRENT"]
     assert list(first) == papers[:60]
-    assert first.vector_store.gather(first.layout.starts[:1]).vectors.shape[1] == 16
-    assert first.lucene.reader.maxDoc() == 60
+    assert first.reader.gather(first.layout.starts[:1]).vectors.shape[1] == 16
+    assert first.reader.text_search().reader.maxDoc() == 60
     first.close()
     assert second.refresh()
     assert not second.refresh()
@@ -242,7 +242,7 @@ def test_readers_need_no_right_to_write(index):
     for path in paths:
         path.chmod(0o555 if path.is_dir() else 0o444)
     with Index(index) as opened:
-        assert len(opened.papers.ids) == opened.lucene.reader.maxDoc() == 60
+        assert len(opened.papers.ids) == opened.reader.text_search().reader.maxDoc() == 60
     for path in paths:
         path.chmod(0o755 if path.is_dir() else 0o644)
 
@@ -262,7 +262,7 @@ def test_an_index_of_an_older_version_is_read_and_becomes_a_generation(tmp_path,
         assert (opened.generation, list(opened)) == (0, papers[:60])
         delete_papers(index, ["s001"])
         assert names(index) == sorted([*before, "000001", "CURRENT"])
-        assert len(opened.lucene.rows) == 60
+        assert len(opened.reader.text_search().rows) == 60
     assert ids(index) == [paper.paper_id for paper in papers[1:60]]
 
 

@@ -98,14 +98,14 @@ def test_papers_layout_and_vectors_read_back(tiny_index, papers, tiny_encoder):
     with Index(tiny_index) as index:
         assert len(index) == len(papers)
         assert list(index.papers.read_from(0)) == papers
-        assert index.sentence_vectors.dtype == index.whole_vectors.dtype == np.float16
+        assert index.sentence_vectors.dtype == index.reader.whole_vectors.dtype == np.float16
         for row, (paper, vectors) in enumerate(zip(papers, encoder.encode(papers), strict=True)):
             assert index.paper(paper.paper_id) == index.papers[row] == paper
             first, last = index.layout.starts[row : row + 2]
             facets = [FACET_CODES[code] for code in index.layout.facets[first:last]]
             assert facets == [sentence.facet for sentence in paper.sentences]
             assert (index.sentence_vectors[first:last] == vectors.sentences).all()
-            assert (index.whole_vectors[row] == vectors.whole).all()
+            assert (index.reader.whole_vectors[row] == vectors.whole).all()
         with pytest.raises(PaperNotFoundError, match=r"one of the 128 papers .* found 's999'"):
             index.paper("s999")
 

@@ -89,9 +89,9 @@ def test_labels_and_vectors_come_out_of_one_pass(index, papers):
     assert (vectors.sentences == expected.sentences).all()
     assert (vectors.whole == expected.whole).all()
     assert index.label_and_encode(papers[3]) == (papers[3], None)
-    with index.reading() as reader:
-        assert reader.stored_vectors(raw) is None
-        assert (reader.stored_vectors(papers[3]).sentences == index.vectors(papers[3]).sentences).all()
+    reader = index.reader
+    assert reader.stored_vectors(raw) is None
+    assert (reader.stored_vectors(papers[3]).sentences == index.vectors(papers[3]).sentences).all()
     with pytest.raises(UsageError, match="expected `facets` given or predicted, found 'all'"):
         index.label_facets(raw, "all")
 

@@ -100,7 +100,7 @@ def test_methods_that_are_not_declared_are_looked_up(index):
     """`numDocs`, of an object, and `getMaxClauseCount`, of a class, are not in `qbe.index.jvm`."""
     searcher = _jvm.java_class("org.apache.lucene.search.IndexSearcher")
     assert searcher.getMaxClauseCount() == _jvm.MAX_CLAUSES
-    reader = index.lucene.reader
+    reader = index.reader.text_search().reader
     assert reader.numDocs() == len(index)
     with pytest.raises(AttributeError):
         reader.no_method()

@@ -72,7 +72,7 @@ def test_the_manifest_says_how_vectors_compare(index, l2_encoder):
     assert (dense["similarity"], index.similarity, version) == ("l2", L2, FORMAT_VERSION)
     assert dense["encoder"] == resolve_encoder(str(l2_encoder)).identity
     assert dense["encoder"]["convention"] == dataclasses.asdict(CONVENTION)
-    vectors = index.whole_vectors.astype(float)
+    vectors = index.reader.whole_vectors.astype(float)
     assert np.linalg.norm(vectors, axis=1).min() > 1.5
     assert (vectors * 2**16 % 1 == 0).all()
 

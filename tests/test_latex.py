@@ -152,7 +152,8 @@ def test_macros_that_grow_are_not_substituted():
 def test_what_a_draft_cites_is_in_its_bibliographies(draft, tiny_index, caplog):
     cited = cited_in(r"\nocite{*}\addbibresource[x]{a.bib}\bibliography{b, c}")
     assert cited == (("a.bib", "b.bib", "c.bib"), {"*"})
-    with open_index(tiny_index, threads=1) as index, index.reading() as reader:
+    with open_index(tiny_index, threads=1) as index:
+        reader = index.reader
         named = papers_of(reader, draft)
         assert (named.paper_ids, named.entries, named.missing) == (["s004", "s006"], 3, ("unknown",))
         draft.write_text(

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbe.index.scoring import SentenceBlock, VectorStore, best_per_paper, mean_max, restrict, similarities
+from qbe.index.scoring import best_per_paper, mean_max, restrict, sentence_rows, similarities
 
 
 def test_similarities_are_exact():
@@ -22,11 +22,6 @@ def test_similarities_are_exact():
     backwards = similarities(queries[:, ::-1], vectors[::-1, ::-1])  # another order of summation
     assert (backwards == found[:, ::-1]).all()
     assert similarities(queries, vectors[:0]).shape == (3, 0)
-
-
-def gather(papers: list[int], starts: np.ndarray) -> SentenceBlock:
-    rows = np.arange(starts[-1], dtype=np.float32)[:, None]
-    return VectorStore(rows, rows, starts, "cosine").gather(np.array(papers, np.int64))
 
 
 @st.composite
@@ -46,19 +41,19 @@ def collections(draw):
 def test_against_slow_loops(collection):
     counts, papers, similarities, keep = collection
     starts = np.concatenate([[0], np.cumsum(counts)])
-    candidates = gather(papers, starts)
+    found, begins = sentence_rows(starts, np.array(papers, np.int64))
     rows = [row for paper in papers for row in range(starts[paper], starts[paper + 1])]
-    assert candidates.rows.tolist() == rows
+    assert found.tolist() == rows
     column, best, kept = 0, [], []
     for number, paper in enumerate(papers):
-        assert candidates.starts[number] == column
+        assert begins[number] == column
         columns = range(column, column + counts[paper])
         chosen = [c for c in columns if keep[c]] or list(columns)
         best.append([max(row[c] for c in columns) for row in similarities])
         kept.append([max(row[c] for c in chosen) for row in similarities])
         column += counts[paper]
-    per_paper = best_per_paper(similarities, candidates.starts)
+    per_paper = best_per_paper(similarities, begins)
     assert per_paper.T.tolist() == best
-    restricted = restrict(similarities, candidates.starts, keep)
-    assert best_per_paper(restricted, candidates.starts).T.tolist() == kept
+    restricted = restrict(similarities, begins, keep)
+    assert best_per_paper(restricted, begins).T.tolist() == kept
     np.testing.assert_allclose(mean_max(per_paper), [sum(row) / len(row) for row in best], rtol=1e-6)

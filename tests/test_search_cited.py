@@ -301,8 +301,5 @@ def test_entries_without_ids_are_known_by_their_content(tmp_path):
     """Titles of three words, without year and author, whose ids are made of the content on both sides."""
     path = tmp_path / "library.ris"
     path.write_text("TY  - JOUR\nTI  - Counting fish one\nAB  - We count. They swim.\nER  - \n")
-    with (
-        build_index(tmp_path / "index", path, BuildSettings(dense=False)) as index,
-        index.reading() as reader,
-    ):
-        assert papers_of(reader, path).paper_ids == [paper.paper_id for paper in index]
+    with build_index(tmp_path / "index", path, BuildSettings(dense=False)) as index:
+        assert papers_of(index.reader, path).paper_ids == [paper.paper_id for paper in index]

@@ -188,8 +188,8 @@ def test_a_stored_paper_keeps_its_vectors_however_it_is_labelled(tiny_index, tin
     with Index(tiny_index, tagger=str(tiny_tagger)) as index:
         given = index.paper("s024")
         predicted = index.label_facets(given, "predicted")
-        with index.reading() as reader:
-            one, two = (reader.stored_vectors(paper) for paper in (given, predicted))
+        reader = index.reader
+        one, two = (reader.stored_vectors(paper) for paper in (given, predicted))
         assert (one.sentences == two.sentences).all()
         assert (one.whole == two.whole).all()
 
@@ -221,7 +221,7 @@ def test_every_source_is_tagged_alike(
 
 def test_facets_given_and_predicted(search, tiny_index, tiny_tagger, papers, expected, monkeypatch):
     tagged = lambda folder, **named: Index(folder, **named | {"tagger": str(tiny_tagger)})  # noqa: E731
-    monkeypatch.setattr("qbe.index.index.Index", tagged)
+    monkeypatch.setattr("qbe.index.index.open_index", tagged)
     options = ("--facet", "method", "--explain", "--format", "json", "--hits", 2)
     given = search(tiny_index, "--paper", "s024", *options)
     assert facets(given) == [str(s.facet) for s in papers[23].sentences]

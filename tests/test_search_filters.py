@@ -227,13 +227,12 @@ FILTERS = {
 @pytest.mark.parametrize("name", FILTERS)
 def test_what_passes_in_an_index(index, catalogue, name):
     expected = passing_ids(catalogue, FILTERS[name])
-    with index.reading() as reader:
-        found = FilterCache(reader).of(FILTERS[name])
-        assert (found.papers, found.total) == (len(expected), 128)
-        assert (found.selection is None) == (name == "everything")
-        if found.selection is not None:
-            assert {reader.papers.ids[row] for row in found.selection.rows} == expected
-            assert all(reader.papers.find(paper_id) in found.selection.rows for paper_id in expected)
+    found = FilterCache(index.reader).of(FILTERS[name])
+    assert (found.papers, found.total) == (len(expected), 128)
+    assert (found.selection is None) == (name == "everything")
+    if found.selection is not None:
+        assert {index.papers.ids[row] for row in found.selection.rows} == expected
+        assert all(index.papers.find(paper_id) in found.selection.rows for paper_id in expected)
     undated = passing_ids(catalogue, replace(FILTERS[name], years=None, before=None)) - _dated(catalogue)
     assert found.unknown_year == (len(undated) if (FILTERS[name].years or FILTERS[name].before) else 0)
 
@@ -246,7 +245,8 @@ def test_metadata_is_read_once_for_all_years_and_once_a_filter(plain, monkeypatc
     reads = []
     read = Papers.read_metadata
     monkeypatch.setattr(Papers, "read_metadata", lambda store: reads.append(store) or read(store))
-    with Index(plain) as opened, opened.reading() as reader:
+    with Index(plain) as opened:
+        reader = opened.reader
         papers = FilterCache(reader)
         for year in (2003, 2004, 2003, 2005):
             papers.of(PaperFilter(before=year))
@@ -270,11 +270,11 @@ def stage_of(name: str, reader, **parameters):
 @pytest.fixture(scope="module")
 def stages(index):
     """The reader of the index, its first stages, and some encoded queries."""
-    with index.reading() as reader:
-        names = [("s005", Facet.METHOD), ("s040", None), ("s081", Facet.RESULT)]
-        queries = [Aspect(index.paper(name), facet) for name, facet in names]
-        encoded = [EncodedAspect.of(query, index.vectors(query.paper)) for query in queries]
-        yield reader, {name: stage_of(name, reader) for name in STAGES}, encoded
+    reader = index.reader
+    names = [("s005", Facet.METHOD), ("s040", None), ("s081", Facet.RESULT)]
+    queries = [Aspect(index.paper(name), facet) for name, facet in names]
+    encoded = [EncodedAspect.of(query, index.vectors(query.paper)) for query in queries]
+    yield reader, {name: stage_of(name, reader) for name in STAGES}, encoded
 
 
 def drawn(reader, seed: int, share: float) -> Selection:

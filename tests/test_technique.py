@@ -57,7 +57,8 @@ def test_what_is_looked_for_first_stands_in_every_form(name):
 
 
 def test_a_filter_keeps_what_names_it(folder):
-    with Index(folder) as index, index.reading() as reader:
+    with Index(folder) as index:
+        reader = index.reader
         filters = FilterCache(reader)
         result = filters.of(PaperFilter(where={"technique": "conditional random fields"}))
         assert result.selection is not None

@@ -248,8 +248,7 @@ def test_figures_are_those_of_the_recommendations(trained):
     as far as half precision goes.
     """
     with Index(trained.sources.index) as index:
-        with index.reading() as reader:
-            dev = read_split(reader, trained.sources.dev[0])
+        dev = read_split(index.reader, trained.sources.dev[0])
         for key, links in (("text", False), ("links", True)):
             before = PaperFilter(before="query")
             config = CiteConfig(model=str(trained.output), links=links, depth=12, filter=before)

@@ -40,7 +40,8 @@ def index(trained):
 
 def test_candidates_are_the_best_of_bm25_that_are_not_younger(index):
     cited = {row: np.array(cited_by(row)) for row in (20, 45)}
-    with index.reading() as reader, Workers() as workers:
+    reader = index.reader
+    with Workers() as workers:
         found = bm25_candidates(reader, workers, cited, 6)
         everything = bm25_candidates(reader, workers, cited, COUNT)
     assert [each.query for each in found] == [20, 45]
@@ -66,8 +67,7 @@ def test_classes():
 
 @pytest.fixture
 def reader(index):
-    with index.reading() as opened:
-        yield opened
+    yield index.reader
 
 
 @pytest.fixture

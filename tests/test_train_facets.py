@@ -107,7 +107,8 @@ def test_a_model_of_all_facets_scores_each(trained, tmp_path):
     labels = json.loads((trained.output / "config.json").read_text())["id2label"]
     assert [*labels.values()] == [*map(str, Facet)]
     model = open_pair_reader(trained.output, tmp_path, "cpu", 3).eval()
-    with Index(trained.sources.index) as index, index.reading() as reader:
+    with Index(trained.sources.index) as index:
+        reader = index.reader
         tokenizer = PaperTokenizer(trained.output / "tokenizer.json")
         model.read(tokenizer, reader, "whole", None, 40, 40)
         query, *candidates = (reader.papers[row] for row in (35, 0, 1, 2))

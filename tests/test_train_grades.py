@@ -36,8 +36,7 @@ def index(graded_index):
 
 @pytest.fixture(scope="module")
 def reader(index):
-    with index.reading() as reader:
-        yield reader
+    yield index.reader
 
 
 @pytest.fixture(scope="module")

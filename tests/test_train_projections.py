@@ -39,7 +39,7 @@ def fitted(lists, recipe: Recipe, path: Path) -> Any:
 
 def stored(reader: IndexReader, papers: list) -> StoredPapers:
     rows = np.array([reader.papers.row(paper.paper_id) for paper in papers])
-    block, whole = reader.vector_store.gather(rows), reader.vector_store.whole(rows)
+    block, whole = reader.gather(rows), reader.whole(rows)
     return StoredPapers(block.vectors.astype(np.float64), block.starts, whole.astype(np.float64))
 
 

@@ -32,7 +32,7 @@ def reader(request, tmp_path_factory, papers, tiny_encoder) -> IndexReader:
 
 def queries(reader: IndexReader) -> list[np.ndarray]:
     rows = range(0, len(reader), 9)
-    return [reader.vector_store.gather(np.array([row])).vectors.astype(np.float32) for row in rows]
+    return [reader.gather(np.array([row])).vectors.astype(np.float32) for row in rows]
 
 
 def test_candidates_are_rows_ascending(reader):
@@ -62,7 +62,7 @@ def test_the_best_are_among_the_candidates_for_their_mean(reader, k):
         assert {*few.tolist()} <= {*every.tolist()}
         ranked = []
         for rows in (every, few):
-            compared = reader.vector_store.compare(query, rows)
+            compared = reader.compare(query, rows)
             scores = mean_max(best_per_paper(compared.similarities, compared.starts))
             ranked.append(rows[np.argsort(-scores, kind="stable")[:k]].tolist())
         assert ranked[0] == ranked[1]
@@ -83,9 +83,9 @@ def test_at_least_so_many_sentences_are_looked_up(reader, monkeypatch):
 
 
 def test_gathered_sentences_are_those_of_the_papers_in_order(reader):
-    store, starts = reader.vector_store, reader.layout.starts
+    starts = reader.layout.starts
     rows = np.array([5, 0, 40])
-    block = store.gather(rows)
+    block = reader.gather(rows)
     expected = [sentence for row in rows for sentence in range(starts[row], starts[row + 1])]
     assert block.rows.tolist() == expected
     assert block.starts.tolist() == [0, *np.cumsum(np.diff(starts)[rows])[:-1].tolist()]
@@ -93,10 +93,10 @@ def test_gathered_sentences_are_those_of_the_papers_in_order(reader):
     assert vectors.shape == (len(expected), reader.sentence_vectors.shape[1])
     for position, row in enumerate(expected):
         assert (vectors[position] == reader.sentence_vectors[row].astype(np.float32)).all()
-    assert (store.whole(rows).astype(np.float32) == reader.whole_vectors[rows].astype(np.float32)).all()
+    assert (reader.whole(rows).astype(np.float32) == reader.whole_vectors[rows].astype(np.float32)).all()
     none = np.zeros(0, np.int64)
-    assert [len(part) for part in store.gather(none)] == [0, 0, 0]
-    assert len(store.whole(none)) == 0
+    assert [len(part) for part in reader.gather(none)] == [0, 0, 0]
+    assert len(reader.whole(none)) == 0
 
 
 def test_fewer_lists_give_fewer_candidates_and_need_lists(reader):

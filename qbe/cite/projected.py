@@ -6,14 +6,13 @@ only the query is multiplied; of a stored vector one number is kept. All is in d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbe.cite.links import Doubles, Ints
-from qbe.index.faiss import CandidateSource
 from qbe.index.reader import IndexReader
 from qbe.index.scoring import Selection
 from qbe.models.pooling import EncodedAspect
@@ -34,8 +33,7 @@ class CitationSource:
 
     def __init__(self, reader: IndexReader, workers: Workers, projection: Projection) -> None:
         self._workers, self._projection = workers, projection
-        self._vectors = reader.vector_store
-        self._source: Callable[[], CandidateSource] = lambda: reader.candidate_source(None)
+        self._reader = reader
         self._sentence_lengths = np.full(len(reader.sentence_vectors), np.nan)
         self._whole_lengths = np.full(len(reader.whole_vectors), np.nan)
 
@@ -48,7 +46,7 @@ class CitationSource:
         matrix = self._projection.sentences
         turned = [transformed(query.sentence_vectors, matrix) for query in queries]
         vectors = [(each / np.linalg.norm(each, axis=1, keepdims=True)).astype(np.float32) for each in turned]
-        nearest = list(self._source().nearest(vectors, k, allowed))
+        nearest = self._reader.nearest(vectors, k, allowed)
 
         def best(number: int) -> Candidates:
             rows = nearest[number]
@@ -68,8 +66,8 @@ class CitationSource:
 
     def whole_cosines(self, rows: Rows, others: Rows) -> Doubles:
         """Return cosines (rows, others) of the projections of whole papers."""
-        left = transformed(self._vectors.whole(others).astype(np.float32), self._projection.whole)
-        right = self._vectors.whole(rows).astype(np.float64)
+        left = transformed(self._reader.whole(others).astype(np.float32), self._projection.whole)
+        right = self._reader.whole(rows).astype(np.float64)
         cosines: Doubles = (right @ left.T) / self._lengths_of_whole(rows, right)[:, None]
         return cosines
 
@@ -77,10 +75,10 @@ class CitationSource:
         """Return scores (papers, rows) by late interaction, each of the papers as a query."""
         ascending, places = np.unique(rows, return_inverse=True)
         stored = self._stored(ascending)
-        whole = self._vectors.whole(papers).astype(np.float64)
+        whole = self._reader.whole(papers).astype(np.float64)
         scores = np.empty((len(papers), len(ascending)))
         for number, row in enumerate(papers.tolist()):
-            sentences = self._vectors.gather(np.array([row], np.int64)).vectors.astype(np.float64)
+            sentences = self._reader.gather(np.array([row], np.int64)).vectors.astype(np.float64)
             scores[number] = self._projection.weights @ terms(self._turned(sentences, whole[number]), stored)
         likeness: Doubles = scores[:, places]
         return likeness
@@ -92,12 +90,12 @@ class CitationSource:
         )
 
     def _stored(self, rows: Rows) -> MeasuredPapers:
-        block, known = self._vectors.gather(rows), self._sentence_lengths
+        block, known = self._reader.gather(rows), self._sentence_lengths
         sentences = block.vectors.astype(np.float64)
         unknown = np.isnan(known[block.rows])
         if unknown.any():
             known[block.rows[unknown]] = lengths(sentences[unknown], self._projection.sentences)
-        whole = self._vectors.whole(rows).astype(np.float64)
+        whole = self._reader.whole(rows).astype(np.float64)
         whole_lengths = self._lengths_of_whole(rows, whole)
         return MeasuredPapers(sentences, known[block.rows], whole, whole_lengths, block.starts)
 

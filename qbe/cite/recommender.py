@@ -94,8 +94,7 @@ class Recommender(Closing):
                     f"expected a `rerank` that reads whole abstracts, found {stage.reranker.name}, which "
                     "reads those of a facet; give one trained with qbe train citation-pairs"
                 )
-            with index.reading() as reader:
-                recommender._over(reader)
+            recommender._over(index.reader)
         except BaseException:
             recommender.close()
             raise

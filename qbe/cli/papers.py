@@ -45,22 +45,22 @@ def list_main(arguments: list[str]) -> None:
     from qbe.search.writers import described
 
     paper_filter = filter_of(options)
-    with qbe.open_index(options.index, threads=1) as index, index.reading() as reader:
-        selection = None if paper_filter is None else FilterCache(reader).of(paper_filter).selection
-        passing = reader if selection is None else (reader.papers[row] for row in selection.rows.tolist())
-        width = min(max(map(len, reader.papers.ids)), WIDEST_ID)
-        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        written = _write(
-            _having(passing, options.word),
-            options.format,
-            lambda paper: line(paper, width)[:columns],
-            lambda paper: {"paper_id": paper.paper_id, **described(paper)},
+    reader = qbe.open_index(options.index, threads=1).reader
+    selection = None if paper_filter is None else FilterCache(reader).of(paper_filter).selection
+    passing = reader if selection is None else (reader.papers[row] for row in selection.rows.tolist())
+    width = min(max(map(len, reader.papers.ids)), WIDEST_ID)
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    written = _write(
+        _having(passing, options.word),
+        options.format,
+        lambda paper: line(paper, width)[:columns],
+        lambda paper: {"paper_id": paper.paper_id, **described(paper)},
+    )
+    if not written:
+        raise qbe.PaperNotFoundError(
+            f"expected papers of {options.index} with all of the words and conditions, found none of its "
+            f"{len(reader):,}; give fewer"
         )
-        if not written:
-            raise qbe.PaperNotFoundError(
-                f"expected papers of {options.index} with all of the words and conditions, found none of its "
-                f"{len(reader):,}; give fewer"
-            )
 
 
 def show_main(arguments: list[str]) -> None:
@@ -70,22 +70,22 @@ def show_main(arguments: list[str]) -> None:
     from qbe.search.writers import paper_record
 
     words = options.id
-    with qbe.open_index(options.index, threads=1) as index, index.reading() as reader:
-        # Where none of the words is an id, all of them may be words of one title.
-        ids = [] if any(word in reader for word in words) else reader.names.find(" ".join(words))
-        if len(ids) > 1:
-            width = max(map(len, ids))
-            sys.stdout.writelines(f"{line(reader.paper(paper_id), width)}\n" for paper_id in ids)
-            raise qbe.PaperNotFoundError(
-                f"expected words of the title of one paper, found {len(ids):,} papers with them; give an id, "
-                "or more words"
-            )
-        if not ids:
-            known = any(word in reader or reader.names.find(word) for word in words)
-            names = words if known else [" ".join(words)]
-            ids = [reader.find(name).paper_id for name in names]
-        papers = map(reader.paper, dict.fromkeys(ids))
-        _write(papers, options.format, _text, lambda paper: paper_record(paper, inside=True))
+    reader = qbe.open_index(options.index, threads=1).reader
+    # Where none of the words is an id, all of them may be words of one title.
+    ids = [] if any(word in reader for word in words) else reader.names.find(" ".join(words))
+    if len(ids) > 1:
+        width = max(map(len, ids))
+        sys.stdout.writelines(f"{line(reader.paper(paper_id), width)}\n" for paper_id in ids)
+        raise qbe.PaperNotFoundError(
+            f"expected words of the title of one paper, found {len(ids):,} papers with them; give an id, "
+            "or more words"
+        )
+    if not ids:
+        known = any(word in reader or reader.names.find(word) for word in words)
+        names = words if known else [" ".join(words)]
+        ids = [reader.find(name).paper_id for name in names]
+    papers = map(reader.paper, dict.fromkeys(ids))
+    _write(papers, options.format, _text, lambda paper: paper_record(paper, inside=True))
 
 
 def _text(paper: qbe.Paper) -> str:

@@ -303,8 +303,7 @@ def named_papers(program: str, index: qbe.Index, path: str) -> list[str]:
 
     from qbe.search.queries import papers_of
 
-    with index.reading() as reader:
-        named = papers_of(reader, Path(path))
+    named = papers_of(index.reader, Path(path))
     common.note(program, named.missing_in_words(path))
     return named.paper_ids
 

@@ -14,7 +14,7 @@ from qbe.cluster.ray_runtime import raised_in_task
 from qbe.corpus.records import Reading
 from qbe.errors import IndexBuildError
 from qbe.index.build import build
-from qbe.index.several import combined_manifest
+from qbe.index.reader import combined_manifest
 from qbe.index.source import BuildSettings, Execution, open_corpus
 from qbe.index.store import Manifest, read_manifest
 from qbe.util.files import lock, publish_directory

@@ -14,8 +14,7 @@ from typing import Any
 from qbe.cluster.ray_runtime import ClusterError, connected, raised_in_task
 from qbe.errors import UsageError, check_positive
 from qbe.index.index import Index
-from qbe.index.reader import IndexReader
-from qbe.index.several import Ask, Shard
+from qbe.index.reader import Ask, IndexReader
 from qbe.index.store import current, read_manifest
 
 DEADLINE = 60.0  # seconds that answers are waited for
@@ -32,16 +31,16 @@ class Holder:
 
     def __init__(self, folder: str, threads: int) -> None:
         self._folder, self._threads = Path(folder), threads
-        self._open: OrderedDict[int, Shard] = OrderedDict()
+        self._open: OrderedDict[int, IndexReader] = OrderedDict()
 
     def ask(self, generation: int, method: str, arguments: Sequence[Any]) -> Any:
-        """Call a method of `Shard` on a generation."""
+        """Call a method of `IndexReader` on a generation."""
         if generation not in self._open:
             reader = IndexReader(self._folder, self._threads)
             if reader.generation != generation:
                 found = f"expected generation {generation} of {self._folder}, found {reader.generation}"
                 raise UsageError(f"{found}; search again")  # it was updated while it was searched
-            self._open[generation] = Shard(reader)
+            self._open[generation] = reader
             while len(self._open) > KEPT_GENERATIONS:
                 self._open.popitem(last=False)
         return getattr(self._open[generation], method)(*arguments)

@@ -82,8 +82,7 @@ class Watch:
         if not self.cited:
             yield SearchForm(**self.search)
             return
-        with index.reading() as reader:
-            named = papers_of(reader, Path(self.cited)).paper_ids
+        named = papers_of(index.reader, Path(self.cited)).paper_ids
         for begin in range(0, len(named), MAX_PAPERS):
             yield SearchForm(**{**self.search, "paper_ids": named[begin : begin + MAX_PAPERS]})
 
@@ -207,8 +206,8 @@ def find(
     """
     session.index.refresh()  # no other process may have noted papers that this one does not see
     known = set(watches.known)
-    with session.index.reading() as reader:
-        watches.known += [paper_id for paper_id in reader.papers.ids if paper_id not in known]
+    ids = session.index.papers.ids
+    watches.known += [paper_id for paper_id in ids if paper_id not in known]
     time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     problems: dict[str, QbeError] = {}
     every = list(watches.watches.values())

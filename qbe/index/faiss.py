@@ -16,7 +16,7 @@ import numpy as np
 
 from qbe.errors import OutputError, UsageError, check_package
 from qbe.index.params import AUTO, FaissParams
-from qbe.index.scoring import Mask, PerSelection, Rows, Selection, distinct, may_be_best
+from qbe.index.scoring import Mask, Rows, Selection, distinct, may_be_best
 from qbe.index.store import Files
 from qbe.index.vectors import Floats, Vectors
 from qbe.models.formats import L2
@@ -302,7 +302,6 @@ class CandidateSource:
 
     def __init__(self, sentences: FaissIndex, starts: Rows) -> None:
         self.sentences, self._starts = sentences, starts
-        self._selected = PerSelection(lambda some: sentences.select(np.repeat(some.mask, np.diff(starts))))
 
     def nearest(
         self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
@@ -321,7 +320,8 @@ class CandidateSource:
             else:
                 yield from self._papers(queries, count, self.sentences.nearest)
             return
-        selected = self._selected(allowed)
+        mask, sizes = allowed.mask, np.diff(self._starts)
+        selected = allowed.once("sentences", lambda: self.sentences.select(np.repeat(mask, sizes)))
         if selected.size <= FEW_SENTENCES or len(allowed) <= 2 * k:
             yield from (allowed.rows for _ in queries)
             return

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from qbe.errors import UsageError
 from qbe.index import jvm
-from qbe.index.faiss import CandidateSource
-from qbe.index.lucene import Postings
 from qbe.index.models import IndexModels
 from qbe.index.papers import Mask, PaperLayout, Papers
-from qbe.index.reader import IndexReader
-from qbe.index.scoring import VectorStore
+from qbe.index.reader import Ask, IndexReader, SeveralReader
 from qbe.index.store import Manifest
 from qbe.index.vectors import Vectors
 from qbe.models.pooling import PaperVectors
@@ -25,12 +21,9 @@ from qbe.util.work import Closing, Workers, thread_count
 
 if TYPE_CHECKING:
     from qbe.corpus.records import Reading
-    from qbe.index.several import Ask
     from qbe.index.source import BuildSettings, Corpus, Progress
     from qbe.index.update import Written
     from qbe.models.encoder import Encoder
-
-_SHOWN = 3  # papers that a message names where a name is that of several
 
 T = TypeVar("T")
 
@@ -69,9 +62,6 @@ class Index(Closing):
     layout = _OfReader[PaperLayout]()
     similarity = _OfReader[str]()
     sentence_vectors = _OfReader[Vectors]()
-    whole_vectors = _OfReader[Vectors]()
-    vector_store = _OfReader[VectorStore]()
-    lucene = _OfReader[Postings]()
     __len__ = _OfReader[Callable[[], int]]()
     __iter__ = _OfReader[Callable[[], Iterator[Paper]]]()
     __contains__ = _OfReader[Callable[[object], bool]]()
@@ -79,7 +69,6 @@ class Index(Closing):
     find = _OfReader[Callable[[str], Paper]]()
     facet_mask = _OfReader[Callable[[Facet], Mask]]()
     require_vectors = _OfReader[Callable[[], None]]()
-    candidate_source = _OfReader[Callable[..., CandidateSource]]()
 
     def __init__(
         self,
@@ -98,11 +87,16 @@ class Index(Closing):
         """
         self.threads = thread_count(threads)
         given = [folder] if isinstance(folder, str | Path) else folder
-        self.folders = [_local(each) for each in given]
+        if any(map(is_remote, given)):
+            from qbe.index.share import local_folder
+
+            given = [*map(local_folder, given)]
+        self.folders = [Path(each) for each in given]
         if not self.folders:
             raise UsageError("expected one index or several, found none")
         self.folder = self.folders[0]
-        self._encoder_name, self._tagger_name, self._changing = encoder, tagger, threading.Lock()
+        self._encoder_name, self._tagger_name = encoder, tagger
+        self._changing, self._loading = threading.Lock(), threading.RLock()
         if tagger is not None:
             from qbe.models.folders import resolve_tagger
 
@@ -112,23 +106,20 @@ class Index(Closing):
 
     def _open_reader(self) -> IndexReader:
         readers = [IndexReader(folder, self.threads) for folder in self.folders]
-        if (ask := self._asking(readers)) is None:
-            return readers[0]
-        from qbe.index.several import SeveralReader
-
-        return SeveralReader(readers, ask)
+        ask = self._asking(readers)
+        return readers[0] if ask is None else SeveralReader(readers, ask)
 
     def _asking(self, readers: Sequence[IndexReader]) -> Ask | None:
         """Return what asks several readers, in a thread each."""
         if len(readers) == 1:
             return None
-        from qbe.index.several import Shard
-
-        shards, workers = [Shard(reader) for reader in readers], Workers(len(readers))
+        workers = Workers(len(readers))
         workers.at_exit(jvm.detach)
 
         def ask(method: str, asked: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
-            answers = workers.map(lambda shard: getattr(shards[shard], method)(*asked[shard]), list(asked))
+            answers = workers.map(
+                lambda number: getattr(readers[number], method)(*asked[number]), list(asked)
+            )
             return dict(zip(asked, answers, strict=True))
 
         return ask
@@ -142,10 +133,6 @@ class Index(Closing):
         if (reader := self._reader) is None:
             raise UsageError(f"expected an open index of {self.folder}, found a closed one; open it again")
         return reader
-
-    @contextmanager
-    def reading(self) -> Iterator[IndexReader]:
-        yield self.reader
 
     def close(self) -> None:
         """Stop reading; searches under way keep the reader until they end."""
@@ -171,7 +158,8 @@ class Index(Closing):
     def encoder(self) -> Encoder:
         """The encoder of the index, for queries from outside, loaded when first used."""
         self.require_vectors()
-        return self._models.encoder
+        with self._loading:
+            return self._models.encoder
 
     def label_facets(self, paper: Paper, facets: str = "given") -> Paper:
         """Return a query's paper with its sentences labelled; see `label_and_encode`."""
@@ -186,7 +174,9 @@ class Index(Closing):
             raise UsageError(f"expected `facets` given or predicted, found {facets!r}")
         if paper.predicted or (paper.labelled and facets == "given"):
             return LabelledPaper(paper, None)
-        labelled, vectors = self._models.tagging.encode_paper(paper)
+        with self._loading:
+            tagging = self._models.tagging
+        labelled, vectors = tagging.encode_paper(paper)
         return LabelledPaper(labelled, None if self.manifest.dense is None else vectors)
 
     def vectors(self, paper: Paper) -> PaperVectors:
@@ -223,27 +213,7 @@ class Index(Closing):
         return written
 
 
-def open_index(
-    folder: str | Path | Sequence[str | Path],
-    *,
-    encoder: str | None = None,
-    tagger: str | None = None,
-    threads: int | None = None,
-) -> Index:
-    """Open an index, or several as one; options and errors are those of `Index`.
-
-    >>> len(open_index("indexes/sample"))
-    128
-    """
-    return Index(folder, encoder=encoder, tagger=tagger, threads=threads)
-
-
-def _local(folder: str | Path) -> Path:
-    if not is_remote(folder):
-        return Path(folder)
-    from qbe.index.share import local_folder
-
-    return local_folder(folder)
+open_index = Index
 
 
 def _check_paper(paper: object) -> None:

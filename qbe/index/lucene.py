@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,8 +22,8 @@ from numpy.typing import NDArray
 from qbe.errors import IndexBuildError, IndexFormatError
 from qbe.index import jvm
 from qbe.index.papers import IDS
-from qbe.index.scoring import Rows, run_starts
-from qbe.index.store import Files
+from qbe.index.scoring import Rows, Selection, run_starts
+from qbe.index.store import Files, damaged
 from qbe.types import Paper
 from qbe.util.files import link_or_copy
 
@@ -180,30 +181,6 @@ def document_rows(reader: Any, ids: str) -> NDArray[np.int32]:
     return np.array(rows, dtype=np.int32)
 
 
-class Postings:
-    """Open postings: Lucene's ``reader``, closed once nobody refers to it, and the ``rows`` of documents."""
-
-    def __init__(self, files: Files, papers: int, lucene: Mapping[str, Any]) -> None:
-        """Open postings with the BM25 parameters of a manifest's ``lucene``."""
-        jvm.java_class("java.lang.Object")
-        path = files.folder / LUCENE
-        try:
-            self.reader = jvm.open_lucene(path)
-        except Exception as error:
-            reason = jvm.java_message(error)
-            if any(words in reason for words in _OF_A_LATER_LUCENE):
-                raise IndexFormatError(
-                    f"{path}: expected an index that Lucene {jvm.lucene_version()} can read, "
-                    "found one of a later Lucene; open it with Python 3.12 or later, or build it again"
-                ) from error
-            raise files.damaged(LUCENE, "a Lucene index", reason) from error
-        weakref.finalize(self, lambda reader: reader.close(), self.reader).atexit = False
-        self.k1, self.b = lucene["k1"], lucene["b"]
-        self.rows = files.array(f"{LUCENE}/{ROWS}", "int32", 1)
-        if not np.array_equal(np.sort(self.rows), np.arange(papers)) or self.reader.maxDoc() != papers:
-            raise files.damaged(LUCENE, f"documents of {papers} papers", f"{len(self.rows)} others")
-
-
 class Ranked(NamedTuple):
     """Papers, best first: their ``rows`` (n,) int64 and ``scores`` (n,) float64."""
 
@@ -214,16 +191,36 @@ class Ranked(NamedTuple):
 class TextSearch:
     """Search as Anserini's SimpleSearcher does, with the same scores and order, but without the stored fields
     of each hit: a result is one JSON text, and ties are ordered afterwards.
+
+    Lucene's ``reader`` is closed once nobody refers to it; ``rows`` are those of documents.
     """
 
-    def __init__(self, postings: Postings, ids: Sequence[str], similarity: str = "bm25") -> None:
-        """Open a search by BM25, or by ``tfidf``, Lucene's ClassicSimilarity."""
-        java = jvm.java_class
-        self._postings, self._rows, self._ids = postings, postings.rows, ids
-        self._searcher = java("org.apache.lucene.search.IndexSearcher")(postings.reader.getContext())
+    def __init__(
+        self, files: Files, ids: Sequence[str], lucene: Mapping[str, Any], similarity: str = "bm25"
+    ) -> None:
+        """Open postings to search them by BM25, with the parameters of a manifest's ``lucene``, or by
+        ``tfidf``, Lucene's ClassicSimilarity.
+        """
+        java, path = jvm.java_class, files.folder / LUCENE
+        java("java.lang.Object")
+        try:
+            self.reader = jvm.open_lucene(path)
+        except Exception as error:
+            reason = jvm.java_message(error)
+            if any(words in reason for words in _OF_A_LATER_LUCENE):
+                raise IndexFormatError(
+                    f"{path}: expected an index that Lucene {jvm.lucene_version()} can read, "
+                    "found one of a later Lucene; open it with Python 3.12 or later, or build it again"
+                ) from error
+            raise damaged(path, "a Lucene index", reason) from error
+        weakref.finalize(self, lambda reader: reader.close(), self.reader).atexit = False
+        self.rows, self._ids = files.array(f"{LUCENE}/{ROWS}", "int32", 1), ids
+        if not np.array_equal(np.sort(self.rows), np.arange(len(ids))) or self.reader.maxDoc() != len(ids):
+            raise damaged(path, f"documents of {len(ids)} papers", f"{len(self.rows)} others")
+        self._searcher = java("org.apache.lucene.search.IndexSearcher")(self.reader.getContext())
         similarities = "org.apache.lucene.search.similarities"
         if similarity == "bm25":
-            chosen = java(f"{similarities}.BM25Similarity")(postings.k1, postings.b)
+            chosen = java(f"{similarities}.BM25Similarity")(lucene["k1"], lucene["b"])
         else:
             chosen = java(f"{similarities}.ClassicSimilarity")()
         self._searcher.setSimilarity(chosen)
@@ -234,34 +231,34 @@ class TextSearch:
         terms = java("java.lang.Class").forName("org.apache.lucene.util.BytesRef")
         self._terms = mapper.readerForListOf(terms)
 
-    def search(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
-        """Return the best hits for a bag of words, ties by id.
+    def search(self, text: str, k: int, pool: Rows | None = None, allowed: Selection | None = None) -> Ranked:
+        """Return the best hits for a bag of words, with the scores that Lucene gives, some of them equal.
 
-        A ``pool`` (rows) is ranked as it is: also papers without any of the words. ``allowed`` (see
-        `filtering`) restricts the hits and changes no score, but for the millionths that break ties.
+        A ``pool`` (rows) is ranked as it is: also papers without any of the words. ``allowed`` restricts the
+        hits and changes no score.
         """
-        rows, scores = self.unbroken(text, k, pool, allowed)
-        return Ranked(rows, break_ties(scores))
-
-    def unbroken(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
-        """Search with the scores that Lucene gives, some of them equal."""
         query = self._generator.buildQuery("contents", self._analyzer, text)
         if pool is not None or allowed is not None:  # these papers add nothing to a score
             java = jvm.java_class
             occur = java("org.apache.lucene.search.BooleanClause$Occur")
+            if pool is not None:
+                papers = self._of(pool)
+            else:
+                assert allowed is not None
+                papers = allowed.once("filter", partial(self._filter, allowed.rows))
             with BUILDER_LOCK:
                 builder = java("org.apache.lucene.search.BooleanQuery$Builder")()
                 builder.add(query, occur.MUST if pool is None else occur.SHOULD)
-                builder.add(allowed if pool is None else self._of(pool), occur.FILTER)
+                builder.add(papers, occur.FILTER)
                 query = builder.build()
         return self.best(query, k)
 
-    def key_terms(self, text: str, most: int = KEY_TERMS) -> list[str]:
+    def key_terms(self, text: str) -> list[str]:
         """Return the most telling words of a text, best first, as Whoosh's `key_terms_from_text` finds them.
 
         They are those of the greatest Bo1 weight (Amati, 2003): frequent here, and rare in the collection.
         """
-        java, reader = jvm.java_class, self._postings.reader
+        java, reader = jvm.java_class, self.reader
         analysis, term = java("io.anserini.analysis.AnalyzerUtils"), java("org.apache.lucene.index.Term")
         counts, words = Counter[str](), dict[str, str]()
         for word in re.findall(r"\w+", text):
@@ -271,12 +268,12 @@ class TextSearch:
                 words.setdefault(stem, word)
         weights = dict[str, float]()
         for stem, count in counts.items():
-            if share := reader.totalTermFreq(term("contents", stem)) / len(self._rows):
+            if share := reader.totalTermFreq(term("contents", stem)) / len(self.rows):
                 weights[stem] = count * math.log2((1 + share) / share) + math.log2(1 + share)
-        return [words[stem] for stem in sorted(weights, key=lambda stem: (-weights[stem], stem))[:most]]
+        return [words[stem] for stem in sorted(weights, key=lambda stem: (-weights[stem], stem))[:KEY_TERMS]]
 
-    def filtering(self, rows: Rows) -> Any:
-        """Return a Lucene query that matches some papers, warmed up as a filter of many searches."""
+    def _filter(self, rows: Rows) -> Any:
+        """Return a query that matches the papers at these rows, warmed up as a filter of many searches."""
         query = self._of(rows)
         for _ in range(_WARM_UP):
             self._searcher.count(query)
@@ -284,12 +281,12 @@ class TextSearch:
 
     def best(self, query: Any, k: int) -> Ranked:
         """Return the best papers for a Lucene query, ties by id."""
-        k = min(k, len(self._rows))
+        k = min(k, len(self.rows))
         wanted = k + _SPARE
         while True:
             text = self._writer.writeValueAsString(self._searcher.search(query, wanted))
             top = json.loads(text)["scoreDocs"]
-            rows = self._rows[np.array([each["doc"] for each in top], dtype=np.int64)].astype(np.int64)
+            rows = self.rows[np.array([each["doc"] for each in top], dtype=np.int64)].astype(np.int64)
             # Java writes the shortest decimal that reads back as the same single-precision number.
             scores = np.array([each["score"] for each in top], dtype=np.float32).astype(np.float64)
             if len(rows) < wanted or (len(rows) > k and scores[k - 1] > scores[-1]):

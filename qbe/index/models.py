@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,46 +28,37 @@ class IndexModels:
     ) -> None:
         self._folder, self._manifest, self._threads = folder, manifest, threads
         self._encoder_name, self._tagger_name = encoder, tagger
-        self._lock = threading.RLock()
-        self._encoder: Encoder | None = None
-        self._tagging: TaggingEncoder | None = None
         if encoder is not None and manifest.dense is not None:
             matching_encoder(folder, manifest, encoder)  # another encoder is refused now, even if never used
 
-    @property
+    @cached_property
     def encoder(self) -> Encoder:
         """The encoder of an index with vectors; raises what `matching_encoder` does."""
         from qbe.models.encoder import Encoder
         from qbe.models.session import HALF
 
-        with self._lock:
-            if self._encoder is None:
-                files = matching_encoder(self._folder, self._manifest, self._encoder_name)
-                try:
-                    self._encoder = Encoder(files, self._threads)
-                except MissingDependencyError as error:
-                    if files.precision != HALF:
-                        raise
-                    # fp16 is made of this precision, which needs no package onnx
-                    files = replace(files, precision=files.model.name.split(".")[1])
-                    log.warning(
-                        "%s: its papers were encoded in %s, queries are encoded in %s (%s)",
-                        *(self._folder, HALF, files.precision, error),
-                    )
-                    self._encoder = Encoder(files, self._threads)
-            return self._encoder
+        files = matching_encoder(self._folder, self._manifest, self._encoder_name)
+        try:
+            return Encoder(files, self._threads)
+        except MissingDependencyError as error:
+            if files.precision != HALF:
+                raise
+            # fp16 is made of this precision, which needs no package onnx
+            files = replace(files, precision=files.model.name.split(".")[1])
+            log.warning(
+                "%s: its papers were encoded in %s, queries are encoded in %s (%s)",
+                *(self._folder, HALF, files.precision, error),
+            )
+            return Encoder(files, self._threads)
 
-    @property
+    @cached_property
     def tagging(self) -> TaggingEncoder:
         """The encoder, or without vectors the tagger's own, that labels every paper it encodes."""
         from qbe.models.tagger import Tagger, TaggingEncoder, open_trunk
 
-        with self._lock:
-            if self._tagging is None:
-                tagger = Tagger.open(self._tagger_name or self._manifest.settings["tagger"])
-                encoder = open_trunk(tagger) if self._manifest.dense is None else self.encoder
-                self._tagging = TaggingEncoder(encoder, tagger, "predicted")
-            return self._tagging
+        tagger = Tagger.open(self._tagger_name or self._manifest.settings["tagger"])
+        encoder = open_trunk(tagger) if self._manifest.dense is None else self.encoder
+        return TaggingEncoder(encoder, tagger, "predicted")
 
 
 def matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> EncoderFiles:

@@ -1,22 +1,24 @@
-"""The papers, vectors and postings of one generation of an index."""
+"""The papers, vectors and postings of one generation of an index, or of several indexes side by side."""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from qbe.errors import IndexFormatError, PaperNotFoundError, UsageError
+from qbe.errors import EncoderMismatchError, IndexFormatError, PaperNotFoundError, UsageError
 from qbe.index.faiss import CandidateSource, FaissIndex
-from qbe.index.lucene import Postings, TextSearch
+from qbe.index.lucene import Ranked, TextSearch, break_ties
 from qbe.index.papers import Mask, PaperLayout, Papers, facet_mask
 from qbe.index.params import FaissParams
-from qbe.index.scoring import VectorStore
-from qbe.index.store import Manifest, open_generation
-from qbe.index.vectors import SENTENCES, WHOLE, Vectors, open_vectors
+from qbe.index.scoring import COMPARISONS, Compared, Rows, Selection, SentenceBlock, sentence_rows
+from qbe.index.store import Manifest, damaged, open_generation
+from qbe.index.vectors import SENTENCES, WHOLE, Floats, Quantized, Vectors, open_vectors
 from qbe.models.pooling import PaperVectors
 from qbe.types import Facet, Paper
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 _SHOWN = 3  # papers that a message names where a name is that of several
 
 T = TypeVar("T")
+
+# Calls a method of `IndexReader` on some of several indexes, by number, each with its own arguments.
+Ask = Callable[[str, Mapping[int, Sequence[Any]]], dict[int, Any]]
 
 
 class IndexReader:
@@ -42,7 +47,7 @@ class IndexReader:
         self.generation = self._files.number
         self.papers = Papers(self._files)
         if len(self.papers) != (count := self.manifest.corpus["papers"]):
-            raise self._files.damaged("papers.ids", f"{count} papers", len(self.papers))
+            raise damaged(self._files.folder / "papers.ids", f"{count} papers", len(self.papers))
         self.is_current: Callable[[], bool] = self._files.is_current
 
     def __len__(self) -> int:
@@ -79,14 +84,16 @@ class IndexReader:
             return self.paper(ids[0])
         text = (
             f"the id, DOI, arXiv id or title of one of the {len(self)} papers of the index, found {name!r}; "
+            "check it"
         )
-        text += "check it"
         if ids:
             shown = [f"{paper_id} ({self.paper(paper_id).title:.60})" for paper_id in ids[:_SHOWN]]
             shown += ["..."] if len(ids) > _SHOWN else []
             count = f"{len(ids):,}" if len(ids) < MOST else f"{MOST:,} or more"
-            text = f"the name of one paper, found {count} with {name!r} in their titles: {', '.join(shown)}; "
-            text += "give an id, or more of the title"
+            text = (
+                f"the name of one paper, found {count} with {name!r} in their titles: {', '.join(shown)}; "
+                "give an id, or more of the title"
+            )
         raise PaperNotFoundError(f"expected {text}")
 
     def require_vectors(self) -> None:
@@ -131,39 +138,87 @@ class IndexReader:
             assert self.manifest.dense is not None
             vectors = open_vectors(self._files, name, self.manifest.dense["stored"])
             if len(vectors) != (count := self.manifest.corpus[unit]):
-                raise self._files.damaged(name, f"vectors of {count} {unit}", len(vectors))
+                raise damaged(self._files.folder / name, f"vectors of {count} {unit}", len(vectors))
             return vectors
 
         return self._open_once(name, read)
 
-    @property
-    def vector_store(self) -> VectorStore:
-        starts = self.layout.starts
-        return VectorStore(self.sentence_vectors, self.whole_vectors, starts, self.similarity)
+    def gather(self, rows: Rows) -> SentenceBlock:
+        """Return the sentence vectors of papers (n,)."""
+        positions, begins = sentence_rows(self.layout.starts, rows)
+        return SentenceBlock(self.sentence_vectors[positions], begins, positions)
+
+    def whole(self, rows: Rows) -> Vectors:
+        """Return the vectors (n, dimension) of papers (n,)."""
+        vectors: Vectors = self.whole_vectors[rows]
+        return vectors
+
+    def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
+        """Compare papers (n,) exactly with a query's ``sentences`` (m, dimension) and ``whole``."""
+        block, compare = self.gather(rows), COMPARISONS[self.similarity]
+        of_papers = None if whole is None else compare(whole[None], self.whole(rows))[0]
+        return Compared(compare(sentences, block.vectors), block.starts, block.rows, of_papers)
 
     def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
         self.require_vectors()
         if nprobe is not None and nprobe < 1:
             raise UsageError(f"expected `nprobe` of at least 1, found {nprobe}")
 
-        def open_source() -> CandidateSource:
+        def opened() -> CandidateSource:
             params = FaissParams.read(self.manifest.dense or {})
             sentences = FaissIndex(self._files, self._threads, params, nprobe)
             return CandidateSource(sentences, self.layout.starts)
 
-        return self._open_once(("candidates", nprobe), open_source)
+        return self._open_once(("candidates", nprobe), opened)
 
-    @property
-    def lucene(self) -> Postings:
-        described = self.manifest.lucene
-        self._require("postings", described)
-        return self._open_once("lucene", lambda: Postings(self._files, len(self), described or {}))
+    def nearest(
+        self,
+        queries: Sequence[Floats],
+        k: int,
+        allowed: Selection | None = None,
+        by_mean: bool = False,
+        nprobe: int | None = None,
+    ) -> list[Rows]:
+        """Return the candidates of each query; see `qbe.index.faiss.CandidateSource.nearest`."""
+        return list(self.candidate_source(nprobe).nearest(queries, k, allowed, by_mean))
 
-    def text_search(self, similarity: str = "bm25") -> TextSearch:
-        """Return what searches the texts by BM25 or tf-idf, opened once."""
+    def text_search(self, similarity: str = "bm25") -> TextSearch | None:
+        """Open what searches the texts by BM25 or tf-idf, once; None where other processes search them."""
+        self._require("postings", self.manifest.lucene)
         return self._open_once(
-            ("text search", similarity), lambda: TextSearch(self.lucene, self.papers.ids, similarity)
+            ("texts", similarity),
+            lambda: TextSearch(self._files, self.papers.ids, self.manifest.lucene or {}, similarity),
         )
+
+    def search(
+        self,
+        text: str,
+        k: int,
+        pool: Rows | None = None,
+        allowed: Selection | None = None,
+        similarity: str = "bm25",
+    ) -> Ranked:
+        """Return the best papers for a bag of words, ties by id.
+
+        A ``pool`` (rows) is ranked as it is: also papers without any of the words. ``allowed`` restricts the
+        hits and changes no score, but for the millionths that break ties.
+        """
+        rows, scores = self.unbroken(text, k, pool, allowed, similarity)
+        return Ranked(rows, break_ties(scores))
+
+    def unbroken(
+        self, text: str, k: int, pool: Rows | None, allowed: Selection | None, similarity: str
+    ) -> Ranked:
+        """Search with the scores that Lucene gives, some of them equal."""
+        texts = self.text_search(similarity)
+        assert texts is not None
+        return texts.search(text, k, pool, allowed)
+
+    def key_terms(self, text: str) -> list[str]:
+        """Return the most telling words of a text; see `qbe.index.lucene.TextSearch.key_terms`."""
+        texts = self.text_search()
+        assert texts is not None
+        return texts.key_terms(text)
 
     def stored_vectors(self, paper: Paper) -> PaperVectors | None:
         """Return the stored vectors of a paper, if the index has one of its id with the same texts."""
@@ -176,9 +231,8 @@ class IndexReader:
         )
         if own != texts:
             return None
-        block = self.vector_store.gather(np.array([row]))
-        whole = self.vector_store.whole(np.array([row])).astype(np.float32)
-        return PaperVectors(block.vectors.astype(np.float32), whole[0])
+        sentences, whole = self.gather(np.array([row])).vectors, self.whole(np.array([row]))
+        return PaperVectors(sentences.astype(np.float32), whole.astype(np.float32)[0])
 
     def _open_once(self, key: object, open_part: Callable[[], T]) -> T:
         if key not in self._opened:
@@ -187,3 +241,175 @@ class IndexReader:
                     self._opened[key] = open_part()
         part: T = self._opened[key]
         return part
+
+
+class SeveralReader(IndexReader):
+    """One generation of each of several indexes: each is asked, and answers are merged by score.
+
+    Dense scores are exact, so they are those of one index of all papers. BM25 uses the statistics of each
+    index, key terms those of the first.
+    """
+
+    def __init__(self, readers: Sequence[IndexReader], ask: Ask) -> None:
+        """Raise EncoderMismatchError or IndexFormatError for readers that do not go together."""
+        self.folder, self._lock, self._opened = readers[0].folder, threading.RLock(), {}
+        self.readers, self._ask = readers, ask
+        self.papers = Papers(*(reader._files for reader in readers))
+        self.generation = sum(reader.generation for reader in readers)
+        self.is_current = lambda: all(reader.is_current() for reader in readers)
+        _check_together(readers)
+        self.manifest = combined_manifest([reader.manifest for reader in readers])
+
+    def _vectors(self, name: str, unit: str) -> Vectors:
+        parts = [reader._vectors(name, unit)[:].astype(np.float32) for reader in self.readers]
+        return np.concatenate(parts)
+
+    def gather(self, rows: Rows) -> SentenceBlock:
+        (owners, local), starts = self._local(rows), self.layout.starts
+        answers = self._ask("gather", {number: (some,) for number, some in local.items()})
+        parts = {number: block.vectors for number, block in answers.items()}
+        positions, begins = sentence_rows(starts, rows)
+        of_sentences = np.repeat(owners, starts[rows + 1] - starts[rows])
+        return SentenceBlock(_together(of_sentences, parts), begins, positions)
+
+    def whole(self, rows: Rows) -> Vectors:
+        owners, local = self._local(rows)
+        return _together(owners, self._ask("whole", {number: (some,) for number, some in local.items()}))
+
+    def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
+        (owners, local), starts = self._local(rows), self.layout.starts
+        answers = self._ask("compare", {number: (sentences, some, whole) for number, some in local.items()})
+        of_sentences = np.repeat(owners, starts[rows + 1] - starts[rows])
+        similarities = np.empty((len(sentences), len(of_sentences)), np.float32)
+        of_papers = None if whole is None else np.empty(len(rows), np.float32)
+        for number, compared in answers.items():
+            similarities[:, of_sentences == number] = compared.similarities
+            if of_papers is not None:
+                of_papers[owners == number] = compared.whole
+        positions, begins = sentence_rows(starts, rows)
+        return Compared(similarities, begins, positions, of_papers)
+
+    def nearest(
+        self,
+        queries: Sequence[Floats],
+        k: int,
+        allowed: Selection | None = None,
+        by_mean: bool = False,
+        nprobe: int | None = None,
+    ) -> list[Rows]:
+        parts, none = self._parts(allowed), np.zeros(0, np.int64)
+        asked = {number: (queries, k, part, by_mean, nprobe) for number, part in parts.items()}
+        answers, starts = sorted(self._ask("nearest", asked).items()), self.papers.starts
+        return [
+            np.concatenate([none, *(answer[place] + starts[number] for number, answer in answers)])
+            for place in range(len(queries))
+        ]
+
+    def text_search(self, similarity: str = "bm25") -> None:  # noqa: ARG002
+        self._require("postings", self.manifest.lucene)
+
+    def unbroken(
+        self, text: str, k: int, pool: Rows | None, allowed: Selection | None, similarity: str
+    ) -> Ranked:
+        some: Mapping[int, tuple[Any, Any]]
+        if pool is not None:
+            some = {number: (rows, None) for number, rows in self._local(pool)[1].items()}
+        else:
+            some = {number: (None, part) for number, part in self._parts(allowed).items()}
+        answers = self._ask(
+            "unbroken", {number: (text, k, *each, similarity) for number, each in some.items()}
+        )
+        best = sorted(
+            (-score, self.papers.ids[row], row)
+            for number, ranked in answers.items()
+            for row, score in zip(
+                (ranked.rows + self.papers.starts[number]).tolist(), ranked.scores.tolist(), strict=True
+            )
+        )[:k]
+        scores = np.array([-score for score, _, _ in best], np.float64)
+        return Ranked(np.array([row for _, _, row in best], np.int64), scores)
+
+    def key_terms(self, text: str) -> list[str]:
+        found: list[str] = self._ask("key_terms", {0: (text,)})[0]
+        return found
+
+    def _local(self, rows: Rows) -> tuple[Rows, dict[int, Rows]]:
+        """Return the number of each paper's index (n,), and the papers by index, as rows there."""
+        starts = self.papers.starts
+        owners = np.searchsorted(starts, rows, side="right") - 1
+        return owners, {
+            number: rows[owners == number] - starts[number] for number in np.unique(owners).tolist()
+        }
+
+    def _parts(self, allowed: Selection | None) -> Mapping[int, Selection | None]:
+        """Return the selected papers of each index that has some."""
+        if allowed is None:
+            return dict.fromkeys(range(len(self.papers.starts) - 1))
+        masks = np.split(allowed.mask, self.papers.starts[1:-1])
+        return allowed.once(
+            "parts", lambda: {number: Selection(mask) for number, mask in enumerate(masks) if mask.any()}
+        )
+
+
+def _together(owners: Rows, parts: Mapping[int, Any]) -> Vectors:
+    """Return vectors (n, dimension), row i from the part of ``owners[i]``, in a form that holds all."""
+    if not parts:
+        return np.zeros((0, 0), np.float16)
+    if all(isinstance(part, Quantized) for part in parts.values()):
+        codes, scales = (
+            _together(owners, {number: getattr(part, name) for number, part in parts.items()})
+            for name in ("codes", "scales")
+        )
+        return Quantized(codes, scales)  # type: ignore[arg-type]
+    kinds = {part.dtype for part in parts.values()}
+    first = next(iter(parts.values()))
+    result = np.empty((len(owners), *first.shape[1:]), first.dtype if len(kinds) == 1 else np.float32)
+    for number, part in parts.items():
+        result[owners == number] = np.asarray(part)
+    return result
+
+
+def _check_together(readers: Sequence[IndexReader]) -> None:
+    """Raise EncoderMismatchError or IndexFormatError unless settings agree and no paper is there twice."""
+    first = readers[0].manifest
+    for reader in readers[1:]:
+        other = reader.manifest
+        pairs = ((first.dense, other.dense, "vectors"), (first.lucene, other.lucene, "postings"))
+        for one, another, part in pairs:
+            if (one is None) != (another is None):
+                raise IndexFormatError(
+                    f"expected {part} in both {readers[0].folder} and {reader.folder} or in none, found "
+                    "them in one; build them with the same settings"
+                )
+        keys = ("encoder", "similarity", "dimension")
+        if first.dense and other.dense and any(first.dense[key] != other.dense[key] for key in keys):
+            raise EncoderMismatchError(
+                f"{readers[0].folder} was built with the encoder {first.dense['encoder']['name']}, "
+                f"{reader.folder} with {other.dense['encoder']['name']}, or with other weights or "
+                "settings of it; build both with the same"
+            )
+    seen: dict[str, Path] = {}
+    for reader in readers:
+        for paper_id in filter(seen.__contains__, reader.papers.ids):
+            raise IndexFormatError(
+                f"paper {paper_id!r} is in {seen[paper_id]} and in {reader.folder}; delete it from one of "
+                "them"
+            )
+        seen |= dict.fromkeys(reader.papers.ids, reader.folder)
+
+
+def combined_manifest(manifests: Sequence[Manifest]) -> Manifest:
+    """Return the manifest of the first of several indexes, with the counts of all and a digest of theirs."""
+    first = manifests[0]
+    counts = ("papers", "labelled", "predicted", "sentences")
+    sums = {name: sum(each.corpus.get(name, 0) for each in manifests) for name in counts}
+    words = [each.lucene for each in manifests if each.lucene]
+    lucene = first.lucene and {
+        **first.lucene,
+        **{name: sum(each[name] for each in words) for name in ("documents", "tokens")},
+    }
+    digest = hashlib.sha256("".join(each.digest for each in manifests).encode()).hexdigest()
+    numbered = enumerate(manifests, 1)
+    files = {f"{number}/{name}": entry for number, each in numbered for name, entry in each.files.items()}
+    corpus = {**first.corpus, **sums, "sha256": digest}
+    return dataclasses.replace(first, corpus=corpus, lucene=lucene, files=files, digest=digest)

@@ -6,10 +6,11 @@ Sentences of paper i are the rows ``starts[i]`` to ``starts[i + 1]``; ``starts``
 from __future__ import annotations
 
 import threading
+import uuid
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,6 @@ T = TypeVar("T")
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Doubles = NDArray[np.float64]
-Numbers = NDArray[Any]
 
 # By how much FAISS's similarities of unit vectors may differ from exact ones: numbers stored in bytes are
 # rounded to half precision (2 ** -11 of their size), sums to single precision.
@@ -30,6 +30,7 @@ TOLERANCE = 1e-3
 _BLOCK = 256
 # The ratio of numbers whose bits are the same once moved from half to single precision's place.
 _HALF_TO_SINGLE = 2.0**112
+KEPT_SELECTIONS = 32  # that a process keeps of those sent to it
 
 
 def run_starts(ordered: NDArray[Any]) -> Rows:
@@ -50,10 +51,16 @@ def sentence_rows(starts: Rows, papers: Rows) -> tuple[Rows, Rows]:
 
 
 class Selection:
-    """Some papers of an index, by row: ``mask`` (papers,) says which. No two selections are equal."""
+    """Some papers of an index, by row: ``mask`` (papers,) says which; threads may share it.
 
-    def __init__(self, mask: Mask) -> None:
-        self.mask = mask
+    What searches make of it, such as a filter of Lucene, is kept with it, also in processes that it is sent
+    to. No two selections are equal, but for such copies.
+    """
+
+    def __init__(self, mask: Mask, key: str | None = None) -> None:
+        self.mask, self._key = mask, key or uuid.uuid4().hex
+        self._made: dict[str, Any] = {}
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -63,19 +70,27 @@ class Selection:
         """The rows of its papers, ascending."""
         return np.flatnonzero(self.mask)
 
-
-class PerSelection(Generic[T]):
-    """Cache a result by selection for as long as the selection lives; threads may share it, and wait."""
-
-    def __init__(self, make: Callable[[Selection], T]) -> None:
-        self._make, self._lock = make, threading.Lock()
-        self._made: WeakKeyDictionary[Selection, T] = WeakKeyDictionary()
-
-    def __call__(self, selection: Selection) -> T:
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """Return what ``make`` returned at the first call by that name; other threads wait for it."""
         with self._lock:
-            if selection not in self._made:
-                self._made[selection] = self._make(selection)
-            return self._made[selection]
+            if name not in self._made:
+                self._made[name] = make()
+            made: T = self._made[name]
+            return made
+
+    def __reduce__(self) -> tuple[Callable[[Mask, str], Selection], tuple[Mask, str]]:
+        return _received, (self.mask, self._key)
+
+
+_sent: OrderedDict[str, Selection] = OrderedDict()
+
+
+def _received(mask: Mask, key: str) -> Selection:
+    """Return the selection that another process has sent, the same one each time."""
+    selection = _sent.setdefault(key, Selection(mask, key))
+    if len(_sent) > KEPT_SELECTIONS:
+        _sent.popitem(last=False)
+    return selection
 
 
 def best_per_paper(similarities: Floats, starts: Rows) -> Floats:
@@ -150,14 +165,9 @@ def nearness(queries: Floats, vectors: Vectors) -> Floats:
     for first in range(0, len(vectors), _BLOCK):
         numbers, factors = _parts(vectors[first : first + _BLOCK])
         right = np.einsum("ij,ij->i", numbers, numbers) * factors * factors
-        near[:, first : first + _BLOCK] = negative_distances((left @ numbers.T) * factors, lengths, right)
+        squares = lengths[:, None] + right - 2 * ((left @ numbers.T) * factors)
+        near[:, first : first + _BLOCK] = -np.sqrt(np.maximum(squares, 0))
     return near
-
-
-def negative_distances(products: Numbers, squares: Numbers, other_squares: Numbers) -> Numbers:
-    """Return minus the distances (m, n) by inner products (m, n) and squared lengths (m,), (n,)."""
-    distances: Numbers = np.sqrt(np.maximum(squares[:, None] + other_squares - 2 * products, 0))
-    return -distances
 
 
 # How vectors are compared, by the similarity of their index; more is better.
@@ -196,25 +206,3 @@ class Compared(NamedTuple):
     starts: Rows
     rows: Rows
     whole: Floats | None
-
-
-class VectorStore:
-    """Stored vectors of papers by row; several threads may share one."""
-
-    def __init__(self, sentences: Vectors, whole: Vectors, starts: Rows, similarity: str) -> None:
-        self._sentences, self._whole, self._starts = sentences, whole, starts
-        self.similarity = similarity
-
-    def gather(self, rows: Rows) -> SentenceBlock:
-        positions, begins = sentence_rows(self._starts, rows)
-        return SentenceBlock(self._sentences[positions], begins, positions)
-
-    def whole(self, rows: Rows) -> Vectors:
-        vectors: Vectors = self._whole[rows]
-        return vectors
-
-    def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
-        """Compare papers (n,) exactly with a query's ``sentences`` (m, dimension) and ``whole``."""
-        block, compare = self.gather(rows), COMPARISONS[self.similarity]
-        of_papers = None if whole is None else compare(whole[None], self.whole(rows))[0]
-        return Compared(compare(sentences, block.vectors), block.starts, block.rows, of_papers)

@@ -41,8 +41,7 @@ def drawn(items: Sequence[T], count: int | None, seed: int) -> list[T]:
 
 
 def ids_of(index: Index) -> list[str]:
-    with index.reading() as reader:
-        return list(reader.papers.ids)
+    return list(index.papers.ids)
 
 
 def ids_with(index: Index, keywords: Sequence[str]) -> list[str]:
@@ -51,9 +50,8 @@ def ids_with(index: Index, keywords: Sequence[str]) -> list[str]:
     """
     any_of = "|".join(r"\s+".join(map(re.escape, each.split())) for each in keywords if each.strip())
     pattern = re.compile(rf"(?<!\w)(?:{any_of})(?!\w)", re.IGNORECASE)
-    with index.reading() as reader:
-        papers = reader.papers.read_from(0)
-        found = [each.paper_id for each in papers if pattern.search(f"{each.title}\n{each.abstract}")]
+    papers = index.papers.read_from(0)
+    found = [each.paper_id for each in papers if pattern.search(f"{each.title}\n{each.abstract}")]
     if not any_of or not found:
         raise UsageError(f"expected papers with one of the `keywords` {', '.join(keywords)}, found none")
     return found

@@ -31,7 +31,7 @@ def add_matches(
         if not len(rows):
             return []
         vectors = [aspect.sentence_vectors for aspect in queries[number]]
-        compared = reader.vector_store.compare(np.concatenate(vectors), rows, None)
+        compared = reader.compare(np.concatenate(vectors), rows, None)
         by_aspect = np.split(compared.similarities, np.cumsum([len(each) for each in vectors])[:-1])
         ends = [*compared.starts[1:].tolist(), len(compared.rows)]
         found = []

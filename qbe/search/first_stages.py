@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from qbe.errors import UsageError
 from qbe.index import jvm
-from qbe.index.faiss import CandidateSource
-from qbe.index.lucene import TextSearch, contents
+from qbe.index.lucene import contents
 from qbe.index.papers import rows_of
 from qbe.index.reader import IndexReader
-from qbe.index.scoring import PerSelection, Selection, best_per_paper, distinct, mean_max, restrict
+from qbe.index.scoring import Selection, best_per_paper, distinct, mean_max, restrict
 from qbe.models.pooling import EncodedAspect
 from qbe.search.fusion import best_hits, penalized, weighted_sum
 from qbe.search.stages import (
@@ -89,15 +88,15 @@ class ScoreSource(Protocol):
         """
 
 
-def query_text(query: EncodedAspect, form: str = TITLE_FACET, lucene: TextSearch | None = None) -> str:
+def query_text(query: EncodedAspect, form: str = TITLE_FACET, reader: IndexReader | None = None) -> str:
     """Make the BM25 query of an aspect, in one of the forms of `qbe.search.stages.BM25`; key terms are those
-    by the statistics of ``lucene``.
+    by the statistics of an index.
     """
     paper = query.aspect.paper
     if form in (TITLE, TITLE_ABSTRACT):
         return paper.title if form == TITLE else contents(paper)
-    if form == KEY_TERMS and lucene is not None:
-        return " ".join(lucene.key_terms(paper.title) + lucene.key_terms(paper.abstract))
+    if form == KEY_TERMS and reader is not None:
+        return " ".join(reader.key_terms(paper.title) + reader.key_terms(paper.abstract))
     if form == TELLING_WORDS and query.aspect.facet is not None:
         from qbe.models.words import shipped_words
 
@@ -118,11 +117,10 @@ class BM25Stage:
         form: str = TITLE_FACET,
         similarity: str = SIMILARITIES[0],
     ) -> None:
-        self._form, self._workers = form, workers
-        self._papers = reader.papers
+        self._form, self._workers, self._similarity = form, workers, similarity
+        self._reader, self._papers = reader, reader.papers
         workers.at_exit(jvm.detach)  # one of them may open the postings
-        text = self._lucene = reader.text_search(similarity)
-        self._filters = PerSelection(lambda selection: text.filtering(selection.rows))
+        reader.text_search(similarity)  # opened now
 
     def batch_search(
         self, queries: Aspects, k: int, pools: Pools, allowed: Allowed = None, *, explain: bool = False
@@ -154,9 +152,8 @@ class BM25Stage:
     ) -> list[tuple[Rows, Scores]]:
         def search(work: tuple[EncodedAspect, Rows | None]) -> tuple[Rows, Scores]:
             query, pool = work
-            selected = self._filters(allowed) if pool is None and allowed is not None else None
-            text = query_text(query, self._form, self._lucene)
-            rows, scores = self._lucene.search(text, k if pool is None else len(pool), pool, selected)
+            text, most = query_text(query, self._form, self._reader), k if pool is None else len(pool)
+            rows, scores = self._reader.search(text, most, pool, allowed, self._similarity)
             # Anserini lowers equal scores by a millionth each; that must not make a score of 0 negative.
             return rows, np.maximum(scores, 0.0)
 
@@ -176,10 +173,9 @@ class DenseStage:
         """Raise IndexFormatError for an index without vectors, UsageError for ``nprobe`` without lists."""
         self._single = single
         self._papers, self._facet_mask, self._workers = reader.papers, reader.facet_mask, workers
-        self._comparer = reader.vector_store
-        self._source: Callable[[], CandidateSource] = lambda: reader.candidate_source(nprobe)
+        self._reader, self._nprobe = reader, nprobe
         if nprobe is not None:
-            self._source()
+            reader.nearest((), 1, nprobe=nprobe)  # refused now
 
     def batch_search(
         self, queries: Aspects, k: int, pools: Pools, allowed: Allowed = None, *, explain: bool = False
@@ -187,8 +183,10 @@ class DenseStage:
         without_pool = [
             query.sentence_vectors for query, pool in zip(queries, pools, strict=True) if pool is None
         ]
-        nearest = (
-            self._source().nearest(without_pool, k, allowed, not self._single) if without_pool else iter(())
+        nearest = iter(
+            self._reader.nearest(without_pool, k, allowed, not self._single, self._nprobe)
+            if without_pool
+            else ()
         )
         rows = [next(nearest) if pool is None else distinct(rows_of(self._papers, pool)) for pool in pools]
 
@@ -201,7 +199,7 @@ class DenseStage:
 
     def batch_candidates(self, queries: Aspects, k: int, allowed: Allowed = None) -> list[Candidates]:
         vectors = [query.sentence_vectors for query in queries]
-        nearest = list(self._source().nearest(vectors, k, allowed, by_mean=True))
+        nearest = self._reader.nearest(vectors, k, allowed, True, self._nprobe)
 
         def best(number: int) -> Candidates:
             scores = self._matched(queries[number], nearest[number])
@@ -214,7 +212,7 @@ class DenseStage:
         """Score by ``whole`` papers, all ``sentences``, and those of the ``facet`` (all if absent)."""
         if not len(rows):
             return {name: np.zeros(0) for name in ("whole", "sentences", "facet")}
-        compared = self._comparer.compare(query.sentence_vectors, rows, query.whole)
+        compared = self._reader.compare(query.sentence_vectors, rows, query.whole)
         scores = {"sentences": mean_max(best_per_paper(compared.similarities, compared.starts))}
         if compared.whole is not None:
             scores = {"whole": compared.whole, **scores}
@@ -227,7 +225,7 @@ class DenseStage:
     def _matched(self, query: EncodedAspect, rows: Rows) -> Floats:
         if not len(rows):
             return np.zeros(0, np.float32)
-        compared = self._comparer.compare(query.sentence_vectors, rows)
+        compared = self._reader.compare(query.sentence_vectors, rows)
         best = best_per_paper(compared.similarities, compared.starts)
         scores: Floats = best.max(axis=0) if self._single else mean_max(best)
         return scores
@@ -323,7 +321,7 @@ def penalize_background(
         return scores, None
     background = np.zeros(0)
     if len(rows):
-        compared = reader.vector_store.compare(query.background, rows)
+        compared = reader.compare(query.background, rows)
         best = best_per_paper(compared.similarities, compared.starts)
         background = mean_max(best).astype(np.float64)
     return penalized(scores, background, strength), background

@@ -271,7 +271,7 @@ def stored_vectors(index: Index, reader: IndexReader | None = None) -> VectorSou
     def stored(papers: Sequence[Paper]) -> StoredPapers:
         current = reader or index.reader
         rows = rows_of(current.papers, (paper.paper_id for paper in papers))
-        block, whole = current.vector_store.gather(rows), current.vector_store.whole(rows)
+        block, whole = current.gather(rows), current.whole(rows)
         return StoredPapers(block.vectors.astype(np.float64), block.starts, whole.astype(np.float64))
 
     return stored

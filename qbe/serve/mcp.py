@@ -355,9 +355,9 @@ class ServiceTool(Tool):
 
 def create_server(service: SearchService) -> FastMCP[None]:
     """A server of all tools over a service."""
-    with service.index.reading() as reader:
-        count = len(reader)
-        ids = f" Ids of its papers look like {next(iter(reader)).paper_id}." if count else ""
+    reader = service.index.reader
+    count = len(reader)
+    ids = f" Ids of its papers look like {next(iter(reader)).paper_id}." if count else ""
     instructions = (
         f"Search in an index of {count:,} scientific papers, by example: papers like a paper or an abstract, "
         "for its problem (background), its method or its findings (result)."

@@ -83,9 +83,9 @@ class SearchService(Closing):
         Raises IndexFormatError for an index without vectors, UsageError for stages that it does not allow.
         """
         check_index(index)
-        with index.reading() as reader:
-            reader.require_vectors()
-            self._has_postings = reader.manifest.lucene is not None
+        reader = index.reader
+        reader.require_vectors()
+        self._has_postings = reader.manifest.lucene is not None
         self.index = index
         self.stages, self._chosen = default_stages(index) if stages is None else stages, stages is not None
         self._open_reranker, self._limits = open_reranker, (max_waiting, max_seconds)
@@ -110,8 +110,7 @@ class SearchService(Closing):
         try:
             self.complete("", 1)  # reads titles
             if len(self.index):
-                with self.index.reading() as reader:
-                    paper_id = next(iter(reader)).paper_id
+                paper_id = next(iter(self.index)).paper_id
                 self.search(SearchForm(paper_ids=[paper_id], k=1))
         except QbeError as error:
             log.error("%s: %s", type(error).__name__, error)
@@ -125,16 +124,16 @@ class SearchService(Closing):
 
     def about(self) -> Record:
         """What the index is, and what can be asked of it."""
-        with self.index.reading() as reader:
-            dense = reader.manifest.dense
-            return {
-                "papers": len(reader),
-                "generation": reader.generation,
-                "encoder": None if dense is None else dense["encoder"]["name"],
-                "first_stages": list(FIRST_STAGES) if self._has_postings else ["dense"],
-                "grades": self._session(None).can_grade,
-                "citations": not self._lacking_for_citations,
-            }
+        reader = self.index.reader
+        dense = reader.manifest.dense
+        return {
+            "papers": len(reader),
+            "generation": reader.generation,
+            "encoder": None if dense is None else dense["encoder"]["name"],
+            "first_stages": list(FIRST_STAGES) if self._has_postings else ["dense"],
+            "grades": self._session(None).can_grade,
+            "citations": not self._lacking_for_citations,
+        }
 
     @_repeated
     def search(self, form: SearchForm) -> Record:
@@ -256,10 +255,10 @@ class SearchService(Closing):
 
     def complete(self, text: Name = "", k: Few = 10) -> Record:
         """Papers whose titles have these words, the last one perhaps only begun, or whose id it is."""
-        with self.index.reading() as reader:
-            ids = dict.fromkeys([text.strip()] if text.strip() in reader else [])
-            ids |= dict.fromkeys(islice(reader.names.complete(text), k))
-            papers = [reader.paper(paper_id) for paper_id in islice(ids, k)]
+        reader = self.index.reader
+        ids = dict.fromkeys([text.strip()] if text.strip() in reader else [])
+        ids |= dict.fromkeys(islice(reader.names.complete(text), k))
+        papers = [reader.paper(paper_id) for paper_id in islice(ids, k)]
         return {"papers": [{"paper_id": paper.paper_id, "title": paper.title} for paper in papers]}
 
     def export_parts(self, paper_ids: Sequence[str], form: str) -> list[str]:

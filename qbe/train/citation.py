@@ -325,12 +325,12 @@ class CitationTraining(Training):
     recipe: Recipe = Recipe()
 
     def open(self) -> dict[str, Any]:
-        index, self._reader = self.open_index()
+        _, self._reader = self.open_index()
         self._encoder = encoder_of(self._reader)
         self._workers = self.opened.enter_context(Workers(self.run.threads))
         self._filters = FilterCache(self._reader)
         starts = np.asarray(self._reader.layout.starts, np.int64)
-        self._vectors = StoredVectors(index.sentence_vectors, index.whole_vectors, starts)
+        self._vectors = StoredVectors(self._reader.sentence_vectors, self._reader.whole_vectors, starts)
         return {"index": self._reader.manifest.digest}
 
     def fit(self) -> None:

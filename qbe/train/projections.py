@@ -51,7 +51,7 @@ def read_lists(reader: IndexReader, sets: Sequence[GradedLists]) -> StoredLists:
     ids = sorted(papers_of(*sets))
     place = {paper_id: number for number, paper_id in enumerate(ids)}
     rows = rows_of(reader.papers, ids)
-    block, whole = reader.vector_store.gather(rows), reader.vector_store.whole(rows)
+    block, whole = reader.gather(rows), reader.whole(rows)
     marked = np.stack([kept_or_all(reader.facet_mask(facet)[block.rows], block.starts) for facet in Facet])
     starts = np.append(block.starts, len(block.rows))
     by_place = [

@@ -93,7 +93,7 @@ class Training(ABC):
     def open_index(self) -> tuple[Index, IndexReader]:
         """Open the index of the sources, until the training ends."""
         index = self.opened.enter_context(open_index(self.sources.index, threads=self.run.threads))
-        return index, self.opened.enter_context(index.reading())
+        return index, index.reader
 
     @abstractmethod
     def open(self) -> Mapping[str, Any]:
