@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -64,12 +64,13 @@ class ExploreStage:
                 by_stage = (liked_candidates(stage, request, depth) for stage in self.stages)
                 paper_ids = [paper_id for found in by_stage for paper_id in found]
             rows = distinct(rows_of(self.reader.papers, paper_ids))
+            if not len(rows):
+                ranked.append([])
+                continue
             graded = self._graded(request, rows, known, again=again)
-            if request.variety.mix:
-                ranked.append(self._mixed(request, rows, graded, explain=explain))
-            else:
-                hits = self._by_chance(request, rows, graded, explain=explain)
-                ranked.append(self.diversified(hits, request.variety.diversity or 0.0))
+            ids = [self.reader.papers.ids[row] for row in rows.tolist()]
+            make = self._mixed if request.variety.mix else self._by_chance
+            ranked.append(make(request, ids, graded, _named_grades(request, graded), explain))
         return ranked
 
     def _graded(
@@ -77,12 +78,11 @@ class ExploreStage:
     ) -> list[Estimates]:
         """Estimate papers by each paper of a request; ``known`` are those of the one before."""
         key = rows.astype(np.int64).tobytes()
-        if (prepared := known.get(key)) is None:
+        if key not in known:
             found = [self.reader.papers[row] for row in rows.tolist()]
-            prepared = found, self._grader.features.candidates(found) if found else found
             known.clear()
-            known[key] = prepared
-        papers, candidates = prepared
+            known[key] = found, self._grader.features.candidates(found) if found else found
+        papers, candidates = known[key]
         graded = [self._grader.grade(query, candidates)[0] for query in request.graded_by]
         regrader = self.regrader
         if regrader is None or not again:
@@ -92,13 +92,16 @@ class ExploreStage:
         return [regrader.regraded(query.paper, papers, estimates, best) for query, estimates in pairs]
 
     def _by_chance(
-        self, request: RankingRequest, rows: Rows, graded: Sequence[Estimates], *, explain: bool
+        self,
+        request: RankingRequest,
+        ids: Sequence[str],
+        graded: Sequence[Estimates],
+        grades: Sequence[Mapping[str, float]],
+        explain: bool,
     ) -> list[Hit]:
-        if not len(rows):
-            return []
-        ids = [self.reader.papers.ids[row] for row in rows.tolist()]
+        """Candidates by the chance of being as asked, varied."""
         aspects = request.query.aspects
-        chances, grades = _chances(request, graded, aspects), _named_grades(request, graded)
+        chances = _chances(request, graded, aspects)
         place = {paper_id: number for number, paper_id in enumerate(ids)}
         hits = []
         for hit in best_hits(ids, _as_asked(chances, aspects).astype(np.float32), len(ids)):
@@ -110,15 +113,18 @@ class ExploreStage:
                 named = {request.label(i): float(column[number]) for i, column in enumerate(chances)}
                 hit = hit._replace(component_scores=named)
             hits.append(hit)
-        return hits
+        return self.diversified(hits, request.variety.diversity or 0.0)
 
     def _mixed(
-        self, request: RankingRequest, rows: Rows, graded: Sequence[Estimates], *, explain: bool
+        self,
+        request: RankingRequest,
+        ids: Sequence[str],
+        graded: Sequence[Estimates],
+        grades: Sequence[Mapping[str, float]],
+        explain: bool,
     ) -> list[Hit]:
         """Candidates of a mixed list, each with the shape that it is there for; the score is 1 / place."""
-        ids, variety = [self.reader.papers.ids[row] for row in rows.tolist()], request.variety
-        grades = _named_grades(request, graded) if len(rows) else []
-        by_id = sorted(range(len(ids)), key=ids.__getitem__)
+        variety, by_id = request.variety, sorted(range(len(ids)), key=ids.__getitem__)
         kept = np.array([each for each in by_id if variety.admits(grades[each])], np.int64)
         chances = np.array([_shape_chances(request, graded, name) for name in variety.mix])[:, kept]
         shapes, shares, diversity = list(variety.mix), list(variety.mix.values()), variety.diversity or 0.0
@@ -283,10 +289,7 @@ def varied(
 def scaled(scores: Scores) -> Scores:
     """Scale scores (n,) to 0 for the lowest and 1 for the highest; all 1 where they are equal."""
     lowest, highest = scores.min(initial=np.inf), scores.max(initial=-np.inf)
-    if not lowest < highest:
-        return np.ones(len(scores))
-    result: Scores = (scores - lowest) / (highest - lowest)
-    return result
+    return np.asarray((scores - lowest) / (highest - lowest)) if lowest < highest else np.ones(len(scores))
 
 
 def open_explore_stage(

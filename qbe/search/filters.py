@@ -54,10 +54,6 @@ class PaperFilter:
     words of one of these, case and accents apart. ``where``: the metadata has each key with this value, as
     text, or in a list. The key ``technique`` asks for papers that name one there, in their title, or where
     they say how.
-
-    >>> papers = PaperFilter(years=(2015, 2019), categories=("cs",), authors=("d. knuth",))
-    >>> papers.keeps({"categories": ["cs.DS"], "authors": ["Donald D. Knuth"]})  # years apart
-    True
     """
 
     years: Years | None = None

@@ -260,11 +260,6 @@ def paper_from_file(path: str | Path) -> Paper:
 
     Its id is ``query`` if it has none. Raises UsageError for another kind or several papers, CorpusError for
     one that cannot be read.
-
-    >>> _ = Path("paper.txt").write_text("On stone\n\nStone is hard. We cut it.")
-    >>> paper = paper_from_file("paper.txt")
-    >>> paper.paper_id, paper.title, len(paper.sentences)
-    ('query', 'On stone', 2)
     """
     from qbe.corpus.streams import MAX_LINE_BYTES, STDIN, display_name, open_source
 

@@ -82,12 +82,6 @@ class SearchSession(Closing):
     """Searches an index by `Stages`, for the command line, the page, HTTP, MCP and Python.
 
     Models and threads stay open until it is closed, which leaves the index open. Several threads may use it.
-
-    >>> from qbe import Facet
-    >>> request = SearchRequest(Query(index.paper("s036"), Facet.METHOD), k=1)
-    >>> with SearchSession(index) as session:
-    ...     [(ranking.stage, ranking.hits[0].paper_id) for ranking in session.run(request)]
-    [('first-stage', 's051'), ('reranked', 's051')]
     """
 
     def __init__(
@@ -250,9 +244,9 @@ class SearchSession(Closing):
         self, stage: str, tasks: Sequence[Task], execute: Executor | None, progress: Progress | None = None
     ) -> list[Task]:
         """Tasks with the hits of a stage: by the executor if there is one, else of all of them together."""
-        batch: Batch = self._first if stage == FIRST else partial(self._again, progress=progress)
-        ranked = batch(tasks) if execute is None else [execute(stage, batch, task) for task in tasks]
         again = stage == RERANKED
+        batch: Batch = partial(self._ranked, again=again, progress=progress)
+        ranked = batch(tasks) if execute is None else [execute(stage, batch, task) for task in tasks]
         return [task._replace(hits=hits, again=again) for task, hits in zip(tasks, ranked, strict=True)]
 
     def _tasks(self, requests: Sequence[SearchRequest]) -> list[Task]:
@@ -299,42 +293,39 @@ class SearchSession(Closing):
             raise UsageError(f"expected a mix with another `rerank` than {reranker.name}; drop one")
         return variety
 
-    def _first(self, tasks: Sequence[Task]) -> list[list[Hit]]:
-        """Rank the best ``depth`` papers for each task, or all candidates where grades rank the query."""
-
-        def found(some: Sequence[Task]) -> list[list[Hit]]:
+    def _ranked(
+        self, tasks: Sequence[Task], *, again: bool, progress: Progress | None = None
+    ) -> list[list[Hit]]:
+        """Rank by the first stage, or all candidates where grades rank a query; ``again``: rerank the hits or
+        grade the best again.
+        """
+        groups: dict[Hashable, list[Task]] = {}
+        for task in tasks:
+            key = task.explores, id(task.opened), task.depth, task.request.explain
+            groups.setdefault(key, []).append(task)
+        ranked: dict[int, list[Hit]] = {}
+        for some in groups.values():
             opened, explain, depth = some[0].opened, some[0].request.explain, some[0].depth
             rankings = [task.ranking for task in some]
             if opened.explore is not None and some[0].explores:
-                return opened.explore.rank(rankings, depth, explain=explain)
-            return rank(opened.first_stage, opened.reader, rankings, depth, explain=explain)
-
-        return _together(tasks, found)
-
-    def _again(self, tasks: Sequence[Task], progress: Progress | None = None) -> list[list[Hit]]:
-        """Rerank the hits of tasks, or grade the best ones again where grades rank the query."""
-
-        def found(some: Sequence[Task]) -> list[list[Hit]]:
-            opened, explain, ranked = some[0].opened, some[0].request.explain, list[list[Hit]]()
-            if opened.explore is not None and some[0].explores:
-                for task in some:
-                    ranked += opened.explore.rank([task.ranking], task.depth, explain=explain, again=True)
+                hits = list[list[Hit]]()
+                for part in [[each] for each in rankings] if again else [rankings]:
+                    hits += opened.explore.rank(part, depth, explain=explain, again=again)
                     if progress:
-                        progress(min(self.regrades, len(ranked[-1])) * len(task.ranking.graded_by))
-                return ranked
-            assert self._second is not None
-            rankings, candidates = [task.ranking for task in some], [task.hits for task in some]
-            hits = self._second.rerank(
-                opened.reader, rankings, candidates, explain=explain, progress=progress
-            )
-            for task, each in zip(some, hits, strict=True):
+                        progress(min(self.regrades, len(hits[-1])) * len(part[-1].graded_by))
+            elif not again:
+                hits = rank(opened.first_stage, opened.reader, rankings, depth, explain=explain)
+            else:
+                assert self._second is not None
+                found = [task.hits for task in some]
+                hits = self._second.rerank(opened.reader, rankings, found, explain=explain, progress=progress)
                 # Grades that papers were ranked by are shown only where they are the query's and asked for.
-                wanted = task.request.grades or task.ranking.variety.bounds
-                drop = opened.explore_ranks and not (wanted and task.ranking.query.is_single)
-                ranked.append([hit._replace(grades=None) for hit in each] if drop else each)
-            return ranked
-
-        return _together(tasks, found)
+                for place, (task, each) in enumerate(zip(some, hits, strict=True)):
+                    wanted = task.request.grades or task.ranking.variety.bounds
+                    if opened.explore_ranks and not (wanted and task.ranking.query.is_single):
+                        hits[place] = [hit._replace(grades=None) for hit in each]
+            ranked |= zip(map(id, some), hits, strict=True)
+        return [ranked[id(task)] for task in tasks]
 
     def _finished(self, tasks: Sequence[Task], *, rerank: bool) -> list[Ranking]:
         tasks = [task._replace(hits=_varied(task)) for task in tasks]
@@ -392,17 +383,6 @@ def check_index(index: object) -> None:
         raise TypeError(
             f"expected a qbe.Index, found {type(index).__name__}; open one with qbe.open_index(folder)"
         )
-
-
-def _together(tasks: Sequence[Task], rank: Batch) -> list[list[Hit]]:
-    groups: dict[Hashable, list[Task]] = {}
-    for task in tasks:
-        key = task.explores, id(task.opened), task.depth, task.request.explain
-        groups.setdefault(key, []).append(task)
-    ranked: dict[int, list[Hit]] = {}
-    for some in groups.values():
-        ranked |= zip(map(id, some), rank(some), strict=True)
-    return [ranked[id(task)] for task in tasks]
 
 
 def _graded_queries(query: Query, encoded: Mapping[int, PaperVectors]) -> list[GradedQuery]:
