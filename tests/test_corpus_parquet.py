@@ -90,7 +90,9 @@ def test_a_file_of_several_groups_is_read_in_order() -> None:
 
 def test_without_pyarrow_the_message_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(MissingDependencyError, match=r"papers\.parquet: .*pip install 'qbe\[huggingface\]'"):
+    with pytest.raises(
+        MissingDependencyError, match=r"the package pyarrow, .*pip install 'qbe\[huggingface\]'"
+    ):
         read(DATA[0])
 
 

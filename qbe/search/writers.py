@@ -231,7 +231,7 @@ def open_writer(
             lines = [entry for _, entry in found if entry is not None]
             if form == "ris":
                 return "".join(f"{entry}\n" for entry in lines)
-            above = [bibliography.key(paper_id) for paper_id, entry in found if entry is None]
+            above = [bibliography.keys[paper_id] for paper_id, entry in found if entry is None]
             about = comment(f"above: {', '.join(above)}") if above else ""
             made = "\n".join([comment(f"{command}: {query_id}") + about, *lines])
             return made if first else f"\n{made}"
