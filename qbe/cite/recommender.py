@@ -20,8 +20,8 @@ from qbe.query import Aspect, Query, TopicAspect
 from qbe.search.explain import add_matches
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, check_filter, year_of
 from qbe.search.fusion import best_hits
-from qbe.search.rank import RankingRequest, RerankStage, open_rerank_stage
-from qbe.search.session import check_index
+from qbe.search.rank import RankingRequest, RerankStage
+from qbe.search.session import check_index, open_rerank_stage
 from qbe.types import Hit, Paper
 from qbe.util.work import Closing, Workers
 

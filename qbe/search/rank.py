@@ -1,17 +1,15 @@
-"""Rank papers for queries by a first stage, rerank the best of them, and open what reranks."""
+"""Rank papers for aspects of queries by a first stage, and rerank the best of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from qbe.errors import ModelError, PaperNotFoundError
-from qbe.index.index import Index
 from qbe.index.papers import rows_of
 from qbe.index.reader import IndexReader
 from qbe.index.scoring import Selection
@@ -19,12 +17,8 @@ from qbe.models.pooling import EncodedAspect, PaperVectors
 from qbe.query import PLAIN, Aspect, Query, TopicAspect, Variety
 from qbe.search.first_stages import FirstStage, Scores, penalize_background
 from qbe.search.fusion import below, best_hits, combine_aspects, z_normalize
-from qbe.search.stages import CrossEncoder, Grades, LanguageModel, Matching, Projections
-from qbe.types import Facet, Hit, Match, Paper, TransportEntry
+from qbe.types import Hit, Match, Paper, TransportEntry
 from qbe.util.work import Workers
-
-if TYPE_CHECKING:
-    from qbe.search.grading import Regrader
 
 ASPECT_DEPTH = 1000  # papers that each liked aspect brings, where a query has several aspects
 
@@ -284,71 +278,3 @@ class RerankStage:
             grades = best.grades or hit.grades
             reranked.append(hit._replace(score=mixed[place], driven_by=match, grades=grades))
         return reranked
-
-
-def open_rerank_stage(
-    stage: Any,
-    index: Index,
-    workers: Workers,
-    regrader: Regrader | None = None,
-    open_reranker: RerankerOpener | None = None,
-) -> RerankStage | None:
-    """Open what a stage of `qbe.search.stages` reranks by, None for None.
-
-    ``regrader`` grades the best papers again; ``open_reranker`` opens cross-encoders elsewhere.
-    """
-    if stage is None:
-        return None
-    reranker: Reranker
-    dense = index.manifest.dense
-    if isinstance(stage, Grades):
-        from qbe.search.grading import GradedReranker, open_grader
-
-        reranker = GradedReranker(open_grader(index), workers, regrader)
-    elif isinstance(stage, Projections):
-        from qbe.search.grading import stored_vectors
-        from qbe.search.projections import ProjectedMatching, find_model, read_model
-
-        index.require_vectors()
-        assert dense is not None
-        model = read_model(find_model(dense["encoder"], stage.model and Path(stage.model)))
-        reranker = ProjectedMatching(model.projections, stored_vectors(index), workers)
-    elif isinstance(stage, CrossEncoder):
-        reranker = _cross_encoder(stage, workers, open_reranker)
-    elif isinstance(stage, LanguageModel):
-        from qbe.models.language_model import Client, Endpoint, Grader
-        from qbe.search.rerankers import LanguageModelReranker
-
-        assert stage.model is not None
-        client = Client(Endpoint(stage.endpoint, stage.model, timeout=60), retries=2)
-        reranker = LanguageModelReranker(Grader(client, parallel=stage.parallel))
-    else:
-        assert isinstance(stage, Matching)
-        from qbe.search.matching import VectorMatching
-
-        index.require_vectors()
-        options = (index.similarity, stage.temperature, stage.regularization, workers)
-        reranker = VectorMatching(stage.kind, lambda paper: index.vectors(paper).sentences, *options)
-    penalty = getattr(stage, "background_penalty", 0.0) if dense else 0.0
-    return RerankStage(reranker, stage.depth, stage.weight, penalty)
-
-
-def _cross_encoder(stage: CrossEncoder, workers: Workers, open_reranker: RerankerOpener | None) -> Reranker:
-    from qbe.search import rerankers
-
-    def opened(scorer: Any, device: str | None = stage.device) -> Reranker:
-        if scorer is None or isinstance(scorer, str | Path):
-            parameters = {"name": scorer and str(scorer), "device": device}
-            named: Any = {name: value for name, value in parameters.items() if value is not None}
-            return (open_reranker or rerankers.open_reranker)(workers=workers, **named)
-        if callable(getattr(scorer, "batch_score", None)):
-            model: Reranker = scorer
-            return model
-        return rerankers.FunctionReranker(rerankers.scoring_of(scorer) or scorer)
-
-    models = {facet: getattr(stage, facet.value) for facet in Facet}
-    by_facet = {facet: opened(model) for facet, model in models.items() if model is not None}
-    if not by_facet:
-        return opened(stage.model)
-    # Joint grades, which other facets have by default, know no device.
-    return rerankers.ByFacet(by_facet, opened(stage.model, stage.device if stage.model else None))

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.errors import FacetNotFoundError, UsageError
@@ -18,20 +19,36 @@ from qbe.search.explain import add_matches
 from qbe.search.explore import ExploreStage, likely, open_explore_stage
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
 from qbe.search.first_stages import FirstStage, open_first_stage
-from qbe.search.grading import Regrader, facet_places, no_grades
+from qbe.search.grading import (
+    GradedReranker,
+    Regrader,
+    facet_places,
+    no_grades,
+    open_grader,
+    stored_vectors,
+)
 from qbe.search.questions import is_question
 from qbe.search.rank import (
     GradedQuery,
     Progress,
     RankingRequest,
+    Reranker,
     RerankerOpener,
     RerankStage,
-    open_rerank_stage,
     rank,
 )
 from qbe.search.request import SearchRequest
-from qbe.search.stages import RERANK_DEPTH, Grades, LanguageModel, Stages, default_stages
-from qbe.types import Hit, Paper
+from qbe.search.stages import (
+    RERANK_DEPTH,
+    CrossEncoder,
+    Grades,
+    LanguageModel,
+    Matching,
+    Projections,
+    Stages,
+    default_stages,
+)
+from qbe.types import Facet, Hit, Paper
 from qbe.util.work import Closing, Workers, one_blas_thread
 
 FIRST, RERANKED = "first-stage", "reranked"  # stages that a ranking may have gone through
@@ -415,3 +432,68 @@ def _with_grades(task: Task, hits: list[Hit]) -> list[Hit]:
     again = task.again and len(missing) == len(hits)
     graded = iter(explore.grade(task.ranking, missing, again=again))
     return [next(graded) if hit.grades is None else hit for hit in hits]
+
+
+def open_rerank_stage(
+    stage: Any,
+    index: Index,
+    workers: Workers,
+    regrader: Regrader | None = None,
+    open_reranker: RerankerOpener | None = None,
+) -> RerankStage | None:
+    """Open what a stage of `qbe.search.stages` reranks by, None for None.
+
+    ``regrader`` grades the best papers again; ``open_reranker`` opens cross-encoders elsewhere.
+    """
+    if stage is None:
+        return None
+    reranker: Reranker
+    dense = index.manifest.dense
+    if isinstance(stage, Grades):
+        reranker = GradedReranker(open_grader(index), workers, regrader)
+    elif isinstance(stage, Projections):
+        from qbe.search.projections import ProjectedMatching, find_model, read_model
+
+        index.require_vectors()
+        assert dense is not None
+        model = read_model(find_model(dense["encoder"], stage.model and Path(stage.model)))
+        reranker = ProjectedMatching(model.projections, stored_vectors(index), workers)
+    elif isinstance(stage, CrossEncoder):
+        reranker = _cross_encoder(stage, workers, open_reranker)
+    elif isinstance(stage, LanguageModel):
+        from qbe.models.language_model import Client, Endpoint, Grader
+        from qbe.search.rerankers import LanguageModelReranker
+
+        assert stage.model is not None
+        client = Client(Endpoint(stage.endpoint, stage.model, timeout=60), retries=2)
+        reranker = LanguageModelReranker(Grader(client, parallel=stage.parallel))
+    else:
+        assert isinstance(stage, Matching)
+        from qbe.search.matching import VectorMatching
+
+        index.require_vectors()
+        options = (index.similarity, stage.temperature, stage.regularization, workers)
+        reranker = VectorMatching(stage.kind, lambda paper: index.vectors(paper).sentences, *options)
+    penalty = getattr(stage, "background_penalty", 0.0) if dense else 0.0
+    return RerankStage(reranker, stage.depth, stage.weight, penalty)
+
+
+def _cross_encoder(stage: CrossEncoder, workers: Workers, open_reranker: RerankerOpener | None) -> Reranker:
+    from qbe.search import rerankers
+
+    def opened(scorer: Any, device: str | None = stage.device) -> Reranker:
+        if scorer is None or isinstance(scorer, str | Path):
+            parameters = {"name": scorer and str(scorer), "device": device}
+            named: Any = {name: value for name, value in parameters.items() if value is not None}
+            return (open_reranker or rerankers.open_reranker)(workers=workers, **named)
+        if callable(getattr(scorer, "batch_score", None)):
+            model: Reranker = scorer
+            return model
+        return rerankers.FunctionReranker(rerankers.scoring_of(scorer) or scorer)
+
+    models = {facet: getattr(stage, facet.value) for facet in Facet}
+    by_facet = {facet: opened(model) for facet, model in models.items() if model is not None}
+    if not by_facet:
+        return opened(stage.model)
+    # Joint grades, which other facets have by default, know no device.
+    return rerankers.ByFacet(by_facet, opened(stage.model, stage.device if stage.model else None))
