@@ -329,15 +329,6 @@ def test_shallow_fusion_brings_as_many_as_are_asked_for(stages):
         assert {reader.papers.row(hit.paper_id) for hit in found} <= {*selection.rows.tolist()}
 
 
-def test_bm25_finds_papers_with_a_common_word_only(stages):
-    reader, opened, _ = stages
-    query = EncodedAspect.of(Aspect(Paper("q", "", (Sentence("retina"),))))
-    selection = drawn(reader, 3, 0.9)
-    (found,) = opened["bm25"].batch_search([query], 128, [None], selection)
-    assert 0 < len(found) < len(selection) / 2
-    assert all(hit.score > 0 for hit in found)
-
-
 @pytest.fixture(scope="module")
 def apart(plain) -> np.ndarray:
     """Sentence vectors of the sample, moved apart: the tiny model's are nearly parallel."""
@@ -396,27 +387,6 @@ def test_every_kind_brings_enough_papers_that_pass(apart, starts, monkeypatch, k
         assert row in rows
         if factory != GRAPH:
             assert (rows == selection.rows).all()
-
-
-def test_all_papers_that_pass_are_candidates_where_none_are_found(starts, monkeypatch):
-    monkeypatch.setattr(faiss_candidates, "FEW_SENTENCES", 0)
-    looked_up = []
-
-    class Blind:
-        min_candidates = 10
-
-        def select(self, mask):
-            return np.flatnonzero(mask)
-
-        def nearest(self, queries, count, allowed=None, breadth=1):
-            looked_up.append((count, breadth))
-            return np.full((len(queries), count), -1)
-
-    selection = Selection(np.arange(128) < 100)
-    (rows,) = CandidateSource(Blind(), starts).nearest([np.zeros((2, 16), np.float32)], 30, selection)
-    assert rows.tolist() == list(range(100))
-    assert looked_up[:3] == [(60, 2), (120, 4), (240, 8)]
-    assert looked_up[-1][0] >= int(starts[100]) > looked_up[-2][0]
 
 
 def test_few_papers_are_all_candidates_and_nothing_is_looked_up(apart, starts, written, monkeypatch):
