@@ -17,7 +17,8 @@ from qbe.index.source import BuildSettings
 from qbe.models.encoder import Encoder
 from qbe.search.first_stages import BM25Stage
 from qbe.search.pipeline import Pipeline
-from qbe.search.request import CitationForm, SearchForm, distinct_papers
+from qbe.search.queries import distinct_papers
+from qbe.search.request import CitationForm, SearchForm
 from qbe.search.rerankers import JointGrader
 from qbe.search.writers import export_parts
 from qbe.serve.models import call

@@ -250,7 +250,7 @@ def _csv(lookup: Lookup, result: Result, first: bool) -> str:
     for rank, hit in enumerate(result.hits, start=1):
         paper, grades = lookup(hit.paper_id), hit.grades or {}
         best = shown(result.query, paper, hit)
-        sentence = paper.sentences[best.match.position] if best else Sentence("")
+        sentence = paper.sentences[best[0].position] if best else Sentence("")
         matched = sentence.facet.value if sentence.facet else "", sentence.text
         by_facet = (grades.get(facet.value, "") for facet in Facet)
         rows.append((result.query_id, rank, hit.paper_id, *_about(paper), hit.score, *matched, *by_facet))

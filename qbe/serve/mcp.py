@@ -21,7 +21,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from starlette.middleware import Middleware
 
 from qbe.errors import PaperNotFoundError, QbeError, UsageError
-from qbe.search.request import MAX_HITS, MAX_SEEN, CitationForm, FacetName, SearchForm, distinct_papers
+from qbe.search.queries import distinct_papers
+from qbe.search.request import MAX_HITS, MAX_SEEN, CitationForm, FacetName, SearchForm
 from qbe.search.writers import Record, export_parts
 from qbe.serve.guard import LOCAL, Guard, ServeSettings
 from qbe.serve.models import Abstract, Format, PaperId, PaperIds, Title, call, form_of

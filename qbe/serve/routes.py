@@ -17,7 +17,8 @@ from qbe.errors import CorpusError, FacetNotFoundError, PaperNotFoundError, QbeE
 from qbe.feeds.reports import Watcher
 from qbe.label.by_hand import HandGrades, Turn
 from qbe.models.language_model import read_guideline
-from qbe.search.request import SearchForm, distinct_papers
+from qbe.search.queries import distinct_papers
+from qbe.search.request import SearchForm
 from qbe.search.writers import as_json, export_parts
 from qbe.serve.guard import FILE_PATH, failure
 from qbe.serve.models import Format, PaperIds, call, form_of
