@@ -1,11 +1,13 @@
 """What is taken out of a paper's metadata for a bibliography, names, and keys."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.bibliographies import NAMES, TEXTS, paper_of
 
-from qbe.corpus.bibliography import Keys, author_names, reference_of
+from qbe.corpus.bibliography import Bibliography, author_names, reference_of
 from qbe.corpus.names import split_name
 from qbe.search.present import credits_of
 
@@ -50,7 +52,7 @@ FIELDS = ["authors", "year", "date", "venue", "categories", "doi", "url", "ids",
 @given(st.dictionaries(st.sampled_from(FIELDS), ANYTHING))
 def test_metadata_of_any_types_are_taken_or_left_out(metadata):
     reference = reference_of(paper_of("On fish", **metadata))
-    texts = [*reference[:2], *reference.authors, *reference[4:-1], *reference.tags]
+    texts = [*reference[:-5], *reference.names, *reference.authors, *reference.tags, reference.link]
     assert all(isinstance(text, str) and text == " ".join(text.split()) for text in texts)
 
 
@@ -102,18 +104,19 @@ def test_parts_of_a_name_are_all_of_it(name):
             assert words == name.split()
 
 
+def keys(papers):
+    bibliography = Bibliography("bibtex")
+    for number, paper in enumerate(papers):
+        bibliography.add(replace(paper, paper_id=str(number)))
+    return list(bibliography.keys.values())
+
+
 def test_the_library_s_own_key_is_kept_and_given_once():
-    keys = Keys()
     given = ["DBLP:conf/acl/Lee20", "lee_2019+b", "LEE_2019+b", "lee_2019+ba", "10.1002/(SICI)7"]
-    references = [reference_of(paper_of("Fish", authors=["Ann Lee"], key=key)) for key in given]
-    assert [keys.add(each) for each in references] == [*given[:2], "LEE_2019+b-a", *given[3:]]
-    titles = ("Fish", "Fisha", "FISH", "fish")
-    references = [reference_of(paper_of(title, authors=["Ann Lee"])) for title in titles]
-    assert [keys.add(each) for each in references] == ["Leefish", "Leefisha", "Leefishb", "Leefishc"]
-
-
-def test_there_are_keys_for_many_papers_of_a_name():
-    keys, reference = Keys(), reference_of(paper_of("Fish"))
-    given = [keys.add(reference) for _ in range(2000)]
-    assert len(set(given)) == 2000
-    assert given[26:29] == ["Anonymousfishz", "Anonymousfishaa", "Anonymousfishab"]
+    papers = [paper_of("Fish", authors=["Ann Lee"], key=key) for key in given]
+    papers += [paper_of(title, authors=["Ann Lee"]) for title in ("Fish", "Fisha", "FISH", "fish")]
+    made = ["Leefish", "Leefisha", "Leefishb", "Leefishc"]
+    assert keys(papers) == [*given[:2], "LEE_2019+b-a", *given[3:], *made]
+    many = keys([paper_of("Fish")] * 2000)
+    assert len(set(many)) == 2000
+    assert many[26:29] == ["Anonymousfishz", "Anonymousfishaa", "Anonymousfishab"]

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from support.formats import buffered
 
-from qbe import CorpusError, MissingDependencyError, Paper, RecordError, Sentence
+from qbe import CorpusError, Paper, Sentence
 from qbe.corpus import tables
 from qbe.corpus.records import Entry, Reading, parse_paper
 from qbe.corpus.sentences import split_sentences
 from qbe.corpus.streams import open_source
+from qbe.errors import MissingDependencyError, RecordError
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -89,7 +90,9 @@ def test_a_file_of_several_groups_is_read_in_order() -> None:
 
 def test_without_pyarrow_the_message_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(MissingDependencyError, match=r"papers\.parquet: .*pip install 'qbe\[huggingface\]'"):
+    with pytest.raises(
+        MissingDependencyError, match=r"the package pyarrow, .*pip install 'qbe\[huggingface\]'"
+    ):
         read(DATA[0])
 
 

@@ -193,6 +193,7 @@ WRONG: list[tuple[dict[str, str | None], str]] = [
     (folds(method=[1]), CSFCUBE),
     (folds(method={"fold1_dev": ["1_method"]}), CSFCUBE),
     (folds(method=of_one("5_result")), CSFCUBE),
+    (folds(method=of_one("1_method")), CSFCUBE),
     ({"c.method.qrels": "9_method 0 d1 1\n"}, CSFCUBE),
     ({"c.method.qrels": "1_method 0 d1 1\n"}, CSFCUBE),
     ({}, "--protocol crossed QRELS --run GOOD --measures AP"),

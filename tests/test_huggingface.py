@@ -93,7 +93,7 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(
         MissingDependencyError,
-        match=r"hf:a/b needs the package datasets; run: pip install 'qbe\[huggingface\]'$",
+        match=r"the package datasets, found none; run: pip install 'qbe\[huggingface\]'$",
     ):
         list(read_corpus(["hf:a/b"]))
 

@@ -9,6 +9,7 @@ import sys
 import qbe
 from qbe.cli import common
 from qbe.cli.common import Parser
+from qbe.errors import JavaError, MissingDependencyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def main(arguments: list[str]) -> None:
         raise qbe.IndexFormatError(f"expected a sound index, found damaged: {damaged}")
     if missing := [each["name"] for each in checks if each["state"] == MISSING]:
         run = pip_line(*(REQUIREMENTS[name] for name in missing))
-        raise qbe.MissingDependencyError(
+        raise MissingDependencyError(
             f"expected all that searching needs, found no {', '.join(missing)}; run: {run}"
         )
 
@@ -174,7 +175,7 @@ def java_check() -> Check:
 
     try:
         home = jvm.find_java()
-    except qbe.JavaError as error:
+    except JavaError as error:
         values: dict[str, Any] = dict.fromkeys(("home", "version", "class_archive"))
         return check("Java", "none that BM25 can use", str(error), MISSING, **values)
     found, jar = jvm.java_version(home), jvm.find_jar()

@@ -7,6 +7,7 @@ import argparse
 import qbe
 from qbe.cli import common
 from qbe.cli.common import refuse
+from qbe.errors import OutputError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
         listening = stack.enter_context(listen(options.host, options.port))
         if options.labels and not stack.enter_context(lock(Path(options.labels, ".lock"))):
             told = "another server keeps grades there; choose another `labels`"
-            raise qbe.OutputError(f"cannot write {options.labels}: {told}")
+            raise OutputError(f"cannot write {options.labels}: {told}")
         app, index = _app(options, opened, open_index)
         serving = f"serving {', '.join(options.index)} ({len(index):,} papers) at {address_of(listening)}"
         if options.workers > 1:

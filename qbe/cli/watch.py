@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 import qbe
 from qbe.cli import common
@@ -146,14 +145,15 @@ def _remove(options: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
+    from qbe.feeds import check_day
     from qbe.feeds.reports import items_of, report
-    from qbe.feeds.watches import changing, check_since, find, watch_session, write_watches
+    from qbe.feeds.watches import changing, find, watch_session, write_watches
     from qbe.util.files import check_output, write_text
 
     lower = (options.output or "").lower()
     form = options.format or next((FORM_OF_NAME[end] for end in FORM_OF_NAME if lower.endswith(end)), "table")
     threads = common.threads(options.threads)
-    check_since(options.since)
+    check_day("since", options.since)
     if options.output:
         check_output(options.output, options.overwrite)
     with (
@@ -170,8 +170,7 @@ def _run(options: argparse.Namespace) -> None:
         items = items_of(watches, index, since)
         text = report(items, form, watches.feed)
         if options.output is None:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            print(text, end="", flush=True)
         else:
             write_text(options.output, text)
         for item in items:

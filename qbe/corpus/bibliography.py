@@ -97,55 +97,33 @@ _NEW_BEGIN = re.compile(r"[:.?!\u2013\u2014-]\s")
 class Reference(NamedTuple):
     """Hold what a bibliography says of a paper: texts in one line, '' for unknown values.
 
-    ``names`` are in the form of `qbe.corpus.names.person_name`; ``year`` has four digits; ``arxiv`` has no
-    version; ``doi`` is bare and in lower case; ``key`` is the library's own where LaTeX can take it.
+    ``names`` are in the form of `qbe.corpus.names.person_name`, ``authors`` for readers, "Given Family", with
+    "et al." last where there are others; ``year`` has four digits; ``kind`` is ARTICLE, IN_PROCEEDINGS (by
+    words such as "Workshop"), or OTHER without a venue; ``arxiv`` has no version; ``doi`` is bare and in
+    lower case; ``links`` are URLs by name (``arxiv``, ``doi`` and ``url``, the corpus's own), ``link`` the
+    first of them; ``key`` is the library's own where LaTeX can take it.
     """
 
     paper_id: str
     title: str
-    names: tuple[str, ...]
-    has_others: bool
+    abstract: str
     year: str
     venue: str
+    kind: str
     doi: str
     arxiv: str
     category: str
-    url: str
-    abstract: str
     key: str
+    names: tuple[str, ...]
+    authors: tuple[str, ...]
     tags: tuple[str, ...]
-
-    @property
-    def authors(self) -> tuple[str, ...]:
-        """The names for readers, "Given Family"; "et al." is the last where there are others."""
-        return (*map(given_first, self.names), *((ET_AL,) if self.has_others else ()))
-
-    @property
-    def kind(self) -> str:
-        """ARTICLE, IN_PROCEEDINGS (by words such as "Workshop"), or OTHER without a venue."""
-        if not self.venue or _JOURNAL.search(self.venue):
-            return ARTICLE if self.venue else OTHER
-        is_meeting = _MEETING.search(self.venue) or _ACRONYM.fullmatch(self.venue)
-        return IN_PROCEEDINGS if is_meeting else ARTICLE
-
-    @property
-    def links(self) -> dict[str, str]:
-        """URLs by name, as far as there are any: ``arxiv``, ``doi`` and ``url``, the corpus's own."""
-        from urllib.parse import quote
-
-        arxiv = self.arxiv and f"https://arxiv.org/abs/{self.arxiv}"
-        doi = self.doi and f"https://doi.org/{quote(self.doi, safe='/:;()')}"
-        return {k: v for k, v in (("arxiv", arxiv), ("doi", doi), ("url", self.url)) if v}
-
-    @property
-    def link(self) -> str:
-        """The first of `links`, or ''."""
-        return next(iter(self.links.values()), "")
+    links: Mapping[str, str]
+    link: str
 
     @property
     def page(self) -> str:
         """The corpus's own URL, else that of arXiv, or ''; a DOI stands in a field of its own."""
-        return self.url or self.links.get("arxiv", "")
+        return self.links.get("url") or self.links.get("arxiv", "")
 
 
 def reference_of(paper: Paper) -> Reference:
@@ -153,46 +131,54 @@ def reference_of(paper: Paper) -> Reference:
 
     The id of arXiv is that of ``ids``, else of the DOI, the URL or the paper's own id.
     """
+    from urllib.parse import quote
+
     metadata = paper.metadata
-    ids = metadata.get("ids")
-    link = metadata.get("url")
-    url = _in_one_line(link)
+    ids, link, categories, tags = map(metadata.get, ("ids", "url", "categories", "tags"))
+    url, doi, key = (_clean(metadata.get(name), latex=False) for name in ("url", "doi", "key"))
     is_whole = isinstance(link, str) and url == link.strip()  # a control character may hide an address
     if not (is_whole and _ADDRESS.fullmatch(url) and url.isprintable()):
         url = ""  # a reader should follow links to the web only
-    doi = fields.doi(_in_one_line(metadata.get("doi")))
-    arxiv_id = _in_one_line(ids.get("arxiv")) if isinstance(ids, dict) else ""
+    doi = fields.doi(doi)
+    arxiv_id = _clean(ids.get("arxiv"), latex=False) if isinstance(ids, dict) else ""
     by_doi, by_url = _ARXIV_DOI.fullmatch(doi), _ARXIV_PAGE.fullmatch(url)
     texts = arxiv_id.removeprefix("arXiv:"), by_doi and by_doi[1], by_url and by_url[1], paper.paper_id
     arxiv = next((match[1] for text in texts if text and (match := _ARXIV.fullmatch(text))), "")
-    categories, tags = metadata.get("categories"), metadata.get("tags")
     category = categories[0] if isinstance(categories, list | tuple) and categories else None
     is_class = arxiv and isinstance(category, str) and _ARXIV_CLASS.fullmatch(category)
     year = fields.year(paper.year)
-    venue, key = _clean(metadata.get("venue")), _in_one_line(metadata.get("key"))
+    venue = _clean(metadata.get("venue"))
+    venue = "" if _PREPRINTS.fullmatch(venue) else venue
+    is_meeting = not _JOURNAL.search(venue) and (_MEETING.search(venue) or _ACRONYM.fullmatch(venue))
+    names = tuple(author_names(metadata.get("authors")))
+    others = (ET_AL,) if metadata.get("et_al") is True else ()
+    links = {
+        "arxiv": arxiv and f"https://arxiv.org/abs/{arxiv}",
+        "doi": doi and f"https://doi.org/{quote(doi, safe='/:;()')}",
+        "url": url,
+    }
     return Reference(
-        _in_one_line(paper.paper_id),
-        _clean(paper.title),
-        tuple(author_names(metadata.get("authors"))),
-        metadata.get("et_al") is True,
-        "" if year is None else f"{year:04}",
-        "" if _PREPRINTS.fullmatch(venue) else venue,
-        doi,
-        arxiv,
-        str(category) if is_class else "",
-        url,
-        _clean(paper.abstract) if paper.abstract != paper.title else "",
-        key if _KEY.fullmatch(key) and key.isprintable() else "",
-        tuple(tag for each in tags if (tag := _clean(each))) if isinstance(tags, list | tuple) else (),
+        paper_id=_clean(paper.paper_id, latex=False),
+        title=_clean(paper.title),
+        abstract=_clean(paper.abstract) if paper.abstract != paper.title else "",
+        year="" if year is None else f"{year:04}",
+        venue=venue,
+        kind=OTHER if not venue else IN_PROCEEDINGS if is_meeting else ARTICLE,
+        doi=doi,
+        arxiv=arxiv,
+        category=str(category) if is_class else "",
+        key=key if _KEY.fullmatch(key) and key.isprintable() else "",
+        names=names,
+        authors=(*map(given_first, names), *others),
+        tags=tuple(tag for each in tags if (tag := _clean(each))) if isinstance(tags, list | tuple) else (),
+        links=fields.present(links),
+        link=next(filter(None, links.values()), ""),
     )
 
 
-def _clean(value: Any) -> str:
-    return " ".join(without_latex(_in_one_line(value)).split())
-
-
-def _in_one_line(value: Any) -> str:
-    return one_line(value) if isinstance(value, str) else ""
+def _clean(value: Any, *, latex: bool = True) -> str:
+    text = one_line(value) if isinstance(value, str) else ""
+    return " ".join(without_latex(text).split()) if latex else text
 
 
 def author_names(value: Any) -> list[str]:
@@ -219,32 +205,40 @@ def author_names(value: Any) -> list[str]:
 
 
 class Bibliography:
-    """The entries of a file that grows: each paper has one, and a key of its own."""
+    """The entries of a file that grows: each paper has one, and a key of its own.
+
+    A key is the library's own, else the first author's family name without particles, the year, and the first
+    significant word of the title, in ASCII. A repeated key, ignoring case as BibTeX does, gets "a", "b" and
+    so on, behind a hyphen where the key is the library's own. ``keys`` has those given by the papers' ids.
+    """
 
     def __init__(self, form: str) -> None:
         if form not in FORMATS:
             raise UsageError(f"expected `form` {' or '.join(FORMATS)}, found {form!r}")
-        self._is_bibtex = form == "bibtex"
-        self._keys = Keys()
-        self._by_id: dict[str, str] = {}
+        self.keys: dict[str, str] = {}
+        self._next: dict[str, count[int]] = {}
+        self._is_bibtex, self._taken = form == "bibtex", set[str]()
 
     def add(self, paper: Paper) -> str | None:
         """Return the entry of a paper, with its line break; None for a paper that has one already."""
-        if paper.paper_id in self._by_id:
+        if paper.paper_id in self.keys:
             return None
         reference = reference_of(paper)
-        self._by_id[paper.paper_id] = key = self._keys.add(reference)
+        key = plain = reference.key or key_of(reference)
+        while key.casefold() in self._taken:
+            letters, number = "", next(self._next.setdefault(plain.casefold(), count(1)))
+            while number:  # 1 is a, 26 z, 27 aa
+                number, letter = divmod(number - 1, 26)
+                letters = string.ascii_lowercase[letter] + letters
+            key = f"{plain}{'-' if reference.key else ''}{letters}"
+        self._taken.add(key.casefold())
+        self.keys[paper.paper_id] = key
         return to_bibtex(reference, key) if self._is_bibtex else to_ris(reference, reference.key and key)
-
-    def key(self, paper_id: str) -> str:
-        """Return the key of a paper's entry; raises KeyError for a paper that has none."""
-        return self._by_id[paper_id]
 
 
 def entries(papers: Iterable[Paper], form: str = "bibtex") -> Iterator[str]:
     """Yield the entries of papers in one of FORMATS, each once; joined by line breaks they are a file."""
-    bibliography = Bibliography(form)
-    return (entry for paper in papers if (entry := bibliography.add(paper)) is not None)
+    return filter(None, map(Bibliography(form).add, papers))
 
 
 def to_bibtex(reference: Reference, key: str) -> str:
@@ -262,7 +256,7 @@ def to_bibtex(reference: Reference, key: str) -> str:
     separator = "; " if any("," in tag for tag in reference.tags) else ", "
     values = {
         "title": to_latex_title(reference.title),
-        "author": " and ".join([*authors, *["others"] * reference.has_others]),
+        "author": " and ".join([*authors, *["others"] * (ET_AL in reference.authors[-1:])]),
         "journal" if reference.kind == ARTICLE else "booktitle": to_latex(reference.venue),
         "year": reference.year,
         "doi": reference.doi,
@@ -292,7 +286,7 @@ def to_ris(reference: Reference, key: str = "") -> str:
         ("ID", key or reference.paper_id),
         ("TI", reference.title),
         *(("AU", ", ".join(filter(None, split_name(n) or [given_first(n)]))) for n in reference.names),
-        ("N1", ET_AL if reference.has_others else ""),
+        ("N1", ET_AL if ET_AL in reference.authors[-1:] else ""),
         ("PY", reference.year),
         ("T2" if reference.kind == IN_PROCEEDINGS else "JO", reference.venue),
         ("DO", reference.doi),
@@ -304,32 +298,6 @@ def to_ris(reference: Reference, key: str = "") -> str:
     return "".join(f"{tag}  - {value}\n" for tag, value in lines if value or tag == "ER")
 
 
-class Keys:
-    """Assign each entry of a file a key of its own.
-
-    A key is the library's own, else the first author's family name without particles, the year, and the first
-    significant word of the title, in ASCII. A repeated key, ignoring case as BibTeX does, gets "a", "b" and
-    so on, behind a hyphen where the key is the library's own.
-    """
-
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-        self._next: dict[str, count[int]] = {}
-
-    def add(self, reference: Reference) -> str:
-        """Return the key of a paper that is not in the file yet."""
-        key = plain = reference.key or key_of(reference)
-        hyphen = "-" if reference.key else ""
-        while key.casefold() in self._taken:
-            letters, number = "", next(self._next.setdefault(plain.casefold(), count(1)))
-            while number:  # 1 is a, 26 z, 27 aa
-                number, letter = divmod(number - 1, 26)
-                letters = string.ascii_lowercase[letter] + letters
-            key = plain + hyphen + letters
-        self._taken.add(key.casefold())
-        return key
-
-
 def key_of(reference: Reference) -> str:
     """Return the key that is made for a paper in a file of its own."""
     first = reference.names[0] if reference.names else ""
@@ -337,19 +305,17 @@ def key_of(reference: Reference) -> str:
     if name:  # without particles such as "van der", if anything is left
         first = " ".join(word for word in name.family.split() if not word.islower()) or name.family
     family = _ascii_letters(first) or _ANONYMOUS
-    words = (_ascii_letters(word).lower() for word in re.split(r"[\W_]+", _folded(reference.title)))
+    # Letters with their accents decomposed, which belong to words.
+    title = re.sub(r"[^\w\u0300-\u036f]|_", " ", unicodedata.normalize("NFKD", reference.title))
+    words = (_ascii_letters(word).lower() for word in title.split())
     subject = next((word for word in words if len(word) > 2 and word not in FUNCTION_WORDS), "")
     return f"{family}{reference.year}{subject or _ascii_letters(reference.paper_id, string.digits)}"
 
 
-def _folded(text: str) -> str:
-    decomposed = unicodedata.normalize("NFKD", text.translate(_LETTERS))
-    return "".join(each for each in decomposed if not unicodedata.combining(each))
-
-
 def _ascii_letters(text: str, others: str = "") -> str:
+    decomposed = unicodedata.normalize("NFKD", text.translate(_LETTERS))
     allowed = string.ascii_letters + others
-    return "".join(each for each in _folded(text) if each in allowed)[:_LONGEST]
+    return "".join(each for each in decomposed if each in allowed)[:_LONGEST]
 
 
 def with_formulas(text: str) -> Iterator[tuple[str, bool]]:

@@ -13,9 +13,9 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from qbe.corpus import fields
-from qbe.corpus.fields import date, doi, once, present
+from qbe.corpus.fields import date, doi
 from qbe.corpus.json_stream import decode_text
-from qbe.corpus.markup import clean_abstract, clean_address, clean_bibtex, plain
+from qbe.corpus.markup import clean_address, clean_bibtex, plain
 from qbe.corpus.names import has_others, person_name, read_name, split_authors
 from qbe.corpus.records import MAX_ABSTRACT_CHARS, Entry, Reading, converted
 from qbe.corpus.streams import numbered_lines
@@ -149,44 +149,38 @@ def _with_inherited(
 
 def _record(entry: BibtexEntry, values: Mapping[str, str]) -> dict[str, Any]:
     if _NO_PUBLICATION.fullmatch(entry.kind):
-        raise fields.left_out("a paper", f"@{entry.kind}")
-    first, text, address = (partial(_first, values, clean=clean) for clean in (str, _plain, clean_address))
+        raise fields.unfit("a paper", f"@{entry.kind}", "left it out", "not a paper", is_fault=False)
+    first, text, address = (
+        partial(_first, values, clean=each) for each in (str, clean_bibtex, clean_address)
+    )
     title, subtitle = text("title"), text("subtitle")
-    if not title:
-        raise fields.no_title(entry.key, doi(address("doi")), is_fault=True)
-
-    def listed(*names: str) -> list[str]:
-        words = (item for each in map(text, names) for item in each.split(";" if ";" in each else ","))
-        return once(map(str.strip, words))
-
+    tags, collections = (
+        [word for each in map(text, names) for word in each.split(";" if ";" in each else ",")]
+        for names in (("keywords", "author_keywords", "mendeley-tags"), ("groups", "mendeley-groups"))
+    )
     url = next(iter(address("url", "adsurl", "ee").split()), "")
-    published = _joined_date(*(values.get(each, "") for each in _DATES_OF))
     arxiv, acl = _arxiv(values, url), _ANTHOLOGY.search(url) if "acl" in url else None
     venue = first(*_VENUES)
     macro = venue.strip("{} \t\r\n") if "\\" in venue else ""
     metadata = {
         "key": entry.key,
         **_credits(values.get("author", "")),
-        **fields.dated(published),
+        **fields.dated(_joined_date(*(values.get(each, "") for each in _DATES_OF))),
         "venue": JOURNALS.get(macro[1:].lower()) or text(*_VENUES),
         "categories": address("primaryclass", "eprintclass").split() if arxiv else [],
-        "doi": doi(address("doi")) or (doi(url) if "doi.org/" in url else ""),
+        "doi": doi(address("doi")) or (url if "doi.org/" in url else ""),
         "url": url,
-        "ids": present({"arxiv": arxiv, "acl": acl[1] if acl else "", "pmid": address("pmid")}),
-        "tags": listed("keywords", "author_keywords", "mendeley-tags"),
-        "collections": listed("groups", "mendeley-groups"),
+        "ids": {"arxiv": arxiv, "acl": acl[1] if acl else "", "pmid": address("pmid")},
+        "tags": tags,
+        "collections": collections,
     }
-    abstract = clean_abstract(clean_bibtex(values.get("abstract", "")))
-    return fields.record(entry.key, f"{title}: {subtitle}" if subtitle else title, abstract, metadata)
+    title = f"{title}: {subtitle}" if title and subtitle else title
+    return fields.record(entry.key, title, text("abstract"), metadata)
 
 
 def _first(values: Mapping[str, str], *names: str, clean: Callable[[str], str] = str) -> str:
     value = next(filter(None, map(values.get, names)), "")
     return clean(value) if value else ""
-
-
-def _plain(text: str) -> str:
-    return plain(clean_bibtex(text))
 
 
 @lru_cache(maxsize=1 << 10)

@@ -1,11 +1,12 @@
-"""Fields of a record of another format, with errors where their types are not those of its schema."""
+"""Fields of records in other formats: types as in their schemas, dates, and one cleaning for all readers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from qbe.corpus.markup import NO_VALUE, clean_abstract, clean_title
 from qbe.errors import RecordError
 
 ABSTRACT_FROM = "abstract_from"  # in metadata: what stands for an abstract that a document lacks
@@ -38,10 +39,6 @@ class Fields(NamedTuple):
         """Return the first string at one of the paths that is not blank, or ''."""
         return next((text for path in paths for text in self.all(path) if text.strip()), "")
 
-    def object(self, path: str) -> Mapping[str, Any]:
-        """Return the object at a path, or an empty one."""
-        return next(iter(self.all(path, Mapping)), {})
-
     def all(self, path: str, kind: type = str) -> list[Any]:
         """Return the strings at a path, or the objects, where ``kind`` is Mapping."""
         values: list[Any] = [self.record]
@@ -60,17 +57,19 @@ class Fields(NamedTuple):
         return values
 
 
-def unfit(expected: str, found: str, advice: str, reason: str, where: str = "") -> RecordError:
+def unfit(expected: str, found: str, advice: str, reason: str, where: str = "", **more: Any) -> RecordError:
     """Return the error for a record that cannot be used; errors are counted by their ``reason``.
 
-    Without ``where`` the place is to be added (`placed`).
+    Without ``where`` the place is to be added (`placed`); ``more`` are ``is_fault`` and ``names``.
     """
     message = f"expected {expected}, found {found}; {advice}"
-    return RecordError(f"{where}: {message}" if where else message, reason)
+    return RecordError(f"{where}: {message}" if where else message, reason, **more)
 
 
 def placed(error: RecordError, where: str) -> RecordError:
-    """Return an error with the place of its record."""
+    """Return an error with the place of its record before it, once."""
+    if str(error).startswith(where):
+        return error
     return RecordError(f"{where}: {error}", error.reason, is_fault=error.is_fault, names=error.names)
 
 
@@ -79,26 +78,41 @@ def wrong_type(name: str, expected: str, value: Any) -> RecordError:
     return unfit(f"{expected} as {name}", found, "mend or remove the record", NOT_THIS_FORMAT)
 
 
-def no_title(*names: str, is_fault: bool = False) -> RecordError:
-    """Return the error for a record without title: no fault, a database has more than papers."""
-    message = "expected a title, found none; add it or remove the record"
-    return RecordError(message, "no title", is_fault=is_fault, names=tuple(filter(None, names)))
+def record(
+    paper_id: str | None, title: str, abstract: str, metadata: Mapping[str, Any], *, is_fault: bool = True
+) -> dict[str, Any]:
+    """Return a record (`qbe.corpus.records`) without markup, placeholders and empty values.
+
+    Raises RecordError without a title; in a database, which has more than papers, this is no fault.
+    """
+    made = cleaned(metadata)
+    if not (title := clean_text(title)):
+        advice, names = "add it or remove the record", tuple(filter(None, (paper_id, made.get("doi"))))
+        raise unfit("a title", "none", advice, "no title", is_fault=is_fault, names=names)
+    texts = {"paper_id": paper_id or None, "title": title, "abstract": clean_abstract(abstract) or None}
+    return {**texts, "metadata": made}
 
 
-def left_out(expected: str, found: str) -> RecordError:
-    """Return the error for what a file has besides papers (notes, attachments), which is no fault."""
-    return RecordError(f"expected {expected}, found {found}; left it out", "not a paper", is_fault=False)
+def cleaned(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metadata without markup, placeholders and empty values."""
+    values = ((name, value, _CLEAN.get(name)) for name, value in metadata.items() if value)
+    return present({name: clean(value) if clean else value for name, value, clean in values})
 
 
-def record(paper_id: str | None, title: str, abstract: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record (`qbe.corpus.records`) without empty values."""
-    made = {"paper_id": paper_id or None, "title": title, "abstract": abstract or None}
-    return {**made, "metadata": present(metadata)}
+def clean_text(text: str) -> str:
+    """Return a title, name or tag without markup; '' for a placeholder such as nan or None."""
+    text = clean_title(text)
+    return "" if text.casefold() in NO_VALUE else text
 
 
-def dated(date: str) -> dict[str, Any]:
-    """Return the metadata ``year`` and ``date`` of a date as `date` gives it."""
-    return {"year": year(date), "date": date if len(date) > len("YYYY") else ""}
+def present(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that are neither None nor empty."""
+    return {name: value for name, value in values.items() if value not in (None, "", [], {})}
+
+
+def once(names: Iterable[str]) -> list[str]:
+    """Return the names without markup that are not empty, each once."""
+    return list(filter(None, dict.fromkeys(map(clean_text, names))))
 
 
 def doi(value: str) -> str:
@@ -146,11 +160,19 @@ def date_of_parts(value: Any) -> str:
     return next(filter(None, map(date, (joined, *others))), "")
 
 
-def present(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that are neither None nor empty."""
-    return {name: value for name, value in values.items() if value not in (None, "", [], {})}
+def dated(published: str, in_year: Any = None) -> dict[str, Any]:
+    """Return the metadata ``year`` and ``date`` of a date, and of a year that may be told besides."""
+    found, of_year = date(published), date(str(in_year or ""))
+    return {"year": year(of_year or found), "date": found if len(found) > len("YYYY") else ""}
 
 
-def once(names: Iterable[str]) -> list[str]:
-    """Return the names that are not empty, each once."""
-    return list(filter(None, dict.fromkeys(names)))
+_CLEAN: dict[str, Callable[[Any], Any]] = {
+    "authors": lambda names: list(filter(None, map(clean_text, names))),
+    "venue": clean_text,
+    "categories": once,
+    "tags": once,
+    "collections": once,
+    "doi": doi,
+    "url": str.strip,
+    "ids": present,
+}

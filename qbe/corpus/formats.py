@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from qbe.corpus import bibtex, json_formats, pdf, tables, tagged, xml_formats
 from qbe.corpus.identity import ASSIGNED, CHOSEN, UNIQUE
+from qbe.corpus.json_stream import list_path
 from qbe.corpus.records import FIELDS, Reader
 from qbe.corpus.streams import Head, head_of, not_recognized
 from qbe.corpus.xml_formats import PUBMED_ROOTS, root_tag
@@ -53,16 +54,13 @@ def _json_with(*patterns: re.Pattern[str]) -> Callable[[Head], bool]:
 
 
 def _is_semantic_scholar(head: Head) -> bool:
+    is_list = head.text.startswith("[") or list_path(head) is not None
     return (
         head.has("corpusid", "title", "externalids")
         or head.has("corpusid", "abstract")
         or head.has("paperId", "title")
         or (head.has("paper_id", "title", "abstract") and any(map(head.has, _S2ORC_FIELDS)))
-        or (
-            json_formats.LIST.match(head.text) is not None
-            and '"paperId"' in head.text
-            and '"title"' in head.text
-        )
+        or (is_list and all(f'"{name}"' in head.text for name in ("paperId", "title")))
     )
 
 

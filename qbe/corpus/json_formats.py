@@ -15,38 +15,38 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-from qbe.corpus import fields, records, tables
-from qbe.corpus.fields import NOT_THIS_FORMAT, Fields, doi, no_title, present, record, unfit, wrong_type
-from qbe.corpus.json_stream import decode_record, decode_text, json_objects, object_items
-from qbe.corpus.markup import clean_abstract, clean_title, plain, without_latex
+from qbe.corpus import records, tables
+from qbe.corpus.fields import (
+    NOT_THIS_FORMAT,
+    Fields,
+    cleaned,
+    date_of_parts,
+    dated,
+    doi,
+    present,
+    record,
+    unfit,
+    wrong_type,
+)
+from qbe.corpus.json_stream import decode_record, decode_text, json_objects, list_path, object_items
+from qbe.corpus.markup import plain, without_latex
 from qbe.corpus.names import person_name
 from qbe.corpus.records import FIELDS, OFFSETS, Entry, Reader, Reading, Splitter, converted, parse_paper
-from qbe.corpus.streams import Head, display_name, head_of, numbered_lines, open_source
+from qbe.corpus.streams import display_name, head_of, numbered_lines, open_source
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper
 
 
-def reader(
-    to_record: Callable[[Mapping[str, Any]], dict[str, Any]], path: Callable[[Head], str | None]
-) -> Reader:
-    """Return a reader of objects, in lines, an array, or the list at a path of an answer."""
-
-    def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-        del reading
-        return converted(json_objects(stream, name, path(head_of(stream, name))), to_record)
-
-    return read
+def reader(to_record: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Reader:
+    """Return a reader of objects, in lines, an array, or the list of an answer."""
+    return lambda stream, name, _: converted(json_objects(stream, name), to_record)
 
 
 # --- qbe's own, and others with usual names ---
 
 _MAPPING = re.compile(r'\{\s*"([^"\\]*)"\s*:\s*\{')
-# An object with a list of papers, as databases answer (Lens, Dimensions).
-_ANSWER = re.compile(
-    r'\{(?:(?!"title")[^\[\]{}])*"(data|items|results|papers|records|documents|publications|works|articles|hits)"'
-    r"\s*:\s*\[\s*(?:null\s*,\s*)*\{"
-)
 _OF_SENTENCES = ("pred_labels", OFFSETS)
+_TEXTS = {"id", "title", "abstract"}
 _OWN = frozenset((*FIELDS, *_OF_SENTENCES))
 
 
@@ -78,12 +78,7 @@ def write_jsonl(papers: Iterable[Paper], stream: IO[bytes]) -> int:
 
 def read_entries(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
     """Yield qbe's own records, or records that tell title and others under usual names, as a table does."""
-    lacking = set(reading.columns.values())
-
-    @cache
-    def columns_of(names: tuple[str, ...]) -> tables.Columns:
-        there = {field: column for field, column in reading.columns.items() if column in names}
-        return tables.find_columns(names, there, may_lack_abstract=True)
+    lacking, known = set(reading.columns.values()), dict[tuple[str, ...], tables.Columns]()
 
     def to_record(original: Mapping[str, Any]) -> dict[str, Any]:
         is_own = "paper_id" in original and not reading.columns
@@ -92,11 +87,15 @@ def read_entries(stream: io.BufferedReader, name: str, reading: Reading) -> Iter
         if is_own and (own_alone or not isinstance(metadata, Mapping | None)):
             return dict(original)
         names = tuple(original)
-        lacking.difference_update(names)
-        columns = columns_of(names)
+        if names not in known:
+            lacking.difference_update(names)
+            there = {field: column for field, column in reading.columns.items() if column in names}
+            known[names] = tables.find_columns(names, there, may_lack_abstract=True)
+        columns = known[names]
         values = {field: original[names[position]] for field, position in columns.positions.items()}
         if is_own:
-            return {**original, "metadata": tables.metadata_of(values) | present(metadata or {})}
+            told = cleaned(tables.metadata_of({each: values[each] for each in values.keys() - _TEXTS}))
+            return {**original, "metadata": told | present(metadata or {})}
         made = tables.to_record(columns, values)
         if isinstance(made["abstract"], list):
             made |= {each: original[each] for each in _OF_SENTENCES if each in original}
@@ -113,9 +112,10 @@ def read_entries(stream: io.BufferedReader, name: str, reading: Reading) -> Iter
 def _own_entries(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
     """Yield the objects as they are; one of an object of objects (CSFCube's form) gets its name as its id."""
     head = head_of(stream, name)
-    match, answer = _MAPPING.match(head.text), _ANSWER.match(head.text)
-    if match is None or match[1] in FIELDS or any(key.lower().endswith("title") for key in head.record):
-        yield from json_objects(stream, name, answer[1] if answer else None)
+    match = _MAPPING.match(head.text)
+    is_record = any(key.lower().endswith("title") for key in head.record)
+    if match is None or match[1] in FIELDS or is_record or list_path(head) is not None:
+        yield from json_objects(stream, name)
         return
     for key, (where, found) in object_items(stream, name):
         yield Entry(where, found if isinstance(found, RecordError) else {"paper_id": key, **found})
@@ -146,18 +146,17 @@ def from_arxiv(source: Mapping[str, Any]) -> dict[str, Any]:
     try:
         metadata: dict[str, Any] = {
             "authors": [_arxiv_author(*each[:3]) for each in source.get("authors_parsed") or ()]
-            or [without_latex(name).strip() for name in _AND.split(source.get("authors") or "") if name],
+            or [without_latex(name) for name in _AND.split(source.get("authors") or "")],
             "categories": (source.get("categories") or "").split(),
             "date": source.get("update_date"),
             "venue": source.get("journal-ref"),
-            "doi": doi(source.get("doi") or ""),
+            "doi": source.get("doi"),
             "url": f"https://arxiv.org/abs/{source['id']}",
         }
         versions = source.get("versions")
         if versions and (parsed := parsedate(versions[0]["created"])):
             metadata["date"] = f"{parsed[0]:04}-{parsed[1]:02}-{parsed[2]:02}"
-        title, abstract = clean_title(source["title"]), clean_abstract(source["abstract"] or "")
-        return record(source["id"], title, abstract, metadata)
+        return record(source["id"], source["title"], source["abstract"] or "", metadata)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         expected, found = "a record of arXiv's snapshot with id, title and abstract", type(error).__name__
         raise unfit(expected, f"{found} {error}", "mend or remove it", NOT_THIS_FORMAT) from None
@@ -174,7 +173,6 @@ def _arxiv_author(*parts: str) -> str:
 
 MAX_POSITION = 100_000  # the highest position of a word in an abstract that is believed
 _WORK = re.compile(r"(?:^|/)(W\d{1,18})$")
-_RESULTS = re.compile(r'\{\s*"(?:meta|results)"\s*:\s*[\[{]')
 
 
 def _from_openalex(source: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,10 +183,7 @@ def _from_openalex(source: Mapping[str, Any]) -> dict[str, Any]:
         expected, reason = "a work's id such as https://openalex.org/W2741809807", "no paper_id"
         found, reason = (ascii(identifier[:60]), NOT_THIS_FORMAT) if identifier else ("none", reason)
         raise unfit(expected, found, "give files of works only", reason)
-    title = clean_title(work.text("title", "display_name"))
-    if not title:
-        raise no_title()
-    ids = work.object("ids")
+    ids = next(iter(work.all("ids", Mapping)), {})
     pmid, pmc, mag = (
         str(number).rstrip("/").rpartition("/")[2] if isinstance(number, str | int) else ""
         for number in map(ids.get, ("pmid", "pmcid", "mag"))
@@ -198,29 +193,29 @@ def _from_openalex(source: Mapping[str, Any]) -> dict[str, Any]:
         concepts = (each for each in work.all("concepts[]", Mapping) if each.get("level") == 0)
         categories = [str(each.get("display_name") or "") for each in concepts]
     metadata = {
-        "authors": list(filter(None, map(plain, work.all("authorships[].author.display_name")))),
-        "year": fields.year(source.get("publication_year")),
-        "date": work.text("publication_date"),
-        "venue": plain(work.text("primary_location.source.display_name")),
-        "categories": fields.once(map(plain, categories)),
-        "doi": doi(work.text("doi") or str(ids.get("doi"))),
+        "authors": work.all("authorships[].author.display_name"),
+        **dated(work.text("publication_date"), source.get("publication_year")),
+        "venue": work.text("primary_location.source.display_name"),
+        "categories": categories,
+        "doi": work.text("doi") or str(ids.get("doi")),
         "url": work.text("primary_location.landing_page_url") or f"https://openalex.org/{match[1]}",
         "cites": [each[1] for each in map(_WORK.search, work.all("referenced_works[]")) if each],
-        "ids": present({"pmid": pmid, "pmc": _pmc(pmc), "mag": mag}),
-        "tags": fields.once(map(plain, work.all("keywords[].display_name"))),
+        "ids": {"pmid": pmid, "pmc": _PMC.sub("PMC", pmc), "mag": mag},
+        "tags": work.all("keywords[].display_name") or work.all("keywords[].keyword"),
     }
-    return record(match[1], title, clean_abstract(_inverted(work) or work.text("abstract")), metadata)
+    abstract = _inverted(work) or work.text("abstract")
+    return record(match[1], work.text("title", "display_name"), abstract, metadata, is_fault=False)
 
 
 def _inverted(work: Fields) -> str:
     words = list[tuple[int, str]]()
     length = 0
-    for word, positions in work.object("abstract_inverted_index").items():
+    for word, positions in (item for each in work.all(_INVERTED, Mapping) for item in each.items()):
         if not isinstance(positions, list):
-            raise wrong_type("abstract_inverted_index", "lists of positions", positions)
+            raise wrong_type(_INVERTED, "lists of positions", positions)
         if bad := [each for each in positions if type(each) is not int or not 0 <= each <= MAX_POSITION]:
             found = str(bad[0]) if isinstance(bad[0], int) else type(bad[0]).__name__
-            expected = f"positions from 0 to {MAX_POSITION:,} in abstract_inverted_index"
+            expected = f"positions from 0 to {MAX_POSITION:,} in {_INVERTED}"
             raise unfit(expected, found, "mend or remove the record", NOT_THIS_FORMAT)
         length += len(positions) * (len(word) + 1)
         if length > records.MAX_ABSTRACT_CHARS:
@@ -230,50 +225,42 @@ def _inverted(work: Fields) -> str:
     return " ".join(word for _, word in sorted(words))
 
 
-def _pmc(number: str) -> str:
-    digits = number.upper().removeprefix("PMC")
-    return digits and f"PMC{digits}"
+_INVERTED = "abstract_inverted_index"
+_PMC = re.compile(r"^(?:PMC)?(?=.)", re.IGNORECASE)
 
-
-read_openalex = reader(_from_openalex, lambda head: "results" if _RESULTS.match(head.text) else None)
+read_openalex = reader(_from_openalex)
 
 # --- Semantic Scholar ---
 
-# A list of papers, with null for those that are not known, perhaps in an object.
-LIST = re.compile(
-    r'(?:\{(?:[^\[\]{}]{0,1000},)?\s*"(data|recommendedPapers|papers)"\s*:\s*)?\[\s*(?:null\s*,\s*)*\{'
-)
 # The names of further ids, in small letters, in metadata of the API and of S2ORC.
 _IDS = {each: each for each in ("arxiv", "acl", "dblp", "mag")} | {"pubmed": "pmid", "pubmedcentral": "pmc"}
 _IDS |= {"arxiv_id": "arxiv", "acl_id": "acl", "pubmed_id": "pmid", "pmc_id": "pmc", "mag_id": "mag"}
 
 
-def _s2_path(head: Head) -> str | None:
+def read_semantic_scholar(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+    """Yield the papers of data sets, lists and answers of the API; raises CorpusError for abstracts alone."""
+    head = head_of(stream, name)
     if head.has("corpusid", "abstract") and not head.has("title"):
         raise CorpusError(
-            f"{head.name}: expected Semantic Scholar's papers, found its abstracts, which have no titles; "
-            "join both by corpusid first"
+            f"{name}: expected Semantic Scholar's papers, found its abstracts, which have no titles; join "
+            "both by corpusid first"
         )
-    answer = LIST.match(head.text)
-    return answer[1] if answer else None
+    return reader(_from_s2)(stream, name, reading)
 
 
 def _from_s2(source: Mapping[str, Any]) -> dict[str, Any]:
     for relation in ("citedPaper", "citingPaper"):
-        source = Fields(source).object(relation) or source
+        source = next(iter(Fields(source).all(relation, Mapping)), {}) or source
     # The names of the bulk data sets are those of the API in lower case; S2ORC's have underscores.
     names = {name.lower(): value for name, value in source.items()}
     paper = Fields(names)
-    title, abstract = clean_title(paper.text("title")), paper.text("abstract")
-    if not title:
-        raise no_title()
     ids = (name for name in ("paper_id", "paperid", "corpusid") if names.get(name) not in (None, ""))
     paper_id = names.get(named_by := next(ids, ""))
     if isinstance(paper_id, bool) or not isinstance(paper_id, str | int | None):
         raise wrong_type(named_by, "a string or whole number", paper_id)
-    external = {name.lower(): value for name, value in paper.object("externalids").items() if value}
-    values = {**names, **external}
-    known = ((key, values.get(name)) for name, key in _IDS.items())
+    externals = (item for each in paper.all("externalids", Mapping) for item in each.items())
+    external = {name.lower(): value for name, value in externals if value}
+    known = ((key, {**names, **external}.get(name)) for name, key in _IDS.items())
     numbers = {key: str(number) for key, number in known if isinstance(number, str | int)}
     journal = "journal.name" if isinstance(names.get("journal"), Mapping) else "journal"
     categories = paper.all("s2fieldsofstudy[].category") or paper.all("fieldsofstudy[]")
@@ -281,70 +268,53 @@ def _from_s2(source: Mapping[str, Any]) -> dict[str, Any]:
     authors = list[str]()
     for each in map(Fields, paper.all("authors[]", Mapping)):
         parts = each.text("first"), *each.all("middle[]"), each.text("last"), each.text("suffix")  # S2ORC
-        authors.append(plain(each.text("name") or " ".join(parts)))
+        authors.append(each.text("name") or " ".join(parts))
     metadata = {
-        "authors": list(filter(None, authors)),
-        "year": fields.year(names.get("year")),
-        "date": paper.text("publicationdate"),
-        "venue": plain(paper.text("venue", journal)),
-        "categories": fields.once(categories or paper.all("mag_field_of_study[]")),
+        "authors": authors,
+        **dated(paper.text("publicationdate"), names.get("year")),
+        "venue": paper.text("venue", journal),
+        "categories": categories or paper.all("mag_field_of_study[]"),
         "doi": doi(Fields(external).text("doi") or paper.text("doi")),
         "url": paper.text("url", "s2_url"),
         "cites": [each for each in cites if isinstance(each, str)] or paper.all("outbound_citations[]"),
-        "ids": present({**numbers, "pmc": _pmc(numbers.get("pmc", ""))}),
+        "ids": {**numbers, "pmc": _PMC.sub("PMC", numbers.get("pmc", ""))},
     }
+    title, abstract = paper.text("title"), paper.text("abstract")
     if "paper_id" in names:  # S2ORC's mark between the parts of an abstract
         abstract = abstract.replace(":::", " ")
-    return record(None if paper_id is None else str(paper_id), title, clean_abstract(abstract), metadata)
+    return record(None if paper_id is None else str(paper_id), title, abstract, metadata, is_fault=False)
 
-
-read_semantic_scholar = reader(_from_s2, _s2_path)
 
 # --- Crossref ---
 
-_DOI = re.compile(r'"DOI"\s*:\s*"')
-_ITEMS = re.compile(r'"items"\s*:\s*\[')
-_MESSAGE = re.compile(r'"message"\s*:\s*\{')
 _HEADING = re.compile(r"<(?:jats:)?title>([^<]{1,200})</(?:jats:)?title>")
 _TWICE = re.compile(r"(?<=tex-math>)\s*<mml:math\b")  # begins a formula in MathML after the same in LaTeX
 
 
-def _crossref_path(head: Head) -> str | None:
-    """Return the path of the public data file's ``items``, or of those of an answer of the REST API."""
-    items = _ITEMS.search(head.text)
-    if not head.text.startswith("{") or items is None or _DOI.search(head.text, 0, items.start()):
-        return None
-    return "message.items" if _MESSAGE.search(head.text, 0, items.start()) else "items"
-
-
 def _from_crossref(source: Mapping[str, Any]) -> dict[str, Any]:
     if "message" in source and "DOI" not in source:
-        source = Fields(source).object("message")
+        source = next(iter(Fields(source).all("message", Mapping)), {})
     if "items" in source:
         raise unfit("a work", "a list of works within a work", "mend the file", NOT_THIS_FORMAT)
     work = Fields(source)
-    title, subtitle = clean_title(work.text("title[]")), clean_title(work.text("subtitle[]"))
+    title, subtitle = plain(work.text("title[]")), plain(work.text("subtitle[]"))
     if subtitle and subtitle.lower() not in title.lower():  # further titles are translations
         title = f"{title.rstrip(' :')}: {subtitle.lstrip(': ')}" if title else subtitle
-    if not title:
-        raise no_title()
     own_doi = work.text("DOI").strip().lower()
     metadata = {
         "authors": _authors(work),
-        **fields.dated(
-            fields.date_of_parts(source.get("issued")) or fields.date_of_parts(source.get("published"))
-        ),
-        "venue": plain(work.text("container-title[]")),
+        **dated(date_of_parts(source.get("issued")) or date_of_parts(source.get("published"))),
+        "venue": work.text("container-title[]"),
         "categories": work.all("subject[]"),
         "doi": own_doi,
         "url": work.text("URL"),
-        "cites": fields.once(map(doi, work.all("reference[].DOI"))),
+        "cites": list(filter(None, dict.fromkeys(map(doi, work.all("reference[].DOI"))))),
     }
     # The abstract is in JATS: a colon after each heading, and each formula once.
     text, *others = _TWICE.split(work.text("abstract"))
     text += "".join(other.partition("</mml:math>")[2] for other in others)
     text = _HEADING.sub(lambda it: f" {words}: " if (words := it[1].strip(" \t\n\r.:")) else " ", text)
-    return record(own_doi, title, clean_abstract(text), metadata)
+    return record(own_doi, title, text, metadata, is_fault=False)
 
 
 def _authors(item: Fields) -> list[str]:
@@ -354,15 +324,14 @@ def _authors(item: Fields) -> list[str]:
         particles = ("dropping-particle", "non-dropping-particle", "family")
         family = " ".join(filter(None, (plain(author.text(part)) for part in particles)))
         name = person_name(family, plain(author.text("given")), plain(author.text("suffix")))
-        names.append(name or plain(author.text("literal", "name")))
-    return list(filter(None, names))
+        names.append(name or author.text("literal", "name"))
+    return names
 
 
-read_crossref = reader(_from_crossref, _crossref_path)
+read_crossref = reader(_from_crossref)
 
 # --- CSL-JSON and Zotero ---
 
-_CSL_ITEMS = re.compile(r'\{.*?"items"\s*:\s*\[\s*(?=\{)', re.DOTALL)
 _ZOTERO = {  # the fields of Zotero's items by CSL's
     "id": "key itemKey",
     "citation-key": "citationKey citekey",
@@ -382,27 +351,23 @@ _KEY = re.compile(r"^\s*Citation Key:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
 
 def from_csl(source: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of an item of CSL-JSON or Zotero."""
-    source = Fields(source).object("data") or source
+    source = next(iter(Fields(source).all("data", Mapping)), {}) or source
     source = _of_zotero(source) if "itemType" in source else source
     item = Fields(source)
-    title = clean_title(item.text("title"))
-    if not title:
-        raise no_title(is_fault=True)
     noted = _KEY.search(str(source.get("note") or ""))  # in Zotero's field Extra
     key = item.text("citation-key").strip() or (noted[1] if noted else "")
     arxiv, words = _ARXIV.match(str(source.get("number") or "")), source.get("keyword")
     words = re.split("[;,]", words) if isinstance(words, str) else words if isinstance(words, list) else []
     ids = {"arxiv": arxiv[1] if arxiv else "", "pmid": source.get("PMID"), "pmcid": source.get("PMCID")}
-    ids = {name: str(value).strip() for name, value in ids.items() if value and isinstance(value, str | int)}
     metadata = {
         "authors": _authors(item),
-        **fields.dated(fields.date_of_parts(source.get("issued"))),
-        "venue": plain(item.text("container-title")),
-        "doi": doi(item.text("DOI")),
-        "url": item.text("URL").strip(),
-        "ids": ids,
+        **dated(date_of_parts(source.get("issued"))),
+        "venue": item.text("container-title"),
+        "doi": item.text("DOI"),
+        "url": item.text("URL"),
+        "ids": {name: str(value).strip() for name, value in ids.items() if isinstance(value, str | int)},
         "key": key,
-        "tags": fields.once(plain(word) for word in words if isinstance(word, str)),
+        "tags": [word for word in words if isinstance(word, str)],
     }
     paper_id = source.get("id")
     if not key and (isinstance(paper_id, bool) or not isinstance(paper_id, str | int | float | None)):
@@ -410,13 +375,13 @@ def from_csl(source: Mapping[str, Any]) -> dict[str, Any]:
     paper_id = str(paper_id if paper_id is not None else "").strip().removesuffix(".0")
     if _URL.match(paper_id):
         paper_id = doi(paper_id) or paper_id.rstrip("/").rpartition("/")[2]
-    return record(key or paper_id, title, clean_abstract(item.text("abstract")), metadata)
+    return record(key or paper_id, item.text("title"), item.text("abstract"), metadata)
 
 
 def _of_zotero(item: Mapping[str, Any]) -> dict[str, Any]:
     its = Fields(item)
     if (kind := its.text("itemType")) in ("attachment", "note", "annotation"):
-        raise fields.left_out("a paper", f"an {kind}")
+        raise unfit("a paper", f"an {kind}", "left it out", "not a paper", is_fault=False)
     creators = its.all("creators[]", Mapping)
     authors = [each for each in creators if each.get("creatorType") in ("author", None)] or creators
     found: dict[str, Any] = {
@@ -428,4 +393,4 @@ def _of_zotero(item: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "keyword": [each.get("tag") for each in its.all("tags[]", Mapping)]}
 
 
-read_csl = reader(from_csl, lambda head: "items" if _CSL_ITEMS.match(head.text) else None)
+read_csl = reader(from_csl)

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from collections.abc import Iterator
 from typing import Any
 
+import ijson
+
 from qbe.corpus.fields import unfit
 from qbe.corpus.records import Entry, check_unicode
-from qbe.corpus.streams import MAX_LINE_BYTES, Bounded, head_of, numbered_lines
+from qbe.corpus.streams import MAX_LINE_BYTES, Bounded, Head, head_of, numbered_lines
 from qbe.errors import CorpusError, RecordError
 
 # pandas and Python write NaN, which JSON does not know, for a missing value: read it as one.
 DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 
-_PIECE_BYTES = 1 << 13  # so little at a time that brackets in it cannot nest deeply
-_KINDS = {list: "an array", str: "a string", type(None): "null"}
+# So little at a time that brackets in it cannot nest deeply; without floats ijson dies of long integers.
+_OPTIONS: Any = {"use_float": True, "multiple_values": True, "buf_size": 1 << 13}
+_ADVICE = "write one paper an object"
+_KINDS = {list: "an array", str: "a string"}
+# The names of lists of papers in the answers of databases.
+_LISTS = ("data", "items", "results", "papers", "recommendedPapers", "records", "documents", "publications")
+_LISTS += ("works", "articles", "hits", "docs")
 
 
 def decode_text(data: bytes, where: str = "") -> str:
@@ -53,21 +61,44 @@ def decode_record(text: str, where: str = "", expected: str = "a JSON object") -
 def _object(value: Any, where: str) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
+    if value is None:  # stands in an answer for what is not known
+        raise unfit("a JSON object", "null", _ADVICE, "null", where, is_fault=False)
     kind = _KINDS.get(type(value), "a number or boolean")
-    raise unfit("a JSON object", kind, "write one paper an object", "not a JSON object", where)
+    raise unfit("a JSON object", kind, _ADVICE, "not a JSON object", where)
+
+
+def list_path(head: Head) -> str | None:
+    """Return the path of the list of records in an answer of a database, such as ``message.items``."""
+    if not head.text.startswith("{"):
+        return None
+    source, place = Bounded(io.BufferedReader(io.BytesIO(head.data)), head.name, MAX_LINE_BYTES), None
+    with contextlib.suppress(ijson.JSONError, ValueError, OverflowError, CorpusError):
+        for prefix, event, value in ijson.parse(source, **_OPTIONS):
+            if place is not None and event == "start_map":
+                return place
+            if event == "end_array" and prefix == place:
+                place = None
+            if "item" in prefix.split("."):
+                continue
+            if event == "map_key" and value.lower() in ("title", "doi"):
+                return None
+            if event == "start_array" and prefix.rpartition(".")[2] in _LISTS:
+                place = prefix
+    return None
 
 
 def json_objects(stream: io.BufferedReader, name: str, path: str | None = None) -> Iterator[Entry]:
-    """Yield the objects of the array at a path such as ``message.items``.
+    """Yield the objects of the array at a path, or where an answer has its list (`list_path`).
 
-    Without a path they are those of an array, of lines, or one after another, as the text begins. Null is
-    skipped; another line or item that is no object is an error in its entry. Malformed JSON concerns its line
-    alone; elsewhere it raises CorpusError.
+    Where there is neither they are those of an array, of lines, or one after another, as the text begins.
+    Another line or item that is no object is an error in its entry. Malformed JSON concerns its line alone;
+    elsewhere it raises CorpusError.
     """
-    text = head_of(stream, name).text
-    is_array = path is not None or text.startswith("[")
-    is_spread = text.partition("\n")[0].rstrip().endswith(("{", "[", ","))  # one object over several lines
-    if is_array or is_spread:
+    head = head_of(stream, name)
+    path = list_path(head) if path is None else path
+    is_array = path is not None or head.text.startswith("[")
+    # One object over several lines.
+    if is_array or head.text.partition("\n")[0].rstrip().endswith(("{", "[", ",")):
         prefix = (f"{path}.item" if path else "item") if is_array else ""
         yield from (entry for _, entry in object_items(stream, name, prefix))
         return
@@ -84,26 +115,18 @@ def object_items(
     stream: io.BufferedReader, name: str, prefix: str | None = None
 ) -> Iterator[tuple[str, Entry]]:
     """Yield the objects that are the members of an object, with their names; with a prefix those there."""
-    import ijson
-
     source, number = Bounded(stream, name, MAX_LINE_BYTES), 0
-    options = {"use_float": True, "multiple_values": True, "buf_size": _PIECE_BYTES}
-    values = (
-        ijson.kvitems(source, "", **options) if prefix is None else ijson.items(source, prefix, **options)
-    )
     try:
-        for value in values:
-            number += 1
+        if prefix is None:
+            values = ijson.kvitems(source, "", **_OPTIONS)
+        else:
+            values = (("", value) for value in ijson.items(source, prefix, **_OPTIONS))
+        for number, (key, value) in enumerate(values, start=1):
             where = source.begin(f"{name}, item {number}")
-            key, value = value if prefix is None else ("", value)
             try:
-                record: dict[str, Any] | RecordError = _object(value, where)
+                yield key, Entry(where, _object(value, where))
             except RecordError as error:
-                record = error
-            if value is None:  # stands in an answer for what is not known
-                message = f"{where}: expected a JSON object, found null; nothing is known of it"
-                record = RecordError(message, "null", is_fault=False)
-            yield key, Entry(where, record)
+                yield key, Entry(where, error)
     except (ijson.JSONError, ValueError, OverflowError) as error:
         place = f"{name}, after item {number}" if number else name
         said = error.args[0] if error.args else ""

@@ -137,7 +137,7 @@ def paper_of(source: str, where: str) -> dict[str, Any]:
         advice = "give title and abstract as text"
         raise fields.unfit("\\begin{abstract} or \\abstract{...}", found, advice, "no abstract", where)
     metadata = {fields.ABSTRACT_FROM: stands_in, fields.NOT_READ: not_read}
-    return fields.record(None, title, abstract, metadata)
+    return {"paper_id": None, "title": title, "abstract": abstract, "metadata": fields.present(metadata)}
 
 
 def cited_in(source: str) -> Cited:

@@ -65,9 +65,10 @@ _RIGHTS = re.compile(r"<CopyrightInformation\b[^<>]*>[^<>]*</CopyrightInformatio
 
 
 # Words of texts that stand for an absent abstract: alone, or a negation and a subject among a few others.
-_ALONE, _NEGATIONS, _SUBJECTS, _OTHERS = (
+NO_VALUE, _ALONE, _NEGATIONS, _SUBJECTS, _OTHERS = (
     frozenset(words.split())
     for words in (
+        "na nan n/a <na> #n/a none null",
         "na nan nil nat n/a n.a n/d n.d #n/a unknown undefined empty tba tbd pending abstract summary none "
         "null missing unavailable absent omitted",
         "no not none null without lacks lacking missing unavailable absent omitted isn't doesn't hasn't "

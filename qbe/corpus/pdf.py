@@ -79,7 +79,8 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
         "file": PurePath(name).name,
         fields.ABSTRACT_FROM: STANDS_IN.get(found["source"], "") if found["abstract"] else "",
     }
-    yield Entry(name, fields.record(None, found["title"], found["abstract"], metadata))
+    texts = {"paper_id": None, "title": found["title"], "abstract": found["abstract"] or None}
+    yield Entry(name, {**texts, "metadata": fields.present(metadata)})
 
 
 class _Worker:

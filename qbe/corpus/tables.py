@@ -22,11 +22,12 @@ from typing import Any, NamedTuple
 
 from qbe.corpus import fields
 from qbe.corpus.json_stream import DECODER, decode_text
-from qbe.corpus.markup import clean_abstract, clean_title
+from qbe.corpus.markup import NO_VALUE, clean_title
 from qbe.corpus.names import credits
 from qbe.corpus.records import COLUMNS, FIELDS, Entry, Reading, converted
 from qbe.corpus.streams import Head, is_folder, numbered_lines
-from qbe.errors import CorpusError, MissingDependencyError, RecordError, UsageError
+from qbe.errors import CorpusError, RecordError, UsageError, check_package
+from qbe.util.text import one_line
 
 # Usual names of columns, in small letters and digits, the better ones first: libraries cite by a key, not
 # every paper has an "other id", and those of the Web of Science stand before usual ones.
@@ -85,10 +86,6 @@ _BUFFER_BYTES = 1 << 20
 _OWN = frozenset(("pred_labels", "metadata"))  # fields of records that tables of others lack
 _UNREADABLE: object = object()
 _CSV: Any = {"skipinitialspace": True, "strict": True}
-_NOT_SEEKABLE = (
-    "{}: expected Parquet as a file, found a stream that cannot be read from its end; unpack it and give the "
-    "file"
-)
 SAVED_DATASET = ("dataset_dict.json", "state.json")  # a folder that ``datasets`` saved has one of these files
 
 
@@ -140,10 +137,7 @@ def to_record(columns: Columns, row: Mapping[str, Any]) -> dict[str, Any]:
     title.
     """
     cells = {field: _cell(value) for field, value in row.items()}
-    abstract, paper_id = cells.get("abstract"), cells.get("id")
-    title = clean_title(_text(cells, "title"))
-    if not title:
-        raise fields.no_title(is_fault=True)
+    paper_id = cells.get("id")
     if columns.may_lack_id and isinstance(paper_id, str):
         if columns.positions.get("id") == columns.positions.get("doi"):
             paper_id = fields.doi(paper_id) or paper_id
@@ -152,18 +146,21 @@ def to_record(columns: Columns, row: Mapping[str, Any]) -> dict[str, Any]:
         elif (number := paper_id.removesuffix(".0")).isdecimal():
             paper_id = number
         paper_id = paper_id or None
-    metadata = {**_metadata(cells), "key": paper_id if columns.has_keys else None}
-    made = fields.record(None, title, clean_abstract(_text(cells, "abstract")), metadata)
-    return {**made, "paper_id": paper_id, **({"abstract": abstract} if isinstance(abstract, list) else {})}
+    sentences: dict[str, Any] = {name: value for name, value in cells.items() if isinstance(value, list)}
+    title, abstract = (
+        " ".join(value)
+        if (value := sentences.get(name)) and all(isinstance(each, str) for each in value)
+        else fields.Fields(cells).text(name)
+        for name in ("title", "abstract")
+    )
+    metadata = {**metadata_of(cells), "key": paper_id if columns.has_keys else None}
+    made = fields.record(None, title, abstract, metadata)
+    return made | {"paper_id": paper_id} | {k: v for k, v in sentences.items() if k == "abstract"}
 
 
 def metadata_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata of a row (see `to_record`); its title, abstract and id do not count."""
-    told = {field: value for field, value in row.items() if field not in ("id", "title", "abstract")}
-    return fields.present(_metadata({field: _cell(value) for field, value in told.items()}))
-
-
-def _metadata(cells: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a row (see `to_record`), still with markup."""
+    cells = {field: _cell(value) for field, value in row.items()}
     authors, tags = (
         [value for name, value in cells.items() if value and name.partition(" ")[0] == field]
         for field in _SEVERAL
@@ -178,17 +175,15 @@ def _metadata(cells: Mapping[str, Any]) -> dict[str, Any]:
     if not all(map(_ARXIV.fullmatch, categories)):
         categories = _names(words)
     cites = _items(cells.get("cites"), r"[\s;,|]+")
-    years = {"year": fields.year(year)} if (year := fields.date(str(cells.get("year") or ""))) else {}
     return {
         **credits(named),
-        **fields.dated(fields.date(str(cells.get("date") or ""))),
-        **years,
-        "venue": clean_title(_name(cells.get("venue"))),
+        **fields.dated(str(cells.get("date") or ""), cells.get("year")),
+        "venue": _name(cells.get("venue")),
         "categories": categories,
-        "doi": fields.doi(_name(cells.get("doi"))),
+        "doi": _name(cells.get("doi")),
         "url": _name(cells.get("url")),
         "cites": [cited for each in cites if isinstance(each, str | int) and (cited := str(each).strip())],
-        "tags": fields.once(tag for each in tags for tag in _names(each)),
+        "tags": [tag for each in tags for tag in _names(each)],
     }
 
 
@@ -209,7 +204,7 @@ def _names(value: Any) -> list[str]:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, str):
-        return value.strip()
+        return "" if (text := value.strip()).casefold() in NO_VALUE else text
     match value:
         case bytes():
             return decode_text(value).strip()
@@ -220,13 +215,6 @@ def _cell(value: Any) -> Any:
         case datetime.date():
             return value.isoformat()[: len("YYYY-MM-DD")]
     return value
-
-
-def _text(cells: Mapping[str, Any], field: str) -> str:
-    value = cells.get(field)
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return " ".join(value)
-    return fields.Fields(cells).text(field)
 
 
 def _name(value: Any) -> str:
@@ -262,9 +250,9 @@ def read_table(stream: io.BufferedReader, name: str, reading: Reading) -> Iterat
     before, delimiter = found
     for (number, _), text in zip(first[:before], texts, strict=False):
         if text.strip() and not _SEPARATOR.fullmatch(text):
-            where = f"{name}, line {number}"
-            error = fields.left_out("the header", ascii(text.strip()[:_MOST_CHARS]))
-            yield Entry(where, fields.placed(error, where))
+            where, found = f"{name}, line {number}", ascii(text.strip()[:_MOST_CHARS])
+            expected, no_fault = ("the header", found, "left it out", "not a paper", where), False
+            yield Entry(where, fields.unfit(*expected, is_fault=no_fault))
     rows = _rows(chain(first[before:], numbered), name, delimiter)
     _, header = next(rows, (name, []))
     if isinstance(header, RecordError):
@@ -374,12 +362,15 @@ def _delimiter(head: Head, header: str) -> str:
 
 def read_parquet(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
     """Yield the rows of a file; raises CorpusError for a damaged one, a pipe, or one without the columns."""
+    not_seekable = CorpusError(
+        f"{name}: expected Parquet as a file, found a stream that cannot be read from its end; unpack it and "
+        "give the file"
+    )
     if not stream.seekable():
-        raise CorpusError(_NOT_SEEKABLE.format(name))
-    try:
-        from pyarrow.parquet import ParquetFile, read_metadata
-    except ImportError as error:
-        raise _lacking(f"{name}: reading Parquet", "pyarrow") from error
+        raise not_seekable
+    check_package("pyarrow.parquet")
+    from pyarrow.parquet import ParquetFile, read_metadata
+
     try:
         metadata = read_metadata(stream)
         # Columns of groups are not asked: of a damaged file pyarrow may look for them beyond its memory.
@@ -389,32 +380,30 @@ def read_parquet(stream: io.BufferedReader, name: str, reading: Reading) -> Iter
         file = ParquetFile(stream, metadata=metadata, page_checksum_verification=True, **options)
         names = [str(each) for each in file.schema_arrow.names]
     except io.UnsupportedOperation:
-        raise CorpusError(_NOT_SEEKABLE.format(name)) from None
+        raise not_seekable from None
     except Exception as error:  # of many types, and not only pyarrow's
         raise _damaged(name, error) from error
     needed, record = _typed(names, reading, name)
 
-    def columns() -> Iterator[Sequence[Sequence[Any]]]:
+    def batches() -> Iterator[dict[str, list[Any]]]:
         # Threads would read several columns at the same time, and jump to and fro in compressed files.
         batches = file.iter_batches(_BATCH_ROWS, columns=sorted(set(needed.values())), use_threads=False)
         count = 0
-        while True:
-            try:
-                if (batch := next(batches, None)) is None:
-                    return
-                values = [_values(batch.column(each)) for each in needed.values()]
-            except Exception as error:
-                raise _damaged(f"{name}, after row {count}" if count else name, error) from error
-            yield values
-            count += len(batch)
+        try:
+            for batch in batches:
+                yield {column: _values(batch.column(column)) for column in needed.values()}
+                count += len(batch)
+        except Exception as error:
+            raise _damaged(f"{name}, after row {count}" if count else name, error) from error
 
-    return converted(_typed_rows(columns(), needed, name), record)
+    return converted(_typed_rows(batches(), needed, name), record)
 
 
 def _typed_rows(
-    batches: Iterable[Sequence[Sequence[Any]]], needed: Mapping[str, str], place: str
+    batches: Iterable[Mapping[str, Sequence[Any]]], needed: Mapping[str, str], place: str
 ) -> Iterator[tuple[str, dict[str, Any] | RecordError]]:
-    rows = (row for columns in batches for row in zip(*columns, strict=True))
+    columns = ([batch[column] for column in needed.values()] for batch in batches)
+    rows = (row for each in columns for row in zip(*each, strict=True))
     for number, row in enumerate(rows, start=1):
         where, values = f"{place}, row {number}", dict(zip(needed, row, strict=True))
         lost = next((field for field, value in values.items() if value is _UNREADABLE), None)
@@ -444,15 +433,10 @@ def _values(column: Any) -> list[Any]:
 
 
 def _damaged(place: str, error: Exception) -> CorpusError:
-    text = "".join(each if each.isprintable() else " " for each in str(error).replace("`", "'"))
-    reason = " ".join(text.split())[:200] or type(error).__name__
+    reason = one_line(str(error).replace("`", "'"))[:200] or type(error).__name__
     return CorpusError(
         f"{place}: expected a whole Parquet file, found it damaged ({reason}); fetch the file again"
     )
-
-
-def _lacking(what: str, package: str) -> MissingDependencyError:
-    return MissingDependencyError(f"{what} needs the package {package}; run: pip install 'qbe[huggingface]'")
 
 
 def read_dataset(name: str, reading: Reading) -> Iterator[Entry]:
@@ -469,36 +453,9 @@ def read_dataset(name: str, reading: Reading) -> Iterator[Entry]:
         )
     config, split = (part or None for part in (*rest, "", "")[:2])
     place = path if is_folder(path) else f"hf:{path}"
-    dataset = _open_dataset(path, config, split, place)
-    label = (dataset.features or {}).get("pred_labels")
-    label_name = getattr(getattr(label, "feature", None), "int2str", None)  # of labels that are numbers
-    names = dataset.column_names
-    if names is None:
-        names = list(next(_batches(dataset, place), {}))
-    else:  # do not read columns that are not needed
-        dataset = dataset.select_columns(sorted(set(_typed(names, reading, place)[0].values())))
-    needed, record = _typed(names, reading, place)
+    check_package("datasets")
+    import datasets
 
-    batches = ([batch[column] for column in needed.values()] for batch in _batches(dataset, place))
-    rows = _typed_rows(batches, needed, place)
-    if label_name is not None:
-        rows = ((where, _labelled(row, label_name)) for where, row in rows)
-    yield from converted(rows, record)
-
-
-def _labelled(
-    row: dict[str, Any] | RecordError, name_of: Callable[[int], str]
-) -> dict[str, Any] | RecordError:
-    if not isinstance(row, RecordError) and row.get("pred_labels"):
-        row["pred_labels"] = [name_of(each) for each in row["pred_labels"]]
-    return row
-
-
-def _open_dataset(path: str, config: str | None, split: str | None, place: str) -> Any:
-    try:
-        import datasets
-    except ImportError as error:
-        raise _lacking(place, "datasets") from error
     datasets.disable_progress_bars()
     # The hub's client logs each of its retries; the exception has all that matters.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
@@ -507,11 +464,36 @@ def _open_dataset(path: str, config: str | None, split: str | None, place: str) 
             loaded = datasets.load_from_disk(path)
         else:
             loaded = datasets.load_dataset(path, config, streaming=True)
+        dataset = _split_of(loaded, split, place)
+        names = dataset.column_names
+        if names is None:
+            names = list(next(iter(dataset), {}))
+        else:  # do not read columns that are not needed
+            dataset = dataset.select_columns(sorted(set(_typed(names, reading, place)[0].values())))
+        needed, record = _typed(names, reading, place)
+        label = (dataset.features or {}).get("pred_labels")
+        label_name = getattr(getattr(label, "feature", None), "int2str", None)  # of labels that are numbers
+        batches = dataset.iter(batch_size=_BATCH_ROWS)
+        if label_name is not None:
+            batches = (
+                {**batch, "pred_labels": [each and label_name(each) for each in batch["pred_labels"]]}
+                for batch in batches
+            )
+        yield from converted(_typed_rows(batches, needed, place), record)
+    except CorpusError:
+        raise
     except Exception as error:
         if type(error).__name__ in ("EmptyDatasetError", "DataFilesNotFoundError"):
             found = "a folder or repository without data files; give another name, or a file of papers"
             raise CorpusError(f"{path}: expected a data set, found {found}") from error
-        raise _unreadable(place, error) from error
+        reason = " ".join(str(error).split())[:200]
+        raise CorpusError(
+            f"cannot read {place}: {type(error).__name__}: {reason}; check the name and the network, or save "
+            "the dataset to a folder and give its name"
+        ) from error
+
+
+def _split_of(loaded: Any, split: str | None, place: str) -> Any:
     splits = loaded if isinstance(loaded, dict) else {} if split else {"": loaded}
     chosen = [splits[key] for key in splits if split in (None, key)]
     if len(chosen) != 1:
@@ -521,21 +503,6 @@ def _open_dataset(path: str, config: str | None, split: str | None, place: str) 
     return chosen[0].with_format(None)
 
 
-def _batches(dataset: Any, place: str) -> Iterator[dict[str, list[Any]]]:
-    try:
-        yield from dataset.iter(batch_size=_BATCH_ROWS)
-    except Exception as error:
-        raise _unreadable(place, error) from error
-
-
-def _unreadable(place: str, error: Exception) -> CorpusError:
-    reason = " ".join(str(error).split())[:200]
-    return CorpusError(
-        f"cannot read {place}: {type(error).__name__}: {reason}; check the name and the network, or save the "
-        "dataset to a folder and give its name"
-    )
-
-
 def _typed(
     names: Sequence[str], reading: Reading, name: str
 ) -> tuple[dict[str, str], Callable[[dict[str, Any]], dict[str, Any]]]:
@@ -543,12 +510,8 @@ def _typed(
     columns = _of_header(names, reading, name)
     own = {"paper_id", "title", "abstract"} <= set(names) and not _OWN.isdisjoint(names)
     if own and not reading.columns:
-        return {field: field for field in FIELDS if field in names}, _own_record
+        # As JSON has them: without dates, decimals, NaN.
+        as_json = lambda record: DECODER.decode(json.dumps(record, default=str))  # noqa: E731
+        return {field: field for field in FIELDS if field in names}, as_json
     needed = {field: names[position] for field, position in columns.positions.items()}
     return needed, partial(to_record, columns)
-
-
-def _own_record(record: dict[str, Any]) -> dict[str, Any]:
-    if record.get("metadata") is not None:  # as JSON has it: without dates, decimals, NaN
-        record["metadata"] = DECODER.decode(json.dumps(record["metadata"], default=str))
-    return record

@@ -14,7 +14,7 @@ from typing import Any
 
 from qbe.corpus import fields
 from qbe.corpus.json_stream import decode_text
-from qbe.corpus.markup import clean_abstract, clean_title
+from qbe.corpus.markup import clean_title
 from qbe.corpus.names import ET_AL, credits
 from qbe.corpus.records import Entry, Reading, converted
 from qbe.corpus.streams import numbered_lines
@@ -80,9 +80,6 @@ class Tagged:
         found = {name: [value for tag in of for value in values.get(tag, ())] for name, of in tags.items()}
         firsts = {name: of[0] for name, of in found.items() if of}
         paper_id, title, book = (firsts.get(name, "") for name in ("id", "title", "book"))
-        if not (title or book):
-            names = filter(None, map(fields.doi, found["doi"]))
-            raise fields.no_title(paper_id, *names, is_fault=True)
         if whole := _IN_BRACKETS.fullmatch(title):  # a translated one
             title = whole[1]
         abstracts = next((values[tag] for tag in tags["abstract"] if tag in values), [])
@@ -90,20 +87,17 @@ class Tagged:
         authors = authors + [note for note in values.get("N1", ()) if note == ET_AL]  # as qbe writes it
         dois = [value for value in found["doi"] if _DOI.match(value)] or values.get(tags["doi"][0], [])
         addresses = (address[0] for value in found.get("url", ()) if (address := _ADDRESS.search(value)))
-        keywords = (word.strip(" *") for value in found["keywords"] for word in value.split(";"))
         dates = [date for text in found["dates"] if (date := fields.date(text))]
         metadata = {
             **credits(dict.fromkeys(map(clean_title, authors))),
             **fields.dated(max((each for each in dates if each[:4] == dates[0][:4]), key=len, default="")),
-            "venue": clean_title(firsts.get("venue") or (book if title else "")),
+            "venue": firsts.get("venue") or (book if title else ""),
             "doi": next(filter(None, map(fields.doi, dois)), ""),
             "url": next(addresses, ""),
-            "ids": fields.present({name: firsts.get(name) for name in ("pmid", "pmc")}),
-            "tags": [clean_title(word) for word in dict.fromkeys(keywords) if word],
+            "ids": {name: firsts.get(name) for name in ("pmid", "pmc")},
+            "tags": [word.strip(" *") for value in found["keywords"] for word in value.split(";")],
         }
-        return fields.record(
-            paper_id, clean_title(title or book), clean_abstract(" ".join(abstracts)), metadata
-        )
+        return fields.record(paper_id, title or book, " ".join(abstracts), metadata)
 
     def _values(self, text: str) -> dict[str, list[str]]:
         pairs: list[tuple[str, list[str]]] = []

@@ -12,8 +12,8 @@ from typing import Any
 
 from lxml.etree import XMLSyntaxError, XPath, iterparse
 
-from qbe.corpus.fields import NOT_THIS_FORMAT, date, dated, doi, no_title, once, present, record, unfit
-from qbe.corpus.markup import clean_abstract, clean_title, plain, single_spaced
+from qbe.corpus.fields import NOT_THIS_FORMAT, date, dated, doi, record, unfit
+from qbe.corpus.markup import clean_abstract, clean_title
 from qbe.corpus.names import person_name
 from qbe.corpus.records import Entry, Reading, converted
 from qbe.corpus.streams import Bounded, Head
@@ -44,7 +44,7 @@ def text_of(element: Element | None, *, as_it_is: bool = False) -> str:
     if element is None:
         return ""
     text = "".join(element.itertext()) if len(element) else element.text or ""
-    return text if as_it_is else single_spaced(text)
+    return text if as_it_is else " ".join(text.split())
 
 
 def elements(stream: io.BufferedReader, name: str, tags: Sequence[str]) -> Iterator[tuple[str, Element]]:
@@ -134,7 +134,7 @@ def _from_pubmed(source: Element) -> dict[str, Any] | None:
     paper_id = text_of(*citation.get("PMID", [None])[:1])
     if not paper_id:
         raise unfit("a PMID", "none", "add it or remove the record", "no paper_id")
-    authors = _pubmed_authors(citation.get("AuthorList", ()))
+    authors = [*citation.get("AuthorList", ())]
     if is_article:
         article = _parts(citation.get("Article"))
         title = _title(article.get("ArticleTitle")) or _title(article.get("VernacularTitle"))
@@ -142,35 +142,39 @@ def _from_pubmed(source: Element) -> dict[str, Any] | None:
         issue = _parts(journal.get("JournalIssue")).get("PubDate", [None])[0]
         dates = _published(issue, article.get("ArticleDate", ()))
         names = (text_of(*journal.get(name, [None])[:1]) for name in ("Title", "ISOAbbreviation"))
-        authors, venue = _pubmed_authors(article.get("AuthorList", ())), plain(next(filter(None, names), ""))
+        authors, venue = article.get("AuthorList", ()), next(filter(None, names), "")
     else:
         article, book = citation, _parts(citation.get("Book"))
         chapter, venue = _title(citation.get("ArticleTitle")), _title(book.get("BookTitle"))
         title, venue = (chapter, venue) if chapter else (venue, "")
-        authors = authors or _pubmed_authors(book.get("AuthorList", ()))
+        authors = authors or book.get("AuthorList", ())
         dates = _published(citation.get("ContributionDate", [None])[0], book.get("PubDate", ()))
-    if not title:
-        raise no_title(paper_id)
     locations = (
         text_of(each)
         for each in article.get("ELocationID", ())
         if each.get("EIdType") == "doi" and each.get("ValidYN") != "N"
     )
-    words = (plain(text_of(word, as_it_is=True)) for each in citation.get("KeywordList", ()) for word in each)
     metadata = {
-        "authors": authors,
+        # Without editors of books and names that NLM calls invalid.
+        "authors": [
+            _name(author)
+            for each in authors
+            if each.get("Type") != "editors"
+            for author in each
+            if author.get("ValidYN") != "N"
+        ],
         **dates,
         "venue": venue,
         "doi": next(filter(None, map(doi, locations)), "") or doi(_OWN_DOI(source)),
-        "ids": present({"pmc": _PMC(source)}),
-        "cites": once(map(str.strip, _CITES(source))),
-        "tags": once(words),
+        "ids": {"pmc": _PMC(source)},
+        "cites": list(filter(None, dict.fromkeys(map(str.strip, _CITES(source))))),
+        "tags": [text_of(word) for each in citation.get("KeywordList", ()) for word in each],
         "url": f"https://pubmed.ncbi.nlm.nih.gov/{paper_id}/",
     }
     parts = (part for each in article.get("Abstract", ())[:1] for part in each if part.tag == "AbstractText")
     abstract = clean_abstract(" ".join(text_of(part, as_it_is=True).strip() for part in parts))
     abstract = _TRUNCATED.sub("", abstract) if _TRUNCATION in abstract else abstract
-    return record(paper_id, title, abstract, metadata)
+    return record(paper_id, title, abstract, metadata, is_fault=False)
 
 
 def _parts(parents: Iterable[Element] | None) -> Parts:
@@ -192,20 +196,14 @@ def _title(elements: Sequence[Element] | None) -> str:
     return "" if title.lower() == "not available" else title
 
 
-def _pubmed_authors(lists: Iterable[Element]) -> list[str]:
-    """Return persons and groups, without editors of books and names that NLM calls invalid."""
-    authors = (author for each in lists if each.get("Type") != "editors" for author in each)
-    return [name for author in authors if author.get("ValidYN") != "N" and (name := _name(author))]
-
-
 def _name(author: Element) -> str:
     parts = {part.tag: part.text or "" for part in author if part.tag in _NAME}
     if "CollectiveName" in parts:
-        return plain(text_of(author.find("CollectiveName")))
+        return text_of(author.find("CollectiveName"))
     family, given = parts.get("LastName", ""), parts.get("ForeName") or parts.get("Initials", "")
     if family.isalnum() and given.istitle() and "Suffix" not in parts:  # nearly all, in a tenth of the time
-        return plain(f"{given} {family}")
-    return plain(person_name(family, given, parts.get("Suffix", "")))
+        return f"{given} {family}"
+    return person_name(family, given, parts.get("Suffix", ""))
 
 
 def _published(first: Element | None, others: Iterable[Element]) -> dict[str, Any]:
@@ -241,7 +239,7 @@ def read_anthology(stream: io.BufferedReader, name: str, reading: Reading) -> It
             texts = {tag: text_of(volume.find(f"meta/{tag}") if is_volume else None) for tag in _ABOUT}
             published = date(f"{texts['year']} {texts['month']}")[: len("YYYY-MM")]
             about.clear()
-            about[volume] = {**dated(published), "venue": clean_title(texts["booktitle"])}
+            about[volume] = {**dated(published), "venue": texts["booktitle"]}
         around = [each.get("id", "") for each in paper.iterancestors()] or [""]
         paper_id = anthology_id(around[-1], around[0], paper.get("id", ""))
         for formula in paper.iter("tex-math"):
@@ -249,16 +247,14 @@ def read_anthology(stream: io.BufferedReader, name: str, reading: Reading) -> It
         for end in paper.iter("par"):
             end.tail = f" {end.tail or ''}"
         title, abstract, own_doi = (text_of(paper.find(tag)) for tag in ("title", "abstract", "doi"))
-        if not (title := clean_title(title)):
-            raise no_title(is_fault=True)
         names = ([text_of(each.find(part)) for part in ("first", "last")] for each in paper.findall("author"))
         metadata = {
-            "authors": list(filter(None, (" ".join(each).strip() for each in names))),
+            "authors": list(map(" ".join, names)),
             **about[volume],
-            "doi": doi(own_doi),
+            "doi": own_doi,
             "url": f"https://aclanthology.org/{paper_id}/",
         }
-        return record(paper_id, title, clean_abstract(abstract), metadata)
+        return record(paper_id, title, abstract, metadata)
 
     return converted(elements(stream, name, ("paper",)), to_record)
 

@@ -68,7 +68,7 @@ def to_table(
         if explain:
             block += _explained_lines(query, paper, hit, width)
         elif best := shown(query, paper, hit):
-            block += _wrapped("", best.prefix + paper.sentences[best.match.position].text, width)
+            block += _wrapped("", best[1], width)
         blocks.append("\n".join(block))
     return "\n".join([*lines, *(["", "\n\n".join(blocks)] if hits else ["No paper was found."])])
 
@@ -165,8 +165,7 @@ def heading(query: Query, hits: Sequence[Hit] = ()) -> str:
     """Describe hits, such as ``Papers like “A title”, for its method``."""
     if query.is_single:
         return f"Papers {_like(query.aspects[0])}{_foreign_note(query)}"
-    corners = Counter(hit.corner for hit in hits if hit.corner)
-    liked = {aspect.paper.paper_id for aspect in query.aspects if aspect.weight > 0}
+    corners, liked = Counter(hit.corner for hit in hits if hit.corner), query.liked
     ids = [paper.paper_id for paper in query.papers]
     unnamed = [[each for each in ids if (each in liked) is side][NAMED:] for side in (False, True)]
     parts: dict[tuple[str | bool, str], None] = {}  # of a paper, or of those of a side that are not named
@@ -244,8 +243,7 @@ def to_markdown(
         number = f"{rank}. "
         lines.append(f"{number}{linked_title(paper)} {escaped('; '.join(filter(None, said)))}")
         if best := shown(query, paper, hit):
-            text = best.prefix + paper.sentences[best.match.position].text
-            lines.append(f"{' ' * len(number)}> {escaped(text)}")
+            lines.append(f"{' ' * len(number)}> {escaped(best[1])}")
     return "\n".join(lines if hits else [*lines, "No paper was found."])
 
 

@@ -231,7 +231,7 @@ def open_writer(
             lines = [entry for _, entry in found if entry is not None]
             if form == "ris":
                 return "".join(f"{entry}\n" for entry in lines)
-            above = [bibliography.key(paper_id) for paper_id, entry in found if entry is None]
+            above = [bibliography.keys[paper_id] for paper_id, entry in found if entry is None]
             about = comment(f"above: {', '.join(above)}") if above else ""
             made = "\n".join([comment(f"{command}: {query_id}") + about, *lines])
             return made if first else f"\n{made}"
@@ -249,7 +249,7 @@ def _csv(lookup: Lookup, result: Result, first: bool) -> str:
     for rank, hit in enumerate(result.hits, start=1):
         paper, grades = lookup(hit.paper_id), hit.grades or {}
         best = shown(result.query, paper, hit)
-        sentence = paper.sentences[best.match.position] if best else Sentence("")
+        sentence = paper.sentences[best[0].position] if best else Sentence("")
         matched = sentence.facet.value if sentence.facet else "", sentence.text
         by_facet = (grades.get(facet.value, "") for facet in Facet)
         rows.append((result.query_id, rank, hit.paper_id, *_about(paper), hit.score, *matched, *by_facet))

@@ -21,8 +21,8 @@ from qbe.index.index import Index
 from qbe.query import Aspect, Query
 from qbe.search.filters import PaperFilter
 from qbe.search.present import heading
-from qbe.search.queries import note_on_papers, pasted_paper
-from qbe.search.request import MAX_DEPTH, CitationForm, PageForm, SearchForm, SearchRequest, distinct_papers
+from qbe.search.queries import distinct_papers, note_on_papers, pasted_paper
+from qbe.search.request import MAX_DEPTH, CitationForm, SearchForm, SearchRequest, SourceForm
 from qbe.search.session import FIRST, RERANKED, Ranking, SearchSession, check_index
 from qbe.search.stages import FIRST_STAGES, Stages, default_stages, parse_reranker
 from qbe.search.writers import Record, export_parts, paper_record, sentence_records, to_record
@@ -334,7 +334,7 @@ class SearchService(Closing):
         }
 
     def _page(
-        self, query: Query, ranked: Sequence[Hit], form: PageForm, begin: float
+        self, query: Query, ranked: Sequence[Hit], form: SourceForm, begin: float
     ) -> tuple[Sequence[Hit], Record]:
         """The hits of a page of a ranking, and the record of it, which says where the next one starts."""
         excluded, end = set(form.exclude), form.start + form.k
