@@ -48,7 +48,7 @@ OPTIONS = f"""
 ? --topics FILE!  tab-separated with a header: query_id, paper_id (or text and title), facet, aspects
 ? --paper ID...!  a paper of the index, or several: papers like these
 ? --cited FILE!  papers like those that a bibliography, a LaTeX source or a list of ids names
-? --paper-file FILE!  a paper: PDF, LaTeX, JSON, BibTeX, RIS, CSV, or text after a line with its title; - is stdin
+? --paper-file FILE!  a paper: PDF, LaTeX, JSON, BibTeX, RIS, CSV, or text after its title; - is stdin
 ? --text TEXT!  an abstract, as it is, or a question
 --title TITLE  the title that goes with --text
 --not-paper ID...  papers of the index: rank papers similar to these lower
