@@ -70,11 +70,9 @@ OPTIONS = f"""
 {common.THREADS}\
 # filters: papers that may be found
 {common.FILTERS}# stages
---first-stage STAGE  bm25, dense or fused, with parameters as in fused:depth=500,background_penalty=0; help
-  lists them (default: fused; dense or bm25 where the index has but one of them)
---rerank STAGE  none, grades, projections, cross-encoder, matching, llm, or the folder of a model, with
-  parameters as in grades:joint=50; help lists them (default: grades or projections where the index's encoder
-  has some, else cross-encoder)
+--first-stage STAGE  bm25, dense or fused (default), with parameters as in fused:depth=500; help lists them
+--rerank STAGE  none, grades, projections, cross-encoder, matching, llm, or a model's folder, as in
+  grades:joint=50; help lists them (default: grades or projections as the encoder has, else cross-encoder)
 --encoder NAME  for queries from outside (default: the one the index was built with)
 """
 PARSER = Parser(PROGRAM, ABOUT, OPTIONS)
