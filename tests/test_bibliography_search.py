@@ -46,7 +46,8 @@ def found(*positions: int, driven_by: int | None = None) -> Hit:
 )
 def test_the_sentence_shown_carries_the_facet_if_any_does(hit, position, label):
     best = shown(BY_METHOD, FOUND, hit)
-    assert (best.match.position, best.label) == (position, label)
+    text = FOUND.sentences[position].text
+    assert (best[0].position, best[1]) == (position, f"{label}{'' if '(' in label else ':'} {text}")
 
 
 @pytest.mark.parametrize(
@@ -64,8 +65,9 @@ def test_labels(paper, position, facet, label):
 def test_an_aspect_that_is_not_wanted_is_not_shown_if_there_are_others():
     query = Query.of(Aspect(ASKED, Facet.METHOD, weight=-1), Aspect(ASKED, Facet.BACKGROUND))
     pairs = Match(1, 1, 0.9, 0), Match(0, 2, 0.5, 1)
-    assert shown(query, FOUND, Hit("x", 1.0, pairs)) == (pairs[1], "(labelled other)")
-    assert shown(query, FOUND, Hit("x", 1.0, pairs[:1])) == (pairs[0], "method")
+    texts = [sentence.text for sentence in FOUND.sentences]
+    assert shown(query, FOUND, Hit("x", 1.0, pairs)) == (pairs[1], f"(labelled other) {texts[2]}")
+    assert shown(query, FOUND, Hit("x", 1.0, pairs[:1])) == (pairs[0], f"method: {texts[1]}")
     assert shown(BY_METHOD, FOUND, Hit("1905.01234", 1.5)) is None
 
 

@@ -23,11 +23,12 @@ from support.releases import (
 )
 from support.whole import write_relish, write_small_scidocs, write_treccovid
 
-from qbe import Facet, OutputError, QbeError
+from qbe import Facet, QbeError
 from qbe.cli.datasets import PARSER
 from qbe.corpus import read_corpus
 from qbe.datasets.names import NAMES, TAKEN_BY
 from qbe.datasets.registry import DatasetOptions, write_dataset
+from qbe.errors import OutputError
 from qbe.evaluate.facets import read_facet_grades
 from qbe.runs import read_pools, read_qrels, read_topics
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from qbe import OutputError, RunError, SearchSession, UsageError
+from qbe import SearchSession, UsageError
+from qbe.errors import OutputError, RunError
 from qbe.index import jvm as _jvm
 from qbe.search import request
 from qbe.util.files import lock

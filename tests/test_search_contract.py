@@ -129,7 +129,7 @@ def test_components_are_told_where_explained(searcher, stage, queries):
         facet, expected = query.aspects[0].facet, set(components)
         if first.name == "fused" and facet is not None:
             expected.add("facet")
-        reranks = searcher.session.takes(query.aspects)
+        reranks = searcher.session.reranks(query)
         depth = second.depth if reranks else 0
         if reranks:
             expected.add("first_stage")

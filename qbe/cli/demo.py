@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import qbe
 from qbe.cli import common
+from qbe.errors import EncoderMismatchError, MissingDependencyError, OutputError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def open_demo_index(report: Callable[[str], object]) -> qbe.Index:
 
     corpus, folder = mini.corpus(), cache_folder() / "demo" / "mini"
     ids = [json.loads(line)["paper_id"] for line in corpus.splitlines()]
-    with suppress(qbe.IndexFormatError, qbe.EncoderMismatchError):
+    with suppress(qbe.IndexFormatError, EncoderMismatchError):
         index = qbe.open_index(folder, encoder=DEFAULT_ENCODER)
         lacks_words = index.manifest.lucene is None and find_jar() is not None
         if index.manifest.dense is not None and not lacks_words and [each.paper_id for each in index] == ids:
@@ -86,15 +87,13 @@ def open_demo_index(report: Callable[[str], object]) -> qbe.Index:
     report(f"indexing {len(ids):,} papers in {folder}, once ...")
     try:
         anserini_jar()
-    except qbe.MissingDependencyError as error:
+    except MissingDependencyError as error:
         report(f"the searches below use vectors alone: {error}")
     source = folder.with_name("mini.jsonl")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError:
-        raise qbe.OutputError(
-            f"cannot write {folder}: no permission; set QBE_CACHE to another folder"
-        ) from None
+        raise OutputError(f"cannot write {folder}: no permission; set QBE_CACHE to another folder") from None
     with atomic_file(source) as stream:
         stream.write(corpus)
     return qbe.build_index(folder, source, qbe.BuildSettings(bm25=find_jar() is not None), overwrite=True)

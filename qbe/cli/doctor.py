@@ -9,6 +9,7 @@ import sys
 import qbe
 from qbe.cli import common
 from qbe.cli.common import Parser
+from qbe.errors import JavaError, MissingDependencyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def main(arguments: list[str]) -> None:
         raise qbe.IndexFormatError(f"expected a sound index, found damaged: {damaged}")
     if missing := [each["name"] for each in checks if each["state"] == MISSING]:
         run = pip_line(*(REQUIREMENTS[name] for name in missing))
-        raise qbe.MissingDependencyError(
+        raise MissingDependencyError(
             f"expected all that searching needs, found no {', '.join(missing)}; run: {run}"
         )
 
@@ -174,7 +175,7 @@ def java_check() -> Check:
 
     try:
         home = jvm.find_java()
-    except qbe.JavaError as error:
+    except JavaError as error:
         values: dict[str, Any] = dict.fromkeys(("home", "version", "class_archive"))
         return check("Java", "none that BM25 can use", str(error), MISSING, **values)
     found, jar = jvm.java_version(home), jvm.find_jar()
@@ -292,14 +293,15 @@ def index_checks(folder: Path, save: Path | None = None, *, overwrite: bool = Fa
 
     if save is not None:
         check_output(save, overwrite, "save")
-    result = check_index(folder)
-    checks = [check(name, reason, state=DAMAGED) for name, reason in result.damages.items()]
+    files, damages, papers = check_index(folder)
+    checks = [check(name, reason, state=DAMAGED) for name, reason in damages.items()]
     file = shlex.quote(str(save or "papers.jsonl"))
     again = f"build the index again, with its former options: qbe index --corpus {file} --output NEW"
     if not checks:
-        found = f"{result.files} files, {in_bytes(result.size)}: as they were written"
-        checks.append(check("index", found, files=result.files, bytes=result.size))
-    elif not result.papers:
+        size = sum(entry["bytes"] for entry in files.values())
+        found = f"{len(files)} files, {in_bytes(size)}: as they were written"
+        checks.append(check("index", found, files=len(files), bytes=size))
+    elif not papers:
         advice = "put back a whole copy of the index, or build it again from its corpus"
         checks.append(check("papers", "they are not known to be intact", advice, DAMAGED))
     else:
@@ -310,5 +312,5 @@ def index_checks(folder: Path, save: Path | None = None, *, overwrite: bool = Fa
         about = f"license {pulled.license or 'not stated'}, source {pulled.source or 'not stated'}"
         checks.append(check("pulled", plain(about)))
     if save is not None:
-        checks.append(check("saved", f"{save_papers(result, save):,} papers in {save}"))
+        checks.append(check("saved", f"{save_papers(papers, save):,} papers in {save}"))
     return checks

@@ -22,8 +22,8 @@ from qbe.errors import FileFormatError, QbeError, UsageError, input_error
 from qbe.index.index import Index
 from qbe.query import HIGHEST
 from qbe.search.grading import no_grades
-from qbe.search.queries import papers_of
-from qbe.search.request import MAX_PAPERS, SearchForm, SearchRequest, distinct_papers
+from qbe.search.queries import distinct_papers, papers_of
+from qbe.search.request import MAX_PAPERS, SearchForm, SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Dense, Stages
 from qbe.types import Facet, Hit

@@ -75,16 +75,7 @@ def _searched(pipeline: Any, frame: pd.DataFrame, k: int, facet: Facet | None) -
 
 
 def from_transformer(transformer: Any) -> TransformerStage:
-    """Make a first stage or a reranker of a `qbe.Pipeline` of a transformer of PyTerrier.
-
-    >>> class ByLength:
-    ...     def transform(self, frame):
-    ...         return frame.assign(score=frame["text"].str.len())
-    >>> from qbe.types import Sentence
-    >>> papers = [Paper(name, "", (Sentence(text),)) for name, text in (("a", "One."), ("b", "One two."))]
-    >>> from_transformer(ByLength())(Aspect(papers[0]), papers)
-    [4.0, 8.0]
-    """
+    """Make a first stage or a reranker of a `qbe.Pipeline` of a transformer of PyTerrier."""
     if isinstance(transformer, type) or not callable(getattr(transformer, "transform", None)):
         raise TypeError(f"expected a transformer with a method transform, found {transformer!r:.60}")
     return TransformerStage(transformer)

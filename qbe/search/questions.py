@@ -89,10 +89,6 @@ def in_words(question: Mapping[str, str]) -> str:
 def paper_from_question(text: str) -> Paper:
     """Make a paper to search with of a question or a short text: the technique and the problem that it names
     are its sentences of method and background. Raises UsageError for another text.
-
-    >>> paper = paper_from_question("graph neural networks for traffic forecasting")
-    >>> [(str(sentence.facet), sentence.text) for sentence in paper.sentences]
-    [('method', 'graph neural networks'), ('background', 'traffic forecasting')]
     """
     paper = paper_from_text("", text)
     asked = asked_paper(paper)
