@@ -3,57 +3,50 @@
 from __future__ import annotations
 
 import os
+from importlib import resources
+from pathlib import Path
 
 from qbe.cli import common
+from qbe.cli.parser import Parser
+from qbe.errors import UsageError
 
 TOPICS, CORPUS, INDEXES = "qrels/topics.tsv", "qrels/corpus.jsonl", "indexes"
 VARIABLE = "QBE_INDEX"
-
-_HELP = frozenset(("-h", "--help"))
 _BUILT = ("--corpus", "--output", "--append", "--update", "--sync", "--delete")
 
 
-def searched(parser: common.Parser, arguments: list[str]) -> list[str]:
-    """Add the index in $QBE_INDEX, else the only one under ``indexes``, and ``qrels/topics.tsv``.
+def searched(parser: Parser, arguments: list[str]) -> list[str]:
+    """The index in $QBE_INDEX, else the only one under ``indexes``, and ``qrels/topics.tsv``.
 
     Raises UsageError for several indexes.
     """
     given, added = {word.partition("=")[0] for word in arguments}, list[str]()
+    if "--index" not in given and (index := os.environ.get(VARIABLE) or _only_index()):
+        added += ["--index", index]
     required = (group for group in parser._mutually_exclusive_groups if group.required)
     starts = [name for group in required for each in group._group_actions for name in each.option_strings]
-    if "--index" not in given and given.isdisjoint(_HELP):
-        added += ["--index", index] if (index := os.environ.get(VARIABLE) or _only_index()) else []
-    if given.isdisjoint(starts) and os.path.isfile(TOPICS):  # noqa: PTH113
+    if starts and given.isdisjoint(starts) and Path(TOPICS).is_file():
         added += ["--topics", TOPICS]
-    return _told(parser, arguments, added)
+    return _told(added)
 
 
-def built(parser: common.Parser, arguments: list[str]) -> list[str]:
-    """Add ``qrels/corpus.jsonl``, or where there is none the collection in the package, and an output."""
-    given, added = {word.partition("=")[0] for word in arguments}, list[str]()
-    if given.isdisjoint(_BUILT) and given.isdisjoint(_HELP):
-        from importlib import resources
-
-        corpus, output = CORPUS, f"{INDEXES}/corpus"
-        if not os.path.isfile(CORPUS):  # noqa: PTH113
-            papers = resources.files("qbe.datasets").joinpath("mini", "papers.jsonl.xz")
-            corpus, output = str(papers), f"{INDEXES}/mini"
-        added = ["--corpus", corpus, "--output", output]
-    return _told(parser, arguments, added)
+def built(_: Parser, arguments: list[str]) -> list[str]:
+    """``qrels/corpus.jsonl``, or where there is none the collection in the package, and an output."""
+    if not {word.partition("=")[0] for word in arguments}.isdisjoint(_BUILT):
+        return []
+    if Path(CORPUS).is_file():
+        return _told(["--corpus", CORPUS, "--output", f"{INDEXES}/corpus"])
+    papers = resources.files("qbe.datasets").joinpath("mini", "papers.jsonl.xz")
+    return _told(["--corpus", str(papers), "--output", f"{INDEXES}/mini"])
 
 
-def _told(parser: common.Parser, arguments: list[str], added: list[str]) -> list[str]:
-    if not added or not _HELP.isdisjoint(arguments):
-        return arguments
-    common.note(parser.prog, f"taken, since none is given: {' '.join(added)}")
-    return [*arguments, *added]
+def _told(added: list[str]) -> list[str]:
+    if added:
+        common.note(f"taken, since none is given: {' '.join(added)}")
+    return added
 
 
 def _only_index() -> str | None:
-    from pathlib import Path
-
-    from qbe.errors import UsageError
-
     found = sorted(
         str(folder)
         for folder in Path(INDEXES).glob("*")
