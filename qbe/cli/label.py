@@ -52,8 +52,8 @@ def main(arguments: list[str]) -> None:
     refuse(options.adjudicate and options.model, "--adjudicate reads grades of three files; drop --model")
     if not options.model:
         for name in OF_MODEL:
-            has_no_effect = f"`{name}` has no effect without --model; add --model, or drop it"
-            refuse(getattr(options, name) not in (None, False), has_no_effect)
+            told = f"--{name.replace('_', '-')} has no effect without --model; add --model, or drop it"
+            refuse(getattr(options, name) not in (None, False), told)
         alone = bool(options.pairs) != bool(options.merge) and not (options.differences or options.adjudicate)
         told = (
             "expected --model for grades, or --pairs with --merge to merge theirs, found one of these alone"
