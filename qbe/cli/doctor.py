@@ -293,14 +293,15 @@ def index_checks(folder: Path, save: Path | None = None, *, overwrite: bool = Fa
 
     if save is not None:
         check_output(save, overwrite, "save")
-    result = check_index(folder)
-    checks = [check(name, reason, state=DAMAGED) for name, reason in result.damages.items()]
+    files, damages, papers = check_index(folder)
+    checks = [check(name, reason, state=DAMAGED) for name, reason in damages.items()]
     file = shlex.quote(str(save or "papers.jsonl"))
     again = f"build the index again, with its former options: qbe index --corpus {file} --output NEW"
     if not checks:
-        found = f"{result.files} files, {in_bytes(result.size)}: as they were written"
-        checks.append(check("index", found, files=result.files, bytes=result.size))
-    elif not result.papers:
+        size = sum(entry["bytes"] for entry in files.values())
+        found = f"{len(files)} files, {in_bytes(size)}: as they were written"
+        checks.append(check("index", found, files=len(files), bytes=size))
+    elif not papers:
         advice = "put back a whole copy of the index, or build it again from its corpus"
         checks.append(check("papers", "they are not known to be intact", advice, DAMAGED))
     else:
@@ -311,5 +312,5 @@ def index_checks(folder: Path, save: Path | None = None, *, overwrite: bool = Fa
         about = f"license {pulled.license or 'not stated'}, source {pulled.source or 'not stated'}"
         checks.append(check("pulled", plain(about)))
     if save is not None:
-        checks.append(check("saved", f"{save_papers(result, save):,} papers in {save}"))
+        checks.append(check("saved", f"{save_papers(papers, save):,} papers in {save}"))
     return checks

@@ -17,7 +17,7 @@ import numpy as np
 from qbe.errors import OutputError, UsageError, check_package
 from qbe.index.params import AUTO, FaissParams
 from qbe.index.scoring import Mask, Rows, Selection, distinct, may_be_best
-from qbe.index.store import Files
+from qbe.index.store import Files, damaged
 from qbe.index.vectors import Floats, Vectors
 from qbe.models.formats import L2
 
@@ -160,15 +160,14 @@ class FaissIndex:
     """Find the nearest sentences by the similarity of the index."""
 
     def __init__(
-        self, folder: Path | Files, threads: int, params: FaissParams | None = None, nprobe: int | None = None
+        self, files: Files, threads: int, params: FaissParams | None = None, nprobe: int | None = None
     ) -> None:
-        """Open the index in a folder, built with ``params``; ``nprobe`` overrides theirs."""
+        """Open the index of a folder, built with ``params``; ``nprobe`` overrides theirs."""
         check_package("faiss")
         import faiss
 
-        self._files = files = Files.of(folder)
-        self.params = params = params or FaissParams()
-        self.min_candidates = params.min_candidates
+        self._path, self.params = files.folder / FAISS, params or FaissParams()
+        params, self.min_candidates = self.params, self.params.min_candidates
         self._nprobe = min(nprobe or params.nprobe or 1, params.nlist or 1)
         if nprobe is not None and params.nlist is None:
             raise UsageError(f"`nprobe` goes with an index of lists, found {params.factory}; drop it")
@@ -180,14 +179,14 @@ class FaissIndex:
         if not params.factory.endswith("fs"):  # fast-scan codes are copied; all others can be mapped
             flags |= faiss.IO_FLAG_MMAP_IFC
         try:
-            self._index: Any = _read_index(files.folder / FAISS, flags)
+            self._index: Any = _read_index(self._path, flags)
             if params.nlist is not None:
                 faiss.extract_index_ivf(self._index).nprobe = self._nprobe
         except (RuntimeError, AttributeError, MemoryError, OSError) as error:
-            raise files.damaged(FAISS, "a FAISS index", " ".join(str(error).split())) from error
+            raise damaged(self._path, "a FAISS index", " ".join(str(error).split())) from error
         self._searched = searched(self._index)
         if self._searched is None:
-            raise files.damaged(FAISS, f"a FAISS index {params.factory}", type(self._index).__name__)
+            raise damaged(self._path, f"a FAISS index {params.factory}", type(self._index).__name__)
         self.sentences: int = self._index.ntotal
         self._inner_product = self._index.metric_type == faiss.METRIC_INNER_PRODUCT
         self.has_similarities = params.is_exact and self._inner_product and self.sentences > 0
@@ -229,7 +228,7 @@ class FaissIndex:
             ]
         distances, positions = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
         if positions.max(initial=-1) >= self.sentences:
-            raise self._files.damaged(FAISS, f"positions below {self.sentences}", positions.max())
+            raise damaged(self._path, f"positions below {self.sentences}", positions.max())
         return distances if self._inner_product else -distances, positions
 
     def _parameters(self, allowed: SentenceSelection, count: int, breadth: int) -> Any:

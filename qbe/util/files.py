@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import os
@@ -218,38 +217,6 @@ def make_once(
             on_wait()
         waits = True
         time.sleep(_POLL_SECONDS)
-
-
-def shared_lock(path: StrPath) -> int:
-    """Take a shared lock on a file and return its descriptor; closing it releases the lock.
-
-    Raises OSError where the file is gone, or is being removed. On a file system without locks nothing is
-    locked.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError as error:
-            if isinstance(error, BlockingIOError):
-                raise
-        if not os.path.samestat(Path(path).stat(), os.fstat(descriptor)):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-@contextlib.contextmanager
-def try_exclusive_lock(path: StrPath) -> Iterator[bool]:
-    """Try to lock an existing file exclusively while the block runs; yield whether that succeeded."""
-    with Path(path).open("rb") as stream:
-        acquired = False
-        with contextlib.suppress(OSError):
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            acquired = True
-        yield acquired
 
 
 def cache_folder() -> Path:
