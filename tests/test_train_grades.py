@@ -10,8 +10,7 @@ import torch
 
 from qbe.errors import CorpusError
 from qbe.index.index import Index
-from qbe.models.grades import OUTPUTS, on_scale, read_model
-from qbe.models.heads import Head, mean_head
+from qbe.models.heads import OUTPUTS, Head, mean_head, on_scale, read_model
 from qbe.models.words import shipped_words
 from qbe.runs import GradedPair, read_graded_pairs
 from qbe.search.grading import FEATURES, Features, GradedQuery, stored_vectors

@@ -1,7 +1,5 @@
 """Harvests of repositories by OAI-PMH, and watches: searches that are kept, with what is new for them."""
 
-from datetime import date
-
 from qbe.errors import UsageError
 
 ARXIV = "https://oaipmh.arxiv.org/oai"
@@ -15,6 +13,8 @@ REPORTS = ("table", "json", "markdown", "atom")  # formats of reports of watches
 
 def check_day(name: str, day: str | None) -> None:
     """Raise UsageError for a parameter that is given and no day as YYYY-MM-DD."""
+    from datetime import date
+
     try:
         is_day = not day or date.fromisoformat(day).isoformat() == day
     except ValueError:
