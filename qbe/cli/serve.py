@@ -8,7 +8,6 @@ import qbe
 from qbe.cli import common
 from qbe.cli.common import refuse
 from qbe.cli.defaults import searched
-from qbe.errors import OutputError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
     from functools import partial
     from pathlib import Path
 
-    from qbe.errors import check_count, check_package
+    from qbe.errors import OutputError, check_count, check_package
     from qbe.util.files import lock
 
     together = "expected --pairs to grade together with a folder for --labels, found one of them"
