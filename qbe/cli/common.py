@@ -25,6 +25,11 @@ max_rejected=--on-error output=FILE path=--watches workers=--threads
 """
 """Parameters of the library whose options have quite other names: of each the first that the command has."""
 
+TOPICS, CORPUS, INDEXES = "qrels/topics.tsv", "qrels/corpus.jsonl", "indexes"
+VARIABLE = "QBE_INDEX"
+_BUILT = ("--corpus", "--output", "--append", "--update", "--sync", "--delete")
+"""What is taken where nothing is named: the layout that ``make reproduce`` leaves."""
+
 
 def run(program: str, main: Callable[[list[str]], None], arguments: list[str] | None = None) -> None:
     """Run a command's ``main`` and end the process with the right exit code.
@@ -184,3 +189,57 @@ class Bar:
             if total is not None:
                 self._bar.total, done = total, done - self._bar.n
             self._bar.update(done)
+
+
+def searched(parser: Parser, arguments: list[str]) -> list[str]:
+    """The index in $QBE_INDEX, else the only one under ``indexes``, and ``qrels/topics.tsv``.
+
+    Raises UsageError for several indexes.
+    """
+    from pathlib import Path
+
+    given, added = {word.partition("=")[0] for word in arguments}, list[str]()
+    if "--index" not in given and (index := os.environ.get(VARIABLE) or _only_index()):
+        added += ["--index", index]
+    required = (group for group in parser._mutually_exclusive_groups if group.required)
+    starts = [name for group in required for each in group._group_actions for name in each.option_strings]
+    if starts and given.isdisjoint(starts) and Path(TOPICS).is_file():
+        added += ["--topics", TOPICS]
+    return _told(added)
+
+
+def built(_: Parser, arguments: list[str]) -> list[str]:
+    """``qrels/corpus.jsonl``, or where there is none the collection in the package, and an output."""
+    from importlib import resources
+    from pathlib import Path
+
+    if not {word.partition("=")[0] for word in arguments}.isdisjoint(_BUILT):
+        return []
+    if Path(CORPUS).is_file():
+        return _told(["--corpus", CORPUS, "--output", f"{INDEXES}/corpus"])
+    papers = resources.files("qbe.datasets").joinpath("mini", "papers.jsonl.xz")
+    return _told(["--corpus", str(papers), "--output", f"{INDEXES}/mini"])
+
+
+def _told(added: list[str]) -> list[str]:
+    if added:
+        note(f"taken, since none is given: {' '.join(added)}")
+    return added
+
+
+def _only_index() -> str | None:
+    from pathlib import Path
+
+    from qbe.errors import UsageError
+
+    found = sorted(
+        str(folder)
+        for folder in Path(INDEXES).glob("*")
+        if (folder / "CURRENT").is_file() or (folder / "manifest.json").is_file()
+    )
+    if len(found) > 1:
+        raise UsageError(
+            f"expected an `index`, found none, and several under {INDEXES}: {', '.join(found)}; give one, or "
+            f"set ${VARIABLE}"
+        )
+    return found[0] if found else None

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import qbe
 from qbe.cli import common
-from qbe.cli.common import refuse
-from qbe.cli.defaults import built
+from qbe.cli.common import built, refuse
 from qbe.cli.parser import parse
 from qbe.corpus.rejected import NOTED
 from qbe.util.text import plain, read_ids

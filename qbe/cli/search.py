@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import qbe
 from qbe.cli import common
-from qbe.cli.common import refuse
-from qbe.cli.defaults import searched
+from qbe.cli.common import refuse, searched
 from qbe.cli.parser import parse
 from qbe.errors import check_count
 from qbe.query import PLAIN, parse_positions, parse_wish

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 import qbe
 from qbe.cli import common
-from qbe.cli.common import refuse
-from qbe.cli.defaults import searched
+from qbe.cli.common import refuse, searched
 from qbe.cli.parser import parse
 from qbe.errors import OutputError, check_count, check_package
 from qbe.label.by_hand import HandGrades
