@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -174,8 +174,7 @@ def _declare_classes() -> None:
     """Declare the classes of METHODS to pyjnius, under the names by which it looks classes up."""
     import jnius
 
-    def in_full(name: str) -> Any:
-        return jnius.autoclass(name, include_private=False)  # not the cache entry of the declared class
+    in_full = partial(jnius.autoclass, include_private=False)  # not the cache entry of the declared class
 
     class Declaring(jnius.MetaJavaClass):  # type: ignore[misc]
         """Have pyjnius list the whole class when an undeclared static member is used."""
@@ -289,18 +288,15 @@ def find_jar() -> Path | None:
         folder = Path(specification.submodule_search_locations[0]) / "resources" / "jars"
         if jars := sorted(folder.glob("anserini-*-fatjar.jar")):
             return jars[-1]
-    return jar if (jar := cached_jar()).is_file() else None
-
-
-def cached_jar() -> Path:
-    return cache_folder() / "java" / PYSERINI.jar
+    jar = cache_folder() / "java" / PYSERINI.jar
+    return jar if jar.is_file() else None
 
 
 def anserini_jar() -> Path:
     """Return Anserini's jar; where there is none, take it out of pyserini's source distribution, unrun."""
     if (found := find_jar()) is not None:
         return found
-    jar, name = cached_jar(), f"pyserini-{PYSERINI.version}"
+    jar, name = cache_folder() / "java" / PYSERINI.jar, f"pyserini-{PYSERINI.version}"
 
     def fetch() -> None:
         import tarfile  # not needed by a search
