@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import OutputError, UsageError, check_package
-from qbe.index.params import AUTO, FaissParams
+from qbe.index.params import AUTO, EXACT, FaissParams
 from qbe.index.scoring import Mask, Rows, Selection, distinct, may_be_best
 from qbe.index.store import Files, damaged
 from qbe.index.vectors import Floats, Vectors
@@ -185,7 +185,7 @@ class FaissIndex:
             raise damaged(self._path, f"a FAISS index {params.factory}", type(self._index).__name__)
         self.sentences: int = self._index.ntotal
         self._inner_product = self._index.metric_type == faiss.METRIC_INNER_PRODUCT
-        self.has_similarities = params.is_exact and self._inner_product and self.sentences > 0
+        self.has_similarities = params.factory == EXACT and self._inner_product and self.sentences > 0
         self._transformations: list[Any] = []
         if isinstance(self._index, faiss.IndexPreTransform):
             chain = self._index.chain
@@ -211,7 +211,7 @@ class FaissIndex:
     ) -> tuple[Floats, Rows]:
         """Return closeness and positions (queries, count, or one more), best first; -1 for none."""
         size, selector = allowed or (self.sentences, None)
-        count = min(count if self.params.is_exact else count + 1, size)
+        count = min(count if self.params.factory == EXACT else count + 1, size)
         if not count:
             return np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
         parameters = self._parameters(size, selector, count, breadth)
