@@ -221,7 +221,7 @@ def test_every_source_is_tagged_alike(
 
 def test_facets_given_and_predicted(search, tiny_index, tiny_tagger, papers, expected, monkeypatch):
     tagged = lambda folder, **named: Index(folder, **named | {"tagger": str(tiny_tagger)})  # noqa: E731
-    monkeypatch.setattr("qbe.index.index.open_index", tagged)
+    monkeypatch.setattr("qbe.open_index", tagged)
     options = ("--facet", "method", "--explain", "--format", "json", "--hits", 2)
     given = search(tiny_index, "--paper", "s024", *options)
     assert facets(given) == [str(s.facet) for s in papers[23].sentences]
