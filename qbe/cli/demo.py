@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import qbe
 from qbe.cli import common
-from qbe.errors import EncoderMismatchError, MissingDependencyError, OutputError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,6 +71,7 @@ def open_demo_index(report: Callable[[str], object]) -> qbe.Index:
     from contextlib import suppress
 
     from qbe.datasets import mini
+    from qbe.errors import EncoderMismatchError, MissingDependencyError, OutputError
     from qbe.index.jvm import anserini_jar, find_jar
     from qbe.models.cards import DEFAULT_ENCODER
     from qbe.util.files import atomic_file, cache_folder

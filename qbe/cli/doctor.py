@@ -9,7 +9,6 @@ import sys
 import qbe
 from qbe.cli import common
 from qbe.cli.common import Parser
-from qbe.errors import JavaError, MissingDependencyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,6 +109,8 @@ def main(arguments: list[str]) -> None:
         raise qbe.IndexFormatError(f"expected a sound index, found damaged: {damaged}")
     if missing := [each["name"] for each in checks if each["state"] == MISSING]:
         run = pip_line(*(REQUIREMENTS[name] for name in missing))
+        from qbe.errors import MissingDependencyError
+
         raise MissingDependencyError(
             f"expected all that searching needs, found no {', '.join(missing)}; run: {run}"
         )
@@ -171,6 +172,7 @@ def installation_checks() -> list[Check]:
 
 def java_check() -> Check:
     """Check where the Java is that a search would start, and its version."""
+    from qbe.errors import JavaError
     from qbe.index import jvm
 
     try:

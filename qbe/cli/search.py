@@ -45,49 +45,34 @@ Find papers like a paper, for its problem (background), its method or its findin
 sentences picked by hand, or by its whole abstract."""
 OPTIONS = f"""
 --index DIR...!  built by qbe index, or an address of qbe pull; several are searched as one
-? --topics FILE!  tab-separated with a header: query_id, paper_id (or text and title, of a paper from
-  outside), facet (none: the whole abstract), aspects (several, with weights, in place of the facet)
+? --topics FILE!  tab-separated with a header: query_id, paper_id (or text and title), facet, aspects
 ? --paper ID...!  a paper of the index, or several: papers like these
-? --cited FILE!  papers like those of the index that a bibliography names (in any format that qbe index
-  reads), or that a LaTeX source cites, or a list of ids, DOIs, arXiv ids or addresses, one a line
-? --paper-file FILE!  a paper with title and abstract: PDF, LaTeX, JSON, BibTeX, RIS, CSV, or text with the
-  title on the first line; - is standard input
+? --cited FILE!  papers like those that a bibliography, a LaTeX source or a list of ids names
+? --paper-file FILE!  a paper: PDF, LaTeX, JSON, BibTeX, RIS, CSV, or text after its title; - is stdin
 ? --text TEXT!  an abstract, as it is, or a question
 --title TITLE  the title that goes with --text
 --not-paper ID...  papers of the index: rank papers similar to these lower
-? --facet problem|method|findings|background|result  facet to match; the problem is background, objectives
-  included, the findings are result; with --topics, of all topics that state no other (default: the topic's
-  own, else the whole abstract)
+? --facet problem|method|findings|background|result  what to match (background: the problem, result: the
+  findings; default: the topic's own, else the whole abstract)
 ? --sentences 0,3  positions of the sentences to match, from 0
-? --like FACET...  facets to have in common: background, method or result, with a weight as in method:0.5, or
-  with the grade that a paper must have at least or at most, as in 'background>=2' 'method<=1'; or
-  same-problem-other-method, same-method-other-problem or competitors, short for background --unlike method,
-  method --unlike background, background method; or several of these, a mixed list, each with its number of
-  hits as in competitors:5
+? --like FACET...  facets to have in common, such as method, method:0.5 or 'background>=2' (a grade); or
+  same-problem-other-method, same-method-other-problem or competitors, or a mix of these
 --unlike FACET...  with --like: facets not to have in common
---facets given|predicted (given)  of the query's sentences: those its paper brings, predicted where it brings
-  none, or always predicted
---hits N  hits per query (default: {RUN_HITS} in a TREC run and JSON, {TABLE_HITS} in other formats; of a
-  mixed list the sum of its numbers)
+--facets given|predicted (given)  labels of the query's sentences: its paper's own, or always predicted
+--hits N  hits per query (default: {RUN_HITS} in a TREC run and JSON, {TABLE_HITS} in other formats)
 --pool FILE  tab-separated file of query_id, paper_id: candidates for each query
 --output FILE  write there (default: standard output)
 {common.OVERWRITE}\
---resume  continue an interrupted run of --topics to --output; it ends in the same bytes
---format {FORMATS}  default: by the name of --output (.json, .jsonl, .csv, .md,
-  .bib, .ris), a table on a terminal, else a TREC run
---explain  show each sentence of the query, with facet and probability, all matches, and the scores and
-  sentences behind each rank (table or json)
+--resume  continue an interrupted run of --topics to --output
+--format {FORMATS}  default: by --output, a table on a terminal, else trec
+--explain  show the query's sentences, all matches, and what is behind each rank (table or json)
 --run-tag TAG  last column of the TREC run (default: qbe-, the first stage, + and the reranker)
---threads N  queries and candidates processed at a time, with the same results whatever their number (default:
-  all processors this process may use)
+{common.THREADS}\
 # filters: papers that may be found
 {common.FILTERS}# stages
---first-stage STAGE  bm25, dense or fused, with parameters as in fused:depth=500,background_penalty=0; help
-  lists them (default: fused; dense or bm25 where the index has but one of them)
---rerank STAGE  none, grades (by stored vectors and words), projections (stored vectors projected for the
-  facet), cross-encoder, matching, llm, or the folder of a model, with parameters as in
-  projections:depth=1000; help lists them (default: grades or projections where the index's encoder has some,
-  else cross-encoder)
+--first-stage STAGE  bm25, dense or fused (default), with parameters as in fused:depth=500; help lists them
+--rerank STAGE  none, grades, projections, cross-encoder, matching, llm, or a model's folder, as in
+  grades:joint=50; help lists them (default: grades or projections as the encoder has, else cross-encoder)
 --encoder NAME  for queries from outside (default: the one the index was built with)
 """
 PARSER = Parser(PROGRAM, ABOUT, OPTIONS)

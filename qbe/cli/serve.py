@@ -7,7 +7,7 @@ import argparse
 import qbe
 from qbe.cli import common
 from qbe.cli.common import refuse
-from qbe.errors import OutputError
+from qbe.cli.defaults import searched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 PROGRAM = "qbe serve"
 ABOUT = "Serve an index: a page to search with, and the same for programs over HTTP."
 OPTIONS = f"""
---index DIR...!  the index to serve, or several as one
+--index DIR...  the index to serve, or several as one (default: $QBE_INDEX, else the only one under indexes/,
+  else the 3,000 papers of the package, which are indexed once)
+--open  open the page in a browser
 --host HOST (127.0.0.1)  address to listen at (default: 127.0.0.1, this machine only)
 --port N (8765)  port to listen at, 0 for any free one
 --api-key-file FILE  a file with a key that requests must bring; needed to listen beyond this machine
@@ -45,7 +47,7 @@ PARSER = common.Parser(PROGRAM, ABOUT, OPTIONS, EPILOG)
 
 
 def main(arguments: list[str]) -> None:
-    run(PARSER.parse_args(arguments))
+    run(PARSER.parse_args(searched(PARSER, arguments)))
 
 
 def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None = None) -> None:
@@ -54,10 +56,12 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
     import os
     import signal
     import tempfile
+    import threading
+    import webbrowser
     from functools import partial
     from pathlib import Path
 
-    from qbe.errors import check_count, check_package
+    from qbe.errors import OutputError, check_count, check_package
     from qbe.util.files import lock
 
     together = "expected --pairs to grade together with a folder for --labels, found one of them"
@@ -72,13 +76,22 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
     from qbe.serve.workers import address_of, listen, serve_with_workers, server_of
 
     _settings(options)  # before anything is opened
+    if options.index is None:
+        from qbe.cli.demo import open_demo_index
+
+        with open_demo_index(partial(common.note, PROGRAM)) as index:
+            options.index = [str(index.folder)]
     with contextlib.ExitStack() as stack, contextlib.ExitStack() as opened:
         listening = stack.enter_context(listen(options.host, options.port))
         if options.labels and not stack.enter_context(lock(Path(options.labels, ".lock"))):
             told = "another server keeps grades there; choose another `labels`"
             raise OutputError(f"cannot write {options.labels}: {told}")
         app, index = _app(options, opened, open_index)
-        serving = f"serving {', '.join(options.index)} ({len(index):,} papers) at {address_of(listening)}"
+        address = address_of(listening)
+        serving = f"serving {', '.join(options.index)} ({len(index):,} papers) at {address}"
+        if options.open:
+            page = f"{address.removesuffix('/')}{(options.root_path or '').rstrip('/')}/"
+            threading.Thread(target=webbrowser.open, args=[page], daemon=True).start()
         if options.workers > 1:
             opened.close()  # what is wrong for all workers has been said once
             os.environ[SHARED_METRICS] = stack.enter_context(tempfile.TemporaryDirectory(prefix="qbe-"))

@@ -83,7 +83,12 @@ class BuildSettings:
         }
         for name in ("encoder", "precision", "facets", "tagger", "faiss", "stored", "device"):
             value, some = getattr(self, name), possible.get(name)
-            if not isinstance(value, str):
+            if name == "encoder" and not isinstance(value, str):
+                from qbe.index.given import GivenEncoder
+
+                given = value if isinstance(value, GivenEncoder) else GivenEncoder(value)
+                object.__setattr__(self, name, given)
+            elif not isinstance(value, str):
                 raise TypeError(f"expected `{name}` as a str, found {type(value).__name__}")
             if some and value not in some:
                 raise UsageError(f"expected `{name}` of {', '.join(some)}, found {value!r}")
@@ -99,7 +104,8 @@ class BuildSettings:
 
     def record(self, corpus: Sequence[str]) -> dict[str, Any]:
         """Return the settings, with the names of the corpus's sources, as a manifest holds them."""
-        record = {"corpus": list(corpus), **dataclasses.asdict(self)}
+        named = dataclasses.replace(self, encoder=str(self.encoder))
+        record = {"corpus": list(corpus), **dataclasses.asdict(named)}
         if self.device == CPU:  # as in the indexes of the time before there was a choice
             del record["device"]
         return record

@@ -22,7 +22,7 @@ from qbe.util.work import Workers
 
 if TYPE_CHECKING:
     from qbe.index.index import Index
-    from qbe.models.grades import Estimates
+    from qbe.models.heads import Estimates
     from qbe.search.grading import Candidates, Grader, Regrader
 
 DEPTH = 300  # candidates that each first stage brings by each liked aspect
@@ -296,7 +296,7 @@ def open_explore_stage(
     index: Index, reader: IndexReader, first_stage: FirstStage, workers: Workers, regrader: Regrader | None
 ) -> ExploreStage | None:
     """Open what ranks queries of several facets; None where no grade model reads the index's vectors."""
-    from qbe.models.grades import shipped_model
+    from qbe.models.heads import shipped_model
 
     dense = reader.manifest.dense
     if dense is None or shipped_model(dense["encoder"]) is None:

@@ -13,7 +13,7 @@ from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.papers import rows_of
 from qbe.index.reader import IndexReader
-from qbe.models.grades import Estimates, GradeModel, on_scale, read_model, shipped_model
+from qbe.models.heads import Estimates, GradeModel, on_scale, read_model, shipped_model
 from qbe.models.words import NAMES as WORD_FEATURES
 from qbe.models.words import PapersTerms, TechniqueWords, facet_shares, shipped_words
 from qbe.search.projections import (

@@ -164,7 +164,7 @@ def grades_in_words(hit: Hit, graded_by: str = "") -> str:
 def heading(query: Query, hits: Sequence[Hit] = ()) -> str:
     """Describe hits, such as ``Papers like “A title”, for its method``."""
     if query.is_single:
-        return f"Papers {_like(query.aspects[0])}{_foreign_note(query)}"
+        return f"Papers {_like(query.aspects[0])}{language_note(query, ' ({})')}"
     corners, liked = Counter(hit.corner for hit in hits if hit.corner), query.liked
     ids = [paper.paper_id for paper in query.papers]
     unnamed = [[each for each in ids if (each in liked) is side][NAMED:] for side in (False, True)]
@@ -182,17 +182,19 @@ def heading(query: Query, hits: Sequence[Hit] = ()) -> str:
             parts[paper_id, f"{negation}{_like(aspect)}{weight}"] = None
     shapes = ", ".join(f"{count} {corner}" for corner, count in corners.items())
     said = "; ".join(part for _, part in parts)
-    return f"Papers {said}{shapes and f': {shapes}'}{_foreign_note(query)}"
+    return f"Papers {said}{shapes and f': {shapes}'}{language_note(query, ' ({})')}"
 
 
 def heading_to_cite(query: Query, _: Sequence[Hit] = ()) -> str:
     """Describe recommended citations."""
-    return f"Papers for “{_title(query.papers[0])}” to cite{_foreign_note(query)}"
+    return f"Papers for “{_title(query.papers[0])}” to cite{language_note(query, ' ({})')}"
 
 
-def _foreign_note(query: Query) -> str:
+def language_note(query: Query, form: str = "{}") -> str:
+    """Say that a query does not look like English, in a form such as " ({})"; '' where it does."""
     foreign = not all(looks_english(f"{paper.title} {paper.abstract}") for paper in query.papers)
-    return " (this does not look like English, which the models read: expect little)" if foreign else ""
+    note = "this does not look like English, which the models read: expect little"
+    return form.format(note) if foreign else ""
 
 
 def looks_english(text: str) -> bool:

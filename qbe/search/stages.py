@@ -374,8 +374,7 @@ def default_stages(index: Index) -> Stages:
     dense = index.manifest.dense
     if dense is None:
         return BM25() >> CrossEncoder()
-    from qbe.models.grades import shipped_model
-    from qbe.models.heads import Storage
+    from qbe.models.heads import Storage, shipped_model
 
     first = Dense() if index.manifest.lucene is None else Fused()
     if shipped_model(dense["encoder"]):
