@@ -1,11 +1,9 @@
 """What every pipeline promises, whatever it is made of: first stages, and rerankers behind them."""
 
 import math
-from dataclasses import replace
 
 import pytest
 from support.messages import messages_of
-from support.processors import INT8_IS_EXACT
 from support.rerankers import Overlap
 from support.searching import paper_of
 
@@ -99,14 +97,6 @@ def test_many_queries_find_what_each_finds_alone(searcher, open_searcher, tiny_i
     plain = [[hit._replace(matches=()) for hit in searcher.search(query, 9)] for query in queries]
     assert searcher.batch_search(queries[::-1], 9, matches=False) == plain[::-1]
     assert searcher.batch_search([], 5) == []
-
-
-def test_a_copy_of_a_paper_under_another_id_finds_the_paper(searcher, stage, index):
-    if not INT8_IS_EXACT and any(isinstance(part, Matching) for part in stage):
-        pytest.skip("by matchings another paper is nearly level")
-    paper = index.paper("s024")
-    found = searcher.search(Query(replace(paper, paper_id="copy"), Facet.METHOD), 5)
-    assert found[0].paper_id == "s024"
 
 
 def test_matches_name_the_closest_sentences(searcher, index, queries):

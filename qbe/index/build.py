@@ -23,6 +23,7 @@ from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, IndexBuildError, IndexFormatError, check_package
 from qbe.index import jvm, store
 from qbe.index.faiss import check_factory, write_faiss
+from qbe.index.given import GivenEncoder
 from qbe.index.lucene import INPUT, write_input, write_lucene_index
 from qbe.index.papers import (
     FACET_CODES,
@@ -201,9 +202,11 @@ class BuildModels:
         self.encoder: Encoder | None = None
         self.identity: dict[str, Any] | None = None
         if settings.dense:
-            files = resolve_encoder(settings.encoder, settings.precision)
-            self.encoder, self.identity = Encoder(files, threads, settings.device), files.identity
-            self.similarity = files.metadata.encoder_format.similarity
+            given: Any = settings.encoder
+            if isinstance(given, str):
+                given = Encoder(resolve_encoder(given, settings.precision), threads, settings.device)
+            self.encoder, self.identity = given, given.files.identity
+            self.similarity = given.files.metadata.encoder_format.similarity
             check_package("faiss")
             check_factory(settings.faiss, self.encoder.dimension, self.similarity)
         if settings.bm25:
@@ -272,6 +275,8 @@ def encode_papers(
         int(starts[done]),
     )
     similarity = tagging.encoder.files.metadata.encoder_format.similarity
+    if isinstance(tagging.encoder, GivenEncoder):
+        tagging.encoder.check_count(count)
     with contextlib.ExitStack() as stack:
         advance = stack.enter_context(execution.progress.steps("encoding", "papers", count))
         advance(done)

@@ -7,6 +7,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -238,10 +239,15 @@ class Index(base.Index):
     <1 hits of s036_method: s051 3.81>
     """
 
-    def __init__(self, folder: StrPath | Sequence[StrPath], **options: Any) -> None:
+    def __init__(self, folder: StrPath | Sequence[StrPath], *, encoder: Any = None, **options: Any) -> None:
+        """``encoder`` may be an object with ``encode`` or a function, by which the index was built."""
         self._searching = threading.Lock()
         self._pipelines: list[tuple[object, Pipeline]] = []
-        super().__init__(folder, **options)
+        if encoder is not None and not isinstance(encoder, str):
+            from qbe.index.given import GivenEncoder
+
+            encoder = encoder if isinstance(encoder, GivenEncoder) else GivenEncoder(encoder)
+        super().__init__(folder, encoder=encoder, **options)
 
     def __repr__(self) -> str:
         return f"<Index {self.folder}: {len(self):,} papers, generation {self.generation}>"
@@ -270,18 +276,43 @@ class Index(base.Index):
         super().close()
 
 
-def open_index(folder: StrPath | Sequence[StrPath], **options: Any) -> Index:
+def open_index(
+    folder: StrPath | Sequence[StrPath],
+    *,
+    encoder: Any = None,
+    tagger: str | None = None,
+    threads: int | None = None,
+) -> Index:
     """Open an index, or several as one; options and errors are those of `qbe.index.index.Index`.
 
     >>> len(open_index("indexes/sample"))
     128
     """
-    return Index(folder, **options)
+    return Index(folder, encoder=encoder, tagger=tagger, threads=threads)
 
 
 def build_index(
-    folder: StrPath, corpus: Corpus, settings: BuildSettings | None = None, **options: Any
+    folder: StrPath,
+    corpus: Corpus,
+    settings: BuildSettings | None = None,
+    *,
+    encoder: Any = None,
+    reading: Reading | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    threads: int | None = None,
+    progress: Any = None,
 ) -> Index:
-    """Build an index of a corpus in a folder, and open it; see `qbe.index.index.build_index`."""
-    base.build_index(Path(folder), corpus, settings, **options).close()
-    return Index(folder, threads=options.get("threads"))
+    """Build an index of a corpus in a folder, and open it; see `qbe.index.index.build_index`.
+
+    ``encoder`` takes the place of that of the settings: a name, an object with ``encode`` or a function, both
+    of a list of texts, or the vectors of each paper (see `qbe.index.given.GivenEncoder`).
+    """
+    if encoder is not None:
+        from qbe.index.source import BuildSettings
+
+        settings = replace(settings or BuildSettings(), encoder=encoder)
+    options: Any = {"reading": reading, "overwrite": overwrite, "resume": resume}
+    base.build_index(Path(folder), corpus, settings, threads=threads, progress=progress, **options).close()
+    given = getattr(settings, "encoder", "")
+    return Index(folder, encoder=None if isinstance(given, str) else given, threads=threads)

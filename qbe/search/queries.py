@@ -198,7 +198,7 @@ def paper_named(index: Index, text: str) -> Paper:
     """The paper of the index with this name, else a paper made of the text, which has several words; raises
     PaperNotFoundError for a single unknown one.
     """
-    if len(text.split()) == 1 or text in index:
+    if text in index or (len(text.split()) == 1 and text.isascii()):
         return index.find(text)
     try:
         paper = index.find(text)  # a text may also be a part of a title
