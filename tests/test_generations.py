@@ -360,11 +360,11 @@ def test_command_line(dense, papers, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_kills_full_disks_readers_and_damages(tiny_encoder):
-    counts = ["--kills=6", "--disks=12", "--updates=4", "--clients=4", "--damages=60"]
+    counts = ["--kills=2", "--disks=4", "--updates=2", "--clients=2", "--damages=12"]
     command = [sys.executable, "-m", "benchmarks.kills", "--encoder", str(tiny_encoder), *counts]
     root = Path(__file__).parent.parent
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()[2:]]
-    assert json.loads(f"[{','.join(row[1] for row in rows)}]") == [6, 12, 4, 60]
+    assert json.loads(f"[{','.join(row[1] for row in rows)}]") == [2, 4, 2, 12]
     assert {row[6] for row in rows} == {"0"}

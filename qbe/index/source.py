@@ -151,7 +151,7 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
         return corpus
     items: Any = [corpus] if isinstance(corpus, str | os.PathLike) else corpus
     if isinstance(items, Mapping | bytes) or not isinstance(items, Iterable):
-        raise _wrong_type(corpus)
+        items = [items]
     if not isinstance(items, Sequence):
         stream = iter(items)
         first = list(itertools.islice(stream, 1))
@@ -161,7 +161,10 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
     if not isinstance(items, Sequence) or any(isinstance(item, Paper) for item in items):
         return _in_memory(items)
     if wrong := [item for item in items if not isinstance(item, str | os.PathLike)]:
-        raise _wrong_type(wrong[0])
+        raise TypeError(
+            "expected `corpus` as a path (str or os.PathLike), several paths, or an iterable of qbe.Paper, "
+            f"found {type(wrong[0]).__name__}"
+        )
     names = [os.fspath(item) for item in items]
     files = [file for name in names for file in files_of(name)]
     facts, changed = list[list[Any]](), 0
@@ -179,13 +182,6 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
         changed,
         reading.record(),
         lambda: bytes_read.share,
-    )
-
-
-def _wrong_type(value: object) -> TypeError:
-    return TypeError(
-        "expected `corpus` as a path (str or os.PathLike), several paths, or an iterable of qbe.Paper, found "
-        f"{type(value).__name__}"
     )
 
 

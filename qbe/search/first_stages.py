@@ -134,7 +134,7 @@ class BM25Stage:
             # Anserini lowers equal scores by a millionth each; that must not make a score of 0 negative.
             return rows, np.maximum(scores, 0.0)
 
-        return jvm.map_in_threads(search, list(zip(queries, pools, strict=True)), self._workers)
+        return list(self._workers.map(search, list(zip(queries, pools, strict=True))))
 
 
 class DenseStage:

@@ -247,11 +247,11 @@ class SearchSession(Closing):
         for request in requests:
             aspects = list[Aspect]()
             for aspect in request.query.aspects:
-                result = labelled.get((id(aspect.paper), request.labels))
-                if result is not None and self._needs_labels(request, aspect):
-                    aspect = replace(aspect, paper=result.paper)
-                if result is not None and result.vectors is not None:
-                    vectors[id(aspect.paper)] = result.vectors
+                paper, made = labelled.get((id(aspect.paper), request.labels), (aspect.paper, None))
+                if self._needs_labels(request, aspect):
+                    aspect = replace(aspect, paper=paper)
+                if made is not None:
+                    vectors[id(aspect.paper)] = made
                 aspects.append(aspect)
                 aspect.selected_positions()
             queries.append(Query.of(*aspects))
