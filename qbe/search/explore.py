@@ -133,7 +133,8 @@ class ExploreStage:
         if diversity:
             best = np.argsort(-chances, axis=1, kind="stable")[:, :VARIED_DEPTH]
             compared = distinct(best.ravel())
-            similarity = self._similarity([ids[kept[each]] for each in compared.tolist()])
+            papers = [self.reader.paper(ids[kept[each]]) for each in compared.tolist()]
+            similarity = self._grader.features.similarities(papers)
         relevance = np.array([scaled(each) for each in chances[:, compared]])
         rest = np.setdiff1d(np.arange(len(kept)), compared)
         first, others = varied(relevance, shares, similarity, diversity), varied(chances[:, rest], shares)
@@ -153,15 +154,10 @@ class ExploreStage:
             return list(hits)
         first = sorted(hits[:VARIED_DEPTH], key=lambda hit: hit.paper_id)
         relevance = scaled(np.array([hit.score for hit in first]))[None]
-        similarity = self._similarity([hit.paper_id for hit in first])
+        similarity = self._grader.features.similarities([self.reader.paper(hit.paper_id) for hit in first])
         places = varied(relevance, similarity=similarity, diversity=diversity)
         moved = [first[place]._replace(score=value) for place, _, value in places]
         return [*moved, *below(moved[-1].score, hits[VARIED_DEPTH:])]
-
-    def _similarity(self, paper_ids: Sequence[str]) -> Scores:
-        papers = [self.reader.paper(paper_id) for paper_id in paper_ids]
-        similarity: Scores = self._grader.features.similarities(papers).mean(axis=0)
-        return similarity
 
     def grade(self, request: RankingRequest, hits: Sequence[Hit], *, again: bool) -> list[Hit]:
         """Add grades to hits of a query, whatever found them, in their order."""

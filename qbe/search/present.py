@@ -11,7 +11,7 @@ from qbe.corpus.bibliography import Reference, reference_of, with_formulas
 from qbe.corpus.names import ET_AL
 from qbe.query import Aspect, Query
 from qbe.search.explain import describe, explain_query, shown, techniques_in_common
-from qbe.search.questions import ASKED, in_words
+from qbe.search.questions import ASKED, Question
 from qbe.types import Hit, Paper
 from qbe.util.text import plain
 
@@ -211,7 +211,8 @@ def looks_english(text: str) -> bool:
 def _like(aspect: Aspect) -> str:
     asked = aspect.paper.metadata.get(ASKED)
     if asked and aspect.facet is None and aspect.positions is None:
-        return f"for “{plain(asked['text'])}”: {plain(in_words(asked))}"
+        named = " and ".join(f"the {name} “{asked[name]}”" for name in Question._fields if asked[name])
+        return f"for “{plain(asked['text'])}”: searched for {plain(named)}"
     seen = f"for its {aspect.facet}" if aspect.facet else "by its abstract"
     if aspect.positions is not None:
         seen = "by sentences " + ", ".join(map(str, aspect.positions))

@@ -8,7 +8,7 @@ the lean of words to techniques or problems decides (`qbe.models.words`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -78,12 +78,6 @@ class Question(NamedTuple):
     method: str = ""
     problem: str = ""
     topic: str = ""
-
-
-def in_words(question: Mapping[str, str]) -> str:
-    """Tell people in one line what is searched for."""
-    named = [(name, question[name]) for name in Question._fields if question[name]]
-    return "searched for " + " and ".join(f"the {name} “{text}”" for name, text in named)
 
 
 def paper_from_question(text: str) -> Paper:
