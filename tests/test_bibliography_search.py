@@ -9,7 +9,8 @@ import rispy
 from support.bibliographies import CHIPS, paper_of, read_bibtex
 from support.papers import Papers
 
-from qbe.cli.search import PARSER, checked_form
+from qbe.cli.parser import parse
+from qbe.cli.search import checked_form
 from qbe.cli.search import main as search_main
 from qbe.errors import UsageError
 from qbe.query import COMPETITORS, SAME_PROBLEM_OTHER_METHOD, Aspect, Query
@@ -211,14 +212,14 @@ def test_the_name_of_the_output_says_the_format():
     forms = {"bib": "bibtex", "ris": "ris", "CSV": "csv", "md": "markdown", "jsonl": "json", "txt": "trec"}
     for suffix, form in forms.items():
         line = ["--index", "i", "--paper", "p", "--output", f"absent/a.{suffix}"]
-        assert checked_form(PARSER.parse_args(line))[0] == form
+        assert checked_form(parse("search", line))[0] == form
 
 
 @pytest.mark.parametrize("form", ["csv", "markdown", "bibtex", "ris"])
 def test_only_tables_and_json_explain_and_a_bibliography_is_not_resumed(form):
     with pytest.raises(UsageError, match=f"^--explain goes with --format table or json, found {form}$"):
         search_main(["--index", "i", "--paper", "p", "--explain", "--format", form])
-    options = PARSER.parse_args(["--index", "i", "--topics", "t", "--output", "o", "--resume"])
+    options = parse("search", ["--index", "i", "--topics", "t", "--output", "o", "--resume"])
     options.format = form
     if form in ("csv", "markdown"):
         assert checked_form(options)[0] == form

@@ -17,7 +17,7 @@ from support.published import BOTTLENECK, HIDDEN, adapter_tensors, exported_here
 from support.tiny import write_model
 
 from qbe.cli import export as command
-from qbe.cli.export import PARSER
+from qbe.cli.parser import parse
 from qbe.errors import ModelError, UsageError
 from qbe.models import folders, formats
 from qbe.models.cards import ENCODER
@@ -254,7 +254,7 @@ def test_other_formats_are_refused(tmp_path, tiny_encoder, fields, message):
 def test_options_override_what_a_folder_declares(tmp_path):
     def read(*options: str) -> Format:
         arguments = ["encoder", "--model", str(tmp_path), "--output", "x", *options]
-        return command.format_of(PARSER.parse_args(arguments))
+        return command.format_of(parse("export", arguments))
 
     assert read() == Format()
     declare(tmp_path, DECLARED)

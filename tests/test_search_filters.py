@@ -17,7 +17,7 @@ from support.searching import first_stage, ids
 
 from qbe import Aspect, BuildSettings, Facet, Index, Paper, Query, Sentence, UsageError
 from qbe.cli import common as _cli
-from qbe.cli.search import PROGRAM, main
+from qbe.cli.search import main
 from qbe.index import faiss as faiss_candidates
 from qbe.index.build import build
 from qbe.index.faiss import CandidateSource, FaissIndex, write_faiss
@@ -535,7 +535,7 @@ def test_a_topic_without_a_year_is_told_before_anything_is_searched(plain, capsy
     line = f"--index {plain} --first-stage dense --rerank none --year query".split()
     line += ["--topics", str(tmp_path / "topics.tsv"), "--output", str(tmp_path / "run.trec")]
     with pytest.raises(SystemExit) as ended:
-        _cli.run(PROGRAM, main, line)
+        _cli.run("qbe search", main, line)
     told = capsys.readouterr().err
     assert (ended.value.code, told.count("\n")) == (2, 1)
     assert "the query's paper s011" in told

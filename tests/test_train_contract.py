@@ -135,7 +135,7 @@ def test_training_without_torch_names_the_packages():
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == (
-        "qbe train: expected the package torch, found none; run: pip install 'qbe[train]'\n"
+        "qbe train tagger: expected the package torch, found none; run: pip install 'qbe[train]'\n"
     )
 
 

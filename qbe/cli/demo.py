@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
 import qbe
-from qbe.cli import common
+from qbe.cli.parser import parse
+from qbe.datasets.mini import grades
+from qbe.errors import EncoderMismatchError, MissingDependencyError, OutputError
+from qbe.models.cards import DEFAULT_ENCODER
+from qbe.util.files import atomic_file, cache_folder
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-EPILOG = """\
-Indexes the 3,000 arXiv papers of the package, which takes about a minute, searches papers like one of them
-for its method and for its problem, and says what to do next. Nothing but Lucene is downloaded, where pyserini
-is not installed, and without a network papers are searched by vectors alone. The index is kept in demo/mini
-in $QBE_CACHE or ~/.cache/qbe, and used the next time.
-"""
-LINE = "Search real papers that are part of the package, and see what a facet is."
-PARSER = common.Parser("qbe demo", LINE, epilog=EPILOG)
 PAPER, HITS = "1904.00842", 3
 """A query of the collection: evidential deep learning (method) for radar maps (problem)."""
 
 
 def main(arguments: list[str]) -> None:
     """Index the collection, search it, and print what to do next."""
-    PARSER.parse_args(arguments)
+    parse("demo", arguments)
 
-    import shlex
-    import shutil
-    import sys
-
-    from qbe.datasets.mini import grades
     from qbe.search.present import to_table
 
     width, judged = min(shutil.get_terminal_size((100, 24)).columns, 120), grades(PAPER)
@@ -67,14 +61,8 @@ def open_demo_index(report: Callable[[str], object]) -> qbe.Index:
     """The collection's index in the cache; it is built, and ``report`` called with a line before, where it is
     not there, is damaged, or was built of other papers or with another encoder.
     """
-    import json
-    from contextlib import suppress
-
     from qbe.datasets import mini
-    from qbe.errors import EncoderMismatchError, MissingDependencyError, OutputError
     from qbe.index.jvm import anserini_jar, find_jar
-    from qbe.models.cards import DEFAULT_ENCODER
-    from qbe.util.files import atomic_file, cache_folder
 
     corpus, folder = mini.corpus(), cache_folder() / "demo" / "mini"
     ids = [json.loads(line)["paper_id"] for line in corpus.splitlines()]
