@@ -13,6 +13,8 @@ import json
 import logging
 import math
 import re
+import shutil
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -361,26 +363,22 @@ def _delimiter(head: Head, header: str) -> str:
 
 
 def read_parquet(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """Yield the rows of a file; raises CorpusError for a damaged one, a pipe, or one without the columns."""
-    not_seekable = CorpusError(
-        f"{name}: expected Parquet as a file, found a stream that cannot be read from its end; unpack it and "
-        "give the file"
-    )
-    if not stream.seekable():
-        raise not_seekable
+    """Yield the rows of a file; raises CorpusError for a damaged one, or one without the columns."""
     check_package("pyarrow.parquet")
     from pyarrow.parquet import ParquetFile, read_metadata
 
+    source: Any = stream
+    if not stream.seekable():  # it is read from its end
+        source = tempfile.TemporaryFile()  # noqa: SIM115 (read as long as rows are asked for)
+        shutil.copyfileobj(stream, source)
     try:
-        metadata = read_metadata(stream)
+        metadata = read_metadata(source)
         # Columns of groups are not asked: of a damaged file pyarrow may look for them beyond its memory.
         groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
         largest = max((group.total_byte_size for group in groups), default=0)
         options = {"buffer_size": _BUFFER_BYTES if largest > _LARGE_BYTES else 0, "pre_buffer": False}
-        file = ParquetFile(stream, metadata=metadata, page_checksum_verification=True, **options)
+        file = ParquetFile(source, metadata=metadata, page_checksum_verification=True, **options)
         names = [str(each) for each in file.schema_arrow.names]
-    except io.UnsupportedOperation:
-        raise not_seekable from None
     except Exception as error:  # of many types, and not only pyarrow's
         raise _damaged(name, error) from error
     needed, record = _typed(names, reading, name)
