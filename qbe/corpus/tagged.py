@@ -17,7 +17,7 @@ from qbe.corpus.json_stream import decode_text
 from qbe.corpus.markup import clean_title
 from qbe.corpus.names import ET_AL, credits
 from qbe.corpus.records import Entry, Reading, converted
-from qbe.corpus.streams import numbered_lines
+from qbe.corpus.streams import Head, numbered_lines
 
 MAX_RECORD_BYTES = 4 << 20  # real ones are far shorter
 
@@ -44,6 +44,11 @@ class Tagged:
     fields: str
     same: Mapping[str, str] = field(default_factory=dict)
     separate: tuple[str, ...] = ()
+
+    def recognizes(self, head: Head) -> bool:
+        """Return True if a line begins a record, in a text that is none of JSON, XML or BibTeX."""
+        is_other = head.text.startswith(("{", "[", "<", "@"))
+        return not is_other and any(map(self.begin.match, head.data.splitlines(keepends=True)))
 
     def read(self, stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
         """Yield the records of a file, each with the place of its first line."""
