@@ -72,9 +72,8 @@ class BibtexEntry(NamedTuple):
     fields: dict[str, str]
 
 
-Original = tuple[
-    str, BibtexEntry | RecordError
-]  # the place of an entry, and the entry or what is wrong with it
+# The place of an entry, and the entry or what is wrong with it.
+Original = tuple[str, BibtexEntry | RecordError]
 
 
 def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:

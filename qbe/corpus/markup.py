@@ -151,11 +151,6 @@ def plain(text: str) -> str:
         text = html.unescape(text)
     if "<" in text:
         text = _TAG.sub(lambda tag: " " if _BLOCK.match(tag[0]) else "", text)
-    return single_spaced(text)
-
-
-def single_spaced(text: str) -> str:
-    """Return text with one space for all white space between words, and none at its ends."""
     # Of white space isprintable() lets only the space pass; it is much faster than to split and join.
     return text.strip() if text.isprintable() and "  " not in text else " ".join(text.split())
 

@@ -240,9 +240,7 @@ def _paper_id(value: Any) -> str:
     expected = "a paper_id without white space (a TREC run could not hold it)"
     found = "white space" if value.split() != [value] else "an unprintable character"
     reason = "a paper_id with white space or control characters"
-    shown = ascii(value[:60])
-    shown = shown if len(shown) <= 62 else f"{shown[:59]}..."
-    raise unfit(expected, f"{found} in {shown}", "rename the paper", reason)
+    raise unfit(expected, f"{found} in {_short(value)}", "rename the paper", reason)
 
 
 def _sentences(abstract: Any, split: Splitter | None) -> list[str]:
@@ -330,10 +328,13 @@ def _check_length(length: int, field: str) -> None:
 
 
 def _invalid(expected: str, value: Any, advice: str, reason: str) -> RecordError:
+    found = "none" if value is None else f"{type(value).__name__} {_short(value)}"
+    return unfit(expected, found, advice, reason)
+
+
+def _short(value: Any) -> str:
     try:
         text = ascii(value if not isinstance(value, str) else value[:60])
     except RecursionError:
         text = "values within values"
-    text = text if len(text) <= 62 else text[:59] + "..."
-    found = "none" if value is None else f"{type(value).__name__} {text}"
-    return unfit(expected, found, advice, reason)
+    return text if len(text) <= 62 else text[:59] + "..."

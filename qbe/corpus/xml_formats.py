@@ -5,6 +5,7 @@ Entities that a document declares stay as they are written, because they can mak
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -89,18 +90,12 @@ _CITES = XPath(
     smart_strings=False,
 )
 _DELETION = "DeleteCitation"
+_CITATIONS = ("MedlineCitation", "BookDocument")
 # The last period of an ellipsis, or of an abbreviation such as U.S.
 _KEPT_PERIOD = re.compile(r"(?:\.\.|\b(?:[^\W\d_]\.){2,})$")
 _IN_BRACKETS = re.compile(r"\[[^\[\]]*+(?:\[[^\[\]]*+\][^\[\]]*+)*+\]")
 _TRUNCATION = "(ABSTRACT TRUNCATED"  # of abstracts that NLM cut, until 2000
 _TRUNCATED = re.compile(rf"\s*{re.escape(_TRUNCATION)}[^()]*\)\s*$")
-_CITATION = re.compile(
-    rb"<(?:MedlineCitation|BookDocument)\b[^>]*>\s*<PMID[^>]*>\s*(\d+)\s*<|<DeleteCitation>(.*?)</DeleteCitation>",
-    re.DOTALL,
-)
-_PMID = re.compile(rb"<PMID\b[^>]*>\s*(\d+)\s*<")
-_READ_BYTES = 1 << 20
-_LONGEST_START, _LONGEST_DELETION = 1 << 12, 8 << 20  # how far a citation may reach over the end of a chunk
 
 
 def read_pubmed(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
@@ -110,17 +105,14 @@ def read_pubmed(stream: io.BufferedReader, name: str, reading: Reading) -> Itera
 
 
 def note_pubmed(stream: io.BufferedReader) -> Iterator[tuple[str, bool]]:
-    """Yield the PMID of each article, book and deletion (True), without parsing the XML."""
-    text = b""
-    while data := stream.read(_READ_BYTES):
-        text, end = text + data, 0
-        for match in _CITATION.finditer(text):
-            end = match.end()
-            pmids = [match[1]] if match[1] else _PMID.findall(match[2])
-            yield from ((pmid.decode(), not match[1]) for pmid in pmids)
-        begun = text.rfind(b"<DeleteCitation>", end)
-        rest = len(text) - (_LONGEST_START if begun < 0 else min(len(text) - begun, _LONGEST_DELETION))
-        text = text[max(end, rest) :]
+    """Yield the PMID of each article, book and deletion (True), as far as the XML can be read."""
+    with contextlib.suppress(CorpusError):
+        for _, element in elements(stream, "", (*_CITATIONS, _DELETION)):
+            pmids = element.findall("PMID")
+            yield from (
+                (text_of(pmid), element.tag == _DELETION)
+                for pmid in (pmids if element.tag == _DELETION else pmids[:1])
+            )
 
 
 def _from_pubmed(source: Element) -> dict[str, Any] | None:
@@ -130,7 +122,7 @@ def _from_pubmed(source: Element) -> dict[str, Any] | None:
         found = "some in a stream, which cannot be read twice"
         raise unfit("deletions in a file", found, "save it and give the file", DELETION)
     is_article = source.tag == _ARTICLE
-    citation = _parts(_parts([source]).get("MedlineCitation" if is_article else "BookDocument"))
+    citation = _parts(_parts([source]).get(_CITATIONS[not is_article]))
     paper_id = text_of(*citation.get("PMID", [None])[:1])
     if not paper_id:
         raise unfit("a PMID", "none", "add it or remove the record", "no paper_id")
