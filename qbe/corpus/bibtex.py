@@ -21,6 +21,7 @@ from qbe.corpus.names import has_others, person_name, read_name, split_authors
 from qbe.corpus.records import MAX_ABSTRACT_CHARS, Entry, Reading, converted
 from qbe.corpus.streams import numbered_lines
 from qbe.errors import RecordError
+from qbe.util.text import one_line
 
 # The journals by their macros in ADS, without the backslash.
 _MACROS = resources.files("qbe.corpus").joinpath("journals.tsv").read_text()
@@ -61,6 +62,7 @@ _PART = re.compile(r'[^\s,#{}"()=%]*')
 _AFTER_PART = re.compile(r"(?:\s|%[^\n]*)*(#\s*)?")
 _BRACE, _BRACE_OR_QUOTE = re.compile(r"[{}]"), re.compile(r'[{}]|(?<!\\)"')
 _LOST = re.compile(r"[\s,})]*[\w-]+\s*=\s*[{\"\w]")
+_SHOWN = {1: "\\{", 2: "\\}"}  # control characters stand for braces that are to have no meaning
 _STRAY = re.compile(r'^[ \t]*([\w-]+\s*=\s*[{"])', re.MULTILINE)
 
 
@@ -247,22 +249,37 @@ def _entries(
     data: bytes, size: int, number: int, name: str, strings: MutableMapping[str, str]
 ) -> Iterator[Original]:
     """Yield the entries of lines from one that begins an entry to the next, mostly a single one."""
-
-    def broken(begin: int, expected: str, found: str) -> Original:
-        where = f"{name}, line {number + text.count(chr(10), 0, begin)}"
-        message = f"{where}: expected {expected}, found {found}; mend or remove the entry"
-        message = "".join(each if each.isprintable() else " " for each in message.replace("`", "'"))
-        return where, RecordError(" ".join(message.split()), "a broken entry")
-
-    place, text = 0, ""
+    where = f"{name}, line {number}"
     if size > MAX_ENTRY_BYTES:
-        yield broken(0, f"at most {MAX_ENTRY_BYTES >> 20} MiB of text", "more")
+        yield where, _broken(f"at most {MAX_ENTRY_BYTES >> 20} MiB of text", "more")
         return
     try:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").removesuffix(b"\n")
-        text = decode_text(data, f"{name}, line {number}")
+        text = decode_text(data, where)
     except RecordError as error:
-        yield f"{name}, line {number}", error
+        yield where, error
+        return
+    found = list(_parsed(text, number, name, strings))
+    if "\\" in text and any(isinstance(entry, RecordError) for _, entry in found):
+        # For BibTeX all braces count; where they are not balanced so, those after a backslash do not.
+        hidden = text.replace("\\{", "\1").replace("\\}", "\2")
+        others = list(_parsed(hidden, number, name, strings))
+        found = found if any(isinstance(entry, RecordError) for _, entry in others) else others
+    yield from found
+
+
+def _broken(expected: str, found: str) -> RecordError:
+    return fields.unfit(
+        expected, one_line(found.replace("`", "'")), "mend or remove the entry", "a broken entry"
+    )
+
+
+def _parsed(text: str, number: int, name: str, strings: MutableMapping[str, str]) -> Iterator[Original]:
+    place = 0
+
+    def line(end: int) -> str:
+        return f"line {number + text.count(chr(10), 0, end)}"
+
     while begin := _BEGIN.search(text, place):
         place, kind = begin.end(), (begin[1] or "comment").lower()
         if kind in ("comment", "preamble"):
@@ -274,15 +291,15 @@ def _entries(
         except _BrokenError as error:
             if kind != "string":
                 expected, found, there = error.args
-                line = number + text.count("\n", 0, there)
-                yield broken(begin.start(1), expected, f"{found} (line {line})")
+                yield f"{name}, {line(begin.start(1))}", _broken(expected, f"{found} ({line(there)})")
             return  # what follows may be parts of this entry
         if kind == "string":
             strings.update(entry.fields)
             continue
-        yield f"{name}, line {number + text.count(chr(10), 0, begin.start(1))}", entry
+        yield f"{name}, {line(begin.start(1))}", entry
         if stray := _STRAY.search(text, place):  # of an entry whose beginning is damaged
-            yield broken(stray.start(1), "the beginning of an entry", "a field without one")
+            error = _broken("the beginning of an entry", "a field without one")
+            yield f"{name}, {line(stray.start(1))}", error
             return
 
 
@@ -313,6 +330,8 @@ def _entry(text: str, begin: re.Match[str], strings: MutableMapping[str, str]) -
             place = field.end() if field else place
             if field is None or field[1] is None:
                 if text.startswith(closer, place):
+                    if "\1" in text or "\2" in text:
+                        values = {name: value.translate(_SHOWN) for name, value in values.items()}
                     return BibtexEntry(kind, key, values), place + 1
                 raise _unexpected(text, place, "a field or a closing brace")
             name = field[1]
@@ -353,5 +372,5 @@ def _closed(text: str, begin: int) -> int:
 
 
 def _unexpected(text: str, place: int, expected: str) -> _BrokenError:
-    found = text[place : place + 40].strip().partition("\n")[0]
+    found = text[place : place + 40].strip().partition("\n")[0].translate(_SHOWN)
     return _BrokenError(expected, repr(found) if found else "the end of the entry", place)
