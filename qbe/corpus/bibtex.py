@@ -27,7 +27,7 @@ from qbe.util.text import one_line
 _MACROS = resources.files("qbe.corpus").joinpath("journals.tsv").read_text()
 JOURNALS = dict(line.split("\t") for line in _MACROS.splitlines())
 
-_AND = re.compile(r"\s+and(?=\s)", re.IGNORECASE)
+_AND = re.compile(r"(?<!\s)\s+and(?=\s)", re.IGNORECASE)
 _COMMA, _SPACE = re.compile(","), re.compile(r"(?<!\\[uvHckrdb])(?:\s|(?<!\\)~)+")
 _EITHER = re.compile(r"[\s,]+")
 _DBLP_NUMBER = re.compile(r"\s0\d{3}$")
@@ -40,15 +40,15 @@ _NO_PUBLICATION = re.compile(r"xdata|set|control|\w*bstctl")
 _DATES, _VENUES = ("year", "date", "month", "day"), ("journal", "journaltitle", "booktitle")
 _DATES_OF = ("date", "year", "month", "day")
 _MOST_ANCESTORS = 8
-_MONTH_NUMBER = re.compile(r"\W*(\d{1,2})\W*(?:[-/\u2013]\W*\d{1,2}\W*)?", re.ASCII)
+_MONTH_NUMBER = re.compile(r"\W*+(\d{1,2})(?:(?=[^-/\u2013\w]*+[-/\u2013])\W*+\d{1,2})?\W*+", re.ASCII)
 _ARXIV_ID = r"(\d{4}\.\d{4,5}|[a-z-]{1,20}(?:\.[A-Za-z-]{1,20})?/\d{7})(?:v\d+)?"
 _ARXIV = re.compile(_ARXIV_ID)
 _NAMED_ARXIV = re.compile(rf"(?:arxiv:\s?|arxiv\.org/(?:abs|pdf)/){_ARXIV_ID}", re.IGNORECASE)
 _ANTHOLOGY = re.compile(r"\b(?:aclanthology\.org|aclweb\.org/anthology)/([A-Za-z0-9.-]+?)(?:\.pdf)?/?$")
 
 MAX_ENTRY_BYTES = 4 << 20  # real ones are far shorter
-_BLANK = rb"(?:[ \t\v\f\x1c-\x1f]|\xc2[\x85\xa0]|\xef\xbb\xbf)"
-_BLOCK = re.compile(rb"%b*@[ \t]*[\w\x80-\xff-]{1,99}(?:\s|%b){0,99}(?:[{(]|$)" % (_BLANK, _BLANK))
+_BLANK = rb"(?:[\s\x1c-\x1f]|\xc2[\x85\xa0]|\xef\xbb\xbf)"
+_BLOCK = re.compile(rb"%b*+@[ \t]*[\w\x80-\xff-]{1,99}%b{0,99}+(?:[{(]|$)" % (_BLANK, _BLANK))
 _BEGIN = re.compile(r"%[^\n\r]*|(?<![\w.\\])@[ \t]*([\w-]+)\s*([{(])")
 _KEY = {"}": re.compile(r'\s*([^,={}"#]*)'), ")": re.compile(r'\s*([^,={}"#)]*)')}
 # A field with a single value, in braces within at most two others, and its comma.
@@ -57,7 +57,7 @@ _USUAL = re.compile(
     r'(?:\{((?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+)\}|"([^"{}]*+)"|(\w++))\s*(?:,\s*|(?=[})]))'
 )
 _WORD = 4  # the group of _USUAL for a number or the name of a string
-_FIELD = re.compile(r'(?:[\s,]|%[^\n]*)*(?:([^=,{}"#%()\s][^=,{}"#\n]*?)\s*=\s*)?')
+_FIELD = re.compile(r'(?:[\s,]|%[^\n]*)*(?:([^=,{}"#%()\s](?:[^=,{}"#\n]*[^=,{}"#\s])?)\s*=\s*)?')
 _PART = re.compile(r'[^\s,#{}"()=%]*')
 _AFTER_PART = re.compile(r"(?:\s|%[^\n]*)*(#\s*)?")
 _BRACE, _BRACE_OR_QUOTE = re.compile(r"[{}]"), re.compile(r'[{}]|(?<!\\)"')

@@ -27,7 +27,7 @@ class Format(NamedTuple):
 
 _S2ORC_FIELDS = ("s2_url", "outbound_citations", "has_pdf_parse")
 _FIRST_ENTRY = re.compile(
-    r"^\s*@(?:string|comment|preamble|article|book|inproceedings|misc|[\w-]+\s*\{[^\s,={}()\"]*\s*[,=}])",
+    r"^[^\S\n]*@(?:string|comment|preamble|article|book|inproceedings|misc|[\w-]+\s*\{[^\s,={}()\"]*\s*[,=}])",
     re.IGNORECASE | re.MULTILINE,
 )
 

@@ -175,7 +175,8 @@ def _without_rights(text: str) -> str:
                 text = text[: statement.start()].rstrip()
     begin = text[:30].lower()
     if "\u00a9" in begin or "(c)" in begin or "copyright" in begin:
-        text = _AT_BEGIN.sub("", text, count=1) if _AT_BEGIN.match(text) else text
+        statement = _AT_BEGIN.match(text)
+        text = text[statement.end() :] if statement else text
     return text
 
 

@@ -21,7 +21,7 @@ from qbe.corpus.streams import Head, numbered_lines
 
 MAX_RECORD_BYTES = 4 << 20  # real ones are far shorter
 
-_LOWER_TAG = re.compile(r"^\s*[a-z][a-z0-9](?=\s*-\s)", re.MULTILINE)
+_LOWER_TAG = re.compile(r"^[^\S\n]*[a-z][a-z0-9](?=[^\S\n]*-\s)", re.MULTILINE)
 _IN_BRACKETS = re.compile(r"\[([^\[\]]+)\]\.?")
 _DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi\b[:\s]*)?10\.\d", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?:https?|ftp)://[^\s<>\"]+", re.IGNORECASE)

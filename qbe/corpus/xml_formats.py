@@ -95,7 +95,7 @@ _CITATIONS = ("MedlineCitation", "BookDocument")
 _KEPT_PERIOD = re.compile(r"(?:\.\.|\b(?:[^\W\d_]\.){2,})$")
 _IN_BRACKETS = re.compile(r"\[[^\[\]]*+(?:\[[^\[\]]*+\][^\[\]]*+)*+\]")
 _TRUNCATION = "(ABSTRACT TRUNCATED"  # of abstracts that NLM cut, until 2000
-_TRUNCATED = re.compile(rf"\s*{re.escape(_TRUNCATION)}[^()]*\)\s*$")
+_TRUNCATED = re.compile(rf"(?<!\s)\s*{re.escape(_TRUNCATION)}[^()]*\)\s*$")
 
 
 def read_pubmed(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
