@@ -61,6 +61,7 @@ _FIELD = re.compile(r'(?:[\s,]|%[^\n]*)*(?:([^=,{}"#%()\s](?:[^=,{}"#\n]*[^=,{}"
 _PART = re.compile(r'[^\s,#{}"()=%]*')
 _AFTER_PART = re.compile(r"(?:\s|%[^\n]*)*(#\s*)?")
 _BRACE, _BRACE_OR_QUOTE = re.compile(r"[{}]"), re.compile(r'[{}]|(?<!\\)"')
+_CLOSED_AT_ONCE = re.compile(r"\}\s*,\s*(?=[\w-]+\s*=)")
 _LOST = re.compile(r"[\s,})]*[\w-]+\s*=\s*[{\"\w]")
 _SHOWN = {1: "\\{", 2: "\\}"}  # control characters stand for braces that are to have no meaning
 _STRAY = re.compile(r'^[ \t]*([\w-]+\s*=\s*[{"])', re.MULTILINE)
@@ -314,7 +315,9 @@ def _entry(text: str, begin: re.Match[str], strings: MutableMapping[str, str]) -
     if kind != "string":
         match = _KEY[closer].match(text, place)
         key, end = (match[1].strip(), match.end()) if match else ("", place)
-        if text.startswith((",", closer), end):
+        if after := _CLOSED_AT_ONCE.match(text, end):  # as Taylor & Francis write entries
+            place = after.end()
+        elif text.startswith((",", closer), end):
             place = end + text.startswith(",", end)
         elif text.startswith("=", end) and len(key.split()) < 2:
             key = ""  # the first field stands in its place

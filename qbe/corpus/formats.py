@@ -155,12 +155,14 @@ def kind_of(head: Head) -> str:
     text = head.text[: 1 << 12]
     if re.match(r"<!doctype html|<html", text, re.IGNORECASE):
         return "an HTML page"
+    if text.startswith(("{Reference Type}", "<1. >")):
+        return f"an export of {'NoteExpress' if text[0] == '{' else 'Ovid'}"
     if text.startswith("<"):
         element = _ELEMENT.search(head.text)
         of_element = f"XML of <{element[1]}>" if element else "XML"
         return "DBLP's XML, which has no abstracts" if of_element == "XML of <dblp>" else of_element
     if text[:1] in ("{", "["):
-        fields = ", ".join(map(ascii, list(head.record)[:8]))
+        fields = ", ".join(map(repr, list(head.record)[:8]))
         return f"JSON with {fields[:200]}" if fields else "JSON"
     if b"\0" in head.data or len(re.findall(r"[\x01-\x08\x0e-\x1f\ufffd]", text)) > len(text) / 10:
         return "binary data"

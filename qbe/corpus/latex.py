@@ -55,9 +55,6 @@ _DROPPED = re.compile(
 _LAYOUT = re.compile(
     r"\\(?:begin|end)\s*\{[^{}]*\}(?:\[[^\[\]]*\])?|\\item\b(?:\s*\[[^\[\]]*\])?|\\\\\*?(?:\[[^\[\]]*\])?|\\(?:[a-z]+skip|linebreak|newline|newpage)\b"
 )
-_MATHEMATICS = re.compile(
-    r"(?<!\\)\\(?:\(((?:[^\\]|\\[^()])++)\\\)|\[((?:[^\\]|\\[^\[\]])++)\\\])", re.DOTALL
-)
 
 
 class Cited(NamedTuple):
@@ -217,5 +214,4 @@ def _plain(text: str, macros: dict[str, str], lacking: list[str]) -> str:
             parts.append(text[begin : match.start()])
             begin = _argument(text, match.end())[1]
     text = "".join([*parts, text[begin:]])
-    text = _MATHEMATICS.sub(lambda match: f"${(match[1] or match[2]).strip()}$", text)
     return " ".join(clean_bibtex(_LAYOUT.sub(" ", text)).split())

@@ -32,7 +32,7 @@ _OTHERS = re.compile(
     re.IGNORECASE,
 )
 _ELLIPSIS = re.compile(r"\.\s?\.\s?\.|\u2026")
-_SEPARATOR = re.compile(r"[;|\n\r]")
+_SEPARATOR = re.compile(r"[;|\n\r\uff1b\u3001\uff0c]")
 _WORDS = re.compile(r"[^\s,.()]+")
 _AND = re.compile(r"((?:^\s*+|(?<!\s)\s*+,\s*+|(?<!\s)\s++)(?:and|&)(?:\s+|$))", re.IGNORECASE)
 _PAIRS = re.compile(

@@ -37,20 +37,21 @@ _USUAL = {
     name: columns.split()
     for name, columns in {
         "key": "identifier citationkey citekey bibtexkey bibkey",
-        "id": "id paperid recordid corpusid docid docno key",
+        "id": "id paperid corduid recordid corpusid docid docno key",
         "other id": "ut utuniquewosid eid lensid publicationid openalexid pmid pubmedid accessionnumber doi",
         "title": "title articletitle documenttitle papertitle primarytitle",
         "abstract": "abstract abstractnote abstracttext paperabstract summary text",
         "year": "year publicationyear pubyear publishedyear yearpublished",
-        "date": "date publicationdate datepublished published coverdate",
-        "authors": "authorfullnames authors author authornames authornamesfull creators",
-        "venue": "venue journal journaltitle publicationtitle sourcetitle sourcetitleanthologytitle "
-        "journalbook publication source",
+        "date": "date publicationdate datepublished published publishtime coverdate",
+        "authors": "authorfullnames authors author authornames authornamesfull authorshipsauthordisplayname "
+        "creators",
+        "venue": "venue venueraw journal journaltitle publicationtitle pubtitle sourcetitle "
+        "sourcetitleanthologytitle journalbook primarylocationsourcedisplayname publication source",
         "categories": "categories category fieldsofstudy",
         "tags": "tags manualtags automatictags keywords authorkeywords indexkeywords keywordsplus meshterms "
-        "ieeeterms subjects",
-        "doi": "doi doilink",
-        "url": "url link urls articleurl externalurl pdflink",
+        "ieeeterms subjects subjectterms labelsfiledin",
+        "doi": "doi doilink digitalobjectidentifier",
+        "url": "url link urls articleurl externalurl documenturl pdflink",
         "cites": "cites",
     }.items()
 }
@@ -111,7 +112,7 @@ def find_columns(header: Sequence[str], named: Mapping[str, str], may_lack_abstr
     if {"PT", "AU", "TI"} <= set(header):
         names = [_WEB_OF_SCIENCE.get(column, own) for column, own in zip(header, names, strict=True)]
     usual = {column: position for position, column in reversed(list(enumerate(names)))}
-    shown = [ascii(each if len(each) <= _MOST_CHARS else f"{each[: _MOST_CHARS - 3]}...") for each in header]
+    shown = [repr(each if len(each) <= _MOST_CHARS else f"{each[: _MOST_CHARS - 3]}...") for each in header]
     listed = ", ".join([*shown[:_MOST_COLUMNS], *["..."] * (len(shown) > _MOST_COLUMNS)]) or "none"
     positions: dict[str, int] = {}
     for field in COLUMNS:
@@ -140,7 +141,7 @@ def to_record(columns: Columns, row: Mapping[str, Any]) -> dict[str, Any]:
     """
     cells = {field: _cell(value) for field, value in row.items()}
     paper_id = cells.get("id")
-    if columns.may_lack_id and isinstance(paper_id, str):
+    if isinstance(paper_id, str) and (columns.may_lack_id or "//openalex.org/" in paper_id):
         if columns.positions.get("id") == columns.positions.get("doi"):
             paper_id = fields.doi(paper_id) or paper_id
         elif "://" in paper_id:
@@ -177,6 +178,8 @@ def metadata_of(row: Mapping[str, Any]) -> dict[str, Any]:
     if not all(map(_ARXIV.fullmatch, categories)):
         categories = _names(words)
     cites = _items(cells.get("cites"), r"[\s;,|]+")
+    if len(cites) == 1 and str(cites[0]).isdecimal():  # a count is no citation
+        cites = []
     return {
         **credits(named),
         **fields.dated(str(cells.get("date") or ""), cells.get("year")),

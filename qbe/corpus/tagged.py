@@ -112,7 +112,7 @@ class Tagged:
             "doi": next(filter(None, map(fields.doi, dois)), ""),
             "url": next(addresses, ""),
             "ids": {name: firsts.get(name) for name in ("pmid", "pmc")},
-            "tags": [word.strip(" *") for value in found["keywords"] for word in value.split(";")],
+            "tags": [word.replace("*", "") for value in found["keywords"] for word in value.split(";")],
         }
         return fields.record(paper_id, title or book, " ".join(abstracts), metadata)
 

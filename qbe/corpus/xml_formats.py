@@ -14,7 +14,7 @@ from typing import Any
 from lxml.etree import XMLSyntaxError, XPath, iterparse
 
 from qbe.corpus.fields import NOT_THIS_FORMAT, date, dated, doi, record, unfit
-from qbe.corpus.markup import clean_abstract, clean_title
+from qbe.corpus.markup import clean_title
 from qbe.corpus.names import person_name
 from qbe.corpus.records import Entry, Reading, converted
 from qbe.corpus.streams import Bounded, Head
@@ -28,6 +28,12 @@ Parts = dict[
 MAX_RECORD_BYTES = 8 << 20  # a paper of 15,000 authors has 5 MiB; libxml2 itself ends at twice that length
 
 _PROLOG = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>)\s*", re.DOTALL)
+_ENTITY_BYTES = 40
+_BARE = re.compile(rb"&(?![\w#][\w:.-]{0,38};)")
+_FORBIDDEN = re.compile(
+    rb"[\x01-\x08\x0b\x0c\x0e-\x1f]|&#(?:0*(?:[0-8]|1[124-9]|2\d|3[01])|x0*(?:[0-8bcef]|1[0-9a-f]));",
+    re.IGNORECASE,
+)
 _START = re.compile(r"<([^\s/>!?]+)")
 
 
@@ -48,13 +54,23 @@ def text_of(element: Element | None, *, as_it_is: bool = False) -> str:
     return text if as_it_is else " ".join(text.split())
 
 
+class _Repaired(Bounded):
+    """Replaces what XML forbids, and libxml2 ends at: control characters, and ``&`` that begins nothing."""
+
+    def read(self, size: int = -1) -> bytes:
+        data = super().read(size)
+        while b"&" in data[-_ENTITY_BYTES:] and (more := super().read(_ENTITY_BYTES)):
+            data += more
+        return data if b"\0" in data else _BARE.sub(b"&amp;", _FORBIDDEN.sub(b" ", data))  # UTF-16
+
+
 def elements(stream: io.BufferedReader, name: str, tags: Sequence[str]) -> Iterator[tuple[str, Element]]:
     """Yield the elements of these tags with their places, as they end; each may be changed freely.
 
     Everything else is forgotten, but for the elements around each. Raises CorpusError for malformed or
     truncated XML, records of more than MAX_RECORD_BYTES, and nesting deeper than libxml2 allows (256).
     """
-    source, number = Bounded(stream, name, MAX_RECORD_BYTES), 0
+    source, number = _Repaired(stream, name, MAX_RECORD_BYTES), 0
     options = {"resolve_entities": False, "no_network": True, "huge_tree": False, "remove_comments": True}
     events = iterparse(source, ("end",), tag=tags, remove_pis=True, **options)
     try:
@@ -94,8 +110,6 @@ _CITATIONS = ("MedlineCitation", "BookDocument")
 # The last period of an ellipsis, or of an abbreviation such as U.S.
 _KEPT_PERIOD = re.compile(r"(?:\.\.|\b(?:[^\W\d_]\.){2,})$")
 _IN_BRACKETS = re.compile(r"\[[^\[\]]*+(?:\[[^\[\]]*+\][^\[\]]*+)*+\]")
-_TRUNCATION = "(ABSTRACT TRUNCATED"  # of abstracts that NLM cut, until 2000
-_TRUNCATED = re.compile(rf"(?<!\s)\s*{re.escape(_TRUNCATION)}[^()]*\)\s*$")
 
 
 def read_pubmed(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
@@ -160,12 +174,19 @@ def _from_pubmed(source: Element) -> dict[str, Any] | None:
         "doi": next(filter(None, map(doi, locations)), "") or doi(_OWN_DOI(source)),
         "ids": {"pmc": _PMC(source)},
         "cites": list(filter(None, dict.fromkeys(map(str.strip, _CITES(source))))),
-        "tags": [text_of(word) for each in citation.get("KeywordList", ()) for word in each],
+        "tags": [
+            *(text_of(word) for each in citation.get("KeywordList", ()) for word in each),
+            *(
+                "/".join(map(text_of, words))
+                for each in citation.get("MeshHeadingList", ())
+                for words in each
+            ),
+        ],
         "url": f"https://pubmed.ncbi.nlm.nih.gov/{paper_id}/",
     }
-    parts = (part for each in article.get("Abstract", ())[:1] for part in each if part.tag == "AbstractText")
-    abstract = clean_abstract(" ".join(text_of(part, as_it_is=True).strip() for part in parts))
-    abstract = _TRUNCATED.sub("", abstract) if _TRUNCATION in abstract else abstract
+    abstracts = article.get("Abstract", ()) or citation.get("OtherAbstract", ())  # in another language
+    parts = (part for each in abstracts[:1] for part in each if part.tag == "AbstractText")
+    abstract = " ".join(text_of(part, as_it_is=True).strip() for part in parts)
     return record(paper_id, title, abstract, metadata, is_fault=False)
 
 
