@@ -1,4 +1,4 @@
-"""Every regular expression of the readers takes linear time for texts that it matches, their parts repeated."""
+"""Regular expressions of the readers take linear time for what they match, any part of it repeated."""
 
 import importlib
 import pkgutil

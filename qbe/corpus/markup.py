@@ -64,7 +64,7 @@ _LABEL = re.compile(
     r"|^(?:ABSTRACT|SUMMARY) (?=[A-Z][a-z])"
     # "Abstract Graph networks are", but not "Abstract Interpretation is".
     r"|^Abstract (?!(?:Interpretation|Algebra|Argument|Meaning|Syntax|Data|State|Machine|Domain|Reasoning)"
-    r"|[A-Z]\w* (?:is|was|has|can|of|and|for)\b)(?=[A-Z][a-z]+ [a-z])"
+    r"|[A-Z]\w* (?:is|was|has|can|are|were|have|of|and|for)\b)(?=[A-Z][a-z]+ [a-z])"
 )
 _RESIDUE = re.compile(
     r"(?<!\s)\s*(?:Competing Interest Statement\s*The authors? ha(?:ve|s) .*"
