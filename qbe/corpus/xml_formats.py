@@ -57,11 +57,16 @@ def text_of(element: Element | None, *, as_it_is: bool = False) -> str:
 class _Repaired(Bounded):
     """Replaces what XML forbids, and libxml2 ends at: control characters, and ``&`` that begins nothing."""
 
+    _rest = b""  # an entity that is cut
+
     def read(self, size: int = -1) -> bytes:
-        data = super().read(size)
-        while b"&" in data[-_ENTITY_BYTES:] and (more := super().read(_ENTITY_BYTES)):
-            data += more
-        return data if b"\0" in data else _BARE.sub(b"&amp;", _FORBIDDEN.sub(b" ", data))  # UTF-16
+        data = self._rest + super().read(size)
+        if b"\0" in data:  # UTF-16
+            return data
+        place = data.rfind(b"&", max(1, len(data) - _ENTITY_BYTES)) if len(data) > _ENTITY_BYTES else -1
+        is_cut = place > 0 and b";" not in data[place:]
+        data, self._rest = (data[:place], data[place:]) if is_cut else (data, b"")
+        return _BARE.sub(b"&amp;", _FORBIDDEN.sub(b" ", data))
 
 
 def elements(stream: io.BufferedReader, name: str, tags: Sequence[str]) -> Iterator[tuple[str, Element]]:
