@@ -180,8 +180,8 @@ def clean_abstract(text: str) -> str:
     if label := _LABEL.match(text):
         text = _without_rights(text[label.end() :])
     text = _RESIDUE.sub("", text) if "Interest" in text or "TRUNCATED" in text else text
-    half = len(text) // 2
-    return text[:half].rstrip() if half and text[:half].rstrip() == text[half + 1 :].lstrip() else text
+    half = text[: len(text) // 2].rstrip()
+    return half if half.endswith((".", "!", "?")) and text.endswith(f"{half} {half}") else text
 
 
 def _without_rights(text: str) -> str:
