@@ -17,26 +17,17 @@ if TYPE_CHECKING:
     from qbe.corpus.records import Reading as Reading
     from qbe.errors import (
         CorpusError as CorpusError,
-        DatasetError as DatasetError,
-        EncoderMismatchError as EncoderMismatchError,
         FacetNotFoundError as FacetNotFoundError,
         FileFormatError as FileFormatError,
-        IndexBuildError as IndexBuildError,
         IndexFormatError as IndexFormatError,
-        JavaError as JavaError,
-        MissingDependencyError as MissingDependencyError,
         ModelError as ModelError,
-        OutputError as OutputError,
-        PackError as PackError,
         PaperNotFoundError as PaperNotFoundError,
         QbeError as QbeError,
-        RecordError as RecordError,
-        RunError as RunError,
         UsageError as UsageError,
     )
     from qbe.index.source import BuildSettings as BuildSettings
-    from qbe.index.index import Index as Index, build_index as build_index
-    from qbe.index.index import open_index as open_index
+    from qbe.search.pipeline import Index as Index, Pipeline as Pipeline, build_index as build_index
+    from qbe.search.pipeline import open_index as open_index
 
     open, build = open_index, build_index
     from qbe.search.pyterrier import from_transformer as from_transformer
@@ -49,7 +40,6 @@ if TYPE_CHECKING:
     )
     from qbe.evaluate.run import Run as Run
     from qbe.search.filters import PaperFilter as PaperFilter
-    from qbe.search.pipeline import Pipeline as Pipeline
     from qbe.search.queries import paper_from_file as paper_from_file
     from qbe.search.questions import paper_from_question as paper_from_question
     from qbe.search.request import SearchRequest as SearchRequest
@@ -67,7 +57,7 @@ if TYPE_CHECKING:
         default_stages as default_stages,
     )
     from qbe.corpus.sentences import paper_from_text as paper_from_text
-    from qbe.runs import read_qrels as read_qrels, read_topics as read_topics
+    from qbe.runs import read_pools as read_pools, read_qrels as read_qrels, read_topics as read_topics
     from qbe.types import Facet as Facet, Hit as Hit, Match as Match, Paper as Paper, Sentence as Sentence
 
     __version__: str
@@ -77,17 +67,15 @@ _NAMES = {
     "qbe.cite.recommender": "CiteRequest Recommender",
     "qbe.corpus.records": "Reading",
     "qbe.errors": (
-        "CorpusError DatasetError EncoderMismatchError FacetNotFoundError FileFormatError IndexBuildError "
-        "IndexFormatError JavaError MissingDependencyError ModelError OutputError PackError "
-        "PaperNotFoundError QbeError RecordError RunError UsageError"
+        "CorpusError FacetNotFoundError FileFormatError IndexFormatError ModelError PaperNotFoundError "
+        "QbeError UsageError"
     ),
     "qbe.index.source": "BuildSettings",
-    "qbe.index.index": "Index build_index open_index",
     "qbe.search.pyterrier": "from_transformer",
     "qbe.query": "Aspect Query SHAPES Topic Variety",
     "qbe.evaluate.run": "Run",
     "qbe.search.filters": "PaperFilter",
-    "qbe.search.pipeline": "Pipeline",
+    "qbe.search.pipeline": "Index Pipeline build_index open_index",
     "qbe.search.session": "SearchSession",
     "qbe.search.queries": "paper_from_file",
     "qbe.search.questions": "paper_from_question",
@@ -96,7 +84,7 @@ _NAMES = {
         "BM25 CrossEncoder Dense Fused Grades LanguageModel Matching Projections Stages default_stages"
     ),
     "qbe.corpus.sentences": "paper_from_text",
-    "qbe.runs": "read_qrels read_topics",
+    "qbe.runs": "read_pools read_qrels read_topics",
     "qbe.types": "Facet Hit Match Paper Sentence",
 }
 """The public names of each module."""
@@ -114,12 +102,17 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version
 
         return version("qbe")
-    name = _ALSO.get(name, name)
-    if name not in _HOMES:
-        raise AttributeError(f"module 'qbe' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    name = _ALSO.get(name, name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name.endswith("Error") and hasattr(errors := import_module("qbe.errors"), name):
+        import warnings
+
+        warnings.warn(f"qbe.{name} is now qbe.errors.{name}", DeprecationWarning, stacklevel=2)
+        return getattr(errors, name)
+    raise AttributeError(f"module 'qbe' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,8 @@
 """The command ``qbe``: see `qbe.cli`."""
 
-from qbe.cli import COMMANDS, command_parser, main
+from qbe.cli import COMMANDS, main
 
-__all__ = ["COMMANDS", "command_parser", "main"]
+__all__ = ["COMMANDS", "main"]
 
 if __name__ == "__main__":
     main()

@@ -144,6 +144,11 @@ class Query:
         return tuple({aspect.paper.paper_id: aspect.paper for aspect in self.aspects}.values())
 
     @property
+    def liked(self) -> dict[str, Paper]:
+        """The papers with an aspect of positive weight, by id."""
+        return {each.paper.paper_id: each.paper for each in self.aspects if each.weight > 0}
+
+    @property
     def is_single(self) -> bool:
         """True for one aspect: its weight does not count, and scores are those of the stages."""
         return len(self.aspects) == 1

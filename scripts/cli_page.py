@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from qbe.__main__ import COMMANDS, command_parser
-from qbe.cli.common import HIDDEN
+from qbe.__main__ import COMMANDS
+from qbe.cli.parser import HIDDEN, parser_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 MARK = "<!-- from here on written by scripts/cli_page.py -->\n"
@@ -40,7 +40,7 @@ SUBJECTS = {
 def page(text: str) -> str:
     """The page, with the sections of all commands in place of those of a ``text``."""
     table = "".join(f"| [`qbe {name}`](#qbe-{name}) | {line} |\n" for name, line in COMMANDS.items())
-    commands = "".join(part for name in COMMANDS for part in _section(command_parser(name), name))
+    commands = "".join(part for name in COMMANDS for part in _section(parser_of(name), name))
     return f"{text.partition(MARK)[0]}{MARK}\n| command | purpose |\n|---|---|\n{table}{commands}"
 
 

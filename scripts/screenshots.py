@@ -35,10 +35,10 @@ def main(arguments: list[str] | None = None) -> None:
     from playwright.sync_api import sync_playwright
 
     from benchmarks.common import serving
-    from qbe.cli.demo import open_sample_index
+    from qbe.cli.demo import open_demo_index
 
     options.output.mkdir(parents=True, exist_ok=True)
-    with open_sample_index(lambda line: sys.stderr.write(f"{line}\n")) as index:
+    with open_demo_index(lambda line: sys.stderr.write(f"{line}\n")) as index:
         folder = Path(index.folder)
     with (
         tempfile.TemporaryDirectory() as work,

@@ -79,7 +79,7 @@ def test_queries_are_ids_or_texts_with_a_facet_or_none(dense, index):
         dense.as_transformer()(frame.drop(columns="query"))
 
 
-def test_a_transformer_is_a_first_stage(dense, index):
+def test_a_transformer_is_a_first_stage(dense, index, caplog):
     query = Query(index.paper("s036"), Facet.METHOD)
     by_id = {"s001": 3.0, "s002": 3.0, "s036": 9.0, "s003": 1.0}
     retriever = pt.apply.generic(
@@ -91,6 +91,8 @@ def test_a_transformer_is_a_first_stage(dense, index):
     with Pipeline(index, from_transformer(retriever)) as pipeline:
         assert ids(pipeline.search(query)) == ["s001", "s002", "s003"]
         assert ids(pipeline.search(query, pool=["s003", "s009", "s002"])) == ["s002", "s003", "s009"]
+        (told,) = caplog.messages
+        assert "no score to 1 of the 3 papers of a pool, such as s009" in told
         with pytest.raises(UsageError, match="a `filter` needs a first stage of qbe's own"):
             pipeline.search(query, filter=qbe.PaperFilter(years=(2000, 2020)))
         by_id["elsewhere"] = 9.0

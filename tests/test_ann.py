@@ -20,6 +20,7 @@ from qbe.index import faiss as ours
 from qbe.index.faiss import FAISS, ONE_BY_ONE, FaissIndex, check_factory, nearer, searching, write_faiss
 from qbe.index.index import Index
 from qbe.index.params import EXACT, FaissParams, resolve
+from qbe.index.store import Files
 from qbe.query import Query
 from qbe.types import Facet
 
@@ -43,7 +44,7 @@ def test_all_lists_give_the_nearest_of_all(tmp_path, stored, factory, similarity
     """With all lists read, as many as codes can tell apart: the exact nearest are among them."""
     made, everything, query_vectors = planned(factory, stored), stored.astype(float), stored[:9].astype(float)
     write_faiss(tmp_path, stored, similarity, made)
-    neighbours = FaissIndex(tmp_path, 1, made, made.nlist)
+    neighbours = FaissIndex(Files(tmp_path), 1, made, made.nlist)
     distances = ((query_vectors[:, None] - everything[None]) ** 2).sum(axis=2)
     exact = np.argsort(distances if similarity == "l2" else -(query_vectors @ everything.T), axis=1)[:, :10]
     nearest = neighbours.nearest(query_vectors.astype(np.float32), 100)
@@ -63,7 +64,7 @@ def test_the_same_bytes_with_other_threads(tmp_path, stored, factory):
     results = []
     for threads in (1, 2):
         write_faiss(tmp_path, stored, "cosine", made, threads)
-        found = FaissIndex(tmp_path, threads, made).nearest(stored[:20].astype(np.float32), 60)
+        found = FaissIndex(Files(tmp_path), threads, made).nearest(stored[:20].astype(np.float32), 60)
         results.append(((tmp_path / FAISS).read_bytes(), np.sort(found, axis=1).tolist()))
     assert results[0] == results[1]
 
@@ -105,17 +106,17 @@ def test_what_faiss_takes(factory):
 def test_another_index_than_the_manifest_states_is_told(tmp_path, stored):
     write_faiss(tmp_path, stored, "cosine")  # an exact one, where the manifest states lists
     with pytest.raises(IndexFormatError, match="the index is damaged: build it again"):
-        FaissIndex(tmp_path, 1, planned(ROUNDED, stored))
+        FaissIndex(Files(tmp_path), 1, planned(ROUNDED, stored))
     faiss.write_index(faiss.index_factory(16, "IDMap,Flat"), str(tmp_path / FAISS))
     with pytest.raises(IndexFormatError, match="expected a FAISS index SQfp16, found IndexIDMap; the index"):
-        FaissIndex(tmp_path, 1)
+        FaissIndex(Files(tmp_path), 1)
     with pytest.raises(UsageError, match=r"`nprobe` goes with an index of lists, found SQfp16; drop it"):
-        FaissIndex(tmp_path, 1, FaissParams(), 4)
+        FaissIndex(Files(tmp_path), 1, FaissParams(), 4)
 
 
 def test_positions_that_cannot_be_are_told(tmp_path, stored):
     write_faiss(tmp_path, stored, "cosine")
-    segment = FaissIndex(tmp_path, 1)
+    segment = FaissIndex(Files(tmp_path), 1)
     segment.sentences -= 100
     with pytest.raises(IndexFormatError, match=r"expected positions below \d+, found \d+; the index is dam"):
         segment.search(stored[-2:].astype(np.float32), 5)

@@ -12,7 +12,8 @@ from support.http_files import served
 
 from qbe.errors import MissingDependencyError
 from qbe.index import jvm as _anserini
-from qbe.index.jvm import anserini_jar, cached_jar, find_jar
+from qbe.index.jvm import anserini_jar, find_jar
+from qbe.util.files import cache_folder
 
 pytestmark = pytest.mark.slow
 
@@ -68,11 +69,12 @@ def test_the_jar_is_fetched_once_over_a_connection_that_breaks_and_goes_on_in_an
     name = f"pyserini/{NAME}.tar.gz"
     server.failures[name] = ["short"] * 5
     archive = server.folder / name
-    cached_jar().parent.mkdir(parents=True)
-    cached_jar().with_name(f".{NAME}.tar.gz.partial").write_bytes(archive.read_bytes()[:1000])
+    jars = cache_folder() / "java"
+    jars.mkdir(parents=True)
+    (jars / f".{NAME}.tar.gz.partial").write_bytes(archive.read_bytes()[:1000])
     assert find_jar() is None
     jar = anserini_jar()
-    assert (jar, jar.read_bytes()) == (cached_jar(), JAR)
+    assert (jar, jar.read_bytes()) == (jars / _anserini.PYSERINI.jar, JAR)
     assert [path.name for path in jar.parent.iterdir()] == [jar.name]
     requests = server.requests.copy()
     assert anserini_jar() == find_jar() == jar
@@ -84,7 +86,7 @@ def test_another_file_of_that_name_is_not_used(server, monkeypatch):
     monkeypatch.setattr(_anserini, "PYSERINI", _anserini.PYSERINI._replace(sha256="0" * 64))
     with pytest.raises(MissingDependencyError, match=f"expected the digest sha256:{'0' * 64}, found"):
         anserini_jar()
-    assert not list(cached_jar().parent.iterdir())
+    assert not list((cache_folder() / "java").iterdir())
 
 
 SEARCHES = """

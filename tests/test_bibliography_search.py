@@ -9,7 +9,8 @@ import rispy
 from support.bibliographies import CHIPS, paper_of, read_bibtex
 from support.papers import Papers
 
-from qbe.cli.search import PARSER, checked_form
+from qbe.cli.parser import parse
+from qbe.cli.search import checked_form
 from qbe.cli.search import main as search_main
 from qbe.errors import UsageError
 from qbe.query import COMPETITORS, SAME_PROBLEM_OTHER_METHOD, Aspect, Query
@@ -46,7 +47,8 @@ def found(*positions: int, driven_by: int | None = None) -> Hit:
 )
 def test_the_sentence_shown_carries_the_facet_if_any_does(hit, position, label):
     best = shown(BY_METHOD, FOUND, hit)
-    assert (best.match.position, best.label) == (position, label)
+    text = FOUND.sentences[position].text
+    assert (best[0].position, best[1]) == (position, f"{label}{'' if '(' in label else ':'} {text}")
 
 
 @pytest.mark.parametrize(
@@ -64,8 +66,9 @@ def test_labels(paper, position, facet, label):
 def test_an_aspect_that_is_not_wanted_is_not_shown_if_there_are_others():
     query = Query.of(Aspect(ASKED, Facet.METHOD, weight=-1), Aspect(ASKED, Facet.BACKGROUND))
     pairs = Match(1, 1, 0.9, 0), Match(0, 2, 0.5, 1)
-    assert shown(query, FOUND, Hit("x", 1.0, pairs)) == (pairs[1], "(labelled other)")
-    assert shown(query, FOUND, Hit("x", 1.0, pairs[:1])) == (pairs[0], "method")
+    texts = [sentence.text for sentence in FOUND.sentences]
+    assert shown(query, FOUND, Hit("x", 1.0, pairs)) == (pairs[1], f"(labelled other) {texts[2]}")
+    assert shown(query, FOUND, Hit("x", 1.0, pairs[:1])) == (pairs[0], f"method: {texts[1]}")
     assert shown(BY_METHOD, FOUND, Hit("1905.01234", 1.5)) is None
 
 
@@ -209,14 +212,14 @@ def test_the_name_of_the_output_says_the_format():
     forms = {"bib": "bibtex", "ris": "ris", "CSV": "csv", "md": "markdown", "jsonl": "json", "txt": "trec"}
     for suffix, form in forms.items():
         line = ["--index", "i", "--paper", "p", "--output", f"absent/a.{suffix}"]
-        assert checked_form(PARSER.parse_args(line))[0] == form
+        assert checked_form(parse("search", line))[0] == form
 
 
 @pytest.mark.parametrize("form", ["csv", "markdown", "bibtex", "ris"])
 def test_only_tables_and_json_explain_and_a_bibliography_is_not_resumed(form):
     with pytest.raises(UsageError, match=f"^--explain goes with --format table or json, found {form}$"):
         search_main(["--index", "i", "--paper", "p", "--explain", "--format", form])
-    options = PARSER.parse_args(["--index", "i", "--topics", "t", "--output", "o", "--resume"])
+    options = parse("search", ["--index", "i", "--topics", "t", "--output", "o", "--resume"])
     options.format = form
     if form in ("csv", "markdown"):
         assert checked_form(options)[0] == form

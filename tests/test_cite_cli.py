@@ -13,9 +13,10 @@ from support.bibliographies import read_bibtex
 from support.citing import NO_YEAR
 from support.searching import ids
 
-from qbe import CiteConfig, CiteRequest, OutputError, Recommender, RunError, UsageError, paper_from_text
+from qbe import CiteConfig, CiteRequest, Recommender, UsageError, paper_from_text
 from qbe.cli import common as _cli
 from qbe.cli.cite import PROGRAM, main
+from qbe.errors import OutputError, RunError
 from qbe.runs import read_run
 from qbe.search import request
 from qbe.search.stages import CrossEncoder

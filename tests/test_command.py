@@ -12,9 +12,9 @@ import pytest
 from support.parsers import parsers
 
 from qbe import __version__
-from qbe.__main__ import COMMANDS, command_parser
+from qbe.__main__ import COMMANDS
 from qbe.cli import common
-from qbe.cli.common import HIDDEN, Parser
+from qbe.cli.parser import HIDDEN, Parser, parser_of
 from qbe.errors import MissingDependencyError, ModelError, check_package, did_you_mean
 from qbe.models.cards import CROSS_ENCODER, ENCODER, TAGGER
 from qbe.models.folders import find, resolve_encoder
@@ -146,7 +146,7 @@ def test_no_such_command(in_process, line, message):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_its_help(name, in_process):
-    parser = command_parser(name)
+    parser = parser_of(name)
     assert parser.prog == f"qbe {name}"
     printed = in_process(name, "--help").out
     assert printed.startswith(f"usage: qbe {name} ")

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from qbe import Reading, RecordError
+from qbe import Reading
 from qbe.corpus import read_corpus
 from qbe.corpus.rejected import RENAMED, RejectedRecords
+from qbe.errors import RecordError
 
 FISH, STONE = "On the fish of the lake", "On the stone of the lake"
 FISH_ID, STONE_ID = (

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from support.formats import buffered
 
-from qbe import MissingDependencyError, Paper, RecordError, Sentence
+from qbe import Paper, Sentence
 from qbe.corpus import tables
 from qbe.corpus.records import Entry, Reading, parse_paper
 from qbe.corpus.sentences import split_sentences
 from qbe.corpus.streams import open_source
+from qbe.errors import MissingDependencyError, RecordError
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

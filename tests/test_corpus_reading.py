@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qbe import CorpusError, Reading, RecordError, UsageError
+from qbe import CorpusError, Reading, UsageError
 from qbe.corpus import FORMAT_NAMES as NAMES
 from qbe.corpus import parse_paper, read_corpus
 from qbe.corpus.formats import FORMATS
@@ -17,6 +17,7 @@ from qbe.corpus.markup import is_placeholder
 from qbe.corpus.reading import files_of
 from qbe.corpus.rejected import RejectedRecords
 from qbe.corpus.streams import open_source
+from qbe.errors import RecordError
 
 
 def write(path: Path, *records: dict) -> str:

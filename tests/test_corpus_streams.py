@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from qbe import CorpusError, MissingDependencyError, paper_from_file
+from qbe import CorpusError, paper_from_file
 from qbe.corpus import read_corpus, read_jsonl
 from qbe.corpus.streams import open_source
+from qbe.errors import MissingDependencyError
 
 PAPERS = b"".join(
     json.dumps({"paper_id": i, "title": f"Title {i * 7919}", "abstract": [f"Sentence {i * i}."]}).encode()

@@ -23,11 +23,12 @@ from support.releases import (
 )
 from support.whole import write_relish, write_small_scidocs, write_treccovid
 
-from qbe import Facet, OutputError, QbeError
-from qbe.cli.datasets import PARSER
+from qbe import Facet, QbeError
+from qbe.cli.parser import parse
 from qbe.corpus import read_corpus
 from qbe.datasets.names import NAMES, TAKEN_BY
 from qbe.datasets.registry import DatasetOptions, write_dataset
+from qbe.errors import OutputError
 from qbe.evaluate.facets import read_facet_grades
 from qbe.runs import read_pools, read_qrels, read_topics
 
@@ -107,7 +108,7 @@ def test_every_name_has_a_writer_a_sample_and_is_a_choice():
     assert set().union(*TAKEN_BY.values()) <= NAMES.keys()
     assert TAKEN_BY.keys() == set(DatasetOptions.__dataclass_fields__)
     for name in NAMES:
-        assert PARSER.parse_args([name, "--output", "x"]).command == name
+        assert parse("datasets", [name, "--output", "x"]).command == name
 
 
 @pytest.mark.parametrize("name", NAMES)

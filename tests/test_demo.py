@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from support.serving import wait_until
 
 from qbe.cli.demo import PAPER, main, open_demo_index
 from qbe.cli.search import main as search
+from qbe.cli.serve import main as serve
 from qbe.datasets import mini
 from qbe.errors import OutputError
 
@@ -72,6 +74,19 @@ def test_two_facets_are_searched_by_in_an_index_that_is_there(demo, folder):
     assert (len(found), found[0]) == (6, "2509.11964")  # semantic maps
     judged = re.findall(r"read 3 of these 3 papers: (\d) similar in method, (\d) in problem", printed)
     assert [tuple(map(int, each)) for each in judged] == [(3, 1), (3, 3)]
+
+
+def test_serve_alone_serves_the_same_and_opens_the_page(folder, tmp_path, monkeypatch, capsys):
+    opened: list[str] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("QBE_INDEX", raising=False)
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr("qbe.serve.workers.server_of", lambda _: SimpleNamespace(run=lambda sockets: None))
+    serve(["--port", "0", "--root-path", "/qbe", "--open"])
+    (port,) = re.findall(
+        rf"^serving {re.escape(str(folder))} \(30 papers\) at .*:(\d+)/$", capsys.readouterr().out
+    )
+    wait_until(lambda: opened == [f"http://127.0.0.1:{port}/qbe/"])
 
 
 def test_the_commands_shown_print_the_tables_shown(demo, folder, capsys):

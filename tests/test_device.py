@@ -4,7 +4,8 @@ import onnxruntime
 import pytest
 
 import qbe
-from qbe.cli.index import PARSER, build_settings, main
+from qbe.cli.index import build_settings, main
+from qbe.cli.parser import parse
 from qbe.errors import MissingDependencyError, UsageError
 from qbe.index.build import build
 from qbe.index.source import BuildSettings
@@ -35,7 +36,7 @@ def test_a_gpu_encodes_in_half_or_full_precision(tiny_encoder):
         (["--encoder", ":fp32"], ("facet-encoder", "fp32")),
         (["--encoder", "c:x"], ("c:x", "int8")),
     ):
-        settings = build_settings(PARSER.parse_args([*options, *more]))
+        settings = build_settings(parse("index", [*options, *more]))
         assert (settings.encoder, settings.precision) == expected
 
 

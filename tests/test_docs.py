@@ -24,7 +24,7 @@ from support.parsers import parsers
 from support.processors import exact_int8
 from support.published import exported_here
 
-from qbe.cli.common import HIDDEN
+from qbe.cli.parser import HIDDEN
 from qbe.datasets import mini
 from qbe.runs import read_topics
 from qbe.util import work

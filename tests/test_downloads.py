@@ -108,6 +108,13 @@ def test_files_are_addresses_too(tmp_path: Path) -> None:
         download((tmp_path / "b").as_uri(), tmp_path / "y", SHA256)
 
 
+def test_more_than_any_file_should_have_is_refused(server, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(web, "MAX_BYTES", len(DATA) - 1)
+    with pytest.raises(DatasetError, match=r"cannot download .*more than 0 MiB"):
+        download(server.url + "x", tmp_path / "x", SHA256)
+    assert (files(tmp_path), server.requests["x"]) == (["files"], 1)
+
+
 def test_no_server_and_a_silent_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web.time, "sleep", lambda _: None)
     with socket.socket() as silent:

@@ -17,7 +17,7 @@ from support.published import BOTTLENECK, HIDDEN, adapter_tensors, exported_here
 from support.tiny import write_model
 
 from qbe.cli import export as command
-from qbe.cli.export import PARSER
+from qbe.cli.parser import parse
 from qbe.errors import ModelError, UsageError
 from qbe.models import folders, formats
 from qbe.models.cards import ENCODER
@@ -254,33 +254,34 @@ def test_other_formats_are_refused(tmp_path, tiny_encoder, fields, message):
 def test_options_override_what_a_folder_declares(tmp_path):
     def read(*options: str) -> Format:
         arguments = ["encoder", "--model", str(tmp_path), "--output", "x", *options]
-        return command.format_of(PARSER.parse_args(arguments))
+        return command.format_of(parse("export", arguments))
 
     assert read() == Format()
     declare(tmp_path, DECLARED)
     assert read() == Format.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)
     assert read("--layout", SENTENCES) == Format.pooled(SENTENCES, CLS, COSINE, 256)
     assert read("--max-tokens", "0", "--similarity", L2) == Format.pooled(TITLE_ABSTRACT, CLS, L2)
-    for encoder_format in (Format(), *(entry.encoder_format for entry in PUBLISHED.values())):
+    for encoder_format in (Format(), *PUBLISHED.values()):
         assert read(*encoder_format.options()) == encoder_format
 
 
 def test_formats_of_the_same_weights_are_kept_apart(monkeypatch, cache, tmp_path):
     """Each has its own place in the cache, by format and adapter."""
 
-    def weights(entry) -> folders.Weights:
-        return folders.Weights("x", "x", digest, lambda: tmp_path, entry.encoder_format)
+    def weights(encoder_format) -> folders.Weights:
+        return folders.Weights("x", "x", digest, lambda: tmp_path, encoder_format)
 
     monkeypatch.setattr(folders.work, "run", lambda *_, **__: SimpleNamespace(returncode=0))
     assert ENCODERS[BASE_ENCODER_SENTENCES].digests == ENCODERS["all-MiniLM-L6-v2"].digests
     names = {entry.digests["model.safetensors"] for entry in ENCODERS.values()}
     (digest,) = names
     write_adapter(tmp_path, adapter_tensors())
-    adapted = weights(next(iter(ENCODERS.values())))._replace(adapter=tmp_path)
-    kept = [*map(weights, (*ENCODERS.values(), *PUBLISHED.values())), adapted]
+    adapted = weights(Format())._replace(adapter=tmp_path)
+    packaged = (entry.encoder_format for entry in ENCODERS.values())
+    kept = [*map(weights, (*packaged, *PUBLISHED.values())), adapted]
     places = [folders.exported(ENCODER, each) for each in kept]
     assert places[0].name == f"x-{digest[:12]}-{ENCODER.format}"
-    assert len(set(places)) == len({entry.encoder_format for entry in PUBLISHED.values()}) + 3
+    assert len(set(places)) == len(set(PUBLISHED.values())) + 3
     # Exports of earlier versions are found again: the suffix of a format never changes.
     for name, suffix in (("all-MiniLM-L6-v2", ""), (BASE_ENCODER_SENTENCES, "-81178e02")):
         source = find(ENCODER, name)._replace(locate=lambda: tmp_path)

@@ -9,7 +9,8 @@ import pytest
 from support.runs import folds_text, run, write_qrels
 
 from qbe.cli import common as _cli
-from qbe.cli.evaluate import PARSER, PROGRAM, main
+from qbe.cli.evaluate import main
+from qbe.cli.parser import parser_of
 from qbe.errors import UsageError
 from qbe.evaluate.csfcube import SPLITS
 from qbe.evaluate.measures import DEFAULT_MEASURES
@@ -138,7 +139,7 @@ def test_runs_are_grouped_by_facet_suffix():
 
 def test_choices_are_those_of_the_modules():
     """They are written out in the options, which may not load the modules for the help."""
-    actions = {action.dest: action for action in PARSER._actions}
+    actions = {action.dest: action for action in parser_of("evaluate")._actions}
     assert actions["protocol"].choices == tuple(PROTOCOLS)
     assert actions["split"].choices == tuple(SPLITS)
     assert actions["measures"].help == (
@@ -193,6 +194,7 @@ WRONG: list[tuple[dict[str, str | None], str]] = [
     (folds(method=[1]), CSFCUBE),
     (folds(method={"fold1_dev": ["1_method"]}), CSFCUBE),
     (folds(method=of_one("5_result")), CSFCUBE),
+    (folds(method=of_one("1_method")), CSFCUBE),
     ({"c.method.qrels": "9_method 0 d1 1\n"}, CSFCUBE),
     ({"c.method.qrels": "1_method 0 d1 1\n"}, CSFCUBE),
     ({}, "--protocol crossed QRELS --run GOOD --measures AP"),
@@ -213,7 +215,7 @@ def test_errors_are_one_line(collection, capsys, told):
             Path(name).unlink() if text is None else Path(name).write_text(text)
         given = [word for part in arguments.split() for word in words.get(part, [part])]
         with pytest.raises(SystemExit) as ended:
-            _cli.run(PROGRAM, main, [*given, "--output", "out.json"])
+            _cli.run("qbe evaluate", main, [*given, "--output", "out.json"])
         printed = capsys.readouterr()
         *warnings, message = printed.err.splitlines()
         assert all(": warning: " in line for line in warnings)

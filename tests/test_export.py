@@ -15,7 +15,6 @@ from qbe.errors import ModelError, OutputError
 from qbe.models.cards import CROSS_ENCODER, ENCODER, read_card
 from qbe.models.export import encoder as export
 from qbe.models.export.graph import fuse_attention
-from qbe.models.export.pytorch import to_onnx
 from qbe.models.export.quantize import channel_ranges, smooth
 from qbe.models.folders import resolve_encoder
 from qbe.models.session import open_session
@@ -71,13 +70,16 @@ class Attention(torch.nn.Module):
 def test_attention_is_fused_where_it_only_scales_and_gives_the_same_numbers(tmp_path):
     """Not where logits have a mask, or a bias by position as in MPNet."""
     module, path = Attention(), tmp_path / "model.onnx"
+    states = np.random.default_rng(0).random((1, 6, 8), np.float32)
+
+    def traced(axes: dict[str, dict[int, str]], **inputs: np.ndarray) -> None:
+        export._trace(module, {"module": module}, inputs, axes, path, [])
+
     for shape in ((1, 1, 1, 6), (1, 2, 6, 6)):
-        inputs = {"states": torch.randn(1, 6, 8), "more": torch.randn(shape)}
-        to_onnx(module, inputs, ["attended"], {}, path)
+        traced({"attended": {}}, states=states, more=np.ones(shape, np.float32))
         before = path.read_bytes()
         assert (fuse_attention(path, 2), path.read_bytes()) == (0, before)
-    axes = {"states": {1: "tokens"}, "attended": {1: "tokens"}}
-    to_onnx(module, {"states": torch.randn(1, 6, 8)}, ["attended"], axes, path)
+    traced({"states": {1: "tokens"}, "attended": {1: "tokens"}}, states=states)
     assert fuse_attention(path, 2) == 1
     states = torch.randn(1, 9, 8)
     with torch.inference_mode():

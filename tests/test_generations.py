@@ -255,7 +255,9 @@ def test_an_index_exchanged_by_hand_is_read_after_a_refresh(index, tiny_index):
         assert len(opened) == 128
 
 
-def test_an_index_of_an_older_version_is_read_and_becomes_a_generation(tmp_path, built, papers):
+def test_an_index_of_an_older_version_becomes_a_generation_and_is_removed_when_nobody_reads_it(
+    tmp_path, built, papers
+):
     index = Path(shutil.copytree(current(built), tmp_path / "index"))
     before = names(index)
     with Index(index) as opened:
@@ -264,6 +266,9 @@ def test_an_index_of_an_older_version_is_read_and_becomes_a_generation(tmp_path,
         assert names(index) == sorted([*before, "000001", "CURRENT"])
         assert len(opened.reader.text_search().rows) == 60
     assert ids(index) == [paper.paper_id for paper in papers[1:60]]
+    (index / "notes.txt").write_text("mine")
+    delete_papers(index, ["s002"])
+    assert names(index) == ["000002", "CURRENT", "notes.txt"]
 
 
 @pytest.mark.parametrize("name", ["segments.json", "part.json"])
@@ -355,11 +360,11 @@ def test_command_line(dense, papers, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_kills_full_disks_readers_and_damages(tiny_encoder):
-    counts = ["--kills=6", "--disks=12", "--updates=4", "--clients=4", "--damages=60"]
+    counts = ["--kills=2", "--disks=4", "--updates=2", "--clients=2", "--damages=12"]
     command = [sys.executable, "-m", "benchmarks.kills", "--encoder", str(tiny_encoder), *counts]
     root = Path(__file__).parent.parent
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()[2:]]
-    assert json.loads(f"[{','.join(row[1] for row in rows)}]") == [6, 12, 4, 60]
+    assert json.loads(f"[{','.join(row[1] for row in rows)}]") == [2, 4, 2, 12]
     assert {row[6] for row in rows} == {"0"}

@@ -11,17 +11,17 @@ import pytest
 from qbe.errors import ModelError
 from qbe.models.cards import PACKAGE as MODELS
 from qbe.models.folders import resolve_encoder
-from qbe.models.grades import (
-    CARD,
+from qbe.models.heads import (
+    GRADES,
     OUTPUTS,
-    WEIGHTS,
     GradeModel,
+    Head,
+    mean_head,
     on_scale,
     read_model,
     shipped_model,
     write_model,
 )
-from qbe.models.heads import Head, mean_head
 from qbe.search.grading import FEATURES
 from qbe.util.files import sha256
 
@@ -78,15 +78,17 @@ def test_a_model_is_read_as_it_was_written(folder, model):
         np.testing.assert_array_equal(actual, expected)
         assert actual.dtype == np.float64
     assert (read.encoder, read.training) == (ENCODER, {"made": "by a test"})
-    assert sorted(path.name for path in folder.iterdir()) == [CARD, WEIGHTS]
+    assert sorted(path.name for path in folder.iterdir()) == [GRADES.card, GRADES.weights]
 
 
 def test_weights_that_lack_a_part(folder):
-    with np.load(folder / WEIGHTS) as stored:
+    with np.load(folder / GRADES.weights) as stored:
         arrays = {name: stored[name] for name in stored.files if name != "head.out"}
-    np.savez(folder / WEIGHTS, **arrays)
-    card = json.loads((folder / CARD).read_text())
-    (folder / CARD).write_text(json.dumps(card | {"files": {WEIGHTS: sha256(folder / WEIGHTS)}}))
+    np.savez(folder / GRADES.weights, **arrays)
+    card = json.loads((folder / GRADES.card).read_text())
+    (folder / GRADES.card).write_text(
+        json.dumps(card | {"files": {GRADES.weights: sha256(folder / GRADES.weights)}})
+    )
     with pytest.raises(ModelError, match=r"found: KeyError\('head\.out'\); give its folder") as raised:
         read_model(folder, NAMES)
     assert "\n" not in str(raised.value)

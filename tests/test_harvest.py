@@ -12,12 +12,13 @@ import pytest
 from benchmarks.repository import FAULTS, paper, repository
 from qbe.cli.harvest import main
 from qbe.errors import CorpusError, QbeError, UsageError
-from qbe.feeds.harvest import HarvestSpec, Journal, harvest, harvest_lock, update_index
+from qbe.feeds.harvest import HarvestSpec, Journal, harvest, update_index
 from qbe.feeds.oai import RETRIES, Repository
 from qbe.index.build import build
 from qbe.index.index import Index
 from qbe.index.source import BuildSettings
 from qbe.types import Paper, Sentence
+from qbe.util.files import change_lock
 
 pytestmark = pytest.mark.slow
 
@@ -243,7 +244,8 @@ def test_what_cannot_be_harvested_is_told(output, told, monkeypatch):
         refused(lambda: update_index(output, "index"))  # not complete
         refused(lambda: fetched(served, output, sets=("cs",)))
         refused(lambda: fetched(served, output, form="arXiv"))
-        with harvest_lock(output):
+        monkeypatch.setattr("qbe.util.files._CHANGE_SECONDS", 0.3)
+        with change_lock(output):
             refused(lambda: fetched(served, output))
         output.write_text("notes\n")
         refused(lambda: fetched(served, output))

@@ -13,7 +13,8 @@ from support.messages import messages_of
 from support.searching import first_stage
 
 from qbe.cli import common as _cli
-from qbe.cli.index import PARSER, PROGRAM, build_settings, main, reading
+from qbe.cli.index import build_settings, main, reading
+from qbe.cli.parser import parse
 from qbe.corpus.records import Reading
 from qbe.errors import (
     CorpusError,
@@ -45,9 +46,9 @@ STORED = {
 def test_options_of_several_parts():
     command = ["--corpus", "a", "--output", "b"]
     for given, settings in STORED.items():
-        assert build_settings(PARSER.parse_args([*command, *given.split()])) == BuildSettings(**settings)
+        assert build_settings(parse("index", [*command, *given.split()])) == BuildSettings(**settings)
     options = ["--encoder", ":fp32", "--format", "table:id=key", "--on-error", "skip:0.2"]
-    parsed = PARSER.parse_args([*command, *options])
+    parsed = parse("index", [*command, *options])
     assert build_settings(parsed) == BuildSettings(precision="fp32")
     assert reading(parsed) == Reading("table", {"id": "key"}, on_error="skip", max_rejected=0.2)
 
@@ -251,6 +252,6 @@ def test_columns_are_told_as_the_command_has_them(tmp_path, monkeypatch, capsys,
     for form in ("", "table:tile=name", "table:title=nme"):
         given = ["--corpus", "c.csv", "--output", "x", *(["--format", form] if form else [])]
         with pytest.raises(SystemExit):
-            _cli.run(PROGRAM, main, given)
+            _cli.run("qbe index", main, given)
         messages.append(capsys.readouterr().err.strip())
     told("index: columns", messages)

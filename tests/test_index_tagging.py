@@ -15,7 +15,7 @@ from support.tiny_tagger import write_tagger
 from qbe.errors import IndexBuildError, ModelError, UsageError
 from qbe.index.index import Index
 from qbe.index.papers import FACET_CODES, PaperLayout, Papers, facet_mask, without_labels
-from qbe.index.store import current
+from qbe.index.store import Files, current
 from qbe.models.cards import HEAD
 from qbe.models.encoder import Encoder
 from qbe.models.tagger import LABEL_SOURCES, Tagger, TaggingEncoder
@@ -69,9 +69,9 @@ def test_papers_come_back_as_the_tagger_labels_them(folders, mixed, tiny_encoder
 
 
 def test_the_store_of_records_holds_what_the_corpus_brought(folders, mixed):
-    assert list(Papers(current(folders["given"]), predictions=False).read_from(0)) == mixed
+    assert list(Papers(Files(current(folders["given"])), predictions=False).read_from(0)) == mixed
     unlabelled = [without_labels(paper) for paper in mixed]
-    assert list(Papers(current(folders["predicted"]), predictions=False).read_from(0)) == unlabelled
+    assert list(Papers(Files(current(folders["predicted"])), predictions=False).read_from(0)) == unlabelled
 
 
 def test_the_manifest_tells_what_was_predicted(folders, mixed, tiny_tagger):

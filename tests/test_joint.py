@@ -10,7 +10,7 @@ from support.messages import messages_of
 from qbe.index.index import Index
 from qbe.models.cards import JOINT_GRADER, JOINT_GRADES, JOINT_MODEL, read_card
 from qbe.models.folders import resolve_encoder
-from qbe.models.grades import Estimates
+from qbe.models.heads import Estimates
 from qbe.models.tokenizer import PaperTokenizer
 from qbe.query import HIGHEST, Query, TopicAspect, Variety
 from qbe.search import rerankers as joint

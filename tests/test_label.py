@@ -239,6 +239,8 @@ WRONG = (
     "--output o.tsv --runs queries.txt",
     "--output o.tsv --model m --adjudicate graded graded graded",
     "--output o.tsv --differences graded graded",
+    "--output o.tsv --endpoint http://127.0.0.1:1/v1",
+    "--output o.tsv --parallel 4 --timeout 9",
 )
 
 

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 from support.papers import Papers
-from support.rerankers import over_index, score
-from support.searching import first_stage
+from support.rerankers import score
 
 from qbe.errors import IndexFormatError
 from qbe.index.build import build
@@ -17,7 +16,7 @@ from qbe.search.matching import VectorMatching, attention, marginals, mean_max, 
 from qbe.search.present import to_table
 from qbe.search.rank import RerankScore
 from qbe.search.writers import to_record
-from qbe.types import Facet, Hit, Match, Paper, Sentence, TransportEntry
+from qbe.types import Hit, Match, Paper, Sentence, TransportEntry
 
 NAN = math.nan
 DISTANCES = np.array([[[0.5, 1, 2], [1.5, 0.25, 1]], [[1, 3, NAN], [2, 4, NAN]]])
@@ -98,35 +97,6 @@ def test_the_temperature_follows_the_query():
     assert of_whole == scores_by_hand(by_hand("transport", temperature=5000), part, [A])
     assert of_part == scores_by_hand(by_hand("transport", temperature=0.5), whole, [A])
     assert of_part != of_whole
-
-
-def test_an_index_gives_vectors_of_any_paper(index):
-    paper = index.paper("s024")
-    stored = index.vectors(paper)
-    assert (stored.sentences == index.encoder.encode_paper(paper).sentences).all()
-    assert (stored.whole == index.encoder.encode_paper(paper).whole).all()
-    other = Paper("s024", paper.title, paper.sentences[:2])  # the same id, another text
-    assert (index.vectors(other).sentences == index.encoder.encode_paper(other).sentences).all()
-    assert len(index.vectors(other).sentences) == 2
-
-
-def test_mean_max_is_that_of_the_first_stage(index, papers):
-    query = Query(index.paper("s024"), Facet.METHOD)
-    candidates = [paper for paper in papers if paper.paper_id != "s024"]
-    matched = score(over_index("mean-max", index), query, candidates, vectors=index.vectors)
-    hits = first_stage(index, "dense").search(query, 1000, [paper.paper_id for paper in candidates])
-    scores = {paper.paper_id: scored.score for paper, scored in zip(candidates, matched, strict=True)}
-    # Stored vectors are rounded to half precision, and so not quite of unit length.
-    assert [scores[hit.paper_id] for hit in hits] == pytest.approx([hit.score for hit in hits], abs=1e-3)
-
-
-def test_temperature_and_regularization_count(search):
-    arguments = ("--paper", "s024", "--first-stage", "dense", "--hits", 50)
-    found = {
-        search(*arguments, "--rerank", f"matching:depth=100{parameter}")
-        for parameter in ("", ",temperature=0.01", ",regularization=1", ",temperature=5000")
-    }
-    assert len(found) == 3  # 5000 is the default for a whole abstract
 
 
 QUESTION = Paper("asked", "A question", (Sentence("We ask."), Sentence("We know.")))

@@ -114,7 +114,7 @@ def registry_entry(monkeypatch, package: Path, digests: dict[str, str]) -> None:
     package.mkdir(exist_ok=True)
     (package / "__init__.py").write_text("raise AssertionError('the code of the package was run')")
     monkeypatch.syspath_prepend(package.parent)
-    entry = replace(ENCODERS[BASE_ENCODER], name="known", package=package.name, digests=digests)
+    entry = ENCODERS[BASE_ENCODER]._replace(name="known", package=package.name, digests=digests)
     monkeypatch.setattr(folders, "ENCODERS", {"known": entry})
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qbe.cli.train import PARSER
+from qbe.cli.parser import parse
 from qbe.models.folders import ENCODERS
 from qbe.models.large import LARGE
 from qbe.util.files import sha256
@@ -77,4 +77,4 @@ def test_commands_can_be_given(name):
         program, subcommand, *arguments = shlex.split(command)
         assert program == "qbe"
         if subcommand == "train":
-            PARSER.parse_args(arguments)
+            parse("train", arguments)

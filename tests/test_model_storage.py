@@ -10,7 +10,7 @@ import pytest
 
 from qbe.cite import model as citation
 from qbe.errors import ModelError
-from qbe.models import grades as grade
+from qbe.models import heads as grade
 from qbe.models.heads import Storage
 from qbe.search import projections as projection
 from qbe.search.grading import FEATURES

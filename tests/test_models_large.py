@@ -94,13 +94,14 @@ def test_parts_that_are_others_absent_or_no_archive_are_not_used(parts, cache):
         large.model_folder(parts._replace(requirements=parts.requirements[:1]))
 
 
-def test_the_difference_is_added_and_the_whole_verified(parts, tmp_path):
+def test_the_difference_is_added_and_the_whole_verified(parts, tmp_path, monkeypatch):
+    monkeypatch.setattr(large, "PACKAGE", tmp_path)
     base = read_weights(large.model_folder(parts) / "model.safetensors")
     trained = {"w": np.float32([[1.5, 2.25], [3, 4]])}
-    (tmp_path / "difference").mkdir()
+    (tmp_path / "large-fish").mkdir()
     difference = low_rank(base, trained, 2)
-    write_weights(tmp_path / "difference" / "difference.safetensors", difference)
-    entry = LargeEncoder("large-fish", str(tmp_path / "difference"), parts, "0" * 64)
+    write_weights(tmp_path / "large-fish" / "difference.safetensors", difference)
+    entry = LargeEncoder("large-fish", parts, "0" * 64)
     with pytest.raises(ModelError, match=r"model.safetensors: expected SHA-256 000.*, found (\w+)") as raised:
         large.weights_folder(entry)
     digest = str(raised.value).partition("found ")[2][:64]

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from qbe import OutputError, UsageError, models
+from qbe import UsageError, models
 from qbe.cli.search import main as search_main
 from qbe.cli.tag import main as tag_main
+from qbe.errors import OutputError
 from qbe.models.cards import check_model_folder
 from qbe.util.files import check_output
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from qbe import UsageError, open_index
-from qbe.__main__ import COMMANDS, command_parser
+from qbe.__main__ import COMMANDS
 from qbe.cli.index import main as build
+from qbe.cli.parser import parser_of
 from qbe.cli.search import main as search
 from qbe.search.stages import parse_first_stage, parse_reranker
 
@@ -38,7 +39,7 @@ def test_each_command_is_taken(line):
         assert command in COMMANDS
         if len(arguments) < 3:  # the card's, which take what they find: tested below
             continue
-        options = command_parser(command).parse_args(arguments)
+        options = parser_of(command).parse_args(arguments)
         if command == "search":
             parse_first_stage(options.first_stage or "fused")
             parse_reranker(options.rerank or "none")

@@ -8,7 +8,7 @@ import pytest
 from support.rerankers import ByHand
 from support.searching import PLAIN, first_stage, ids, reranked
 
-from qbe import Aspect, CrossEncoder, Dense, Facet, Fused, Index, Pipeline, Query, Topic, open_index
+from qbe import Aspect, CrossEncoder, Dense, Facet, Fused, Index, Pipeline, Query, Topic
 from qbe.errors import UsageError
 from qbe.search.fusion import z_normalize
 
@@ -18,16 +18,6 @@ pytestmark = pytest.mark.slow
 def scores(pipeline: Pipeline, query: Query, pool: list[str]) -> np.ndarray:
     by_id = {hit.paper_id: hit.score for hit in pipeline.search(query, 1000, pool, matches=False)}
     return np.array([by_id[paper_id] for paper_id in pool])
-
-
-def test_over_pools_nothing_is_opened_that_finds_candidates(index, tiny_index, tmp_path):
-    pool = ["s031", "s051", "s024"]
-    with first_stage(index) as pipeline:
-        expected = pipeline.search(Query(index.paper("s036"), Facet.METHOD), 3, pool)
-    shutil.copytree(tiny_index, tmp_path / "index")
-    with open_index(tmp_path / "index") as opened, first_stage(opened) as pipeline:
-        next((tmp_path / "index").glob("*/faiss.index")).unlink()
-        assert pipeline.search(Query(opened.paper("s036"), Facet.METHOD), 3, pool) == expected
 
 
 def test_topics_and_pools_that_do_not_fit(index):
@@ -132,12 +122,3 @@ def test_parameters_that_do_not_fit_the_index_are_refused(index):
         Pipeline(index, Dense(nprobe=4))
     with pytest.raises(UsageError, match="expected a first stage with a `reranker`"):
         Pipeline(index, Fused() >> CrossEncoder(), CrossEncoder())
-
-
-def test_fused_scores_are_weighted_means_of_normalized_ones(index):
-    query, pool = Query(index.paper("s024"), Facet.METHOD), [f"s{number:03}" for number in range(30, 50)]
-    with first_stage(index, weights={"bm25": 1.0, "whole": 3.0}, background_penalty=0) as pipeline:
-        hits = pipeline.search(query, 1000, pool, explain=True)
-    columns = ([hit.component_scores[name] for hit in hits] for name in ("bm25", "whole"))
-    bm25, whole = (z_normalize(np.array(column)) for column in columns)
-    assert [hit.score for hit in hits] == pytest.approx(((bm25 + 3 * whole) / 4).tolist(), abs=1e-6)

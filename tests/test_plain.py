@@ -11,7 +11,8 @@ import pytest
 
 from qbe import Hit, Paper, QbeError, Query, Sentence, UsageError
 from qbe.cli import common as _cli
-from qbe.cli.index import PROGRAM, main
+from qbe.cli.index import main
+from qbe.cli.parser import Parser
 from qbe.search.writers import Result, export_parts, open_writer, to_csv
 from qbe.util.text import one_line, plain
 
@@ -116,7 +117,7 @@ def test_errors_and_logs_are_harmless(capsys, monkeypatch):
     assert not SIGNS & set(said)
     assert said.count("\n") == 2
     with pytest.raises(SystemExit):
-        _cli.Parser("qbe test", "Test.").parse_args([f"--{HARMFUL}"])
+        Parser("qbe test", "Test.").parse_args([f"--{HARMFUL}"])
     assert not SIGNS & set(capsys.readouterr().err)
     assert one_line(UsageError("expected\n `k`")) == "expected `k`"
 
@@ -126,7 +127,7 @@ def test_names_of_files_of_a_folder_are_harmless(tmp_path, monkeypatch, capsys):
     Path("n").mkdir()
     Path("n", "a\x1b]0;PWN\x07\x1b[2J\u202e.jsonl").write_text("not json\n")
     with pytest.raises(SystemExit) as end:
-        _cli.run(PROGRAM, main, ["--corpus", "n", "--format", "jsonl", "--output", "i"])
+        _cli.run("qbe index", main, ["--corpus", "n", "--format", "jsonl", "--output", "i"])
     assert end.value.code == 1
     said = capsys.readouterr()
     assert "PWN" in said.err

@@ -19,7 +19,7 @@ from qbe.models import folders
 from qbe.models.cards import ENCODER
 from qbe.models.encoder import Encoder
 from qbe.models.export.pytorch import apply_adapter
-from qbe.models.folders import PUBLISHED, resolve_encoder
+from qbe.models.folders import ADAPTERS, PUBLISHED, resolve_encoder
 from qbe.models.formats import SENTENCES
 from qbe.types import Paper
 
@@ -88,16 +88,16 @@ def published_model(name: str, hub: Path, papers: Sequence[Paper]) -> Original:
     """Write the files of a model, and of its adapter, in a folder for the hub's; gives them as read."""
     from transformers import AutoModel, AutoTokenizer
 
-    published = PUBLISHED[name]
-    folder = hub / published.weights
+    weights = ADAPTERS.get(name, name)
+    folder = hub / weights
     words = [word for paper in papers for word in paper.abstract.split() if word.isalpha()]
-    write(folder, FILES.get(published.weights, PICKLED), words)
+    write(folder, FILES.get(weights, PICKLED), words)
     model = AutoModel.from_pretrained(folder, local_files_only=True).eval()
-    if published.adapter:
-        write_adapter(hub / published.adapter, adapter_tensors(sizes=SIZES))
-        apply_adapter(model, hub / published.adapter)
+    if name in ADAPTERS:
+        write_adapter(hub / name, adapter_tensors(sizes=SIZES))
+        apply_adapter(model, hub / name)
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    return Original(model, tokenizer, published.encoder_format.max_tokens)
+    return Original(model, tokenizer, PUBLISHED[name].max_tokens)
 
 
 @pytest.fixture
@@ -130,23 +130,22 @@ def test_a_published_encoder_is_read_as_transformers_reads_it(name, tmp_path, pa
     """[CLS] of the paper, and means of the tokens of each sentence, or [CLS] of those of a sentence alone."""
     published, original = PUBLISHED[name], published_model(name, tmp_path, papers)
     files = resolve_encoder(name, "fp32")
-    expected_downloads = [(published.weights, "model.safetensors")]
+    expected_downloads = [(ADAPTERS.get(name, name), "model.safetensors")]
     if name != "malteos/scincl":  # pickled weights only where there are no others
-        expected_downloads += [(published.weights, "pytorch_model.bin")]
-    assert requests == expected_downloads + ([(published.adapter,)] if published.adapter else [])
+        expected_downloads += [(ADAPTERS.get(name, name), "pytorch_model.bin")]
+    assert requests == expected_downloads + ([(name,)] if name in ADAPTERS else [])
     assert resolve_encoder(name).folder == files.folder
     card = files.metadata
     assert (card.name, card.source, card.format) == (name.partition("/")[2], name, ENCODER.format)
     assert (card.dimension, card.layers) == (SIZES.hidden, SIZES.layers)
-    assert card.max_tokens == published.encoder_format.max_tokens
-    assert card.encoder_format is not None and published.encoder_format is not None
-    assert replace(card.encoder_format, max_tokens=None) == replace(published.encoder_format, max_tokens=None)
+    assert card.max_tokens == published.max_tokens
+    assert replace(card.encoder_format, max_tokens=None) == replace(published, max_tokens=None)
     assert card.parity["fp32"]["max_abs_difference"] < 1e-4
     assert files.identity["convention"] == asdict(card.encoder_format)
-    assert (card.adapter is None) is (published.adapter is None)
+    assert (card.adapter is None) is (name not in ADAPTERS)
     sentences = tuple(sentence for paper in papers[:20] for sentence in paper.sentences)
     long = Paper("long", "One Paper After Another", sentences)
-    of_sentences = published.encoder_format.layout == SENTENCES
+    of_sentences = published.layout == SENTENCES
     separator = " " if of_sentences else original.tokenizer.sep_token
     for paper in (*papers[:3], long):
         vectors = Encoder(files).encode_paper(paper)

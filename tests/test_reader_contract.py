@@ -17,13 +17,14 @@ from support.formats import FORMATS as FILES
 from support.formats import check_reading, misplaced, mistyped
 from support.samples import PAPERS, Sample, mutated, samples
 
-from qbe import CorpusError, Paper, Reading, RecordError
+from qbe import CorpusError, Paper, Reading
 from qbe.corpus import read_corpus
 from qbe.corpus.formats import FORMATS, recognized
 from qbe.corpus.identity import CHOSEN, UNIQUE
 from qbe.corpus.rejected import RECODED, RejectedRecords
 from qbe.corpus.streams import Head
 from qbe.corpus.xml_formats import DELETION
+from qbe.errors import RecordError
 
 MUTATIONS = int(os.environ.get("QBE_MUTATIONS", "15"))
 LENIENT = Reading(on_error="skip")

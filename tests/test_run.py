@@ -11,9 +11,11 @@ from support.searching import ids
 import qbe
 from qbe.errors import FileFormatError, UsageError
 from qbe.evaluate.evaluation import evaluate
+from qbe.evaluate.report import Scoring, build_report
 from qbe.evaluate.run import Run
 from qbe.evaluate.significance import compare
-from qbe.types import Hit
+from qbe.runs import read_qrels
+from qbe.types import Facet, Hit
 
 QRELS = {"1_method": {"a": 3, "b": 0, "c": 1}, "2_method": {"a": 0, "b": 2}}
 
@@ -169,3 +171,22 @@ def test_a_pipeline_makes_runs_of_topics(tiny_index, sample):
     assert {query: {hit.paper_id for hit in hits} for query, hits in pooled.items()} == {
         query: set(pool) for query, pool in pools.items()
     }
+
+
+def test_protocols_and_frames_are_those_of_other_tools(sample, tmp_path):
+    files = [sample / f"sample.{facet}.qrels" for facet in Facet]
+    qrels = read_qrels(*files)
+    hits = {query: [Hit(name, -float(place)) for place, name in enumerate(qrels[query])] for query in qrels}
+    ranked = Run("x", {query: tuple(found) for query, found in hits.items()})
+    ranked.write(tmp_path / "x.trec")
+    for protocol, folds in (("csfcube", sample / "folds.json"), ("pools", None)):
+        report = build_report(files, [tmp_path / "x.trec"], Scoring(protocol))
+        assert ranked.evaluate(qrels, protocol=protocol, folds=folds) == report.evaluations["x"]
+    for wrong in ({"protocol": "csfcube"}, {"protocol": "exploration"}, {"folds": sample / "folds.json"}):
+        with pytest.raises(UsageError):
+            ranked.evaluate(qrels, **wrong)
+    frame = ranked.to_dataframe("ir_measures")
+    assert [*frame] == ["query_id", "doc_id", "score", "rank"]
+    assert Run.from_dataframe(frame, "x") == ranked
+    with pytest.raises(UsageError, match="pyterrier or ir_measures"):
+        ranked.to_dataframe("trec")

@@ -8,7 +8,7 @@ from support.searching import first_stage, reranked
 from qbe.index.index import Index
 from qbe.query import Query
 from qbe.search.first_stages import EXPONENTS
-from qbe.search.fusion import penalized, z_normalize
+from qbe.search.fusion import z_normalize
 from qbe.search.stages import Dense, Fused
 from qbe.types import Facet, Hit
 
@@ -39,7 +39,7 @@ def test_fused_scores_are_lowered(index, paper, facet):
     query = Query(paper, facet)
     before, after = (np.array([hit.score for hit in search(index, query, share)]) for share in (0.0, 0.75))
     background = background_match(index, query)
-    expected = penalized(before, background, 0.75 ** EXPONENTS[facet])
+    expected = z_normalize(before) - 0.75 ** EXPONENTS[facet] * z_normalize(background)
     assert after == pytest.approx(expected, abs=1e-3)
     shown = [hit.component_scores["background"] for hit in search(index, query, 0.75)]
     assert shown == pytest.approx(background.tolist(), abs=1e-3)
@@ -59,6 +59,6 @@ def test_rerankers_are_lowered_whatever_the_first_stage(index, paper, first):
     query = Query(paper, Facet.METHOD)
     pipeline = reranked(index, ByHand(by_hand), first, weight=1.0, background_penalty=0.5)
     hits = pipeline.search(query, len(POOL), POOL, matches=False)
-    lowered = penalized(np.array([*by_hand.values()]), background_match(index, query), 0.5)
+    lowered = z_normalize(np.array([*by_hand.values()])) - 0.5 * z_normalize(background_match(index, query))
     scores = {hit.paper_id: hit.score for hit in hits}
     assert [scores[name] for name in POOL] == pytest.approx(z_normalize(lowered).tolist(), abs=1e-3)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from qbe import OutputError, RunError, SearchSession, UsageError
+from qbe import SearchSession, UsageError
+from qbe.errors import OutputError, RunError
 from qbe.index import jvm as _jvm
 from qbe.search import request
 from qbe.util.files import lock
@@ -168,4 +169,6 @@ def test_java_works_in_several_threads_at_a_time():
     """Two threads that wait for each other in Java get on only if neither holds the interpreter's lock."""
     wait = getattr(_jvm.java_class("java.util.concurrent.CyclicBarrier")(2), "await")
     seconds = _jvm.java_class("java.util.concurrent.TimeUnit").SECONDS
-    assert sorted(_jvm.map_in_threads(lambda _: wait(30, seconds), range(4), Workers(2))) == [0, 0, 1, 1]
+    with Workers(2) as workers:
+        workers.at_exit(_jvm.detach)
+        assert sorted(workers.map(lambda _: wait(30, seconds), range(4))) == [0, 0, 1, 1]

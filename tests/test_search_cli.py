@@ -82,20 +82,6 @@ def test_pools_without_a_paper_to_find_are_told(tmp_path, tiny_index, capsys):
     assert "1 of 2 pools hold no paper that may be found (q1, ...)" in printed.err
 
 
-@pytest.mark.slow
-def test_another_process_writes_the_same_bytes(search, tiny_index, sample, tmp_path):
-    lines = (sample / "topics.tsv").read_text().splitlines(keepends=True)
-    (tmp_path / "topics.tsv").write_text("".join(lines[:1] + lines[1::4]))
-    arguments = ["--topics", tmp_path / "topics.tsv", "--output"]
-    search(*arguments, tmp_path / "one", "--threads", 1)
-    options = ("--index", tiny_index, "--rerank", "none", "--threads", 2)
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
-    done = command(*options, *arguments, tmp_path / "two", env=environment)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    assert (tmp_path / "one").read_bytes().count(b"\n") == 6 * 127
-
-
 def test_json_tells_of_matched_sentences(search, tiny_index):
     (line,) = search("--paper", "s024", "--facet", "method", "--format", "json", "--hits", 3).splitlines()
     record = json.loads(line)

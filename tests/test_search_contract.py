@@ -1,11 +1,9 @@
 """What every pipeline promises, whatever it is made of: first stages, and rerankers behind them."""
 
 import math
-from dataclasses import replace
 
 import pytest
 from support.messages import messages_of
-from support.processors import INT8_IS_EXACT
 from support.rerankers import Overlap
 from support.searching import paper_of
 
@@ -101,14 +99,6 @@ def test_many_queries_find_what_each_finds_alone(searcher, open_searcher, tiny_i
     assert searcher.batch_search([], 5) == []
 
 
-def test_a_copy_of_a_paper_under_another_id_finds_the_paper(searcher, stage, index):
-    if not INT8_IS_EXACT and any(isinstance(part, Matching) for part in stage):
-        pytest.skip("by matchings another paper is nearly level")
-    paper = index.paper("s024")
-    found = searcher.search(Query(replace(paper, paper_id="copy"), Facet.METHOD), 5)
-    assert found[0].paper_id == "s024"
-
-
 def test_matches_name_the_closest_sentences(searcher, index, queries):
     for query in queries:
         found = searcher.search(query, 5)
@@ -129,7 +119,7 @@ def test_components_are_told_where_explained(searcher, stage, queries):
         facet, expected = query.aspects[0].facet, set(components)
         if first.name == "fused" and facet is not None:
             expected.add("facet")
-        reranks = searcher.session.takes(query.aspects)
+        reranks = searcher.session.reranks(query)
         depth = second.depth if reranks else 0
         if reranks:
             expected.add("first_stage")

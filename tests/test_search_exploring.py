@@ -134,15 +134,6 @@ def test_the_first_stage_brings_candidates_alone(by_vectors, index, query):
         assert_alike(bm25.search(query(UNLIKE), 5), by_vectors.search(query(UNLIKE), 5))
 
 
-def test_dense_explorations_open_no_postings(index, query, monkeypatch):
-    def opened(*_):
-        raise AssertionError
-
-    monkeypatch.setattr("qbe.search.first_stages.BM25Stage.__init__", opened)
-    with Pipeline(index, Dense()) as pipeline:
-        assert len(pipeline.search(query(UNLIKE), ALL)) == ALL
-
-
 def test_explained_hits_have_the_chance_of_each_aspect(by_vectors, query):
     assert by_vectors.search(query(UNLIKE), 1)[0].component_scores is None
     explanation = by_vectors.explain(query(UNLIKE), 1)

@@ -1,7 +1,6 @@
 """Queries whose facets are predicted, best guesses, and what --explain tells of them."""
 
 import json
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -184,16 +183,6 @@ def test_queries_of_one_paper_are_labelled_once(index, passes, bare, tag):
     assert [each.hits for each in rankings] == [pipeline.search(query, 3) for query in queries]
 
 
-def test_a_stored_paper_keeps_its_vectors_however_it_is_labelled(tiny_index, tiny_tagger):
-    with Index(tiny_index, tagger=str(tiny_tagger)) as index:
-        given = index.paper("s024")
-        predicted = index.label_facets(given, "predicted")
-        reader = index.reader
-        one, two = (reader.stored_vectors(paper) for paper in (given, predicted))
-        assert (one.sentences == two.sentences).all()
-        assert (one.whole == two.whole).all()
-
-
 def facets(output: str) -> list[str | None]:
     return [sentence["facet"] for sentence in json.loads(output.splitlines()[0])["sentences"]]
 
@@ -221,7 +210,7 @@ def test_every_source_is_tagged_alike(
 
 def test_facets_given_and_predicted(search, tiny_index, tiny_tagger, papers, expected, monkeypatch):
     tagged = lambda folder, **named: Index(folder, **named | {"tagger": str(tiny_tagger)})  # noqa: E731
-    monkeypatch.setattr("qbe.index.index.open_index", tagged)
+    monkeypatch.setattr("qbe.search.pipeline.open_index", tagged)
     options = ("--facet", "method", "--explain", "--format", "json", "--hits", 2)
     given = search(tiny_index, "--paper", "s024", *options)
     assert facets(given) == [str(s.facet) for s in papers[23].sentences]
@@ -314,8 +303,3 @@ def test_options_that_do_not_go_together(search, tmp_path, told):
     wrong = ("--facet method --explain", "--explain --format trec")
     absent = partial(search, tmp_path / "absent", "--paper", "s001")
     told("facets of qbe search", refusals(absent, wrong))
-
-
-def test_a_terminal_gets_the_explained_table(search, raw_index, monkeypatch):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    assert "Searched with" in search(raw_index, "--paper", "s024", "--facet", "method", "--explain")

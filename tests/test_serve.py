@@ -16,7 +16,8 @@ import pytest
 from support.messages import messages_of
 from support.serving import serving
 
-from qbe.cli.serve import PARSER, main, run
+from qbe.cli.parser import parse
+from qbe.cli.serve import main, run
 from qbe.errors import InputError, UsageError
 from qbe.index.index import open_index
 from qbe.search.request import SearchForm
@@ -269,7 +270,7 @@ def test_a_server_with_a_key_behind_a_path_logs_queries_where_that_is_wanted_and
 
 def test_a_cluster_has_no_workers_and_what_is_wrong_for_all_is_said_once(tmp_path):
     with pytest.raises(UsageError, match="one of --workers"):
-        run(PARSER.parse_args(["--index", "index", "--workers", "2"]), open_index=open_index)
+        run(parse("serve", ["--index", "index", "--workers", "2"]), open_index=open_index)
     command = [sys.executable, "-m", "qbe", "serve", "--index", tmp_path, "--port", "0", "--workers", "2"]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -95,7 +95,7 @@ FLOODS = {
     "many headers": b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X-A: b\r\n" * 20_000 + b"\r\n",
     "long path": b"GET /" + b"a" * 1_000_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "long header": b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 1_000_000 + b"\r\n\r\n",
-    "many headers at once": b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X-A: b\r\n" * 8_500 + b"\r\n",
+    "many headers at once": b"GET / HTTP/1.1\r\nConnection: close\r\n" + b"X-A: b\r\n" * 8_500 + b"\r\n",
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
 }
 
@@ -103,6 +103,17 @@ FLOODS = {
 @pytest.mark.parametrize("data", FLOODS.values(), ids=FLOODS)
 def test_floods_of_headers_are_refused(running, data):
     assert exchanged(running.port, data)[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 431", b"")
+
+
+def test_many_clients_that_never_finish_their_requests_keep_no_other_waiting(running):
+    held = [socket.create_connection(("127.0.0.1", running.port), timeout=2) for _ in range(250)]
+    for each in held:
+        each.sendall(b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nX: ")
+    begin = time.monotonic()
+    assert running.search(paper_ids=["s036"], k=1, first_stage="dense").status == 200
+    assert time.monotonic() - begin < 5
+    for each in held:
+        each.close()
 
 
 def test_a_body_of_a_hundred_megabytes_is_refused_before_its_end(running):

@@ -261,7 +261,7 @@ def test_script_in_papers_and_in_pasted_text_is_shown_as_text(visit):
     expect(hostile.locator(".credits")).to_contain_text("et al.")
     expect(page.locator("#query-papers h3")).to_have_text(f"Mine {SCRIPT}")
     links = [link.get_attribute("href") for link in hostile.get_by_role("link").all()]
-    assert links == ["https://doi.org/10.1234/5"]
+    assert links == ["https://doi.org/10.1234/5"] * 2  # of the title, and beside it
     for detail in hostile.locator("summary").all():
         detail.click()
     hostile.get_by_role("button", name="Add to basket").click()
@@ -277,6 +277,39 @@ def test_script_in_papers_and_in_pasted_text_is_shown_as_text(visit):
     expect(page.locator("#basket-list")).to_contain_text(TITLE)
     assert page.locator("img, main script").count() == 0
     assert page.title() == f"Mine {SCRIPT} · qbe"
+
+
+def test_a_title_opens_the_paper_and_a_library_s_in_zotero(visit):
+    script = """async links => {
+        const { titleOf, credits } = await import(new URL("dom.js", location.href));
+        const paper = { paper_id: "K", title: "T", authors: [], links };
+        const also = [...credits(paper).querySelectorAll("a")].map((each) => each.textContent);
+        return [titleOf(paper).href ?? titleOf(paper), also];
+    }"""
+    item, arxiv = "zotero://select/groups/7/items/ABCD2345", "https://arxiv.org/abs/1904.00842"
+    pdf = item.replace("select", "open-pdf")
+    for links, expected in (
+        ({"arxiv": arxiv, "doi": "https://doi.org/10.1/2"}, [arxiv, ["arXiv", "DOI"]]),
+        ({"arxiv": arxiv, "zotero": item, "pdf": pdf}, [item, ["Zotero", "PDF", "arXiv"]]),
+        ({"url": "javascript:alert(1)", "zotero": "zotero://debug/"}, ["T", []]),
+    ):
+        assert visit.page.evaluate(script, links) == expected
+
+
+def test_the_empty_page_searches_from_a_paper_of_the_collection(visit):
+    visit.button("Try a paper of this collection").click()
+    visit.until_asked(paper_ids=["s001"])
+    visit.page.locator("#filters summary").click()
+    visit.page.get_by_label("Authors").fill("Bo Ek; Cy Doe")
+    visit.page.get_by_label("Authors").blur()
+    visit.until_asked(authors=["Bo Ek", "Cy Doe"])
+    assert visit.ids == [HOSTILE["paper_id"]]
+    expect(visit.page.locator("#remarks")).to_contain_text("1 of 129 papers pass the filters.")
+    visit.page.get_by_label("Authors").fill("")
+    visit.page.get_by_label("Authors").blur()
+    visit.page.keyboard.press("/")  # opens the form again
+    visit.paste("Las redes neuronales profundas se usan para detectar incendios de bosques en las imágenes.")
+    expect(visit.page.locator("#remarks")).to_contain_text("This does not look like English")
 
 
 def test_a_fragment_full_of_nonsense_is_shown_as_an_empty_page(visit):
@@ -351,8 +384,12 @@ def test_a_result_is_reached_by_keyboard_alone(visit):
     keyboard.press("ArrowRight")
     keyboard.press("Enter")
     assert page.evaluate("document.activeElement.dataset.paper") == visit.ids[1]
+    for key, place in (("j", 2), ("k", 1), ("k", 0), ("k", 0), ("j", 1)):
+        keyboard.press(key)
+        assert page.evaluate("document.activeElement.dataset.paper") == visit.ids[place]
+    titles = visit.hits.locator("h4").all_inner_texts()
     keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.textContent") in ("Add to basket", "DOI")
+    assert page.evaluate("document.activeElement.textContent") in ("Add to basket", "DOI", titles[1])
     tab_to("Add to basket")
     keyboard.press("Enter")
     assert page.evaluate("document.activeElement.textContent") == "In the basket ✓"
@@ -362,6 +399,12 @@ def test_a_result_is_reached_by_keyboard_alone(visit):
     visit.until_asked(like=["background:1"], unlike=[])
     assert page.evaluate("document.activeElement.id") == "problem"
     expect(page.locator("#problem")).to_have_attribute("aria-valuetext", "same")
+    keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "text"
+    keyboard.press("Control+A")
+    keyboard.insert_text("Does j/k stay text in a field? " + ABSTRACT)
+    keyboard.press("Control+Enter")
+    visit.until_asked(text="Does j/k stay text in a field? " + ABSTRACT)
 
 
 def test_the_first_ranking_is_replaced_by_the_final_one_and_said_politely(visit):
@@ -454,6 +497,14 @@ def test_papers_that_are_not_wanted_or_were_seen_are_left_out_until_brought_back
     visit.act(visit.hits.nth(0), "Not like this")
     visit.until_asked(not_paper_ids=[first], exclude=[])
     assert first not in visit.ids
+    # The query is shown as before, with what it is not like, which can be dropped.
+    expect(visit.page.locator(".sentence")).to_have_count(3)
+    unwanted = visit.page.locator("#query-not li")
+    expect(unwanted).to_contain_text("(not like this)")
+    unwanted.get_by_role("button").click()
+    visit.until_asked(not_paper_ids=[], exclude=[])
+    visit.act(visit.hits.nth(0), "Not like this")
+    visit.until_asked(not_paper_ids=[first], exclude=[])
     seen = visit.ids[0]
     visit.act(visit.hits.nth(0), "Seen")
     visit.until_asked(not_paper_ids=[first], exclude=[seen])
@@ -593,6 +644,12 @@ def test_what_is_wrong_is_shown_in_one_line(visit):
     page.get_by_label("From year").blur()
     expect(error).to_contain_text("year_from")
     assert "\n" not in error.inner_text()
+    page.get_by_label("From year").fill("2020")
+    page.get_by_label("To year").fill("2019")
+    page.get_by_label("To year").blur()
+    expect(error).to_contain_text("from an earlier to a later one")
+    assert "`" not in error.inner_text()
+    expect(error).to_be_in_viewport()
     visit.button("Remove filters").click()
     visit.until_asked(text=ABSTRACT)
     expect(page.locator("#failure")).to_be_hidden()

@@ -17,10 +17,12 @@ from qbe.index.source import BuildSettings
 from qbe.models.encoder import Encoder
 from qbe.search.first_stages import BM25Stage
 from qbe.search.pipeline import Pipeline
+from qbe.search.queries import distinct_papers
 from qbe.search.request import CitationForm, SearchForm
 from qbe.search.rerankers import JointGrader
+from qbe.search.writers import export_parts
 from qbe.serve.models import call
-from qbe.serve.queue import BatchExecutor, MicroBatchQueue, OverloadedError, TooSlowError
+from qbe.serve.queue import MicroBatchQueue, OverloadedError, TooSlowError
 from qbe.serve.service import FIRST, RERANKED, SearchService, stages_of
 
 pytestmark = pytest.mark.slow
@@ -84,6 +86,25 @@ def test_all_first_stages_share_what_reranks(index, monkeypatch):
             body = like_s036(k=2, first_stage=stage, rerank=True)
             assert service.search(body)["stage"] == RERANKED
     assert len(opened) == 1
+
+
+def test_what_reranks_slowly_comes_after_the_grades(index, service):
+    form = SearchForm(paper_ids=["s036"], facet="method", k=5)
+    with SearchService(index, stages_of(index, "matching:depth=30")) as slow:
+        first, graded, last = slow.stream(form)
+        assert last == {**slow.search(form), "seconds": last["seconds"]}
+    assert [each["stage"] for each in (first, graded, last)] == [FIRST, "graded", RERANKED]
+    assert [each["is_final"] for each in (first, graded, last)] == [False, False, True]
+    *_, usual = service.stream(form)
+    assert (ids(graded), usual["is_final"], usual["stage"]) == (ids(usual), True, RERANKED)
+    assert ids(last) != ids(graded)
+
+
+def test_a_text_of_another_language_is_noted(service):
+    text = "Las redes neuronales se usan para detectar incendios de los bosques en las imágenes."
+    for answer in (service.search(SearchForm(text=text)), service.recommend(CitationForm(text=text))):
+        assert answer["language_note"].startswith("this does not look like English")
+    assert service.search(like_s036())["language_note"] == ""
 
 
 def test_a_shape_gives_what_the_pipeline_gives(index, service):
@@ -179,7 +200,7 @@ def test_papers_go_by_any_name(service):
     assert service.paper(title.upper())["paper_id"] == "s036"
     compared = service.compare(paper_id="two crops", other_id="S051")
     assert (compared["paper"]["paper_id"], compared["other"]["paper_id"]) == ("s036", "s051")
-    assert len(service.export_parts(["two crops", "s036"], "bibtex")) == 1
+    assert len(distinct_papers(service.index, ["two crops", "s036"])) == 1
     with pytest.raises(PaperNotFoundError, match=r"found [0-9]+ with 'citation' in their titles: s"):
         service.paper("citation")
 
@@ -188,7 +209,7 @@ def test_exports(service):
     beginnings = {"bibtex": "@misc{", "ris": "TY  - ", "csv": "paper_id,title,authors"}
     beginnings |= {"markdown": "- **Two Crops", "json": '{"paper_id": "s036"'}
     for form, begin in beginnings.items():
-        text = "".join(service.export_parts(["s036", "s051", "s036"], form))
+        text = "".join(export_parts(distinct_papers(service.index, ["s036", "s051", "s036"]), form))
         assert text.startswith(begin) and "Two Crops of a Paragraph" in text
 
 
@@ -341,9 +362,9 @@ def test_a_queue_closes_though_a_search_that_waits_was_cancelled(held):
 
 
 def test_a_step_that_takes_too_long_is_given_up(held):
-    with BatchExecutor([FIRST], seconds=0.05) as execute:
+    with MicroBatchQueue(seconds=0.05) as queue:
         with pytest.raises(TooSlowError, match=r"longer than 0\.05 s"):
-            execute(FIRST, held, lambda: 1)
+            queue.result(held, lambda: 1)
         held.may_go_on.set()
 
 

@@ -12,6 +12,7 @@ from qbe.errors import IndexFormatError, UsageError
 from qbe.index.params import resolve_stored
 from qbe.index.scoring import nearness, similarities
 from qbe.index.source import BuildSettings
+from qbe.index.store import Files
 from qbe.index.vectors import Quantized, open_vectors, quantized, scales_file, writing_vectors
 
 numbers = st.floats(-8, 8, width=16)
@@ -88,14 +89,14 @@ def test_what_was_written_in_parts_is_read(tmp_path, form, similarity):
     with writing_vectors(tmp_path, "v.npy", (90, 12), form, similarity) as write:
         for part in np.split(vectors, [40, 70]):
             write(part)
-    read = open_vectors(tmp_path, "v.npy", form)
+    read = open_vectors(Files(tmp_path), "v.npy", form)
     assert (len(read), read.shape) == (90, (90, 12))
     expected = vectors if form == "float16" else quantized(vectors, similarity)
     for rows in (slice(3, 60), np.array([7, 2, 89]), 5):
         assert (read[rows].astype(np.float64) == expected[rows].astype(np.float64)).all()
     assert (np.asarray(read).astype(np.float64) == expected.astype(np.float64)).all()
     with pytest.raises(IndexFormatError, match=r"expected an array of .*, found .*; the index is damaged"):
-        open_vectors(tmp_path, "v.npy", {"float16": "int8", "int8": "float16"}[form])
+        open_vectors(Files(tmp_path), "v.npy", {"float16": "int8", "int8": "float16"}[form])
 
 
 def test_scales_that_do_not_fit_are_told(tmp_path):
@@ -103,7 +104,7 @@ def test_scales_that_do_not_fit_are_told(tmp_path):
         write(units(9, 4, 3))
     np.save(tmp_path / scales_file("v.npy"), np.ones(8, np.float16))
     with pytest.raises(IndexFormatError, match=r"scales\.npy: expected 9 scales, found 8; the index is dam"):
-        open_vectors(tmp_path, "v.npy", "int8")
+        open_vectors(Files(tmp_path), "v.npy", "int8")
 
 
 def test_auto_goes_by_size():

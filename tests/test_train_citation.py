@@ -35,7 +35,7 @@ from qbe.train.citation import (
     projection_task,
     read_split,
 )
-from qbe.train.fit import best_weights, copied, fit
+from qbe.train.fit import Schedule, best_weights, copied, fit
 from qbe.train.losses import citation_loss
 from qbe.train.network import StoredVectors
 
@@ -157,7 +157,7 @@ FAST = ProjectionSchedule(epochs=6, queries=5, nearest=20, random=0, learning_ra
 
 def fitted(toy, path: Path, schedule: ProjectionSchedule = FAST) -> Any:
     task = projection_task(ProjectionNetwork(toy[0]), toy[1], schedule)
-    fit(task, schedule.schedule(), 0, path)
+    fit(task, Schedule(schedule.epochs, patience=schedule.patience), 0, path)
     return task.network
 
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from support.messages import messages_of
+from support.parsers import parsers
 
 from qbe.cli import train as command
+from qbe.cli.parser import parse
 from qbe.errors import UsageError
 from qbe.models import formats
 from qbe.models.folders import BASE_ENCODER
@@ -151,6 +153,7 @@ def test_usage_errors(calls, monkeypatch, told, tmp_path):
 def test_choices_and_defaults_are_those_of_the_modules():
     """They are written out in the options, which may not load the modules for the help."""
     line = ["encoder", "--cocitations", "a", "--output", "c", "--work", "d"]
-    assert command.PARSER.parse_args(line).encoder == BASE_ENCODER
-    assert command.OPTIONS["objective"].startswith(f"--objective {'|'.join(OBJECTIVES)}  ")
-    assert command.OPTIONS["similarity"].startswith(f"--similarity {'|'.join(formats.SIMILARITIES)}  ")
+    assert parse("train", line).encoder == BASE_ENCODER
+    choices = {action.dest: action.choices for action in parsers()["qbe train encoder"]._actions}
+    assert choices["objective"] == tuple(OBJECTIVES)
+    assert choices["similarity"] == formats.SIMILARITIES

@@ -44,21 +44,18 @@ def copied(trained: Trained, folder: Path) -> Folders:
 
 
 def test_an_interrupted_training_ends_in_the_same_model(training, trained, tmp_path, monkeypatch):
-    """It is interrupted at each of the first files that it would keep, and then goes on."""
-    folders = new_folders(tmp_path)
-    replacing = work._replacing
-    for kept in (1, 2):
-        calls = iter(range(kept))
+    """It is interrupted at the second file that it would keep, and then goes on."""
+    folders, calls, replacing = new_folders(tmp_path), iter(range(2)), work._replacing
 
-        def interrupted(path: Path, calls=calls, kept=kept):
-            if next(calls) == kept - 1:
-                raise KeyboardInterrupt
-            return replacing(path)
+    def interrupted(path: Path):
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+        return replacing(path)
 
-        monkeypatch.setattr(work, "_replacing", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            training.train(folders)
-        assert not folders.output.exists()
+    monkeypatch.setattr(work, "_replacing", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        training.train(folders)
+    assert not folders.output.exists()
     monkeypatch.undo()
     training.train(folders)
     assert published(training, folders) == published(training, trained)
@@ -138,7 +135,7 @@ def test_training_without_torch_names_the_packages():
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == (
-        "qbe train: expected the package torch, found none; run: pip install 'qbe[train]'\n"
+        "qbe train tagger: expected the package torch, found none; run: pip install 'qbe[train]'\n"
     )
 
 

@@ -31,11 +31,10 @@ from qbe.train.cocitations import (
     align,
     cocitation_task,
     draw_negatives,
-    first_window,
     hold_out,
     read_pairs,
 )
-from qbe.train.fit import fit, lr_factor
+from qbe.train.fit import Schedule, fit, lr_factor
 from qbe.train.losses import (
     OBJECTIVES,
     PaperVectors,
@@ -337,7 +336,7 @@ def test_negatives_are_of_other_sets():
 
 
 def table(tokenizer: PaperTokenizer, papers: list[Paper]) -> PaperTable:
-    windows = [first_window(tokenizer, paper, 128, "title-sep-abstract") for paper in papers]
+    windows = [tokenizer.first_window(paper, 128, "title-sep-abstract") for paper in papers]
     return table_of([window.ids for window in windows], [window.spans for window in windows])
 
 
@@ -360,7 +359,8 @@ def test_an_encoder_learns_which_sentences_belong_together(bert, tmp_path):
     network = CocitationEncoder(bert)
     task = cocitation_task(network, tokenizer, recipe, train, dev)
     before, untrained = -task.score(), recovered(network, tokenizer, others)
-    progress = fit(task, recipe.schedule(), 0, tmp_path / "checkpoint.pt")
+    schedule = Schedule(recipe.epochs, recipe.clip, recipe.patience, recipe.warm_up)
+    progress = fit(task, schedule, 0, tmp_path / "checkpoint.pt")
     after, trained = -task.score(), recovered(network, tokenizer, others)
     assert after == pytest.approx(-max(progress.dev))
     assert after < 0.85 * before

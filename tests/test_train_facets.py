@@ -3,11 +3,13 @@
 import json
 import logging
 import math
+import shutil
 
 import numpy as np
 import pytest
 import torch
 from support.rerankers import score
+from support.trainings import new_folders
 
 from qbe.errors import FileFormatError
 from qbe.index.index import Index
@@ -123,7 +125,7 @@ def test_a_model_of_all_facets_scores_each(trained, tmp_path):
 
 @pytest.mark.parametrize(("facet", "loss"), [("method", "grades"), ("result", "bce")])
 def test_a_model_of_one_facet(trained, tmp_path, facet, loss):
-    figures = trained.again(tmp_path, facet=facet, loss=loss, texts=None)
+    figures = trained.again(tmp_path, facet=facet, loss=loss, texts=None, evaluations=1)
     record = json.loads((tmp_path / "model" / "reranker.json").read_text())
     assert (record["labels"], record["texts"], record["facet"]) == (1, "facet", facet)
     assert record["training"]["pairs"] == 23
@@ -139,13 +141,15 @@ def test_a_model_of_one_facet(trained, tmp_path, facet, loss):
 def test_weights_are_kept_where_the_exported_model_differs(trained, tmp_path, monkeypatch, caplog):
     """In int8, which is left out; or in fp32, without which there is none at all."""
     monkeypatch.setattr(export, "INT8_MAX_SHARE_OF_SPREAD", 1e-3)
-    trained.again(tmp_path / "int8")
+    for name in ("int8", "fp32"):  # trained, but not published
+        shutil.copytree(trained.work, tmp_path / name / "work")
+    trained.training.train(new_folders(tmp_path / "int8"))
     files = resolve_reranker(str(tmp_path / "int8" / "model"))
     assert (files.precision, "int8" in files.metadata.parity) == ("fp32", False)
     assert "no int8 model: expected one within 0.001 of the scores' standard deviation, found" in caplog.text
     caplog.clear()
     monkeypatch.setattr(export, "FP32_MAX_DIFFERENCE", -1.0)
-    trained.again(tmp_path / "fp32")
+    trained.training.train(new_folders(tmp_path / "fp32"))
     names = {path.name for path in (tmp_path / "fp32" / "model").iterdir()}
     assert names == {"config.json", "model.safetensors", "tokenizer.json", "README.md"}
     (message,) = [each.message for each in caplog.records if each.levelno == logging.WARNING]

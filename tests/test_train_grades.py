@@ -10,8 +10,7 @@ import torch
 
 from qbe.errors import CorpusError
 from qbe.index.index import Index
-from qbe.models.grades import OUTPUTS, on_scale, read_model
-from qbe.models.heads import Head, mean_head
+from qbe.models.heads import OUTPUTS, Head, mean_head, on_scale, read_model
 from qbe.models.words import shipped_words
 from qbe.runs import GradedPair, read_graded_pairs
 from qbe.search.grading import FEATURES, Features, GradedQuery, stored_vectors
@@ -77,7 +76,7 @@ def relation(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_a_linear_relation_is_learned(tmp_path):
-    recipe = GradeRecipe(epochs=60, batch=64, differences=1.0, crossed=0.0)
+    recipe = GradeRecipe(epochs=60, batch=200, learning_rate=1e-2, crossed=0.0)
     head = fit_grade_head(*relation(600, seed=1), recipe, 0, tmp_path / "head.pt")
     features, grades = relation(200, seed=2)
     scores = head.scores(features)
@@ -90,7 +89,7 @@ def test_features_that_are_missing_are_left_out_of_means_and_do_not_matter(tmp_p
     features, grades = relation(300, seed=1)
     known = np.mean(features[100:, 1])
     features[:100, 1] = np.nan
-    recipe = GradeRecipe(epochs=20, batch=64)
+    recipe = GradeRecipe(epochs=2, batch=150)
     head = fit_grade_head(features, grades, recipe, 0, tmp_path / "head.pt")
     assert head.mean[1] == pytest.approx(known)
     filled = np.where(np.isnan(features), known, features)

@@ -16,7 +16,7 @@ from qbe.index.reader import IndexReader
 from qbe.query import Query
 from qbe.runs import GradedPair
 from qbe.search.projections import ProjectedMatching, StoredPapers, read_model
-from qbe.train.fit import copied, fit
+from qbe.train.fit import Schedule, copied, fit
 from qbe.train.projections import Recipe, projection_task, projections_of, read_lists
 from qbe.types import Facet
 
@@ -33,7 +33,7 @@ def reader(graded_index):
 
 def fitted(lists, recipe: Recipe, path: Path) -> Any:
     task = projection_task(lists, recipe)
-    fit(task, recipe.schedule(), 0, path)
+    fit(task, Schedule(recipe.epochs, recipe.clip, warm_up=0.1, ema_decay=recipe.ema_decay), 0, path)
     return task.network
 
 

@@ -1,21 +1,60 @@
 """The trainer: rates, the choice of the epoch, averages, and checkpoints of a toy task with dropout."""
 
 import math
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from support import killed_fit
-from support.killed_fit import SCHEDULE, STEPS, ToyTask, toy_fit
 from torch import nn
 
 from qbe.errors import ModelError
+from qbe.train import work
 from qbe.train.fit import Progress, Schedule, best_weights, fit, fit_seeds, lr_factor, with_weights
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
+
+STEPS, EVERY = 3, 2
+SCHEDULE = Schedule(epochs=3, clip=1.0, patience=3, warm_up=0.2, ema_decay=0.5)
+
+
+class ToyTask:
+    """A linear layer with dropout that learns sums of numbers; dev scores may be given."""
+
+    steps_per_epoch = STEPS
+
+    def __init__(self, dev: list[float] | None = None, rate: float = 0.1) -> None:
+        torch.manual_seed(7)
+        self.network = nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 1))
+        self.measured: list[torch.Tensor] = []
+        self._dev, self._rate = dev, rate
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.network.parameters(), lr=self._rate)
+
+    def batches(self, seed: int):
+        numbers = np.random.default_rng(seed)
+        while True:
+            yield torch.tensor(numbers.random((8, 4)), dtype=torch.float32)
+
+    def losses(self, batch: torch.Tensor):
+        for half in batch.chunk(2):
+            yield ((self.network(half)[:, 0] - half.sum(1)) ** 2).mean() / 2
+
+    def score(self) -> float | None:
+        assert not self.network.training
+        self.measured.append(self.network[1].weight.detach().clone())
+        if self._dev is not None:
+            return self._dev[len(self.measured) - 1]
+        fixed = torch.eye(4)
+        error = ((self.network(fixed)[:, 0] - 1) ** 2).mean().item()
+        return -error
+
+
+def toy_fit(checkpoint: Path) -> tuple[nn.Module, Progress]:
+    """9 steps, with a checkpoint after each 2 and each epoch of 3."""
+    task = ToyTask()
+    return task.network, fit(task, SCHEDULE, 1, checkpoint, EVERY)
 
 
 def fitted(task: ToyTask, schedule: Schedule, folder: Path) -> Progress:
@@ -23,9 +62,9 @@ def fitted(task: ToyTask, schedule: Schedule, folder: Path) -> Progress:
 
 
 def test_the_learning_rate_goes_up_and_down():
-    assert [lr_factor(step, 20) for step in (0, 1, 2, 11, 19)] == pytest.approx([0.5, 1, 1, 0.5, 1 / 18])
-    assert [lr_factor(step, 1) for step in (0, 1)] == [1, 0]
-    rates = [lr_factor(step, 97) for step in range(97)]
+    assert [lr_factor(step, 20, 0.1) for step in (0, 1, 2, 11, 19)] == pytest.approx([0.5, 1, 1, 0.5, 1 / 18])
+    assert [lr_factor(step, 1, 0.1) for step in (0, 1)] == [1, 0]
+    rates = [lr_factor(step, 97, 0.1) for step in range(97)]
     assert 0 < min(rates) <= max(rates) == 1
     assert rates == [*sorted(rates[:9]), *sorted(rates[9:], reverse=True)]
 
@@ -116,18 +155,21 @@ def contents(checkpoint: Path) -> list[object]:
     return parts(torch.load(checkpoint, weights_only=True))
 
 
-def test_a_killed_fit_ends_in_the_same_weights(uninterrupted, tmp_path):
-    """Killed where its second checkpoint would be put in its place, it goes on within an epoch.
-
-    What is interrupted at the end of an epoch is tested with each training.
-    """
+def test_an_interrupted_fit_ends_in_the_same_weights(uninterrupted, tmp_path, monkeypatch):
+    """Interrupted at its second checkpoint it goes on within an epoch; what a killed one leaves goes."""
     network, progress, whole = uninterrupted
-    checkpoint = tmp_path / "checkpoint.pt"
-    command = [sys.executable, killed_fit.__file__, str(checkpoint)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert checkpoint.exists()
-    assert len([*tmp_path.glob(".checkpoint.pt.*.partial")]) == 1
+    checkpoint, calls, replacing = tmp_path / "checkpoint.pt", iter(range(2)), work._replacing
+
+    def interrupted(path: Path):
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+        return replacing(path)
+
+    monkeypatch.setattr(work, "_replacing", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        toy_fit(checkpoint)
+    monkeypatch.undo()
+    (tmp_path / ".checkpoint.pt.0a1b.partial").write_bytes(b"cut")
     again, actual = toy_fit(checkpoint)
     assert actual == progress
     assert torch.equal(again[1].weight, network[1].weight)

@@ -22,12 +22,12 @@ def obey_permissions() -> None:
 SEARCHES = """
 import os, sys
 from qbe.cli import common as _cli
-from qbe.cli.search import PROGRAM, main
+from qbe.cli.search import main
 
 for name in sys.argv[1:]:
     os.chmod(f"index/000001/{name}", 0)
     try:
-        _cli.run(PROGRAM, main, ["--index", "index", "--paper", "s001", "--rerank", "none"])
+        _cli.run("qbe search", main, ["--index", "index", "--paper", "s001", "--rerank", "none"])
     except SystemExit as end:
         assert end.code == 1
     os.chmod(f"index/000001/{name}", 0o644)

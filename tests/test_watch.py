@@ -12,14 +12,13 @@ import pytest
 from support.serving import serving, wait_until
 
 from qbe.cli.watch import main
-from qbe.errors import FileFormatError, OutputError, QbeError, UsageError
+from qbe.errors import FileFormatError, QbeError, UsageError
 from qbe.feeds.reports import ATOM, Watcher, items_of, report
 from qbe.feeds.watches import (
     KEPT,
     Found,
     Watch,
     Watches,
-    changing,
     find,
     read_watches,
     watch_of,
@@ -321,15 +320,26 @@ def test_the_newest_reported_papers_stay_in_the_file(index):
     assert next(each.paper_id for each in watch.found if not each.reported) == "p1500"
 
 
-def test_a_file_is_changed_by_one_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("qbe.util.files._CHANGE_SECONDS", 0.3)
-    path = tmp_path / "watches.json"
-    with changing(path) as watches:
-        write_watches(path, watches)
-        with pytest.raises(OutputError, match="another process"), changing(path):
-            pass
-    with changing(path):
-        pass
+def test_papers_wait_for_room_and_each_is_found_once(index, some, monkeypatch):
+    monkeypatch.setattr("qbe.feeds.watches.MAX_OF_ONE", 3)
+    content = kept(index, Watch("all", {"paper_ids": ["s036"]}, 0))
+    new = [each.paper_id for each in some[OLD : OLD + 5]]
+    append_papers(index, some[OLD : OLD + 5])
+    watch = content.watches["all"]
+    for _ in range(2):  # three wait, and the others stay new
+        assert list(searched(index, content)) == ["all"]
+        assert sorted(each.paper_id for each in watch.found) == new[:3]
+    for each in watch.found:
+        each.reported = True
+    assert searched(index, content) == {}
+    assert sorted(each.paper_id for each in watch.found) == new
+    other = Watch("other", {"paper_ids": ["s036"]}, 0)
+    monkeypatch.setattr("qbe.feeds.watches.MAX_WAITING", 2)
+    with pytest.raises(UsageError, match="that are not reported yet, found more; report them"):
+        content.add(other)
+    monkeypatch.setattr("qbe.feeds.watches.MAX_SEARCH_BYTES", 40)
+    with pytest.raises(UsageError, match="expected searches of at most"):
+        content.add(other)
 
 
 def test_what_cannot_be_watched_is_told(watch, index, told, tiny_index, tmp_path):
@@ -367,16 +377,6 @@ def test_a_watch_keeps_the_papers_that_names_stand_for(watch, index, some, tmp_p
         search = {"paper_ids": [title], "not_paper_ids": ["S001"]}
         (added,) = Watcher(tmp_path / "other.json", opened).add("x", SearchForm(**search))["watches"]
     assert added["search"] == kept
-
-
-def test_a_paper_file_without_an_abstract_is_told(index, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    introduction = "Fish swim in lakes and we ask how. " * 4
-    Path("a.tex").write_text(f"\\title{{On fish}}\\section{{Introduction}}{introduction}")
-    with pytest.raises(SystemExit):
-        main(["add", "fish", "--paper-file", "a.tex", "--index", str(index)])
-    note = "no abstract was found in the query; the introduction's first paragraph stands for it"
-    assert capsys.readouterr().err == f"qbe watch add: {note}\n"
 
 
 def test_a_server_shows_what_went_wrong_with_a_watch(index, some, tmp_path):

@@ -82,7 +82,7 @@ INDEX = [
     lambda index: index.append([PAPER, {"paper_id": "1"}]),
 ]
 PIPELINE = [
-    lambda pipeline, query: pipeline.search("s001"),
+    lambda pipeline, query: pipeline.search(7),
     lambda pipeline, query: pipeline.search([query]),
     lambda pipeline, query: pipeline.search(query, "3"),
     lambda pipeline, query: pipeline.search(query, 3, "s001"),

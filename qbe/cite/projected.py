@@ -16,7 +16,7 @@ from qbe.cite.links import Doubles, Ints
 from qbe.index.reader import IndexReader
 from qbe.index.scoring import Selection
 from qbe.models.pooling import EncodedAspect
-from qbe.search.first_stages import Candidates, Rows, Scores, in_order
+from qbe.search.first_stages import Candidates, Rows, Scores
 from qbe.util.work import Workers
 
 NAME = "citation"
@@ -24,7 +24,7 @@ TERMS = ("forward", "whole", "backward")
 
 
 class CitationSource:
-    """Propose and score papers by late interaction of projected vectors, as a thread-safe `ScoreSource`.
+    """Propose and score papers by late interaction of projected vectors, as a source of `FusedStage`.
 
     Lengths of projections are computed when a paper is first scored, and kept: 8 bytes a vector.
     """
@@ -52,7 +52,7 @@ class CitationSource:
             rows = nearest[number]
             scores = self.scores(queries[number], rows, None)[NAME]
             order = np.argsort(-scores, kind="stable")[:k]
-            return in_order(rows[order], scores[order])
+            return Candidates(rows[order], scores[order])
 
         return list(self._workers.map(best, range(len(queries))))
 

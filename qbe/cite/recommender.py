@@ -20,9 +20,8 @@ from qbe.query import Aspect, Query, TopicAspect
 from qbe.search.explain import add_matches
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, check_filter, year_of
 from qbe.search.fusion import best_hits
-from qbe.search.opening import open_rerank_stage
 from qbe.search.rank import RankingRequest, RerankStage
-from qbe.search.session import check_index
+from qbe.search.session import check_index, open_rerank_stage
 from qbe.types import Hit, Paper
 from qbe.util.work import Closing, Workers
 
@@ -162,10 +161,10 @@ class Recommender(Closing):
         hits = list(self._workers.map(best, range(len(queries))))
         if self._rerank is not None:
             ranked = [
-                RankingRequest(Query(request.paper), [query.encoded], None)
+                RankingRequest(Query(request.paper), [query.encoded])
                 for request, query in zip(requests, queries, strict=True)
             ]
-            hits = self._rerank.rerank(reader, ranked, hits, explain=False, progress=None)
+            hits = self._rerank.rerank(reader, ranked, hits)
             hits = [each[:k] for each in hits]
         if not matches:
             return hits
@@ -188,7 +187,7 @@ class Recommender(Closing):
         return CiteQuery(encoded, year_of(paper.metadata), row, seeds, excluded)
 
     def _selected(self, filters: FilterCache, paper: Paper, filter: PaperFilter | None) -> FilterResult:
-        return filters.for_query(self.config.filter if filter is None else filter, Query(paper))
+        return filters.of(self.config.filter if filter is None else filter, Query(paper))
 
     def _over(self, reader: IndexReader) -> _Opened:
         with self._opening:

@@ -12,7 +12,7 @@ from qbe.cite.projected import CitationSource, Projection
 from qbe.index.reader import IndexReader
 from qbe.index.scoring import Selection
 from qbe.models.pooling import EncodedAspect
-from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage, ScoreSource
+from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
 from qbe.search.fusion import z_normalize
 from qbe.util.work import Workers
 
@@ -125,7 +125,7 @@ class CitationScorer:
         self._papers, self._depth = reader.papers, depth
         self._projected = CitationSource(reader, workers, projection)
         self.evidence = Evidence(reader)
-        self._sources: list[ScoreSource] = [
+        self._sources = [
             BM25Stage(reader, workers, query),
             DenseStage(reader, workers),
             self._projected,

@@ -1,7 +1,7 @@
 """The command line: `qbe` imports the module of the chosen command, and of no other.
 
-Each command is a module ``qbe.cli.NAME`` with a ``PARSER`` and a function ``main(arguments)``. A module of
-two commands has for each a parser of its name in capitals and a function ``NAME_main``.
+Each command is a module ``qbe.cli.NAME`` with a function ``main(arguments)``; a module of two commands has
+for each a function ``NAME_main``. Their options are in `qbe.cli.options`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,7 @@ from __future__ import annotations
 import sys
 
 from qbe.cli import common
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from qbe.cli.parser import parser_of
 
 COMMANDS = {
     "index": "build an index from a corpus of papers, or change one",
@@ -62,19 +59,15 @@ def main(command_name: str | None = None) -> None:
     command, *rest = [command_name, *sys.argv[1:]] if command_name else sys.argv[1:] or [""]
     if command not in COMMANDS:
         common.run("qbe", _without_command, [command])
-    function = getattr(_module(command), f"{command}_main" if command in SHARED else "main")
-    common.run(f"qbe {command}", function, rest)
 
+    def carry_out(arguments: list[str]) -> None:
+        if "-h" in arguments or "--help" in arguments:
+            parser_of(command).parse_args(arguments)
+        # As importlib.import_module does; importlib itself would cost the help a tenth of its time.
+        module = __import__(f"qbe.cli.{SHARED.get(command, command)}", fromlist=("main",))
+        getattr(module, f"{command}_main" if command in SHARED else "main")(arguments)
 
-def _module(command: str) -> Any:
-    # As importlib.import_module does; importlib itself would cost the help a tenth of its time.
-    return __import__(f"qbe.cli.{SHARED.get(command, command)}", fromlist=("main",))
-
-
-def command_parser(command: str) -> common.Parser:
-    """The parser of a command with those of its subcommands."""
-    parser: common.Parser = getattr(_module(command), command.upper() if command in SHARED else "PARSER")
-    return parser
+    common.run(f"qbe {command}", carry_out, rest)
 
 
 def _without_command(arguments: list[str]) -> None:

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from qbe.cli.common import Parser
-
-ABOUT = "Print a script that completes qbe's commands, options and choices."
-EPILOG = """\
-bash, in ~/.bashrc:                   eval "$(qbe completion bash)"
-zsh, in ~/.zshrc, after compinit:     eval "$(qbe completion zsh)"
-fish, in ~/.config/fish/config.fish:  qbe completion fish | source
-"""
-PARSER = Parser("qbe completion", ABOUT, epilog=EPILOG)
-PARSER.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell that is to read the script")
+from qbe.cli import ABOUT, COMMANDS
+from qbe.cli.parser import Parser, parse, parser_of
 
 # In bash shtab completes no option behind one that takes any number of files; these functions do. Their
 # variables are those of the function of shtab that calls them.
@@ -30,11 +22,9 @@ _qbe_options_or_dirs() {
 
 
 def main(arguments: list[str]) -> None:
-    shell = PARSER.parse_args(arguments).shell
+    shell = parse("completion", arguments).shell
 
     import shtab
-
-    from qbe.cli import ABOUT, COMMANDS, command_parser
 
     places = {"FILE": shtab.FILE, "SOURCE": shtab.FILE, "DIR": shtab.DIRECTORY, "INDEX": shtab.DIRECTORY}
 
@@ -56,6 +46,6 @@ def main(arguments: list[str]) -> None:
     commands = whole.add_subparsers(dest="command", metavar="COMMAND")
     for name, line in COMMANDS.items():
         commands.add_parser(name, help=line)
-        commands.choices[name] = command_parser(name)
+        commands.choices[name] = parser_of(name)
     complete_files(whole)
     print(shtab.complete(whole, shell, preamble=BASH_FUNCTIONS if shell == "bash" else ""))

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
 import qbe
-from qbe.cli import common
+from qbe.cli.parser import parse
+from qbe.datasets.mini import grades
+from qbe.errors import EncoderMismatchError, MissingDependencyError, OutputError
+from qbe.models.cards import DEFAULT_ENCODER
+from qbe.util.files import atomic_file, cache_folder
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-EPILOG = """\
-Indexes the 3,000 arXiv papers of the package, which takes about a minute, searches papers like one of them
-for its method and for its problem, and says what to do next. Nothing but Lucene is downloaded, where pyserini
-is not installed, and without a network papers are searched by vectors alone. The index is kept in demo/mini
-in $QBE_CACHE or ~/.cache/qbe, and used the next time.
-"""
-LINE = "Search real papers that are part of the package, and see what a facet is."
-PARSER = common.Parser("qbe demo", LINE, epilog=EPILOG)
 PAPER, HITS = "1904.00842", 3
 """A query of the collection: evidential deep learning (method) for radar maps (problem)."""
 
 
 def main(arguments: list[str]) -> None:
     """Index the collection, search it, and print what to do next."""
-    PARSER.parse_args(arguments)
+    parse("demo", arguments)
 
-    import shlex
-    import shutil
-    import sys
-
-    from qbe.datasets.mini import grades
     from qbe.search.present import to_table
 
     width, judged = min(shutil.get_terminal_size((100, 24)).columns, 120), grades(PAPER)
@@ -67,17 +61,12 @@ def open_demo_index(report: Callable[[str], object]) -> qbe.Index:
     """The collection's index in the cache; it is built, and ``report`` called with a line before, where it is
     not there, is damaged, or was built of other papers or with another encoder.
     """
-    import json
-    from contextlib import suppress
-
     from qbe.datasets import mini
     from qbe.index.jvm import anserini_jar, find_jar
-    from qbe.models.cards import DEFAULT_ENCODER
-    from qbe.util.files import atomic_file, cache_folder
 
     corpus, folder = mini.corpus(), cache_folder() / "demo" / "mini"
     ids = [json.loads(line)["paper_id"] for line in corpus.splitlines()]
-    with suppress(qbe.IndexFormatError, qbe.EncoderMismatchError):
+    with suppress(qbe.IndexFormatError, EncoderMismatchError):
         index = qbe.open_index(folder, encoder=DEFAULT_ENCODER)
         lacks_words = index.manifest.lucene is None and find_jar() is not None
         if index.manifest.dense is not None and not lacks_words and [each.paper_id for each in index] == ids:
@@ -86,15 +75,13 @@ def open_demo_index(report: Callable[[str], object]) -> qbe.Index:
     report(f"indexing {len(ids):,} papers in {folder}, once ...")
     try:
         anserini_jar()
-    except qbe.MissingDependencyError as error:
+    except MissingDependencyError as error:
         report(f"the searches below use vectors alone: {error}")
     source = folder.with_name("mini.jsonl")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError:
-        raise qbe.OutputError(
-            f"cannot write {folder}: no permission; set QBE_CACHE to another folder"
-        ) from None
+        raise OutputError(f"cannot write {folder}: no permission; set QBE_CACHE to another folder") from None
     with atomic_file(source) as stream:
         stream.write(corpus)
     return qbe.build_index(folder, source, qbe.BuildSettings(bm25=find_jar() is not None), overwrite=True)

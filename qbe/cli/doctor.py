@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
+import platform
 import re
+import shlex
+import shutil
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
 
 import qbe
 from qbe.cli import common
-from qbe.cli.common import Parser
+from qbe.cli.parser import parse
+from qbe.errors import JavaError, MissingDependencyError
+from qbe.util.files import cache_folder, check_output
+from qbe.util.text import plain
+from qbe.util.work import available_threads
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-    from typing import Any
+Check = dict[str, Any]
 
-    Check = dict[str, Any]
 
-OPTIONS = f"""
---index DIR  compare all files of this index with their digests
---save FILE  write the index's intact papers to a corpus
-{common.OVERWRITE}\
---json  print one JSON object, for programs
-"""
-EPILOG = """\
-Each line is OK, advice (searching works, something is slower or absent) or MISSING (searching needs it).
-Nothing is loaded, started, written or sent. The exit code is 0 if searching can work, and 1 if not. With
---index only that index is looked at: each of its files is read, and a line names each that is DAMAGED; the
-exit code is 1 if one is.
-"""
-ABOUT = "Show what this machine and this installation are, and what they lack."
-PARSER = Parser("qbe doctor", ABOUT, OPTIONS, EPILOG)
 OK, ADVICE, MISSING, DAMAGED = "ok", "advice", "missing", "damaged"
 """How a check ended: searching needs what is missing, and works without what advice is about."""
 
@@ -82,10 +77,7 @@ def check(name: str, found: str, advice: str = "", state: str = "", **values: An
 
 def main(arguments: list[str]) -> None:
     """Look, print what was found, and raise where something is missing or damaged."""
-    options = PARSER.parse_args(arguments)
-
-    import json
-    from pathlib import Path
+    options = parse("doctor", arguments)
 
     common.refuse(options.save and not options.index, "--save goes with --index; give both")
     if options.index is not None:
@@ -109,13 +101,12 @@ def main(arguments: list[str]) -> None:
         raise qbe.IndexFormatError(f"expected a sound index, found damaged: {damaged}")
     if missing := [each["name"] for each in checks if each["state"] == MISSING]:
         run = pip_line(*(REQUIREMENTS[name] for name in missing))
-        raise qbe.MissingDependencyError(
+        raise MissingDependencyError(
             f"expected all that searching needs, found no {', '.join(missing)}; run: {run}"
         )
 
 
 def pip_line(*requirements: str) -> str:
-    import shlex
 
     return "pip install " + " ".join(map(shlex.quote, requirements))
 
@@ -130,11 +121,6 @@ def in_bytes(number: int) -> str:
 
 def installation_checks() -> list[Check]:
     """Check qbe, Java and each package without importing it, those that searching needs first."""
-    import importlib.util
-    import platform
-    from importlib.metadata import PackageNotFoundError, version
-    from pathlib import Path
-
     from qbe.index.jvm import find_jar
 
     def installed(*names: str) -> str | None:
@@ -174,7 +160,7 @@ def java_check() -> Check:
 
     try:
         home = jvm.find_java()
-    except qbe.JavaError as error:
+    except JavaError as error:
         values: dict[str, Any] = dict.fromkeys(("home", "version", "class_archive"))
         return check("Java", "none that BM25 can use", str(error), MISSING, **values)
     found, jar = jvm.java_version(home), jvm.find_jar()
@@ -187,11 +173,6 @@ def java_check() -> Check:
 
 def machine_checks() -> list[Check]:
     """Check processors, memory, disks and the cache; nothing is started or written."""
-    from pathlib import Path
-
-    from qbe.util.files import cache_folder
-    from qbe.util.work import available_threads
-
     available, present = available_threads(), os.cpu_count() or 1
     found = f"{available} available" + (f" of {present}" if present != available else "")
     flags = re.search(r"^(?:flags|Features)\s*:(.*)$", _text("/proc/cpuinfo"), re.MULTILINE)
@@ -238,7 +219,6 @@ def memory_check() -> Check:
 
 
 def _text(path: str) -> str:
-    from pathlib import Path
 
     try:
         return Path(path).read_text(encoding="utf-8")
@@ -248,8 +228,6 @@ def _text(path: str) -> str:
 
 def disk_check(name: str, folder: Path) -> Check:
     """The free room at a folder, or where it would be created."""
-    import shutil
-
     place = _nearest_existing(folder)
     free = shutil.disk_usage(place).free
     advice = "an index takes about 13 kB a paper" if free < LITTLE_ROOM else ""
@@ -263,11 +241,6 @@ def _nearest_existing(folder: Path) -> Path:
 
 def cache_check() -> Check:
     """The cache, and the bytes that it holds."""
-    from contextlib import suppress
-    from pathlib import Path
-
-    from qbe.util.files import cache_folder
-
     folder, size = cache_folder(), 0
     for where, _, files in os.walk(folder):
         for name in files:
@@ -283,23 +256,20 @@ def index_checks(folder: Path, save: Path | None = None, *, overwrite: bool = Fa
     """Check each file of an index, and report licence and source of a pulled one; its intact papers go to
     ``save``, if given, which must not have content.
     """
-    import shlex
-
     from qbe.index.share import pulled_as
     from qbe.index.store import check_index, save_papers
-    from qbe.util.files import check_output
-    from qbe.util.text import plain
 
     if save is not None:
         check_output(save, overwrite, "save")
-    result = check_index(folder)
-    checks = [check(name, reason, state=DAMAGED) for name, reason in result.damages.items()]
+    files, damages, papers = check_index(folder)
+    checks = [check(name, reason, state=DAMAGED) for name, reason in damages.items()]
     file = shlex.quote(str(save or "papers.jsonl"))
     again = f"build the index again, with its former options: qbe index --corpus {file} --output NEW"
     if not checks:
-        found = f"{result.files} files, {in_bytes(result.size)}: as they were written"
-        checks.append(check("index", found, files=result.files, bytes=result.size))
-    elif not result.papers:
+        size = sum(entry["bytes"] for entry in files.values())
+        found = f"{len(files)} files, {in_bytes(size)}: as they were written"
+        checks.append(check("index", found, files=len(files), bytes=size))
+    elif not papers:
         advice = "put back a whole copy of the index, or build it again from its corpus"
         checks.append(check("papers", "they are not known to be intact", advice, DAMAGED))
     else:
@@ -310,5 +280,5 @@ def index_checks(folder: Path, save: Path | None = None, *, overwrite: bool = Fa
         about = f"license {pulled.license or 'not stated'}, source {pulled.source or 'not stated'}"
         checks.append(check("pulled", plain(about)))
     if save is not None:
-        checks.append(check("saved", f"{save_papers(result, save):,} papers in {save}"))
+        checks.append(check("saved", f"{save_papers(papers, save):,} papers in {save}"))
     return checks

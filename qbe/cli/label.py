@@ -3,82 +3,41 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from pathlib import Path
 
 import qbe
 from qbe.cli import common
-from qbe.cli.common import Parser, refuse
+from qbe.cli.common import refuse
+from qbe.cli.parser import parse
+from qbe.errors import check_count
+from qbe.label.grading import LabelConfig, label
+from qbe.label.pairs import (
+    Merges,
+    Pair,
+    adjudicated,
+    differences,
+    merged,
+    parse_merges,
+    read_grades,
+    read_pairs,
+    write_pairs,
+)
+from qbe.models.language_model import Endpoint, Estimate, read_guideline
+from qbe.runs import read_topics
+from qbe.util.files import check_output
+from qbe.util.text import read_ids
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from qbe.label.grading import LabelConfig
-    from qbe.label.pairs import Merges, Pair
-    from qbe.models.language_model import Estimate
-
-PROGRAM = "qbe label"
-ABOUT = """\
-Make pairs of papers that are graded from 0 to 3 for background, method and result, by a language model \
-behind an OpenAI-compatible endpoint; or compare two files of grades."""
-EPILOG = """\
-Candidates of 20 papers of an index, to be graded by hand (qbe serve --pairs):
-  qbe label --index DIR --sample 20 --output pairs.tsv
-The same, graded by a model of a server on this machine; repeated after an interrupt, it asks for the rest:
-  qbe label --index DIR --sample 20 --output graded.tsv --endpoint http://127.0.0.1:8080/v1 --model NAME
-The first 13 papers of each of two runs; pairs on which two assessors differ, and the decision of a third:
-  qbe label --runs runs/bm25.trec runs/dense.trec --depth 13 --topics topics.tsv --output pairs.tsv
-  qbe label --differences grades/ann.tsv grades/ben.tsv --output third.tsv
-  qbe label --adjudicate grades/ann.tsv grades/ben.tsv grades/cy.tsv --output decided.tsv
-"""
-OPTIONS = f"""
---output FILE  the pairs, tab-separated, with their grades
-{common.OVERWRITE}\
-? --queries FILE  ids of query papers, one a line; - is standard input (default: all of the index)
-? --keywords WORD...  query papers are those whose title or abstract has one of these words or phrases
-? --runs RUN...  pairs of the first papers of TREC runs for each query (a pool of them)
-? --pairs FILE  pairs to grade: tab-separated, with the columns query_id and paper_id
-? --differences FILE FILE  the pairs that two files of grades grade differently, for a third assessor
-? --adjudicate FILE FILE FILE  grades of two assessors where they agree, else of the third
-# pairs
---index DIR  an index that holds the papers, built by qbe index
---sample N  so many query papers, or pairs, at random
---candidates N (16)  of each query paper
---depth N (13)  papers of each of --runs for a query
---topics FILE  of --runs: the topics whose ids they have (default: ids of query papers)
---random-seed N (0)  of what is drawn
---merge G:G...  grades that count as other ones, as in 3:2, or in one facet, as in method:3:2; of
-  --pairs without a model: of their own grades
-# the model; without --model pairs are written without grades
---model NAME  its name at the endpoint
---endpoint URL  such as http://127.0.0.1:8080/v1 (default: $QBE_LLM_ENDPOINT); its key is that of $QBE_LLM_KEY
---guideline FILE  what the model is told of facets and grades: a file, or sciface for SciFACE's two facets
-  (default: qbe's own)
---answers FILE  where answers are kept (default: --output and .answers.sqlite)
---budget-requests N  requests at most, earlier ones included
---budget-tokens N  tokens at most, earlier ones included
---price IN:OUT  of a million tokens of requests and of answers, for the estimate
---dry-run  print what is left to ask, and ask nothing
---parallel N (4)  requests under way at a time
---response-format json_schema|json_object|none  how the endpoint is asked for JSON (default:
-  $QBE_LLM_RESPONSE_FORMAT, else json_schema)
---timeout SECONDS (120)  for an answer
-# agreement
---agreement FILE FILE  print how far two files of graded pairs agree, and end
---format table|json (table)  of the agreement
-"""
-PARSER = Parser(PROGRAM, ABOUT, OPTIONS, EPILOG)
+OF_MODEL = (
+    *("endpoint", "guideline", "answers", "budget_requests", "budget_tokens", "price", "dry_run", "parallel"),
+    *("response_format", "timeout"),
+)
+"""Options that say how a model is asked."""
 
 
 def main(arguments: list[str]) -> None:
-    options = PARSER.parse_args(arguments)
-
-    import json
-    from pathlib import Path
-
-    from qbe.errors import check_count
-    from qbe.label.pairs import adjudicated, merged, parse_merges, read_grades, read_pairs, write_pairs
-    from qbe.util.files import check_output
+    options = parse("label", arguments)
 
     merges = parse_merges(options.merge or ())
     if options.agreement:
@@ -92,7 +51,9 @@ def main(arguments: list[str]) -> None:
     refuse(options.topics and not options.runs, "--topics goes with --runs; give both")
     refuse(options.adjudicate and options.model, "--adjudicate reads grades of three files; drop --model")
     if not options.model:
-        refuse(options.dry_run, "--dry-run goes with --model; give it")
+        for name in OF_MODEL:
+            told = f"--{name.replace('_', '-')} has no effect without --model; add --model, or drop it"
+            refuse(getattr(options, name) not in (None, False), told)
         alone = bool(options.pairs) != bool(options.merge) and not (options.differences or options.adjudicate)
         told = (
             "expected --model for grades, or --pairs with --merge to merge theirs, found one of these alone"
@@ -138,29 +99,22 @@ def _prices(text: str | None) -> tuple[float, float] | None:
 
 def _config(options: argparse.Namespace, output: Path, merges: Merges) -> LabelConfig:
     """How the model is asked."""
-    from pathlib import Path
-
-    from qbe.label.grading import LabelConfig
-    from qbe.models.language_model import Endpoint, read_guideline
-
     answers = Path(options.answers or f"{output}.answers.sqlite")
     same = f"expected --answers in another file than the --output, found {output} as both"
     refuse(answers.resolve() == output.resolve(), same)
     guideline = read_guideline(Path(options.guideline)) if options.guideline else None
     form = options.response_format
-    endpoint = Endpoint(options.endpoint, options.model, options.timeout, response_format=form)
-    budgets = options.budget_requests, options.budget_tokens
-    return LabelConfig(endpoint, answers, guideline, *budgets, options.parallel, merges, options.random_seed)
+    timeout = {} if options.timeout is None else {"timeout": options.timeout}
+    endpoint = Endpoint(options.endpoint, options.model, response_format=form, **timeout)
+    budgets, parallel = (options.budget_requests, options.budget_tokens), options.parallel or 4
+    return LabelConfig(endpoint, answers, guideline, *budgets, parallel, merges, options.random_seed)
 
 
 def _pairs_of_files(options: argparse.Namespace, merges: Merges) -> list[Pair]:
     """The pairs that files state, or none."""
     from qbe.label.candidates import drawn, pool_runs
-    from qbe.label.pairs import differences, read_pairs
 
     if options.runs:
-        from qbe.runs import read_topics
-
         topics = read_topics(options.topics) if options.topics else ()
         pools = pool_runs(
             options.runs,
@@ -177,7 +131,6 @@ def _pairs_of_files(options: argparse.Namespace, merges: Merges) -> list[Pair]:
 def _candidates(options: argparse.Namespace, index: qbe.Index) -> list[Pair]:
     """Candidates of query papers of an index."""
     from qbe.label.candidates import drawn, ids_of, ids_with, pool_candidates
-    from qbe.util.text import read_ids
 
     if options.keywords:
         ids = ids_with(index, options.keywords)
@@ -199,12 +152,11 @@ def _label(
 ) -> None:
     """Grade pairs, and print what came of it; raises ModelError where pairs were asked for in vain."""
     from qbe.label.candidates import papers_of
-    from qbe.label.grading import label
 
     papers = papers_of(index, pairs)
     if bare := sum(not paper.abstract for paper in papers.values()):
         told = "papers have no abstract in this index; the model is shown their titles alone"
-        common.note(PROGRAM, f"{bare:,} of {len(papers):,} {told}")
+        common.note(f"{bare:,} of {len(papers):,} {told}")
 
     def approve(estimate: Estimate) -> bool:
         """Print what is to be asked."""
@@ -236,7 +188,7 @@ def _label(
     if labelled.stopped:
         left = len(pairs) - labelled.graded - len(labelled.problems)
         told = f"{left:,} pairs were not asked for: {labelled.stopped}"
-        common.note(PROGRAM, f"{told}; repeat the command with a larger budget for the rest")
+        common.note(f"{told}; repeat the command with a larger budget for the rest")
     if labelled.problems:
         pair, problem = next(iter(labelled.problems.items()))
         raise qbe.ModelError(

@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
+import signal
 import sys
+import threading
 
 import qbe
 from qbe.cli import common
-
-HOST, PORT = "127.0.0.1", 8766
-ABOUT = "Give agents tools to search an index with, by the Model Context Protocol (MCP)."
-OPTIONS = f"""
---index DIR...!  the index to serve, or several as one
---transport stdio|http (stdio)  how agents reach it
---host HOST  http: address to listen at (default: {HOST}, this machine only)
---port N  http: port to listen at, 0 for any free one (default: {PORT})
---api-key-file FILE  http: a file with a key that requests must bring; needed to listen beyond this machine
-{common.RERANK}{common.THREADS}"""
-EPILOG = """\
-With stdio an agent's program starts this command itself, and talks with it over standard input and output.
-With http it listens at http://HOST:PORT/mcp (streamable HTTP). Changes of the index are noticed while it is
-served. docs/serve.md shows how programs are told of it.
-"""
-PARSER = common.Parser("qbe mcp", ABOUT, OPTIONS, EPILOG)
+from qbe.cli.parser import parse
+from qbe.errors import check_package
+from qbe.util.work import thread_count
 
 
 def main(arguments: list[str]) -> None:
     """Answer calls until told to end."""
-    options = PARSER.parse_args(arguments)
-
-    import contextlib
-    import logging
-    import os
-    import signal
-    import threading
-
-    from qbe.errors import check_package
+    options = parse("mcp", arguments)
 
     http, port = options.transport == "http", options.port
     for name in ("host", "port", "api_key_file"):
@@ -46,9 +30,9 @@ def main(arguments: list[str]) -> None:
     from qbe.serve.guard import check_access, read_key
 
     key = read_key(options.api_key_file) if options.api_key_file else None
-    host = options.host or HOST
+    host = options.host or "127.0.0.1"
     check_access(host, key)
-    threads = common.threads(options.threads)
+    threads = thread_count(options.threads)
 
     from qbe.serve.mcp import PATH, create_server, serve_http, serve_stdio
     from qbe.serve.service import SearchService, stages_of
@@ -64,7 +48,7 @@ def main(arguments: list[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(0))
     with contextlib.ExitStack() as stack:
-        listening = stack.enter_context(listen(host, PORT if port is None else port)) if http else None
+        listening = stack.enter_context(listen(host, 8766 if port is None else port)) if http else None
         index = stack.enter_context(qbe.open_index(options.index, threads=threads))
         service = stack.enter_context(SearchService(index, stages_of(index, options.rerank)))
         server = create_server(service)

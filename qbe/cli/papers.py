@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import qbe
-from qbe.cli import common
+from qbe.cli.parser import parse
+from qbe.cli.search import filter_of
+from qbe.corpus.bibliography import author_names, entries, reference_of
+from qbe.corpus.identity import MERGED_IDS, normalized_title
+from qbe.search.filters import FilterCache
+from qbe.util.text import plain
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Any
-
-LIST = common.Parser(
-    "qbe list",
-    "List the papers of an index, one a line: id, year, first author, title. With words those whose title, "
-    "authors or ids have all of them.",
-    f"""
-[WORD...]  a word, perhaps only begun
---index DIR!  built by qbe index
-{common.PAPER_FORMATS}# filters: papers that are listed
-{common.FILTERS}""",
-)
-SHOW = common.Parser(
-    "qbe show",
-    "Show papers of an index: title, authors, year, venue, tags, links, and each sentence of the abstract "
-    "with its facet.",
-    f"""
-ID...  ids or other names (DOI, arXiv id, ...), or words of the title of one paper
---index DIR!  built by qbe index
-{common.PAPER_FORMATS}""",
-)
 WIDEST_ID = 32
 
 
 def list_main(arguments: list[str]) -> None:
-    options = LIST.parse_args(arguments)
+    options = parse("list", arguments)
 
-    import shutil
-
-    from qbe.cli.search import filter_of
-    from qbe.search.filters import FilterCache
     from qbe.search.present import line
     from qbe.search.writers import described
 
@@ -64,7 +45,7 @@ def list_main(arguments: list[str]) -> None:
 
 
 def show_main(arguments: list[str]) -> None:
-    options = SHOW.parse_args(arguments)
+    options = parse("show", arguments)
 
     from qbe.search.present import line
     from qbe.search.writers import paper_record
@@ -90,12 +71,8 @@ def show_main(arguments: list[str]) -> None:
 
 def _text(paper: qbe.Paper) -> str:
     """A paper for a person."""
-    import shutil
-
-    from qbe.corpus.bibliography import reference_of
     from qbe.search.explain import label_of
     from qbe.search.present import columns
-    from qbe.util.text import plain
 
     reference = reference_of(paper)
     rows = [
@@ -118,9 +95,6 @@ def _text(paper: qbe.Paper) -> str:
 
 def _having(papers: Iterable[qbe.Paper], words: Sequence[str]) -> Iterator[qbe.Paper]:
     """Papers whose title, authors or ids have all words, each perhaps only begun, case and accents apart."""
-    from qbe.corpus.bibliography import author_names
-    from qbe.corpus.identity import MERGED_IDS, normalized_title
-
     patterns = [f" {normalized_title(word)}" for word in words]
     for paper in papers:
         metadata = paper.metadata
@@ -146,10 +120,6 @@ def _write(
     as_record: Callable[[qbe.Paper], Any],
 ) -> bool:
     """Write papers in a format; False where there are none."""
-    import json
-
-    from qbe.corpus.bibliography import entries
-
     texts: Iterable[str]
     if form == "table":
         texts = map(as_text, papers)

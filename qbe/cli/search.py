@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+import argparse
+import hashlib
+import json
 import os
+import shutil
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import qbe
 from qbe.cli import common
-from qbe.cli.common import Parser, refuse
-from qbe.cli.defaults import searched
+from qbe.cli.common import refuse, searched
+from qbe.cli.parser import parse
+from qbe.errors import check_count
+from qbe.query import PLAIN, parse_positions, parse_wish
+from qbe.runs import read_pools
+from qbe.search.filters import PaperFilter, describe, parse_where, parse_years
+from qbe.search.stages import (
+    FIRST_STAGES,
+    RERANKERS,
+    Fused,
+    Stages,
+    default_stages,
+    describe_stages,
+    parse_first_stage,
+    parse_reranker,
+)
+from qbe.util.files import check_output, sha256
+from qbe.util.work import thread_count
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any
-
     from qbe.search.queries import QuerySource
     from qbe.search.writers import Result, ResultWriter
 
-PROGRAM = "qbe search"
+
 TABLE_HITS, RUN_HITS = 10, 1000
-FORMATS = "trec|json|table|csv|markdown|bibtex|ris"
 BIBLIOGRAPHIES = ("bibtex", "ris")
 """Formats in which a paper stands once, whatever queries found it: a run of them cannot be continued."""
 
@@ -40,78 +58,18 @@ OF_NO_RESULT = frozenset(
 )
 """Options on which results do not depend, or which files stand for."""
 
-ABOUT = """\
-Find papers like a paper, for its problem (background), its method or its findings (result), or by \
-sentences picked by hand, or by its whole abstract."""
-OPTIONS = f"""
---index DIR...!  built by qbe index, or an address of qbe pull; several are searched as one
-? --topics FILE!  tab-separated with a header: query_id, paper_id (or text and title, of a paper from
-  outside), facet (none: the whole abstract), aspects (several, with weights, in place of the facet)
-? --paper ID...!  a paper of the index, or several: papers like these
-? --cited FILE!  papers like those of the index that a bibliography names (in any format that qbe index
-  reads), or that a LaTeX source cites, or a list of ids, DOIs, arXiv ids or addresses, one a line
-? --paper-file FILE!  a paper with title and abstract: PDF, LaTeX, JSON, BibTeX, RIS, CSV, or text with the
-  title on the first line; - is standard input
-? --text TEXT!  an abstract, as it is, or a question
---title TITLE  the title that goes with --text
---not-paper ID...  papers of the index: rank papers similar to these lower
-? --facet problem|method|findings|background|result  facet to match; the problem is background, objectives
-  included, the findings are result; with --topics, of all topics that state no other (default: the topic's
-  own, else the whole abstract)
-? --sentences 0,3  positions of the sentences to match, from 0
-? --like FACET...  facets to have in common: background, method or result, with a weight as in method:0.5, or
-  with the grade that a paper must have at least or at most, as in 'background>=2' 'method<=1'; or
-  same-problem-other-method, same-method-other-problem or competitors, short for background --unlike method,
-  method --unlike background, background method; or several of these, a mixed list, each with its number of
-  hits as in competitors:5
---unlike FACET...  with --like: facets not to have in common
---facets given|predicted (given)  of the query's sentences: those its paper brings, predicted where it brings
-  none, or always predicted
---hits N  hits per query (default: {RUN_HITS} in a TREC run and JSON, {TABLE_HITS} in other formats; of a
-  mixed list the sum of its numbers)
---pool FILE  tab-separated file of query_id, paper_id: candidates for each query
---output FILE  write there (default: standard output)
-{common.OVERWRITE}\
---resume  continue an interrupted run of --topics to --output; it ends in the same bytes
---format {FORMATS}  default: by the name of --output (.json, .jsonl, .csv, .md,
-  .bib, .ris), a table on a terminal, else a TREC run
---explain  show each sentence of the query, with facet and probability, all matches, and the scores and
-  sentences behind each rank (table or json)
---run-tag TAG  last column of the TREC run (default: qbe-, the first stage, + and the reranker)
---threads N  queries and candidates processed at a time, with the same results whatever their number (default:
-  all processors this process may use)
-# filters: papers that may be found
-{common.FILTERS}# stages
---first-stage STAGE  bm25, dense or fused, with parameters as in fused:depth=500,background_penalty=0; help
-  lists them (default: fused; dense or bm25 where the index has but one of them)
---rerank STAGE  none, grades (by stored vectors and words), projections (stored vectors projected for the
-  facet), cross-encoder, matching, llm, or the folder of a model, with parameters as in
-  projections:depth=1000; help lists them (default: grades or projections where the index's encoder has some,
-  else cross-encoder)
---encoder NAME  for queries from outside (default: the one the index was built with)
-"""
-PARSER = Parser(PROGRAM, ABOUT, OPTIONS)
-
 
 def main(arguments: list[str]) -> None:
     for option in ("--first-stage", "--rerank"):
         after = arguments.index(option) + 1 if option in arguments else len(arguments)
         if arguments[after : after + 1] == ["help"]:
-            from qbe.search.stages import FIRST_STAGES, RERANKERS, describe_stages
-
             print(describe_stages(RERANKERS if option == "--rerank" else FIRST_STAGES))
             return
-    run(PARSER.parse_args(searched(PARSER, arguments)))
+    run(parse("search", arguments, searched))
 
 
 def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None = None) -> None:
     """Search as the options say; ``open_index`` may open the index elsewhere than in this process."""
-    from functools import partial
-    from pathlib import Path
-
-    from qbe.query import PLAIN, parse_wish
-    from qbe.search.stages import Fused, Stages, default_stages
-
     form, width = checked_form(options)
     several = len(options.paper or ()) > 1 or options.not_paper or options.cited
     if options.sentences is not None:
@@ -128,10 +86,9 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
     variety, k = PLAIN if wish is None else wish.variety, options.hits
     if k is None and any(":" in part for part in options.like or ()):  # of a mixed list
         k = round(sum(variety.mix.values()))
-    threads = common.threads(options.threads)
+    threads = thread_count(options.threads)
 
     from qbe.index import jvm
-    from qbe.runs import read_pools
     from qbe.search.writers import open_writer
 
     if not options.topics:
@@ -140,7 +97,7 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
     with (open_index or qbe.open_index)(options.index, encoder=options.encoder, threads=threads) as index:
         source = _source(options, index, None if wish is None else wish.weights)
         for each in source.notes:
-            common.note(PROGRAM, each)
+            common.note(each)
         absent = ", ".join(each for each in source.ids if pools is not None and each not in pools)
         refuse(absent, f"expected a pool for each query, found none for {absent}; check --pool")
         stages = stages_of(options, default_stages(index))
@@ -168,11 +125,6 @@ def checked_form(options: argparse.Namespace) -> tuple[str, int]:
     """The format of the output, and how many columns a table has; raises UsageError for options of results
     that do not go together with each other or with the query's, OutputError for a file that exists.
     """
-    import shutil
-
-    from qbe.errors import check_count
-    from qbe.util.files import check_output
-
     form, output = options.format, (options.output or "").lower()
     ends = f"expected an --output that is named as a TREC run or ends in {', '.join(FORM_OF_NAME)}"
     refuse(
@@ -218,12 +170,7 @@ def write(
     search: Callable[[Sequence[int]], Iterable[Result]],
 ) -> None:
     """Write results where the options say; a run of topics to a file so that it can be continued."""
-    import hashlib
-    import json
-    from pathlib import Path
-
     from qbe.search.writers import write_run
-    from qbe.util.files import sha256
 
     inputs = None
     if options.topics and options.output and form not in BIBLIOGRAPHIES:
@@ -237,8 +184,6 @@ def write(
 
 def stages_of(options: argparse.Namespace, default: qbe.Stages) -> qbe.Stages:
     """The stages that the options state, those of the ``default`` in place of what they leave out."""
-    from qbe.search.stages import Stages, parse_first_stage, parse_reranker
-
     first, reranker = default.first_stage, default.reranker
     if options.first_stage is not None:
         first = parse_first_stage(options.first_stage)
@@ -251,8 +196,6 @@ def filter_of(options: argparse.Namespace) -> qbe.PaperFilter | None:
     """The filter that the options state, None where they state none."""
     if all(value is None for value in (options.year, options.category, options.author, options.where)):
         return None
-    from qbe.search.filters import PaperFilter, parse_where, parse_years
-
     years, before = (None, None) if options.year is None else parse_years(options.year)
     return PaperFilter(
         years=years,
@@ -265,9 +208,6 @@ def filter_of(options: argparse.Namespace) -> qbe.PaperFilter | None:
 
 def _source(options: argparse.Namespace, index: qbe.Index, weights: Any) -> QuerySource:
     """The queries that the options state."""
-    from pathlib import Path
-
-    from qbe.query import parse_positions
     from qbe.search.queries import find_papers, from_query, from_topics, query_by
 
     what: Any = weights or (qbe.Facet(options.facet) if options.facet else None)
@@ -279,13 +219,13 @@ def _source(options: argparse.Namespace, index: qbe.Index, weights: Any) -> Quer
     if options.paper is not None:
         papers = find_papers(index, options.paper)
     elif options.cited is not None:
-        papers = [index.paper(paper_id) for paper_id in named_papers(PROGRAM, index, options.cited)]
+        papers = [index.paper(paper_id) for paper_id in named_papers(index, options.cited)]
     else:
-        papers = [given_paper(PROGRAM, options)]
+        papers = [given_paper(options)]
     return from_query(query_by(papers, unlike, what))
 
 
-def given_paper(program: str, options: argparse.Namespace) -> qbe.Paper:
+def given_paper(options: argparse.Namespace) -> qbe.Paper:
     """The paper from outside that the options bring as a file or as text."""
     from qbe.search.queries import note_on_papers, paper_from_file, pasted_paper
 
@@ -293,18 +233,16 @@ def given_paper(program: str, options: argparse.Namespace) -> qbe.Paper:
         paper = paper_from_file(options.paper_file)
     else:
         paper = pasted_paper(options.text, options.title or "")
-    common.note(program, note_on_papers([paper]))
+    common.note(note_on_papers([paper]))
     return paper
 
 
-def named_papers(program: str, index: qbe.Index, path: str) -> list[str]:
+def named_papers(index: qbe.Index, path: str) -> list[str]:
     """The papers of the index that a file names; those that the index lacks are told on standard error."""
-    from pathlib import Path
-
     from qbe.search.queries import papers_of
 
     named = papers_of(index.reader, Path(path))
-    common.note(program, named.missing_in_words(path))
+    common.note(named.missing_in_words(path))
     return named.paper_ids
 
 
@@ -317,7 +255,6 @@ def _results(
 ) -> Iterator[Result]:
     """The results of queries, searched some at a time; what users should know is said on standard error."""
     from qbe.search import request as requests
-    from qbe.search.filters import describe
     from qbe.search.session import not_reranked
     from qbe.search.writers import Result
 
@@ -329,7 +266,7 @@ def _results(
     sizes = [len(session.index if pools is None else pools[source.ids[place]]) for place in places]
     if places and (first := load(places[:1])[0]).filter is not None:  # what is wrong is told before searching
         selected = [session.selected(each.query, each.filter) for block in blocks for each in load(block)]
-        common.note(PROGRAM, describe(selected, first.k if pools is None else None))
+        common.note(describe(selected, first.k if pools is None else None))
         sizes = [min(size, each.papers) for size, each in zip(sizes, selected, strict=True)]
     aspects = [source.aspects[place] for place in places]
     pairs = sum(map(session.rerank_pairs, aspects, sizes))
@@ -344,11 +281,11 @@ def _results(
                 empty += [] if ranking.hits else [source.ids[place]]
                 yield Result(source.ids[place], ranking.query, ranking.hits)
             if len(source.ids) == 1:
-                common.note(PROGRAM, "; ".join(rankings[0].counts))
+                common.note("; ".join(rankings[0].counts))
             if not pairs:
                 advance(len(block))
     if left_out:
-        common.note(PROGRAM, f"{left_out} of {len(places)} queries: {notice}")
+        common.note(f"{left_out} of {len(places)} queries: {notice}")
     if empty and pools is not None:
         held = f"{len(empty)} of {len(places)} pools hold no paper that may be found ({empty[0]}, ...)"
-        common.note(PROGRAM, held)
+        common.note(held)

@@ -3,62 +3,42 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import logging
+import os
+import signal
+import sys
+import tempfile
+import threading
+import webbrowser
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import qbe
 from qbe.cli import common
-from qbe.cli.common import refuse
+from qbe.cli.common import refuse, searched
+from qbe.cli.parser import parse
+from qbe.errors import OutputError, check_count, check_package
+from qbe.label.by_hand import HandGrades
+from qbe.label.pairs import read_pairs
+from qbe.util.files import lock
+from qbe.util.work import available_threads, thread_count
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import ExitStack
-
     from starlette.types import ASGIApp
 
     from qbe.serve.guard import ServeSettings
 
-PROGRAM = "qbe serve"
-ABOUT = "Serve an index: a page to search with, and the same for programs over HTTP."
-OPTIONS = f"""
---index DIR...!  the index to serve, or several as one
---host HOST (127.0.0.1)  address to listen at (default: 127.0.0.1, this machine only)
---port N (8765)  port to listen at, 0 for any free one
---api-key-file FILE  a file with a key that requests must bring; needed to listen beyond this machine
---allow-host NAME...  names under which a server in front of this one is reached
---allow-origin ORIGIN...  origins of other pages, such as https://example.org, that may ask (default: none)
---root-path PATH  what a server in front of this one puts before all paths, such as /qbe
---log-queries  log what is searched for, pasted texts too
---watches FILE  where searches are kept, of qbe watch: the page keeps some too, and shows what is new for them
---pairs FILE  pairs to grade by hand on the page label.html: tab-separated, with query_id and paper_id
---labels DIR  with --pairs: the folder for the grades, a file for each assessor
-{common.RERANK}\
---workers N (1)  processes that answer requests; SIGHUP replaces them without a gap
---threads N  of each worker (default: all processors, divided among the workers)
-"""
-EPILOG = """\
-The page is at the address that is printed; programs find a description of the interface under /openapi.json.
-Changes of the index are noticed while it is served. Ctrl-C, or SIGTERM, ends it once requests under way are
-answered. docs/serve.md says how to serve others than oneself, and what workers share.
-"""
-PARSER = common.Parser(PROGRAM, ABOUT, OPTIONS, EPILOG)
-
 
 def main(arguments: list[str]) -> None:
-    run(PARSER.parse_args(arguments))
+    run(parse("serve", arguments, searched))
 
 
 def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None = None) -> None:
     """Serve as the options say; ``open_index`` may open the index elsewhere than in this process."""
-    import contextlib
-    import os
-    import signal
-    import tempfile
-    from functools import partial
-    from pathlib import Path
-
-    from qbe.errors import check_count, check_package
-    from qbe.util.files import lock
-
     together = "expected --pairs to grade together with a folder for --labels, found one of them"
     refuse(bool(options.pairs) != bool(options.labels), together)
     check_count("workers", options.workers)
@@ -71,13 +51,22 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
     from qbe.serve.workers import address_of, listen, serve_with_workers, server_of
 
     _settings(options)  # before anything is opened
+    if options.index is None:
+        from qbe.cli.demo import open_demo_index
+
+        with open_demo_index(common.note) as index:
+            options.index = [str(index.folder)]
     with contextlib.ExitStack() as stack, contextlib.ExitStack() as opened:
         listening = stack.enter_context(listen(options.host, options.port))
         if options.labels and not stack.enter_context(lock(Path(options.labels, ".lock"))):
             told = "another server keeps grades there; choose another `labels`"
-            raise qbe.OutputError(f"cannot write {options.labels}: {told}")
+            raise OutputError(f"cannot write {options.labels}: {told}")
         app, index = _app(options, opened, open_index)
-        serving = f"serving {', '.join(options.index)} ({len(index):,} papers) at {address_of(listening)}"
+        address = address_of(listening)
+        serving = f"serving {', '.join(options.index)} ({len(index):,} papers) at {address}"
+        if options.open:
+            page = f"{address.removesuffix('/')}{(options.root_path or '').rstrip('/')}/"
+            threading.Thread(target=webbrowser.open, args=[page], daemon=True).start()
         if options.workers > 1:
             opened.close()  # what is wrong for all workers has been said once
             os.environ[SHARED_METRICS] = stack.enter_context(tempfile.TemporaryDirectory(prefix="qbe-"))
@@ -93,10 +82,6 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
 
 def worker_app(options: argparse.Namespace) -> ASGIApp:
     """The application of a worker, which is warm; what goes wrong ends all of them."""
-    import contextlib
-    import logging
-    import sys
-
     from uvicorn.config import STARTUP_FAILURE
 
     apps: list[ASGIApp] = []
@@ -106,7 +91,7 @@ def worker_app(options: argparse.Namespace) -> ASGIApp:
         apps.append(_app(options, contextlib.ExitStack(), is_warm=True)[0])  # closed by the worker's end
 
     with contextlib.suppress(SystemExit):
-        common.run(PROGRAM, open_app, [])
+        common.run("qbe serve", open_app, [])
     if not apps:
         sys.exit(STARTUP_FAILURE)
     return apps[0]
@@ -115,7 +100,6 @@ def worker_app(options: argparse.Namespace) -> ASGIApp:
 def _settings(options: argparse.Namespace) -> tuple[ServeSettings, int]:
     """Who may ask for what, and the threads of this process."""
     from qbe.serve.guard import read_key, settings_for
-    from qbe.util.work import available_threads
 
     settings = settings_for(
         options.host,
@@ -127,7 +111,7 @@ def _settings(options: argparse.Namespace) -> tuple[ServeSettings, int]:
     )
     if options.threads is None and options.workers > 1:
         return settings, max(1, available_threads() // options.workers)
-    return settings, common.threads(options.threads)
+    return settings, thread_count(options.threads)
 
 
 def _app(
@@ -138,13 +122,8 @@ def _app(
     is_warm: bool = False,
 ) -> tuple[ASGIApp, qbe.Index]:
     """The application over an index, and the index; the stack closes both."""
-    import logging
-    from pathlib import Path
-
     from qbe.feeds.reports import Watcher
-    from qbe.label.by_hand import HandGrades
     from qbe.label.candidates import papers_of
-    from qbe.label.pairs import read_pairs
     from qbe.serve.app import create_app
     from qbe.serve.service import SearchService, stages_of
 

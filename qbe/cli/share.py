@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 from qbe.cli import common
-from qbe.cli.common import Parser
-
-PACK = Parser(
-    "qbe pack",
-    "Pack an index into one file, from which qbe pull makes the same index.",
-    """
-INDEX  the folder of the index
-FILE  the pack, such as arxiv-cs.tar.zst
---license TEXT  licence of the papers, such as CC0-1.0
---source TEXT  where the papers are from
---without-abstracts  leave out the sentences of abstracts, where their licence forbids to pass them on
---threads N  that compress (default: all processors)
-""",
-)
-PULL = Parser(
-    "qbe pull",
-    "Pull an index that qbe pack has packed, or bring one up to date that was pulled before.",
-    """
-ADDRESS  https://..., hf:OWNER/NAME (a data set at Hugging Face), s3://..., or a file
---output DIR  folder of the index (default: in the cache, where --index ADDRESS finds it)
---overwrite  replace an index that was changed here, or was not pulled
-""",
-)
+from qbe.cli.parser import parse
+from qbe.util.text import plain
+from qbe.util.work import thread_count
 
 
 def pack_main(arguments: list[str]) -> None:
-    options = PACK.parse_args(arguments)
+    options = parse("pack", arguments)
 
     from qbe.index.share import pack_index
 
@@ -40,7 +20,7 @@ def pack_main(arguments: list[str]) -> None:
             license=options.license,
             source=options.source,
             abstracts=not options.without_abstracts,
-            threads=common.threads(options.threads),
+            threads=thread_count(options.threads),
             progress=progress,
         )
     print(
@@ -51,10 +31,9 @@ def pack_main(arguments: list[str]) -> None:
 
 
 def pull_main(arguments: list[str]) -> None:
-    options = PULL.parse_args(arguments)
+    options = parse("pull", arguments)
 
     from qbe.index.share import pull
-    from qbe.util.text import plain
 
     with common.Bar("pulling", "B", unit_scale=True) as progress:
         folder, pack, was_there = pull(

@@ -3,40 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TypeVar
 
 from qbe.cli import common
+from qbe.cli.parser import parse
+from qbe.errors import UsageError
+from qbe.models.cards import DEFAULT_TAGGER
+from qbe.util.files import atomic_file, check_output
+from qbe.util.work import thread_count
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import TypeVar
-
-    T = TypeVar("T")
-
-ABOUT = """\
-Split abstracts into sentences and label each: background, objective, method, result or other. Papers are \
-written back with abstract as a list and pred_labels, one for each sentence."""
-OPTIONS = f"""
---input FILE!  JSON lines with paper_id, title, abstract (a string, or a list of sentences, which is kept as
-  it is); .gz, .xz, .zst are read too; - is standard input
---output FILE!  JSON lines; - is standard output
-{common.OVERWRITE}\
---facets given|predicted (given)  given: keep the labels of papers that have them; predicted: label all
---probabilities  add pred_probabilities, five numbers for each sentence
---tagger NAME  name in the registry, or a folder (default: facet-tagger)
-{common.THREADS}"""
-PARSER = common.Parser("qbe tag", ABOUT, OPTIONS)
+T = TypeVar("T")
 
 
 def main(arguments: list[str]) -> None:
-    options = PARSER.parse_args(arguments)
-    threads = common.threads(options.threads)
-
-    from contextlib import nullcontext
-    from pathlib import Path
-
-    from qbe.errors import UsageError
-    from qbe.util.files import check_output
+    options = parse("tag", arguments)
+    threads = thread_count(options.threads)
 
     output = Path(options.output)
     if options.output != "-":
@@ -44,9 +28,7 @@ def main(arguments: list[str]) -> None:
             raise UsageError(f"expected an `output` other than the `input`, found {output} as both")
         check_output(output, options.overwrite)
 
-    from qbe.models.cards import DEFAULT_TAGGER
     from qbe.models.tagger import Tagger, TaggingEncoder, open_trunk, tag_stream
-    from qbe.util.files import atomic_file
 
     def counted(records: Iterable[T]) -> Iterator[T]:
         with common.Bar("tagging", "papers") as advance:

@@ -3,72 +3,33 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import qbe
 from qbe.cli import common
 from qbe.cli.common import refuse
+from qbe.cli.parser import parse
+from qbe.cli.search import filter_of, given_paper
+from qbe.util.files import check_output, write_text
+from qbe.util.text import plain
+from qbe.util.work import thread_count
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from qbe.feeds.watches import Watch
 
-PROGRAM = "qbe watch"
-ABOUT = """\
-Keep searches in a file, and report the papers of an index that are new for them, each once: those that came \
-into the index after the search was kept."""
-FORM_OF_NAME = {".json": "json", ".jsonl": "json", ".md": "markdown", ".xml": "atom", ".atom": "atom"}
-NAME = "NAME  what the search is called\n"
-INDEX = "--index DIR!  built by qbe index\n"
-WATCHES = "--watches FILE (watches.json)  where the searches are kept\n"
-OF_ADD = f"""\
-? --paper ID...!  a paper of the index, or several
-? --paper-file FILE!  a paper with title and abstract, as of qbe search; it is kept
-? --text TEXT!  an abstract, as it is
-? --cited FILE!  papers of the index that a bibliography or a list of ids names; it is read at each run
-? --bibliography FILE!  {common.HIDDEN}
---title TITLE  the title that goes with --text
---not-paper ID...  papers that what is reported should not be like
-? --facet problem|method|findings|background|result  what to have in common
-? --like FACET...  facets to have in common, or a named combination, as of qbe search
---unlike FACET...  with --like: facets not to have in common
---grade GRADE  report papers of at least this grade, from 0 (unrelated) to 3 (near identical): in the facet,
-  or the highest of all; of an exploration what is liked less what is not (default: 1; 0.5 with --unlike)
-{common.THREADS}\
-# filters: papers that are reported
-{common.FILTERS}"""
-OF_RUN = f"""\
---since DATE  report again what was found since then, such as 2026-11-20 (default: what was never reported; in
-  a feed everything that is kept)
---output FILE  write there (default: standard output)
-{common.OVERWRITE}\
---format table|json|markdown|atom  default: by the name of --output (.json, .md, .xml: atom, a feed), else a
-  table
-{common.THREADS}"""
 
-KEEPS = "keep a search: by papers, a text, a bibliography or an exploration"
-REPORTS = "report the papers that came since the last run"
-PARSER = common.commands_parser(
-    PROGRAM,
-    ABOUT,
-    {
-        "add": (KEEPS, "", NAME + INDEX + WATCHES + OF_ADD),
-        "list": ("list the searches that are kept", "", WATCHES),
-        "remove": ("remove one", "", NAME + WATCHES),
-        "run": (REPORTS, "", INDEX + WATCHES + OF_RUN),
-    },
-)
+FORM_OF_NAME = {".json": "json", ".jsonl": "json", ".md": "markdown", ".xml": "atom", ".atom": "atom"}
 
 
 def main(arguments: list[str]) -> None:
-    options = PARSER.parse_args(arguments)
-    carry_out = {"add": _add, "list": _list, "remove": _remove, "run": _run}[options.command]
-    common.run(f"{PROGRAM} {options.command}", lambda _: carry_out(options), [])
+    options = parse("watch", arguments)
+    {"add": _add, "list": _list, "remove": _remove, "run": _run}[options.command](options)
 
 
 def _add(options: argparse.Namespace) -> None:
     watch = _watch(options)
-    threads = common.threads(options.threads)
+    threads = thread_count(options.threads)
 
     from qbe.feeds.watches import changing, keep, watch_session, write_watches
 
@@ -84,9 +45,6 @@ def _add(options: argparse.Namespace) -> None:
 
 def _watch(options: argparse.Namespace) -> Watch:
     """The watch that the options state; raises UsageError."""
-    from pathlib import Path
-
-    from qbe.cli.search import filter_of, given_paper
     from qbe.feeds.watches import watch_of
     from qbe.search.request import SearchForm
 
@@ -96,7 +54,7 @@ def _watch(options: argparse.Namespace) -> Watch:
     year_from, year_to = (papers.years if papers else None) or (None, None)
     shape = options.like[0] if options.like and options.like[0] in qbe.SHAPES and not options.unlike else None
     if options.paper_file:
-        paper = given_paper(f"{PROGRAM} add", options)
+        paper = given_paper(options)
         text, title = paper.abstract, paper.title
     cited = options.cited or options.bibliography
     form = common.made(
@@ -122,7 +80,6 @@ def _watch(options: argparse.Namespace) -> Watch:
 
 def _list(options: argparse.Namespace) -> None:
     from qbe.feeds.watches import read_watches
-    from qbe.util.text import plain
 
     watches = read_watches(options.watches).watches.values()
     for watch in watches:
@@ -146,14 +103,14 @@ def _remove(options: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
+    from qbe.feeds import check_day
     from qbe.feeds.reports import items_of, report
-    from qbe.feeds.watches import changing, check_since, find, watch_session, write_watches
-    from qbe.util.files import check_output, write_text
+    from qbe.feeds.watches import changing, find, watch_session, write_watches
 
     lower = (options.output or "").lower()
     form = options.format or next((FORM_OF_NAME[end] for end in FORM_OF_NAME if lower.endswith(end)), "table")
-    threads = common.threads(options.threads)
-    check_since(options.since)
+    threads = thread_count(options.threads)
+    check_day("since", options.since)
     if options.output:
         check_output(options.output, options.overwrite)
     with (
@@ -170,8 +127,7 @@ def _run(options: argparse.Namespace) -> None:
         items = items_of(watches, index, since)
         text = report(items, form, watches.feed)
         if options.output is None:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            print(text, end="", flush=True)
         else:
             write_text(options.output, text)
         for item in items:

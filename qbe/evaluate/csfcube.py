@@ -57,6 +57,9 @@ def load_folds(path: StrPath, split: str = "test") -> Folds:
         others = [q for name in _NAMES for q in folds[name] if split_query_id(q)[1] is not Facet(facet)]
         if others or not all(folds.values()):
             raise _bad(path, f"query ids that end in _{facet} in each fold", others[0] if others else "none")
+        test = folds["fold1_test"] + folds["fold2_test"]
+        if len(set(test)) < len(test):
+            raise _bad(path, f"each query in one test fold of {facet}", "a query twice")
     facets[AGGREGATED] = {name: [q for folds in facets.values() for q in folds[name]] for name in _NAMES}
     scopes = {scope: tuple(tuple(folds[name]) for name in SPLITS[split]) for scope, folds in facets.items()}
     return Folds(scopes, frozenset(q for ids in facets[AGGREGATED].values() for q in ids))

@@ -20,16 +20,12 @@ if TYPE_CHECKING:
     from qbe.evaluate.significance import Comparison
 
 COLUMNS = ("qid", "docno", "score", "rank")  # of PyTerrier's results
+IR_MEASURES = {"query_id": "qid", "doc_id": "docno"}  # names that ir-measures has for them
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Run(Mapping[str, Sequence[Hit]]):
-    """Ranked lists by query id, best first, under one run tag: a mapping of query ids to hits.
-
-    >>> run = Run("my-run", {"p1_method": (Hit("p7", 2.5), Hit("p3", 1.0))})
-    >>> run["p1_method"][0].paper_id, len(run)
-    ('p7', 1)
-    """
+    """Ranked lists by query id, best first, under one run tag: a mapping of query ids to hits."""
 
     tag: str
     rankings: Mapping[str, Sequence[Hit]]
@@ -38,6 +34,9 @@ class Run(Mapping[str, Sequence[Hit]]):
         if not isinstance(self.tag, str) or not isinstance(self.rankings, Mapping):
             kinds = f"{type(self.tag).__name__} and {type(self.rankings).__name__}"
             raise TypeError(f"expected a tag (str) and a mapping of query ids to hits, found {kinds}")
+
+    def __repr__(self) -> str:
+        return f"<Run {self.tag}: {len(self):,} queries, {sum(map(len, self.values())):,} hits>"
 
     def __getitem__(self, query_id: str) -> Sequence[Hit]:
         return self.rankings[query_id]
@@ -61,9 +60,10 @@ class Run(Mapping[str, Sequence[Hit]]):
 
     @classmethod
     def from_dataframe(cls, frame: pd.DataFrame, tag: str = "run") -> Run:
-        """Make a run of columns ``qid``, ``docno`` and ``score``, such as PyTerrier's results."""
+        """Make a run of columns ``qid``, ``docno``, ``score``, or ``query_id``, ``doc_id``, ``score``."""
         if not hasattr(frame, "isna"):
             raise TypeError(f"expected a pandas.DataFrame, found {type(frame).__name__}")
+        frame = frame.rename(columns=IR_MEASURES)
         if missing := [name for name in COLUMNS[:3] if name not in frame.columns]:
             expected = "the columns qid, docno and score"
             raise UsageError(f"expected {expected}, found no {', '.join(missing)}; rename columns")
@@ -81,49 +81,56 @@ class Run(Mapping[str, Sequence[Hit]]):
         as_written(ordered)  # what cannot be written
         return cls(tag, ordered)
 
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return the columns ``qid``, ``docno``, ``score`` and ``rank`` (from 0), as in PyTerrier."""
+    def to_dataframe(self, names: str = "pyterrier") -> pd.DataFrame:
+        """Return ``qid``, ``docno``, ``score`` and ``rank`` (from 0), as in PyTerrier; with the ``names`` of
+        ir_measures ``query_id`` and ``doc_id`` first.
+        """
         check_package("pandas")
         import pandas as pd
 
+        if names not in ("pyterrier", "ir_measures"):
+            raise UsageError(f"expected `names` pyterrier or ir_measures, found {names!r}")
         check_hits(self)
-        rows = [
-            (query_id, hit.paper_id, hit.score, rank)
-            for query_id, hits in self.items()
-            for rank, hit in enumerate(hits)
-        ]
-        return pd.DataFrame(rows, columns=list(COLUMNS))
+        ranked = ((query_id, rank, hit) for query_id, hits in self.items() for rank, hit in enumerate(hits))
+        rows = [(query_id, hit.paper_id, hit.score, rank) for query_id, rank, hit in ranked]
+        columns = COLUMNS if names == "pyterrier" else (*IR_MEASURES, *COLUMNS[2:])
+        return pd.DataFrame(rows, columns=list(columns))
 
     def write(self, path: StrPath) -> None:
         """Write a TREC run file atomically, with strictly decreasing single-precision scores."""
         write_text(path, format_run(self.tag, self.rankings))
 
-    def evaluate(self, qrels: Qrels, measures: Sequence[str] = ("nDCG", "AP")) -> Evaluation:
+    def evaluate(
+        self,
+        qrels: Qrels,
+        measures: Sequence[str] = (),
+        protocol: str | None = None,
+        *,
+        folds: StrPath | None = None,
+    ) -> Evaluation:
         """Evaluate the run by query, by facet (the end of the query id) and over all queries.
 
-        Measures are names of ir-measures (``nDCG@20``, ``AP(rel=2)``) or of CSFCube's protocol (``NDCG%20``).
-        A judged query that is missing in the run scores as an empty ranking.
-
-        >>> run = Run("my-run", {"p1": (Hit("p7", 2.5), Hit("p3", 1.0))})
-        >>> run.evaluate({"p1": {"p3": 1}}, ["RR", "P@1"]).figures
-        {'RR': {'all': 0.5}, 'P@1': {'all': 0.0}}
+        Measures are names of ir-measures (``nDCG@20``, ``AP(rel=2)``) or of CSFCube's protocol (``NDCG%20``),
+        by default nDCG and AP, or those of the ``protocol``: csfcube (with its file of ``folds``), pools or
+        citations. A judged query that is missing in the run scores as an empty ranking.
         """
-        from qbe.evaluate.evaluation import evaluate
+        from qbe.evaluate.csfcube import CSFCUBE, load_folds
+        from qbe.evaluate.report import PLAIN, PROTOCOLS
 
-        return evaluate(qrels, as_written(self), measures)
+        of_qrels = [name for name, each in PROTOCOLS.items() if not each.of_facets]
+        if protocol not in (None, *of_qrels):
+            raise UsageError(f"expected a `protocol` of {', '.join(of_qrels)}, found {protocol!r}")
+        if (protocol == CSFCUBE) != (folds is not None):
+            raise UsageError("expected a file of `folds` with the protocol csfcube, and with it alone")
+        described = PLAIN if protocol is None else PROTOCOLS[protocol]
+        options = {} if folds is None else {"folds": load_folds(folds)}
+        measures = measures or (() if protocol else ("nDCG", "AP"))
+        return described.evaluate(qrels, as_written(self), measures=measures, **options)
 
     def compare(
         self, other: Run, qrels: Qrels, measures: Sequence[str] = ("nDCG", "AP")
     ) -> tuple[Comparison, ...]:
-        """Compare with another run, by measure and scope, with paired two-sided tests (see `Comparison`).
-
-        >>> qrels = {"p1": {"p3": 1}, "p2": {"p3": 1}}
-        >>> one, two = Hit("p3", 1.0), Hit("p7", 2.5)
-        >>> run = Run("good", {"p1": (one,), "p2": (one,)})
-        >>> (result,) = run.compare(Run("bad", {"p1": (two,), "p2": (two, one)}), qrels, ["RR"])
-        >>> result.difference, result.randomization_p
-        (0.75, 0.5)
-        """
+        """Compare with another run, by measure and scope, with paired two-sided tests (see `Comparison`)."""
         from qbe.evaluate.significance import compare
 
         if not isinstance(other, Run):
@@ -136,11 +143,6 @@ class Run(Mapping[str, Sequence[Hit]]):
         """Sum the z-scores of several runs, weighted (CombSUM of standardized scores).
 
         A paper that a run lacks has that run's lowest score there; only queries of all runs are fused.
-
-        >>> bm25 = Run("bm25", {"p1": (Hit("a", 9.0), Hit("b", 5.0))})
-        >>> dense = Run("dense", {"p1": (Hit("b", 0.75), Hit("a", 0.5), Hit("c", 0.25))})
-        >>> [hit.paper_id for hit in bm25.fuse(dense)["p1"]]
-        ['a', 'b', 'c']
         """
         runs = (self, *others)
         for run in runs:

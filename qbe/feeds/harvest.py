@@ -1,13 +1,11 @@
 """Harvest a repository into a journal, which an update of an index empties.
 
 The journal is JSON lines: a header, the records of each page as they come, and behind each page a line that
-says where the harvest goes on. What follows the last of these lines, of a page that was interrupted, is cut
-off.
+says where the harvest goes on. What follows the last of these lines, of an interrupted page, is cut off.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -16,20 +14,19 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 from qbe.corpus.records import Splitter, dump_record, parse_paper
 from qbe.corpus.rejected import RejectedRecords
-from qbe.errors import CorpusError, OutputError, RecordError, UsageError, input_error, output_error
-from qbe.feeds import FORMATS
+from qbe.errors import CorpusError, RecordError, UsageError, input_error, output_error
+from qbe.feeds import FORMATS, check_day
 from qbe.feeds.oai import KEPT, Repository, TokenError
 from qbe.index.build import build
 from qbe.index.source import BuildSettings, Execution, Source
 from qbe.index.update import Written, append_papers
 from qbe.types import Paper
-from qbe.util.files import StrPath, lock, write_text
+from qbe.util.files import StrPath, change_lock, write_text
 
 VERSION = 2
 MAX_RESTARTS = 3  # of a list whose resumption token is refused
@@ -49,10 +46,7 @@ class HarvestSpec:
     def __post_init__(self) -> None:
         if self.form not in FORMATS:
             raise UsageError(f"expected `form` of {', '.join(FORMATS)}, found {self.form!r}")
-        with contextlib.suppress(ValueError):
-            if not self.first_date or date.fromisoformat(self.first_date).isoformat() == self.first_date:
-                return
-        raise UsageError(f"expected `first_date` such as 2026-11-01, found {self.first_date!r}")
+        check_day("first_date", self.first_date)
 
 
 @dataclass(slots=True)
@@ -74,14 +68,10 @@ class Place:
 
 @dataclass(slots=True)
 class Journal:
-    """The header of a journal, and the ``place`` of its last page, whose line ends at ``size``.
-
-    ``harvested_to`` is the server's date at the beginning of the last harvest that is in the ``index``.
-    """
+    """A journal's spec and ``index``, and the ``place`` of its last page, whose line ends at ``size``."""
 
     path: Path
     spec: HarvestSpec
-    harvested_to: str = ""
     index: str = ""
     place: Place | None = None
     size: int = 0
@@ -94,7 +84,9 @@ class Journal:
                 if header["qbe_harvest"] != VERSION:
                     raise ValueError
                 spec = HarvestSpec(**{**header["spec"], "sets": tuple(header["spec"]["sets"])})
-                journal = cls(path, spec, header["harvested_to"], header["index"], size=stream.tell())
+                journal = cls(path, spec, header["index"], size=stream.tell())
+                if header["harvested_to"]:  # what was harvested is in the index
+                    journal.place = Place("", spec.first_date, sys.maxsize, date=header["harvested_to"])
                 end = journal.size
                 for line in stream:
                     end += len(line)
@@ -109,11 +101,6 @@ class Journal:
                 "it to harvest anew"
             ) from None
 
-    def write(self) -> None:
-        header = {"qbe_harvest": VERSION, "spec": dataclasses.asdict(self.spec)}
-        header |= {"harvested_to": self.harvested_to, "index": self.index}
-        write_text(self.path, json.dumps(header) + "\n")
-
     @property
     def is_complete(self) -> bool:
         return self.place is not None and self.place.number >= max(1, len(self.spec.sets))
@@ -126,32 +113,30 @@ class Journal:
                 was, now = (" ".join(each) or "none" if name == "sets" else each for each in (was, now))
                 expected = f"expected the `{name}` of the harvest in {self.path}, {was}"
                 raise UsageError(f"{expected}, found {now}; choose another `output`")
-        since = self.spec.first_date if self.place is None else self.place.since
-        if spec.first_date and spec.first_date < since:
+        if self.place is None or "" < spec.first_date < self.place.since:
             return Place(spec.first_date, spec.first_date)
-        if self.place is None:
-            return Place(self.harvested_to or spec.first_date, since)
-        return Place(self.place.date, since) if self.is_complete else self.place
+        return Place(self.place.date, self.place.since) if self.is_complete else self.place
 
     def newest(self) -> tuple[dict[str, int], set[str]]:
         """Return offsets of the newest record of each paper, and the ids of deleted papers."""
-        newest: dict[str, int | None] = {}
+        newest, deleted = dict[str, int](), set[str]()
         with self.path.open("rb") as stream:
             place = len(stream.readline())
             for line in stream:
                 if place < self.size and not line.startswith(_PAGE):
-                    newest[json.loads(line)["paper_id"]] = None if line.endswith(_DELETED) else place
+                    paper_id = json.loads(line)["paper_id"]
+                    deleted.discard(paper_id)
+                    newest[paper_id] = place
+                    if line.endswith(_DELETED):
+                        deleted.add(paper_id)
                 place += len(line)
-        deleted = {paper_id for paper_id, place_of in newest.items() if place_of is None}
-        return {each: place_of for each, place_of in newest.items() if place_of is not None}, deleted
+        return {each: place for each, place in newest.items() if each not in deleted}, deleted
 
 
-@contextlib.contextmanager
-def harvest_lock(path: Path) -> Iterator[None]:
-    with lock(path.with_name(f".{path.name}.harvest.lock")) as is_mine:
-        if not is_mine:
-            raise OutputError(f"expected to use {path} alone, found another process; wait for its end")
-        yield
+def write_header(path: Path, spec: HarvestSpec, harvested_to: str = "", index: str = "") -> None:
+    """Begin a journal, of a harvest that is in an index up to the server's date ``harvested_to``."""
+    header = {"qbe_harvest": VERSION, "spec": dataclasses.asdict(spec), "harvested_to": harvested_to}
+    write_text(path, json.dumps({**header, "index": index}) + "\n")
 
 
 def harvest(
@@ -162,9 +147,9 @@ def harvest(
 ) -> Place:
     """Append to a journal all records, those that changed since the last time, or what it still lacks."""
     path = Path(path)
-    with harvest_lock(path):
+    with change_lock(path):
         if is_new := not path.exists():
-            Journal(path, spec).write()
+            write_header(path, spec)
         try:
             journal = Journal.read(path)
             place = journal.begun(spec)
@@ -194,9 +179,8 @@ def _fetch(
         except TokenError as error:
             if not place.token or restarts == MAX_RESTARTS:
                 found = f"its resumption token refused ({error!s:.100}) after {restarts} new beginnings"
-                raise CorpusError(
-                    f"{repository.address}: expected the next page, found {found}; {KEPT}"
-                ) from None
+                expected = f"{repository.address}: expected the next page, found {found}"
+                raise CorpusError(f"{expected}; {KEPT}") from None
             place.token, restarts = "", restarts + 1
             continue
         if page.token and page.token == place.token:
@@ -221,7 +205,7 @@ def _fetch(
 def update_index(path: StrPath, folder: StrPath, execution: Execution | None = None) -> Written:
     """Update an index, or build it, by a complete journal in one step, and empty the journal."""
     path, folder = Path(path), os.path.realpath(folder)
-    with harvest_lock(path):
+    with change_lock(path):
         journal = Journal.read(path)
         if journal.index not in ("", folder):
             expected = f"expected the index that {path} updates, {journal.index}, found {folder}"
@@ -246,5 +230,5 @@ def update_index(path: StrPath, folder: StrPath, execution: Execution | None = N
             written = Written(len(newest), 0, 0, len(newest), generation=1)
         assert journal.place is not None
         spec = dataclasses.replace(journal.spec, first_date=journal.place.since)
-        Journal(path, spec, journal.place.date, folder).write()
+        write_header(path, spec, journal.place.date, folder)
     return written

@@ -19,12 +19,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from qbe.corpus.fields import unfit
 from qbe.corpus.json_formats import from_arxiv as to_record
 from qbe.corpus.records import parse_paper
 from qbe.corpus.xml_formats import Element, elements, text_of
 from qbe.errors import CorpusError, RecordError, UsageError
-from qbe.feeds import ARXIV, FORMATS, INTERVAL_S
+from qbe.feeds import ARXIV, INTERVAL_S
 from qbe.util import web
 
 log = logging.getLogger("qbe.feeds")
@@ -99,20 +98,18 @@ class Repository:
                     body += block
                     if len(body) > MAX_PAGE_BYTES:
                         raise self._bad(f"a page of at most {MAX_PAGE_BYTES >> 20} MiB, found more")
-        except http.client.IncompleteRead:
-            raise web.TemporaryError("an answer that breaks off") from None
         except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-            if isinstance(reason, (socket.gaierror, ssl.SSLCertVerificationError)) and not self._has_answered:
-                raise self._bad(f"an answer, found none ({reason})") from None
-            raise web.TemporaryError(f"no answer ({reason})") from None
+            cause = getattr(error, "reason", error)
+            if isinstance(cause, (socket.gaierror, ssl.SSLCertVerificationError)) and not self._has_answered:
+                raise self._bad(f"an answer, found none ({cause})") from None
+            raise web.TemporaryError(f"no whole answer ({web.reason_of(error)})") from None
         finally:
             self._next = time.monotonic() + self._interval
         if web.is_temporary_status(response.status):
             raise web.TemporaryError(f"HTTP status {response.status}", web.retry_after(response.headers))
         if response.status >= 300 and b"<error" not in body:
-            status = f"HTTP status {response.status} {response.reason}"
-            raise self._bad(f"the records of a repository, found {status}")
+            found = f"HTTP status {response.status} {response.reason}"
+            raise self._bad(f"the records of a repository, found {found}")
         return bytes(body)
 
     def _bad(self, expected: str, culprit: str = "`address`") -> CorpusError:
@@ -124,8 +121,7 @@ class Repository:
         elif not self._has_answered:
             begin = data[:60].decode(errors="replace")
             raise self._bad(f"an answer by OAI-PMH, found another, {begin!r}")
-        records, texts, errors = [], {"resumptionToken": "", "responseDate": ""}, []
-        is_list = False
+        records, texts, errors, is_list = [], {"resumptionToken": "", "responseDate": ""}, [], False
         try:
             for where, element in elements(io.BufferedReader(io.BytesIO(data)), "page", _TAGS):
                 name = element.tag.removeprefix(_OAI)
@@ -143,8 +139,8 @@ class Repository:
             if code == "badResumptionToken":
                 raise TokenError(message)
             if code != "noRecordsMatch":
-                expected = f"a list of records, found the error {code}: {message:.200}"
-                raise self._bad(expected, "`sets`, `first_date` and `form`")
+                found = f"found the error {code}: {message:.200}"
+                raise self._bad(f"a list of records, {found}", "`sets`, `first_date` and `form`")
         if not (is_list or errors):
             raise web.TemporaryError("an answer that is no list of records")
         return Page(records, texts["resumptionToken"], texts["responseDate"])
@@ -156,12 +152,7 @@ def _harvested(element: Element, where: str) -> tuple[str, Mapping[str, Any] | R
     if header is not None and header.get("status") == "deleted":
         return paper_id, None
     try:
-        found = next(iter(element.iterfind("{*}metadata/*")), None)
-        form = "nothing" if found is None else str(found.tag).rpartition("}")[2]
-        if found is None or form not in FORMATS:
-            expected = f"metadata in {' or '.join(FORMATS)}"
-            raise unfit(expected, form, "check `form`", "no metadata", where)
-        record = _record(found)
+        record = _record(next(element.iterfind("{*}metadata/*"), element))
         parse_paper(record, where, lambda text: [text])
     except RecordError as error:
         return paper_id, error
@@ -177,9 +168,9 @@ def _record(element: Element) -> dict[str, Any]:
         for author in element.iterfind("{*}authors/{*}author")
     ]
     if not source["authors_parsed"]:
-        authors, before = text_of(element.find("{*}authors")), ""
-        while authors != before:  # affiliations, as in "Ann Lee (1) ((1) Institute (Pond))"
-            authors, before = _IN_PARENTHESES.sub("", authors), authors
+        authors, count = text_of(element.find("{*}authors")), 1
+        while count:  # affiliations, as in "Ann Lee (1) ((1) Institute (Pond))"
+            authors, count = _IN_PARENTHESES.subn("", authors)
         source["authors"] = authors.strip()
     source["update_date"] = text_of(element.find("{*}created"))
     versions = [{"created": text_of(each.find("{*}date"))} for each in element.iterfind("{*}version")]

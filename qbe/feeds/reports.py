@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 from qbe.corpus.names import ET_AL
 from qbe.errors import QbeError
+from qbe.feeds import check_day
 from qbe.feeds import watches as kept
 from qbe.feeds.watches import Found, Watch, Watches, changing, read_watches, watch_session, write_watches
 from qbe.index.index import Index
@@ -40,8 +41,9 @@ class Item(NamedTuple):
 
 
 def items_of(watches: Watches, index: Index, since: str | None, name: str | None = None) -> list[Item]:
-    """Return what was not yet reported, and what was found ``since`` a time ('' for ever, None: nothing
-    else), by watch, the newest first and of one run the best; papers that are gone are left out.
+    """Return what is not reported and what was found ``since`` a time, by watch, the newest and best first.
+
+    Since '' is for ever, None nothing else. Papers that are gone are left out.
     """
     items, reader = [], index.reader  # a paper that is there must not go between two looks
     for watch in [watches.named(name)] if name else watches.watches.values():
@@ -150,18 +152,15 @@ class Watcher:
 
     def records(self, since: str = "") -> dict[str, Any]:
         """Return searches that are kept, each with the papers that it found since a day, newest first."""
-        kept.check_since(since or None)
+        check_day("since", since)
         watches, records = read_watches(self._path), []
         for watch in watches.watches.values():
             items = items_of(watches, self._index, since, watch.name)
             problem = self._problems.get(watch.name, "")
+            problem = problem.replace(watch.cited, "bibliography") if watch.cited else problem
+            papers = [record_of(item) for item in items if item.found.found >= since][:MAX_SHOWN]
             record = {"name": watch.name, "search": dict(watch.search), "is_bibliography": bool(watch.cited)}
-            record |= {
-                "grade": watch.grade,
-                "problem": problem.replace(watch.cited, "bibliography") if watch.cited else problem,
-                "papers": [record_of(item) for item in items if item.found.found >= since][:MAX_SHOWN],
-            }
-            records.append(record)
+            records.append({**record, "grade": watch.grade, "problem": problem, "papers": papers})
         return {"watches": records}
 
     def feed(self, name: str | None = None) -> str:

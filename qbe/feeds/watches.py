@@ -3,15 +3,14 @@
 The file has the ids of all papers that were ever seen in the index, as they came (`Watches.known`), and how
 many of them each watch has seen (`Watch.seen`); the papers behind that are new for it. Ids stay when papers
 leave the index, so that another version of a paper, or a rebuilt index, brings nothing twice. A watch whose
-search fails keeps its number. Findings and numbers are written together, and a finding stays unreported until
-its report is written.
+search fails, or that has no room, keeps its number. Findings and numbers are written together, and a finding
+stays unreported until its report is written.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -23,8 +22,8 @@ from qbe.errors import FileFormatError, QbeError, UsageError, input_error
 from qbe.index.index import Index
 from qbe.query import HIGHEST
 from qbe.search.grading import no_grades
-from qbe.search.queries import papers_of
-from qbe.search.request import MAX_PAPERS, SearchForm, SearchRequest, distinct_papers
+from qbe.search.queries import distinct_papers, papers_of
+from qbe.search.request import MAX_PAPERS, SearchForm, SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Dense, Stages
 from qbe.types import Facet, Hit
@@ -33,9 +32,14 @@ from qbe.util.text import one_line
 
 VERSION = 1
 MAX_WATCH_NAME, MAX_WATCHES, MAX_ID = 100, 1000, 300
+MAX_SEARCH_BYTES = 16 << 20  # of the searches of all watches
 KEPT = 1000  # reported papers of a watch that stay in the file, the newest
+MAX_WAITING, MAX_OF_ONE = 100_000, 10_000  # papers of all watches, and of one, that may wait for their report
 GRADE, EXPLORATION_GRADE = 1.0, 0.5  # the default least grades of what is reported
 TOGETHER, SEARCHES = 500, 25  # new papers that are graded together, and for how many watches
+
+_MOST = f"at most {MAX_OF_ONE:,} papers of a watch and {MAX_WAITING:,} of all that are not reported yet"
+_FULL = f"expected {_MOST}, found more; report them with qbe watch run, or remove watches"
 
 
 @dataclass(slots=True)
@@ -50,9 +54,9 @@ class Found:
 
 @dataclass(slots=True)
 class Watch:
-    """A search that is kept: the fields of a `SearchForm` that are not its defaults, or the path of a
-    bibliography,
-    ``cited``. Papers of at least ``grade`` are found; the first ``seen`` of the known papers are old for it.
+    """A search that is kept: a `SearchForm` but for its defaults, or the path of a bibliography, ``cited``.
+
+    Papers of at least ``grade`` are found; the first ``seen`` of the known papers are old for it.
     """
 
     name: str
@@ -64,9 +68,9 @@ class Watch:
 
     def __post_init__(self) -> None:
         self.name = one_line(self.name).strip()
-        if not 0 < len(self.name) <= MAX_WATCH_NAME:
+        if not 0 < (length := len(self.name)) <= MAX_WATCH_NAME:
             raise UsageError(
-                f"expected a name of 1 to {MAX_WATCH_NAME} characters for a watch, found {len(self.name)}"
+                f"expected a name of 1 to {MAX_WATCH_NAME} characters for a watch, found {length}"
             )
         if not 0 <= self.grade <= HIGHEST:
             raise UsageError(f"expected a `grade` from 0 to 3, found {self.grade:g}")
@@ -112,28 +116,30 @@ class Watches:
             raise UsageError(f"{taken}; choose one, or remove that watch")
         if len(self.watches) == MAX_WATCHES:
             raise UsageError(f"expected at most {MAX_WATCHES} watches; remove some")
+        every = self.watches.values()
+        if len(json.dumps([each.search for each in (*every, watch)])) > MAX_SEARCH_BYTES:
+            raise UsageError("expected searches of at most 16 MiB in all watches; remove some")
+        if waiting(*every) >= MAX_WAITING:
+            raise UsageError(_FULL)
         watch.seen = len(self.known)
         self.watches[watch.name] = watch
 
     def named(self, name: str) -> Watch:
         """Return the watch of a name; raises UsageError where there is none."""
-        if name not in self.watches:
-            names = ", ".join(map(repr, self.watches)) or "none"
-            raise UsageError(f"expected the name of a watch, found {name!r}; there are {names}")
-        return self.watches[name]
+        if watch := self.watches.get(name):
+            return watch
+        names = ", ".join(map(repr, self.watches)) or "none"
+        raise UsageError(f"expected the name of a watch, found {name!r}; there are {names}")
 
 
-def check_since(since: str | None) -> None:
-    """Require a date YYYY-MM-DD or None; times are compared as text."""
-    day = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
-    if since is not None and not re.fullmatch(day, since):
-        raise UsageError(f"expected a `since` such as 2026-11-20 (YYYY-MM-DD), found {since!r}")
+def waiting(*watches: Watch) -> int:
+    """Count the papers that are not reported yet."""
+    return sum(not each.reported for watch in watches for each in watch.found)
 
 
 def read_watches(path: StrPath) -> Watches:
     """Read a file of watches; there are none where it does not exist. Raises InputError, FileFormatError."""
-    path = Path(path)
-    found = "another content"
+    path, found = Path(path), "another content"
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         if not text:
@@ -151,15 +157,13 @@ def read_watches(path: StrPath) -> Watches:
     except OSError as error:
         raise input_error(path, error) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError):
-        raise FileFormatError(
-            f"{path}: expected watches of version {VERSION}, as qbe watch writes them, found {found}; choose "
-            "another file"
-        ) from None
+        expected = f"watches of version {VERSION}, as qbe watch writes them"
+        raise FileFormatError(f"{path}: expected {expected}, found {found}; choose another file") from None
 
 
 @contextlib.contextmanager
 def changing(path: StrPath) -> Iterator[Watches]:
-    """Yield the watches of a file, locked: OutputError where others change them for longer than a minute."""
+    """Yield the watches of a file that no other process can change; OutputError after a minute of waiting."""
     with change_lock(path):
         yield read_watches(path)
 
@@ -211,6 +215,7 @@ def find(
     time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     problems: dict[str, QbeError] = {}
     every = list(watches.watches.values())
+    room = MAX_WAITING - waiting(*every)
     for some in (every[begin : begin + SEARCHES] for begin in range(0, len(every), SEARCHES)):
         searching = [watch for watch in some if watch.seen < len(watches.known)]
         grades = _graded(searching, watches.known, session, problems)
@@ -218,10 +223,16 @@ def find(
             advance(1)
             if watch.name in problems:
                 continue
-            graded, new = grades.get(watch.name, {}), set(watches.known[watch.seen :])
-            found = ((-grade, paper_id) for paper_id, grade in graded.items() if paper_id in new)
-            watch.keep([Found(paper_id, -grade, time) for grade, paper_id in sorted(found)])
-            watch.seen = len(watches.known)
+            new, graded = watches.known[watch.seen :], grades.get(watch.name, {})
+            most = max(0, min(room, MAX_OF_ONE - waiting(watch)))
+            found = [paper_id for paper_id in new if paper_id in graded]
+            if len(found) > most:  # papers beyond the room stay new
+                problems[watch.name] = QbeError(_FULL)
+                new = new[: new.index(found[most])]
+            best = sorted((-graded[paper_id], paper_id) for paper_id in found[:most])
+            watch.keep([Found(paper_id, -grade, time) for grade, paper_id in best])
+            watch.seen += len(new)
+            room -= len(best)
     return problems
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import logging
 import os
@@ -24,19 +23,20 @@ from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, IndexBuildError, IndexFormatError, check_package
 from qbe.index import jvm, store
 from qbe.index.faiss import check_factory, write_faiss
+from qbe.index.given import GivenEncoder
 from qbe.index.lucene import INPUT, write_input, write_lucene_index
 from qbe.index.papers import (
+    FACET_CODES,
     FACETS_FILE,
     PROBABILITIES_FILE,
     STARTS_FILE,
     Papers,
-    facet_codes,
     without_labels,
     write_papers,
 )
 from qbe.index.params import FaissParams, resolve, resolve_stored
 from qbe.index.source import BuildSettings, Corpus, Execution, Source, open_corpus
-from qbe.index.store import Manifest
+from qbe.index.store import Files, Manifest
 from qbe.index.vectors import SENTENCES, WHOLE, open_vectors, writing_rows, writing_vectors
 from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder
@@ -79,9 +79,9 @@ def build(
     settings, execution = settings or BuildSettings(), execution or Execution()
     output = Path(os.path.realpath(output))  # "." has no name, and a link must stay
     check_replaceable(output)
-    staging = _staging(output)
+    staging = output.parent / f".{output.name}.building"
     with store.write_lock(output), resumable_staging(staging, (staging / STATE).exists):
-        finished = _finished(output, staging, source, settings, overwrite=overwrite, resume=resume)
+        finished = _finished(output, staging, source, settings, overwrite, resume)
         if finished is not None:
             return finished
         models = BuildModels(settings, execution.threads)
@@ -125,17 +125,14 @@ def build(
         return manifest
 
 
-def _staging(output: Path) -> Path:
-    return output.parent / f".{output.name}.building"
-
-
 def unfinished_build(output: Path) -> bool:
     """Return whether an interrupted build has left finished work, which another one can resume."""
-    return (_staging(Path(os.path.realpath(output))) / STATE).exists()
+    output = Path(os.path.realpath(output))
+    return (output.parent / f".{output.name}.building" / STATE).exists()
 
 
 def _finished(
-    output: Path, staging: Path, source: Source, settings: BuildSettings, *, overwrite: bool, resume: bool
+    output: Path, staging: Path, source: Source, settings: BuildSettings, overwrite: bool, resume: bool
 ) -> Manifest | None:
     """Return the manifest of a finished build to resume; None when nothing is in the way of a build."""
     unfinished = (staging / STATE).exists()
@@ -151,22 +148,19 @@ def _finished(
                     f"expected no such path, or an index, at {output}, found {found}; choose another "
                     "`folder`, or remove it"
                 ) from error
-        if existing is not None and resume and not overwrite and not unfinished:
-            built = (store.current(output) / store.MANIFEST).stat().st_mtime_ns
-            if (
-                existing.settings == settings.record(source.names)
-                and existing.corpus.get("reading", {}) == source.reading
-                and "updates" not in existing.corpus
-                and source.changed <= built
-            ):
-                log.info("the build of %s had ended; nothing is left to do", output)
-                return existing
+        if (
+            existing is not None
+            and resume
+            and not (overwrite or unfinished or "updates" in existing.corpus)
+            and existing.settings == settings.record(source.names)
+            and existing.corpus.get("reading", {}) == source.reading
+            and source.changed <= (store.current(output) / store.MANIFEST).stat().st_mtime_ns
+        ):
+            log.info("the build of %s had ended; nothing is left to do", output)
+            return existing
         if not overwrite:
-            how = (
-                "go on replacing it with `overwrite` and `resume`"
-                if unfinished
-                else "replace it with `overwrite`"
-            )
+            go_on = "go on replacing it with `overwrite` and `resume`"
+            how = go_on if unfinished else "replace it with `overwrite`"
             raise IndexBuildError(f"{output} is an index already; choose another `folder`, or {how}")
     if staging.exists() and not resume:
         if unfinished and not overwrite:
@@ -208,9 +202,11 @@ class BuildModels:
         self.encoder: Encoder | None = None
         self.identity: dict[str, Any] | None = None
         if settings.dense:
-            files = resolve_encoder(settings.encoder, settings.precision)
-            self.encoder, self.identity = Encoder(files, threads, settings.device), files.identity
-            self.similarity = files.metadata.encoder_format.similarity
+            given: Any = settings.encoder
+            if isinstance(given, str):
+                given = Encoder(resolve_encoder(given, settings.precision), threads, settings.device)
+            self.encoder, self.identity = given, given.files.identity
+            self.similarity = given.files.metadata.encoder_format.similarity
             check_package("faiss")
             check_factory(settings.faiss, self.encoder.dimension, self.similarity)
         if settings.bm25:
@@ -270,10 +266,17 @@ def encode_papers(
     folder: Path, tagging: TaggingEncoder, stored: str, state: State, execution: Execution
 ) -> None:
     """Write vectors and predicted facets of the papers behind those that ``state`` says are ``encoded``."""
-    papers, done = Papers(folder, predictions=False), state.get("encoded", 0)
-    starts, count, dimension = np.load(folder / STARTS_FILE), len(papers), tagging.encoder.dimension
-    total, first = int(starts[-1]), int(starts[done])
+    files, done = Files(folder), state.get("encoded", 0)
+    papers, starts = Papers(files, predictions=False), files.array(STARTS_FILE, "int64", 1)
+    count, dimension, total, first = (
+        len(papers),
+        tagging.encoder.dimension,
+        int(starts[-1]),
+        int(starts[done]),
+    )
     similarity = tagging.encoder.files.metadata.encoder_format.similarity
+    if isinstance(tagging.encoder, GivenEncoder):
+        tagging.encoder.check_count(count)
     with contextlib.ExitStack() as stack:
         advance = stack.enter_context(execution.progress.steps("encoding", "papers", count))
         advance(done)
@@ -291,7 +294,7 @@ def encode_papers(
             block = []  # of each paper, in the order of the writers
             for paper, vectors in islice(encoded, BLOCK):
                 shares = [each.probabilities or (0.0,) * LABELS for each in paper.sentences]
-                facets = np.frombuffer(facet_codes(paper), np.uint8)
+                facets = np.array([FACET_CODES.index(each.facet) for each in paper.sentences], np.uint8)
                 sides = vectors.sentences.astype(np.float16), vectors.whole.astype(np.float16)[None]
                 block.append((*sides, facets, np.array(shares, np.float16)))
                 advance(1)
@@ -310,7 +313,7 @@ def build_faiss(
     learned: tuple[Path, bool, int] | None = None,
 ) -> dict[str, Any]:
     """Build FAISS's index; ``learned``: whose centroids are kept, its vectors too, trained on how many."""
-    vectors = open_vectors(folder, SENTENCES, stored)
+    vectors = open_vectors(Files(folder), SENTENCES, stored)
     before, kept, trained = learned or (None, False, len(vectors))
     with execution.progress.steps("indexing with FAISS", "vectors", len(vectors)) as advance:
         write_faiss(folder, vectors, similarity, params, execution.threads, advance, before, kept)
@@ -331,7 +334,7 @@ def describe(folder: Path, state: State) -> Manifest:
         files=files,
         digest=store.digest(files, state.get("lucene")),
     )
-    write_text(folder / store.MANIFEST, store.seal(dataclasses.asdict(manifest)))
+    store.write_manifest(folder, manifest)
     return manifest
 
 
@@ -344,9 +347,8 @@ def rejected_file(output: Path) -> Path:
 def check_replaceable(output: Path) -> None:
     """Raise IndexBuildError where a file that is not qbe's is in the place of that list."""
     path = rejected_file(output)
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        with path.open(encoding="utf-8") as stream:
-            line = stream.readline()
+    with contextlib.suppress(OSError, ValueError, TypeError), path.open(encoding="utf-8") as stream:
+        line = stream.readline()
         if not line or set(json.loads(line)) == {"where", "reason", "message"}:
             return
     if path.exists():
@@ -359,24 +361,21 @@ def check_replaceable(output: Path) -> None:
 @contextlib.contextmanager
 def recorded(output: Path, *, keeps: bool = False) -> Iterator[RejectedRecords]:
     """List the records that the block leaves out, behind those of earlier ones where the list ``keeps``."""
-    listed = rejected_file(output)
+    listed, failure = rejected_file(output), None
     with tempfile.TemporaryFile() as stream:
         left_out = RejectedRecords(stream)
-
-        def write() -> None:
-            stream.seek(0)
-            before = listed.read_bytes() if keeps and listed.exists() else b""
-            if lines := before + stream.read():
-                with atomic_file(listed) as file:
-                    file.write(lines)
-            else:
-                listed.unlink(missing_ok=True)
-
         try:
             yield left_out
         except CorpusError as error:
-            if left_out:
-                write()
-                raise CorpusError(f"{error} ({listed} lists them)") from None
-            raise
-        write()
+            if not left_out:
+                raise
+            failure = CorpusError(f"{error} ({listed} lists them)")
+        stream.seek(0)
+        before = listed.read_bytes() if keeps and listed.exists() else b""
+        if lines := before + stream.read():
+            with atomic_file(listed) as file:
+                file.write(lines)
+        else:
+            listed.unlink(missing_ok=True)
+    if failure is not None:
+        raise failure

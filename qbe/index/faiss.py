@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qbe.errors import OutputError, UsageError, check_package
-from qbe.index.params import AUTO, FaissParams
+from qbe.index.params import AUTO, EXACT, FaissParams
 from qbe.index.scoring import Mask, Rows, Selection, distinct, may_be_best
-from qbe.index.store import Files
+from qbe.index.store import Files, damaged
 from qbe.index.vectors import Floats, Vectors
 from qbe.models.formats import L2
 
@@ -37,6 +38,8 @@ FEW_SENTENCES = 50_000
 FIRST_SENTENCES, FIRST_PER_PAPER = 200, 12
 # Factor on the usual number of lists for selected papers, of which the nearest are farther away.
 BREADTH = 2
+
+SentenceSelection = tuple[int, Any]  # how many sentences a search may return, and FAISS's selector of them
 
 _state = threading.Condition()
 _unlimited = _builds = 0
@@ -149,26 +152,18 @@ def _read_index(path: Path, flags: int) -> Any:
             untyped.set_deserialization_vector_byte_limit(before)
 
 
-class SentenceSelection(NamedTuple):
-    """Sentences that a search may return: how many, and FAISS's selector of them (None: all)."""
-
-    size: int
-    selector: Any = None
-
-
 class FaissIndex:
     """Find the nearest sentences by the similarity of the index."""
 
     def __init__(
-        self, folder: Path | Files, threads: int, params: FaissParams | None = None, nprobe: int | None = None
+        self, files: Files, threads: int, params: FaissParams | None = None, nprobe: int | None = None
     ) -> None:
-        """Open the index in a folder, built with ``params``; ``nprobe`` overrides theirs."""
+        """Open the index of a folder, built with ``params``; ``nprobe`` overrides theirs."""
         check_package("faiss")
         import faiss
 
-        self._files = files = Files.of(folder)
-        self.params = params = params or FaissParams()
-        self.min_candidates = params.min_candidates
+        self._path, self.params = files.folder / FAISS, params or FaissParams()
+        params, self.min_candidates = self.params, self.params.min_candidates
         self._nprobe = min(nprobe or params.nprobe or 1, params.nlist or 1)
         if nprobe is not None and params.nlist is None:
             raise UsageError(f"`nprobe` goes with an index of lists, found {params.factory}; drop it")
@@ -180,17 +175,17 @@ class FaissIndex:
         if not params.factory.endswith("fs"):  # fast-scan codes are copied; all others can be mapped
             flags |= faiss.IO_FLAG_MMAP_IFC
         try:
-            self._index: Any = _read_index(files.folder / FAISS, flags)
+            self._index: Any = _read_index(self._path, flags)
             if params.nlist is not None:
                 faiss.extract_index_ivf(self._index).nprobe = self._nprobe
         except (RuntimeError, AttributeError, MemoryError, OSError) as error:
-            raise files.damaged(FAISS, "a FAISS index", " ".join(str(error).split())) from error
+            raise damaged(self._path, "a FAISS index", " ".join(str(error).split())) from error
         self._searched = searched(self._index)
         if self._searched is None:
-            raise files.damaged(FAISS, f"a FAISS index {params.factory}", type(self._index).__name__)
+            raise damaged(self._path, f"a FAISS index {params.factory}", type(self._index).__name__)
         self.sentences: int = self._index.ntotal
         self._inner_product = self._index.metric_type == faiss.METRIC_INNER_PRODUCT
-        self.has_similarities = params.is_exact and self._inner_product and self.sentences > 0
+        self.has_similarities = params.factory == EXACT and self._inner_product and self.sentences > 0
         self._transformations: list[Any] = []
         if isinstance(self._index, faiss.IndexPreTransform):
             chain = self._index.chain
@@ -203,7 +198,7 @@ class FaissIndex:
 
         untyped: Any = faiss  # its stubs know C++'s arguments, not Python's
         bits = np.packbits(mask, bitorder="little")
-        return SentenceSelection(int(np.count_nonzero(mask)), untyped.IDSelectorBitmap(bits))
+        return int(np.count_nonzero(mask)), untyped.IDSelectorBitmap(bits)
 
     def nearest(
         self, queries: Floats, count: int, allowed: SentenceSelection | None = None, breadth: int = 1
@@ -215,11 +210,11 @@ class FaissIndex:
         self, queries: Floats, count: int, allowed: SentenceSelection | None = None, breadth: int = 1
     ) -> tuple[Floats, Rows]:
         """Return closeness and positions (queries, count, or one more), best first; -1 for none."""
-        allowed = allowed or SentenceSelection(self.sentences)
-        count = min(count if self.params.is_exact else count + 1, allowed.size)
+        size, selector = allowed or (self.sentences, None)
+        count = min(count if self.params.factory == EXACT else count + 1, size)
         if not count:
             return np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
-        parameters = self._parameters(allowed, count, breadth)
+        parameters = self._parameters(size, selector, count, breadth)
         for transform in self._transformations:  # one by one: matrix products depend on the other queries
             queries = np.concatenate([transform(row) for row in queries[:, None]])
         with searching() as most:
@@ -229,24 +224,24 @@ class FaissIndex:
             ]
         distances, positions = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
         if positions.max(initial=-1) >= self.sentences:
-            raise self._files.damaged(FAISS, f"positions below {self.sentences}", positions.max())
+            raise damaged(self._path, f"positions below {self.sentences}", positions.max())
         return distances if self._inner_product else -distances, positions
 
-    def _parameters(self, allowed: SentenceSelection, count: int, breadth: int) -> Any:
+    def _parameters(self, size: int, selector: Any, count: int, breadth: int) -> Any:
         """Return FAISS's parameters of a search; None for those of the index."""
         import faiss
 
-        if allowed.selector is None and breadth == 1:
+        if selector is None and breadth == 1:
             return None
         untyped: Any = faiss
         if self.params.nlist is not None:
             nprobe = min(self._nprobe * breadth, self.params.nlist)
-            return untyped.SearchParametersIVF(sel=allowed.selector, nprobe=nprobe)
+            return untyped.SearchParametersIVF(sel=selector, nprobe=nprobe)
         if isinstance(self._searched, faiss.IndexHNSW):
             # HNSW visits as many vectors as it is to compare, of which only selected ones count.
-            compared = min(count * self.sentences // allowed.size, self.sentences)
-            return untyped.SearchParametersHNSW(sel=allowed.selector, efSearch=compared)
-        return untyped.SearchParameters(sel=allowed.selector)
+            compared = min(count * self.sentences // size, self.sentences)
+            return untyped.SearchParametersHNSW(sel=selector, efSearch=compared)
+        return untyped.SearchParameters(sel=selector)
 
 
 def nearer(closeness: Floats, positions: Rows, count: int) -> Rows:
@@ -322,14 +317,14 @@ class CandidateSource:
             return
         mask, sizes = allowed.mask, np.diff(self._starts)
         selected = allowed.once("sentences", lambda: self.sentences.select(np.repeat(mask, sizes)))
-        if selected.size <= FEW_SENTENCES or len(allowed) <= 2 * k:
+        if selected[0] <= FEW_SENTENCES or len(allowed) <= 2 * k:
             yield from (allowed.rows for _ in queries)
             return
         search = partial(self.sentences.nearest, allowed=selected, breadth=BREADTH)
         for query, rows in zip(queries, self._papers(queries, count, search), strict=True):
             wider, breadth = count, BREADTH  # until there are k candidates; all selected papers at the last
             while len(rows) < k:
-                if wider >= selected.size:
+                if wider >= selected[0]:
                     rows = allowed.rows
                     break
                 wider, breadth = 2 * wider, 2 * breadth
@@ -347,7 +342,7 @@ class CandidateSource:
             vectors = [queries[place] for place in waiting]
             similarities, positions = self.sentences.search(np.concatenate(vectors), looked_up)
             papers = np.searchsorted(self._starts, positions, side="right") - 1
-            split = np.split(similarities, _ends(vectors)), np.split(papers, _ends(vectors))
+            split = _split(similarities, vectors), _split(papers, vectors)
             places, waiting = waiting, []
             for place, near, of in zip(places, *split, strict=True):
                 candidates[place], are_all = may_be_best(near, of, len(self._starts) - 1, k)
@@ -360,7 +355,7 @@ class CandidateSource:
     ) -> Iterator[Rows]:
         for group in self._groups(queries, count):
             positions = search(np.concatenate(group), count)
-            for query_positions in np.split(positions, _ends(group)):
+            for query_positions in _split(positions, group):
                 unique = distinct(query_positions[query_positions >= 0])
                 yield distinct(np.searchsorted(self._starts, unique, side="right") - 1)
 
@@ -377,5 +372,6 @@ class CandidateSource:
             yield group
 
 
-def _ends(arrays: Sequence[Floats]) -> Rows:
-    return np.cumsum([len(array) for array in arrays], dtype=np.int64)[:-1]
+def _split(found: NDArray[Any], queries: Sequence[Floats]) -> list[NDArray[Any]]:
+    """Split what was found for the vectors of several queries."""
+    return np.split(found, np.cumsum([len(each) for each in queries], dtype=np.int64)[:-1])

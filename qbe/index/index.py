@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from qbe.errors import UsageError
 from qbe.index import jvm
@@ -26,13 +26,6 @@ if TYPE_CHECKING:
     from qbe.models.encoder import Encoder
 
 T = TypeVar("T")
-
-
-class LabelledPaper(NamedTuple):
-    """A labelled paper, and the vectors of the same pass of the encoder; None where there was none."""
-
-    paper: Paper
-    vectors: PaperVectors | None
 
 
 class _OfReader(Generic[T]):
@@ -102,7 +95,7 @@ class Index(Closing):
 
             resolve_tagger(tagger)  # refused now, even if it is never used
         self._reader: IndexReader | None = self._open_reader()
-        self._models = self._models_for(self._reader)
+        self._models = IndexModels(self.folder, self._reader.manifest, encoder, tagger, self.threads)
 
     def _open_reader(self) -> IndexReader:
         readers = [IndexReader(folder, self.threads) for folder in self.folders]
@@ -123,9 +116,6 @@ class Index(Closing):
             return dict(zip(asked, answers, strict=True))
 
         return ask
-
-    def _models_for(self, reader: IndexReader) -> IndexModels:
-        return IndexModels(self.folder, reader.manifest, self._encoder_name, self._tagger_name, self.threads)
 
     @property
     def reader(self) -> IndexReader:
@@ -150,7 +140,9 @@ class Index(Closing):
                 (each.settings.get("encoder"), each.settings.get("tagger"), (each.dense or {}).get("encoder"))
                 for each in (old.manifest, reader.manifest)
             )
-            self._models = self._models if before == now else self._models_for(reader)
+            if before != now:
+                names = self._encoder_name, self._tagger_name
+                self._models = IndexModels(self.folder, reader.manifest, *names, self.threads)
             self._reader = reader
             return True
 
@@ -163,9 +155,9 @@ class Index(Closing):
 
     def label_facets(self, paper: Paper, facets: str = "given") -> Paper:
         """Return a query's paper with its sentences labelled; see `label_and_encode`."""
-        return self.label_and_encode(paper, facets).paper
+        return self.label_and_encode(paper, facets)[0]
 
-    def label_and_encode(self, paper: Paper, facets: str = "given") -> LabelledPaper:
+    def label_and_encode(self, paper: Paper, facets: str = "given") -> tuple[Paper, PaperVectors | None]:
         """Return a query's paper with its sentences labelled, and its vectors if labelling made them; with
         ``facets`` "given" its labels are kept, with "predicted" only those that a tagger predicted.
         """
@@ -173,11 +165,11 @@ class Index(Closing):
         if facets not in ("given", "predicted"):
             raise UsageError(f"expected `facets` given or predicted, found {facets!r}")
         if paper.predicted or (paper.labelled and facets == "given"):
-            return LabelledPaper(paper, None)
+            return paper, None
         with self._loading:
             tagging = self._models.tagging
         labelled, vectors = tagging.encode_paper(paper)
-        return LabelledPaper(labelled, None if self.manifest.dense is None else vectors)
+        return labelled, None if self.manifest.dense is None else vectors
 
     def vectors(self, paper: Paper) -> PaperVectors:
         """Return vectors of any paper: those stored for a paper of the index; any other is encoded."""
@@ -256,8 +248,7 @@ def build_index(
         if value is not None and not isinstance(value, kind):
             found = f"found {type(value).__name__}; {example}"
             raise TypeError(f"expected qbe.{kind.__name__} as `{name}`, {found}")
-    threads = thread_count(threads)
-    execution = Execution(threads, progress or Observer())
+    execution = Execution(thread_count(threads), progress or Observer())
     how = {"overwrite": overwrite, "resume": resume}
     build(Path(folder), corpus, settings, reading=reading or Reading(), execution=execution, **how)
     return Index(folder, threads=threads)

@@ -14,22 +14,17 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from qbe.errors import JavaError, MissingDependencyError, QbeError, check_package
 from qbe.util import work
 from qbe.util.files import atomic_file, cache_folder, make_once
-from qbe.util.work import Workers
 
 JAVA_VERSION = 21  # the oldest version that runs Anserini's class files
 MAX_CLAUSES = 1_000_000  # distinct terms in a query; Lucene's default of 1,024 is too low for a long abstract
 _ARCHIVE_SECONDS = 120  # limit for each of the two processes that make the archive, in two seconds
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 _start = threading.Lock()
@@ -174,8 +169,7 @@ def _declare_classes() -> None:
     """Declare the classes of METHODS to pyjnius, under the names by which it looks classes up."""
     import jnius
 
-    def in_full(name: str) -> Any:
-        return jnius.autoclass(name, include_private=False)  # not the cache entry of the declared class
+    in_full = partial(jnius.autoclass, include_private=False)  # not the cache entry of the declared class
 
     class Declaring(jnius.MetaJavaClass):  # type: ignore[misc]
         """Have pyjnius list the whole class when an undeclared static member is used."""
@@ -213,12 +207,6 @@ def silence_log4j() -> None:
     """Turn off the logs that Anserini's indexer turns on. Loading log4j takes a third of a second."""
     off = java_class("org.apache.logging.log4j.Level").OFF
     java_class("org.apache.logging.log4j.core.config.Configurator").setRootLevel(off)
-
-
-def map_in_threads(function: Callable[[T], R], items: Sequence[T], workers: Workers) -> list[R]:
-    """Map a function that calls Java over items, in order; pyjnius releases the GIL while Java works."""
-    workers.at_exit(detach)
-    return list(workers.map(function, items))
 
 
 def detach() -> None:
@@ -289,18 +277,15 @@ def find_jar() -> Path | None:
         folder = Path(specification.submodule_search_locations[0]) / "resources" / "jars"
         if jars := sorted(folder.glob("anserini-*-fatjar.jar")):
             return jars[-1]
-    return jar if (jar := cached_jar()).is_file() else None
-
-
-def cached_jar() -> Path:
-    return cache_folder() / "java" / PYSERINI.jar
+    jar = cache_folder() / "java" / PYSERINI.jar
+    return jar if jar.is_file() else None
 
 
 def anserini_jar() -> Path:
     """Return Anserini's jar; where there is none, take it out of pyserini's source distribution, unrun."""
     if (found := find_jar()) is not None:
         return found
-    jar, name = cached_jar(), f"pyserini-{PYSERINI.version}"
+    jar, name = cache_folder() / "java" / PYSERINI.jar, f"pyserini-{PYSERINI.version}"
 
     def fetch() -> None:
         import tarfile  # not needed by a search

@@ -251,7 +251,25 @@ class TextSearch:
                 builder.add(query, occur.MUST if pool is None else occur.SHOULD)
                 builder.add(papers, occur.FILTER)
                 query = builder.build()
-        return self.best(query, k)
+        k = min(k, len(self.rows))
+        wanted = k + _SPARE
+        while True:
+            found = self._writer.writeValueAsString(self._searcher.search(query, wanted))
+            top = json.loads(found)["scoreDocs"]
+            rows = self.rows[np.array([each["doc"] for each in top], dtype=np.int64)].astype(np.int64)
+            # Java writes the shortest decimal that reads back as the same single-precision number.
+            scores = np.array([each["score"] for each in top], dtype=np.float32).astype(np.float64)
+            if len(rows) < wanted or (len(rows) > k and scores[k - 1] > scores[-1]):
+                break
+            wanted *= 2
+        begins = run_starts(scores).tolist()
+        if len(begins) < len(scores):  # ties by id
+            ordered = rows.tolist()
+            for begin, end in zip(begins, [*begins[1:], len(ordered)], strict=True):
+                if end - begin > 1:
+                    ordered[begin:end] = sorted(ordered[begin:end], key=self._ids.__getitem__)
+            rows = np.array(ordered, dtype=np.int64)
+        return Ranked(rows[:k], scores[:k])
 
     def key_terms(self, text: str) -> list[str]:
         """Return the most telling words of a text, best first, as Whoosh's `key_terms_from_text` finds them.
@@ -278,28 +296,6 @@ class TextSearch:
         for _ in range(_WARM_UP):
             self._searcher.count(query)
         return query
-
-    def best(self, query: Any, k: int) -> Ranked:
-        """Return the best papers for a Lucene query, ties by id."""
-        k = min(k, len(self.rows))
-        wanted = k + _SPARE
-        while True:
-            text = self._writer.writeValueAsString(self._searcher.search(query, wanted))
-            top = json.loads(text)["scoreDocs"]
-            rows = self.rows[np.array([each["doc"] for each in top], dtype=np.int64)].astype(np.int64)
-            # Java writes the shortest decimal that reads back as the same single-precision number.
-            scores = np.array([each["score"] for each in top], dtype=np.float32).astype(np.float64)
-            if len(rows) < wanted or (len(rows) > k and scores[k - 1] > scores[-1]):
-                break
-            wanted *= 2
-        begins = run_starts(scores).tolist()
-        if len(begins) < len(scores):
-            ordered = rows.tolist()
-            for begin, end in zip(begins, [*begins[1:], len(ordered)], strict=True):
-                if end - begin > 1:
-                    ordered[begin:end] = sorted(ordered[begin:end], key=self._ids.__getitem__)
-            rows = np.array(ordered, dtype=np.int64)
-        return Ranked(rows[:k], scores[:k])
 
     def _of(self, rows: Rows) -> Any:
         """Return a query that matches the papers at these rows; ids travel as JSON of Lucene's BytesRef."""

@@ -13,7 +13,6 @@ from qbe.errors import EncoderMismatchError, MissingDependencyError
 from qbe.index.store import Manifest
 
 if TYPE_CHECKING:
-    from qbe.models.cards import EncoderFiles
     from qbe.models.encoder import Encoder
     from qbe.models.tagger import TaggingEncoder
 
@@ -24,7 +23,7 @@ class IndexModels:
     """The encoder and the tagger of an index, for queries, each loaded when first used."""
 
     def __init__(
-        self, folder: Path, manifest: Manifest, encoder: str | None, tagger: str | None, threads: int
+        self, folder: Path, manifest: Manifest, encoder: Any, tagger: str | None, threads: int
     ) -> None:
         self._folder, self._manifest, self._threads = folder, manifest, threads
         self._encoder_name, self._tagger_name = encoder, tagger
@@ -34,10 +33,13 @@ class IndexModels:
     @cached_property
     def encoder(self) -> Encoder:
         """The encoder of an index with vectors; raises what `matching_encoder` does."""
+        from qbe.models.cards import EncoderFiles
         from qbe.models.encoder import Encoder
         from qbe.models.session import HALF
 
         files = matching_encoder(self._folder, self._manifest, self._encoder_name)
+        if not isinstance(files, EncoderFiles):
+            return files
         try:
             return Encoder(files, self._threads)
         except MissingDependencyError as error:
@@ -61,12 +63,21 @@ class IndexModels:
         return TaggingEncoder(encoder, tagger, "predicted")
 
 
-def matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> EncoderFiles:
-    """Return the encoder of an index, or ``name``; raise EncoderMismatchError for another."""
+def matching_encoder(folder: Path, manifest: Manifest, name: Any) -> Any:
+    """Return the files of the encoder of an index, those of ``name``, or a `GivenEncoder`; raise
+    EncoderMismatchError for another.
+    """
     from qbe.models.folders import resolve_encoder
 
     assert manifest.dense is not None
     built = manifest.dense["encoder"]
+    if name is not None and not isinstance(name, str):
+        name.check(folder, built)
+        return name
+    if "probe" in built:
+        raise EncoderMismatchError(
+            f"{folder} was built with the encoder {built['name']} of a program; give it as `encoder`"
+        )
     files = resolve_encoder(name or manifest.settings["encoder"], built["precision"])
     weights, found, text = built["weights_sha256"], files.metadata, ""
     expected, actual = map(_reading, (built, files.identity))

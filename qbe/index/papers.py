@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from qbe.corpus.records import OFFSETS as OFFSETS_FIELD
 from qbe.corpus.records import dump_record, paper_to_record
 from qbe.errors import CorpusError, PaperNotFoundError
 from qbe.index.scoring import Mask, Rows, run_starts
-from qbe.index.store import RECORDS, Files
+from qbe.index.store import RECORDS, Files, damaged
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 IDS = "papers.ids"
@@ -25,15 +25,15 @@ STARTS_FILE = "sentences.npy"
 FACETS_FILE = "facets.npy"
 PROBABILITIES_FILE = "facet_probabilities.npy"
 FACET_CODES: tuple[Facet | None, ...] = (None, *Facet)  # a sentence's facet is stored as its position here
-_CODES = {facet: code for code, facet in enumerate(FACET_CODES)}
 
-T = TypeVar("T")
 Metadata = Mapping[str, Any]
 _LABELS = len(FacetProbabilities._fields)
+# What decoding raises for a line that is no record of a paper.
+_NO_RECORD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
-# Before the metadata, the last field in a line of `dump_record`; no text in front of it has bare quotes.
-_METADATA_KEY = b'"metadata": '
-_ABSTRACT_KEY = b'", "abstract": ['  # what stands behind the title in such a line
+# What stands behind the title in a line of `dump_record`, and before the metadata, its last field; no text
+# in front of them has bare quotes.
+_ABSTRACT_KEY, _METADATA_KEY = b'", "abstract": [', b'"metadata": '
 
 
 class PaperLayout(NamedTuple):
@@ -59,7 +59,7 @@ def write_papers(folder: Path, papers: Iterable[Paper]) -> dict[str, int]:
             ids.write(paper.paper_id + "\n")
             offsets.append(offsets[-1] + len(line))
             starts.append(starts[-1] + len(paper.sentences))
-            facets += facet_codes(paper)
+            facets += bytes(FACET_CODES.index(sentence.facet) for sentence in paper.sentences)
             labelled += paper.labelled
     np.save(folder / OFFSETS, np.array(offsets, dtype=np.int64))
     np.save(folder / STARTS_FILE, np.array(starts, dtype=np.int64))
@@ -78,24 +78,19 @@ def encode_paper(paper: Paper) -> bytes:
         ) from error
 
 
-def facet_codes(paper: Paper) -> bytes:
-    return bytes(_CODES[sentence.facet] for sentence in paper.sentences)
-
-
 class Papers:
     """The papers of a generation, of several one after the other, or of a build under way, by row or by id.
 
     Papers that the index's tagger labelled come so, or, without ``predictions``, as the corpus brought them.
     """
 
-    def __init__(self, *folders: Path | Files, predictions: bool = True) -> None:
-        self._parts = [Files.of(folder) for folder in folders]
-        self._predictions = predictions
-        self.offsets = [files.array(OFFSETS, "int64", 1) for files in self._parts]
-        for files, offsets in zip(self._parts, self.offsets, strict=True):
+    def __init__(self, *parts: Files, predictions: bool = True) -> None:
+        self._parts, self._predictions = parts, predictions
+        self.offsets = [files.array(OFFSETS, "int64", 1) for files in parts]
+        for files, offsets in zip(parts, self.offsets, strict=True):
             size = (files.folder / RECORDS).stat().st_size
             if (ends := [*offsets[:1].tolist(), *offsets[-1:].tolist()]) != [0, size]:
-                raise files.damaged(OFFSETS, f"the places of lines in {size} bytes", ends)
+                raise damaged(files.folder / OFFSETS, f"the places of lines in {size} bytes", ends)
         # Where the papers of each folder begin.
         self.starts: Rows = np.cumsum([0, *(len(offsets) - 1 for offsets in self.offsets)], dtype=np.int64)
 
@@ -108,7 +103,7 @@ class Papers:
         for files, count in zip(self._parts, np.diff(self.starts).tolist(), strict=True):
             own = files.read(IDS).decode(errors="replace").split("\n")[:-1]
             if len(own) != count:
-                raise files.damaged(IDS, f"ids of {count} papers", len(own))
+                raise damaged(files.folder / IDS, f"ids of {count} papers", len(own))
             ids += own
         return ids
 
@@ -128,10 +123,15 @@ class Papers:
         return self._rows.get(paper_id)
 
     def __getitem__(self, row: int) -> Paper:
+        files, line = self.line(row)
+        return self._paper(files, row, line)
+
+    def line(self, row: int) -> tuple[Files, bytes]:
+        """Return the record of a paper as it was written, and the files that it is in."""
         part = int(np.searchsorted(self.starts, row, side="right")) - 1
         own = row - int(self.starts[part])
         begin, end = self.offsets[part][own : own + 2].tolist()
-        return self._paper(self._parts[part], row, self._parts[part].read(RECORDS, begin, end))
+        return self._parts[part], self._parts[part].read(RECORDS, begin, end)
 
     def _lines(self, row: int = 0) -> Iterator[tuple[Files, bytes]]:
         for files, offsets, start in zip(self._parts, self.offsets, self.starts.tolist(), strict=False):
@@ -153,19 +153,20 @@ class Papers:
             yield None if lacks else self._paper(files, row, line)
 
     def read_metadata(self) -> Iterator[Metadata]:
-        return self._read(parse_metadata)
+        return (metadata for _, _, metadata in self.read_headings())
 
     def read_headings(self) -> Iterator[tuple[str, str, Metadata]]:
-        """Id, title and metadata of all papers, in order, quicker than the papers."""
-        return self._read(_heading)
-
-    def _read(self, decode: Callable[[bytes], T]) -> Iterator[T]:
+        """Yield id, title and metadata of all papers, quicker than the papers: abstracts are not parsed."""
         for files, line in self._lines():
             try:
-                decoded = decode(line)
+                end = line.index(_ABSTRACT_KEY) + 1
+                begin = line.find(_METADATA_KEY, end)
+                rest = b"}" if begin < 0 else b", " + line[begin:]
+                record = json.loads(line[:end] + rest)
+                heading = record["paper_id"], record["title"], record.get("metadata", {})
             except _NO_RECORD as error:
-                raise files.damaged(RECORDS, "records of papers", repr(error)) from error
-            yield decoded
+                raise damaged(files.folder / RECORDS, "records of papers", repr(error)) from error
+            yield heading
 
     @cached_property
     def layout(self) -> PaperLayout:
@@ -175,23 +176,26 @@ class Papers:
             starts, codes = files.array(STARTS_FILE, "int64", 1), files.array(FACETS_FILE, "uint8", 1)
             ends = (len(starts), *starts[:1].tolist(), *starts[-1:].tolist())
             if ends != (count + 1, 0, len(codes)) or (np.diff(starts) < 0).any():
-                raise files.damaged(STARTS_FILE, f"{len(codes)} sentences of {count} papers", ends)
+                raise damaged(files.folder / STARTS_FILE, f"{len(codes)} sentences of {count} papers", ends)
             if codes.max(initial=0) >= len(FACET_CODES):
-                raise files.damaged(FACETS_FILE, "facets", codes.max())
+                raise damaged(files.folder / FACETS_FILE, "facets", codes.max())
             probabilities = np.broadcast_to(np.float16(0), (len(codes), _LABELS))
-            if self._predictions and files.has(PROBABILITIES_FILE):
+            if self._is_predicted(files):
                 probabilities = files.array(PROBABILITIES_FILE, "float16", 2)
-                if probabilities.shape != (len(codes), _LABELS):
-                    raise files.damaged(PROBABILITIES_FILE, f"{len(codes)} sentences", probabilities.shape)
+                if (shape := probabilities.shape) != (len(codes), _LABELS):
+                    raise damaged(files.folder / PROBABILITIES_FILE, f"{len(codes)} sentences", shape)
             sizes.append(np.diff(starts))
             facets.append(codes)
             known.append(probabilities)
-        is_predicted = self._predictions and any(files.has(PROBABILITIES_FILE) for files in self._parts)
+        is_predicted = any(map(self._is_predicted, self._parts))
         return PaperLayout(
             np.cumsum(np.concatenate([[0], *sizes]), dtype=np.int64),
             np.concatenate(facets),
             (known[0] if len(known) == 1 else np.concatenate(known)) if is_predicted else None,
         )
+
+    def _is_predicted(self, files: Files) -> bool:
+        return self._predictions and (files.folder / PROBABILITIES_FILE).exists()
 
     def _paper(self, files: Files, row: int, line: bytes) -> Paper:
         """The paper of a line that `write_papers` wrote, which needs no validation."""
@@ -200,7 +204,7 @@ class Papers:
             texts, labels, offsets = record["abstract"], record.get("pred_labels"), record.get(OFFSETS_FIELD)
             facets: Iterable[Facet | None] = [None] * len(texts)
             predicted: Iterable[FacetProbabilities | None] = [None] * len(texts)
-            is_predicted = labels is None and self._predictions and files.has(PROBABILITIES_FILE)
+            is_predicted = labels is None and self._is_predicted(files)
             if labels is not None:
                 facets = map(Facet.from_label, labels)
             elif is_predicted:
@@ -219,34 +223,12 @@ class Papers:
             )
         except _NO_RECORD as error:
             row -= int(self.starts[self._parts.index(files)])
-            raise files.damaged(RECORDS, f"the paper of row {row}", repr(error)) from error
+            raise damaged(files.folder / RECORDS, f"the paper of row {row}", repr(error)) from error
 
 
 def rows_of(papers: Papers, paper_ids: Iterable[str]) -> Rows:
     """The rows (n,) int64 of papers by their ids, in that order; raises PaperNotFoundError."""
     return np.array([papers.row(paper_id) for paper_id in paper_ids], dtype=np.int64)
-
-
-# What decoding raises for a line that is no record of a paper.
-_NO_RECORD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-
-
-def parse_metadata(line: bytes) -> Metadata:
-    """Parse only the object under ``metadata`` of a line."""
-    begin = line.find(_METADATA_KEY)
-    try:
-        metadata = json.loads(line[begin + len(_METADATA_KEY) : line.rindex(b"}")]) if begin >= 0 else {}
-    except ValueError:  # a file that something else has written
-        metadata = json.loads(line).get("metadata")
-    return metadata or {}
-
-
-def _heading(line: bytes) -> tuple[str, str, Metadata]:
-    end = line.index(_ABSTRACT_KEY) + 1
-    begin = line.find(_METADATA_KEY, end)
-    rest = b"}" if begin < 0 else b", " + line[begin:]
-    record = json.loads((line[:end] + rest).decode())
-    return record["paper_id"], record["title"], record.get("metadata", {})
 
 
 def without_labels(paper: Paper) -> Paper:

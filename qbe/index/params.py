@@ -47,11 +47,6 @@ class FaissParams:
         return int(match[1]) if match else None
 
     @property
-    def is_exact(self) -> bool:
-        """Whether all vectors are compared, as they are stored in half precision."""
-        return self.factory == EXACT
-
-    @property
     def learns(self) -> bool:
         """Whether centroids or codes are learned from the vectors."""
         return self.nlist is not None or _ROUNDED.search(self.factory) is not None

@@ -116,7 +116,7 @@ def pack_index(
             contextlib.closing(store.open_generation(folder)) as generation,
             tempfile.TemporaryDirectory(prefix=".", dir=output.parent) as replaced,
         ):
-            generation.verify_all()
+            generation.verify()
             manifest = generation.manifest
             if not abstracts:
                 manifest = _leave_out_abstracts(generation, Path(replaced))
@@ -173,7 +173,7 @@ def _leave_out_abstracts(generation: store.Generation, folder: Path) -> Manifest
     corpus = {**manifest.corpus, "sha256": files[RECORDS]["sha256"]}
     summed = store.digest(files, manifest.lucene)
     changed = dataclasses.replace(manifest, corpus=corpus, files=files, digest=summed)
-    write_text(folder / MANIFEST, store.seal(dataclasses.asdict(changed)))
+    store.write_manifest(folder, changed)
     return changed
 
 

@@ -83,7 +83,12 @@ class BuildSettings:
         }
         for name in ("encoder", "precision", "facets", "tagger", "faiss", "stored", "device"):
             value, some = getattr(self, name), possible.get(name)
-            if not isinstance(value, str):
+            if name == "encoder" and not isinstance(value, str):
+                from qbe.index.given import GivenEncoder
+
+                given = value if isinstance(value, GivenEncoder) else GivenEncoder(value)
+                object.__setattr__(self, name, given)
+            elif not isinstance(value, str):
                 raise TypeError(f"expected `{name}` as a str, found {type(value).__name__}")
             if some and value not in some:
                 raise UsageError(f"expected `{name}` of {', '.join(some)}, found {value!r}")
@@ -99,7 +104,8 @@ class BuildSettings:
 
     def record(self, corpus: Sequence[str]) -> dict[str, Any]:
         """Return the settings, with the names of the corpus's sources, as a manifest holds them."""
-        record = {"corpus": list(corpus), **dataclasses.asdict(self)}
+        named = dataclasses.replace(self, encoder=str(self.encoder))
+        record = {"corpus": list(corpus), **dataclasses.asdict(named)}
         if self.device == CPU:  # as in the indexes of the time before there was a choice
             del record["device"]
         return record
@@ -145,7 +151,7 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
         return corpus
     items: Any = [corpus] if isinstance(corpus, str | os.PathLike) else corpus
     if isinstance(items, Mapping | bytes) or not isinstance(items, Iterable):
-        raise _wrong_type(corpus)
+        items = [items]
     if not isinstance(items, Sequence):
         stream = iter(items)
         first = list(itertools.islice(stream, 1))
@@ -155,7 +161,10 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
     if not isinstance(items, Sequence) or any(isinstance(item, Paper) for item in items):
         return _in_memory(items)
     if wrong := [item for item in items if not isinstance(item, str | os.PathLike)]:
-        raise _wrong_type(wrong[0])
+        raise TypeError(
+            "expected `corpus` as a path (str or os.PathLike), several paths, or an iterable of qbe.Paper, "
+            f"found {type(wrong[0]).__name__}"
+        )
     names = [os.fspath(item) for item in items]
     files = [file for name in names for file in files_of(name)]
     facts, changed = list[list[Any]](), 0
@@ -173,13 +182,6 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
         changed,
         reading.record(),
         lambda: bytes_read.share,
-    )
-
-
-def _wrong_type(value: object) -> TypeError:
-    return TypeError(
-        "expected `corpus` as a path (str or os.PathLike), several paths, or an iterable of qbe.Paper, found "
-        f"{type(value).__name__}"
     )
 
 

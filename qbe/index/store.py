@@ -6,19 +6,22 @@ A reader holds a shared lock on the manifest of its generation; the next writer 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import fcntl
 import hashlib
 import json
 import math
 import os
 import re
 import shutil
+import threading
 import time
 import weakref
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, NamedTuple
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +29,7 @@ from numpy.typing import NDArray
 from qbe.errors import IndexBuildError, IndexFormatError, file_error, input_error
 from qbe.index.params import STORED, FaissParams
 from qbe.models.formats import COSINE, L2
-from qbe.util import files as disk
-from qbe.util.files import sha256, sync, write_text
+from qbe.util.files import atomic_file, lock, sha256, sync, sync_tree, write_text
 
 FORMAT_VERSION = 6
 MANIFEST = "manifest.json"
@@ -39,7 +41,8 @@ SMALL = 1 << 20  # bytes of a file up to which its digest is compared at opening
 FORMER = ("segments.json", "part.json")  # in an index of several segments, or a part of one, before 0.9
 
 _GENERATION = re.compile(r"\d{6,}")
-_REBUILD = "build it again (qbe doctor --index shows what is intact)"
+# numpy parses headers as Python, at which CPython 3.11 fails in two threads at a time (gh-106905).
+_HEADERS = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,33 +72,34 @@ class Manifest:
         return {name: similarity for similarity, name in STORED_AS.items()}[self.dense["similarity"]]
 
 
-def _checksum(record: Any) -> str:
+def checksum(record: Any) -> str:
+    """Return the SHA-256 of a JSON value, however it is laid out."""
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def describe_files(folder: Path, leave_out: Collection[str] = ()) -> dict[str, dict[str, Any]]:
     """Size and SHA-256 of every file below a folder."""
-    files = {
-        path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()
-    }
+    paths = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
     return {
         name: {"bytes": path.stat().st_size, "sha256": sha256(path)}
-        for name, path in files.items()
-        if name not in leave_out
+        for name, path in paths.items()
+        if path.is_file() and name not in leave_out
     }
 
 
 def digest(files: Mapping[str, Mapping[str, Any]], lucene: Mapping[str, Any] | None) -> str:
     """Return a SHA-256 over all files but Lucene's, which differ by build, and Lucene's statistics."""
     content = {name: entry["sha256"] for name, entry in files.items() if not name.startswith("lucene/")}
-    return _checksum([content, lucene])
+    return checksum([content, lucene])
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of an index's newest generation, or of the generation in ``folder``."""
-    path = current(folder) / MANIFEST
+def read_manifest(folder: Path, newest: bool = True) -> Manifest:
+    """Read the manifest of an index's ``newest`` generation, or of the one in ``folder``."""
+    path = (current(folder) if newest else folder) / MANIFEST
     try:
-        record = unseal(path.read_bytes())
+        record = json.loads(path.read_bytes())
+        if record.pop("checksum", None) != checksum(record):
+            raise ValueError("another checksum than it states")
         if (found := record["format_version"]) != FORMAT_VERSION:
             raise IndexFormatError(
                 f"{folder}: expected an index of format {FORMAT_VERSION}, found format {found}; build it "
@@ -106,8 +110,6 @@ def read_manifest(folder: Path) -> Manifest:
             parts = PurePosixPath(name)
             if parts.is_absolute() or ".." in parts.parts or not isinstance(entry["bytes"], int):
                 raise ValueError(f"the file {name} of {entry['bytes']} bytes")
-        if any(manifest.corpus[count] < 0 for count in ("papers", "sentences")):
-            raise ValueError("a negative count")
         if (dense := manifest.dense) is not None:
             if dense["similarity"] not in STORED_AS.values() or dense["stored"] not in STORED:
                 raise ValueError(f"vectors stored as {dense['stored']}, compared by {dense['similarity']}")
@@ -127,61 +129,50 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write a manifest with a checksum of its values."""
+    record = dataclasses.asdict(manifest)
+    write_text(folder / MANIFEST, json.dumps({"checksum": checksum(record), **record}, indent=1) + "\n")
+
+
 def damaged(path: Path, expected: str, found: object) -> IndexFormatError:
-    return IndexFormatError(f"{path}: expected {expected}, found {found}; the index is damaged: {_REBUILD}")
-
-
-def seal(record: Mapping[str, Any]) -> str:
-    """Return the JSON text of a description with a checksum of its values, however they are laid out."""
-    return json.dumps({"checksum": _checksum(record), **record}, indent=1) + "\n"
-
-
-def unseal(text: bytes) -> dict[str, Any]:
-    """Return the description of a text without its checksum; raise ValueError for another text."""
-    record = json.loads(text)
-    if not isinstance(record, dict) or record.pop("checksum", None) != _checksum(record):
-        raise ValueError("another checksum than it states")
-    return record
+    """Return the error for a file of an index that is not as it was written."""
+    return IndexFormatError(
+        f"{path}: expected {expected}, found {found}; the index is damaged: build it again (qbe doctor "
+        "--index shows what is intact)"
+    )
 
 
 class Files:
     """The files of a generation's folder, or of a folder that is being built; several threads may use it."""
 
-    def __init__(self, folder: Path, expected: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        """Compare the sizes of the ``expected`` files (of a manifest), and the digests of small ones."""
-        self.folder, self._expected = folder, expected
+    def __init__(self, folder: Path, entries: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        self.folder, self._entries = folder, entries or {}
         self._streams: dict[str, BinaryIO] = {}
-        self.verify_all(SMALL)
 
-    def verify_all(self, below: float = math.inf) -> None:
-        """Compare all files with the manifest, by digest those of fewer bytes than ``below``."""
-        for name, entry in (self._expected or {}).items():
-            self.verify(name, entry, entry["bytes"] < below)
+    def verify(self, below: float = math.inf) -> None:
+        """Compare all files with the manifest, by digest those of fewer bytes; raise IndexFormatError."""
+        for _, error in self.damages(below):
+            raise error
 
-    @staticmethod
-    def of(folder: Path | Files) -> Files:
-        return folder if isinstance(folder, Files) else Files(folder)
-
-    def has(self, name: str) -> bool:
-        return (self.folder / name).is_file() if self._expected is None else name in self._expected
-
-    def damaged(self, name: str, expected: str, found: object) -> IndexFormatError:
-        return damaged(self.folder / name, expected, found)
-
-    def verify(self, name: str, entry: Mapping[str, Any], by_digest: bool) -> None:
-        """Compare a file with its entry in a manifest; raise IndexFormatError."""
-        with self.open(name, expected := f"{entry['bytes']} bytes") as stream:
-            size = os.fstat(stream.fileno()).st_size
-            if size != entry["bytes"]:
-                raise self.damaged(name, expected, f"{size} bytes")
-            if by_digest and entry["sha256"] != hashlib.file_digest(stream, "sha256").hexdigest():
-                raise self.damaged(name, f"the SHA-256 {entry['sha256'][:12]}", "another")
+    def damages(self, below: float = math.inf) -> Iterator[tuple[str, Exception]]:
+        """Yield the names of files that are not as the manifest says, and the errors that tell why."""
+        for name, entry in self._entries.items():
+            path, expected = self.folder / name, f"{entry['bytes']} bytes"
+            try:
+                with self.open(name, expected) as stream:
+                    if (size := os.fstat(stream.fileno()).st_size) != entry["bytes"]:
+                        raise damaged(path, expected, f"{size} bytes")
+                    if size < below and entry["sha256"] != hashlib.file_digest(stream, "sha256").hexdigest():
+                        raise damaged(path, f"the SHA-256 {entry['sha256'][:12]}", "another")
+            except (IndexFormatError, OSError) as error:
+                yield name, error
 
     def open(self, name: str, expected: str = "a file") -> BufferedReader:
         try:
             return (self.folder / name).open("rb")
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            raise self.damaged(name, expected, "no file") from error
+            raise damaged(self.folder / name, expected, "no file") from error
         except OSError as error:
             raise input_error(self.folder / name, error) from error
 
@@ -191,39 +182,41 @@ class Files:
         size = os.fstat(stream.fileno()).st_size
         end = size if end is None else end
         if not 0 <= begin <= end <= size:
-            raise self.damaged(name, f"the bytes {begin} to {end}", f"{size} bytes")
+            raise damaged(self.folder / name, f"the bytes {begin} to {end}", f"{size} bytes")
         return os.pread(stream.fileno(), end - begin, begin)
 
     def array(self, name: str, dtype: str, axes: int) -> NDArray[Any]:
         """Memory-map the array of a ``.npy`` file; raise IndexFormatError for another."""
-        expected = f"an array of {dtype} with {axes} axes"
+        path, expected = self.folder / name, f"an array of {dtype} with {axes} axes"
         try:
-            mapped = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
+            with _HEADERS:
+                mapped = np.load(path, mmap_mode="r", allow_pickle=False)
             size = mapped.offset + mapped.nbytes
         except Exception as error:  # numpy parses the header as Python, and raises what that does
             found = getattr(error, "strerror", None) or "another header"
-            raise self.damaged(name, expected, found) from error
+            raise damaged(path, expected, found) from error
         if mapped.dtype != dtype or mapped.ndim != axes or not mapped.flags.c_contiguous:
-            raise self.damaged(name, expected, f"one of {mapped.dtype} with the shape {mapped.shape}")
-        if size != (actual := (self.folder / name).stat().st_size):
-            raise self.damaged(name, f"{size} bytes of {dtype}", f"{actual} bytes")
+            raise damaged(path, expected, f"one of {mapped.dtype} with the shape {mapped.shape}")
+        if size != (actual := path.stat().st_size):
+            raise damaged(path, f"{size} bytes of {dtype}", f"{actual} bytes")
         return np.asarray(mapped)
 
 
 class Generation(Files):
     """A generation of an index (0: before 0.9), locked against removal until it is closed or forgotten."""
 
-    def __init__(self, index: Path, folder: Path, lock: int) -> None:
-        self.index, self._locked = index, os.fstat(lock)
+    def __init__(self, index: Path, folder: Path, held: IO[bytes]) -> None:
+        self.index, self._held = index, os.fstat(held.fileno())
+        self.close = weakref.finalize(self, held.close)
         self.number = int(folder.name) if folder.parent == index else 0
         self.manifest = read_manifest(folder)
         super().__init__(folder, self.manifest.files)
-        self.close = weakref.finalize(self, os.close, lock)
+        self.verify(SMALL)
 
     def is_current(self) -> bool:
         """Return whether there is no newer generation; raise IndexFormatError where it is no index now."""
         try:
-            return os.path.samestat((current(self.index) / MANIFEST).stat(), self._locked)
+            return os.path.samestat((current(self.index) / MANIFEST).stat(), self._held)
         except OSError:
             read_manifest(self.index)  # which says what is wrong
             return False
@@ -233,19 +226,33 @@ def open_generation(index: Path) -> Generation:
     """Open the newest generation of an index, locked against removal; raise IndexFormatError, InputError."""
     while True:
         folder = current(index)
-        try:
-            held = disk.shared_lock(folder / MANIFEST)
-        except OSError as error:
-            # Superseded, and removed or being removed, between the two steps; else there is no such file.
-            if not isinstance(error, BlockingIOError) and current(index) == folder:
-                read_manifest(folder)
-            time.sleep(0.01)
-            continue
-        try:
+        if held := _locked(folder / MANIFEST, fcntl.LOCK_SH):
             return Generation(index, folder, held)
-        except BaseException:
-            os.close(held)
-            raise
+        # Superseded, and removed or being removed, between the two steps; else there is no such file.
+        if current(index) == folder:
+            read_manifest(folder)
+        time.sleep(0.01)
+
+
+def _locked(manifest: Path, kind: int) -> IO[bytes] | None:
+    """Open a manifest locked until it is closed; None where it is gone, or locked by others.
+
+    On a file system without locks generations are read, and never removed.
+    """
+    try:
+        stream = manifest.open("rb")
+    except OSError:
+        return None
+    try:
+        fcntl.flock(stream, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        if kind == fcntl.LOCK_EX or isinstance(error, BlockingIOError):
+            stream.close()
+            return None
+    if manifest.exists():
+        return stream
+    stream.close()
+    return None
 
 
 def current(index: Path) -> Path:
@@ -276,7 +283,7 @@ def _generations(index: Path) -> list[Path]:
 
 def publish(staged: Path, index: Path) -> Path:
     """Make a finished folder the newest generation of an index, new or there; only under the `write_lock`."""
-    disk.sync_tree(staged)
+    sync_tree(staged)
     index.mkdir(parents=True, exist_ok=True)
     number = max((int(path.name) for path in _generations(index)), default=0) + 1
     folder = index / f"{number:06d}"
@@ -291,7 +298,7 @@ def publish(staged: Path, index: Path) -> Path:
 @contextlib.contextmanager
 def write_lock(index: Path) -> Iterator[None]:
     """Keep other processes from writing to an index, or building one there; ``index`` has no link in it."""
-    with disk.lock(index.with_name(f".{index.name}.lock")) as alone:
+    with lock(index.with_name(f".{index.name}.lock")) as alone:
         if not alone:
             raise IndexBuildError(f"{index} is being written by another process; wait until it ends")
         yield
@@ -316,37 +323,36 @@ def writing(index: str | Path) -> Iterator[Generation]:
 def clean(index: Path) -> None:
     """Remove from an index older generations that nobody reads, and unfinished work; only the writer may."""
     newest = current(index)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, IndexFormatError):
         shutil.rmtree(index / NEXT, ignore_errors=True)
         for partial in index.glob(f".{CURRENT}.*.partial"):
             partial.unlink()
-        for path in {*_generations(index)} - {newest}:
-            manifest = path / MANIFEST
-            lock = disk.try_exclusive_lock(manifest) if manifest.exists() else contextlib.nullcontext(True)
-            with lock as unread:
-                if unread:
+        for folder in {index, *_generations(index)} - {newest}:
+            manifest = folder / MANIFEST
+            held = _locked(manifest, fcntl.LOCK_EX)
+            if held is None and manifest.exists():
+                continue  # somebody reads it
+            with held or contextlib.nullcontext():
+                if folder != index:
                     manifest.unlink(missing_ok=True)  # from now on nobody can lock it
-                    shutil.rmtree(path)
+                    shutil.rmtree(folder)
+                elif held is not None:  # files beside the generations, of before 0.9
+                    for name in (*read_manifest(index, newest=False).files, MANIFEST):
+                        (index / name).unlink(missing_ok=True)
+                    shutil.rmtree(index / "lucene", ignore_errors=True)
 
 
 def verify(folder: Path) -> Manifest:
     """Compare the digests of all files of an index; raise IndexFormatError for the first damaged one."""
     with contextlib.closing(open_generation(folder)) as generation:
-        generation.verify_all()
+        generation.verify()
         return generation.manifest
 
 
-class Checked(NamedTuple):
-    """What was found of an index: ``damages`` by file, and the file of its ``papers`` unless damaged."""
-
-    files: int
-    size: int
-    damages: Mapping[str, str]
-    papers: Path | None
-
-
-def check_index(index: Path) -> Checked:
-    """Read all files of an index, and tell all damages. Raises IndexFormatError for no index."""
+def check_index(index: Path) -> tuple[Mapping[str, Mapping[str, Any]], dict[str, str], Path | None]:
+    """Read all files of an index; return their entries in its manifest, all damages by file, and the file of
+    its papers unless it is damaged. Raises IndexFormatError for no index.
+    """
     damages: dict[str, str] = {}
     try:
         folder = current(index)
@@ -359,22 +365,15 @@ def check_index(index: Path) -> Checked:
     except IndexFormatError as error:
         if not (folder / MANIFEST).exists():
             raise
-        return Checked(0, 0, {**damages, MANIFEST: reason_of(error)}, None)
-    files = Files(folder)
-    for name, entry in entries.items():
-        try:
-            files.verify(name, entry, by_digest=True)
-        except (IndexFormatError, OSError) as error:
-            damages[name] = reason_of(error)
-    size = sum(entry["bytes"] for entry in entries.values())
-    intact = RECORDS in entries and RECORDS not in damages
-    return Checked(len(entries), size, damages, folder / RECORDS if intact else None)
+        return {}, {**damages, MANIFEST: reason_of(error)}, None
+    damages |= {name: reason_of(error) for name, error in Files(folder, entries).damages()}
+    return entries, damages, folder / RECORDS if RECORDS in entries and RECORDS not in damages else None
 
 
-def save_papers(checked: Checked, path: Path) -> int:
+def save_papers(papers: Path | None, path: Path) -> int:
     """Write the intact papers of an index as JSON lines; return how many. Raises OutputError."""
     count = 0
-    with disk.atomic_file(path) as corpus, Path(checked.papers or os.devnull).open("rb") as records:
+    with atomic_file(path) as corpus, Path(papers or os.devnull).open("rb") as records:
         for count, line in enumerate(records, start=1):  # noqa: B007
             corpus.write(line)
     return count

@@ -30,12 +30,11 @@ from qbe.index.papers import Papers, encode_paper, without_labels
 from qbe.index.params import FLOAT16, INT8, FaissParams, resolve, resolve_stored
 from qbe.index.scoring import sentence_rows
 from qbe.index.source import BuildSettings, Corpus, Execution, Source, open_corpus
-from qbe.index.store import NEXT, RECORDS, Files, Generation, Manifest, publish, writing
+from qbe.index.store import NEXT, RECORDS, Files, Generation, publish, writing
 from qbe.index.vectors import SENTENCES, WHOLE, open_vectors, writing_vectors
 from qbe.types import Paper
 
 _ROWS = 65_536  # of vectors that are copied at a time
-_BYTES = 1 << 20  # of records
 # What becomes of a corpus's papers that an index holds with other content, and of papers that the corpus
 # lacks: the index keeps both; the first are replaced; the first are replaced and the second deleted.
 APPEND, UPDATE, SYNC = "append", "update", "sync"
@@ -201,15 +200,6 @@ def delete_papers(
         return Written(0, 0, len(dead), len(before) - len(dead), number)
 
 
-class _Part:
-    """Rows of papers and of their sentences that the next generation copies from a folder."""
-
-    def __init__(self, files: Files, stored: str, dead: Sequence[int] = ()) -> None:
-        self.files, self.papers, self.stored = files, Papers(files, predictions=False), stored
-        self.rows = np.delete(np.arange(len(self.papers)), dead)
-        self.sentences = sentence_rows(self.papers.layout.starts, self.rows)[0]
-
-
 def write_next(
     generation: Generation,
     dead: Sequence[int],
@@ -224,20 +214,29 @@ def write_next(
     are kept until the number of sentences has doubled, and for vectors in bytes, which stay so.
     """
     manifest, folder = generation.manifest, generation.index / NEXT / "generation"
-    generation.verify_all()  # damage that was copied would have valid digests
+    generation.verify()  # damage that was copied would have valid digests
     execution.progress.stage("copying")
     folder.mkdir(parents=True)
-    old = _Part(generation, (manifest.dense or {}).get("stored", FLOAT16), dead)
-    parts = [old, _Part(Files(added[0]), FLOAT16)] if added else [old]
-    _copy_records(folder, parts)
+    parts = [generation, Files(added[0])] if added else [generation]
+    old = Papers(*parts, predictions=False)
+    rows = np.delete(np.arange(len(old)), dead)
+    sentences = sentence_rows(old.layout.starts, rows)[0]
+    with (folder / RECORDS).open("wb") as records, (folder / papers.IDS).open("w", encoding="utf-8") as ids:
+        for row in rows.tolist():
+            records.write(old.line(row)[1])
+            ids.write(old.ids[row] + "\n")
+    lengths = np.concatenate([np.diff(offsets) for offsets in old.offsets])
+    for name, sizes in ((papers.OFFSETS, lengths), (papers.STARTS_FILE, np.diff(old.layout.starts))):
+        np.save(folder / name, np.cumsum(np.concatenate([[0], sizes[rows]]), dtype=np.int64))
+    np.save(folder / papers.FACETS_FILE, old.layout.facets[sentences])
 
-    gone = {"papers": len(dead), "labelled": sum(old.papers[row].labelled for row in dead)}
+    gone = {"papers": len(dead), "labelled": sum(old[row].labelled for row in dead)}
     gone["predicted"] = gone["papers"] - gone["labelled"] if manifest.dense else 0
     counts: dict[str, Any] = {
         name: manifest.corpus[name] - count + (added[1]["counts"][name] if added else 0)
         for name, count in gone.items()
     }
-    counts["sentences"] = sum(len(part.sentences) for part in parts)
+    counts["sentences"] = len(sentences)
     counts |= {name: value for name, value in manifest.corpus.items() if name == "reading"}
     counts["updates"] = manifest.corpus.get("updates", 0) + 1
     tagger = manifest.tagger or (added and added[1]["tagger"])
@@ -246,67 +245,37 @@ def write_next(
     state["tagger"] = tagger if counts["predicted"] else None
     if manifest.lucene is not None:
         execution.progress.stage("indexing with Lucene")
-        deleted = [old.papers.ids[row] for row in dead]
+        deleted = [old.ids[row] for row in dead]
         statistics = update_lucene(folder, generation.folder, added and added[0], deleted)
         state["lucene"] = {**manifest.lucene, **statistics}
     if manifest.dense is not None:
-        if counts["predicted"]:
-            known = [
-                part.files.array(papers.PROBABILITIES_FILE, "float16", 2)[part.sentences]
-                if part.files.has(papers.PROBABILITIES_FILE)
-                else np.zeros((len(part.sentences), build.LABELS), np.float16)
-                for part in parts
-            ]
-            np.save(folder / papers.PROBABILITIES_FILE, np.concatenate(known))
-        state["dense"] = _write_dense(folder, manifest, parts, settings, execution)
+        if (shares := Papers(*parts).layout.probabilities) is not None and counts["predicted"]:
+            np.save(folder / papers.PROBABILITIES_FILE, shares[sentences])
+        # Half precision is not made of bytes again.
+        form = manifest.dense["stored"]
+        stored = INT8 if form == INT8 else resolve_stored(settings.stored, len(sentences))
+        dimension, similarity = manifest.dense["dimension"], manifest.similarity
+        for name, chosen in ((SENTENCES, sentences), (WHOLE, rows)):
+            with writing_vectors(folder, name, (len(chosen), dimension), stored, similarity) as write:
+                first = 0
+                for part, kind in zip(parts, (form, FLOAT16), strict=False):
+                    vectors = open_vectors(part, name, kind)
+                    own = chosen[(chosen >= first) & (chosen < first + len(vectors))] - first
+                    for begin in range(0, len(own), _ROWS):
+                        write(vectors[own[begin : begin + _ROWS]])
+                    first += len(vectors)
+        params, learned = FaissParams(), None
+        with contextlib.suppress(UsageError):  # exact where too few sentences are left
+            params = resolve(settings.faiss, len(sentences), dimension)
+        before = FaissParams.read(manifest.dense)
+        trained = manifest.dense.get("trained", manifest.corpus["sentences"])
+        if before.learns and params.learns and trained / 2 < len(sentences) < trained * 2:
+            params, learned = before, (generation.folder / FAISS, not dead, trained)
+        faiss = build.build_faiss(folder, stored, params, similarity, execution, learned)
+        kept = {name: manifest.dense[name] for name in ("encoder", "dimension", "similarity")}
+        state["dense"] = {**kept, "stored": stored, **faiss}
     build.describe(folder, state)
     return int(publish(folder, generation.index).name)
-
-
-def _copy_records(folder: Path, parts: Sequence[_Part]) -> None:
-    """Write what a folder holds of papers, out of that of others, without parsing the records."""
-    with (folder / RECORDS).open("wb") as records, (folder / papers.IDS).open("w", encoding="utf-8") as ids:
-        for part in parts:
-            ids.writelines(f"{part.papers.ids[row]}\n" for row in part.rows.tolist())
-            for run in np.split(part.rows, np.flatnonzero(np.diff(part.rows) > 1) + 1):
-                begin, end = part.papers.offsets[0][[run[0], run[-1] + 1]].tolist() if len(run) else (0, 0)
-                for place in range(begin, end, _BYTES):
-                    records.write(part.files.read(RECORDS, place, min(place + _BYTES, end)))
-    lengths = [np.diff(part.papers.offsets[0])[part.rows] for part in parts]
-    sizes = [np.diff(part.papers.layout.starts)[part.rows] for part in parts]
-    for name, counts in ((papers.OFFSETS, lengths), (papers.STARTS_FILE, sizes)):
-        np.save(folder / name, np.cumsum(np.concatenate([[0], *counts]), dtype=np.int64))
-    facets = [part.papers.layout.facets[part.sentences] for part in parts]
-    np.save(folder / papers.FACETS_FILE, np.concatenate(facets))
-
-
-def _write_dense(
-    folder: Path, manifest: Manifest, parts: Sequence[_Part], settings: BuildSettings, execution: Execution
-) -> dict[str, Any]:
-    """Copy the vectors of all parts, and fill FAISS's index; return what the manifest says of them."""
-    assert manifest.dense is not None
-    dimension, similarity = manifest.dense["dimension"], manifest.similarity
-    sentences, old = sum(len(part.sentences) for part in parts), parts[0]
-    # Half precision is not made of bytes again.
-    stored = INT8 if old.stored == INT8 else resolve_stored(settings.stored, sentences)
-    for name in (SENTENCES, WHOLE):
-        chosen = [part.sentences if name == SENTENCES else part.rows for part in parts]
-        shape = (sum(map(len, chosen)), dimension)
-        with writing_vectors(folder, name, shape, stored, similarity) as write:
-            for part, rows in zip(parts, chosen, strict=True):
-                vectors = open_vectors(part.files, name, part.stored)
-                for first in range(0, len(rows), _ROWS):
-                    write(vectors[rows[first : first + _ROWS]])
-    before, params, learned = FaissParams.read(manifest.dense), FaissParams(), None
-    with contextlib.suppress(UsageError):  # exact where too few sentences are left
-        params = resolve(settings.faiss, sentences, dimension)
-    trained = manifest.dense.get("trained", manifest.corpus["sentences"])
-    if before.learns and params.learns and trained / 2 < sentences < trained * 2:
-        params = before
-        learned = (old.files.folder / FAISS, len(old.rows) == len(old.papers), trained)
-    faiss = build.build_faiss(folder, stored, params, similarity, execution, learned)
-    kept = {name: manifest.dense[name] for name in ("encoder", "dimension", "similarity")}
-    return {**kept, "stored": stored, **faiss}
 
 
 class Additions:

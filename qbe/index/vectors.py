@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from qbe.errors import IndexBuildError
 from qbe.index.params import FLOAT16, INT8
-from qbe.index.store import Files
+from qbe.index.store import Files, damaged
 from qbe.models.formats import L2
 from qbe.models.pooling import GRID
 
@@ -125,13 +125,12 @@ def writing_vectors(
         yield write_both
 
 
-def open_vectors(folder: Path | Files, name: str, stored: str = FLOAT16) -> Vectors:
+def open_vectors(files: Files, name: str, stored: str = FLOAT16) -> Vectors:
     """Memory-map vectors (their scales are read); raises IndexFormatError for a file of another form."""
-    files = Files.of(folder)
     array = files.array(name, stored, 2)
     if stored != INT8:
         return array
     scales = files.array(scales_file(name), "float16", 1).copy()
     if len(scales) != len(array):
-        raise files.damaged(scales_file(name), f"{len(array)} scales", len(scales))
+        raise damaged(files.folder / scales_file(name), f"{len(array)} scales", len(scales))
     return Quantized(array, scales)

@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from os import PathLike
+from pathlib import Path
 
 from qbe.errors import MissingDependencyError, ModelError, package_error
+from qbe.util.files import make_once
+
+log = logging.getLogger(__name__)
+
+
+def made_once(path: Path, what: str, make: Callable[[], None]) -> Path:
+    """Return a file or folder of the cache, which one process makes, whole, on first use."""
+
+    def told() -> None:
+        log.info("%s, once, into %s ...", what, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        make()
+
+    make_once(path, path.exists, told, lambda: log.info("another process is %s: waiting for it ...", what))
+    return path
 
 
 @contextlib.contextmanager

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import logging
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.errors import ModelError, UsageError, did_you_mean, requirement
-from qbe.models import cards
+from qbe.models import cards, made_once
 from qbe.models.formats import (
     CLS,
     DECLARING_FILES,
@@ -28,16 +26,13 @@ from qbe.models.formats import (
 from qbe.models.large import LARGE, weights_folder
 from qbe.models.session import HALF, PRECISIONS
 from qbe.util import work
-from qbe.util.files import cache_folder, make_once, sha256
-
-log = logging.getLogger(__name__)
+from qbe.util.files import cache_folder, sha256
 
 BASE_ENCODER = "all-MiniLM-L6-v2"  # from which qbe's own small models were trained
 BASE_ENCODER_SENTENCES = f"{BASE_ENCODER}-sentences"
 
 
-@dataclass(frozen=True, slots=True)
-class EncoderEntry:
+class EncoderEntry(NamedTuple):
     """An encoder in an installed package; only the files of ``digests`` are read, and only if they match."""
 
     name: str
@@ -65,16 +60,8 @@ _MINILM = EncoderEntry(
 _ALONE = EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=256)
 ENCODERS: Mapping[str, EncoderEntry] = {
     BASE_ENCODER: _MINILM,
-    BASE_ENCODER_SENTENCES: replace(_MINILM, name=BASE_ENCODER_SENTENCES, encoder_format=_ALONE),
+    BASE_ENCODER_SENTENCES: _MINILM._replace(name=BASE_ENCODER_SENTENCES, encoder_format=_ALONE),
 }
-
-
-class PublishedEncoder(NamedTuple):
-    """An encoder on the hub whose format is known, and the bottleneck adapter on it, if it has one."""
-
-    weights: str
-    encoder_format: EncoderFormat | None
-    adapter: str | None = None
 
 
 # [CLS] of title, [SEP] and abstract cut at 512 tokens, and distances as in the triplet loss of training:
@@ -86,7 +73,7 @@ _CLS_512 = EncoderFormat.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 512)
 # vector is its [CLS], by the model card and by SentBERTWrapper there. aspire-biencoder-* are missing: their
 # vectors mix the layers by weights that are not on the hub.
 _ASPIRE = EncoderFormat.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 502)
-_FORMATS = {
+PUBLISHED: Mapping[str, EncoderFormat] = {
     "allenai/specter": _CLS_512,
     "allenai/specter2": _CLS_512,
     "malteos/scincl": _CLS_512,
@@ -96,10 +83,7 @@ _FORMATS = {
     "allenai/aspire-contextualsentence-multim-biomed": _ASPIRE,
     "allenai/aspire-sentence-embedder": EncoderFormat.pooled(SENTENCES, CLS, L2, 502),
 }
-PUBLISHED: Mapping[str, PublishedEncoder] = {
-    **{name: PublishedEncoder(name, encoder_format) for name, encoder_format in _FORMATS.items()},
-    "allenai/specter2": PublishedEncoder("allenai/specter2_base", _CLS_512, "allenai/specter2"),
-}
+ADAPTERS = {"allenai/specter2": "allenai/specter2_base"}  # bottleneck adapters, on encoders of the hub
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 ADAPTER_CONFIG = "adapter_config.json"
@@ -136,47 +120,41 @@ def find(kind: cards.ModelKind[Any], name: str) -> Path | Weights:
         known += [cards.LARGE_ENCODER, *ENCODERS, *PUBLISHED]
     if kind.required:
         others = ", a folder, or a hub name such as owner/model"
-    article, remedy = (
-        "an" if kind is cards.ENCODER else "a",
-        did_you_mean(name, known, f"check `{kind.noun}`"),
-    )
-    raise ModelError(
-        f"expected {article} {kind.noun} known by name ({', '.join(known)}){others}, found {name!r}; {remedy}"
-    )
+    article = "an" if kind is cards.ENCODER else "a"
+    expected = f"expected {article} {kind.noun} known by name ({', '.join(known)}){others}, found {name!r}"
+    raise ModelError(f"{expected}; {did_you_mean(name, known, f'check `{kind.noun}`')}")
 
 
 def find_weights(kind: cards.ModelKind[Any], name: str) -> Weights | None:
     """Find PyTorch weights by folder, known name or hub name; None where there are none."""
     folder, is_encoder = Path(name), kind is cards.ENCODER
-    hub = PublishedEncoder(name, None)
+    adapter, encoder_format, origin = None, None, name
     if folder.is_dir():
-        name_of = folder.resolve().name
+        name = folder.resolve().name
     elif is_encoder and (entry := ENCODERS.get(name)) is not None:
         digest = entry.digests["model.safetensors"]
         return Weights(name, entry.source, digest, lambda: packaged_weights(entry), entry.encoder_format)
     elif is_encoder and name == cards.LARGE_ENCODER:
-        graph, source = cards.PACKAGE / LARGE.folder / cards.GRAPH, LARGE.base.source
+        graph, source = cards.PACKAGE / LARGE.name / cards.GRAPH, LARGE.base.source
         return Weights(name, source, LARGE.sha256, lambda: weights_folder(LARGE), DEFAULT_FORMAT, graph=graph)
     elif _HUB_NAME.fullmatch(name):
-        name_of = name.partition("/")[2]
         config, weights, tokenizer = kind.required
-        small = [*config, *tokenizer]
-        if is_encoder:
-            hub, small = PUBLISHED.get(name, hub), [*small, *DECLARING_FILES]
+        files = [*config, *tokenizer, *(DECLARING_FILES if is_encoder else ())]
         for file in weights:
-            folder = _download(kind.noun, hub.weights, [*small, file])
+            folder = _download(kind.noun, ADAPTERS.get(name, name), [*files, file])
             if (folder / file).is_file():
                 break
+        if is_encoder:
+            encoder_format = PUBLISHED.get(name)
+        if is_encoder and name in ADAPTERS:
+            adapter = _download("adapter", name, [ADAPTER_CONFIG, *_ADAPTER_WEIGHTS])
+        name = name.partition("/")[2]
     else:
         return None
-    adapter, encoder_format = None, hub.encoder_format
-    if hub.adapter is not None:
-        adapter = _download("adapter", hub.adapter, [ADAPTER_CONFIG, *_ADAPTER_WEIGHTS])
     if is_encoder:
         encoder_format = encoder_format or declared_format(folder) or DEFAULT_FORMAT
     check_required(kind, folder)
-    digest = sha256(weights_file(kind, folder))
-    return Weights(name_of, name, digest, lambda: folder, encoder_format, adapter)
+    return Weights(name, origin, sha256(weights_file(kind, folder)), lambda: folder, encoder_format, adapter)
 
 
 def find_start(name: str) -> tuple[str, Path]:
@@ -255,24 +233,21 @@ def exported(kind: cards.ModelKind[Any], source: Path | Weights) -> Path:
         settings = " ".join([*(options or DEFAULT_FORMAT.options()), of_adapter])
         variant = f"-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
     destination = cached_export(kind, name, digest, variant)
-    card = destination / kind.metadata_file
-    if card.is_file():
+    if destination.exists():
         return destination
-    command = [sys.executable, "-m", "qbe", "export", kind.command, "--model", str(locate())]
-    command += ["--name", name, "--source", origin, "--output", str(destination), *options]
-    for option, path in (("--graph", graph), ("--adapter", adapter)):
-        command += [] if path is None else [option, str(path)]
+    weights = locate()
 
     def export() -> None:
-        log.info("exporting %s to ONNX, once, into %s ...", what, destination)
+        command = [sys.executable, "-m", "qbe", "export", kind.command, "--model", str(weights)]
+        command += ["--name", name, "--source", origin, "--output", str(destination), *options]
+        for option, path in (("--graph", graph), ("--adapter", adapter)):
+            command += [] if path is None else [option, str(path)]
         process = work.run(command)
         if process.returncode != 0:
             reason = process.stderr.strip().splitlines() or ["no message"]
             raise ModelError(f"exporting {what} failed: {reason[-1]}")
 
-    waits = "another process is exporting %s: waiting for it ..."
-    make_once(destination, card.is_file, export, lambda: log.info(waits, what))
-    return destination
+    return made_once(destination, f"exporting {what}", export)
 
 
 def cached_export(kind: cards.ModelKind[Any], name: str, weights_sha256: str, variant: str = "") -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
@@ -13,15 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError
-from qbe.models import reading
+from qbe.models import made_once, reading
 from qbe.models.cards import SCORE, EncoderFiles, RerankerFiles, model_file, state_output
 from qbe.models.formats import CLS
 from qbe.models.pooling import Floats
 from qbe.models.session import CPU, open_session
 from qbe.models.tokenizer import Window
-from qbe.util.files import atomic_file, cache_folder, make_once, sha256
-
-log = logging.getLogger(__name__)
+from qbe.util.files import atomic_file, cache_folder, sha256
 
 IDS, LENGTHS, SPANS, SUMS, SCORES = "input_ids", "lengths", "spans", "span_sums", "label_scores"
 """Inputs: token ids (batch, tokens) int64; tokens of each row that are no padding (batch,) int32; begin and
@@ -170,14 +167,11 @@ def _made(name: str, digests: Sequence[str], rewrite: Callable[[], Graph], *, ha
     target = cache_folder() / "batches" / f"{name}-{parts}-{precision}-{_CACHE_FORMAT}.onnx"
 
     def make() -> None:
-        log.info("making %s for batches, once, in %s ...", name, target)
         content = rewrite().serialized()
         with atomic_file(target) as stream:
             stream.write(content)
 
-    waits = "another process makes %s: waiting for it ..."
-    make_once(target, target.is_file, make, lambda: log.info(waits, target))
-    return target
+    return made_once(target, f"making {name} for batches", make)
 
 
 # Rewriting

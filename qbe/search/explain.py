@@ -93,8 +93,7 @@ def techniques_in_common(query: Query, papers: Sequence[Paper]) -> list[list[str
     """Return the words of techniques that papers share with the query's liked ones, most telling first."""
     from qbe.models.words import shipped_words
 
-    liked = {id(aspect.paper): aspect.paper for aspect in query.aspects if aspect.weight > 0}
-    shared = [shipped_words().in_common(each, papers) for each in liked.values()]
+    shared = [shipped_words().in_common(each, papers) for each in query.liked.values()]
     together = (chain.from_iterable(each[place] for each in shared) for place in range(len(papers)))
     return [list(dict.fromkeys(words)) for words in together]
 
@@ -108,32 +107,24 @@ def describe(paper: Paper, position: int, facet: Facet | None) -> str:
     if probability is None:
         return f"{sentence.label} given"
     described = f"{sentence.label} {probability:.2f}"
-    if facet is not None and sentence.probabilities and _stands_in(paper, position, facet):
+    guess = facet and paper.facet_positions(facet) == ((position,), True)
+    if facet is not None and sentence.probabilities and guess:
         described += f", best guess for {facet} {sentence.probabilities.of(facet):.2f}"
     return described
 
 
-class Shown(NamedTuple):
-    """A pair of sentences, and the label (`label_of`) of the paper's; "(" begins one of another facet."""
-
-    match: Match
-    label: str
-
-    @property
-    def prefix(self) -> str:
-        """What stands before the sentence, such as "method: "."""
-        return self.label and self.label + (" " if self.label.startswith("(") else ": ")
-
-
-def shown(query: Query, paper: Paper, hit: Hit) -> Shown | None:
-    """Return the best pair of a hit whose sentence carries the facet searched for, else the best pair."""
+def shown(query: Query, paper: Paper, hit: Hit) -> tuple[Match, str] | None:
+    """Return the best pair of a hit whose sentence carries the facet searched for, else the best pair, and
+    the paper's sentence after its label, such as "method: We cut it.", to show.
+    """
     pairs = [*([hit.driven_by] if hit.driven_by else []), *hit.matches]
     pairs = [pair for pair in pairs if query.aspects[pair.aspect].weight > 0] or pairs
-    candidates = [
-        Shown(pair, label_of(paper, pair.position, query.aspects[pair.aspect].facet)) for pair in pairs
-    ]
-    carrying = (each for each in candidates if not each.label.startswith("("))
-    return next(carrying, candidates[0] if candidates else None)
+    labels = [label_of(paper, pair.position, query.aspects[pair.aspect].facet) for pair in pairs]
+    if not pairs:
+        return None
+    best = next((place for place, label in enumerate(labels) if not label.startswith("(")), 0)
+    label, text = labels[best], paper.sentences[pairs[best].position].text
+    return pairs[best], f"{label}{'' if label.startswith('(') else ':'} {text}" if label else text
 
 
 def label_of(paper: Paper, position: int, facet: Facet | None) -> str:
@@ -141,10 +132,6 @@ def label_of(paper: Paper, position: int, facet: Facet | None) -> str:
     sentence = paper.sentences[position]
     if facet is None or sentence.facet is facet:
         return sentence.label if sentence.facet else ""
-    if _stands_in(paper, position, facet):
+    if paper.facet_positions(facet) == ((position,), True):
         return f"{facet}?"
     return f"(labelled {sentence.label})" if paper.labelled else "(not labelled)"
-
-
-def _stands_in(paper: Paper, position: int, facet: Facet) -> bool:
-    return paper.facet_positions(facet) == ((position,), True)

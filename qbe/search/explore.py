@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,14 +15,14 @@ from qbe.index.scoring import distinct
 from qbe.query import SHAPES, Aspect, Query, Variety
 from qbe.search.first_stages import BM25Stage, FirstStage, FusedStage, Rows, Scores
 from qbe.search.fusion import BEST_PAPERS, below, best_hits
-from qbe.search.rank import RankingRequest, checked_pool, liked_candidates
+from qbe.search.rank import RankingRequest, liked_candidates
 from qbe.search.stages import TELLING_WORDS
 from qbe.types import Facet, Hit, Paper
 from qbe.util.work import Workers
 
 if TYPE_CHECKING:
     from qbe.index.index import Index
-    from qbe.models.grades import Estimates
+    from qbe.models.heads import Estimates
     from qbe.search.grading import Candidates, Grader, Regrader
 
 DEPTH = 300  # candidates that each first stage brings by each liked aspect
@@ -58,18 +58,19 @@ class ExploreStage:
         known: _Known = {}
         ranked = []
         for request in requests:
-            paper_ids = checked_pool(self.reader, request)
+            paper_ids = request.candidates(self.reader)
             if paper_ids is None:
                 depth = min(max(k, DEPTH), len(self.reader))
                 by_stage = (liked_candidates(stage, request, depth) for stage in self.stages)
                 paper_ids = [paper_id for found in by_stage for paper_id in found]
             rows = distinct(rows_of(self.reader.papers, paper_ids))
+            if not len(rows):
+                ranked.append([])
+                continue
             graded = self._graded(request, rows, known, again=again)
-            if request.variety.mix:
-                ranked.append(self._mixed(request, rows, graded, explain=explain))
-            else:
-                hits = self._by_chance(request, rows, graded, explain=explain)
-                ranked.append(self.diversified(hits, request.variety.diversity or 0.0))
+            ids = [self.reader.papers.ids[row] for row in rows.tolist()]
+            make = self._mixed if request.variety.mix else self._by_chance
+            ranked.append(make(request, ids, graded, _named_grades(request, graded), explain))
         return ranked
 
     def _graded(
@@ -77,12 +78,11 @@ class ExploreStage:
     ) -> list[Estimates]:
         """Estimate papers by each paper of a request; ``known`` are those of the one before."""
         key = rows.astype(np.int64).tobytes()
-        if (prepared := known.get(key)) is None:
+        if key not in known:
             found = [self.reader.papers[row] for row in rows.tolist()]
-            prepared = found, self._grader.features.candidates(found) if found else found
             known.clear()
-            known[key] = prepared
-        papers, candidates = prepared
+            known[key] = found, self._grader.features.candidates(found) if found else found
+        papers, candidates = known[key]
         graded = [self._grader.grade(query, candidates)[0] for query in request.graded_by]
         regrader = self.regrader
         if regrader is None or not again:
@@ -92,13 +92,16 @@ class ExploreStage:
         return [regrader.regraded(query.paper, papers, estimates, best) for query, estimates in pairs]
 
     def _by_chance(
-        self, request: RankingRequest, rows: Rows, graded: Sequence[Estimates], *, explain: bool
+        self,
+        request: RankingRequest,
+        ids: Sequence[str],
+        graded: Sequence[Estimates],
+        grades: Sequence[Mapping[str, float]],
+        explain: bool,
     ) -> list[Hit]:
-        if not len(rows):
-            return []
-        ids = [self.reader.papers.ids[row] for row in rows.tolist()]
+        """Candidates by the chance of being as asked, varied."""
         aspects = request.query.aspects
-        chances, grades = _chances(request, graded, aspects), _named_grades(request, graded)
+        chances = _chances(request, graded, aspects)
         place = {paper_id: number for number, paper_id in enumerate(ids)}
         hits = []
         for hit in best_hits(ids, _as_asked(chances, aspects).astype(np.float32), len(ids)):
@@ -110,15 +113,18 @@ class ExploreStage:
                 named = {request.label(i): float(column[number]) for i, column in enumerate(chances)}
                 hit = hit._replace(component_scores=named)
             hits.append(hit)
-        return hits
+        return self.diversified(hits, request.variety.diversity or 0.0)
 
     def _mixed(
-        self, request: RankingRequest, rows: Rows, graded: Sequence[Estimates], *, explain: bool
+        self,
+        request: RankingRequest,
+        ids: Sequence[str],
+        graded: Sequence[Estimates],
+        grades: Sequence[Mapping[str, float]],
+        explain: bool,
     ) -> list[Hit]:
         """Candidates of a mixed list, each with the shape that it is there for; the score is 1 / place."""
-        ids, variety = [self.reader.papers.ids[row] for row in rows.tolist()], request.variety
-        grades = _named_grades(request, graded) if len(rows) else []
-        by_id = sorted(range(len(ids)), key=ids.__getitem__)
+        variety, by_id = request.variety, sorted(range(len(ids)), key=ids.__getitem__)
         kept = np.array([each for each in by_id if variety.admits(grades[each])], np.int64)
         chances = np.array([_shape_chances(request, graded, name) for name in variety.mix])[:, kept]
         shapes, shares, diversity = list(variety.mix), list(variety.mix.values()), variety.diversity or 0.0
@@ -127,7 +133,8 @@ class ExploreStage:
         if diversity:
             best = np.argsort(-chances, axis=1, kind="stable")[:, :VARIED_DEPTH]
             compared = distinct(best.ravel())
-            similarity = self._similarity([ids[kept[each]] for each in compared.tolist()])
+            papers = [self.reader.paper(ids[kept[each]]) for each in compared.tolist()]
+            similarity = self._grader.features.similarities(papers)
         relevance = np.array([scaled(each) for each in chances[:, compared]])
         rest = np.setdiff1d(np.arange(len(kept)), compared)
         first, others = varied(relevance, shares, similarity, diversity), varied(chances[:, rest], shares)
@@ -147,15 +154,10 @@ class ExploreStage:
             return list(hits)
         first = sorted(hits[:VARIED_DEPTH], key=lambda hit: hit.paper_id)
         relevance = scaled(np.array([hit.score for hit in first]))[None]
-        similarity = self._similarity([hit.paper_id for hit in first])
+        similarity = self._grader.features.similarities([self.reader.paper(hit.paper_id) for hit in first])
         places = varied(relevance, similarity=similarity, diversity=diversity)
         moved = [first[place]._replace(score=value) for place, _, value in places]
         return [*moved, *below(moved[-1].score, hits[VARIED_DEPTH:])]
-
-    def _similarity(self, paper_ids: Sequence[str]) -> Scores:
-        papers = [self.reader.paper(paper_id) for paper_id in paper_ids]
-        similarity: Scores = self._grader.features.similarities(papers).mean(axis=0)
-        return similarity
 
     def grade(self, request: RankingRequest, hits: Sequence[Hit], *, again: bool) -> list[Hit]:
         """Add grades to hits of a query, whatever found them, in their order."""
@@ -173,7 +175,7 @@ def _shape_chances(request: RankingRequest, graded: Sequence[Estimates], name: s
     aspects, weights = list[Aspect](), SHAPES[name]
     for aspect in request.query.aspects:
         weight = weights.get(aspect.facet or Facet.RESULT, 0.0)
-        if aspect.paper.paper_id in request.liked and weight:
+        if aspect.paper.paper_id in request.query.liked and weight:
             aspects.append(replace(aspect, weight=weight * abs(aspect.weight)))
         elif weight > 0:
             aspects.append(aspect)
@@ -238,8 +240,9 @@ def _named_grades(request: RankingRequest, graded: Sequence[Estimates]) -> list[
     """The grades of each candidate by facet, the best over the liked papers that have sentences of it."""
     from qbe.search.grading import named_grades
 
-    pairs = zip(request.graded_by, graded, strict=True)
-    liked = [named_grades(each.paper, found) for each, found in pairs if each.paper.paper_id in request.liked]
+    pairs = [(each.paper, found) for each, found in zip(request.graded_by, graded, strict=True)]
+    ids = request.query.liked
+    liked = [named_grades(paper, found) for paper, found in pairs if paper.paper_id in ids]
     best = []
     for by_paper in zip(*liked, strict=True):
         named = {name: [grades[name] for grades in by_paper if name in grades] for name in map(str, Facet)}
@@ -282,17 +285,14 @@ def varied(
 def scaled(scores: Scores) -> Scores:
     """Scale scores (n,) to 0 for the lowest and 1 for the highest; all 1 where they are equal."""
     lowest, highest = scores.min(initial=np.inf), scores.max(initial=-np.inf)
-    if not lowest < highest:
-        return np.ones(len(scores))
-    result: Scores = (scores - lowest) / (highest - lowest)
-    return result
+    return np.asarray((scores - lowest) / (highest - lowest)) if lowest < highest else np.ones(len(scores))
 
 
 def open_explore_stage(
     index: Index, reader: IndexReader, first_stage: FirstStage, workers: Workers, regrader: Regrader | None
 ) -> ExploreStage | None:
     """Open what ranks queries of several facets; None where no grade model reads the index's vectors."""
-    from qbe.models.grades import shipped_model
+    from qbe.models.heads import shipped_model
 
     dense = reader.manifest.dense
     if dense is None or shipped_model(dense["encoder"]) is None:

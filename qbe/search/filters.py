@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import threading
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from qbe.errors import UsageError, did_you_mean
 from qbe.query import Query
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from qbe.index.reader import IndexReader
     from qbe.index.scoring import Mask, Selection
 
-T = TypeVar("T")
 Metadata = Mapping[str, Any]
 Years = tuple[int | None, int | None]  # the first and the last one; None is unbounded
 
@@ -56,10 +54,6 @@ class PaperFilter:
     words of one of these, case and accents apart. ``where``: the metadata has each key with this value, as
     text, or in a list. The key ``technique`` asks for papers that name one there, in their title, or where
     they say how.
-
-    >>> papers = PaperFilter(years=(2015, 2019), categories=("cs",), authors=("d. knuth",))
-    >>> papers.keeps({"categories": ["cs.DS"], "authors": ["Donald D. Knuth"]})  # years apart
-    True
     """
 
     years: Years | None = None
@@ -96,12 +90,17 @@ class PaperFilter:
             raise TypeError(f"expected a mapping of str to str as `where`, found {self.where!r:.60}")
         object.__setattr__(self, "where", dict(self.where))
 
-    def of(self, query: Query) -> PaperFilter:
+    def __hash__(self) -> int:
+        where = tuple(sorted(self.where.items()))
+        return hash((self.years, self.before, self.categories, self.authors, where))
+
+    def of(self, query: Query | None) -> PaperFilter:
         """Replace ``"query"`` by the latest year of a query's papers; raise UsageError for one without."""
         if self.before != OF_QUERY:
             return self
-        liked = [aspect.paper for aspect in query.aspects if aspect.weight > 0]
-        years = {paper.paper_id: year_of(paper.metadata) for paper in liked}
+        if query is None:
+            raise UsageError("expected `years` without query, since there is no query, found it; give a year")
+        years = {name: year_of(paper.metadata) for name, paper in query.liked.items()}
         if lacking := [paper_id for paper_id, year in years.items() if year is None]:
             raise UsageError(
                 f"expected a year of the query's paper {lacking[0]} for `before` query, found none; give "
@@ -109,20 +108,9 @@ class PaperFilter:
             )
         return dataclasses.replace(self, before=max(filter(None, years.values())))
 
-    def allows(self, year: int) -> bool:
-        first, last = self.years or (None, None)
-        limits = [limit for limit in (last, self.before) if isinstance(limit, int)]
-        return (first is None or first <= year) and all(year <= limit for limit in limits)
-
     def keeps(self, metadata: Metadata) -> bool:
         """Test the metadata of a paper, years and techniques apart."""
-        return all(test(metadata) for test in self.tests())
-
-    def tests(self) -> list[Callable[[Metadata], bool]]:
-        """Return the tests of `keeps`."""
-        tests = [_in_categories(self.categories)] if self.categories else []
-        tests += [_by_authors(self.authors)] if self.authors else []
-        return tests + [_has_value(key, value) for key, value in self.where.items() if key != TECHNIQUE]
+        return all(test(metadata) for test in _tests(self))
 
     def record(self) -> dict[str, Any]:
         """The conditions as JSON."""
@@ -133,12 +121,7 @@ class PaperFilter:
 
 def year_of(metadata: Metadata) -> int | None:
     """The year of a paper (see `qbe.types.year_given`) as a number; None for none or another text."""
-    return _first_year(year_given(metadata))
-
-
-@lru_cache(1024)
-def _first_year(text: str) -> int | None:
-    match = _YEAR.match(text)
+    match = _YEAR.match(year_given(metadata))
     return int(match[1]) or None if match else None
 
 
@@ -175,6 +158,14 @@ def parse_where(texts: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"expected each key of `where` once, found {key} again")
         values[key] = value
     return values
+
+
+def _tests(paper_filter: PaperFilter) -> list[Callable[[Metadata], bool]]:
+    """The tests of metadata that papers must pass."""
+    tests = [_in_categories(paper_filter.categories)] if paper_filter.categories else []
+    tests += [_by_authors(paper_filter.authors)] if paper_filter.authors else []
+    where = paper_filter.where.items()
+    return tests + [_has_value(key, value) for key, value in where if key != TECHNIQUE]
 
 
 def _in_categories(categories: Sequence[str]) -> Callable[[Metadata], bool]:
@@ -271,34 +262,28 @@ class FilterCache:
     def __init__(self, reader: IndexReader) -> None:
         self._papers, self._lock = reader.papers, threading.Lock()
         self._years: NDArray[np.int16] | None = None
-        self._kept: dict[str, Mask] = {}
-        self._passing: dict[str, FilterResult] = {}
+        self._selected, self._matching = lru_cache(KEPT)(self._select), lru_cache(KEPT)(self._read)
 
-    def for_query(self, paper_filter: PaperFilter | None, query: Query) -> FilterResult:
-        """Apply a filter, or none, for a query."""
-        everything = FilterResult(None, len(self._papers), len(self._papers), 0)
-        return everything if paper_filter is None else self.of(paper_filter.of(query))
-
-    def of(self, paper_filter: PaperFilter) -> FilterResult:
-        """Apply a filter without ``query``; raise UsageError for a key of ``where`` that no paper has."""
-        if paper_filter.before == OF_QUERY:
-            raise UsageError("expected `years` without query, since there is no query, found it; give a year")
+    def of(self, paper_filter: PaperFilter | None, query: Query | None = None) -> FilterResult:
+        """Apply a filter, or none, for a query; raise UsageError for a key of ``where`` that no paper has."""
+        if paper_filter is None:
+            return FilterResult(None, len(self._papers), len(self._papers), 0)
         with self._lock:
-            return _remembered(self._passing, paper_filter, self._computed)
+            return self._selected(paper_filter.of(query))
 
-    def _computed(self, paper_filter: PaperFilter) -> FilterResult:
+    def _select(self, paper_filter: PaperFilter) -> FilterResult:
         import numpy as np
 
         from qbe.index.scoring import Selection
 
-        mask = _remembered(self._kept, dataclasses.replace(paper_filter, years=None, before=None), self._read)
+        mask = self._matching(dataclasses.replace(paper_filter, years=None, before=None))
         missing, total = 0, len(self._papers)
         if paper_filter.years is not None or paper_filter.before is not None:
             assert self._years is not None
             missing = int(np.count_nonzero(mask & (self._years == NO_YEAR)))
-            known = np.unique(self._years).tolist()
-            allowed = [year for year in known if year != NO_YEAR and paper_filter.allows(year)]
-            mask = mask & np.isin(self._years, allowed)
+            first, last = paper_filter.years or (None, None)
+            latest = min(each for each in (last, paper_filter.before, LAST_YEAR) if isinstance(each, int))
+            mask = mask & (self._years >= (first or NO_YEAR + 1)) & (self._years <= latest)
         selection = Selection(mask)
         return FilterResult(None if len(selection) == total else selection, len(selection), total, missing)
 
@@ -306,15 +291,12 @@ class FilterCache:
         """Which papers (papers,) pass, years apart; years are read along with the first filter."""
         import numpy as np
 
-        tests, where, rows = paper_filter.tests(), paper_filter.where, len(self._papers.ids)
+        tests, where, rows = _tests(paper_filter), paper_filter.where, len(self._papers.ids)
         mask, years = np.ones(rows, np.bool_), np.zeros(rows, np.int16)
         for row, metadata in enumerate(self._papers.read_metadata()):
             if self._years is None:
                 years[row] = year_of(metadata) or NO_YEAR
-            for test in tests:
-                if not test(metadata):
-                    mask[row] = False
-                    break
+            mask[row] = all(test(metadata) for test in tests)
         self._years = years if self._years is None else self._years
         if TECHNIQUE in where:
             technique = Technique(where[TECHNIQUE])
@@ -330,14 +312,6 @@ class FilterCache:
                         f"{', '.join(known) or 'no metadata'}; {did_you_mean(key, known, 'check it')}"
                     )
         return mask
-
-
-def _remembered(known: dict[str, T], asked: PaperFilter, make: Callable[[PaperFilter], T]) -> T:
-    key = json.dumps(asked.record(), sort_keys=True)
-    result = known[key] = known.pop(key) if key in known else make(asked)
-    for oldest in list(known)[:-KEPT]:
-        del known[oldest]
-    return result
 
 
 class Technique:

@@ -15,14 +15,13 @@ from qbe.index.papers import rows_of
 from qbe.index.reader import IndexReader
 from qbe.index.scoring import Selection, best_per_paper, distinct, mean_max, restrict
 from qbe.models.pooling import EncodedAspect
-from qbe.search.fusion import best_hits, penalized, weighted_sum
+from qbe.search.fusion import best_hits, weighted_sum, z_normalize
 from qbe.search.stages import (
     BM25,
-    EQUAL_WEIGHTS,
+    COMPONENTS,
     FACET,
     FUSED_DEPTH,
     KEY_TERMS,
-    SIMILARITIES,
     TELLING_WORDS,
     TITLE,
     TITLE_ABSTRACT,
@@ -55,7 +54,7 @@ class FirstStage(Protocol):
 
 
 class Candidates(NamedTuple):
-    """Papers proposed by a source: ``rows`` (n,), ascending, and the ``scores`` (n,) it has for them."""
+    """Papers proposed by a source: ``rows`` (n,), and the ``scores`` (n,) it has for them."""
 
     rows: Rows
     scores: Scores | None = None
@@ -64,28 +63,11 @@ class Candidates(NamedTuple):
         """Look up the scores (m,) of other ``rows``; NaN where unknown."""
         scores = np.full(len(rows), np.nan)
         if self.scores is not None and len(self.rows):
-            places = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
-            known = self.rows[places] == rows
-            scores[known] = self.scores[places[known]]
+            order = np.argsort(self.rows)
+            found = order[np.minimum(np.searchsorted(self.rows, rows, sorter=order), len(order) - 1)]
+            known = self.rows[found] == rows
+            scores[known] = self.scores[found[known]]
         return scores
-
-
-def in_order(rows: Rows, scores: Scores) -> Candidates:
-    """Sort papers and their scores (n,) by row."""
-    order = np.argsort(rows)
-    return Candidates(rows[order], scores[order])
-
-
-class ScoreSource(Protocol):
-    """Proposes candidates, and scores any papers by one or several named scores, for `FusedStage`."""
-
-    def batch_candidates(self, queries: Aspects, k: int, allowed: Allowed = None) -> list[Candidates]:
-        """Propose about ``k`` papers of the index, or of ``allowed``, for each aspect."""
-
-    def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
-        """Score papers at ascending ``rows``; ``known`` is of `batch_candidates`, None for a pool.
-        Thread-safe.
-        """
 
 
 def query_text(query: EncodedAspect, form: str = TITLE_FACET, reader: IndexReader | None = None) -> str:
@@ -111,11 +93,7 @@ class BM25Stage:
     needs_vectors = False
 
     def __init__(
-        self,
-        reader: IndexReader,
-        workers: Workers,
-        form: str = TITLE_FACET,
-        similarity: str = SIMILARITIES[0],
+        self, reader: IndexReader, workers: Workers, form: str = TITLE_FACET, similarity: str = "bm25"
     ) -> None:
         self._form, self._workers, self._similarity = form, workers, similarity
         self._reader, self._papers = reader, reader.papers
@@ -136,15 +114,14 @@ class BM25Stage:
         ]
 
     def batch_candidates(self, queries: Aspects, k: int, allowed: Allowed = None) -> list[Candidates]:
-        return [in_order(*found) for found in self._ranked(queries, k, [None] * len(queries), allowed)]
+        return [Candidates(*found) for found in self._ranked(queries, k, [None] * len(queries), allowed)]
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
         scores = np.full(len(rows), np.nan) if known is None else known.scores_of(rows)
         missing = np.flatnonzero(np.isnan(scores))
         if len(missing):
-            pool = rows[missing]
-            ((found, by_row),) = self._ranked([query], len(pool), [pool])
-            scores[missing] = in_order(found, by_row).scores_of(pool)
+            (found,) = self._ranked([query], len(missing), [rows[missing]])
+            scores[missing] = Candidates(*found).scores_of(rows[missing])
         return {"bm25": scores}
 
     def _ranked(
@@ -157,7 +134,7 @@ class BM25Stage:
             # Anserini lowers equal scores by a millionth each; that must not make a score of 0 negative.
             return rows, np.maximum(scores, 0.0)
 
-        return jvm.map_in_threads(search, list(zip(queries, pools, strict=True)), self._workers)
+        return list(self._workers.map(search, list(zip(queries, pools, strict=True))))
 
 
 class DenseStage:
@@ -180,14 +157,11 @@ class DenseStage:
     def batch_search(
         self, queries: Aspects, k: int, pools: Pools, allowed: Allowed = None, *, explain: bool = False
     ) -> list[list[Hit]]:
-        without_pool = [
-            query.sentence_vectors for query, pool in zip(queries, pools, strict=True) if pool is None
-        ]
-        nearest = iter(
-            self._reader.nearest(without_pool, k, allowed, not self._single, self._nprobe)
-            if without_pool
-            else ()
-        )
+        pairs = zip(queries, pools, strict=True)
+        vectors = [query.sentence_vectors for query, pool in pairs if pool is None]
+        by_mean = not self._single
+        found = self._reader.nearest(vectors, k, allowed, by_mean, self._nprobe) if vectors else ()
+        nearest = iter(found)
         rows = [next(nearest) if pool is None else distinct(rows_of(self._papers, pool)) for pool in pools]
 
         def best(number: int) -> list[Hit]:
@@ -203,8 +177,7 @@ class DenseStage:
 
         def best(number: int) -> Candidates:
             scores = self._matched(queries[number], nearest[number])
-            order = np.argsort(-scores, kind="stable")[:k]
-            return Candidates(np.sort(nearest[number][order]))
+            return Candidates(nearest[number][np.argsort(-scores, kind="stable")[:k]])
 
         return list(self._workers.map(best, range(len(queries))))
 
@@ -232,7 +205,12 @@ class DenseStage:
 
 
 class FusedStage:
-    """Gathers the candidates of its sources, scores each candidate by every source, and fuses the scores."""
+    """Gathers the candidates of its sources, scores each candidate by every source, and fuses the scores.
+
+    Sources have `BM25Stage.batch_candidates`, and a thread-safe `BM25Stage.scores` of any papers, in which
+    ``known`` are their own candidates (None: a pool was given); each brings ``depth`` papers. ``weights`` are
+    those of the scores by name.
+    """
 
     needs_vectors = True
 
@@ -240,13 +218,12 @@ class FusedStage:
         self,
         reader: IndexReader,
         workers: Workers,
-        sources: Sequence[ScoreSource],
+        sources: Sequence[Any],
         weights: Mapping[str, float],
         *,
         depth: int = FUSED_DEPTH,
         background_penalty: float = 0.0,
     ) -> None:
-        """``weights`` names scores of the ``sources``, each of which brings ``depth`` papers."""
         self._papers, self._workers, self._sources = reader.papers, workers, sources
         self._weights, self._depth = weights, depth
         self._reader, self._penalty = reader, background_penalty
@@ -261,26 +238,19 @@ class FusedStage:
         # One more than needed: the query paper is among them, and left out in the end.
         depth = min(max(k, self._depth + 1), len(self._papers))
         without_pool = [query for query, pool in zip(queries, pools, strict=True) if pool is None]
-
-        def propose(source: ScoreSource) -> list[Candidates]:
-            return source.batch_candidates(without_pool, depth, allowed)
-
         # A source spreads several queries over all threads by itself. Without open queries none is asked, so
         # that FAISS's index is not read for pools.
         side_by_side = map if len(without_pool) > 1 else self._workers.map
-        by_source = list(side_by_side(propose, self._sources)) if without_pool else []
+        asked = self._sources if without_pool else ()
+        by_source = side_by_side(lambda each: each.batch_candidates(without_pool, depth, allowed), asked)
         proposed = zip(*by_source, strict=True)
-        candidates: list[tuple[Rows, Sequence[Candidates | None]]] = []  # rows ascending, what sources know
-        for pool in pools:
-            if pool is not None:
-                candidates.append((distinct(rows_of(self._papers, pool)), [None] * len(self._sources)))
-            else:
-                known = next(proposed)
-                candidates.append((distinct(np.concatenate([source.rows for source in known])), known))
+        known = [next(proposed) if pool is None else [None] * len(self._sources) for pool in pools]
 
         def best(number: int) -> list[Hit]:
-            query, (rows, known) = queries[number], candidates[number]
-            pairs = list(zip(self._sources, known, strict=True))
+            query, pool, found = queries[number], pools[number], known[number]
+            of_pool = [] if pool is None else [rows_of(self._papers, pool)]
+            rows = distinct(np.concatenate([*of_pool, *(each.rows for each in found if each is not None)]))
+            pairs = list(zip(self._sources, found, strict=True))
             scored = self._workers.map(lambda pair: pair[0].scores(query, rows, pair[1]), pairs)
             components = {name: scores for each in scored for name, scores in each.items()}
             scores = weighted_sum(components, self._weights)
@@ -292,10 +262,11 @@ class FusedStage:
             if not explain:
                 return hits
             place = {paper_id: number for number, paper_id in enumerate(paper_ids)}
-            of_place = [
-                {name: float(each[place[hit.paper_id]]) for name, each in components.items()} for hit in hits
-            ]
-            return [hit._replace(component_scores=each) for hit, each in zip(hits, of_place, strict=True)]
+            explained = []
+            for hit in hits:
+                scores_of = {name: float(each[place[hit.paper_id]]) for name, each in components.items()}
+                explained.append(hit._replace(component_scores=scores_of))
+            return explained
 
         return list(self._workers.map(best, range(len(queries))))
 
@@ -316,15 +287,14 @@ def penalize_background(
     Scores of other aspects, and of papers without other background sentences, stay.
     """
     exponent = None if query.aspect.facet is None else EXPONENTS.get(query.aspect.facet)
-    strength = 0.0 if exponent is None else float(penalty**exponent)
-    if not strength or query.background is None:
+    if exponent is None or not penalty or query.background is None:
         return scores, None
     background = np.zeros(0)
     if len(rows):
         compared = reader.compare(query.background, rows)
         best = best_per_paper(compared.similarities, compared.starts)
         background = mean_max(best).astype(np.float64)
-    return penalized(scores, background, strength), background
+    return z_normalize(scores) - float(penalty**exponent) * z_normalize(background), background
 
 
 def open_first_stage(stage: Any, reader: IndexReader, workers: Workers) -> FirstStage:
@@ -338,8 +308,7 @@ def open_first_stage(stage: Any, reader: IndexReader, workers: Workers) -> First
     if isinstance(stage, Dense):
         return DenseStage(reader, workers, stage.nprobe, single=stage.match == "single")
     dense = DenseStage(reader, workers, stage.nprobe)
-    sources: list[ScoreSource] = [BM25Stage(reader, workers, stage.bm25_query), dense]
-    weights = EQUAL_WEIGHTS if stage.weights is None else stage.weights
-    return FusedStage(
-        reader, workers, sources, weights, depth=stage.depth, background_penalty=stage.background_penalty
-    )
+    sources = [BM25Stage(reader, workers, stage.bm25_query), dense]
+    weights = dict.fromkeys(COMPONENTS, 1.0) if stage.weights is None else stage.weights
+    options = {"depth": stage.depth, "background_penalty": stage.background_penalty}
+    return FusedStage(reader, workers, sources, weights, **options)

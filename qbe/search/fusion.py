@@ -20,10 +20,8 @@ def z_normalize(scores: Floats) -> Floats:
     """Normalize scores (n,) to mean 0 and standard deviation 1; all 0 where they do not differ."""
     centred = scores - scores.mean() if len(scores) else scores
     deviation = centred.std() if len(scores) else 0.0
-    if deviation <= 1e-9 * max(1.0, float(np.abs(scores).max(initial=0.0))):
-        return np.zeros_like(centred)
-    normalized: Floats = centred / deviation
-    return normalized
+    differ = deviation > 1e-9 * max(1.0, float(np.abs(scores).max(initial=0.0)))
+    return np.asarray(centred / deviation) if differ else np.zeros_like(centred)
 
 
 def weighted_sum(components: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
@@ -58,18 +56,12 @@ def sum_of_papers(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats
     return np.asarray(best.sum(axis=0) * (len(liked) / len(best)) + rest, dtype=np.float64)
 
 
-def penalized(scores: Floats, background: Floats, strength: float) -> Floats:
-    """Lower scores (n,) by background similarity: ``z(scores) - strength * z(background)``."""
-    return z_normalize(scores) - strength * z_normalize(background)
-
-
 def best_hits(paper_ids: Sequence[str], scores: NDArray[np.floating], k: int) -> list[Hit]:
     """Select the best ``k`` papers by score, ties by id."""
     chosen = np.arange(len(scores))
     if k < len(scores):  # only those that reach the last place are worth sorting, ties with it included
         chosen = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
-    pairs = zip(chosen.tolist(), scores[chosen].tolist(), strict=True)
-    hits = [Hit(paper_ids[i], score) for i, score in pairs]
+    hits = [Hit(paper_ids[place], float(scores[place])) for place in chosen.tolist()]
     return sorted(hits, key=lambda hit: (-hit.score, hit.paper_id))[:k]
 
 

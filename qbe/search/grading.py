@@ -13,7 +13,7 @@ from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.papers import rows_of
 from qbe.index.reader import IndexReader
-from qbe.models.grades import Estimates, GradeModel, on_scale, read_model, shipped_model
+from qbe.models.heads import Estimates, GradeModel, on_scale, read_model, shipped_model
 from qbe.models.words import NAMES as WORD_FEATURES
 from qbe.models.words import PapersTerms, TechniqueWords, facet_shares, shipped_words
 from qbe.search.projections import (
@@ -148,16 +148,16 @@ class Features:
         return Compared(values, cosines, candidates.plain.places())
 
     def similarities(self, papers: Sequence[Paper]) -> Doubles:
-        """The cosines (facets, papers, papers) of the sums of papers' projected sentences of each facet."""
+        """The cosines (papers, papers) of the sums of papers' projected sentences, the means over facets."""
         if not papers:
-            return np.empty((len(Facet), 0, 0))
+            return np.empty((0, 0))
         stored = self.vectors(papers)
         by_facet = []
         for facet in Facet:
             space = stored.projected(self.projections[facet].matrix)
             sums = space.sums(mark_facet(papers, facet, stored))
             by_facet.append(sums @ sums.T)
-        return np.stack(by_facet)
+        return np.asarray(np.mean(by_facet, axis=0))
 
 
 _LEAST = 1e-6

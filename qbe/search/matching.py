@@ -199,7 +199,7 @@ def attention(distances: Doubles, columns: Bools, temperature: float = 1.0) -> D
     """Minus the mean distance, weighted by the softmax of -D / temperature over all pairs of sentences:
     ATTASPIRE.
     """
-    nearness = _inside(-distances / temperature, columns)
+    nearness = np.where(columns[:, None], -distances / temperature, -np.inf)
     weights = np.exp(nearness - nearness.max(axis=(1, 2), keepdims=True))
     weighted = weights * np.where(columns[:, None], distances, 0)
     scores: Doubles = -total(total(weighted, 2), 1) / total(total(weights, 2), 1)
@@ -223,7 +223,7 @@ def marginals(distances: Doubles, columns: Bools, temperature: float) -> tuple[D
     """The mass of each sentence, (pairs, m) and (pairs, n): on each side the softmax of ``-min D /
     temperature``, the minimum being over the other side's sentences; padding gets 0.
     """
-    near, masses = _inside(-distances, columns), []
+    near, masses = np.where(columns[:, None], -distances, -np.inf), list[Doubles]()
     for axis in (2, 1):
         logits = near.max(axis=axis) / temperature
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -233,14 +233,9 @@ def marginals(distances: Doubles, columns: Bools, temperature: float) -> tuple[D
 
 def mean_max(similarities: Doubles, columns: Bools) -> Doubles:
     """The mean over the rows of each one's best similarity (Khattab and Zaharia, 2020, eq. 3)."""
-    best = _inside(similarities, columns).max(axis=2)
+    best = np.where(columns[:, None], similarities, -np.inf).max(axis=2)
     mean: Doubles = total(best, 1) / best.shape[1]
     return mean
-
-
-def _inside(values: Doubles, columns: Bools) -> Doubles:
-    inside: Doubles = np.where(columns[:, None], values, -np.inf)
-    return inside
 
 
 @dataclass
@@ -293,7 +288,7 @@ class VectorMatching:
             scores = single_match(distances, columns)
             if self.name == "attention":
                 scores = attention(distances, columns, self.temperature or 1.0)
-        weights = _inside(weights, columns)
+        weights = np.where(columns[:, None], weights, -np.inf)
         results = []
         for pair, score in enumerate(scores.tolist()):
             row, column = np.unravel_index(int(weights[pair].argmax()), weights[pair].shape)

@@ -1,28 +1,70 @@
-"""Searching an index from Python."""
+"""Searching an index from Python: `Index.search` for one query, a `Pipeline` for many."""
 
 from __future__ import annotations
 
+import html
 import os
+import threading
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qbe.errors import UsageError
-from qbe.index.index import Index
-from qbe.query import PLAIN, Query, Topic, Variety
-from qbe.search.explain import ExplainedSentence, explain_query
+from qbe.index import index as base
+from qbe.query import PLAIN, Query, Topic, Variety, facet_named, parse_wish
+from qbe.search.explain import ExplainedSentence, explain_query, shown
 from qbe.search.filters import PaperFilter
-from qbe.search.opening import RerankerOpener
-from qbe.search.rank import Progress
+from qbe.search.queries import paper_named, queries_of, query_by
+from qbe.search.rank import Progress, RerankerOpener
 from qbe.search.request import BLOCK, SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Stages, default_stages
-from qbe.types import Facet, Hit, Pools
+from qbe.types import Facet, Hit, Paper, Pools
 from qbe.util.files import StrPath
 from qbe.util.work import Closing
 
 if TYPE_CHECKING:
+    from qbe.corpus.records import Reading
     from qbe.evaluate.run import Run
+    from qbe.index.source import BuildSettings, Corpus
+    from qbe.index.update import Written
+
+MOST_SHOWN = 3  # hits that the text form of results names
+MOST_OPEN = 8  # pipelines of one index
+
+
+class Hits(list[Hit]):
+    """Hits of a ``query``, best first; in a notebook a table with the sentences that matched."""
+
+    def __init__(self, query: Query, hits: Iterable[Hit], lookup: Callable[[str], Paper]) -> None:
+        super().__init__(hits)
+        self.query, self._lookup = query, lookup
+
+    def __repr__(self) -> str:
+        best = [f"{hit.paper_id} {hit.score:.2f}" for hit in self[:MOST_SHOWN]]
+        best += ["..."] * (len(self) > MOST_SHOWN)
+        return f"<{len(self)} hits of {self.query.query_id}{': ' * bool(best)}{', '.join(best)}>"
+
+    def _repr_html_(self) -> str:
+        from qbe.corpus.bibliography import reference_of
+        from qbe.search.present import grades_in_words, heading
+
+        rows = []
+        for rank, hit in enumerate(self, start=1):
+            paper = self._lookup(hit.paper_id)
+            title, link = html.escape(paper.title or hit.paper_id), reference_of(paper).link
+            title = f'<a href="{html.escape(link)}">{title}</a>' if link else title
+            best = shown(self.query, paper, hit)
+            grades = "" if hit.grades is None else grades_in_words(hit)
+            texts = [f"{hit.score:.2f}", paper.year, grades, best[1] if best else ""]
+            score, *others = (f"<td>{html.escape(text)}</td>" for text in texts)
+            rows.append(f"<tr><td>{rank}</td>{score}<td>{title}</td>{''.join(others)}</tr>")
+        names = ("", "score", "title", "year", "grades", "sentence")
+        head = "".join(f"<th>{name}</th>" for name in names)
+        caption = f"<caption>{html.escape(heading(self.query, self))}</caption>"
+        return f"<table>{caption}<tr>{head}</tr>{''.join(rows)}</table>"
 
 
 class Explanation(NamedTuple):
@@ -49,7 +91,7 @@ class Pipeline(Closing):
 
     def __init__(
         self,
-        index: Index,
+        index: base.Index,
         stages: Any = None,
         reranker: Any = None,
         *,
@@ -64,25 +106,52 @@ class Pipeline(Closing):
         self.session = SearchSession(index, stages, open_reranker=open_reranker)
         self.index, self.stages, self._labels = index, self.session.stages, labels
 
+    def __repr__(self) -> str:
+        return f"<Pipeline {self.stages.run_tag} over {self.index!r}>"
+
     def close(self) -> None:
         self.session.close()
 
     def search(
         self,
-        query: Query,
+        query: Query | Paper | str,
         k: int = 10,
         pool: Sequence[str] | None = None,
         *,
+        facet: Facet | str | None = None,
+        like: Sequence[str] | str = (),
+        unlike: Sequence[str] | str = (),
         filter: PaperFilter | None = None,
         matches: bool = True,
         explain: bool = False,
+        grades: bool = False,
         variety: Variety = PLAIN,
-    ) -> list[Hit]:
+    ) -> Hits:
         """Search for the best ``k`` hits, never the query's own papers, of a ``pool`` of ids or the whole
         index.
+
+        ``query`` may be a paper, any name of one of the index (`Index.find`), or a text: an abstract or a
+        question. Then ``facet`` says what counts, or ``like`` and ``unlike``, as on the command line.
         """
-        request = SearchRequest(query, k, pool, filter, self._labels, matches, explain, variety=variety)
-        return self.session.batch([request])[0].hits
+        if not isinstance(query, Query | Paper | str):
+            kind = type(query).__name__
+            raise TypeError(f"expected a qbe.Query, a qbe.Paper or a text, found {kind}")
+        if isinstance(query, Query):
+            if facet or like or unlike:
+                raise UsageError("expected a paper or a text with `facet`, `like` or `unlike`, found a query")
+        else:
+            paper = paper_named(self.index, query) if isinstance(query, str) else query
+            what: Any = facet
+            if like or unlike:
+                if facet is not None:
+                    raise UsageError("expected `facet`, or `like` with `unlike`, found both; give one")
+                wish = parse_wish(*([each] if isinstance(each, str) else each for each in (like, unlike)))
+                what, variety = wish.weights, wish.variety if variety == PLAIN else variety
+            query = query_by([paper], [], facet_named(what) if isinstance(what, str) else what)
+        flags = {"matches": matches, "explain": explain, "grades": grades}
+        request = SearchRequest(query, k, pool, filter, self._labels, **flags, variety=variety)
+        ranking = self.session.batch([request])[0]
+        return Hits(ranking.query, ranking.hits, self.index.paper)
 
     def batch_search(
         self,
@@ -90,20 +159,19 @@ class Pipeline(Closing):
         k: int = 10,
         pools: Pools | None = None,
         *,
-        filter: PaperFilter | None = None,
-        matches: bool = True,
-        explain: bool = False,
-        variety: Variety = PLAIN,
         progress: Progress | None = None,
+        **how: Any,
     ) -> list[list[Hit]]:
-        """Search for several queries, each in its pool, in less time than one by one."""
+        """Search for several queries, each in its pool, in less time than one by one; ``how`` are other
+        parameters of `SearchRequest`.
+        """
         if isinstance(queries, Query) or not isinstance(queries, Collection):
             kind = type(queries).__name__
             raise TypeError(f"expected a sequence of qbe.Query, found a {kind}; make a list, or call search")
         if pools is not None and len(pools) != len(queries):
             raise UsageError(f"expected a pool for each of {len(queries)} queries, found {len(pools)} pools")
         requests = [
-            SearchRequest(query, k, pool, filter, self._labels, matches, explain, variety=variety)
+            SearchRequest(query, k, pool, **{"labels": self._labels, **how})
             for query, pool in zip(queries, pools or [None] * len(queries), strict=True)
         ]
         return [ranking.hits for ranking in self.session.batch(requests, progress)]
@@ -131,10 +199,9 @@ class Pipeline(Closing):
         k: int = 1000,
         pools: Mapping[str, Sequence[str]] | None = None,
     ) -> Run:
-        """Search for topics, or those of a file; ``pools`` are ids by query id (`qbe.runs.read_pools`)."""
+        """Search for topics, or those of a file; ``pools`` are ids by query id (`qbe.read_pools`)."""
         from qbe.evaluate.run import Run
         from qbe.runs import read_topics
-        from qbe.search.queries import queries_of
 
         listed = read_topics(topics) if isinstance(topics, str | os.PathLike) else list(topics)
         counts = Counter(topic.query_id for topic in listed)
@@ -143,7 +210,7 @@ class Pipeline(Closing):
             raise UsageError(f"expected each query_id once, found {repeated} twice; give topics other ids")
         if pools is not None and not isinstance(pools, Mapping):
             raise TypeError(
-                f"expected `pools` as a mapping (see qbe.runs.read_pools), found a {type(pools).__name__}"
+                f"expected `pools` as a mapping (see qbe.read_pools), found a {type(pools).__name__}"
             )
         if lacking := next((each for each in counts if pools is not None and each not in pools), None):
             raise UsageError(f"expected a pool for each query, found none for {lacking}; add it to `pools`")
@@ -155,8 +222,97 @@ class Pipeline(Closing):
             rankings |= {topic.query_id: tuple(found) for topic, found in zip(block, hits, strict=True)}
         return Run(self.stages.run_tag, rankings)
 
-    def as_transformer(self, k: int = 1000, facet: Facet | None = None) -> Any:
+    def as_transformer(self, k: int = 1000, facet: Facet | str | None = None) -> Any:
         """The pipeline as a transformer of PyTerrier (see `qbe.search.pyterrier.as_transformer`)."""
         from qbe.search.pyterrier import as_transformer
 
         return as_transformer(self, k, facet)
+
+
+class Index(base.Index):
+    """An index folder opened for searching and updating, also as a context manager; threads may share it.
+
+    It reads the generation that was the newest when it was opened, refreshed, or updated by itself.
+
+    >>> with Index("indexes/sample") as opened:
+    ...     opened.search("s036", facet="method", k=1)
+    <1 hits of s036_method: s051 3.81>
+    """
+
+    def __init__(self, folder: StrPath | Sequence[StrPath], *, encoder: Any = None, **options: Any) -> None:
+        """``encoder`` may be an object with ``encode`` or a function, by which the index was built."""
+        self._searching = threading.Lock()
+        self._pipelines: list[tuple[object, Pipeline]] = []
+        if encoder is not None and not isinstance(encoder, str):
+            from qbe.index.given import GivenEncoder
+
+            encoder = encoder if isinstance(encoder, GivenEncoder) else GivenEncoder(encoder)
+        super().__init__(folder, encoder=encoder, **options)
+
+    def __repr__(self) -> str:
+        return f"<Index {self.folder}: {len(self):,} papers, generation {self.generation}>"
+
+    def search(
+        self, query: Query | Paper | str, k: int = 10, *, stages: Any = None, reranker: Any = None, **how: Any
+    ) -> Hits:
+        """Search with the default stages or others, which stay open; ``how`` is as of `Pipeline.search`."""
+        with self._searching:
+            chosen = (stages, reranker)
+            pipeline = next((opened for known, opened in self._pipelines if known == chosen), None)
+            if pipeline is None:
+                pipeline = Pipeline(self, stages, reranker)
+                self._pipelines.append((chosen, pipeline))
+            if len(self._pipelines) > MOST_OPEN:
+                self._pipelines.pop(0)[1].close()
+        return pipeline.search(query, k, **{"grades": pipeline.session.can_grade, **how})
+
+    def update(self, corpus: Corpus, *, reading: Reading | None = None) -> Written:
+        """Add papers, in the place of those of the same ids; see `append`."""
+        return self.append(corpus, reading=reading, update=True)
+
+    def close(self) -> None:
+        for _, pipeline in self._pipelines:
+            pipeline.close()
+        super().close()
+
+
+def open_index(
+    folder: StrPath | Sequence[StrPath],
+    *,
+    encoder: Any = None,
+    tagger: str | None = None,
+    threads: int | None = None,
+) -> Index:
+    """Open an index, or several as one; options and errors are those of `qbe.index.index.Index`.
+
+    >>> len(open_index("indexes/sample"))
+    128
+    """
+    return Index(folder, encoder=encoder, tagger=tagger, threads=threads)
+
+
+def build_index(
+    folder: StrPath,
+    corpus: Corpus,
+    settings: BuildSettings | None = None,
+    *,
+    encoder: Any = None,
+    reading: Reading | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    threads: int | None = None,
+    progress: Any = None,
+) -> Index:
+    """Build an index of a corpus in a folder, and open it; see `qbe.index.index.build_index`.
+
+    ``encoder`` takes the place of that of the settings: a name, an object with ``encode`` or a function, both
+    of a list of texts, or the vectors of each paper (see `qbe.index.given.GivenEncoder`).
+    """
+    if encoder is not None:
+        from qbe.index.source import BuildSettings
+
+        settings = replace(settings or BuildSettings(), encoder=encoder)
+    options: Any = {"reading": reading, "overwrite": overwrite, "resume": resume}
+    base.build_index(Path(folder), corpus, settings, threads=threads, progress=progress, **options).close()
+    given = getattr(settings, "encoder", "")
+    return Index(folder, encoder=None if isinstance(given, str) else given, threads=threads)

@@ -11,7 +11,7 @@ from qbe.corpus.bibliography import Reference, reference_of, with_formulas
 from qbe.corpus.names import ET_AL
 from qbe.query import Aspect, Query
 from qbe.search.explain import describe, explain_query, shown, techniques_in_common
-from qbe.search.questions import ASKED, in_words
+from qbe.search.questions import ASKED, Question
 from qbe.types import Hit, Paper
 from qbe.util.text import plain
 
@@ -68,7 +68,7 @@ def to_table(
         if explain:
             block += _explained_lines(query, paper, hit, width)
         elif best := shown(query, paper, hit):
-            block += _wrapped("", best.prefix + paper.sentences[best.match.position].text, width)
+            block += _wrapped("", best[1], width)
         blocks.append("\n".join(block))
     return "\n".join([*lines, *(["", "\n\n".join(blocks)] if hits else ["No paper was found."])])
 
@@ -164,9 +164,8 @@ def grades_in_words(hit: Hit, graded_by: str = "") -> str:
 def heading(query: Query, hits: Sequence[Hit] = ()) -> str:
     """Describe hits, such as ``Papers like “A title”, for its method``."""
     if query.is_single:
-        return f"Papers {_like(query.aspects[0])}{_foreign_note(query)}"
-    corners = Counter(hit.corner for hit in hits if hit.corner)
-    liked = {aspect.paper.paper_id for aspect in query.aspects if aspect.weight > 0}
+        return f"Papers {_like(query.aspects[0])}{language_note(query, ' ({})')}"
+    corners, liked = Counter(hit.corner for hit in hits if hit.corner), query.liked
     ids = [paper.paper_id for paper in query.papers]
     unnamed = [[each for each in ids if (each in liked) is side][NAMED:] for side in (False, True)]
     parts: dict[tuple[str | bool, str], None] = {}  # of a paper, or of those of a side that are not named
@@ -183,17 +182,19 @@ def heading(query: Query, hits: Sequence[Hit] = ()) -> str:
             parts[paper_id, f"{negation}{_like(aspect)}{weight}"] = None
     shapes = ", ".join(f"{count} {corner}" for corner, count in corners.items())
     said = "; ".join(part for _, part in parts)
-    return f"Papers {said}{shapes and f': {shapes}'}{_foreign_note(query)}"
+    return f"Papers {said}{shapes and f': {shapes}'}{language_note(query, ' ({})')}"
 
 
 def heading_to_cite(query: Query, _: Sequence[Hit] = ()) -> str:
     """Describe recommended citations."""
-    return f"Papers for “{_title(query.papers[0])}” to cite{_foreign_note(query)}"
+    return f"Papers for “{_title(query.papers[0])}” to cite{language_note(query, ' ({})')}"
 
 
-def _foreign_note(query: Query) -> str:
+def language_note(query: Query, form: str = "{}") -> str:
+    """Say that a query does not look like English, in a form such as " ({})"; '' where it does."""
     foreign = not all(looks_english(f"{paper.title} {paper.abstract}") for paper in query.papers)
-    return " (this does not look like English, which the models read: expect little)" if foreign else ""
+    note = "this does not look like English, which the models read: expect little"
+    return form.format(note) if foreign else ""
 
 
 def looks_english(text: str) -> bool:
@@ -210,7 +211,8 @@ def looks_english(text: str) -> bool:
 def _like(aspect: Aspect) -> str:
     asked = aspect.paper.metadata.get(ASKED)
     if asked and aspect.facet is None and aspect.positions is None:
-        return f"for “{plain(asked['text'])}”: {plain(in_words(asked))}"
+        named = " and ".join(f"the {name} “{asked[name]}”" for name in Question._fields if asked[name])
+        return f"for “{plain(asked['text'])}”: searched for {plain(named)}"
     seen = f"for its {aspect.facet}" if aspect.facet else "by its abstract"
     if aspect.positions is not None:
         seen = "by sentences " + ", ".join(map(str, aspect.positions))
@@ -244,8 +246,7 @@ def to_markdown(
         number = f"{rank}. "
         lines.append(f"{number}{linked_title(paper)} {escaped('; '.join(filter(None, said)))}")
         if best := shown(query, paper, hit):
-            text = best.prefix + paper.sentences[best.match.position].text
-            lines.append(f"{' ' * len(number)}> {escaped(text)}")
+            lines.append(f"{' ' * len(number)}> {escaped(best[1])}")
     return "\n".join(lines if hits else [*lines, "No paper was found."])
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from qbe.corpus.sentences import paper_from_text
-from qbe.errors import PaperNotFoundError, UsageError, package_error
+from qbe.errors import UsageError, package_error
 from qbe.evaluate.run import COLUMNS, Run
 from qbe.query import Aspect, Query
 from qbe.search.first_stages import Aspects
+from qbe.search.queries import paper_named
 from qbe.search.rerankers import paper_text, query_text
 from qbe.types import Facet, Hit, Paper, Pools
 
 if TYPE_CHECKING:
     import pandas as pd
+
+log = logging.getLogger("qbe.search")
 
 QUERY_COLUMNS = ("qid", "query")
 
@@ -51,18 +54,12 @@ def _searched(pipeline: Any, frame: pd.DataFrame, k: int, facet: Facet | None) -
     queries = []
     for text, value in zip(map(str, rows["query"]), facets, strict=True):
         try:
-            paper: Paper = pipeline.index.paper(text)
-        except PaperNotFoundError:
-            if text.isascii() and len(text.split()) == 1:  # an id that is misspelt
-                raise
-            paper = paper_from_text("", text)
-        try:
             of_row = None if value is None or value != value or value == "" else Facet(value)
         except ValueError:
             raise UsageError(
                 f"expected background, method or result in the column facet, found {value!r}"
             ) from None
-        queries.append(Query(paper, of_row))
+        queries.append(Query(paper_named(pipeline.index, text), of_row))
     pools: Pools | None = None
     if "docno" in frame.columns:
         by_query = {query_id: list(map(str, docnos)) for query_id, docnos in frame.groupby("qid")["docno"]}
@@ -75,16 +72,7 @@ def _searched(pipeline: Any, frame: pd.DataFrame, k: int, facet: Facet | None) -
 
 
 def from_transformer(transformer: Any) -> TransformerStage:
-    """Make a first stage or a reranker of a `qbe.Pipeline` of a transformer of PyTerrier.
-
-    >>> class ByLength:
-    ...     def transform(self, frame):
-    ...         return frame.assign(score=frame["text"].str.len())
-    >>> from qbe.types import Sentence
-    >>> papers = [Paper(name, "", (Sentence(text),)) for name, text in (("a", "One."), ("b", "One two."))]
-    >>> from_transformer(ByLength())(Aspect(papers[0]), papers)
-    [4.0, 8.0]
-    """
+    """Make a first stage or a reranker of a `qbe.Pipeline` of a transformer of PyTerrier."""
     if isinstance(transformer, type) or not callable(getattr(transformer, "transform", None)):
         raise TypeError(f"expected a transformer with a method transform, found {transformer!r:.60}")
     return TransformerStage(transformer)
@@ -98,30 +86,21 @@ class TransformerStage:
     needs_vectors = False
 
     def __call__(self, aspect: Aspect, papers: Sequence[Paper]) -> list[float]:
-        import pandas as pd
-
-        query = query_text(aspect)
-        rows = [("0", query, paper.paper_id, paper_text(paper)) for paper in papers]
-        frame = pd.DataFrame(rows, columns=["qid", "query", "docno", "text"])
-        scores = self._scores(frame).get("0", {})
-        lowest = min(scores.values(), default=0.0) - 1
-        return [scores.get(paper.paper_id, lowest) for paper in papers]
+        texts = {paper.paper_id: paper_text(paper) for paper in papers}
+        scores = self._completed(self._scores([aspect], texts).get("0", {}), texts)
+        return [scores[paper.paper_id] for paper in papers]
 
     def batch_search(
         self, queries: Aspects, k: int, pools: Pools, allowed: object = None, *, explain: bool = False
     ) -> list[list[Hit]]:
-        import pandas as pd
-
         if allowed is not None:
             raise UsageError("a `filter` needs a first stage of qbe's own, found a transformer; leave it out")
-        rows = [(str(number), query_text(query.aspect)) for number, query in enumerate(queries)]
-        by_query = self._scores(pd.DataFrame(rows, columns=list(QUERY_COLUMNS)))
+        by_query = self._scores([query.aspect for query in queries])
         ranked = []
         for number, pool in enumerate(pools):
             scores = by_query.get(str(number), {})
             if pool is not None:
-                lowest = min(scores.values(), default=0.0) - 1
-                scores = {paper_id: scores.get(paper_id, lowest) for paper_id in pool}
+                scores = self._completed(scores, pool)
             hits = [
                 Hit(name, score, (), {"transformer": score} if explain else None)
                 for name, score in scores.items()
@@ -129,6 +108,26 @@ class TransformerStage:
             ranked.append(sorted(hits, key=lambda hit: (-hit.score, hit.paper_id))[:k])
         return ranked
 
-    def _scores(self, frame: pd.DataFrame) -> dict[str, dict[str, float]]:
-        run = Run.from_dataframe(self.transformer.transform(frame))
-        return {query_id: {hit.paper_id: hit.score for hit in hits} for query_id, hits in run.items()}
+    def _scores(
+        self, aspects: Sequence[Aspect], papers: Mapping[str, str] | None = None
+    ) -> dict[str, dict[str, float]]:
+        """Scores by number of the aspect and id, of ``papers`` (texts by id) or of those that it finds."""
+        import pandas as pd
+
+        asked = [(str(i), query_text(each), str(each.facet or "")) for i, each in enumerate(aspects)]
+        rows = asked if papers is None else [(*each, *paper) for each in asked for paper in papers.items()]
+        names = [*QUERY_COLUMNS, "facet", *(() if papers is None else ("docno", "text"))]
+        run = Run.from_dataframe(self.transformer.transform(pd.DataFrame(rows, columns=names)))
+        return {number: {hit.paper_id: hit.score for hit in hits} for number, hits in run.items()}
+
+    def _completed(
+        self, scores: Mapping[str, float], pool: Sequence[str] | Mapping[str, str]
+    ) -> dict[str, float]:
+        """The scores of a pool; papers without one come last, and a warning counts them."""
+        if missing := [paper_id for paper_id in pool if paper_id not in scores]:
+            log.warning(
+                "a transformer gives no score to %d of the %d papers of a pool, such as %s: they come last",
+                *(len(missing), len(pool), missing[0]),
+            )
+        lowest = min(scores.values(), default=0.0) - 1
+        return {paper_id: scores.get(paper_id, lowest) for paper_id in pool}

@@ -180,13 +180,31 @@ def topics_of(index: Index, path: Path) -> list[Topic]:
     return topics
 
 
+def distinct_papers(index: Index, names: Iterable[str]) -> list[Paper]:
+    """The papers of names (`Index.find`), each once; raises PaperNotFoundError."""
+    papers = (index.find(name) for name in dict.fromkeys(names))
+    return list({paper.paper_id: paper for paper in papers}.values())
+
+
 def find_papers(index: Index, names: Iterable[str]) -> list[Paper]:
-    """Find papers of the index by name (`Index.find`), each once; raises PaperNotFoundError."""
+    """As `distinct_papers`, with an error for people at a command line."""
     try:
-        papers = [index.find(name) for name in dict.fromkeys(names)]
+        return distinct_papers(index, names)
     except PaperNotFoundError as error:
         raise PaperNotFoundError(str(error).replace("; check it", f"; {_HINT}")) from None
-    return list({paper.paper_id: paper for paper in papers}.values())
+
+
+def paper_named(index: Index, text: str) -> Paper:
+    """The paper of the index with this name, else a paper made of the text, which has several words; raises
+    PaperNotFoundError for a single unknown one.
+    """
+    if text in index or (len(text.split()) == 1 and text.isascii()):
+        return index.find(text)
+    try:
+        paper = index.find(text)  # a text may also be a part of a title
+        return paper if paper.title.casefold() == text.strip().casefold() else pasted_paper(text, "")
+    except PaperNotFoundError:
+        return pasted_paper(text, "")
 
 
 def queries_of(index: Index, topics: Sequence[Topic]) -> list[Query]:
@@ -242,11 +260,6 @@ def paper_from_file(path: str | Path) -> Paper:
 
     Its id is ``query`` if it has none. Raises UsageError for another kind or several papers, CorpusError for
     one that cannot be read.
-
-    >>> _ = Path("paper.txt").write_text("On stone\n\nStone is hard. We cut it.")
-    >>> paper = paper_from_file("paper.txt")
-    >>> paper.paper_id, paper.title, len(paper.sentences)
-    ('query', 'On stone', 2)
     """
     from qbe.corpus.streams import MAX_LINE_BYTES, STDIN, display_name, open_source
 

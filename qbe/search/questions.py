@@ -8,7 +8,7 @@ the lean of words to techniques or problems decides (`qbe.models.words`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -80,19 +80,9 @@ class Question(NamedTuple):
     topic: str = ""
 
 
-def in_words(question: Mapping[str, str]) -> str:
-    """Tell people in one line what is searched for."""
-    named = [(name, question[name]) for name in Question._fields if question[name]]
-    return "searched for " + " and ".join(f"the {name} “{text}”" for name, text in named)
-
-
 def paper_from_question(text: str) -> Paper:
     """Make a paper to search with of a question or a short text: the technique and the problem that it names
     are its sentences of method and background. Raises UsageError for another text.
-
-    >>> paper = paper_from_question("graph neural networks for traffic forecasting")
-    >>> [(str(sentence.facet), sentence.text) for sentence in paper.sentences]
-    [('method', 'graph neural networks'), ('background', 'traffic forecasting')]
     """
     paper = paper_from_text("", text)
     asked = asked_paper(paper)

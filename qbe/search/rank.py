@@ -37,20 +37,10 @@ class RankingRequest(NamedTuple):
 
     query: Query
     aspects: Sequence[EncodedAspect]
-    pool: Sequence[str] | None
+    pool: Sequence[str] | None = None
     allowed: Selection | None = None
     graded_by: Sequence[GradedQuery] = ()
     variety: Variety = PLAIN
-
-    @property
-    def excluded(self) -> set[str]:
-        """The ids of the query's own papers, which are never among its hits."""
-        return {aspect.paper.paper_id for aspect in self.query.aspects}
-
-    @property
-    def liked(self) -> set[str]:
-        """The ids of the papers with an aspect of positive weight."""
-        return {aspect.paper.paper_id for aspect in self.query.aspects if aspect.weight > 0}
 
     def label(self, number: int) -> str:
         """Name an aspect's score; with several papers the name tells the paper too."""
@@ -58,24 +48,25 @@ class RankingRequest(NamedTuple):
         several = len(self.query.papers) > 1
         return f"{aspect.name} of {aspect.paper.paper_id}" if several else aspect.name
 
-
-def checked_pool(reader: IndexReader, request: RankingRequest) -> list[str] | None:
-    """Drop the query's papers, repetitions and what is not allowed; raise PaperNotFoundError for others."""
-    if request.pool is None:
-        return None
-    excluded = request.excluded
-    pool = [paper_id for paper_id in dict.fromkeys(request.pool) if paper_id not in excluded]
-    missing = [paper_id for paper_id in pool if reader.papers.find(paper_id) is None]
-    if missing:
-        raise PaperNotFoundError(
-            f"expected the pool of {request.query.aspects[0].paper.paper_id} to name papers of the index, "
-            f"found {len(missing)} of {len(pool)} that it lacks, such as {missing[0]}; "
-            "build the index from the collection of the pool"
-        )
-    if request.allowed is None:
-        return pool
-    mask = request.allowed.mask
-    return [paper_id for paper_id in pool if mask[reader.papers.row(paper_id)]]
+    def candidates(self, reader: IndexReader) -> list[str] | None:
+        """The pool without the query's papers, repetitions and what is not allowed; raises
+        PaperNotFoundError for papers that the index lacks.
+        """
+        if self.pool is None:
+            return None
+        own = {paper.paper_id for paper in self.query.papers}
+        pool = [paper_id for paper_id in dict.fromkeys(self.pool) if paper_id not in own]
+        missing = [paper_id for paper_id in pool if reader.papers.find(paper_id) is None]
+        if missing:
+            raise PaperNotFoundError(
+                f"expected the pool of {self.query.aspects[0].paper.paper_id} to name papers of the index, "
+                f"found {len(missing)} of {len(pool)} that it lacks, such as {missing[0]}; "
+                "build the index from the collection of the pool"
+            )
+        if self.allowed is None:
+            return pool
+        mask = self.allowed.mask
+        return [paper_id for paper_id in pool if mask[reader.papers.row(paper_id)]]
 
 
 def rank(
@@ -87,7 +78,7 @@ def rank(
     the pool) are scored by every aspect, and scores are combined (`qbe.search.fusion.combine_aspects`).
     """
     k = min(k, len(reader))
-    pools = [checked_pool(reader, request) for request in requests]
+    pools = [request.candidates(reader) for request in requests]
     ranked: list[list[Hit]] = [[] for _ in requests]
     single: dict[Selection | None, list[int]] = {}
     for number, (request, pool) in enumerate(zip(requests, pools, strict=True)):
@@ -99,36 +90,42 @@ def rank(
             continue
         if pool is None:
             pool = liked_candidates(stage, request, min(max(k, ASPECT_DEPTH), len(reader)))
-        if not pool:
-            continue
-        found = stage.batch_search(request.aspects, len(pool), [pool] * len(request.aspects))
-        scores = [{hit.paper_id: hit.score for hit in aspect_hits} for aspect_hits in found]
-        columns = [np.array([by_id[paper_id] for paper_id in pool]) for by_id in scores]
-        ranked[number] = best_hits(pool, combine_aspects(columns, request.query.aspects), k)
-        if explain:
-            by_label = {request.label(place): by_id for place, by_id in enumerate(scores)}
-            ranked[number] = [
-                hit._replace(component_scores={name: by_id[hit.paper_id] for name, by_id in by_label.items()})
-                for hit in ranked[number]
-            ]
+        if pool:
+            ranked[number] = _combined(stage, request, pool, k, explain)
     for allowed, together in single.items():
         queries = [requests[number].aspects[0] for number in together]
         of_queries = [pools[number] for number in together]
         hits = stage.batch_search(queries, k + 1, of_queries, allowed, explain=explain)
-        for number, found_hits in zip(together, hits, strict=True):
-            excluded = requests[number].excluded
-            ranked[number] = [hit for hit in found_hits if hit.paper_id not in excluded][:k]
+        for number, query, found in zip(together, queries, hits, strict=True):
+            own = query.aspect.paper.paper_id
+            ranked[number] = [hit for hit in found if hit.paper_id != own][:k]
     return ranked
+
+
+def _combined(
+    stage: FirstStage, request: RankingRequest, pool: Sequence[str], k: int, explain: bool
+) -> list[Hit]:
+    """Rank a pool by the combined scores of several aspects."""
+    found = stage.batch_search(request.aspects, len(pool), [pool] * len(request.aspects))
+    scores = [{hit.paper_id: hit.score for hit in aspect_hits} for aspect_hits in found]
+    columns = [np.array([by_id[paper_id] for paper_id in pool]) for by_id in scores]
+    hits = best_hits(pool, combine_aspects(columns, request.query.aspects), k)
+    if not explain:
+        return hits
+    by_label = {request.label(place): by_id for place, by_id in enumerate(scores)}
+    return [
+        hit._replace(component_scores={name: by_id[hit.paper_id] for name, by_id in by_label.items()})
+        for hit in hits
+    ]
 
 
 def liked_candidates(stage: FirstStage, request: RankingRequest, depth: int) -> list[str]:
     """Return about ``depth`` papers for each aspect with a positive weight, without the query's own."""
-    pairs = zip(request.aspects, request.query.aspects, strict=True)
-    positive = [encoded for encoded, aspect in pairs if aspect.weight > 0]
-    excluded = request.excluded
-    hits = stage.batch_search(positive, depth + len(excluded), [None] * len(positive), request.allowed)
+    positive = [encoded for encoded in request.aspects if encoded.aspect.weight > 0]
+    own = {paper.paper_id for paper in request.query.papers}
+    hits = stage.batch_search(positive, depth + len(own), [None] * len(positive), request.allowed)
     paper_ids = dict.fromkeys(hit.paper_id for aspect_hits in hits for hit in aspect_hits)
-    return [paper_id for paper_id in paper_ids if paper_id not in excluded]
+    return [paper_id for paper_id in paper_ids if paper_id not in own]
 
 
 # Called, always from the calling thread, with the number of papers scored since the last call.
@@ -166,6 +163,9 @@ class Reranker(Protocol):
         """Score the papers of each request, in their order; what concerns a candidate alone, once for all."""
 
 
+RerankerOpener = Callable[..., Reranker]  # as `qbe.search.rerankers.open_reranker`
+
+
 def scored_in_threads(
     score: Callable[[RerankRequest], list[RerankScore]],
     requests: Requests,
@@ -181,7 +181,7 @@ def scored_in_threads(
     return scored
 
 
-class RerankStage(NamedTuple):
+class RerankStage:
     """Mixes a reranker's scores with those of the first stage.
 
     A reranked paper's score is ``(1 - weight) * z(first stage) + weight * z(reranker)``, both over the papers
@@ -189,19 +189,13 @@ class RerankStage(NamedTuple):
     below, in the first stage's order, as does a query none of whose aspects the reranker takes.
     """
 
-    reranker: Reranker
-    depth: int
-    weight: float
-    background_penalty: float = 0.0
-
-    @property
-    def needs_vectors(self) -> bool:
-        return self.background_penalty > 0 or getattr(self.reranker, "needs_vectors", False)
-
-    @property
-    def needs_labels(self) -> bool:
-        """True if whole abstracts are reranked by the facets of their sentences, and picked sentences not."""
-        return getattr(self.reranker, "needs_labels", False)
+    def __init__(
+        self, reranker: Reranker, depth: int, weight: float, background_penalty: float = 0.0
+    ) -> None:
+        self.reranker, self.depth, self._weight, self._penalty = reranker, depth, weight, background_penalty
+        self.needs_vectors = background_penalty > 0 or getattr(reranker, "needs_vectors", False)
+        # Whole abstracts are then reranked by the facets of their sentences, and picked sentences not.
+        self.needs_labels: bool = getattr(reranker, "needs_labels", False)
 
     def reranks(self, aspect: Aspect | TopicAspect) -> bool:
         """Return True if an aspect is reranked."""
@@ -214,8 +208,8 @@ class RerankStage(NamedTuple):
         requests: Sequence[RankingRequest],
         ranked: Sequence[Sequence[Hit]],
         *,
-        explain: bool,
-        progress: Progress | None,
+        explain: bool = False,
+        progress: Progress | None = None,
     ) -> list[list[Hit]]:
         """Bring all hits of each query into their final order; raise ModelError for scores not finite."""
         papers: dict[str, Paper] = {}
@@ -267,15 +261,13 @@ class RerankStage(NamedTuple):
                         f"expected finite scores of the reranker {name}, found {score} for paper "
                         f"{hit.paper_id}; choose another `rerank`"
                     )
-            column, _ = penalize_background(
-                reader, request.aspects[number], rows, column, self.background_penalty
-            )
+            column, _ = penalize_background(reader, request.aspects[number], rows, column, self._penalty)
             columns.append(column)
         aspects = [request.query.aspects[number] for number in numbers]
         combined = (columns[0] if request.query.is_single else combine_aspects(columns, aspects)).tolist()
         leading = max(range(len(numbers)), key=lambda place: aspects[place].weight)
         first, second = z_normalize(np.array([hit.score for hit in hits])), z_normalize(np.array(combined))
-        mixed = ((1 - self.weight) * first + self.weight * second).tolist()
+        mixed = ((1 - self._weight) * first + self._weight * second).tolist()
         reranked = []
         for place, hit in enumerate(hits):
             best = scores[leading][place]

@@ -13,7 +13,7 @@ from qbe.errors import UsageError, check_count
 from qbe.index.index import Index
 from qbe.query import PLAIN, SHAPES, Query, Variety, parse_wish
 from qbe.search.filters import PaperFilter, check_filter, parse_where
-from qbe.search.queries import AspectSpec, pasted_paper, query_by
+from qbe.search.queries import AspectSpec, distinct_papers, pasted_paper, query_by
 from qbe.types import AIM, Facet, Paper
 
 BLOCK = 64  # queries of a run that are searched together
@@ -69,44 +69,47 @@ class SearchRequest:
                 "qbe.Query.by_facets(paper, variety.weights)"
             )
 
-    @property
-    def labels_all(self) -> bool:
-        return self.explain or self.grades or bool(self.variety.bounds)
 
-
-def _names(max_length: int, description: str, **more: Any) -> Any:
-    """A field of names; its metadata are arguments of ``pydantic.Field``, of which servers make schemas."""
-    return field(default_factory=list, metadata={"max_length": max_length, "description": description} | more)
-
-
-def _value(default: Any, description: str, **limits: Any) -> Any:
-    return field(default=default, metadata={"description": description} | limits)
-
-
-def distinct_papers(index: Index, names: Sequence[str]) -> list[Paper]:
-    """The papers of names, each once; raises PaperNotFoundError."""
-    papers = (index.find(name) for name in dict.fromkeys(names))
-    return list({paper.paper_id: paper for paper in papers}.values())
+def _field(default: Any, description: str, max_length: int | None = None, **limits: Any) -> Any:
+    """A field, ``list`` for several values; its metadata are arguments of ``pydantic.Field``."""
+    limits |= {} if max_length is None else {"max_length": max_length}
+    made: Any = {"default_factory": list} if default is list else {"default": default}
+    return field(**made, metadata={"description": description} | limits)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PageForm:
-    """Which places of a ranking, and which papers may be in it."""
+class SourceForm:
+    """The papers that a search starts from, which places of the ranking are wanted, and what may be there."""
 
-    k: int = _value(20, "how many hits, at most", ge=1, le=MAX_HITS)
-    start: int = _value(0, "how many hits to skip: next_start of the page before", ge=0, lt=MAX_DEPTH)
-    exclude: list[str] = _names(MAX_SEEN, "papers to leave out")
-    year_from: int | None = _value(None, "the first year of hits", ge=1, le=9999)
-    year_to: int | None = _value(None, "the last year of hits", ge=1, le=9999)
-    categories: list[str] = _names(MAX_PAPERS, "any of these, or below them (cs, cs.CL)")
-    authors: list[str] = _names(MAX_PAPERS, "any of these, by all words of a name")
-    where: list[str] = _names(
-        MAX_PAPERS, "metadata, such as venue=SIGIR; technique=NAME: what papers say they use"
+    k: int = _field(20, "how many hits, at most", ge=1, le=MAX_HITS)
+    start: int = _field(0, "how many hits to skip: next_start of the page before", ge=0, lt=MAX_DEPTH)
+    exclude: list[str] = _field(list, "papers to leave out", MAX_SEEN)
+    year_from: int | None = _field(None, "the first year of hits", ge=1, le=9999)
+    year_to: int | None = _field(None, "the last year of hits", ge=1, le=9999)
+    categories: list[str] = _field(list, "any of these, or below them (cs, cs.CL)", MAX_PAPERS)
+    authors: list[str] = _field(list, "any of these, by all words of a name", MAX_PAPERS)
+    where: list[str] = _field(
+        list, "metadata, such as venue=SIGIR; technique=NAME: what papers say they use", MAX_PAPERS
     )
+    paper_ids: list[str] = _field(
+        list,
+        "ids of papers of the index, or DOIs, arXiv ids, ACL ids, titles",
+        MAX_PAPERS,
+        examples=[["s036"]],
+    )
+    text: str | None = _field(
+        None, "an abstract, a few sentences that could stand in one, or a question", MAX_TEXT
+    )
+    title: str = _field("", "the title that goes with text", MAX_TITLE)
 
     def __post_init__(self) -> None:
-        end = self.start + self.k
-        if end > MAX_DEPTH:
+        if bool(self.paper_ids) == (self.text is not None):
+            raise UsageError("expected paper_ids or text, found " + ("both" if self.paper_ids else "neither"))
+        if self.text is not None and not self.text.strip():
+            raise UsageError("expected an abstract as text, found white space")
+        if self.title and self.text is None:
+            raise UsageError("expected title with text only, found it with paper_ids; leave title out")
+        if (end := self.start + self.k) > MAX_DEPTH:
             raise UsageError(f"expected start and k of at most {MAX_DEPTH} together, found {end}")
         _ = self.paper_filter
 
@@ -122,30 +125,6 @@ class PageForm:
             where=parse_where(self.where),
         )
 
-
-@dataclass(frozen=True, kw_only=True)
-class SourceForm(PageForm):
-    """The papers that a search starts from: some of the index, or a pasted abstract."""
-
-    paper_ids: list[str] = _names(
-        MAX_PAPERS, "ids of papers of the index, or DOIs, arXiv ids, ACL ids, titles", examples=[["s036"]]
-    )
-    text: str | None = _value(
-        None,
-        "an abstract, a few sentences that could stand in one, or a question",
-        max_length=MAX_TEXT,
-    )
-    title: str = _value("", "the title that goes with text", max_length=MAX_TITLE)
-
-    def __post_init__(self) -> None:
-        if bool(self.paper_ids) == (self.text is not None):
-            raise UsageError("expected paper_ids or text, found " + ("both" if self.paper_ids else "neither"))
-        if self.text is not None and not self.text.strip():
-            raise UsageError("expected an abstract as text, found white space")
-        if self.title and self.text is None:
-            raise UsageError("expected title with text only, found it with paper_ids; leave title out")
-        super().__post_init__()
-
     def papers(self, index: Index) -> list[Paper]:
         if self.text is None:
             return distinct_papers(index, self.paper_ids)
@@ -156,32 +135,33 @@ class SourceForm(PageForm):
 class SearchForm(SourceForm):
     """A search; one of ``facet``, ``sentences``, ``explore``, ``like`` with ``unlike`` says what counts."""
 
-    not_paper_ids: list[str] = _names(MAX_PAPERS, "papers that hits should not be like")
-    facet: AskedFacet | None = _value(
+    not_paper_ids: list[str] = _field(list, "papers that hits should not be like", MAX_PAPERS)
+    facet: AskedFacet | None = _field(
         None, "what hits should have in common with the papers; by default the whole abstract"
     )
-    sentences: list[int] | None = _value(
-        None, "positions of sentences to search by, from 0", min_length=1, max_length=200
+    sentences: list[int] | None = _field(
+        None, "positions of sentences to search by, from 0", 200, min_length=1
     )
-    labels: list[str] = _names(
-        200, "corrected labels of sentences, by position from 0, such as 2:method, 0:aim or 3:other"
+    labels: list[str] = _field(
+        list, "corrected labels of sentences, by position from 0, such as 2:method, 0:aim or 3:other", 200
     )
-    like: list[str] = _names(
+    like: list[str] = _field(
+        list,
+        "in place of facet: facets in common, such as method or method:0.5, or background>=2 (a grade of "
+        "at least 2); or names of explore, a list mixed of them, each with its share as in competitors:2",
         3,
-        "in place of facet: facets in common, such as method or method:0.5, or background>=2 (a "
-        "grade of at least 2); or names of explore, a list mixed of them, each with its share as in "
-        "competitors:2",
     )
-    unlike: list[str] = _names(
-        3,
+    unlike: list[str] = _field(
+        list,
         "with like: facets that should differ, such as background, or method<=1 (a grade of at most 1)",
+        3,
     )
-    explore: Shape | None = _value(None, "in place of facet: a named combination of like and unlike")
-    first_stage: Literal["bm25", "dense", "fused"] | None = _value(
+    explore: Shape | None = _field(None, "in place of facet: a named combination of like and unlike")
+    first_stage: Literal["bm25", "dense", "fused"] | None = _field(
         None, "how candidates are found (default: what the index allows, fused first)"
     )
-    rerank: bool = _value(True, "whether the best hits are reranked")
-    diversity: float | None = _value(
+    rerank: bool = _field(True, "whether the best hits are reranked")
+    diversity: float | None = _field(
         None,
         "how much papers are put lower that resemble those above them, 0 to 1; around 0.3 for a varied list",
         ge=0,
@@ -264,7 +244,9 @@ class SearchForm(SourceForm):
 class CitationForm(SourceForm):
     """A paper that is being written, to recommend citations for: a pasted abstract, or one of the index."""
 
-    cited: list[str] = _names(MAX_SEEN, "ids of papers that it cites already: not recommended again")
+    cited: list[str] = _field(
+        list, "ids of papers that it cites already: not recommended again", max_length=MAX_SEEN
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

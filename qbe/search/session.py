@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.errors import FacetNotFoundError, UsageError
@@ -18,13 +19,36 @@ from qbe.search.explain import add_matches
 from qbe.search.explore import ExploreStage, likely, open_explore_stage
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
 from qbe.search.first_stages import FirstStage, open_first_stage
-from qbe.search.grading import Regrader, facet_places, no_grades
-from qbe.search.opening import RerankerOpener, open_rerank_stage
+from qbe.search.grading import (
+    GradedReranker,
+    Regrader,
+    facet_places,
+    no_grades,
+    open_grader,
+    stored_vectors,
+)
 from qbe.search.questions import is_question
-from qbe.search.rank import GradedQuery, Progress, RankingRequest, RerankStage, rank
+from qbe.search.rank import (
+    GradedQuery,
+    Progress,
+    RankingRequest,
+    Reranker,
+    RerankerOpener,
+    RerankStage,
+    rank,
+)
 from qbe.search.request import SearchRequest
-from qbe.search.stages import RERANK_DEPTH, Grades, LanguageModel, Stages, default_stages
-from qbe.types import Hit, Paper
+from qbe.search.stages import (
+    RERANK_DEPTH,
+    CrossEncoder,
+    Grades,
+    LanguageModel,
+    Matching,
+    Projections,
+    Stages,
+    default_stages,
+)
+from qbe.types import Facet, Hit, Paper
 from qbe.util.work import Closing, Workers, one_blas_thread
 
 FIRST, RERANKED = "first-stage", "reranked"  # stages that a ranking may have gone through
@@ -75,12 +99,6 @@ class SearchSession(Closing):
     """Searches an index by `Stages`, for the command line, the page, HTTP, MCP and Python.
 
     Models and threads stay open until it is closed, which leaves the index open. Several threads may use it.
-
-    >>> from qbe import Facet
-    >>> request = SearchRequest(Query(index.paper("s036"), Facet.METHOD), k=1)
-    >>> with SearchSession(index) as session:
-    ...     [(ranking.stage, ranking.hits[0].paper_id) for ranking in session.run(request)]
-    [('first-stage', 's051'), ('reranked', 's051')]
     """
 
     def __init__(
@@ -105,11 +123,11 @@ class SearchSession(Closing):
         self.stages, reranker = stages, stages.reranker
         self._workers, self._opening = Workers(index.threads), threading.Lock()
         self._opened: Opened | None = None
-        self._regraded, self._regrader = (isinstance(reranker, Grades) and reranker.joint) or 0, None
-        if self._regraded:
+        self.regrades, self._regrader = (isinstance(reranker, Grades) and reranker.joint) or 0, None
+        if self.regrades:
             from qbe.search.rerankers import JointGrader
 
-            self._regrader = Regrader(JointGrader(workers=self._workers), self._regraded)
+            self._regrader = Regrader(JointGrader(workers=self._workers), self.regrades)
         parts = (reranker, index, self._workers, self._regrader, open_reranker)
         try:
             # Side by side: Java opens the postings while Python reads what reranks.
@@ -169,22 +187,12 @@ class SearchSession(Closing):
 
     def reranks(self, query: Query) -> bool:
         """True if the reranker takes one of a query's aspects, or grades the best hits again."""
-        if query.is_by_facets and self._over_index().explore_ranks:
-            return self._second is not None and self._regraded > 0
-        return self.takes(query.aspects) and not (is_question(query) and self._grades_whole(query.aspects))
-
-    def takes(self, aspects: Iterable[Aspect | TopicAspect]) -> bool:
-        """True if there is a reranker that takes one of a query's aspects."""
-        return self._second is not None and any(map(self._second.reranks, aspects))
-
-    def _grades_whole(self, aspects: Iterable[Aspect | TopicAspect]) -> bool:
-        """True if an aspect is a whole abstract that is reranked by the facets of its sentences."""
-        second = self._second
-        return second is not None and second.needs_labels and any(not each.facet for each in aspects)
-
-    def leaves_out(self, aspects: Iterable[Aspect | TopicAspect], load: Callable[[], Query]) -> bool:
-        """True if users should be told that a query is not reranked; a question only if asked."""
-        return not self.takes(aspects) and (self._chosen or not is_question(load()))
+        second, aspects = self._second, query.aspects
+        if second is None or (query.is_by_facets and self._over_index().explore_ranks):
+            return second is not None and self.regrades > 0
+        if second.needs_labels and any(not each.facet for each in aspects) and is_question(query):
+            return False  # what a question names has no facets to be graded by
+        return any(map(second.reranks, aspects))
 
     def rerank_pairs(self, aspects: Sequence[TopicAspect], papers: int) -> int:
         """Return the most pairs that the reranker will score for a query of these aspects."""
@@ -192,22 +200,17 @@ class SearchSession(Closing):
             return 0
         by_facets = len(aspects) > 1 and all(aspect.facet for aspect in aspects)
         if by_facets and self._over_index().explore_ranks:
-            return min(self._regraded, papers) * len({aspect.paper_id for aspect in aspects})
+            return min(self.regrades, papers) * len({aspect.paper_id for aspect in aspects})
         return min(self._second.depth, papers) * sum(map(self._second.reranks, aspects))
 
     def selected(self, query: Query, filter: PaperFilter | None) -> FilterResult:
         """Apply a filter for a query; raises what `run` does."""
-        return self._over_index().filters.for_query(filter, query)
+        return self._over_index().filters.of(filter, query)
 
     @property
     def can_grade(self) -> bool:
         """True if the index's encoder has a grade model."""
         return self._over_index().explore is not None
-
-    @property
-    def regrades(self) -> bool:
-        """True if the best papers of a query are graded again, where there is a grade model."""
-        return self._regraded > 0
 
     def grade(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
         """Add grades to hits of a query, however they were found; raises UsageError without a grade model."""
@@ -222,71 +225,74 @@ class SearchSession(Closing):
             by = task.ranking.graded_by or _graded_queries(task.ranking.query, {})
             return task.opened.explore.grade(task.ranking._replace(graded_by=by), hits, again=True)
 
-    def _needs_labels(self, aspect: Aspect) -> bool:
-        is_reranked = self._second is not None and self._second.needs_labels and self._second.reranks(aspect)
-        return aspect.facet is not None or is_reranked
+    def _needs_labels(self, request: SearchRequest, aspect: Aspect) -> bool:
+        wants_all = request.explain or request.grades or bool(request.variety.bounds)
+        second = self._second
+        is_graded = second is not None and second.needs_labels and second.reranks(aspect)
+        return wants_all or aspect.facet is not None or is_graded
 
-    def prepared(self, requests: Sequence[SearchRequest]) -> list[tuple[Query, dict[int, PaperVectors]]]:
-        """Label papers as requests need; return queries, with the vectors that labelling made by id()."""
+    def prepared(self, requests: Sequence[SearchRequest]) -> tuple[list[Query], dict[int, PaperVectors]]:
+        """Label papers as requests need; return queries, and by id() the vectors that labelling made."""
         papers = {
             (id(aspect.paper), request.labels): aspect.paper
             for request in requests
             for aspect in request.query.aspects
-            if request.labels_all or self._needs_labels(aspect)
+            if self._needs_labels(request, aspect)
         }
-        label = self.index.label_and_encode
-        results = self._workers.map(lambda key: label(papers[key], key[1]), list(papers))
+        results = self._workers.map(
+            lambda key: self.index.label_and_encode(papers[key], key[1]), list(papers)
+        )
         labelled = dict(zip(papers, results, strict=True))
-        prepared = []
+        queries, vectors = list[Query](), dict[int, PaperVectors]()
         for request in requests:
-            aspects: list[Aspect] = []
-            vectors: dict[int, PaperVectors] = {}
+            aspects = list[Aspect]()
             for aspect in request.query.aspects:
-                result = labelled.get((id(aspect.paper), request.labels))
-                if result is not None and (request.labels_all or self._needs_labels(aspect)):
-                    aspect = replace(aspect, paper=result.paper)
-                if result is not None and result.vectors is not None:
-                    vectors[id(aspect.paper)] = result.vectors
+                paper, made = labelled.get((id(aspect.paper), request.labels), (aspect.paper, None))
+                if self._needs_labels(request, aspect):
+                    aspect = replace(aspect, paper=paper)
+                if made is not None:
+                    vectors[id(aspect.paper)] = made
                 aspects.append(aspect)
                 aspect.selected_positions()
-            prepared.append((Query.of(*aspects), vectors))
-        return prepared
+            queries.append(Query.of(*aspects))
+        return queries, vectors
 
     def _stage(
         self, stage: str, tasks: Sequence[Task], execute: Executor | None, progress: Progress | None = None
     ) -> list[Task]:
         """Tasks with the hits of a stage: by the executor if there is one, else of all of them together."""
-        batch: Batch = self.first_stage if stage == FIRST else partial(self.rerank, progress=progress)
-        ranked = batch(tasks) if execute is None else [execute(stage, batch, task) for task in tasks]
         again = stage == RERANKED
+        batch: Batch = partial(self._ranked, again=again, progress=progress)
+        ranked = batch(tasks) if execute is None else [execute(stage, batch, task) for task in tasks]
         return [task._replace(hits=hits, again=again) for task, hits in zip(tasks, ranked, strict=True)]
 
     def _tasks(self, requests: Sequence[SearchRequest]) -> list[Task]:
-        opened, prepared, second = self._over_index(), self.prepared(requests), self._second
+        """Label, filter and encode queries, each paper once."""
+        opened, second = self._over_index(), self._second
+        (queries, made), ready = self.prepared(requests), []
         has_vectors = opened.reader.manifest.dense is not None
         stages_need = any(getattr(stage, "needs_vectors", False) for stage in (opened.first_stage, second))
-        varieties, graded = [self._variety(opened, request) for request in requests], list[bool]()
-        papers: dict[int, tuple[Paper, PaperVectors | None]] = {}
-        for request, (query, vectors), variety in zip(requests, prepared, varieties, strict=True):
+        papers: dict[int, Paper] = {}
+        for request, query in zip(requests, queries, strict=True):
+            variety = self._variety(opened, request)
             wants = query.is_by_facets or bool(variety.bounds)
-            is_graded = wants or (request.grades and all(map(facet_places, query.papers)))
-            graded.append(opened.explore is not None and is_graded)
-            if stages_need or (has_vectors and (request.matches or graded[-1])):
-                for aspect in query.aspects:
-                    papers[id(aspect.paper)] = aspect.paper, vectors.get(id(aspect.paper))
+            wants = wants or (request.grades and all(map(facet_places, query.papers)))
+            is_graded = opened.explore is not None and wants
+            if stages_need or (has_vectors and (request.matches or is_graded)):
+                papers |= {id(aspect.paper): aspect.paper for aspect in query.aspects}
+            ready.append((request, query, variety, is_graded))
 
-        def encode(work: tuple[Paper, PaperVectors | None]) -> PaperVectors:
-            paper, made = work
-            return opened.reader.stored_vectors(paper) or made or self.index.encoder.encode_paper(paper)
+        def encode(paper: Paper) -> PaperVectors:
+            known = opened.reader.stored_vectors(paper) or made.get(id(paper))
+            return known or self.index.encoder.encode_paper(paper)
 
         encoded = dict(zip(papers, self._workers.map(encode, list(papers.values())), strict=True))
         # The same for few hits as for many, and with a reranker as without one.
         depth = RERANK_DEPTH if second is None else second.depth
         tasks = []
-        ready = zip(requests, prepared, varieties, graded, strict=True)
-        for request, (query, _), variety, is_graded in ready:
+        for request, query, variety, is_graded in ready:
             aspects = [EncodedAspect.of(each, encoded.get(id(each.paper))) for each in query.aspects]
-            selected = opened.filters.for_query(request.filter, query)
+            selected = opened.filters.of(request.filter, query)
             by = _graded_queries(query, encoded) if is_graded else ()
             ranking = RankingRequest(query, aspects, request.pool, selected.selection, by, variety)
             explores = opened.explore_ranks and query.is_by_facets
@@ -304,44 +310,39 @@ class SearchSession(Closing):
             raise UsageError(f"expected a mix with another `rerank` than {reranker.name}; drop one")
         return variety
 
-    def first_stage(self, tasks: Sequence[Task]) -> list[list[Hit]]:
-        """Rank the best ``depth`` papers for each task, or all candidates where grades rank the query."""
-
-        def found(some: Sequence[Task]) -> list[list[Hit]]:
-            (opened, request, *_), depth = some[0], some[0].depth
+    def _ranked(
+        self, tasks: Sequence[Task], *, again: bool, progress: Progress | None = None
+    ) -> list[list[Hit]]:
+        """Rank by the first stage, or all candidates where grades rank a query; ``again``: rerank the hits or
+        grade the best again.
+        """
+        groups: dict[Hashable, list[Task]] = {}
+        for task in tasks:
+            key = task.explores, id(task.opened), task.depth, task.request.explain
+            groups.setdefault(key, []).append(task)
+        ranked: dict[int, list[Hit]] = {}
+        for some in groups.values():
+            opened, explain, depth = some[0].opened, some[0].request.explain, some[0].depth
             rankings = [task.ranking for task in some]
-            if not some[0].explores:
-                return rank(opened.first_stage, opened.reader, rankings, depth, explain=request.explain)
-            assert opened.explore is not None
-            return opened.explore.rank(rankings, depth, explain=request.explain)
-
-        return _together(tasks, found)
-
-    def rerank(self, tasks: Sequence[Task], progress: Progress | None = None) -> list[list[Hit]]:
-        """Rerank the hits of tasks, or grade the best ones again where grades rank the query."""
-
-        def found(some: Sequence[Task]) -> list[list[Hit]]:
-            opened, explain, ranked = some[0].opened, some[0].request.explain, list[list[Hit]]()
-            if some[0].explores:
-                assert opened.explore is not None
-                for task in some:
-                    ranked += opened.explore.rank([task.ranking], task.depth, explain=explain, again=True)
+            if opened.explore is not None and some[0].explores:
+                hits = list[list[Hit]]()
+                for part in [[each] for each in rankings] if again else [rankings]:
+                    hits += opened.explore.rank(part, depth, explain=explain, again=again)
                     if progress:
-                        progress(min(self._regraded, len(ranked[-1])) * len(task.ranking.graded_by))
-                return ranked
-            assert self._second is not None
-            rankings, candidates = [task.ranking for task in some], [task.hits for task in some]
-            hits = self._second.rerank(
-                opened.reader, rankings, candidates, explain=explain, progress=progress
-            )
-            for task, each in zip(some, hits, strict=True):
+                        progress(min(self.regrades, len(hits[-1])) * len(part[-1].graded_by))
+            elif not again:
+                hits = rank(opened.first_stage, opened.reader, rankings, depth, explain=explain)
+            else:
+                assert self._second is not None
+                found = [task.hits for task in some]
+                hits = self._second.rerank(opened.reader, rankings, found, explain=explain, progress=progress)
                 # Grades that papers were ranked by are shown only where they are the query's and asked for.
-                wanted = task.request.grades or task.ranking.variety.bounds
-                drop = opened.explore_ranks and not (wanted and task.ranking.query.is_single)
-                ranked.append([hit._replace(grades=None) for hit in each] if drop else each)
-            return ranked
-
-        return _together(tasks, found)
+                for place, (task, each) in enumerate(zip(some, hits, strict=True)):
+                    wanted = task.request.grades or task.ranking.variety.bounds
+                    if opened.explore_ranks and not (wanted and task.ranking.query.is_single):
+                        hits[place] = [hit._replace(grades=None) for hit in each]
+            ranked |= zip(map(id, some), hits, strict=True)
+        return [ranked[id(task)] for task in tasks]
 
     def _finished(self, tasks: Sequence[Task], *, rerank: bool) -> list[Ranking]:
         tasks = [task._replace(hits=_varied(task)) for task in tasks]
@@ -401,17 +402,6 @@ def check_index(index: object) -> None:
         )
 
 
-def _together(tasks: Sequence[Task], rank: Batch) -> list[list[Hit]]:
-    groups: dict[Hashable, list[Task]] = {}
-    for task in tasks:
-        key = task.explores, id(task.opened), task.depth, task.request.explain
-        groups.setdefault(key, []).append(task)
-    ranked: dict[int, list[Hit]] = {}
-    for some in groups.values():
-        ranked |= zip(map(id, some), rank(some), strict=True)
-    return [ranked[id(task)] for task in tasks]
-
-
 def _graded_queries(query: Query, encoded: Mapping[int, PaperVectors]) -> list[GradedQuery]:
     """Each paper of a query with its vectors; raises FacetNotFoundError for one without any facet."""
     papers = {aspect.paper.paper_id: aspect.paper for aspect in reversed(query.aspects)}
@@ -442,3 +432,68 @@ def _with_grades(task: Task, hits: list[Hit]) -> list[Hit]:
     again = task.again and len(missing) == len(hits)
     graded = iter(explore.grade(task.ranking, missing, again=again))
     return [next(graded) if hit.grades is None else hit for hit in hits]
+
+
+def open_rerank_stage(
+    stage: Any,
+    index: Index,
+    workers: Workers,
+    regrader: Regrader | None = None,
+    open_reranker: RerankerOpener | None = None,
+) -> RerankStage | None:
+    """Open what a stage of `qbe.search.stages` reranks by, None for None.
+
+    ``regrader`` grades the best papers again; ``open_reranker`` opens cross-encoders elsewhere.
+    """
+    if stage is None:
+        return None
+    reranker: Reranker
+    dense = index.manifest.dense
+    if isinstance(stage, Grades):
+        reranker = GradedReranker(open_grader(index), workers, regrader)
+    elif isinstance(stage, Projections):
+        from qbe.search.projections import ProjectedMatching, find_model, read_model
+
+        index.require_vectors()
+        assert dense is not None
+        model = read_model(find_model(dense["encoder"], stage.model and Path(stage.model)))
+        reranker = ProjectedMatching(model.projections, stored_vectors(index), workers)
+    elif isinstance(stage, CrossEncoder):
+        reranker = _cross_encoder(stage, workers, open_reranker)
+    elif isinstance(stage, LanguageModel):
+        from qbe.models.language_model import Client, Endpoint, Grader
+        from qbe.search.rerankers import LanguageModelReranker
+
+        assert stage.model is not None
+        client = Client(Endpoint(stage.endpoint, stage.model, timeout=60), retries=2)
+        reranker = LanguageModelReranker(Grader(client, parallel=stage.parallel))
+    else:
+        assert isinstance(stage, Matching)
+        from qbe.search.matching import VectorMatching
+
+        index.require_vectors()
+        options = (index.similarity, stage.temperature, stage.regularization, workers)
+        reranker = VectorMatching(stage.kind, lambda paper: index.vectors(paper).sentences, *options)
+    penalty = getattr(stage, "background_penalty", 0.0) if dense else 0.0
+    return RerankStage(reranker, stage.depth, stage.weight, penalty)
+
+
+def _cross_encoder(stage: CrossEncoder, workers: Workers, open_reranker: RerankerOpener | None) -> Reranker:
+    from qbe.search import rerankers
+
+    def opened(scorer: Any, device: str | None = stage.device) -> Reranker:
+        if scorer is None or isinstance(scorer, str | Path):
+            parameters = {"name": scorer and str(scorer), "device": device}
+            named: Any = {name: value for name, value in parameters.items() if value is not None}
+            return (open_reranker or rerankers.open_reranker)(workers=workers, **named)
+        if callable(getattr(scorer, "batch_score", None)):
+            model: Reranker = scorer
+            return model
+        return rerankers.FunctionReranker(rerankers.scoring_of(scorer) or scorer)
+
+    models = {facet: getattr(stage, facet.value) for facet in Facet}
+    by_facet = {facet: opened(model) for facet, model in models.items() if model is not None}
+    if not by_facet:
+        return opened(stage.model)
+    # Joint grades, which other facets have by default, know no device.
+    return rerankers.ByFacet(by_facet, opened(stage.model, stage.device if stage.model else None))

@@ -21,7 +21,6 @@ KEY_TERMS, TELLING_WORDS = "keyterms", "words"
 BM25_QUERIES = (TITLE_FACET, FACET, TITLE, TITLE_ABSTRACT, KEY_TERMS, TELLING_WORDS)
 SIMILARITIES = ("bm25", "tfidf")
 COMPONENTS = ("bm25", "sentences", "facet", "whole")  # scores that the fused first stage weighs
-EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(COMPONENTS, 1.0)
 
 # Those of ASPIRE (Mysore et al., 2022), and the mean of best matches.
 MATCHINGS = ("transport", "attention", "single-match", "mean-max")
@@ -38,10 +37,6 @@ def _parameter(default: Any, kind: str, text: str, choices: tuple[str, ...] = ()
     return field(default=default, metadata={"kind": kind, "help": text, "choices": choices})
 
 
-def _is_number(value: object, most: float) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most
-
-
 def _weights(text: str) -> dict[str, float]:
     pairs = [part.split(":") for part in text.split("+")]
     weights = {name: float(weight) for name, weight in pairs}
@@ -50,31 +45,40 @@ def _weights(text: str) -> dict[str, float]:
     return weights
 
 
-def _are_weights(value: object) -> bool:
-    if not isinstance(value, Mapping) or set(value) - set(COMPONENTS):
-        return False
-    return all(_is_number(each, MAX_WEIGHT) for each in value.values()) and any(value.values())
-
-
-def _is_model(value: object) -> bool:
+def _is_right(kind: str, value: Any) -> bool:
+    """True if a value is one of a kind."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    match kind:
+        case "count":
+            return type(value) is int and value >= 1
+        case "share":
+            return is_number and 0 <= value <= 1
+        case "positive":
+            return is_number and 0 < value <= 1e300
+        case "weights":
+            if not isinstance(value, Mapping) or set(value) - set(COMPONENTS) or not any(value.values()):
+                return False
+            numbers = (isinstance(each, int | float) and 0 <= each <= MAX_WEIGHT for each in value.values())
+            return all(numbers)
+        case "text":
+            return isinstance(value, str | os.PathLike)
     if callable(getattr(value, "transform", None)) and not hasattr(value, "batch_search"):
         return False  # a transformer of PyTerrier, which is callable, too
     return isinstance(value, str | os.PathLike) or callable(value) or hasattr(value, "batch_score")
 
 
-# Kinds of parameters: what errors call their values, what reads one from text, and whether a value is one.
-KINDS: Mapping[str, tuple[str, Callable[[str], Any], Callable[[Any], bool]]] = {
-    "count": ("a whole number of at least 1", int, lambda value: type(value) is int and value >= 1),
-    "share": ("a number from 0 to 1", float, lambda value: _is_number(value, 1)),
-    "positive": ("a number above 0", float, lambda value: _is_number(value, 1e300) and value > 0),
-    "weights": (f"numbers to {MAX_WEIGHT:g}, not all 0, of {', '.join(COMPONENTS)}", _weights, _are_weights),
-    "choice": ("one of these", str, lambda _: True),
-    "text": ("a text or a folder", str, lambda value: isinstance(value, str | os.PathLike)),
+# Kinds of parameters: what errors call their values, and what reads one from text.
+KINDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "count": ("a whole number of at least 1", int),
+    "share": ("a number from 0 to 1", float),
+    "positive": ("a number above 0", float),
+    "weights": (f"numbers to {MAX_WEIGHT:g}, not all 0, of {', '.join(COMPONENTS)}", _weights),
+    "choice": ("one of these", str),
+    "text": ("a text or a folder", str),
     "model": (
         "a name, a folder, an object with batch_score, or a function of an aspect and papers, such as "
         "qbe.from_transformer makes",
         str,
-        _is_model,
     ),
 }
 
@@ -91,10 +95,9 @@ class _Stage:
     def __post_init__(self) -> None:
         for each in dataclasses.fields(self):
             value, choices = getattr(self, each.name), each.metadata["choices"]
-            wanted, _, is_right = KINDS[each.metadata["kind"]]
-            if choices:
-                wanted, is_right = f"one of {', '.join(choices)}", choices.__contains__
-            if (value is not None or each.default is not None) and not is_right(value):
+            kind, needed = each.metadata["kind"], value is not None or each.default is not None
+            wanted = f"one of {', '.join(choices)}" if choices else KINDS[kind][0]
+            if needed and not (value in choices if choices else _is_right(kind, value)):
                 raise UsageError(f"expected `{each.name}` as {wanted}, found {value!r:.60}")
 
     def to_json(self) -> dict[str, Any]:
@@ -114,9 +117,6 @@ class BM25(_Stage):
     ``query``: ``title+facet`` (title and the aspect's sentences), ``facet`` (these alone), ``title``,
     ``abstract`` (title and all of it), ``keyterms`` (the five most telling words of the title, and of the
     abstract) or ``words`` (typical of the facet). ``similarity`` tfidf is Lucene's over the same postings.
-
-    >>> BM25() >> CrossEncoder()
-    Stages(first_stage=BM25(query='title+facet', similarity='bm25'), reranker=CrossEncoder(model=None, ...))
     """
 
     name: ClassVar[str] = "bm25"
@@ -142,8 +142,7 @@ class Dense(_Stage):
 class Fused(_Stage):
     """Ranks by the weighted mean of the z-normalized scores of BM25 and vectors, over what either proposes.
 
-    >>> Fused(weights={"bm25": 1, "whole": 0.5}).depth
-    300
+    Each component is a score by name; ``weights`` None weighs them equally.
     """
 
     name: ClassVar[str] = "fused"
@@ -195,10 +194,6 @@ class CrossEncoder(_Stage):
     ``background``, ``method`` and ``result`` are models of queries by these facets, ``model`` is of all
     others: a name, a folder or hub name (None: joint grades, by facet only), an object with
     ``batch_score`` (`qbe.search.rank.Reranker`), or a function ``(aspect, papers) -> scores``.
-
-    >>> shortest = CrossEncoder(model=lambda aspect, papers: [-len(paper.abstract) for paper in papers])
-    >>> (Fused() >> shortest).reranker.depth
-    100
     """
 
     name: ClassVar[str] = "cross-encoder"
@@ -220,15 +215,7 @@ class CrossEncoder(_Stage):
 
 @dataclass(frozen=True, slots=True)
 class Matching(_Stage):
-    """Reranks by another matching of stored sentence vectors: those of ASPIRE (Mysore et al., 2022).
-
-    >>> Matching("attention", temperature=5).depth
-    100
-    >>> Matching("mean-max", temperature=1)
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: `temperature` is not read with `kind` mean-max; drop it or choose transport
-    """
+    """Reranks by another matching of stored sentence vectors: those of ASPIRE (Mysore et al., 2022)."""
 
     name: ClassVar[str] = "matching"
     kind: str = _parameter("transport", "choice", "how sentence vectors are matched", MATCHINGS)
@@ -280,11 +267,7 @@ RERANKERS: Mapping[str, type[_Stage]] = {
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """A first stage, or an object with ``batch_search``; and a reranker, what `CrossEncoder` takes, or None.
-
-    >>> Stages(Fused(), Projections()).run_tag
-    'qbe-fused+projections'
-    """
+    """A first stage, or an object with ``batch_search``; a reranker, as `CrossEncoder` takes it, or None."""
 
     first_stage: Any = field(default_factory=Fused)
     reranker: Any = None
@@ -314,12 +297,7 @@ class Stages:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
-        """Make stages of a record of `to_json`; raises UsageError for another one.
-
-        >>> stages = Fused(depth=500) >> Matching("attention")
-        >>> Stages.from_json(stages.to_json()) == stages
-        True
-        """
+        """Make stages of a record of `to_json`; raises UsageError for another one."""
         kinds = {**FIRST_STAGES, **RERANKERS}
         try:
             parts = [dict(record[name] or {}) for name in ("first_stage", "reranker")]
@@ -329,11 +307,7 @@ class Stages:
 
 
 def parse_first_stage(text: str) -> Any:
-    """Parse a first stage: a name, and parameters after a colon; raises UsageError.
-
-    >>> parse_first_stage("fused:depth=500,background_penalty=0,weights=bm25:1+whole:0.5").weights
-    {'bm25': 1.0, 'whole': 0.5}
-    """
+    """Parse a first stage: a name, and parameters after a colon; raises UsageError."""
     name, _, parameters = text.partition(":")
     if name not in FIRST_STAGES:
         raise UsageError(
@@ -346,9 +320,6 @@ def parse_first_stage(text: str) -> Any:
 def parse_reranker(text: str, expected: str = "") -> Any:
     """Parse ``none``, a reranker's name or a model's folder, and parameters; ``expected`` is what errors
     name.
-
-    >>> parse_reranker("none"), parse_reranker("matching:kind=attention,depth=50").depth
-    (None, 50)
     """
     name, _, parameters = text.partition(":")
     if text == "none":
@@ -399,16 +370,11 @@ def describe_stages(stages: Mapping[str, type[_Stage]]) -> str:
 
 
 def default_stages(index: Index) -> Stages:
-    """Choose the stages for an index, the same in every front end.
-
-    >>> default_stages(index).run_tag
-    'qbe-fused+grades'
-    """
+    """Choose the stages for an index, the same in every front end."""
     dense = index.manifest.dense
     if dense is None:
         return BM25() >> CrossEncoder()
-    from qbe.models.grades import shipped_model
-    from qbe.models.heads import Storage
+    from qbe.models.heads import Storage, shipped_model
 
     first = Dense() if index.manifest.lucene is None else Fused()
     if shipped_model(dense["encoder"]):

@@ -105,12 +105,13 @@ def _match(query: Query, paper: Paper, match: Match, explain: bool) -> Record:
 def described(paper: Paper) -> Record:
     """Title, year, authors, venue, links and abstract of a paper as JSON values."""
     reference = reference_of(paper)
+    library = {name: link for name, link in paper.metadata.items() if str(link).startswith("zotero://")}
     return {
         "title": paper.title,
         "year": plain(paper.year),
         "authors": list(reference.authors),
         "venue": reference.venue,
-        "links": reference.links,
+        "links": reference.links | library,
         "abstract": paper.abstract,
     }
 
@@ -249,7 +250,7 @@ def _csv(lookup: Lookup, result: Result, first: bool) -> str:
     for rank, hit in enumerate(result.hits, start=1):
         paper, grades = lookup(hit.paper_id), hit.grades or {}
         best = shown(result.query, paper, hit)
-        sentence = paper.sentences[best.match.position] if best else Sentence("")
+        sentence = paper.sentences[best[0].position] if best else Sentence("")
         matched = sentence.facet.value if sentence.facet else "", sentence.text
         by_facet = (grades.get(facet.value, "") for facet in Facet)
         rows.append((result.query_id, rank, hit.paper_id, *_about(paper), hit.score, *matched, *by_facet))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import resources
 from importlib.metadata import version
@@ -60,7 +60,10 @@ def create_app(
     app = Starlette(
         routes=[
             *routes.routes_of(state, settings.root_path, version("qbe")),
-            *(Route(path, _file(*file)) for path, file in files.items()),
+            *(
+                Route(path, Response(content, 200, {"Cache-Control": "no-cache"}, kind), methods=["GET"])
+                for path, (content, kind) in files.items()
+            ),
         ],
         middleware=[cors] if settings.origins else [],
         exception_handlers={QbeError: routes.failure_of, HTTPException: _http_error, Exception: _unexpected},
@@ -79,13 +82,6 @@ def page_files() -> dict[str, tuple[bytes, str]]:
             path = "/" if name == "index" else f"/{file.name}"
             files[path] = (file.read_bytes(), f"{MEDIA_TYPES[ending]}; charset=utf-8")
     return files
-
-
-def _file(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(_: Request) -> Response:
-        return Response(content, media_type=media_type, headers={"Cache-Control": "no-cache"})
-
-    return answer
 
 
 @asynccontextmanager

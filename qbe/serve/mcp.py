@@ -21,10 +21,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from starlette.middleware import Middleware
 
 from qbe.errors import PaperNotFoundError, QbeError, UsageError
+from qbe.search.queries import distinct_papers
 from qbe.search.request import MAX_HITS, MAX_SEEN, CitationForm, FacetName, SearchForm
-from qbe.search.writers import Record
+from qbe.search.writers import Record, export_parts
 from qbe.serve.guard import LOCAL, Guard, ServeSettings
-from qbe.serve.models import Abstract, Format, PaperId, PaperIds, Title, call, form_of, schema_of
+from qbe.serve.models import Abstract, Format, PaperId, PaperIds, Title, call, form_of
 from qbe.serve.service import SearchService
 from qbe.serve.workers import server_of
 from qbe.util.text import one_line, plain
@@ -121,6 +122,7 @@ class Searched(BaseModel):
 
 class Hits(Answer):
     query: Searched
+    language_note: Short = Field(default="", description="said where the text does not look like English")
     notes: list[Short]
     hits: list[Hit]
     stage: str = Field(default="citations", description="what ranked the hits")
@@ -166,7 +168,6 @@ class Exported(Answer):
 
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
-SentencesT = TypeVar("SentencesT", bound=Sentences)
 
 
 def size_of(value: BaseModel | str) -> int:
@@ -239,7 +240,9 @@ def search_papers(service: SearchService, form: Search) -> Hits:
 
 def get_paper(service: SearchService, paper_id: PaperId, start: FirstSentence = 0) -> FullPaper:
     """Read a paper of the index: title, authors, year, venue, links, sentences with their facets."""
-    return _from_sentence(FullPaper.model_validate(service.paper(paper_id)), start)
+    paper = FullPaper.model_validate(service.paper(paper_id))
+    paper.sentences = paper.sentences[_within(start, len(paper.sentences), "sentences") :]
+    return fitting(paper, "sentences", start)
 
 
 def label_facets(
@@ -249,7 +252,9 @@ def label_facets(
 
     Nothing is searched. This shows what search_papers would match of the same text by each facet.
     """
-    return _from_sentence(Sentences.model_validate(service.label(text, title)), start)
+    labelled = Sentences.model_validate(service.label(text, title))
+    labelled.sentences = labelled.sentences[_within(start, len(labelled.sentences), "sentences") :]
+    return fitting(labelled, "sentences", start)
 
 
 def compare_papers(service: SearchService, paper_id: PaperId, other_id: PaperId) -> Compared:
@@ -279,7 +284,8 @@ def export_citations(
 
     All but Markdown have abstracts. A long file comes in parts, which joined are the file.
     """
-    parts = _from(start, service.export_parts(paper_ids, format), "papers")
+    parts = export_parts(distinct_papers(service.index, paper_ids), format)
+    parts = parts[_within(start, len(parts), "papers") :]
     kept = sum(size <= LIMIT - RESERVED for size in accumulate(size_of(part) for part in parts))
     if not kept:
         paper_id = list(dict.fromkeys(paper_ids))[start]
@@ -295,16 +301,10 @@ def export_citations(
     return exported
 
 
-def _from(start: int, items: list[Any], things: str) -> list[Any]:
-    """The items from number ``start`` on; raises UsageError beyond the last one."""
-    if start and start >= len(items):
-        raise UsageError(f"expected `start` below the number of {things}, {len(items)}, found {start}")
-    return items[start:]
-
-
-def _from_sentence(answer: SentencesT, start: int) -> SentencesT:
-    sentences = _from(start, answer.sentences, "sentences")
-    return fitting(answer.model_copy(update={"sentences": sentences}), "sentences", start)
+def _within(start: int, count: int, things: str) -> int:
+    if start and start >= count:
+        raise UsageError(f"expected `start` below the number of {things}, {count}, found {start}")
+    return start
 
 
 # Agents read the docstrings of these functions, and the fields of their arguments.
@@ -367,15 +367,14 @@ def create_server(service: SearchService) -> FastMCP[None]:
     )
     tools = []
     for function, (title, notes, left_out) in TOOLS.items():
-        schema = schema_of(form_of(function))
-        for name in left_out.split():
-            del schema["properties"][name]
+        schema = form_of(function).schema
+        offered = {name: each for name, each in schema["properties"].items() if name not in left_out.split()}
         tools.append(
             ServiceTool(
                 name=function.__name__,
                 title=title,
                 description="\n\n".join([inspect.cleandoc(function.__doc__ or ""), *notes]),
-                parameters={**schema, "description": title},
+                parameters={**schema, "properties": offered, "description": title},
                 output_schema=get_type_hints(function)["return"].model_json_schema(),
                 annotations=ToolAnnotations(
                     title=title,

@@ -32,19 +32,72 @@ Format = Annotated[
 ]
 
 
+class Form:
+    """The fields of a dataclass as clients write them, and as a JSON schema.
+
+    Null and an empty text are the same as none given, a list may be the text of a JSON list or a single
+    value, and a number may stand for a text. ``has_parameters``: a function takes them one by one.
+    """
+
+    def __init__(self, kind: Any, *, has_parameters: bool = False) -> None:
+        hints = get_type_hints(kind)
+        self.kinds, self.has_parameters = (
+            {each.name: hints[each.name] for each in fields(kind)},
+            has_parameters,
+        )
+        self.lists = {
+            name
+            for name, each in self.kinds.items()
+            if any(get_origin(inner) is list for inner in (each, *get_args(each)))
+        }
+        self.annotated: Any = Annotated[kind, BeforeValidator(self._normalized)]
+        self.adapter: TypeAdapter[Any] = TypeAdapter(self.annotated)  # type: ignore[arg-type]
+        schema = self.adapter.json_schema(ref_template="#/components/schemas/{model}")
+        self.schema = {"properties": {}, **schema, "additionalProperties": False}
+
+    def _normalized(self, values: Any) -> dict[str, Any]:
+        if not isinstance(values, Mapping):
+            raise ValueError("expected a JSON object, found another value")
+        given = {}
+        for name, value in values.items():
+            if name not in self.kinds:
+                hint = did_you_mean(str(name), self.kinds)
+                expected = "a field of the request" if hint else f"one of the fields {', '.join(self.kinds)}"
+                found = f"expected {expected}, found {str(name)[:MAX_FIELD]!r}"
+                raise ValueError(f"{found}; {hint}" if hint else found)
+            if value is None or value in ("", [""]):
+                continue
+            kind = self.kinds[name]
+            some = value if isinstance(value, list) else [value]
+            if name in self.lists:
+                if len(some) == 1 and isinstance(some[0], str) and some[0].startswith("["):
+                    with contextlib.suppress(ValueError, RecursionError):
+                        some = json.loads(some[0])
+                value = some
+            if kind is not bool and any(isinstance(each, bool) for each in some):  # numbers to pydantic
+                raise ValueError(f"expected a number or text as {name}, found true or false")
+            if any(isinstance(each, str) and "\0" in each for each in some):
+                raise ValueError(f"{name}: expected text, found a NUL character")
+            if kind in (str, str | None, list[str]):
+                texts = [str(each) if isinstance(each, (int, float)) else each for each in some]
+                value = texts if isinstance(value, list) else texts[0]
+            given[name] = value
+        return given
+
+
 @functools.cache
-def form_of(function: Callable[..., Any]) -> Any:
-    """Return the dataclass of a function's parameters but the first, or which is its only other parameter."""
+def form_of(function: Callable[..., Any]) -> Form:
+    """The form of a function's parameters but the first, or of the dataclass that is its only other one."""
     hints = get_type_hints(function, include_extras=True)
     _, *parameters = inspect.signature(function).parameters.values()
     if len(parameters) == 1 and is_dataclass(hints[parameters[0].name]):
-        return hints[parameters[0].name]
-    hints |= {name: _field(kind) for name, kind in hints.items() if is_dataclass(kind)}
+        return Form(hints[parameters[0].name])
+    hints |= {name: Form(kind).annotated for name, kind in hints.items() if is_dataclass(kind)}
     named = [
         (each.name, hints[each.name], *([] if each.default is each.empty else [each.default]))
         for each in parameters
     ]
-    return make_dataclass(function.__name__, named, kw_only=True, namespace={"of_function": True})
+    return Form(make_dataclass(function.__name__, named, kw_only=True), has_parameters=True)
 
 
 def call(function: Callable[..., Any], first: Any, values: Any) -> Any:
@@ -54,71 +107,11 @@ def call(function: Callable[..., Any], first: Any, values: Any) -> Any:
     """
     form = form_of(function)
     try:
-        given = _adapter(form).validate_python(values)
+        given = form.adapter.validate_python(values)
     except ValidationError as error:
         problem, *others = error.errors(include_url=False)
         where = ".".join(map(str, problem["loc"]))
         message = problem["msg"].removeprefix("Value error, ")
         message = f"{where}: {message[:1].lower()}{message[1:]}".removeprefix(": ")
         raise UsageError(message + (f" (and {len(others)} more problems)" if others else "")) from None
-    return function(first, **vars(given)) if hasattr(form, "of_function") else function(first, given)
-
-
-def schema_of(form: type) -> dict[str, Any]:
-    """Return the JSON schema of a form, which allows no other fields."""
-    schema = _adapter(form).json_schema(ref_template="#/components/schemas/{model}")
-    return {"properties": {}, **schema, "additionalProperties": False}
-
-
-def _field(form: Any) -> Any:
-    return Annotated[form, BeforeValidator(functools.partial(_normalized, form))]
-
-
-@functools.cache
-def _adapter(form: type) -> TypeAdapter[Any]:
-    return TypeAdapter(_field(form))
-
-
-@functools.cache
-def _kinds(form: type) -> dict[str, Any]:
-    hints = get_type_hints(form)
-    return {each.name: hints[each.name] for each in fields(form)}
-
-
-def is_list(form: type, name: str) -> bool:
-    """Return True for a field of several values."""
-    kind = _kinds(form).get(name)
-    return any(get_origin(each) is list for each in (kind, *get_args(kind)))
-
-
-def _normalized(form: type, values: Any) -> dict[str, Any]:
-    """Fields as clients write them: null and an empty text are the same as none given, a list may be the text
-    of a JSON list or a single value, and a number may stand for a text.
-    """
-    if not isinstance(values, Mapping):
-        raise ValueError("expected a JSON object, found another value")
-    kinds, given = _kinds(form), {}
-    for name, value in values.items():
-        if name not in kinds:
-            hint = did_you_mean(str(name), kinds)
-            expected = "a field of the request" if hint else f"one of the fields {', '.join(kinds)}"
-            found = f"expected {expected}, found {str(name)[:MAX_FIELD]!r}"
-            raise ValueError(f"{found}; {hint}" if hint else found)
-        if value is None or value in ("", [""]):
-            continue
-        kind = kinds[name]
-        some = value if isinstance(value, list) else [value]
-        if is_list(form, name):
-            if len(some) == 1 and isinstance(some[0], str) and some[0].startswith("["):
-                with contextlib.suppress(ValueError, RecursionError):
-                    some = json.loads(some[0])
-            value = some
-        if kind is not bool and any(isinstance(each, bool) for each in some):  # numbers to pydantic
-            raise ValueError(f"expected a number or text as {name}, found true or false")
-        if any(isinstance(each, str) and "\0" in each for each in some):
-            raise ValueError(f"{name}: expected text, found a NUL character")
-        if kind in (str, str | None, list[str]):
-            texts = [str(each) if isinstance(each, (int, float)) else each for each in some]
-            value = texts if isinstance(value, list) else texts[0]
-        given[name] = value
-    return given
+    return function(first, **vars(given)) if form.has_parameters else function(first, given)

@@ -13,7 +13,7 @@ from qbe.util.work import Closing
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-Waiting = tuple[Callable[[Sequence[Any]], Sequence[Any]], Any, Future[Any]]
+Batch = Callable[[Sequence[Task]], Sequence[Result]]
 
 BATCH_SIZE = 16  # searches in a batch, at most
 MAX_WAITING = 64  # searches of a stage that may wait or be in progress
@@ -37,14 +37,25 @@ class MicroBatchQueue(Closing):
     models get many queries at once. A search that is cancelled while it waits is not made.
     """
 
-    def __init__(self, limit: int = MAX_WAITING) -> None:
-        self._limit, self._waiting = limit, deque[Waiting]()
+    def __init__(self, limit: int = MAX_WAITING, seconds: float = MAX_SECONDS) -> None:
+        self._limit, self._seconds = limit, seconds
+        self._waiting = deque[tuple[Batch[Any, Any], Any, Future[Any]]]()
         self._changed = threading.Condition()
         self._in_progress, self._closed = 0, False
         self._thread = threading.Thread(target=self._run, name="qbe-searches", daemon=True)
         self._thread.start()
 
-    def submit(self, batch: Callable[[Sequence[Task]], Sequence[Result]], task: Task) -> Future[Result]:
+    def result(self, batch: Batch[Task, Result], task: Task) -> Result:
+        """The result of a task; raises what `submit` does, TooSlowError after the queue's seconds."""
+        answer = self.submit(batch, task)
+        try:
+            return answer.result(self._seconds)
+        except TimeoutError:
+            answer.cancel()
+            took = f"longer than {self._seconds:g} s and was given up"
+            raise TooSlowError(f"the search took {took}; ask for fewer hits") from None
+
+    def submit(self, batch: Batch[Task, Result], task: Task) -> Future[Result]:
         """Queue a task; ``batch`` gets all tasks that wait together, and must have the result for each that
         it has for it alone. Raises OverloadedError where as many wait as may.
         """
@@ -87,7 +98,7 @@ class MicroBatchQueue(Closing):
             self._in_progress = 0
 
 
-def _answer(waiting: Sequence[Waiting]) -> None:
+def _answer(waiting: Sequence[tuple[Batch[Any, Any], Any, Future[Any]]]) -> None:
     function, _, first = waiting[0]
     try:
         results = function([task for _, task, _ in waiting])
@@ -100,30 +111,3 @@ def _answer(waiting: Sequence[Waiting]) -> None:
         return
     for (*_, answer), result in zip(waiting, results, strict=True):
         answer.set_result(result)
-
-
-class BatchExecutor(Closing):
-    """Runs the stages of a `qbe.search.session.SearchSession`, each with a queue of its own."""
-
-    def __init__(self, stages: Sequence[str], limit: int = MAX_WAITING, seconds: float = MAX_SECONDS) -> None:
-        self._queues = {stage: MicroBatchQueue(limit) for stage in stages}
-        self._seconds = seconds
-
-    def __call__(self, stage: str, batch: Callable[[Sequence[Task]], Sequence[Result]], task: Task) -> Result:
-        """The result of a task; raises OverloadedError, and TooSlowError after ``seconds``."""
-        answer = self._queues[stage].submit(batch, task)
-        try:
-            return answer.result(self._seconds)
-        except TimeoutError:
-            answer.cancel()
-            took = f"longer than {self._seconds:g} s and was given up"
-            raise TooSlowError(f"the search took {took}; ask for fewer hits") from None
-
-    @property
-    def waiting(self) -> dict[str, int]:
-        """How many searches wait or are in progress, by stage."""
-        return {stage: queue.waiting for stage, queue in self._queues.items()}
-
-    def close(self) -> None:
-        for queue in self._queues.values():
-            queue.close()

@@ -17,10 +17,11 @@ from qbe.errors import CorpusError, FacetNotFoundError, PaperNotFoundError, QbeE
 from qbe.feeds.reports import Watcher
 from qbe.label.by_hand import HandGrades, Turn
 from qbe.models.language_model import read_guideline
+from qbe.search.queries import distinct_papers
 from qbe.search.request import SearchForm
-from qbe.search.writers import as_json
+from qbe.search.writers import as_json, export_parts
 from qbe.serve.guard import FILE_PATH, failure
-from qbe.serve.models import Format, PaperIds, call, form_of, is_list, schema_of
+from qbe.serve.models import Format, PaperIds, call, form_of
 from qbe.serve.queue import OverloadedError, TooSlowError
 from qbe.serve.service import SearchService
 
@@ -102,7 +103,7 @@ def export(state: Any, paper_ids: PaperIds, format: Format = "bibtex") -> Respon
     """Papers as a file of BibTeX, RIS, CSV, Markdown or JSON lines."""
     media_type, ending = EXPORTS[format]
     return Response(
-        "".join(state.service.export_parts(paper_ids, format)),
+        "".join(export_parts(distinct_papers(state.service.index, paper_ids), format)),
         media_type=f"{media_type}; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="papers.{ending}"'},
     )
@@ -115,7 +116,7 @@ def feed(state: Any, name: str | None = None) -> Response:
 
 def next_pair(state: Any, assessor: Assessor) -> dict[str, Any]:
     """The next pair for an assessor: titles and abstracts alone, with nothing of how it was found."""
-    return _pair(state.service, _hands(state).turn(assessor))
+    return _pair(state, lambda hands: hands.turn(assessor))
 
 
 def give(
@@ -128,32 +129,33 @@ def give(
     result: Grade,
 ) -> dict[str, Any]:
     """Keep the grades of a pair, in the place of earlier ones; answers with the next pair."""
-    turn = _hands(state).grade(assessor, query_id, paper_id, (background, method, result))
-    return _pair(state.service, turn)
+    grades = background, method, result
+    return _pair(state, lambda hands: hands.grade(assessor, query_id, paper_id, grades))
 
 
-def _hands(state: Any) -> HandGrades:
+def _pair(state: Any, take: Callable[[HandGrades], Turn]) -> dict[str, Any]:
     if state.hands is None:
         raise UsageError(
             "expected a server of pairs to grade; start it with qbe serve --pairs FILE --labels DIR"
         )
-    hands: HandGrades = state.hands
-    return hands
-
-
-def _pair(service: SearchService, turn: Turn) -> dict[str, Any]:
-    pair: dict[str, Any] | None = None
+    turn, pair = take(state.hands), dict[str, Any]()
     if turn.pair is not None:
         pair = {"query_id": turn.pair.query_id, "paper_id": turn.pair.paper_id}
         for name, paper_id in (("query", turn.pair.query_id), ("candidate", turn.pair.paper_id)):
-            shown = service.index.paper(paper_id)
+            shown = state.service.index.paper(paper_id)
             pair[name] = {"title": shown.title, "abstract": shown.abstract}
-    return {"graded": turn.graded, "total": turn.total, "pair": pair, "guideline": read_guideline().text}
+    return {
+        "graded": turn.graded,
+        "total": turn.total,
+        "pair": pair or None,
+        "guideline": read_guideline().text,
+    }
 
 
 def metrics(state: Any) -> Response:
     """Counts and times, for Prometheus."""
-    return Response(state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    text = state.metrics.text()
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 WATCHES = "/api/watches"
@@ -188,11 +190,11 @@ def routes_of(state: Any, root_path: str, version: str) -> list[Route]:
         reason = "starting" if not state.ready.is_set() else "unreadable" if state.unreadable else ""
         return PlainTextResponse(f"{reason or 'ok'}\n", 503 if reason else 200)
 
-    async def openapi(_: Request) -> Response:
-        return Response(described, media_type="application/json")
-
-    routes = [Route(path, _endpoint(state, each), methods=[*each]) for path, each in addresses.items()]
-    return [*routes, Route("/health", health), Route("/openapi.json", openapi)]
+    return [
+        *(Route(path, _endpoint(state, each), methods=[*each]) for path, each in addresses.items()),
+        Route("/health", health),
+        Route("/openapi.json", Response(described, media_type="application/json"), methods=["GET"]),
+    ]
 
 
 def _endpoint(state: Any, functions: dict[str, Callable[..., Any]]) -> Callable[[Request], Any]:
@@ -220,7 +222,7 @@ def _parameters(request: Request, function: Callable[..., Any]) -> dict[str, Any
     values: dict[str, Any] = dict(request.path_params)
     for name in request.query_params:
         given = request.query_params.getlist(name)
-        several = is_list(form_of(function), name)
+        several = name in form_of(function).lists
         if len(given) > 1 and not several:
             raise UsageError(f"expected one value of {name:.60}, found {len(given)}; give one")
         values[name] = given if several else given[0]
@@ -246,7 +248,7 @@ def description(
     schemas: dict[str, Any] = {}
     for path, functions in addresses.items():
         for method, function in functions.items():
-            schema = schema_of(form_of(function))
+            schema = dict(form_of(function).schema)
             schemas |= schema.pop("$defs", {})
             about = (inspect.getdoc(function) or "").partition("\n\n")[0]
             entry: dict[str, Any] = {"summary": " ".join(about.split()), "responses": answered}

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property, partial, wraps
 from itertools import islice
 from pathlib import PurePath
-from typing import Annotated, Any, ParamSpec, cast
+from typing import Annotated, ParamSpec, cast
 
 from pydantic import Field
 
@@ -19,15 +19,14 @@ from qbe.cite.recommender import CiteRequest, Recommender
 from qbe.errors import PaperNotFoundError, QbeError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query
-from qbe.search.filters import PaperFilter
-from qbe.search.present import heading
+from qbe.search.present import heading, language_note
 from qbe.search.queries import note_on_papers, pasted_paper
-from qbe.search.request import MAX_DEPTH, CitationForm, PageForm, SearchForm, SearchRequest, distinct_papers
-from qbe.search.session import FIRST, RERANKED, Ranking, SearchSession, check_index
-from qbe.search.stages import FIRST_STAGES, Stages, default_stages, parse_reranker
-from qbe.search.writers import Record, export_parts, paper_record, sentence_records, to_record
+from qbe.search.request import MAX_DEPTH, CitationForm, SearchForm, SearchRequest, SourceForm
+from qbe.search.session import FIRST, RERANKED, Executor, Ranking, SearchSession, check_index
+from qbe.search.stages import FIRST_STAGES, Grades, Projections, Stages, default_stages, parse_reranker
+from qbe.search.writers import Record, paper_record, sentence_records, to_record
 from qbe.serve.models import Abstract, PaperId, Title
-from qbe.serve.queue import MAX_SECONDS, MAX_WAITING, BatchExecutor, OverloadedError
+from qbe.serve.queue import MicroBatchQueue, OverloadedError
 from qbe.types import Facet, Hit
 from qbe.util.work import Closing
 
@@ -69,30 +68,22 @@ class SearchService(Closing):
     the index open.
     """
 
-    def __init__(
-        self,
-        index: Index,
-        stages: Stages | None = None,
-        *,
-        max_waiting: int = MAX_WAITING,
-        max_seconds: float = MAX_SECONDS,
-        open_reranker: Callable[..., Any] | None = None,
-    ) -> None:
-        """See `SearchSession` for ``stages`` and ``open_reranker``, `qbe.serve.queue` for the limits.
-
-        Raises IndexFormatError for an index without vectors, UsageError for stages that it does not allow.
-        """
+    def __init__(self, index: Index, stages: Stages | None = None) -> None:
+        """Raises IndexFormatError for an index without vectors, UsageError for stages that it lacks."""
         check_index(index)
         reader = index.reader
         reader.require_vectors()
         self._has_postings = reader.manifest.lucene is not None
         self.index = index
         self.stages, self._chosen = default_stages(index) if stages is None else stages, stages is not None
-        self._open_reranker, self._limits = open_reranker, (max_waiting, max_seconds)
         self._lock, self._reading = threading.Lock(), threading.Lock()
-        self._executors: list[BatchExecutor] = []
-        self._sessions: dict[str | None, SearchSession] = {}
-        self._citations: tuple[Recommender, BatchExecutor] | None = None
+        self._queues: list[tuple[str, MicroBatchQueue]] = []  # by stage
+        self._sessions: dict[tuple[str | None, bool], SearchSession] = {}
+        self._citations: tuple[Recommender, MicroBatchQueue] | None = None
+        reranker, usual = self.stages.reranker, default_stages(index).reranker
+        is_quick = isinstance(reranker, Grades | Projections) and not getattr(reranker, "joint", 0)
+        # Grades are shown until it has reranked.
+        self._is_slow = isinstance(usual, Grades) and reranker is not None and not is_quick
         if stages is not None:
             self._session(None)  # what cannot be opened fails here, not at the first search
 
@@ -100,9 +91,9 @@ class SearchService(Closing):
         """End all threads; searches that wait are refused."""
         with self._lock:
             opened: list[Closing] = [*self._sessions.values(), *(self._citations or ())[:1]]
-            executors, self._executors = self._executors, []
+            queues, self._queues = [queue for _, queue in self._queues], []
             self._sessions, self._citations = {}, None
-        for each in (*executors, *opened):  # the threads that they share go last
+        for each in (*queues, *opened):  # the threads that they share go last
             each.close()
 
     def warm(self) -> None:
@@ -118,16 +109,19 @@ class SearchService(Closing):
     @property
     def waiting(self) -> dict[str, int]:
         """How many searches wait or are in progress, by stage."""
+        counts = dict.fromkeys((FIRST, RERANKED), 0)
         with self._lock:
-            counts = [executor.waiting for executor in self._executors]
-        return {stage: sum(each[stage] for each in counts) for stage in (FIRST, RERANKED)}
+            for stage, queue in self._queues:
+                counts[stage] += queue.waiting
+        return counts
 
     def about(self) -> Record:
         """What the index is, and what can be asked of it."""
         reader = self.index.reader
-        dense = reader.manifest.dense
+        dense, first = reader.manifest.dense, next(iter(reader), None)
         return {
             "papers": len(reader),
+            "example": first and {"paper_id": first.paper_id, "title": first.title},
             "generation": reader.generation,
             "encoder": None if dense is None else dense["encoder"]["name"],
             "first_stages": list(FIRST_STAGES) if self._has_postings else ["dense"],
@@ -143,19 +137,26 @@ class SearchService(Closing):
         return self._search_record(ranking, form, begin)
 
     def stream(self, form: SearchForm) -> Iterator[Record]:
-        """The hits that the first stage finds, at once, then those of the reranked order, if there is one.
+        """The hits of the first stage at once, then the reranked ones, if there are any.
 
         Each record has the query with its sentences (``aspects`` name its papers by their place in
-        ``papers``), ``stage``, ``has_more`` and ``next_start`` for paging, ``notes`` for people, and hits as
+        ``papers``), ``stage`` (first-stage; graded, where the reranker takes longer than that; reranked),
+        ``is_final``, ``has_more`` and ``next_start`` for paging, ``notes`` for people, and hits as
         of `qbe.search.writers.to_record`. Raises what `SearchForm.request` and `SearchSession.run` do,
         OverloadedError, TooSlowError.
         """
         while True:
             begin, digest = time.perf_counter(), self.index.manifest.digest
             try:
-                session = self._session(form.first_stage)
-                for ranking in session.run(form.request(self.index), rerank=form.rerank):
-                    yield self._search_record(ranking, form, begin)
+                session, request = self._session(form.first_stage), form.request(self.index)
+                if form.rerank and self._is_slow and session.reranks(request.query):
+                    for ranking in self._session(form.first_stage, is_quick=True).run(request):
+                        stage = FIRST if ranking.stage == FIRST else "graded"
+                        yield self._search_record(ranking._replace(stage=stage, is_final=False), form, begin)
+                    yield self._search_record(session.search(request), form, begin)
+                else:
+                    for ranking in session.run(request, rerank=form.rerank):
+                        yield self._search_record(ranking, form, begin)
                 return
             except PaperNotFoundError:
                 if self.index.manifest.digest == digest:
@@ -169,17 +170,19 @@ class SearchService(Closing):
         UsageError for an index without postings or with vectors that the citation model does not read.
         """
         begin = time.perf_counter()
-        recommender, executor = self._citing()
+        recommender, queue = self._citing()
         (paper,) = form.papers(self.index)
         given = [*form.exclude, *form.cited]
         excluded = [paper_id for paper_id in given if paper_id in self.index]
         cited = [paper_id for paper_id in form.cited if paper_id in self.index]
-        task = CiteRequest(paper, cited, excluded), form.start + form.k + 1, form.paper_filter
-        hits = executor(RERANKED, partial(_recommend, recommender), task)
+        request, k = CiteRequest(paper, cited, excluded), form.start + form.k + 1
+        recommend = partial(recommender.batch_recommend, [request], k, filter=form.paper_filter)
+        (hits,) = queue.result(lambda tasks: [task() for task in tasks], recommend)
         missing = len(given) - len(excluded)
         are = "1 paper is" if missing == 1 else f"{missing} papers are"
         return {
             "query": {"heading": f"Papers for “{paper.title or paper.abstract}” to cite"},
+            "language_note": language_note(Query(paper)),
             "notes": [f"{are} not in the index and left out"] if missing else [],
             **self._page(Query(paper), hits, form, begin)[1],
         }
@@ -261,35 +264,36 @@ class SearchService(Closing):
         papers = [reader.paper(paper_id) for paper_id in islice(ids, k)]
         return {"papers": [{"paper_id": paper.paper_id, "title": paper.title} for paper in papers]}
 
-    def export_parts(self, paper_ids: Sequence[str], form: str) -> list[str]:
-        """Papers as a file of BibTeX, RIS, CSV, Markdown or JSON lines, in parts, one a paper."""
-        return export_parts(distinct_papers(self.index, paper_ids), form)
+    def _executor(self) -> Executor:
+        queues = {stage: MicroBatchQueue() for stage in (FIRST, RERANKED)}
+        self._queues += queues.items()
+        return lambda stage, batch, task: queues[stage].result(batch, task)
 
-    def _executor(self) -> BatchExecutor:
-        self._executors.append(BatchExecutor((FIRST, RERANKED), *self._limits))
-        return self._executors[-1]
-
-    def _session(self, first_stage: str | None) -> SearchSession:
-        """What searches by a first stage, None: that of the service; all share what reranks."""
+    def _session(self, first_stage: str | None, *, is_quick: bool = False) -> SearchSession:
+        """What searches by a first stage (None: that of the service) and, if ``is_quick``, reranks by grades;
+        sessions that rerank alike share what does.
+        """
         if first_stage not in (None, "dense") and not self._has_postings:
             raise UsageError(f"expected a first stage of dense over this index, found {first_stage}")
         opened = self._sessions
         with self._lock:
-            if None not in opened:
-                shared: dict[str, Any] = {"open_reranker": self._open_reranker, "chosen": self._chosen}
-                opened[None] = SearchSession(self.index, self.stages, self._executor(), **shared)
-            if first_stage is not None and first_stage not in opened:
-                stage = FIRST_STAGES[first_stage]()
-                opened[first_stage] = opened[None].with_first_stage(stage, self._executor())
-            return opened[first_stage]
+            if (None, is_quick) not in opened:
+                stages = replace(self.stages, reranker=Grades()) if is_quick else self.stages
+                session = SearchSession(self.index, stages, self._executor(), chosen=self._chosen)
+                opened[None, is_quick] = session
+            if (first_stage, is_quick) not in opened:
+                stage, executor = FIRST_STAGES[str(first_stage)](), self._executor()
+                opened[first_stage, is_quick] = opened[None, is_quick].with_first_stage(stage, executor)
+            return opened[first_stage, is_quick]
 
-    def _citing(self) -> tuple[Recommender, BatchExecutor]:
+    def _citing(self) -> tuple[Recommender, MicroBatchQueue]:
         """What recommends citations, opened when it is first needed."""
         if lacking := self._lacking_for_citations:
             raise UsageError(f"expected an index with {lacking} to recommend citations, found one without")
         with self._lock:
             if self._citations is None:
-                self._citations = Recommender.open(self.index), self._executor()
+                self._citations = Recommender.open(self.index), MicroBatchQueue()
+                self._queues.append((RERANKED, self._citations[1]))
             return self._citations
 
     @cached_property
@@ -326,15 +330,17 @@ class SearchService(Closing):
                 "aspects": aspects,
             },
             "stage": ranking.stage,
+            "is_final": ranking.is_final,
             "first_stage": form.first_stage or self.stages.first_stage.name,
             "passing": ranking.selected.papers,
             "papers": ranking.selected.total,
+            "language_note": language_note(query),
             "notes": list(ranking.notes),
             **page,
         }
 
     def _page(
-        self, query: Query, ranked: Sequence[Hit], form: PageForm, begin: float
+        self, query: Query, ranked: Sequence[Hit], form: SourceForm, begin: float
     ) -> tuple[Sequence[Hit], Record]:
         """The hits of a page of a ranking, and the record of it, which says where the next one starts."""
         excluded, end = set(form.exclude), form.start + form.k
@@ -348,14 +354,3 @@ class SearchService(Closing):
             "next_start": end if has_more else None,
             "seconds": round(time.perf_counter() - begin, 4),
         }
-
-
-def _recommend(
-    recommender: Recommender, tasks: Sequence[tuple[CiteRequest, int, PaperFilter | None]]
-) -> list[list[Hit]]:
-    """The hits of several requests for citations: in one call where they have the same filter."""
-    requests, counts, filters = zip(*tasks, strict=True)
-    if any(each != filters[0] for each in filters):
-        return [hits for task in tasks for hits in _recommend(recommender, [task])]
-    hits = recommender.batch_recommend(requests, max(counts), filter=filters[0])
-    return [each[:k] for each, k in zip(hits, counts, strict=True)]

@@ -59,54 +59,39 @@ def address_of(listening: socket.socket, path: str = "/") -> str:
 class Protocol(H11Protocol):
     """HTTP/1.1 that drops clients which take too long to send the head of a request or to read a response."""
 
-    _timer: asyncio.TimerHandle | None = None
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch((), 0)
 
-    def _expect(self, seconds: float, give_up: Callable[[], None] | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self.loop.call_later(seconds, give_up) if give_up else None
-
+    @property
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._expect(HEAD_SECONDS, transport.close)
+    def _watch(self, before: tuple[Any, ...], since: float) -> None:
+        """Look, again and again, for how long nothing has happened to the connection."""
+        now, unread = self.loop.time(), self.transport.get_write_buffer_size()
+        state = id(self.cycle), self._is_answering, unread
+        since = since if state == before else now
+        if unread and now - since > READ_SECONDS:
+            self.transport.abort()  # closing would wait for the client as well
+        elif not self._is_answering and now - since > HEAD_SECONDS:
+            self.transport.close()
+        if not self.transport.is_closing():
+            self.loop.call_later(min(HEAD_SECONDS, READ_SECONDS) / 4, self._watch, state, since)
 
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._is_answering():
-            if not self.flow.write_paused:
-                self._expect(0, None)
-        elif self._timer is None:
-            self._expect(HEAD_SECONDS, self.transport.close)
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._expect(READ_SECONDS, self.transport.abort)  # closing would wait for the client as well
-
-    def resume_writing(self) -> None:
-        self._expect(0, None)
-        super().resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._expect(0, None)
-        super().connection_lost(exc)
+    def _close_if_idle(self) -> None:
+        if not self._is_answering:
+            self.transport.close()
 
     def shutdown(self) -> None:
         """Answer a request that is just coming as the last one: another worker answers the client's next."""
         if CLOSE_HEADER not in self.server_state.default_headers:
             self.server_state.default_headers = [*self.server_state.default_headers, CLOSE_HEADER]
-        if self._is_answering():
+        if self._is_answering:
             self.cycle.default_headers = self.server_state.default_headers
             super().shutdown()
-            return
-
-        def close_if_idle() -> None:
-            if not self._is_answering():
-                self.transport.close()
-
-        self.loop.call_later(LINGER_SECONDS, close_if_idle)
+        else:
+            self.loop.call_later(LINGER_SECONDS, self._close_if_idle)
 
 
 def server_of(app: Any, **settings: Any) -> uvicorn.Server:

@@ -121,9 +121,6 @@ class ProjectionSchedule:
     weight_rate: float = 2e-2
     anchor: float = 1e-3  # the weight of the squared distance of the matrices to the identity
 
-    def schedule(self) -> Schedule:
-        return Schedule(self.epochs, patience=self.patience)
-
 
 class ProjectionNetwork(nn.Module):
     """The matrices and weights of a `qbe.cite.projected.Projection`, which begin as the identity."""
@@ -334,7 +331,8 @@ class CitationTraining(Training):
         return {"index": self._reader.manifest.digest}
 
     def fit(self) -> None:
-        seeds, schedule = self.run.seeds, self.recipe.projection.schedule()
+        seeds, recipe = self.run.seeds, self.recipe.projection
+        schedule = Schedule(recipe.epochs, patience=recipe.patience)
         self._train, self._dev = (
             read_split(self._reader, each[0]) for each in (self.sources.train, self.sources.dev)
         )
@@ -345,13 +343,13 @@ class CitationTraining(Training):
                 "expected an `index` whose papers say what they cite, found none that does; build it from "
                 "papers.jsonl of the `collection`"
             )
-        depth, nearest = self.recipe.projection.depth, {}  # before training, of what a query does not cite
+        depth, nearest = recipe.depth, {}  # before training, of what a query does not cite
         for query, rows in self._ranked(ProjectionNetwork(self._vectors), sorted(self._train)):
             nearest[query] = rows[~np.isin(rows, self._train[query])][:depth]
         early, late = self._split_by_year()
         networks = ProjectionNetwork(self._vectors), ProjectionNetwork(self._vectors)
         task, without_late = (
-            projection_task(network, Citations(cited, nearest, self._years), self.recipe.projection, self._f1)
+            projection_task(network, Citations(cited, nearest, self._years), recipe, self._f1)
             for network, cited in zip(networks, (self._train, early), strict=True)
         )
         fitted = fit_seeds(task, schedule, seeds, self.work)

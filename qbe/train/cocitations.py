@@ -27,7 +27,7 @@ from qbe.models.export.encoder import export_encoder
 from qbe.models.export.pytorch import write_tokenizer
 from qbe.models.folders import BASE_ENCODER, find_start, weights_file
 from qbe.models.formats import COSINE, L2, MEAN, SENTENCES, TITLE_SEP_ABSTRACT, EncoderFormat
-from qbe.models.tokenizer import PaperTokenizer, Window, passes
+from qbe.models.tokenizer import PaperTokenizer
 from qbe.train.card import Card
 from qbe.train.fit import Schedule, Task, copied, fit_seeds, matmul_dtype, with_weights
 from qbe.train.losses import (
@@ -144,76 +144,70 @@ def read_cocitations(
     papers: dict[tuple[str, tuple[Sentence, ...]], Paper] = {}
     kept: dict[str, bool] = {}
     name = display_name(source)
-    key = {CONTEXTS: "cc_align", ABSTRACTS: "abs_align"}.get("" if align else objective.aligned)
+    key = {CONTEXTS: "cc_align", ABSTRACTS: "abs_align"}.get("" if align else objective.aligned, "")
     cites = objective.reads == CITING or (align and objective.aligned == CONTEXTS)
     with open_source(source) as stream:
         for number, line in numbered_lines(stream, name):
             where = f"{name}, line {number}"
             if not (text := decode_text(line, where).removeprefix("\ufeff").strip()):
                 continue
-            record = decode_record(text, where, "one JSON object a line")
-            pair = [
-                papers.setdefault((paper.title, paper.sentences), paper) for paper in _papers(record, where)
-            ]
-            cited = _cited(record, where)
-            alignment = _alignment(record, key, f"{where}, {key}") if key else (0, 0)
-            contexts = _contexts(record, where) if cites else ()
-            for paper in pair:
+            pair = _pair(decode_record(text, where, "one JSON object a line"), where, key, cites=cites)
+            query, positive = (
+                papers.setdefault((paper.title, paper.sentences), paper) for paper in pair[1:3]
+            )
+            for paper in (query, positive):
                 if paper.title not in kept:
                     kept[paper.title] = not evaluated.holds(paper.title)
-            if all(kept[paper.title] for paper in pair):
-                yield Pair(cited, pair[0], pair[1], alignment, contexts)
+            if kept[query.title] and kept[positive.title]:
+                yield pair._replace(query=query, positive=positive)
 
 
-def _papers(record: Mapping[str, Any], where: str) -> list[Paper]:
+def _pair(record: Mapping[str, Any], where: str, key: str, *, cites: bool) -> Pair:
+    """Make a pair of a record; ``key`` is that of the positions of sentences, if they are read."""
+
+    def require(is_right: bool, expected: str, value: Any, remedy: str, place: str = "") -> None:
+        if not is_right:
+            found = "none" if value is None else ascii(value)
+            found = found if len(found) <= 62 else found[:59] + "..."
+            raise CorpusError(f"{where}{place}: expected {expected}, found {found}; {remedy}")
+
     papers = []
     for name in ("query", "pos_context"):
-        value, place = record.get(name), f"{where}, {name}"
-        if not isinstance(value, Mapping):
-            raise _unusable(place, "an object with TITLE and ABSTRACT", value, "give both papers")
-        sentences = value.get("ABSTRACT")
-        if not isinstance(sentences, list):
-            raise _unusable(place, "a list of sentences as ABSTRACT", sentences, "split it into sentences")
-        papers.append(parse_paper({"title": value.get("TITLE"), "abstract": sentences}, place, default_id=""))
-    return papers
-
-
-def _cited(record: Mapping[str, Any], where: str) -> frozenset[str]:
-    ids = record.get("cited_pids")
-    if isinstance(ids, list) and all(isinstance(each, (str, int)) and each != "" for each in ids):
-        cited = frozenset(map(str, ids))
-        if len(cited) > 1:
-            return cited
-    remedy = "say which papers were cited together"
-    raise _unusable(where, "the ids of two papers or more as cited_pids", ids, remedy)
-
-
-def _contexts(record: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    value = record.get("citing_contexts", record["pos_context"].get("citing_contexts"))
-    if isinstance(value, list) and all(isinstance(text, str) for text in value) and "".join(value).strip():
-        return tuple(" ".join(text.split()) for text in value if text.strip())
-    remedy = "add them, or take an objective that needs none, such as ot, as `objective`"
-    raise _unusable(where, "the sentences that cite both papers as citing_contexts", value, remedy)
-
-
-def _alignment(record: Mapping[str, Any], key: str, where: str) -> tuple[int, int]:
-    """The positions of two sentences; empty sentences, which papers lack, are not counted."""
-    value = record["pos_context"].get(key)
-    texts = [record[part]["ABSTRACT"] for part in ("query", "pos_context")]
-    if isinstance(value, list) and len(value) == 2 and all(type(place) is int for place in value):
-        places = list(zip(value, texts, strict=True))
-        if all(0 <= place < len(part) and part[place].strip() for place, part in places):
-            first, second = (sum(bool(text.strip()) for text in part[:place]) for place, part in places)
-            return first, second
-    sizes = " and ".join(str(len(part)) for part in texts)
-    remedy = "add it, give an `aligner`, or an `objective` that aligns no sentences, such as ot"
-    raise _unusable(where, f"the positions of two sentences, below {sizes}", value, remedy)
-
-
-def _unusable(where: str, expected: str, value: Any, remedy: str) -> CorpusError:
-    text = "none" if value is None else ascii(value[:60] if isinstance(value, (str, list)) else value)
-    found = text if len(text) <= 62 else text[:59] + "..."
-    return CorpusError(f"{where}: expected {expected}, found {found}; {remedy}")
+        value: Any = record.get(name)
+        is_object = isinstance(value, Mapping)
+        require(is_object, "an object with TITLE and ABSTRACT", value, "give both papers", f", {name}")
+        texts = value.get("ABSTRACT")
+        remedy = "split it into sentences"
+        require(isinstance(texts, list), "a list of sentences as ABSTRACT", texts, remedy, f", {name}")
+        fields = {"title": value.get("TITLE"), "abstract": texts}
+        papers.append(parse_paper(fields, f"{where}, {name}", default_id=""))
+    ids: Any = record.get("cited_pids")
+    is_set = isinstance(ids, list) and all(isinstance(each, (str, int)) and each != "" for each in ids)
+    expected, remedy = "the ids of two papers or more as cited_pids", "say which papers were cited together"
+    require(is_set and len(set(map(str, ids))) > 1, expected, ids, remedy)
+    alignment, contexts = (0, 0), tuple[str, ...]()
+    if key:
+        places: Any = record["pos_context"].get(key)
+        abstracts = [record[part]["ABSTRACT"] for part in ("query", "pos_context")]
+        are_places = isinstance(places, list) and len(places) == 2 and {*map(type, places)} == {int}
+        pairs = list(zip(places, abstracts, strict=True)) if are_places else []
+        expected = (
+            f"the positions of two sentences, below {' and '.join(str(len(each)) for each in abstracts)}"
+        )
+        remedy = "add it, give an `aligner`, or an `objective` that aligns no sentences, such as ot"
+        inside = all(0 <= place < len(texts) and texts[place].strip() for place, texts in pairs)
+        require(are_places and inside, expected, places, remedy, f", {key}")
+        # Empty sentences, which papers lack, are not counted.
+        one, two = (sum(bool(text.strip()) for text in texts[:place]) for place, texts in pairs)
+        alignment = one, two
+    if cites:
+        value = record.get("citing_contexts", record["pos_context"].get("citing_contexts"))
+        are_texts = isinstance(value, list) and all(isinstance(text, str) for text in value)
+        expected = "the sentences that cite both papers as citing_contexts"
+        remedy = "add them, or take an objective that needs none, such as ot, as `objective`"
+        require(are_texts and bool("".join(value).strip()), expected, value, remedy)
+        contexts = tuple(" ".join(text.split()) for text in value if text.strip())
+    return Pair(frozenset(map(str, ids)), *papers, alignment, contexts)
 
 
 # Alignment of sentences by an encoder that is not trained.
@@ -308,9 +302,6 @@ class CocitationRecipe:
         tau = OBJECTIVES[self.objective].temperature if tau is None else tau
         return Settings(self.margin, tau, self.regularization)
 
-    def schedule(self) -> Schedule:
-        return Schedule(self.epochs, self.clip, self.patience, self.warm_up)
-
 
 def draw_negatives(pairs: Sequence[Pair], rng: random.Random) -> list[tuple[int, int]]:
     """For each pair (by its number) another one without a common paper, if any, whose positive is its
@@ -345,7 +336,7 @@ def cocitation_task(
             if not drawn:
                 continue
             windows = [
-                first_window(tokenizer, paper, network.max_tokens, recipe.format.layout)
+                tokenizer.first_window(paper, network.max_tokens, recipe.format.layout)
                 for paper in (*(pair.query for pair in some), *(pair.positive for pair in some))
             ]
             vectors = network(table_of([each.ids for each in windows], [each.spans for each in windows]))
@@ -379,16 +370,14 @@ def cocitation_task(
         each = [loss for part in by_batch(rng.sample(list(dev), len(dev)), rng) for loss in part.tolist()]
         return -float(np.mean(each)) if each else math.nan
 
-    def rate(_: str, part: Tensor) -> tuple[float, float]:
-        return recipe.rate, recipe.weight_decay if part.dim() > 1 else 0.0
-
-    return Task(network, steps, rate, batches, losses, score)
-
-
-def first_window(tokenizer: PaperTokenizer, paper: Paper, max_tokens: int, layout: str) -> Window:
-    """A paper's first window in a layout; the rest of a longer paper is not trained on."""
-    sentences = [tokenizer.ids(tokenizer.space + sentence.text) for sentence in paper.sentences]
-    return next(passes(tokenizer.ids(paper.title), sentences, tokenizer.special, max_tokens, layout))
+    return Task(
+        network,
+        steps,
+        rate=lambda _, part: (recipe.rate, recipe.weight_decay if part.dim() > 1 else 0.0),
+        batches=batches,
+        losses=losses,
+        score=score,
+    )
 
 
 @dataclass
@@ -429,7 +418,7 @@ class CocitationTraining(Training):
 
         def fits(pair: Pair) -> bool:
             windows = (
-                first_window(tokenizer, paper, network.max_tokens, recipe.format.layout)
+                tokenizer.first_window(paper, network.max_tokens, recipe.format.layout)
                 for paper in (pair.query, pair.positive)
             )
             return all(place < len(each.spans) for each, place in zip(windows, pair.alignment, strict=True))
@@ -448,8 +437,9 @@ class CocitationTraining(Training):
                 "expected pairs whose aligned sentences the model reads, found none; give shorter ones"
             )
         task = cocitation_task(network, tokenizer, recipe, train, dev)
+        schedule = Schedule(recipe.epochs, recipe.clip, recipe.patience, recipe.warm_up)
         weights = {"untrained": copied(network)}
-        weights |= fit_seeds(task, recipe.schedule(), self.run.seeds, self.work)
+        weights |= fit_seeds(task, schedule, self.run.seeds, self.work)
         self._counts = len(train), len(dev)
         self._losses = {
             name: -cast(float, with_weights(network, each, task.score)) for name, each in weights.items()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from logging import getLogger
 from pathlib import Path
@@ -281,12 +282,13 @@ class CrossEncoderTraining(Training):
         model.read(PaperTokenizer(work / TOKENIZER), self._reader, self._texts, facet, *sizes)
         examples, evaluator = self.read()
         self._every = math.ceil(recipe.epochs * examples.steps / recipe.evaluations)
-        untrained, fitted, curves = copied(model), [], {}
+        fitted, curves = [], {}
         for seed in self.run.seeds:
             kept = self.work / f"seed-{seed}.pt"
             if not kept.exists():
-                model.load_state_dict(untrained, strict=False)
-                save_state(kept, {"best": copied(model), "dev": self._fit_seed(seed, examples, evaluator)})
+                trained = deepcopy(model)  # the trainer leaves a model in bfloat16
+                curve = self._fit_seed(trained, seed, examples, evaluator)
+                save_state(kept, {"best": copied(trained), "dev": curve})
             fitted.append(best_weights(kept))
             curves[f"seed {seed}"] = torch.load(kept, weights_only=True)["dev"]
         model.load_state_dict(mean(fitted), strict=False)
@@ -308,9 +310,11 @@ class CrossEncoderTraining(Training):
             dev[label] = dict(zip(names, found, strict=True))
         return {"dev": dev}
 
-    def _fit_seed(self, seed: int, examples: Examples, evaluator: DevEvaluator) -> list[float]:
-        """Train the model by a seed, with checkpoints in a folder that is removed; its scores on dev."""
-        recipe, folder, model = self.recipe, self.work / f"seed-{seed}", self._model
+    def _fit_seed(
+        self, model: PairReader, seed: int, examples: Examples, evaluator: DevEvaluator
+    ) -> list[float]:
+        """Train a model by a seed, with checkpoints in a folder that is removed; its scores on dev."""
+        recipe, folder = self.recipe, self.work / f"seed-{seed}"
         on_cpu, metric = self.run.device == "cpu", f"eval_{evaluator.primary_metric}"
         arguments = CrossEncoderTrainingArguments(
             output_dir=str(folder),

@@ -203,7 +203,7 @@ def matmul_dtype(device: str) -> torch.dtype:
     return torch.bfloat16 if fast else torch.float32
 
 
-def lr_factor(step: int, total: int, warm_up: float = 0.1) -> float:
+def lr_factor(step: int, total: int, warm_up: float) -> float:
     """Rise linearly from 0 to 1 over ``warm_up`` steps, or such a share of them, and then fall to 0."""
     warm = max(1, int(total * warm_up if warm_up < 1 else warm_up))
     return min((step + 1) / warm, max(0.0, (total - step) / max(1, total - warm)))

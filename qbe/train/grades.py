@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from qbe.index.reader import IndexReader
-from qbe.models.grades import OUTPUTS, GradeModel, on_scale, write_model
-from qbe.models.heads import Head, mean_head
+from qbe.models.heads import OUTPUTS, GradeModel, Head, mean_head, on_scale, write_model
 from qbe.models.words import FILE, SHIPPED, shipped_words
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 from qbe.search.grading import FEATURES, Features, stored_vectors

@@ -115,9 +115,6 @@ class Recipe:
     clip: float = 1.0
     start_weight: float = START_WEIGHT
 
-    def schedule(self) -> Schedule:
-        return Schedule(self.epochs, self.clip, warm_up=0.1, ema_decay=self.ema_decay)
-
 
 def projection_task(lists: StoredLists, recipe: Recipe) -> Task[list[GradedList]]:
     """Projections that are fitted to the first set of lists, and measured on the second."""
@@ -165,7 +162,9 @@ class ProjectionTraining(Training):
         log.info("fitting to %d lists, %d papers", len(stored.sets[0]), len(papers_of(train)))
         task = projection_task(stored, self.recipe)
         network = cast(ProjectionNetwork, task.network)
-        fitted = fit_seeds(task, self.recipe.schedule(), self.run.seeds, self.work)
+        recipe = self.recipe
+        schedule = Schedule(recipe.epochs, recipe.clip, warm_up=0.1, ema_decay=recipe.ema_decay)
+        fitted = fit_seeds(task, schedule, self.run.seeds, self.work)
         self._published = list(fitted.values())[-1]
         identity = torch.eye(stored.vectors.whole.shape[1]).repeat(FACETS, 1, 1)
         compared = {"untrained": {**self._published, "matrices": identity}, **fitted}

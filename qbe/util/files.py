@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import os
@@ -50,8 +49,7 @@ def atomic_file(path: StrPath) -> Iterator[IO[bytes]]:
     """
     path = Path(path)
     is_special = path.exists() and not path.is_file()
-    target = path if is_special else Path(os.path.realpath(path))
-    written = target
+    target = written = path if is_special else Path(os.path.realpath(path))
     in_block = False
     try:
         if not is_special:
@@ -64,8 +62,7 @@ def atomic_file(path: StrPath) -> Iterator[IO[bytes]]:
             if not is_special:
                 stream.flush()
                 os.fsync(stream.fileno())
-        if not is_special:
-            written.replace(target)
+                written.replace(target)
     except OSError as error:
         # A failed write names no file, unlike another file that cannot be opened. A closed pipe behind
         # standard output is handled by the command line.
@@ -116,10 +113,10 @@ def publish_directory(staged: StrPath, target: StrPath) -> None:
         if target.exists():
             target.rename(former)
         staged.rename(target)
-        shutil.rmtree(former, ignore_errors=True)
         sync(target.parent)
     except OSError as error:
         raise output_error(target, error) from error
+    shutil.rmtree(former, ignore_errors=True)
 
 
 def sync(path: StrPath) -> None:
@@ -164,31 +161,25 @@ def lock(path: StrPath, seconds: float = 0.0) -> Iterator[bool]:
 
     The operating system releases the lock when the process ends; the file is removed at the end.
     """
-    path = Path(path)
-    deadline = time.monotonic() + seconds
-    while (held := _locked_file(path)) is None and time.monotonic() < deadline:
+    path, deadline, is_mine = Path(path), time.monotonic() + seconds, False
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stream = path.open("a")
+        except OSError as error:
+            raise output_error(path, error) from error
+        with stream:
+            with contextlib.suppress(BlockingIOError, FileNotFoundError):
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_mine = os.path.samestat(path.lstat(), os.fstat(stream.fileno()))  # else it was removed
+            if is_mine or time.monotonic() >= deadline:
+                try:
+                    yield is_mine
+                finally:
+                    if is_mine:
+                        path.unlink(missing_ok=True)
+                return
         time.sleep(_POLL_SECONDS)
-    try:
-        yield held is not None
-    finally:
-        if held is not None:
-            path.unlink(missing_ok=True)
-            held.close()
-
-
-def _locked_file(path: Path) -> IO[str] | None:
-    """Lock a file, which is made if it is absent; None where another process holds or has just removed it."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        stream = path.open("a")
-    except OSError as error:
-        raise output_error(path, error) from error
-    with contextlib.suppress(BlockingIOError, FileNotFoundError):
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(path.lstat(), os.fstat(stream.fileno())):
-            return stream
-    stream.close()
-    return None
 
 
 @contextlib.contextmanager
@@ -209,47 +200,14 @@ def make_once(
     """Call ``make`` unless ``is_made``; wait while another process makes the same, as ``on_wait`` tells."""
     target, waits = Path(target), False
     while not is_made():
-        with lock(target.with_name(f".{target.name}.lock")) as is_mine:
+        with lock(target.with_name(f".{target.name}.lock"), 1.0 if waits else 0.0) as is_mine:
             if is_mine:
                 if not is_made():
                     make()
                 return
         if not waits:
             on_wait()
-        waits = True
-        time.sleep(_POLL_SECONDS)
-
-
-def shared_lock(path: StrPath) -> int:
-    """Take a shared lock on a file and return its descriptor; closing it releases the lock.
-
-    Raises OSError where the file is gone, or is being removed. On a file system without locks nothing is
-    locked.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError as error:
-            if isinstance(error, BlockingIOError):
-                raise
-        if not os.path.samestat(Path(path).stat(), os.fstat(descriptor)):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-@contextlib.contextmanager
-def try_exclusive_lock(path: StrPath) -> Iterator[bool]:
-    """Try to lock an existing file exclusively while the block runs; yield whether that succeeded."""
-    with Path(path).open("rb") as stream:
-        acquired = False
-        with contextlib.suppress(OSError):
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            acquired = True
-        yield acquired
+            waits = True
 
 
 def cache_folder() -> Path:

@@ -22,6 +22,7 @@ from qbe.errors import QbeError, output_error
 from qbe.util.files import make_once, sync
 
 TIMEOUT_S = 30.0
+MAX_BYTES = 256 << 20  # of a file that is downloaded
 _BLOCK = 1 << 18
 _REPORT_S = 10.0
 _TOO_EARLY = frozenset({408, 409, 425, 429})
@@ -209,12 +210,18 @@ def download(url: str, target: Path, digest: str, error: type[QbeError], remedy:
     made = False
     partial = target.with_name(f".{target.name}.partial")
 
+    def fail(reason: str) -> QbeError:
+        return error(f"cannot download {url}: {reason}; {remedy}")
+
     def make() -> None:
         nonlocal made
         done, reported = 0, time.monotonic()
-        with Download(url, partial, lambda why: error(f"cannot download {url}: {why}; {remedy}")) as stream:
+        with Download(url, partial, fail) as stream:
             while block := stream.read(_BLOCK):
                 done += len(block)
+                if done > MAX_BYTES:
+                    partial.unlink()
+                    raise fail(f"more than {MAX_BYTES >> 20} MiB")
                 if time.monotonic() - reported >= _REPORT_S:
                     of = f" of {stream.size / 1e6:.0f}" if stream.size else ""
                     log.info("downloaded %.0f%s MB ...", done / 1e6, of)

@@ -20,7 +20,7 @@ FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--process-per-site"),
 ]
-SECONDS = 90.0
+SECONDS = 30.0
 expect.set_options(timeout=SECONDS * 1000)
 
 

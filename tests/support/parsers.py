@@ -3,7 +3,8 @@
 import argparse
 from functools import cache
 
-from qbe.__main__ import COMMANDS, command_parser
+from qbe.__main__ import COMMANDS
+from qbe.cli.parser import parser_of
 
 
 @cache
@@ -11,7 +12,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
     """By ``qbe NAME [SUBCOMMAND]``."""
     found: dict[str, argparse.ArgumentParser] = {}
     for command in COMMANDS:
-        parser = command_parser(command)
+        parser = parser_of(command)
         found[parser.prog] = parser
         for action in parser._actions:
             if isinstance(action, argparse._SubParsersAction):

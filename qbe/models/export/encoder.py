@@ -7,6 +7,7 @@ import itertools
 import logging
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +24,6 @@ from qbe.models.export.pytorch import (
     load_encoder,
     load_model,
     positions,
-    to_onnx,
     write_tokenizer,
 )
 from qbe.models.export.quantize import channel_ranges, int8_models, sample_texts
@@ -67,7 +67,7 @@ def _trace(
     path: Path,
     feeds: Sequence[Feed],
 ) -> Results:
-    """Trace a function of modules to an ONNX file (``axes``: of inputs, then outputs); apply it to feeds."""
+    """Trace a function of modules to fp32, with ``axes`` of inputs, then outputs; apply it to feeds."""
     import torch
 
     class Traced(torch.nn.Module):
@@ -79,8 +79,18 @@ def _trace(
         def forward(self, *inputs: torch.Tensor) -> Any:
             return compute(*inputs)
 
-    inputs = {name: torch.from_numpy(array) for name, array in example.items()}
-    to_onnx(Traced(), inputs, [name for name in axes if name not in inputs], axes, path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the tracer's notes on constants; a parity check decides
+        torch.onnx.export(
+            Traced().eval(),  # the exporter would switch a module in training mode, and so dropout, back on
+            tuple(map(torch.from_numpy, example.values())),
+            str(path),
+            input_names=list(example),
+            output_names=[name for name in axes if name not in example],
+            dynamic_axes=axes,
+            opset_version=17,
+            dynamo=False,
+        )
     results = []
     with torch.inference_mode():
         for feed in feeds:

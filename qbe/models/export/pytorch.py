@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -81,30 +80,6 @@ def write_tokenizer(folder: Path, path: Path) -> None:
     with reading(folder / "vocab.txt", expected, "give the folder of another model"):
         tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         tokenizer.backend_tokenizer.save(str(path))
-
-
-def to_onnx(
-    module: Any,
-    inputs: Mapping[str, Any],
-    outputs: Sequence[str],
-    axes: Mapping[str, Mapping[int, str]],
-    path: Path,
-) -> None:
-    """Trace a module with inputs by name, in order, to fp32; ``axes`` names the axes of varying length."""
-    import torch
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the tracer's notes on constants; a parity check decides
-        torch.onnx.export(
-            module.eval(),  # the exporter would switch a module in training mode, and so dropout, back on
-            tuple(inputs.values()),
-            str(path),
-            input_names=list(inputs),
-            output_names=list(outputs),
-            dynamic_axes=axes,
-            opset_version=17,
-            dynamo=False,
-        )
 
 
 # The settings of a supported adapter, as the adapters library calls them, and those that a file must have;

@@ -27,12 +27,21 @@ export function connect({ onText, onPaper }) {
     else onText({ text: text.value, title: byId("title").value });
   });
   text.addEventListener("input", () => text.setCustomValidity(""));
+  byId("ask-form").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("ask-form").requestSubmit();
+  });
   byId("sample").addEventListener("click", () => {
     fill(SAMPLE);
     onText(SAMPLE);
   });
   connectFiles(onText);
   connectTitles(onPaper);
+}
+
+/** Opens the form and moves the focus to its text. */
+export function focusText() {
+  byId("ask").open = true;
+  byId("text").focus();
 }
 
 /** Reads a file that is chosen or dropped, and searches with it; one without an abstract is shown first. */

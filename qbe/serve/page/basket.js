@@ -39,6 +39,11 @@ export function showLeftOut(state, onBack) {
   );
 }
 
+/** The papers that the query is not like, beside those that it is like. */
+export function showUnwanted(state, onDrop) {
+  byId("query-not").replaceChildren(...state.not.map((id) => entry(id, "Drop", () => onDrop(id), "not like this")));
+}
+
 function entry(id, action, onAction, remark = "") {
   const title = make("span", {}, titles.get(id) ?? id);
   if (!titles.has(id)) {

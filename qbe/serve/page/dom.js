@@ -46,19 +46,24 @@ export function tag(name) {
   return make("span", { class: `tag ${facet.style}` }, facet.shown);
 }
 
-const LINKS = { arxiv: "arXiv", doi: "DOI", url: "Web page" };
+const LINKS = { zotero: "Zotero", pdf: "PDF", arxiv: "arXiv", doi: "DOI", url: "Web page" };
 
-/** Links of a paper that lead to the web; other addresses are left out. */
-export function linksOf(paper) {
-  return Object.entries(paper.links ?? {})
-    .filter(([, address]) => /^https?:\/\//i.test(address))
-    .map(([name, address]) =>
-      make(
-        "a",
-        { href: address, target: "_blank", rel: "noopener noreferrer", "data-focus": `${name} ${paper.paper_id}` },
-        LINKS[name] ?? name,
-      ),
-    );
+/** Addresses of a paper by name, its item in Zotero first; only those that lead to the web or into Zotero. */
+function addressesOf(paper) {
+  const isSafe = (address) => /^(https?:\/\/|zotero:\/\/(select|open-pdf)\/)/i.test(address ?? "");
+  return Object.keys(LINKS).map((name) => [name, paper.links?.[name]]).filter(([, address]) => isSafe(address));
+}
+
+function link(address, focus, text) {
+  const elsewhere = /^http/i.test(address) ? { target: "_blank", rel: "noopener noreferrer" } : {};
+  return make("a", { href: address, ...elsewhere, "data-focus": focus }, text);
+}
+
+/** The title of a paper, which opens the paper where its address is known. */
+export function titleOf(paper) {
+  const [first] = addressesOf(paper).filter(([name]) => name !== "pdf");
+  const title = paper.title || paper.paper_id;
+  return first ? link(first[1], `title ${paper.paper_id}`, title) : title;
 }
 
 const MOST_AUTHORS = 4;
@@ -68,7 +73,8 @@ export function credits(paper) {
   const authors = paper.authors.slice(0, MOST_AUTHORS).join(", ");
   const others = paper.authors.length > MOST_AUTHORS ? " et al." : "";
   const parts = [paper.year, authors + others, paper.venue].filter(Boolean).map((text) => make("span", {}, String(text)));
-  return make("p", { class: "credits" }, [...parts, ...linksOf(paper)]);
+  const links = addressesOf(paper).map(([name, address]) => link(address, `${name} ${paper.paper_id}`, LINKS[name]));
+  return make("p", { class: "credits" }, [...parts, ...links]);
 }
 
 /** Calls `action` once nothing has happened for a while; `cancel` leaves out what is still to come. */

@@ -1,6 +1,6 @@
 // The list of papers found.
 
-import { byId, credits, make, tag } from "./dom.js";
+import { byId, credits, make, tag, titleOf } from "./dom.js";
 import { gradeBars, pair } from "./why.js";
 
 const CORNERS = {
@@ -24,6 +24,14 @@ export function showHits(hits, query, state, actions) {
   const facets = new Map(query.flatMap((paper) => paper.sentences.map((each) => [each.text, each])));
   const sorted = [...hits].sort(ORDERS[state.sort]);
   byId("hits").replaceChildren(...sorted.map((hit) => listed(hit, facets, state, actions)));
+}
+
+/** Moves the focus to the next hit (`step` 1) or the one before (-1); from elsewhere to the first. */
+export function moveFocus(step) {
+  const articles = [...byId("hits").querySelectorAll("article")];
+  const place = articles.indexOf(document.activeElement?.closest("article"));
+  const next = articles[place < 0 ? 0 : Math.min(Math.max(place + step, 0), articles.length - 1)];
+  if (next) focusHit(next.dataset.paper);
 }
 
 /** Moves the focus to a hit and shows it. */
@@ -50,7 +58,7 @@ function listed(hit, facets, state, actions) {
       "article",
       { class: "hit", tabindex: "-1", "aria-labelledby": titleId, "data-paper": hit.paper_id, "data-focus": `hit ${hit.paper_id}` },
       make("span", { class: "rank", "aria-hidden": "true" }, String(hit.rank)),
-      make("h4", { id: titleId }, hit.title || hit.paper_id),
+      make("h4", { id: titleId }, titleOf(hit)),
       credits(hit),
       hit.corner ? make("p", { class: "corner" }, CORNERS[hit.corner]) : null,
       gradeBars(hit.grades),

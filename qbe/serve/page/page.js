@@ -2,17 +2,17 @@
 
 import { get, isAborted } from "./api.js";
 import * as asking from "./ask.js";
-import { exportBasket, remember, showBasket, showLeftOut } from "./basket.js";
+import { exportBasket, remember, showBasket, showLeftOut, showUnwanted } from "./basket.js";
 import * as comparing from "./compare.js";
 import { byId, debounced } from "./dom.js";
-import { focusHit, showHits } from "./hits.js";
+import { focusHit, moveFocus, showHits } from "./hits.js";
 import { emphasize, showMap } from "./map.js";
 import * as querying from "./query.js";
 import { find, findMore } from "./search.js";
 import { EMPTY, asksForSomething, canCite, hasSource, labelled, read, requestOf, write } from "./state.js";
 import * as watching from "./watches.js";
 
-const FILTERS = ["from", "to", "categories", "technique"];
+const FILTERS = ["from", "to", "categories", "authors", "technique"];
 const MOST_IN_ALL = 1000; // the last place of a ranking that the server gives
 
 let state = EMPTY;
@@ -26,7 +26,7 @@ let revealing = false; // whether what is found is to be scrolled to, once it is
 let sliding = false; // whether the last change came of a slider
 
 function emptyList() {
-  return { hits: [], hasMore: false };
+  return { hits: [], hasMore: false, query: [] };
 }
 
 /** Changes the state, as a step of the history or in place of the last one. */
@@ -58,7 +58,8 @@ function show() {
 function showLists() {
   const focused = document.activeElement?.dataset?.focus;
   querying.showPapers(papers, state, { onPick: pick, onLabel: relabel, onDrop: drop });
-  showHits(found.hits, papers, state, actions);
+  showUnwanted(state, (id) => go({ not: without(state.not, id) }));
+  showHits(found.hits, found.query, state, actions);
   showMap(found.hits, choose);
   showBasket(state, index, (id) => go({ basket: without(state.basket, id) }, { replace: true }));
   showLeftOut(state, (id) => go({ not: without(state.not, id), seen: without(state.seen, id) }));
@@ -164,8 +165,9 @@ function say(note, isWorking = false) {
 }
 
 function showFailure(message) {
-  byId("error").textContent = message;
+  byId("error").textContent = message.replaceAll("`", ""); // around names of fields
   byId("failure").hidden = !message;
+  if (message) byId("failure").scrollIntoView({ block: "nearest" });
 }
 
 /** Searches for what the state describes, unless that is shown already. */
@@ -205,10 +207,11 @@ async function search() {
 const waits = (seconds) => say(`The server is busy; trying again in ${seconds} s.`, true);
 
 function take({ record, papers: own }) {
-  papers = own;
-  found = { hits: record.hits, hasMore: record.has_more };
-  remember([...papers, ...record.hits]);
-  byId("remarks").textContent = [...record.notes, inFilter(record)].join(" ");
+  papers = own.filter((paper) => !state.not.includes(paper.paper_id));
+  found = { hits: record.hits, hasMore: record.has_more, query: own };
+  remember([...own, ...record.hits]);
+  const remarks = [record.language_note, ...record.notes, inFilter(record)].filter(Boolean);
+  byId("remarks").textContent = remarks.map(asSentence).join(" ");
   document.title = papers[0]?.title ? `${papers[0].title} · qbe` : "qbe: papers like this one";
   showLists();
   if (index.watches) watching.showWatches(state, papers);
@@ -216,9 +219,11 @@ function take({ record, papers: own }) {
   revealing = false;
 }
 
+const asSentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+
 function inFilter({ passing, papers: all }) {
   if (!(passing < all)) return "";
-  return `${passing.toLocaleString("en")} of ${all.toLocaleString("en")} papers pass the filters.`;
+  return `${passing.toLocaleString("en")} of ${all.toLocaleString("en")} papers pass the filters`;
 }
 
 /** Adds the next papers to the list. */
@@ -235,7 +240,7 @@ async function more() {
     if (signal.aborted) return;
     const ids = new Set(found.hits.map((hit) => hit.paper_id));
     const added = record.hits.filter((hit) => !ids.has(hit.paper_id));
-    found = { hits: [...found.hits, ...added], hasMore: record.has_more };
+    found = { ...found, hits: [...found.hits, ...added], hasMore: record.has_more };
     remember(added);
     say(`${found.hits.length} papers.`);
     showLists();
@@ -284,6 +289,8 @@ function connect() {
   comparing.connect();
   watching.connect({ getState: () => state, onOpen: openSearch, onSince: (since) => go({ since }), onPaper: (id) => startFrom([id]) });
   connectFilters();
+  byId("example").addEventListener("click", () => startFrom([index.example.paper_id]));
+  document.addEventListener("keydown", press);
   byId("sort").addEventListener("change", () => go({ sort: byId("sort").value }, { replace: true }));
   byId("more").addEventListener("click", more);
   byId("again").addEventListener("click", search);
@@ -317,6 +324,17 @@ function connect() {
   window.addEventListener("popstate", arrive);
 }
 
+/** The keys of the page, where nothing is being typed. */
+function press(event) {
+  const isTyping = event.target.closest("input:not([type=range]), textarea, select, dialog");
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "/") asking.focusText();
+  else if (event.key === "j") moveFocus(1);
+  else if (event.key === "k") moveFocus(-1);
+  else return;
+  event.preventDefault();
+}
+
 /** Shows what the address describes. The basket stays with who goes back; a new address brings its own. */
 function arrive(event) {
   const { basket } = state;
@@ -334,6 +352,8 @@ async function introduce() {
   try {
     index = await get("api/index");
     byId("collection").textContent = `${index.papers.toLocaleString("en")} papers`;
+    byId("example").hidden = !index.example;
+    byId("example").title = index.example?.title ?? "";
     if (!index.citations || !index.grades || index.watches) show();
   } catch (error) {
     showFailure(error.message);

@@ -15,19 +15,15 @@ export function findMore(state, request, options) {
 
 async function* similar(request, options) {
   const begin = performance.now();
-  let count = 0;
   let last = null;
   for await (const record of rankings(request, options)) {
-    count += 1;
-    const note =
-      count > 1
-        ? final(record, begin)
-        : `${counted(record)} after ${seconds(begin)}; now the best are compared more closely …`;
+    const note = record.is_final
+      ? final(record, begin)
+      : `${counted(record)} after ${seconds(begin)}; now the best are compared more closely …`;
     last = { record, papers: record.query.papers, note };
     yield last;
   }
   if (!last) throw new Error("The search ended without an answer.");
-  if (count === 1) yield { ...last, note: final(last.record, begin) };
 }
 
 // What counts as a whole is not reranked: the first order is the last one.

@@ -18,6 +18,7 @@ export const EMPTY = Object.freeze({
   from: "",
   to: "",
   categories: "",
+  authors: "",
   technique: "",
   since: "",
   sort: "rank",
@@ -30,7 +31,7 @@ const PAGE = 20;
 const MOST_SEEN = 1000; // papers that a request can leave out
 const LISTS = { papers: "paper", not: "not", seen: "seen", basket: "basket" };
 const TECHNIQUE = "technique="; // how a filter by what a paper says begins
-const TEXTS = ["text", "title", "from", "to", "categories", "technique", "since"];
+const TEXTS = ["text", "title", "from", "to", "categories", "authors", "technique", "since"];
 const CHOICES = { view: ["similar", "cite"], sort: ["rank", "newest", "oldest"] };
 
 /** The state that an address's fragment describes; what it does not describe, or wrongly, is as in EMPTY. */
@@ -107,6 +108,7 @@ export function requestOf(state) {
     ...(state.from && { year_from: year(state.from) }),
     ...(state.to && { year_to: year(state.to) }),
     ...(state.categories && { categories: state.categories.split(/[\s,;]+/).filter(Boolean) }),
+    ...(state.authors && { authors: state.authors.split(";").map((name) => name.trim()).filter(Boolean) }),
     ...(state.technique && { where: [TECHNIQUE + state.technique] }),
   };
   if (state.view === "cite") {
@@ -148,6 +150,7 @@ export function stateOf(search) {
     from: String(search.year_from ?? ""),
     to: String(search.year_to ?? ""),
     categories: (search.categories ?? []).join(" "),
+    authors: (search.authors ?? []).join("; "),
     technique: (search.where ?? []).find((each) => each.startsWith(TECHNIQUE))?.slice(TECHNIQUE.length) ?? "",
     not: search.not_paper_ids ?? [],
   };

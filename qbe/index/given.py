@@ -1,0 +1,102 @@
+"""Encoders that a user brings as an object, a function or an array of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from qbe.errors import EncoderMismatchError, ModelError, UsageError
+from qbe.models.encoder import chunks
+from qbe.models.formats import COSINE, SENTENCES, EncoderFormat
+from qbe.models.pooling import Floats, PaperVectors, stored
+from qbe.models.session import CPU
+from qbe.types import Paper
+
+PROBE, PROBED, CLOSE = "Graph networks for traffic forecasting.", 8, 0.02  # the first numbers of its vector
+
+
+class GivenEncoder:
+    """Encodes by a model of the user's, in the place of a `qbe.models.encoder.Encoder`.
+
+    ``given`` has ``encode`` or is called with a list of texts, a sentence each or a title and abstract, and
+    returns vectors (texts, dimension). Or it is a sequence of the vectors of each paper to be indexed, in
+    their order: one, or one for each sentence; then only papers of the index can be searched with.
+    """
+
+    batched, device, threads = True, CPU, 1
+
+    def __init__(self, given: Any) -> None:
+        self._encode = getattr(given, "encode", given if callable(given) else None)
+        self._vectors: Sequence[Any] | None = None if self._encode else given
+        name, probe = type(given).__name__, []
+        if self._vectors is None:
+            vector = self._encoded([PROBE])[0]
+            self.dimension, probe = len(vector), [round(float(each), 4) for each in vector[:PROBED]]
+        elif hasattr(given, "__getitem__") and len(given):
+            self.dimension, name = int(np.shape(given[0])[-1]), "given vectors"
+        else:
+            raise TypeError(f"expected `encoder` as a name, an object with encode, or vectors, found {name}")
+        encoder_format = EncoderFormat(layout=SENTENCES)
+        metadata = SimpleNamespace(encoder_format=encoder_format, adapter=None, weights_sha256="", name=name)
+        identity = {"name": name, "precision": "fp32", "weights_sha256": "", "probe": probe}
+        self.files = SimpleNamespace(metadata=metadata, identity=identity, precision="fp32")
+
+    def __str__(self) -> str:
+        return str(self.files.metadata.name)
+
+    def check(self, folder: object, built: dict[str, Any]) -> None:
+        """Raise EncoderMismatchError unless an index was built with vectors of this encoder."""
+        probes = [np.array(each["probe"]) for each in (built, self.files.identity) if "probe" in each]
+        if (
+            len(probes) < 2
+            or np.shape(probes[0]) != np.shape(probes[1])
+            or not np.allclose(*probes, atol=CLOSE)
+        ):
+            raise EncoderMismatchError(
+                f"{folder} was built with the encoder {built['name']}, found {self} with other vectors; give "
+                "the encoder it was built with as `encoder`, or build the index again"
+            )
+
+    def encode(self, papers: Iterable[Paper], _: Any = None) -> Iterator[PaperVectors]:
+        """Encode papers in order."""
+        if self._vectors is None:
+            for chunk in chunks(papers):
+                texts = [
+                    [f"{each.title}. {each.abstract}", *(s.text for s in each.sentences)] for each in chunk
+                ]
+                vectors = iter(self._encoded(list(chain.from_iterable(texts))))
+                for some in texts:
+                    whole, *sentences = (next(vectors) for _ in some)
+                    yield PaperVectors(np.stack(sentences), whole)
+            return
+        for number, paper in enumerate(papers):
+            rows = np.atleast_2d(self._vectors[number])
+            if len(rows) not in (1, len(paper.sentences)):
+                raise UsageError(
+                    "expected as `encoder` a vector of each paper, or of each of its sentences, found "
+                    f"{len(rows)} for the {len(paper.sentences)} sentences of {paper.paper_id}"
+                )
+            vectors = stored(np.broadcast_to(rows, (len(paper.sentences), rows.shape[1])), COSINE)
+            yield PaperVectors(vectors, stored(rows.mean(axis=0), COSINE))
+
+    def check_count(self, papers: int) -> None:
+        """Raise UsageError where there are not as many vectors as papers to be encoded."""
+        if self._vectors is not None and papers != len(self._vectors):
+            raise UsageError(f"expected vectors of {papers} papers as `encoder`, found {len(self._vectors)}")
+
+    def encode_paper(self, paper: Paper, _: Any = None) -> PaperVectors:
+        if self._vectors is not None:
+            raise UsageError("an index of given vectors is searched with its own papers, found another one")
+        return next(self.encode([paper]))
+
+    def _encoded(self, texts: list[str]) -> Floats:
+        vectors = np.asarray(self._encode(texts) if self._encode else None, np.float32)
+        if vectors.ndim != 2 or len(vectors) != len(texts):
+            raise ModelError(
+                f"expected vectors ({len(texts)}, dimension) of the `encoder`, found {vectors.shape}"
+            )
+        return stored(vectors, COSINE)
