@@ -83,13 +83,13 @@ def test_damaged_parts_are_noticed(training, trained, tmp_path):
         assert not folders.output.exists()
 
 
-def test_a_work_folder_serves_one_recipe(training, trained, tmp_path):
+def test_what_a_training_would_replace_is_its_own(trained_once, tmp_path):
+    """A work folder serves one recipe, and a folder that is no model stays."""
+    trained = trained_once("grades")
+    training = trained.training
     with pytest.raises(ModelError, match="expected parts of the same recipe and data, found those of others"):
-        training.train(Folders(tmp_path / "model", trained.work), **training.other)
+        training.train(Folders(tmp_path / "model", trained.work), hidden=3)
     assert not (tmp_path / "model").exists()
-
-
-def test_what_is_not_a_model_is_not_replaced(training, trained, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(OutputError, match=r"a model to replace, found notes\.txt in it"):
         training.train(Folders(tmp_path, trained.work))

@@ -3,7 +3,6 @@
 import json
 import math
 import random
-import re
 from collections.abc import Callable
 from dataclasses import asdict
 from types import SimpleNamespace
@@ -28,7 +27,6 @@ from qbe.train.tagger import (
     LabelledAbstract,
     Recipe,
     Schedule,
-    TaggerTraining,
     batches,
     fit,
     loss,
@@ -243,31 +241,12 @@ def test_the_metadata_state_how_it_came_about(trained):
     assert record["parity"]["int8_same_label"] >= 0.98
 
 
-def test_unlabelled_papers_lose_their_title_in_part(trained):
-    training = TaggerTraining(trained.training.recipe)
-    training.sources = trained.sources
-    papers = training._unlabelled()
-    assert 0 < sum(bool(paper.title) for paper in papers) < len(papers) == 20
-
-
 def readings() -> list[HeadInputs]:
     papers = [made_up(seed, [(seed + place) % 5 for place in range(2 + seed % 5)]) for seed in range(20)]
     states = [np.ascontiguousarray(paper.states.swapaxes(0, 1)) for paper in papers]
     return [
         HeadInputs(each, Head.collate([paper])[1].numpy()) for each, paper in zip(states, papers, strict=True)
     ]
-
-
-class Changing(torch.nn.Module):
-    """A head that is not the same once it was exported."""
-
-    def __init__(self, head: Head) -> None:
-        super().__init__()
-        self.head, self.calls = head, 0
-
-    def forward(self, *batch):
-        self.calls += 1
-        return self.head(*batch) + self.calls
 
 
 class Fragile(torch.nn.Module):
@@ -285,13 +264,9 @@ class Fragile(torch.nn.Module):
         return self.linear(inside @ states / inside.sum(-1, keepdim=True))
 
 
-@pytest.mark.parametrize("head", [Changing(small_head()), Fragile()], ids=["fp32", "int8"])
-def test_a_head_that_does_not_survive_the_export_is_refused(tmp_path, head):
-    expected = "fp32 within" if isinstance(head, Changing) else "int8 with at most 2% other labels"
-    with pytest.raises(ModelError, match=f"parity check: expected {expected}.*, found ") as caught:
-        export_head(head, readings(), tmp_path / HEAD)
-    if isinstance(head, Changing):
-        assert float(re.search(r"max_abs_difference': ([\d.e-]+)", str(caught.value))[1]) > 0.5
+def test_a_head_that_does_not_survive_the_export_is_refused(tmp_path):
+    with pytest.raises(ModelError, match=r"expected int8 with at most 2% other labels.*, found "):
+        export_head(Fragile(), readings(), tmp_path / HEAD)
 
 
 def test_the_recipe_that_ships_is_the_default():

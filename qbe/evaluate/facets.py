@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations, permutations, product
 from pathlib import Path
@@ -444,20 +445,17 @@ DIVERSITY_DEFINITIONS: Mapping[str, str] = {
 
 def alpha_ndcg(ranked: Sequence[Collection[str]], pool: Sequence[Collection[str]]) -> float:
     """Compute alpha-nDCG at rank 10 (Clarke et al., 2008, eqs. 5 to 7); the ideal list is found greedily."""
-    seen: dict[str, int] = {}
+    seen = Counter[str]()
 
     def gain(subtopics: Collection[str]) -> float:
-        return math.fsum((1 - ALPHA) ** seen.get(subtopic, 0) for subtopic in subtopics)
+        return math.fsum((1 - ALPHA) ** seen[subtopic] for subtopic in subtopics)
 
-    def see(subtopics: Collection[str]) -> None:
-        seen.update({subtopic: seen.get(subtopic, 0) + 1 for subtopic in subtopics})
-
-    def dcg(papers: Sequence[Collection[str]]) -> float:
+    def dcg(papers: Iterable[Collection[str]]) -> float:
         seen.clear()
         total = 0.0
         for rank, subtopics in enumerate(papers, start=1):
             total += gain(subtopics) / math.log2(rank + 1)
-            see(subtopics)
+            seen.update(subtopics)
         return total
 
     left = [set(each) for each in pool if each]
@@ -465,7 +463,7 @@ def alpha_ndcg(ranked: Sequence[Collection[str]], pool: Sequence[Collection[str]
     while left and len(ideal) < CUTOFF:
         ideal.append(max(left, key=gain))
         left.remove(ideal[-1])
-        see(ideal[-1])
+        seen.update(ideal[-1])
     highest = dcg(ideal)
     return dcg(ranked[:CUTOFF]) / highest if highest else 0.0
 

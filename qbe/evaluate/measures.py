@@ -48,14 +48,9 @@ def ndcg(
     return dcg(ranked) / ideal if ideal else 0.0
 
 
-def ndcg_cutoff(pool_size: int) -> int:
-    """Return the cutoff rank of NDCG%20: a fifth of the pool, rounded down."""
-    return int(0.20 * pool_size)
-
-
 def ndcg_percent(ranked: Sequence[float], pool: Collection[float]) -> float:
-    """Compute NDCG%20."""
-    return ndcg(ranked, pool, ndcg_cutoff(len(pool)), discount)
+    """Compute NDCG%20: nDCG at a fifth of the pool, rounded down."""
+    return ndcg(ranked, pool, int(0.20 * len(pool)), discount)
 
 
 def average_precision(ranked: Grades, pool: Collection[int]) -> float:

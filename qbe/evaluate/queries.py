@@ -8,7 +8,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from qbe.errors import UsageError
-from qbe.evaluate.measures import NDCG_PERCENT, discount, ndcg_cutoff, pool_of, trec_order
+from qbe.evaluate.measures import NDCG_PERCENT, discount, pool_of, trec_order
 from qbe.evaluate.report import Report, read_runs
 from qbe.query import split_query_id
 from qbe.runs import read_qrels
@@ -84,7 +84,7 @@ def overranked(ranked: Sequence[str], pool: Mapping[str, int]) -> tuple[RankedPa
     """Return the papers at the ranks where most of NDCG%20 is lost, at most three, in rank order."""
     ideal = sorted(pool.values(), reverse=True)
     losses = []
-    for rank, paper_id in enumerate(ranked[: ndcg_cutoff(len(pool))], start=1):
+    for rank, paper_id in enumerate(ranked[: int(0.20 * len(pool))], start=1):
         loss = (max(ideal[rank - 1], 0) - max(pool[paper_id], 0)) / discount(rank)
         if loss > 0:
             losses.append((-loss, rank, paper_id))

@@ -139,14 +139,15 @@ def find_weights(kind: cards.ModelKind[Any], name: str) -> Weights | None:
         return Weights(name, source, LARGE.sha256, lambda: weights_folder(LARGE), DEFAULT_FORMAT, graph=graph)
     elif _HUB_NAME.fullmatch(name):
         config, weights, tokenizer = kind.required
-        files = [*config, *tokenizer, *(DECLARING_FILES if is_encoder else ())]
+        hub, files = name, [*config, *tokenizer]
+        if is_encoder:
+            hub, encoder_format = ADAPTERS.get(name, name), PUBLISHED.get(name)
+            files += DECLARING_FILES
         for file in weights:
-            folder = _download(kind.noun, ADAPTERS.get(name, name), [*files, file])
+            folder = _download(kind.noun, hub, [*files, file])
             if (folder / file).is_file():
                 break
-        if is_encoder:
-            encoder_format = PUBLISHED.get(name)
-        if is_encoder and name in ADAPTERS:
+        if hub != name:
             adapter = _download("adapter", name, [ADAPTER_CONFIG, *_ADAPTER_WEIGHTS])
         name = name.partition("/")[2]
     else:

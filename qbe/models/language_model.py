@@ -343,7 +343,7 @@ class Answers(Closing):
         if self._database is not None:
             self._database.close()
 
-    def _select(self, query: str, *parameters: str) -> Any:
+    def _select(self, query: str, *parameters: str) -> tuple[Any, ...] | None:
         with self._lock:
             return self._database and self._database.execute(query, parameters).fetchone()
 
@@ -355,8 +355,7 @@ class Answers(Closing):
 
     def get(self, digest: str) -> Answer | None:
         valid = "SELECT grades, rationales FROM answers WHERE digest = ? AND grades IS NOT NULL"
-        row = self._select(valid, digest)
-        if row is None:
+        if (row := self._select(valid, digest)) is None:
             return None
         grades, rationales = map(json.loads, row)
         return Answer(tuple(math.nan if grade is None else grade for grade in grades), tuple(rationales))

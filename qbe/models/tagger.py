@@ -62,7 +62,7 @@ def marginals(scores: Doubles, begin: Doubles, end: Doubles, transitions: Double
 
 
 class Tagger:
-    """Labels sentences from an encoder's token states, as a `qbe.models.encoder.TokenStateHook`."""
+    """Labels sentences from an encoder's token states, as a hook of `qbe.models.encoder.Encoder.encode`."""
 
     def __init__(self, files: TaggerFiles) -> None:
         """Load the network; raises ModelError when a file is damaged or the tagger has other labels."""

@@ -108,9 +108,7 @@ def sample_papers(source: str | Path, evaluated: TitleIndex, count: int, seed: i
 
 
 class _StateRecorder:
-    """A `TokenStateHook` that keeps the hidden states of a paper's first window."""
-
-    width = 0
+    """A hook of an encoder that keeps the hidden states of a paper's first window."""
 
     def __init__(self, layers: Sequence[int]) -> None:
         self.layers = tuple(layers)

@@ -23,14 +23,13 @@ RUN = RunOptions(seeds=(0, 1))
 class Training:
     """A tiny training: its class, data, recipe and other options.
 
-    ``other`` is what of the recipe can be changed, ``weights`` are the files that hold weights, ``parts``
-    files of the work folder whose damage is noticed. ``around`` is done around a training: it stays tiny.
+    ``weights`` are the files that hold weights, ``parts`` files of the work folder whose damage is noticed.
+    ``around`` is done around a training: it stays tiny.
     """
 
     make: Callable[..., Any]
     sources: Sources
     recipe: Any
-    other: dict[str, Any]
     weights: tuple[str, ...]
     options: dict[str, Any] = field(default_factory=dict)
     parts: tuple[str, ...] = ("seed-0.pt",)
@@ -148,8 +147,7 @@ def tagger(request: pytest.FixtureRequest) -> Training:
     )
     files, parts = ("head.int8.onnx", "tagger.json"), ("student-0.pt", "soft-20.npz")
     options = {"encoder": str(encoder), "weights": model}
-    other = {"untitled": 0.25}
-    return Training(TaggerTraining, sources, recipe, other, files, options, parts, small_heads)
+    return Training(TaggerTraining, sources, recipe, files, options, parts, small_heads)
 
 
 def write_qrels(path: Path, papers: list[Paper], places: Any) -> Path:
@@ -177,7 +175,7 @@ def citation(request: pytest.FixtureRequest) -> Training:
     )
     projection = ProjectionSchedule(epochs=1, queries=8, nearest=5, random=2, learning_rate=1e-2)
     recipe = Recipe(projection, HeadSchedule(epochs=1, hidden=3), depth=12)
-    return Training(CitationTraining, sources, recipe, {"depth": 11}, ("citation.npz", "citation.json"))
+    return Training(CitationTraining, sources, recipe, ("citation.npz", "citation.json"))
 
 
 def cross_encoder(request: pytest.FixtureRequest) -> Training:
@@ -191,7 +189,7 @@ def cross_encoder(request: pytest.FixtureRequest) -> Training:
     recipe = CrossEncoderRecipe(epochs=0.5, learning_rate=1e-3, **sizes, **measured)
     weights = ("model.safetensors", "model.int8.onnx", "reranker.json")
     options = {"encoder": str(model)}
-    return Training(CitationPairTraining, sources, recipe, {"classes": "balanced"}, weights, options)
+    return Training(CitationPairTraining, sources, recipe, weights, options)
 
 
 def listed_sources(request: pytest.FixtureRequest, folder: Path) -> Sources:
@@ -218,7 +216,7 @@ def facet_cross_encoder(request: pytest.FixtureRequest) -> Training:
     recipe = CrossEncoderRecipe(loss="margin", texts="whole", learning_rate=1e-3, **sizes)
     weights = ("model.safetensors", "model.fp32.onnx", "reranker.json")
     options = {"encoder": str(request.getfixturevalue("tiny_model"))}
-    return Training(CrossEncoderTraining, sources, recipe, {"margin": 0.4}, weights, options)
+    return Training(CrossEncoderTraining, sources, recipe, weights, options)
 
 
 GRADED = {
@@ -246,7 +244,7 @@ def grades(request: pytest.FixtureRequest) -> Training:
     recipe = GradeRecipe(epochs=3, batch=4, hidden=2)
     parts = ("0.pt", f"train-train-{sha256(folder / 'train.tsv')[:12]}.npz")
     files = ("grades.npz", "grades.json")
-    return Training(GradeTraining, sources, recipe, {"hidden": 3}, files, parts=parts)
+    return Training(GradeTraining, sources, recipe, files, parts=parts)
 
 
 def encoder(request: pytest.FixtureRequest) -> Training:
@@ -272,7 +270,7 @@ def encoder(request: pytest.FixtureRequest) -> Training:
     recipe = CocitationRecipe("ts+ot", batch=8, accumulate=2, learning_rate=0.01)
     weights = ("model.safetensors", "model.int8.onnx", "encoder.json")
     options = {"encoder": str(folder / "bert")}
-    return Training(CocitationTraining, sources, recipe, {"similarity": "cosine"}, weights, options)
+    return Training(CocitationTraining, sources, recipe, weights, options)
 
 
 @contextmanager
@@ -334,7 +332,7 @@ def large_encoder(request: pytest.FixtureRequest) -> Training:
         "projections/facet-projections.npz",
     )
     sources = graded_sources(request)
-    return Training(training.GradedTraining, sources, recipe, {"crossed": 1.0}, files, around=with_base)
+    return Training(training.GradedTraining, sources, recipe, files, around=with_base)
 
 
 def small_encoder(request: pytest.FixtureRequest) -> Training:
@@ -360,7 +358,7 @@ def joint_grades(request: pytest.FixtureRequest) -> Training:
     recipe = JointRecipe(teacher=fit, student=fit, found=2, graded=2, **picks)
     weights, parts_ = ("model.int8.onnx", "joint-grades.json"), ("student/seed-0.pt", "teacher-grades.npz")
     options = {"bases": (folder / "teacher", folder / "student")}
-    return Training(JointTraining, sources, recipe, {"found": 3}, weights, options, (*parts_, "drawn.json"))
+    return Training(JointTraining, sources, recipe, weights, options, (*parts_, "drawn.json"))
 
 
 PROJECTED = [f"s{number:03d}" for number in range(1, 25)]
@@ -388,7 +386,7 @@ def projections(request: pytest.FixtureRequest) -> Training:
     sources = Sources(index=index, train=(train_file,), dev=(dev,), leave_out=left_out(folder, title))
 
     weights = ("facet-projections.npz", "facet-projections.json")
-    return Training(ProjectionTraining, sources, Recipe(), {"queries": 3}, weights)
+    return Training(ProjectionTraining, sources, Recipe(), weights)
 
 
 _EVERY = (

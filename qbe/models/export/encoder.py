@@ -209,11 +209,14 @@ def export_encoder(
             differences: list[float] = []
             cosines: list[float] = []
             for exports, originals in zip(exported, expected, strict=True):
+                pairs = list(zip(exports, originals, strict=True))
+                vectors = [(export.mean(axis=1), original.mean(axis=1)) for export, original in pairs]
                 if encoder_format.whole == CLS:
-                    cosines.append(_least_cosine(exports[0][:, 0], originals[0][:, 0]))
-                for export, original in zip(exports, originals, strict=True):
-                    differences.append(float(np.abs(export - original).max()))
-                    cosines.append(_least_cosine(export.mean(axis=1), original.mean(axis=1)))
+                    vectors.append((exports[0][:, 0], originals[0][:, 0]))
+                for left, right in vectors:
+                    norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
+                    cosines.append(float(((left * right).sum(axis=1) / norms).min()))
+                differences += [float(np.abs(export - original).max()) for export, original in pairs]
             return {"max_abs_difference": float(np.max(differences)), "min_cosine": float(np.min(cosines))}
 
         parity = _write_models(
@@ -241,11 +244,6 @@ def export_encoder(
         )
         cards.write_card(staged, card)
     return card
-
-
-def _least_cosine(left: Any, right: Any) -> float:
-    norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
-    return float(((left * right).sum(axis=1) / norms).min())
 
 
 def export_cross_encoder(
