@@ -67,6 +67,12 @@ def test_a_defect_concerns_one_entry(told) -> None:
     told("entries of BibTeX", messages)
 
 
+def test_escaped_braces_count_for_bibtex_and_where_others_do_not_balance_do_not() -> None:
+    text = "@book{a, title = {An open \\{ brace}}\n@book{b, title = {A {\\} B}, year = 2001}\n"
+    titles = [entry.record["title"] for entry in read(text + "@book{c, title = {\\{C\\}}}\n")]
+    assert titles == ["An open { brace", "A } B", "{C}"]
+
+
 def test_a_long_entry_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bibtex, "MAX_ENTRY_BYTES", 1000)
     long, after = read("\n@book{a, title={A}, abstract={" + "x\n" * 2500 + "}}\n@book{c, title={C}}\n")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.formats import buffered
 
-from qbe import CorpusError, Paper, Sentence
+from qbe import Paper, Sentence
 from qbe.corpus import tables
 from qbe.corpus.records import Entry, Reading, parse_paper
 from qbe.corpus.sentences import split_sentences
@@ -106,8 +106,8 @@ def test_a_compressed_file_and_one_that_is_no_file(tmp_path: Path) -> None:
         def seekable(self) -> bool:
             return False
 
-    with pytest.raises(CorpusError, match="expected Parquet as a file, found a stream"):
-        list(tables.read_parquet(io.BufferedReader(Pipe(DATA[0])), "standard input", Reading()))
+    stream = io.BufferedReader(Pipe(DATA[0]))
+    assert len(list(tables.read_parquet(stream, "standard input", Reading()))) == 3
 
 
 @pytest.mark.parametrize(

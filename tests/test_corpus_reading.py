@@ -116,7 +116,7 @@ def test_large_files_are_read_without_stopping(tmp_path, monkeypatch):
     source = write(tmp_path / "a.jsonl", *(paper(str(number)) for number in range(200)), {"paper_id": 7})
     with pytest.raises(RecordError, match="line 201"):
         ids(source, Reading())
-    monkeypatch.setattr("qbe.corpus.reading.SKIP_BYTES", 1000)
+    monkeypatch.setattr("qbe.corpus.records.SKIP_BYTES", 1000)
     left_out = RejectedRecords()
     assert len(ids(source, Reading(), left_out)) == 200
     assert left_out.counts() == {"no title": 1}

@@ -45,6 +45,8 @@ NEXT = "TY  - JOUR\nTI  - On stone\nER  - \n"
         FISH.replace("TY", "ty").replace("TI", "ti").replace("AB", "ab").replace("ER", "er") + NEXT,
         *(FISH.replace("ER  - \n", "\n") + NEXT, FISH + NEXT.replace("ER  - \n", "")),
         FISH + NEXT.replace("TY  - JOUR\n", ""),
+        "\n".join((*LINES[1:3], LINES[0], *LINES[3:])) + "\n" + NEXT,
+        FISH.replace("PY  -", "TY  - JOUR\nPY  -") + NEXT,  # of Scopus
         FISH.replace("TY", "XX").replace("ER  - \n", "") + NEXT,
         f"1. \n{FISH}\nC1  - Database: Fish\nSearch Strategy:\n---\n2. \n{NEXT}",  # of Ovid
         FISH.replace("ER  - ", "ER  - 1") + NEXT,
@@ -58,8 +60,9 @@ def test_records_of_ris_as_programs_write_them(text: str) -> None:
 
 
 def test_flaws_of_endnote() -> None:
-    [entry] = read("\ufeff\n%0 Book\n%T A\n100% true\n", "endnote")
-    assert entry.record["title"] == "A 100% true"
+    for text in ("\ufeff\n%0 Book\n%T A\n100% true\n", "%T A 100% true\n%0 Book\n"):
+        [entry] = read(text, "endnote")
+        assert entry.record["title"] == "A 100% true"
 
 
 def test_a_defect_concerns_one_record() -> None:

@@ -4,9 +4,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from support.layout import grade, pool, read_layout
 
 import qbe.datasets.sample
-from qbe.datasets.sample import grade, pool, read_layout
 from qbe.runs import Judgment, read_topics, write_pools, write_qrels
 from qbe.types import Facet
 from qbe.util.files import sha256

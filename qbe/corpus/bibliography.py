@@ -40,7 +40,9 @@ _MEETING = re.compile(
 )
 _NO_NAME = re.compile(r"\[?no authors?(?: names?)? (?:available|listed|found)\]?", re.IGNORECASE)
 _KEY = re.compile(r'[^\s"#%,={}\\~@^$]{1,200}')
-_ACRONYM = re.compile(r"[A-Z][\w-]*[A-Z][\w-]*[ '\u2019]*\d{2}(?:\d{2})?")  # with a year, such as "ACL 2020"
+_ACRONYM = re.compile(
+    r"[A-Z][\w-]{0,20}[A-Z][\w-]{0,20}[ '\u2019]{0,3}\d{2}(?:\d{2})?"
+)  # with a year, such as "ACL 2020"
 
 _TYPES = {ARTICLE: "JOUR", IN_PROCEEDINGS: "CONF"}
 # English articles, pronouns, prepositions, conjunctions and auxiliary verbs.
@@ -101,7 +103,7 @@ class Reference(NamedTuple):
     "et al." last where there are others; ``year`` has four digits; ``kind`` is ARTICLE, IN_PROCEEDINGS (by
     words such as "Workshop"), or OTHER without a venue; ``arxiv`` has no version; ``doi`` is bare and in
     lower case; ``links`` are URLs by name (``arxiv``, ``doi`` and ``url``, the corpus's own), ``link`` the
-    first of them; ``key`` is the library's own where LaTeX can take it.
+    first of them, ``page`` the last, or arXiv's; ``key`` is the library's own where LaTeX can take it.
     """
 
     paper_id: str
@@ -119,11 +121,7 @@ class Reference(NamedTuple):
     tags: tuple[str, ...]
     links: Mapping[str, str]
     link: str
-
-    @property
-    def page(self) -> str:
-        """The corpus's own URL, else that of arXiv, or ''; a DOI stands in a field of its own."""
-        return self.links.get("url") or self.links.get("arxiv", "")
+    page: str
 
 
 def reference_of(paper: Paper) -> Reference:
@@ -173,6 +171,7 @@ def reference_of(paper: Paper) -> Reference:
         tags=tuple(tag for each in tags if (tag := _clean(each))) if isinstance(tags, list | tuple) else (),
         links=fields.present(links),
         link=next(filter(None, links.values()), ""),
+        page=url or links["arxiv"],
     )
 
 

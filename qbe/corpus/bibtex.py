@@ -10,6 +10,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSet
 from functools import lru_cache, partial
+from importlib import resources
 from typing import Any, NamedTuple
 
 from qbe.corpus import fields
@@ -20,36 +21,13 @@ from qbe.corpus.names import has_others, person_name, read_name, split_authors
 from qbe.corpus.records import MAX_ABSTRACT_CHARS, Entry, Reading, converted
 from qbe.corpus.streams import numbered_lines
 from qbe.errors import RecordError
+from qbe.util.text import one_line
 
-_NAMES = """
-aj Astronomical Journal; actaa Acta Astronomica; araa Annual Review of Astronomy and Astrophysics; apj
-Astrophysical Journal; apjl Astrophysical Journal Letters; apjlett Astrophysical Journal Letters; apjs
-Astrophysical Journal Supplement Series; apjsupp Astrophysical Journal Supplement Series; ao Applied Optics;
-applopt Applied Optics; apss Astrophysics and Space Science; aap Astronomy and Astrophysics; aapr Astronomy
-and Astrophysics Review; aaps Astronomy and Astrophysics Supplement Series; azh Astronomicheskii Zhurnal; aas
-American Astronomical Society Meeting Abstracts; baas Bulletin of the American Astronomical Society; bac
-Bulletin of the Astronomical Institutes of Czechoslovakia; bain Bulletin of the Astronomical Institutes of
-the Netherlands; caa Chinese Astronomy and Astrophysics; cjaa Chinese Journal of Astronomy and Astrophysics;
-dps AAS/Division for Planetary Sciences Meeting Abstracts; fcp Fundamentals of Cosmic Physics; gca Geochimica
-et Cosmochimica Acta; grl Geophysical Research Letters; iaucirc IAU Circulars; icarus Icarus; jaavso Journal
-of the American Association of Variable Star Observers; jcap Journal of Cosmology and Astroparticle Physics;
-jcp Journal of Chemical Physics; jgr Journal of Geophysical Research; jqsrt Journal of Quantitative
-Spectroscopy and Radiative Transfer; jrasc Journal of the Royal Astronomical Society of Canada; maps
-Meteoritics and Planetary Science; memras Memoirs of the Royal Astronomical Society; memsai Memorie della
-Societa Astronomica Italiana; mnras Monthly Notices of the Royal Astronomical Society; na New Astronomy; nar
-New Astronomy Reviews; nat Nature; nphysa Nuclear Physics A; pasa Publications of the Astronomical Society of
-Australia; pasj Publications of the Astronomical Society of Japan; pasp Publications of the Astronomical
-Society of the Pacific; physrep Physics Reports; physscr Physica Scripta; planss Planetary and Space Science;
-pra Physical Review A; prb Physical Review B; prc Physical Review C; prd Physical Review D; pre Physical
-Review E; prl Physical Review Letters; procspie Proceedings of SPIE; psj Planetary Science Journal; qjras
-Quarterly Journal of the Royal Astronomical Society; rmxaa Revista Mexicana de Astronomia y Astrofisica;
-skytel Sky and Telescope; solphys Solar Physics; sovast Soviet Astronomy; ssr Space Science Reviews; zap
-Zeitschrift fuer Astrophysik; aplett Astrophysics Letters; apspr Astrophysics and Space Physics Research
-"""
 # The journals by their macros in ADS, without the backslash.
-JOURNALS = {macro: " ".join(name) for macro, *name in map(str.split, _NAMES.split(";"))}
+_MACROS = resources.files("qbe.corpus").joinpath("journals.tsv").read_text()
+JOURNALS = dict(line.split("\t") for line in _MACROS.splitlines())
 
-_AND = re.compile(r"\s+and(?=\s)", re.IGNORECASE)
+_AND = re.compile(r"(?<!\s)\s+and(?=\s)", re.IGNORECASE)
 _COMMA, _SPACE = re.compile(","), re.compile(r"(?<!\\[uvHckrdb])(?:\s|(?<!\\)~)+")
 _EITHER = re.compile(r"[\s,]+")
 _DBLP_NUMBER = re.compile(r"\s0\d{3}$")
@@ -62,15 +40,15 @@ _NO_PUBLICATION = re.compile(r"xdata|set|control|\w*bstctl")
 _DATES, _VENUES = ("year", "date", "month", "day"), ("journal", "journaltitle", "booktitle")
 _DATES_OF = ("date", "year", "month", "day")
 _MOST_ANCESTORS = 8
-_MONTH_NUMBER = re.compile(r"\W*(\d{1,2})\W*(?:[-/\u2013]\W*\d{1,2}\W*)?", re.ASCII)
+_MONTH_NUMBER = re.compile(r"\W*+(\d{1,2})(?:(?=[^-/\u2013\w]*+[-/\u2013])\W*+\d{1,2})?\W*+", re.ASCII)
 _ARXIV_ID = r"(\d{4}\.\d{4,5}|[a-z-]{1,20}(?:\.[A-Za-z-]{1,20})?/\d{7})(?:v\d+)?"
 _ARXIV = re.compile(_ARXIV_ID)
 _NAMED_ARXIV = re.compile(rf"(?:arxiv:\s?|arxiv\.org/(?:abs|pdf)/){_ARXIV_ID}", re.IGNORECASE)
 _ANTHOLOGY = re.compile(r"\b(?:aclanthology\.org|aclweb\.org/anthology)/([A-Za-z0-9.-]+?)(?:\.pdf)?/?$")
 
 MAX_ENTRY_BYTES = 4 << 20  # real ones are far shorter
-_BLANK = rb"(?:[ \t\v\f\x1c-\x1f]|\xc2[\x85\xa0]|\xef\xbb\xbf)"
-_BLOCK = re.compile(rb"%b*@[ \t]*[\w\x80-\xff-]{1,99}(?:\s|%b){0,99}(?:[{(]|$)" % (_BLANK, _BLANK))
+_BLANK = rb"(?:[\s\x1c-\x1f]|\xc2[\x85\xa0]|\xef\xbb\xbf)"
+_BLOCK = re.compile(rb"%b*+@[ \t]*[\w\x80-\xff-]{1,99}%b{0,99}+(?:[{(]|$)" % (_BLANK, _BLANK))
 _BEGIN = re.compile(r"%[^\n\r]*|(?<![\w.\\])@[ \t]*([\w-]+)\s*([{(])")
 _KEY = {"}": re.compile(r'\s*([^,={}"#]*)'), ")": re.compile(r'\s*([^,={}"#)]*)')}
 # A field with a single value, in braces within at most two others, and its comma.
@@ -79,11 +57,13 @@ _USUAL = re.compile(
     r'(?:\{((?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+)\}|"([^"{}]*+)"|(\w++))\s*(?:,\s*|(?=[})]))'
 )
 _WORD = 4  # the group of _USUAL for a number or the name of a string
-_FIELD = re.compile(r'(?:[\s,]|%[^\n]*)*(?:([^=,{}"#%()\s][^=,{}"#\n]*?)\s*=\s*)?')
+_FIELD = re.compile(r'(?:[\s,]|%[^\n]*)*(?:([^=,{}"#%()\s](?:[^=,{}"#\n]*[^=,{}"#\s])?)\s*=\s*)?')
 _PART = re.compile(r'[^\s,#{}"()=%]*')
 _AFTER_PART = re.compile(r"(?:\s|%[^\n]*)*(#\s*)?")
 _BRACE, _BRACE_OR_QUOTE = re.compile(r"[{}]"), re.compile(r'[{}]|(?<!\\)"')
+_CLOSED_AT_ONCE = re.compile(r"\}\s*,\s*(?=[\w-]+\s*=)")
 _LOST = re.compile(r"[\s,})]*[\w-]+\s*=\s*[{\"\w]")
+_SHOWN = {1: "\\{", 2: "\\}"}  # control characters stand for braces that are to have no meaning
 _STRAY = re.compile(r'^[ \t]*([\w-]+\s*=\s*[{"])', re.MULTILINE)
 
 
@@ -95,9 +75,8 @@ class BibtexEntry(NamedTuple):
     fields: dict[str, str]
 
 
-Original = tuple[
-    str, BibtexEntry | RecordError
-]  # the place of an entry, and the entry or what is wrong with it
+# The place of an entry, and the entry or what is wrong with it.
+Original = tuple[str, BibtexEntry | RecordError]
 
 
 def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
@@ -271,22 +250,37 @@ def _entries(
     data: bytes, size: int, number: int, name: str, strings: MutableMapping[str, str]
 ) -> Iterator[Original]:
     """Yield the entries of lines from one that begins an entry to the next, mostly a single one."""
-
-    def broken(begin: int, expected: str, found: str) -> Original:
-        where = f"{name}, line {number + text.count(chr(10), 0, begin)}"
-        message = f"{where}: expected {expected}, found {found}; mend or remove the entry"
-        message = "".join(each if each.isprintable() else " " for each in message.replace("`", "'"))
-        return where, RecordError(" ".join(message.split()), "a broken entry")
-
-    place, text = 0, ""
+    where = f"{name}, line {number}"
     if size > MAX_ENTRY_BYTES:
-        yield broken(0, f"at most {MAX_ENTRY_BYTES >> 20} MiB of text", "more")
+        yield where, _broken(f"at most {MAX_ENTRY_BYTES >> 20} MiB of text", "more")
         return
     try:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").removesuffix(b"\n")
-        text = decode_text(data, f"{name}, line {number}")
+        text = decode_text(data, where)
     except RecordError as error:
-        yield f"{name}, line {number}", error
+        yield where, error
+        return
+    found = list(_parsed(text, number, name, strings))
+    if "\\" in text and any(isinstance(entry, RecordError) for _, entry in found):
+        # For BibTeX all braces count; where they are not balanced so, those after a backslash do not.
+        hidden = text.replace("\\{", "\1").replace("\\}", "\2")
+        others = list(_parsed(hidden, number, name, strings))
+        found = found if any(isinstance(entry, RecordError) for _, entry in others) else others
+    yield from found
+
+
+def _broken(expected: str, found: str) -> RecordError:
+    return fields.unfit(
+        expected, one_line(found.replace("`", "'")), "mend or remove the entry", "a broken entry"
+    )
+
+
+def _parsed(text: str, number: int, name: str, strings: MutableMapping[str, str]) -> Iterator[Original]:
+    place = 0
+
+    def line(end: int) -> str:
+        return f"line {number + text.count(chr(10), 0, end)}"
+
     while begin := _BEGIN.search(text, place):
         place, kind = begin.end(), (begin[1] or "comment").lower()
         if kind in ("comment", "preamble"):
@@ -298,15 +292,15 @@ def _entries(
         except _BrokenError as error:
             if kind != "string":
                 expected, found, there = error.args
-                line = number + text.count("\n", 0, there)
-                yield broken(begin.start(1), expected, f"{found} (line {line})")
+                yield f"{name}, {line(begin.start(1))}", _broken(expected, f"{found} ({line(there)})")
             return  # what follows may be parts of this entry
         if kind == "string":
             strings.update(entry.fields)
             continue
-        yield f"{name}, line {number + text.count(chr(10), 0, begin.start(1))}", entry
+        yield f"{name}, {line(begin.start(1))}", entry
         if stray := _STRAY.search(text, place):  # of an entry whose beginning is damaged
-            yield broken(stray.start(1), "the beginning of an entry", "a field without one")
+            error = _broken("the beginning of an entry", "a field without one")
+            yield f"{name}, {line(stray.start(1))}", error
             return
 
 
@@ -321,7 +315,9 @@ def _entry(text: str, begin: re.Match[str], strings: MutableMapping[str, str]) -
     if kind != "string":
         match = _KEY[closer].match(text, place)
         key, end = (match[1].strip(), match.end()) if match else ("", place)
-        if text.startswith((",", closer), end):
+        if after := _CLOSED_AT_ONCE.match(text, end):  # as Taylor & Francis write entries
+            place = after.end()
+        elif text.startswith((",", closer), end):
             place = end + text.startswith(",", end)
         elif text.startswith("=", end) and len(key.split()) < 2:
             key = ""  # the first field stands in its place
@@ -337,6 +333,8 @@ def _entry(text: str, begin: re.Match[str], strings: MutableMapping[str, str]) -
             place = field.end() if field else place
             if field is None or field[1] is None:
                 if text.startswith(closer, place):
+                    if "\1" in text or "\2" in text:
+                        values = {name: value.translate(_SHOWN) for name, value in values.items()}
                     return BibtexEntry(kind, key, values), place + 1
                 raise _unexpected(text, place, "a field or a closing brace")
             name = field[1]
@@ -377,5 +375,5 @@ def _closed(text: str, begin: int) -> int:
 
 
 def _unexpected(text: str, place: int, expected: str) -> _BrokenError:
-    found = text[place : place + 40].strip().partition("\n")[0]
+    found = text[place : place + 40].strip().partition("\n")[0].translate(_SHOWN)
     return _BrokenError(expected, repr(found) if found else "the end of the entry", place)

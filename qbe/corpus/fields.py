@@ -67,8 +67,8 @@ def unfit(expected: str, found: str, advice: str, reason: str, where: str = "", 
 
 
 def placed(error: RecordError, where: str) -> RecordError:
-    """Return an error with the place of its record before it, once."""
-    if str(error).startswith(where):
+    """Return an error with the place of its record before it, unless one of the source is there."""
+    if str(error).startswith((where, f"{where.rpartition(', ')[0] or where}, ")):
         return error
     return RecordError(f"{where}: {error}", error.reason, is_fault=error.is_fault, names=error.names)
 

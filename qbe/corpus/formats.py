@@ -25,32 +25,20 @@ class Format(NamedTuple):
     ids: str
 
 
-_TITLE = re.compile(r'"[a-z_ ]*title"\s*:', re.IGNORECASE)
-_WORK_ID = re.compile(r'"id"\s*:\s*"https://openalex\.org/W\d+"')
-_OF_WORK = re.compile(
-    r'"(?:authorships|abstract_inverted_index|publication_year|referenced_works|primary_location)"\s*:'
-)
 _S2ORC_FIELDS = ("s2_url", "outbound_citations", "has_pdf_parse")
-_DOI = re.compile(r'"DOI"\s*:\s*"')
-_TITLES = re.compile(r'"(?:container-)?title"\s*:\s*\[')  # those of CSL-JSON, which is similar, are strings
-# What an item of CSL-JSON or Zotero has and other formats lack.
-_OF_CSL = re.compile(
-    r'"itemType"\s*:|"type"\s*:\s*"(?:article-(?:journal|magazine|newspaper)|paper-conference|review-book)"'
-    r'|"(?:date-parts|container-title|citation-key|issued)"\s*:|"author"\s*:\s*\[\s*\{\s*'
-    r'"(?:family|given|literal|(?:non-)?dropping-particle)"'
-)
-_NOT_CSL = re.compile(r'"(?:display_name|paper_id|paperId)"|"title"\s*:\s*\[')
 _FIRST_ENTRY = re.compile(
-    r"^\s*@(?:string|comment|preamble|article|book|inproceedings|misc|[\w-]+\s*\{[^\s,={}()\"]*\s*[,=}])",
+    r"^[^\S\n]*@(?:string|comment|preamble|article|book|inproceedings|misc|[\w-]+\s*\{[^\s,={}()\"]*\s*[,=}])",
     re.IGNORECASE | re.MULTILINE,
 )
 
 
-def _json_with(*patterns: re.Pattern[str]) -> Callable[[Head], bool]:
-    def recognizes(head: Head) -> bool:
-        return head.text.startswith(("{", "[")) and all(each.search(head.text) for each in patterns)
-
-    return recognizes
+def _json_with(*patterns: str, lacking: str = "(?!)") -> Callable[[Head], bool]:
+    found, absent = list(map(re.compile, patterns)), re.compile(lacking)
+    return lambda head: (
+        head.text[:1] in ("{", "[")
+        and all(each.search(head.text) for each in found)
+        and not absent.search(head.text)
+    )
 
 
 def _is_semantic_scholar(head: Head) -> bool:
@@ -64,69 +52,65 @@ def _is_semantic_scholar(head: Head) -> bool:
     )
 
 
+def _is_anthology(head: Head) -> bool:
+    is_collection = root_tag(head) == "collection"  # other formats have collections of other things
+    return is_collection and "<volume" in head.text and "<collection id=" in head.text
+
+
 def _is_bibtex(head: Head) -> bool:
-    is_bibtex = _FIRST_ENTRY.search(head.text) is not None or head.suffix in (".bib", ".bibtex")
+    is_bibtex = head.suffix in (".bib", ".bibtex") or _FIRST_ENTRY.search(head.text) is not None
     return is_bibtex and not head.text.startswith(("{", "[", "<"))
 
 
-def _tagged(name: str, form: tagged.Tagged, ids: str) -> Format:
-    def recognizes(head: Head) -> bool:
-        lines = head.data.splitlines(keepends=True)
-        return not head.text.startswith(("{", "[", "<", "@")) and any(map(form.begin.match, lines))
-
-    return Format(name, recognizes, form.read, ids)
+def _is_pdf(head: Head) -> bool:
+    behind_other_bytes = head.suffix == ".pdf" and b"%PDF-" in head.data[:1024]
+    return head.data.startswith(b"%PDF-") or behind_other_bytes
 
 
-FORMATS: dict[str, Format] = {
-    each.name: each
-    for each in (
-        Format(
-            "arxiv",
-            lambda head: head.has("id", "title", "abstract", "categories", "versions"),
-            json_formats.read_arxiv,
-            ASSIGNED,
+_BY_NAME: dict[str, tuple[Callable[[Head], bool], Reader, str]] = {
+    "arxiv": (
+        lambda head: head.has("id", "title", "abstract", "categories", "versions"),
+        json_formats.read_arxiv,
+        ASSIGNED,
+    ),
+    "semantic-scholar": (_is_semantic_scholar, json_formats.read_semantic_scholar, ASSIGNED),
+    "openalex": (
+        _json_with(
+            r'"id"\s*:\s*"https://openalex\.org/W\d+"',
+            '"(?:authorships|abstract_inverted_index|publication_year|referenced_works|primary_location)"',
         ),
-        Format("semantic-scholar", _is_semantic_scholar, json_formats.read_semantic_scholar, ASSIGNED),
-        Format("openalex", _json_with(_WORK_ID, _OF_WORK), json_formats.read_openalex, ASSIGNED),
-        Format(
-            "crossref",
-            lambda head: _json_with(_DOI, _TITLES)(head) and not head.has("paper_id"),
-            json_formats.read_crossref,
-            ASSIGNED,
+        json_formats.read_openalex,
+        ASSIGNED,
+    ),
+    "crossref": (
+        # The titles of CSL-JSON, which is similar, are strings.
+        _json_with(r'"DOI"\s*:\s*"', r'"(?:container-)?title"\s*:\s*\[', lacking='"paper_id"'),
+        json_formats.read_crossref,
+        ASSIGNED,
+    ),
+    "pubmed": (lambda head: root_tag(head) in PUBMED_ROOTS, xml_formats.read_pubmed, ASSIGNED),
+    "acl-anthology": (_is_anthology, xml_formats.read_anthology, ASSIGNED),
+    "csl-json": (
+        _json_with(  # what an item of CSL-JSON or Zotero has and other formats lack
+            r'"itemType"\s*:|"type"\s*:\s*"(?:article-(?:journal|magazine|newspaper)|paper-conference|review-book)"'
+            r'|"(?:date-parts|container-title|citation-key|issued)"\s*:|"author"\s*:\s*\[\s*\{\s*'
+            r'"(?:family|given|literal|(?:non-)?dropping-particle)"',
+            lacking=r'"(?:display_name|paper_id|paperId)"|"title"\s*:\s*\[',
         ),
-        Format("pubmed", lambda head: root_tag(head) in PUBMED_ROOTS, xml_formats.read_pubmed, ASSIGNED),
-        Format(
-            "acl-anthology",  # other formats have collections of other things
-            lambda head: (
-                root_tag(head) == "collection" and "<volume" in head.text and "<collection id=" in head.text
-            ),
-            xml_formats.read_anthology,
-            ASSIGNED,
-        ),
-        Format(
-            "csl-json",
-            lambda head: _json_with(_OF_CSL)(head) and not _NOT_CSL.search(head.text),
-            json_formats.read_csl,
-            CHOSEN,
-        ),
-        Format("bibtex", _is_bibtex, bibtex.read, CHOSEN),
-        _tagged("ris", tagged.RIS, CHOSEN),
-        _tagged("nbib", tagged.NBIB, ASSIGNED),
-        _tagged("wos", tagged.WOS, ASSIGNED),
-        _tagged("endnote", tagged.ENDNOTE, CHOSEN),
-        Format(
-            "pdf",  # also behind other bytes
-            lambda head: (
-                head.data.startswith(b"%PDF-") or (head.suffix == ".pdf" and b"%PDF-" in head.data[:1024])
-            ),
-            pdf.read,
-            ASSIGNED,
-        ),
-        Format("parquet", lambda head: head.data.startswith(b"PAR1"), tables.read_parquet, UNIQUE),
-        Format("jsonl", _json_with(_TITLE), json_formats.read_entries, UNIQUE),
-        Format("table", tables.is_table, tables.read_table, CHOSEN),
-    )
+        json_formats.read_csl,
+        CHOSEN,
+    ),
+    "bibtex": (_is_bibtex, bibtex.read, CHOSEN),
+    "ris": (tagged.RIS.recognizes, tagged.RIS.read, CHOSEN),
+    "nbib": (tagged.NBIB.recognizes, tagged.NBIB.read, ASSIGNED),
+    "wos": (tagged.WOS.recognizes, tagged.WOS.read, ASSIGNED),
+    "endnote": (tagged.ENDNOTE.recognizes, tagged.ENDNOTE.read, CHOSEN),
+    "pdf": (_is_pdf, pdf.read, ASSIGNED),
+    "parquet": (lambda head: head.data.startswith(b"PAR1"), tables.read_parquet, UNIQUE),
+    "jsonl": (_json_with(r'(?i)"[a-z_ ]*title"\s*:'), json_formats.read_entries, UNIQUE),
+    "table": (tables.is_table, tables.read_table, CHOSEN),
 }
+FORMATS = {name: Format(name, *each) for name, each in _BY_NAME.items()}
 JSON_LINES = FORMATS["jsonl"]
 
 _BEGINNINGS = {
@@ -171,12 +155,14 @@ def kind_of(head: Head) -> str:
     text = head.text[: 1 << 12]
     if re.match(r"<!doctype html|<html", text, re.IGNORECASE):
         return "an HTML page"
+    if text.startswith(("{Reference Type}", "<1. >")):
+        return f"an export of {'NoteExpress' if text[0] == '{' else 'Ovid'}"
     if text.startswith("<"):
         element = _ELEMENT.search(head.text)
         of_element = f"XML of <{element[1]}>" if element else "XML"
         return "DBLP's XML, which has no abstracts" if of_element == "XML of <dblp>" else of_element
     if text[:1] in ("{", "["):
-        fields = ", ".join(map(ascii, list(head.record)[:8]))
+        fields = ", ".join(map(repr, list(head.record)[:8]))
         return f"JSON with {fields[:200]}" if fields else "JSON"
     if b"\0" in head.data or len(re.findall(r"[\x01-\x08\x0e-\x1f\ufffd]", text)) > len(text) / 10:
         return "binary data"

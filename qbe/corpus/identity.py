@@ -101,17 +101,15 @@ def normalized_title(title: str) -> str:
     return " ".join(kept.split())
 
 
-def first_author(authors: Any) -> str:
-    """Return the family name of the first of some authors: a list, or one text with commas or semicolons."""
-    if isinstance(authors, str):
+def first_author(authors: Any, *, whole: bool = False) -> str:
+    """Return the family name, or the whole one, of the first of authors: a list, or one text of names."""
+    if isinstance(authors, str) and not whole:
         authors = authors.replace(";", ",").split(",")
-    return normalized_title(_first_name(authors).partition(",")[0]).rpartition(" ")[2]
-
-
-def _first_name(authors: Any) -> str:
     first = authors[0] if isinstance(authors, list) and authors else ""
     name = first.get("name") or first.get("last") or first.get("family") if isinstance(first, dict) else first
-    return str(name or "")
+    return (
+        str(name or "") if whole else normalized_title(str(name or "").partition(",")[0]).rpartition(" ")[2]
+    )
 
 
 def told_apart(paper: Paper) -> Told:
@@ -120,7 +118,7 @@ def told_apart(paper: Paper) -> Told:
     These are the first letters of the given names, signs as of "C++" in the title, and the DOI of short
     titles.
     """
-    family, comma, given = _first_name(paper.metadata.get("authors")).partition(",")
+    family, comma, given = first_author(paper.metadata.get("authors"), whole=True).partition(",")
     given = given if comma else family.strip().rpartition(" ")[0]
     letters = "".join(dict.fromkeys(word[0] for word in normalized_title(given).split()))
     is_short = normalized_title(paper.title).count(" ") + 1 < FEWEST_WORDS

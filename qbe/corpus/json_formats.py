@@ -124,7 +124,7 @@ def _own_entries(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
 # --- arXiv ---
 
 _CATEGORIES = re.compile(rb'"categories"\s*:\s*"([^"\\]*)"')
-_AND = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
+_AND = re.compile(r",\s*+(?:and\s++)?|(?<!\s)\s+and\s+")
 
 
 def read_arxiv(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
@@ -346,7 +346,7 @@ _ZOTERO = {  # the fields of Zotero's items by CSL's
 }
 _URL = re.compile(r"https?://[^/]+/")
 _ARXIV = re.compile(r"arXiv:\s*(\S+?)(?:v\d+)?(?:\s|$)", re.IGNORECASE)
-_KEY = re.compile(r"^\s*Citation Key:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
+_KEY = re.compile(r"^[^\S\n]*Citation Key:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
 
 
 def from_csl(source: Mapping[str, Any]) -> dict[str, Any]:

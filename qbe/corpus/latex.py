@@ -37,10 +37,11 @@ _INTRODUCTION = re.compile(
     r"\\(?:chapter|section)\*?\s*\{[^{}]*(?i:introduction)[^{}]*\}(.*?)(?=\\section\b|\Z)", re.DOTALL
 )
 _MACRO = re.compile(
-    r"\\(?:(?:re|provide)?newcommand|providecommand|DeclareRobustCommand|def)\*?\s*\{?\s*\\([A-Za-z]+)\s*\}?\s*(?=\{)"
+    r"\\(?:(?:re|provide)?newcommand|providecommand|DeclareRobustCommand|def)\*?\s*+\{?\s*+\\([A-Za-z]+)\s*+\}?\s*+(?=\{)"
 )
 _USE = re.compile(r"\\([A-Za-z]+)(?:\s*\{\}|\\xspace\b|(?![A-Za-z]))")
 _CITATION = re.compile(r"\\[A-Za-z]*cite[A-Za-z]*\*?\s*(?:\[[^\[\]]*\]\s*)*\{([^{}]*)\}")
+_CITED = re.compile(r"(?<![~\s])[~\s]*" + _CITATION.pattern)
 _NO_CITATION = re.compile(r"\\(?:(?:set)?cite(?:style|text)|newcites)\b")
 _OF_TEX = re.compile(r"glyphtounicode|pdftex-dvi|binhex|ifpdf\.sty|epsf|insbox|xy|tikz")  # come with TeX
 _BIBLIOGRAPHY = re.compile(
@@ -54,7 +55,6 @@ _DROPPED = re.compile(
 _LAYOUT = re.compile(
     r"\\(?:begin|end)\s*\{[^{}]*\}(?:\[[^\[\]]*\])?|\\item\b(?:\s*\[[^\[\]]*\])?|\\\\\*?(?:\[[^\[\]]*\])?|\\(?:[a-z]+skip|linebreak|newline|newpage)\b"
 )
-_MATHEMATICS = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 
 
 class Cited(NamedTuple):
@@ -207,12 +207,11 @@ def _plain(text: str, macros: dict[str, str], lacking: list[str]) -> str:
         text = expanded
     lacking += [(match[1] or match[2]) for match in _INPUT.finditer(text)]
     text = _INPUT.sub(" ", text)
-    text = re.sub(r"[~\s]*" + _CITATION.pattern, "", text)
+    text = _CITED.sub("", text)
     parts, begin = list[str](), 0
     for match in _DROPPED.finditer(text):
         if match.start() >= begin:
             parts.append(text[begin : match.start()])
             begin = _argument(text, match.end())[1]
     text = "".join([*parts, text[begin:]])
-    text = _MATHEMATICS.sub(lambda match: f"${(match[1] or match[2]).strip()}$", text)
     return " ".join(clean_bibtex(_LAYOUT.sub(" ", text)).split())

@@ -59,7 +59,17 @@ _BLOCK = re.compile(
     r"<(/?)(?:(?:jats:)?(?:p|br|sec|title|list|list-item|div|abstracttext|h[1-6]|ul|ol|li))\b", re.IGNORECASE
 )
 _LABEL = re.compile(
-    r"^(?i:abstract|summary)\b\s*(?:[.:\u2014\u2013]+\s*|-+\s+|(?=(?:We|In|This|The|An?|Background|Objectives?)\b))"
+    r"^\[?(?i:abstract|summary|r\u00e9sum\u00e9|resum[eo]n?|zusammenfassung|\u6458\u8981)\b\s*"
+    r"(?:[].:\u2014\u2013\uff1a]+\s*|-+\s+|(?=(?:We|In|This|The|An?|Background|Objectives?)\b))"
+    r"|^(?:ABSTRACT|SUMMARY) (?=[A-Z][a-z])"
+    # "Abstract Graph networks are", but not "Abstract Interpretation is".
+    r"|^Abstract (?!(?:Interpretation|Algebra|Argument|Meaning|Syntax|Data|State|Machine|Domain|Reasoning)"
+    r"|[A-Z]\w* (?:is|was|has|can|are|were|have|of|and|for)\b)(?=[A-Z][a-z]+ [a-z])"
+)
+_RESIDUE = re.compile(
+    r"(?<!\s)\s*(?:Competing Interest Statement\s*The authors? ha(?:ve|s) .*"
+    r"|\(ABSTRACT TRUNCATED[^()]*\)\s*)\Z",
+    re.DOTALL,
 )
 _RIGHTS = re.compile(r"<CopyrightInformation\b[^<>]*>[^<>]*</CopyrightInformation>", re.IGNORECASE)
 
@@ -70,19 +80,23 @@ NO_VALUE, _ALONE, _NEGATIONS, _SUBJECTS, _OTHERS = (
     for words in (
         "na nan n/a <na> #n/a none null",
         "na nan nil nat n/a n.a n/d n.d #n/a unknown undefined empty tba tbd pending abstract summary none "
-        "null missing unavailable absent omitted",
-        "no not none null without lacks lacking missing unavailable absent omitted isn't doesn't hasn't "
-        "cannot",
-        "abstract abstracts summary available unavailable provided supplied submitted displayed",
-        "a an any are article at author authors be been book but by chapter content contain contains "
+        "null missing unavailable absent omitted \u65e0\u6458\u8981",
+        "no not kein none null see publisher without lacks lacking missing unavailable absent omitted isn't "
+        "doesn't hasn't cannot",
+        "abstract abstracts summary figure available verf\u00fcgbar unavailable provided supplied submitted "
+        "displayed",
+        "a an and any are article as at author authors be been book but by chapter content contain contains "
         "currently data database description do document does editorial english entry exist exists for "
-        "found from full given has have here in included information is issue it item journal language of "
-        "on online paper present preview publication publisher record recorded see so sorry source specified "
-        "text that the there this time title to was website with work yet",
+        "found from full given has have here html in included information is issue it item journal language "
+        "of on online paper pdf present preview publication publisher record recorded see so sorry source "
+        "specified text that the there this time title to was website with work yet",
     )
 )
 
 _FORMULA = re.compile(r"(?<!\\)(\$\$[^$]++\$\$|\$(?:[^$\\]++|\\.)++\$)", re.DOTALL)
+_MATHEMATICS = re.compile(
+    r"(?<!\\)\\(?:\(((?:[^\\]|\\[^()])++)\\\)|\[((?:[^\\]|\\[^\[\]])++)\\\])", re.DOTALL
+)
 _RELATION = re.compile(r"\$\s*(?:([<>|])|\\sim)\s*\$")
 _PLAIN = re.compile(r"\\?[A-Za-z]+|[^\\^_]*")  # in \ensuremath: one symbol, or no mathematics
 _ENSURED = re.compile(r"\\ensuremath\s*\{((?:[^{}]++|\{[^{}]*+\})*+)\}")
@@ -151,11 +165,6 @@ def plain(text: str) -> str:
         text = html.unescape(text)
     if "<" in text:
         text = _TAG.sub(lambda tag: " " if _BLOCK.match(tag[0]) else "", text)
-    return single_spaced(text)
-
-
-def single_spaced(text: str) -> str:
-    """Return text with one space for all white space between words, and none at its ends."""
     # Of white space isprintable() lets only the space pass; it is much faster than to split and join.
     return text.strip() if text.isprintable() and "  " not in text else " ".join(text.split())
 
@@ -168,8 +177,11 @@ def clean_title(text: str) -> str:
 def clean_abstract(text: str) -> str:
     """Return an abstract without markup, the word Abstract before it and statements of rights."""
     text = _without_rights(without_latex(plain(_RIGHTS.sub("", text) if "<" in text else text)))
-    label = _LABEL.match(text)
-    return _without_rights(text[label.end() :]) if label else text
+    if label := _LABEL.match(text):
+        text = _without_rights(text[label.end() :])
+    text = _RESIDUE.sub("", text) if "Interest" in text or "TRUNCATED" in text else text
+    half = text[: len(text) // 2].rstrip()
+    return half if half.endswith((".", "!", "?")) and text.endswith(f"{half} {half}") else text
 
 
 def _without_rights(text: str) -> str:
@@ -180,7 +192,8 @@ def _without_rights(text: str) -> str:
                 text = text[: statement.start()].rstrip()
     begin = text[:30].lower()
     if "\u00a9" in begin or "(c)" in begin or "copyright" in begin:
-        text = _AT_BEGIN.sub("", text, count=1) if _AT_BEGIN.match(text) else text
+        statement = _AT_BEGIN.match(text)
+        text = text[statement.end() :] if statement else text
     return text
 
 
@@ -217,6 +230,7 @@ class _Decoder(NamedTuple):
         for hidden in filter(text.__contains__, "\1\2\3\4\5\6"):
             text = text.replace(hidden, " ")
         if self.is_bibtex:
+            text = _MATHEMATICS.sub(lambda math: f"${(math[1] or math[2]).strip()}$", text)
             if "\\ensuremath" in text:
                 text = _ENSURED.sub(
                     lambda math: f"{{{math[1]}}}" if _PLAIN.fullmatch(math[1]) else f"${math[1]}$", text

@@ -32,9 +32,9 @@ _OTHERS = re.compile(
     re.IGNORECASE,
 )
 _ELLIPSIS = re.compile(r"\.\s?\.\s?\.|\u2026")
-_SEPARATOR = re.compile(r"[;|\n\r]")
+_SEPARATOR = re.compile(r"[;|\n\r\uff1b\u3001\uff0c]")
 _WORDS = re.compile(r"[^\s,.()]+")
-_AND = re.compile(r"((?:^|\s*,|\s)\s*(?:and|&)(?:\s+|$))", re.IGNORECASE)
+_AND = re.compile(r"((?:^\s*+|(?<!\s)\s*+,\s*+|(?<!\s)\s++)(?:and|&)(?:\s+|$))", re.IGNORECASE)
 _PAIRS = re.compile(
     r"(?:[SFRI]I|S[SRF])+|FR|FS"
 )  # the kinds of parts that are family and given names in turn
@@ -44,7 +44,7 @@ _USUAL = re.compile(
     r"\s*((?:(?:van|von|de|del|della|der|den|di|da|la|le)\s)*[^\W\d_]+(?:[-'\u2019][^\W\d_]+)*), "
     r"((?:[A-Z][a-z\u00df-\u00ff]{2,}|[A-Z]\.)(?: [A-Z][a-z\u00df-\u00ff]{2,}|[ -]?[A-Z]\.)*)\s*"
 )
-_IDENTIFIER = re.compile(r"\s*[(\[][\d\s-]+X?[)\]]\s*$")
+_IDENTIFIER = re.compile(r"(?<!\s)\s*[(\[][\d\s-]++X?[)\]]\s*$")
 
 
 class Name(NamedTuple):

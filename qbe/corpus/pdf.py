@@ -50,7 +50,7 @@ _PROBLEMS = {
 }
 _ARXIV = re.compile(r"arXiv:\s?((?:\d{4}\.\d{4,5}|[a-z-]+(?:\.[A-Z]{2})?/\d{7})(?:v\d+)?)")
 _DOI = re.compile(
-    r"(?:https?://(?:dx\.)?doi\.org/|doi\s*:?\s*(?:https?://(?:dx\.)?doi\.org/)?)(10\.\d{4,9}/\S+?)[.,;]?",
+    r"(?:https?://(?:dx\.)?doi\.org/|doi\s*+(?::\s*+)?(?:https?://(?:dx\.)?doi\.org/)?)(10\.\d{4,9}/\S+?)[.,;]?",
     re.IGNORECASE,
 )
 
@@ -65,7 +65,7 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
         reason = "a PDF that is too large"
         yield Entry(name, fields.unfit(expected, "a larger one", "give its text", reason, name))
         return
-    found = _WORKER.read(data)
+    found = _read(data)
     if (problem := found.get("error")) is not None:
         expected, actual, reason = _PROBLEMS[problem]
         yield Entry(name, RecordError(f"{name}: expected {expected}, found {actual}", reason))
@@ -83,51 +83,43 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     yield Entry(name, {**texts, "metadata": fields.present(metadata)})
 
 
-class _Worker:
-    """The process that reads, started on demand, and again where a document has ended it."""
-
-    def __init__(self) -> None:
-        self._process: work.Process | None = None
-        self._lock = threading.RLock()
-
-    def read(self, data: bytes) -> dict[str, str]:
-        """Return the answer of the process; ``error`` '' where it ended or took too long."""
-        with self._lock:
-            if self._process is None or self._process.poll() is not None:
-                atexit.register(self.end)  # which is to leave no process behind; once more does no harm
-                self._process = work.start([sys.executable, "-m", "qbe.corpus.pdf"])
-            process = self._process
-            assert process.stdin is not None and process.stdout is not None
-            timer = threading.Timer(SECONDS, process.kill)
-            timer.start()
-            try:
-                process.stdin.write(len(data).to_bytes(8, "big") + data)
-                process.stdin.flush()
-                line = process.stdout.readline()
-            except BrokenPipeError:
-                line = b""
-            except BaseException:  # such as an interrupt: the answer is not to be that of the next document
-                self.end()
-                raise
-            finally:
-                timer.cancel()
-            if not line.endswith(b"\n"):
-                self.end()
-                return {"error": ""}
-            found: dict[str, str] = json.loads(line)
-            return found
-
-    def end(self) -> None:
-        """Kill the process, so that a malicious PDF cannot affect the next one."""
-        with self._lock:
-            if self._process is not None:
-                self._process.kill()
-                self._process.communicate()
-                self._process = None
+_LOCK = threading.RLock()
+_PROCESSES: list[work.Process] = []  # the process that reads, if there is one
 
 
-_WORKER = _Worker()
-end_worker = _WORKER.end
+def _read(data: bytes) -> dict[str, str]:
+    """Return the answer of the process that reads; ``error`` is empty where it ends, or is too slow."""
+    with _LOCK:
+        if not _PROCESSES or _PROCESSES[0].poll() is not None:
+            end_worker()
+            atexit.register(end_worker)  # once more does no harm
+            _PROCESSES.append(work.start([sys.executable, "-m", "qbe.corpus.pdf"]))
+        process = _PROCESSES[0]
+        assert process.stdin is not None and process.stdout is not None
+        timer = threading.Timer(SECONDS, process.kill)
+        timer.start()
+        line = b""
+        try:
+            process.stdin.write(len(data).to_bytes(8, "big") + data)
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except BrokenPipeError:
+            pass
+        finally:
+            timer.cancel()
+            if not line.endswith(b"\n"):  # also on an interrupt: the answer is not that of the next document
+                end_worker()
+        found: dict[str, str] = json.loads(line) if line.endswith(b"\n") else {"error": ""}
+        return found
+
+
+def end_worker() -> None:
+    """Kill the process, so that a malicious PDF cannot affect the next one."""
+    with _LOCK:
+        while _PROCESSES:
+            process = _PROCESSES.pop()
+            process.kill()
+            process.communicate()
 
 
 def answer(data: bytes) -> dict[str, str]:

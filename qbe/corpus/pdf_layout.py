@@ -21,7 +21,7 @@ _ABSTRACT = re.compile(
     re.IGNORECASE,
 )
 _INTRODUCTION = re.compile(
-    r"(?:(?:1|I|\u00a7\s?1)\s*[.:)\u2013\u2014-]?\s*|chapter 1\W*)?i ?n ?t ?r ?o ?d ?u ?c ?t ?i ?o ?n"
+    r"(?:(?:1|I|\u00a7\s?1)\s*+[.:)\u2013\u2014-]?\s*+|chapter 1\W*)?i ?n ?t ?r ?o ?d ?u ?c ?t ?i ?o ?n"
     r"(?:\s*[.:\u2013\u2014-]*|\s+(?:and|&)\s+[\w ]{3,40})",
     re.IGNORECASE,
 )
@@ -55,7 +55,10 @@ _JOURNAL = re.compile(
     r"doi\b|arxiv|volume \d|vol\. ?\d)|.{0,40}\bjournal\b(?: of .{0,40})?$|journal homepage",
     re.IGNORECASE,
 )
-_MARKS = re.compile(r"[\s*\u2020\u2021\u00a7\u00b6\u2217\u22c6\u2225#]+$|^[\s*\u2020\u2021\u2217]+")
+_MARKS = re.compile(
+    r"(?<![\s*\u2020\u2021\u00a7\u00b6\u2217\u22c6\u2225#])[\s*\u2020\u2021\u00a7\u00b6\u2217\u22c6\u2225#]+$"
+    r"|^[\s*\u2020\u2021\u2217]+"
+)
 _LIST_MARK = re.compile(r"^[^\w\"'\u2018\u201c($]+")
 
 

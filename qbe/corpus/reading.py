@@ -9,34 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from qbe.corpus import records, streams
 from qbe.corpus.fields import ABSTRACT_FROM, unfit
 from qbe.corpus.formats import format_of
 from qbe.corpus.identity import CHOSEN, UNIQUE, Ids, Seen, content_id, merged, usable_id
 from qbe.corpus.markup import is_placeholder
-from qbe.corpus.records import (
-    AS_IT_COMES,
-    NO_ABSTRACT,
-    NO_ABSTRACT_ADVICE,
-    SKIP_BYTES,
-    STOP,
-    Entry,
-    Reading,
-    Splitter,
-    is_id,
-    parse_paper,
-)
+from qbe.corpus.records import AS_IT_COMES, NO_ABSTRACT, Entry, Reading, Splitter, parse_paper
 from qbe.corpus.rejected import RECODED, RENAMED, STANDS_IN, RejectedRecords
-from qbe.corpus.streams import (
-    NOT_RECOGNIZED,
-    STDIN,
-    WESTERN,
-    BytesRead,
-    display_name,
-    from_western,
-    is_folder,
-    is_library,
-    open_source,
-)
+from qbe.corpus.streams import NOT_RECOGNIZED, STDIN, display_name, is_folder, is_library, open_source
 from qbe.corpus.tables import SAVED_DATASET, read_dataset
 from qbe.corpus.xml_formats import DELETION, note_pubmed
 from qbe.errors import CorpusError, RecordError
@@ -69,7 +49,7 @@ def read_corpus(
     split: Splitter | None = None,
     reading: Reading = AS_IT_COMES,
     rejected: RejectedRecords | None = None,
-    bytes_read: BytesRead | None = None,
+    bytes_read: streams.BytesRead | None = None,
 ) -> Iterator[Paper]:
     """Yield the papers of all sources in order, each with an id of its own.
 
@@ -82,16 +62,16 @@ def read_corpus(
     MissingDependencyError for a dataset without the package ``datasets``.
     """
     rejected = RejectedRecords() if rejected is None else rejected
-    stops = reading.on_error == STOP
+    stops = reading.on_error == records.STOP
     if reading.on_error is None:  # one broken record shall not stop a night's work
         paths = (Path(file) for source in sources for file in files_of(source) if os.path.isfile(file))  # noqa: PTH113
-        stops = sum(path.stat().st_size for path in paths) <= SKIP_BYTES
+        stops = sum(path.stat().st_size for path in paths) <= records.SKIP_BYTES
     left, deleted = Counter[str](), set[str]()
     for source in sources:
         _first_pass(source, reading, stops, left, deleted)
     rejected.deleted |= deleted
-    records = (_records(source, reading, rejected, bytes_read, left) for source in sources)
-    papers = _papers(records, Ids(sources), split, reading, rejected, stops)
+    found = (_records(source, reading, rejected, bytes_read, left) for source in sources)
+    papers = _papers(found, Ids(sources), split, reading, rejected, stops)
     kept = 0
     for paper in merged(papers) if reading.dedupe else (paper for paper, first in papers if first is None):
         kept += 1
@@ -122,10 +102,10 @@ def _first_pass(source: str, reading: Reading, stops: bool, left: Counter[str], 
             continue
         try:
             with open_source(file) as stream:
-                is_pubmed = format_of(stream, file, reading.format).name == "pubmed"
-                for pmid, is_deletion in note_pubmed(stream) if is_pubmed else ():
-                    (deleted.add if is_deletion else deleted.discard)(pmid)
-                    left[pmid] += not is_deletion
+                if format_of(stream, file, reading.format).name == "pubmed":
+                    for pmid, is_deletion in note_pubmed(stream):
+                        (deleted.add if is_deletion else deleted.discard)(pmid)
+                        left[pmid] += not is_deletion
         except CorpusError as error:
             if file == source:
                 raise
@@ -159,7 +139,7 @@ def _records(
     source: str,
     reading: Reading,
     rejected: RejectedRecords | None = None,
-    bytes_read: BytesRead | None = None,
+    bytes_read: streams.BytesRead | None = None,
     left: Counter[str] | None = None,
 ) -> Iterator[tuple[str, Entry]]:
     """Yield the records of a source, each with whose ids they have (`qbe.corpus.identity`)."""
@@ -178,33 +158,32 @@ def _records(
             with open_source(file, bytes_read) as stream:
                 if in_folder and not stream.peek(1):
                     message = f"{name}: expected papers, found an empty file; fetch it again or remove it"
-                    yield UNIQUE, Entry(name, RecordError(message, "an empty file", is_fault=False))
-                    continue
+                    raise RecordError(message, "an empty file", is_fault=False)
                 form = format_of(stream, name, reading.format)
                 if form.ids == CHOSEN:
-                    stream, is_western = from_western(stream)
+                    stream, is_western = streams.from_western(stream)
                     if is_western and rejected is not None:
                         advice = "where letters are wrong, convert the file"
-                        rejected.note(RECODED, name, f"expected UTF-8 text, read as {WESTERN}; {advice}")
+                        rejected.note(
+                            RECODED, name, f"expected UTF-8 text, read as {streams.WESTERN}; {advice}"
+                        )
                 found = form.read(stream, name, reading)
-                if (
-                    rejected is not None
-                    and left is not None
-                    and form.name == "pubmed"
-                    and not _is_read_once(file)
-                ):
-                    found = _last_of_each(found, left, rejected.deleted)
+                if left is not None and form.name == "pubmed" and not _is_read_once(file):
+                    found = _last_of_each(
+                        found, left, rejected.deleted if rejected is not None else frozenset()
+                    )
                 for entry in found:
                     yield form.ids, entry
                     count += 1
         except CorpusError as error:
             if count or not in_folder:
                 raise
-            yield UNIQUE, Entry(name, RecordError(str(error), getattr(error, "reason", NOT_RECOGNIZED)))
+            known = error if isinstance(error, RecordError) else RecordError(str(error), NOT_RECOGNIZED)
+            yield UNIQUE, Entry(name, known)
 
 
 def _papers(
-    streams: Iterable[Iterator[tuple[str, Entry]]],
+    sources: Iterable[Iterator[tuple[str, Entry]]],
     ids: Ids,
     split: Splitter | None,
     reading: Reading,
@@ -213,8 +192,8 @@ def _papers(
 ) -> Iterator[tuple[Paper, int | None]]:
     """Yield each paper with None; a duplicate with the number (from 1) of the paper that it is."""
     seen = Seen(reading.dedupe) if reading.dedupe else None
-    for stream in streams:
-        for whose, entry in stream:
+    for source in sources:
+        for whose, entry in source:
             try:
                 paper = _paper(entry, whose, split, reading)
                 if paper is None:
@@ -226,7 +205,7 @@ def _papers(
                 paper_id, is_new = (first, False) if first else ids.place(paper, entry.where, whose)
             except RecordError as error:
                 if stops and error.is_fault:
-                    if reading.on_error == STOP:  # as was asked for
+                    if reading.on_error == records.STOP:  # as was asked for
                         raise error from None
                     remedy = "leave such records out with `on_error` skip"
                     if error.reason == NO_ABSTRACT:
@@ -262,7 +241,7 @@ def _paper(entry: Entry, whose: str, split: Splitter | None, reading: Reading) -
     if isinstance(record, RecordError):
         raise record
     paper_id, title, metadata = (record.get(name) for name in ("paper_id", "title", "metadata"))
-    if whose == CHOSEN and isinstance(paper_id, str) and not is_id(paper_id):
+    if whose == CHOSEN and isinstance(paper_id, str) and not records.is_id(paper_id):
         record = {**record, "paper_id": usable_id(paper_id) or None}
     if whose != UNIQUE and isinstance(title, str | None) and not (title and title.strip()):
         raise RecordError(f"{where}: expected a title, found none; add it or drop the paper", "no title")
@@ -271,7 +250,7 @@ def _paper(entry: Entry, whose: str, split: Splitter | None, reading: Reading) -
     try:
         paper = parse_paper(record, where, split, default_id="")
         if is_placeholder([sentence.text for sentence in paper.sentences]):
-            raise unfit("an abstract", ascii(paper.abstract), NO_ABSTRACT_ADVICE, NO_ABSTRACT, where)
+            raise unfit("an abstract", ascii(paper.abstract), records.NO_ABSTRACT_ADVICE, NO_ABSTRACT, where)
         return paper
     except RecordError as error:
         if error.reason != NO_ABSTRACT or not reading.keep_without_abstract or not title:

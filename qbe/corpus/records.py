@@ -119,16 +119,15 @@ def converted(
 ) -> Iterator[Entry]:
     """Convert originals, each given with its place, to entries; errors become entries, None is left out."""
     for where, original in originals:
-        if isinstance(original, RecordError):
-            yield Entry(where, original)
-            continue
         try:
+            if isinstance(original, RecordError):
+                raise original
             record = to_record(original)
         except RecordError as error:
             yield Entry(where, placed(error, where))
-            continue
-        if record is not None:
-            yield Entry(where, record)
+        else:
+            if record is not None:
+                yield Entry(where, record)
 
 
 def locate(text: str, sentences: Sequence[str]) -> Offsets | None:

@@ -48,23 +48,21 @@ class RejectedRecords:
             self.nameless += is_broken
         else:
             self.ids.add(paper_id)
-        self._write(where, error.reason, str(error))
+        self.note(error.reason, where, str(error))
 
     def merge(self, where: str, paper_id: str, first: str, by: str | None, place: str) -> None:
         """Count a duplicate of the paper ``first``, which occurred at ``place``; ``by`` is what both have."""
         self.merged += 1
         same = f"{paper_id!r} has the {by} of {first!r}" if by else f"{first!r} was there before"
-        self._write(where, "duplicate", f"{where}: {same} ({place}), which is kept")
+        self.note("duplicate", where, f"{same} ({place}), which is kept")
 
     def note(self, kind: str, where: str, message: str) -> None:
-        """Count a note (one of NOTED) on a paper or a file that is used."""
-        self.noted[kind] += 1
-        self._write(where, kind, f"{where}: {message}")
-
-    def _write(self, where: str, reason: str, message: str) -> None:
+        """List what is wrong with a record, a paper or a file; count it if it is one of NOTED."""
+        if kind in NOTED:
+            self.noted[kind] += 1
         if self._stream is not None:
-            line = {"where": where, "reason": reason, "message": message}
-            self._stream.write(dump_record(line))
+            message = message if message.startswith(where) else f"{where}: {message}"
+            self._stream.write(dump_record({"where": where, "reason": kind, "message": message}))
 
     def check(self, max_rejected: float, kept: int) -> None:
         """Raise CorpusError where too large a share of at least FEWEST records is broken."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import bz2
 import codecs
 import contextlib
-import gzip
 import io
 import json
 import lzma
@@ -45,7 +44,7 @@ _MAGIC = {
 }
 _BUFFER_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 13
-_ZSTANDARD_BYTES = 1 << 10  # a block of 4 bytes may become 128 KiB: the output of these is at most 32 MiB
+_COMPRESSED_BYTES = 1 << 10  # a block of 4 bytes may become 128 KiB: the output of these is at most 32 MiB
 _RETURN = re.compile(rb"(?<=\r)(?!\n)(?=.)", re.DOTALL)
 _MARKS = dict.fromkeys((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "utf-32")
 _MARKS |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16")
@@ -190,21 +189,22 @@ def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iter
             if str(source) == STDIN:
                 raw = cast(io.BufferedReader, sys.stdin.buffer)
             elif is_address(source):
-                raw = stack.enter_context(_stream_of(_of_address(str(source))))
+                raw = _stream_of(_of_address(str(source)))
             else:
                 raw = cast(io.BufferedReader, stack.enter_context(path.open("rb", _BUFFER_BYTES)))
                 if bytes_read is not None and path.is_file():
                     bytes_read.follow(raw)
             suffix, start = path.suffix.lower(), raw.peek(8)[:8]
-            if suffix not in _DECOMPRESSORS:
+            if suffix not in _MAGIC.values():
                 suffix = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), "")
             stream = raw
-            if suffix:  # the buffer turns the decompressors' slow readline into a fast one
-                opened = _DECOMPRESSORS[suffix](raw, name)
-                stream = stack.enter_context(io.BufferedReader(opened, _BUFFER_BYTES))
+            if suffix == ".zip":  # the buffer makes its slow readline fast
+                stream = stack.enter_context(io.BufferedReader(_zip_member(raw, name), _BUFFER_BYTES))  # type: ignore[type-var]
+            elif suffix:
+                stream = _stream_of(_decompressed(raw, _DECOMPRESSORS[suffix]))
             yield _as_utf8(stream, name)
-        except (_DamagedError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, OSError) as error:
-            if not isinstance(error, OSError) or error.errno is None:  # gzip and bz2 report bad data so
+        except (_DamagedError, EOFError, zlib.error, zipfile.BadZipFile, OSError) as error:
+            if not isinstance(error, OSError) or error.errno is None:  # bz2 reports bad data so
                 raise CorpusError(
                     f"{name}: expected whole compressed data, found them truncated or corrupt ({error}); "
                     "fetch the file again"
@@ -234,21 +234,29 @@ def _zip_member(raw: io.BufferedReader, name: str) -> IO[bytes]:
         raise _DamagedError(error) from error
 
 
-def _of_zstandard(stream: io.BufferedReader) -> Iterator[bytes]:
-    """Decompress frame by frame: zstandard's own reader does not see that a file is cut."""
+def _decompressed(stream: io.BufferedReader, new: Callable[[], Any]) -> Iterator[bytes]:
+    """Decompress member by member: the libraries' own files take a damaged second one for the end."""
+    part, data = None, b""
+    while data := data or stream.read(_COMPRESSED_BYTES):
+        if part is None:
+            data = data.lstrip(b"\0")  # between members
+            part = new() if data else None
+        if part is None:
+            continue
+        try:
+            yield part.decompress(data)
+        except Exception as error:  # of each library another one
+            raise _DamagedError(error) from error
+        data, part = (part.unused_data, None) if part.eof else (b"", part)
+    if part is not None:
+        raise _DamagedError("the data end within a member")
+
+
+def _zstandard() -> Any:
     check_package("zstandard")
     import zstandard
 
-    context, frame, data = zstandard.ZstdDecompressor(), None, b""
-    while data := data or stream.read(_ZSTANDARD_BYTES):
-        frame = frame or context.decompressobj(write_size=_PIECE_BYTES)
-        try:
-            yield frame.decompress(data)
-        except zstandard.ZstdError as error:
-            raise _DamagedError(error) from error
-        data, frame = frame.unused_data, None if frame.eof else frame
-    if frame is not None:
-        raise EOFError("the data end within a frame")
+    return zstandard.ZstdDecompressor().decompressobj(write_size=_PIECE_BYTES)
 
 
 def open_address(address: str) -> IO[bytes]:
@@ -333,15 +341,15 @@ def from_western(stream: io.BufferedReader) -> tuple[io.BufferedReader, bool]:
 
 
 class _Pieces(io.RawIOBase):
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._rest = pieces, memoryview(b"")
+    pieces: Iterator[bytes]
+    _rest: memoryview = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         while not self._rest:
-            piece = next(self._pieces, None)
+            piece = next(self.pieces, None)
             if piece is None:
                 return 0
             self._rest = memoryview(piece)
@@ -351,13 +359,14 @@ class _Pieces(io.RawIOBase):
 
 
 def _stream_of(pieces: Iterator[bytes]) -> io.BufferedReader:
-    return io.BufferedReader(_Pieces(pieces), _BUFFER_BYTES)
+    raw = _Pieces()
+    raw.pieces = pieces
+    return io.BufferedReader(raw, _BUFFER_BYTES)
 
 
-_DECOMPRESSORS: dict[str, Callable[[io.BufferedReader, str], Any]] = {
-    ".gz": lambda raw, _: gzip.GzipFile(fileobj=raw),
-    ".bz2": lambda raw, _: bz2.BZ2File(raw),
-    ".xz": lambda raw, _: lzma.LZMAFile(raw),  # noqa: SIM115 (the caller closes it)
-    ".zst": lambda raw, _: _Pieces(_of_zstandard(raw)),
-    ".zip": _zip_member,
+_DECOMPRESSORS: dict[str, Callable[[], Any]] = {
+    ".gz": partial(zlib.decompressobj, 16 + zlib.MAX_WBITS),
+    ".bz2": bz2.BZ2Decompressor,
+    ".xz": lzma.LZMADecompressor,
+    ".zst": _zstandard,
 }

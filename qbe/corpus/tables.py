@@ -13,6 +13,8 @@ import json
 import logging
 import math
 import re
+import shutil
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -35,20 +37,21 @@ _USUAL = {
     name: columns.split()
     for name, columns in {
         "key": "identifier citationkey citekey bibtexkey bibkey",
-        "id": "id paperid recordid corpusid docid docno key",
+        "id": "id paperid corduid recordid corpusid docid docno key",
         "other id": "ut utuniquewosid eid lensid publicationid openalexid pmid pubmedid accessionnumber doi",
         "title": "title articletitle documenttitle papertitle primarytitle",
         "abstract": "abstract abstractnote abstracttext paperabstract summary text",
         "year": "year publicationyear pubyear publishedyear yearpublished",
-        "date": "date publicationdate datepublished published coverdate",
-        "authors": "authorfullnames authors author authornames authornamesfull creators",
-        "venue": "venue journal journaltitle publicationtitle sourcetitle sourcetitleanthologytitle "
-        "journalbook publication source",
+        "date": "date publicationdate datepublished published publishtime coverdate",
+        "authors": "authorfullnames authors author authornames authornamesfull authorshipsauthordisplayname "
+        "creators",
+        "venue": "venue venueraw journal journaltitle publicationtitle pubtitle sourcetitle "
+        "sourcetitleanthologytitle journalbook primarylocationsourcedisplayname publication source",
         "categories": "categories category fieldsofstudy",
         "tags": "tags manualtags automatictags keywords authorkeywords indexkeywords keywordsplus meshterms "
-        "ieeeterms subjects",
-        "doi": "doi doilink",
-        "url": "url link urls articleurl externalurl pdflink",
+        "ieeeterms subjects subjectterms labelsfiledin",
+        "doi": "doi doilink digitalobjectidentifier",
+        "url": "url link urls articleurl externalurl documenturl pdflink",
         "cites": "cites",
     }.items()
 }
@@ -109,7 +112,7 @@ def find_columns(header: Sequence[str], named: Mapping[str, str], may_lack_abstr
     if {"PT", "AU", "TI"} <= set(header):
         names = [_WEB_OF_SCIENCE.get(column, own) for column, own in zip(header, names, strict=True)]
     usual = {column: position for position, column in reversed(list(enumerate(names)))}
-    shown = [ascii(each if len(each) <= _MOST_CHARS else f"{each[: _MOST_CHARS - 3]}...") for each in header]
+    shown = [repr(each if len(each) <= _MOST_CHARS else f"{each[: _MOST_CHARS - 3]}...") for each in header]
     listed = ", ".join([*shown[:_MOST_COLUMNS], *["..."] * (len(shown) > _MOST_COLUMNS)]) or "none"
     positions: dict[str, int] = {}
     for field in COLUMNS:
@@ -138,7 +141,7 @@ def to_record(columns: Columns, row: Mapping[str, Any]) -> dict[str, Any]:
     """
     cells = {field: _cell(value) for field, value in row.items()}
     paper_id = cells.get("id")
-    if columns.may_lack_id and isinstance(paper_id, str):
+    if isinstance(paper_id, str) and (columns.may_lack_id or "//openalex.org/" in paper_id):
         if columns.positions.get("id") == columns.positions.get("doi"):
             paper_id = fields.doi(paper_id) or paper_id
         elif "://" in paper_id:
@@ -175,6 +178,8 @@ def metadata_of(row: Mapping[str, Any]) -> dict[str, Any]:
     if not all(map(_ARXIV.fullmatch, categories)):
         categories = _names(words)
     cites = _items(cells.get("cites"), r"[\s;,|]+")
+    if len(cites) == 1 and str(cites[0]).isdecimal():  # a count is no citation
+        cites = []
     return {
         **credits(named),
         **fields.dated(str(cells.get("date") or ""), cells.get("year")),
@@ -361,26 +366,22 @@ def _delimiter(head: Head, header: str) -> str:
 
 
 def read_parquet(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """Yield the rows of a file; raises CorpusError for a damaged one, a pipe, or one without the columns."""
-    not_seekable = CorpusError(
-        f"{name}: expected Parquet as a file, found a stream that cannot be read from its end; unpack it and "
-        "give the file"
-    )
-    if not stream.seekable():
-        raise not_seekable
+    """Yield the rows of a file; raises CorpusError for a damaged one, or one without the columns."""
     check_package("pyarrow.parquet")
     from pyarrow.parquet import ParquetFile, read_metadata
 
+    source: Any = stream
+    if not stream.seekable():  # it is read from its end
+        source = tempfile.TemporaryFile()  # noqa: SIM115 (read as long as rows are asked for)
+        shutil.copyfileobj(stream, source)
     try:
-        metadata = read_metadata(stream)
+        metadata = read_metadata(source)
         # Columns of groups are not asked: of a damaged file pyarrow may look for them beyond its memory.
         groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
         largest = max((group.total_byte_size for group in groups), default=0)
         options = {"buffer_size": _BUFFER_BYTES if largest > _LARGE_BYTES else 0, "pre_buffer": False}
-        file = ParquetFile(stream, metadata=metadata, page_checksum_verification=True, **options)
+        file = ParquetFile(source, metadata=metadata, page_checksum_verification=True, **options)
         names = [str(each) for each in file.schema_arrow.names]
-    except io.UnsupportedOperation:
-        raise not_seekable from None
     except Exception as error:  # of many types, and not only pyarrow's
         raise _damaged(name, error) from error
     needed, record = _typed(names, reading, name)

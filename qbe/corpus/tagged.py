@@ -17,11 +17,11 @@ from qbe.corpus.json_stream import decode_text
 from qbe.corpus.markup import clean_title
 from qbe.corpus.names import ET_AL, credits
 from qbe.corpus.records import Entry, Reading, converted
-from qbe.corpus.streams import numbered_lines
+from qbe.corpus.streams import Head, numbered_lines
 
 MAX_RECORD_BYTES = 4 << 20  # real ones are far shorter
 
-_LOWER_TAG = re.compile(r"^\s*[a-z][a-z0-9](?=\s*-\s)", re.MULTILINE)
+_LOWER_TAG = re.compile(r"^[^\S\n]*[a-z][a-z0-9](?=[^\S\n]*-\s)", re.MULTILINE)
 _IN_BRACKETS = re.compile(r"\[([^\[\]]+)\]\.?")
 _DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi\b[:\s]*)?10\.\d", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?:https?|ftp)://[^\s<>\"]+", re.IGNORECASE)
@@ -34,7 +34,8 @@ class Tagged:
     ``begin`` and ``end`` match the first and the last line of a record, ``inner`` one with its title,
     abstract (whose tag is the group) or author, ``line`` one with a tag and a value (the groups). ``fields``
     lists each field's tags, better ones first. A tag of ``same`` is read as another. A line without a tag
-    continues the value before, or is another value of a tag of ``separate``.
+    continues the value before, or is another value of a tag of ``separate``. The first line may stand again
+    within a record that ``repeats`` it.
     """
 
     begin: re.Pattern[bytes]
@@ -44,6 +45,12 @@ class Tagged:
     fields: str
     same: Mapping[str, str] = field(default_factory=dict)
     separate: tuple[str, ...] = ()
+    repeats: bool = False
+
+    def recognizes(self, head: Head) -> bool:
+        """Return True if a line begins a record, in a text that is none of JSON, XML or BibTeX."""
+        is_other = head.text.startswith(("{", "[", "<", "@"))
+        return not is_other and any(map(self.begin.match, head.data.splitlines(keepends=True)))
 
     def read(self, stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
         """Yield the records of a file, each with the place of its first line."""
@@ -51,24 +58,34 @@ class Tagged:
         return converted(self._records(stream, name), self._record)
 
     def _records(self, stream: io.BufferedReader, name: str) -> Iterator[tuple[str, bytes]]:
-        lines, size, where = list[bytes](), 0, ""
+        parts, size = list[tuple[str, list[bytes]]](), 0  # up to two, of which each may be a record
         for number, line in numbered_lines(stream, name):
             is_first = self.begin.match(line) is not None
-            if lines and is_first:
-                yield where, b"".join(lines)
-                lines = []
-            if not lines:
-                if not (is_first or self.inner.match(line)):
-                    continue
-                size, where = 0, f"{name}, line {number}"
-            if size <= MAX_RECORD_BYTES:  # what is longer is refused, and not kept
-                lines.append(line)
+            if is_first or (not parts and self.inner.match(line)):
+                *before, parts = [[each] for each in self._whole(parts)] or [[]]
+                yield from ((where, b"".join(lines)) for [(where, lines)] in before)
+                parts.append((f"{name}, line {number}", []))
+                size = 0
+            if parts and size <= MAX_RECORD_BYTES:  # what is longer is refused, and not kept
+                parts[-1][1].append(line)
             size += len(line)
             if self.end.match(line):
-                yield where, b"".join(lines)
-                lines = []
-        if lines:
-            yield where, b"".join(lines)
+                yield from ((where, b"".join(lines)) for where, lines in self._whole(parts))
+                parts = []
+        yield from ((where, b"".join(lines)) for where, lines in self._whole(parts))
+
+    def _whole(self, parts: list[tuple[str, list[bytes]]]) -> list[tuple[str, list[bytes]]]:
+        """Join two parts of a record: fields before its first line, or a stray first line and no title."""
+        if len(parts) < 2:
+            return parts
+        (where, before), (_, after) = parts
+        tags = [
+            {found[1] for each in lines if (found := self.inner.match(each))} for lines in (before, after)
+        ]
+        has_first = self.begin.match(before[0]) is not None
+        lacks_title = self.repeats and not any(tag and tag.startswith(b"T") for tag in tags[1])
+        is_one = not (tags[0] & tags[1]) - {None} and (lacks_title or not has_first)
+        return [(where, before + after)] if is_one else parts
 
     def _record(self, data: bytes) -> dict[str, Any]:
         if len(data) > MAX_RECORD_BYTES:
@@ -95,7 +112,7 @@ class Tagged:
             "doi": next(filter(None, map(fields.doi, dois)), ""),
             "url": next(addresses, ""),
             "ids": {name: firsts.get(name) for name in ("pmid", "pmc")},
-            "tags": [word.strip(" *") for value in found["keywords"] for word in value.split(";")],
+            "tags": [word.replace("*", "") for value in found["keywords"] for word in value.split(";")],
         }
         return fields.record(paper_id, title or book, " ".join(abstracts), metadata)
 
@@ -137,6 +154,7 @@ RIS = Tagged(
     "doi DO M3 AN L3 UR, url UR LK, id ID, keywords KW",
     same={"A1": "AU"},
     separate=("KW", "UR"),
+    repeats=True,
 )
 NBIB = Tagged(
     begin=re.compile(rf"{_BEGIN}PMID\s*-\s".encode()),

@@ -5,6 +5,7 @@ Entities that a document declares stay as they are written, because they can mak
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 from lxml.etree import XMLSyntaxError, XPath, iterparse
 
 from qbe.corpus.fields import NOT_THIS_FORMAT, date, dated, doi, record, unfit
-from qbe.corpus.markup import clean_abstract, clean_title
+from qbe.corpus.markup import clean_title
 from qbe.corpus.names import person_name
 from qbe.corpus.records import Entry, Reading, converted
 from qbe.corpus.streams import Bounded, Head
@@ -27,6 +28,12 @@ Parts = dict[
 MAX_RECORD_BYTES = 8 << 20  # a paper of 15,000 authors has 5 MiB; libxml2 itself ends at twice that length
 
 _PROLOG = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>)\s*", re.DOTALL)
+_ENTITY_BYTES = 40
+_BARE = re.compile(rb"&(?![\w#][\w:.-]{0,38};)")
+_FORBIDDEN = re.compile(
+    rb"[\x01-\x08\x0b\x0c\x0e-\x1f]|&#(?:0*(?:[0-8]|1[124-9]|2\d|3[01])|x0*(?:[0-8bcef]|1[0-9a-f]));",
+    re.IGNORECASE,
+)
 _START = re.compile(r"<([^\s/>!?]+)")
 
 
@@ -47,13 +54,28 @@ def text_of(element: Element | None, *, as_it_is: bool = False) -> str:
     return text if as_it_is else " ".join(text.split())
 
 
+class _Repaired(Bounded):
+    """Replaces what XML forbids, and libxml2 ends at: control characters, and ``&`` that begins nothing."""
+
+    _rest = b""  # an entity that is cut
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._rest + super().read(size)
+        if b"\0" in data:  # UTF-16
+            return data
+        place = data.rfind(b"&", max(1, len(data) - _ENTITY_BYTES)) if len(data) > _ENTITY_BYTES else -1
+        is_cut = place > 0 and b";" not in data[place:]
+        data, self._rest = (data[:place], data[place:]) if is_cut else (data, b"")
+        return _BARE.sub(b"&amp;", _FORBIDDEN.sub(b" ", data))
+
+
 def elements(stream: io.BufferedReader, name: str, tags: Sequence[str]) -> Iterator[tuple[str, Element]]:
     """Yield the elements of these tags with their places, as they end; each may be changed freely.
 
     Everything else is forgotten, but for the elements around each. Raises CorpusError for malformed or
     truncated XML, records of more than MAX_RECORD_BYTES, and nesting deeper than libxml2 allows (256).
     """
-    source, number = Bounded(stream, name, MAX_RECORD_BYTES), 0
+    source, number = _Repaired(stream, name, MAX_RECORD_BYTES), 0
     options = {"resolve_entities": False, "no_network": True, "huge_tree": False, "remove_comments": True}
     events = iterparse(source, ("end",), tag=tags, remove_pis=True, **options)
     try:
@@ -89,18 +111,10 @@ _CITES = XPath(
     smart_strings=False,
 )
 _DELETION = "DeleteCitation"
+_CITATIONS = ("MedlineCitation", "BookDocument")
 # The last period of an ellipsis, or of an abbreviation such as U.S.
 _KEPT_PERIOD = re.compile(r"(?:\.\.|\b(?:[^\W\d_]\.){2,})$")
 _IN_BRACKETS = re.compile(r"\[[^\[\]]*+(?:\[[^\[\]]*+\][^\[\]]*+)*+\]")
-_TRUNCATION = "(ABSTRACT TRUNCATED"  # of abstracts that NLM cut, until 2000
-_TRUNCATED = re.compile(rf"\s*{re.escape(_TRUNCATION)}[^()]*\)\s*$")
-_CITATION = re.compile(
-    rb"<(?:MedlineCitation|BookDocument)\b[^>]*>\s*<PMID[^>]*>\s*(\d+)\s*<|<DeleteCitation>(.*?)</DeleteCitation>",
-    re.DOTALL,
-)
-_PMID = re.compile(rb"<PMID\b[^>]*>\s*(\d+)\s*<")
-_READ_BYTES = 1 << 20
-_LONGEST_START, _LONGEST_DELETION = 1 << 12, 8 << 20  # how far a citation may reach over the end of a chunk
 
 
 def read_pubmed(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
@@ -110,17 +124,14 @@ def read_pubmed(stream: io.BufferedReader, name: str, reading: Reading) -> Itera
 
 
 def note_pubmed(stream: io.BufferedReader) -> Iterator[tuple[str, bool]]:
-    """Yield the PMID of each article, book and deletion (True), without parsing the XML."""
-    text = b""
-    while data := stream.read(_READ_BYTES):
-        text, end = text + data, 0
-        for match in _CITATION.finditer(text):
-            end = match.end()
-            pmids = [match[1]] if match[1] else _PMID.findall(match[2])
-            yield from ((pmid.decode(), not match[1]) for pmid in pmids)
-        begun = text.rfind(b"<DeleteCitation>", end)
-        rest = len(text) - (_LONGEST_START if begun < 0 else min(len(text) - begun, _LONGEST_DELETION))
-        text = text[max(end, rest) :]
+    """Yield the PMID of each article, book and deletion (True), as far as the XML can be read."""
+    with contextlib.suppress(CorpusError):
+        for _, element in elements(stream, "", (*_CITATIONS, _DELETION)):
+            pmids = element.findall("PMID")
+            yield from (
+                (text_of(pmid), element.tag == _DELETION)
+                for pmid in (pmids if element.tag == _DELETION else pmids[:1])
+            )
 
 
 def _from_pubmed(source: Element) -> dict[str, Any] | None:
@@ -130,7 +141,7 @@ def _from_pubmed(source: Element) -> dict[str, Any] | None:
         found = "some in a stream, which cannot be read twice"
         raise unfit("deletions in a file", found, "save it and give the file", DELETION)
     is_article = source.tag == _ARTICLE
-    citation = _parts(_parts([source]).get("MedlineCitation" if is_article else "BookDocument"))
+    citation = _parts(_parts([source]).get(_CITATIONS[not is_article]))
     paper_id = text_of(*citation.get("PMID", [None])[:1])
     if not paper_id:
         raise unfit("a PMID", "none", "add it or remove the record", "no paper_id")
@@ -168,12 +179,19 @@ def _from_pubmed(source: Element) -> dict[str, Any] | None:
         "doi": next(filter(None, map(doi, locations)), "") or doi(_OWN_DOI(source)),
         "ids": {"pmc": _PMC(source)},
         "cites": list(filter(None, dict.fromkeys(map(str.strip, _CITES(source))))),
-        "tags": [text_of(word) for each in citation.get("KeywordList", ()) for word in each],
+        "tags": [
+            *(text_of(word) for each in citation.get("KeywordList", ()) for word in each),
+            *(
+                "/".join(map(text_of, words))
+                for each in citation.get("MeshHeadingList", ())
+                for words in each
+            ),
+        ],
         "url": f"https://pubmed.ncbi.nlm.nih.gov/{paper_id}/",
     }
-    parts = (part for each in article.get("Abstract", ())[:1] for part in each if part.tag == "AbstractText")
-    abstract = clean_abstract(" ".join(text_of(part, as_it_is=True).strip() for part in parts))
-    abstract = _TRUNCATED.sub("", abstract) if _TRUNCATION in abstract else abstract
+    abstracts = article.get("Abstract", ()) or citation.get("OtherAbstract", ())  # in another language
+    parts = (part for each in abstracts[:1] for part in each if part.tag == "AbstractText")
+    abstract = " ".join(text_of(part, as_it_is=True).strip() for part in parts)
     return record(paper_id, title, abstract, metadata, is_fault=False)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 from qbe.corpus import pdf
-from qbe.corpus.fields import ABSTRACT_FROM, once, placed
+from qbe.corpus.fields import ABSTRACT_FROM, once, placed, present
 from qbe.corpus.json_formats import from_csl
 from qbe.corpus.records import AS_IT_COMES, Entry, Reading
 from qbe.corpus.streams import DATABASE, ZOTERO
@@ -198,57 +198,40 @@ class _Library:
             f"AND ({kind} IS NULL OR {kind} != 'feed') {feeds} ORDER BY groupID IS NOT NULL, groupID, itemID"
         )
         seen = set[str]()
-        for item, key, name, group, group_name in rows:
-            if name in _NO_PAPERS or (collection and collection not in self._collections.get(item, ())):
+        for item, key, kind, group, group_name in rows:
+            if kind in _NO_PAPERS or (collection and collection not in self._collections.get(item, ())):
                 continue
             paper_id = key if key not in seen else f"{key}-{group}"  # keys are unique within a library
             seen.add(paper_id)
-            yield self._entry(item, key, paper_id, name, group, group_name, reading)
+            where = f"Zotero item {key}"
+            try:
+                record = from_csl({"key": key, "itemType": kind, **self._source(item)})
+            except RecordError as error:
+                error.is_fault = False  # a library has letters and pages without titles
+                yield Entry(where, placed(error, where))
+                continue
+            library, pdfs = f"groups/{group}" if group else "library", self._pdfs.get(item, [])
+            metadata = dict(record["metadata"]) | {
+                "collections": once(self._collections.get(item, ())),
+                "group": group_name,
+                "zotero": f"zotero://select/{library}/items/{key}",
+                "pdf": f"zotero://open-pdf/{library}/items/{pdfs[0][0]}" if pdfs else None,
+            }
+            abstract = record["abstract"]
+            if not abstract:
+                abstract, stands_in = self._abstract_of(pdfs, reading)
+                metadata[ABSTRACT_FROM] = stands_in if abstract else TITLE
+            texts = {"paper_id": paper_id, "abstract": abstract or record["title"]}
+            yield Entry(where, {**record, **texts, "metadata": present(metadata)})
 
-    def _entry(
-        self,
-        item: int,
-        key: str,
-        paper_id: str,
-        kind: str,
-        group: int | None,
-        name: str | None,
-        reading: Reading,
-    ) -> Entry:
-        where, library = f"Zotero item {key}", f"groups/{group}" if group else "library"
-        creators = (
+    def _source(self, item: int) -> dict[str, Any]:
+        """Return the fields of an item as Zotero's Web API has them."""
+        creators = [
             {"creatorType": role, **({"name": last} if mode else {"lastName": last, "firstName": first})}
             for role, last, first, mode in self._creators.get(item, ())
-        )
+        ]
         tags = [{"tag": tag} for (tag,) in self._tags.get(item, ())]
-        source = {
-            "key": key,
-            "itemType": kind,
-            "creators": list(creators),
-            "tags": tags,
-            **self._fields[item],
-        }
-        try:
-            record = from_csl(source)
-        except RecordError as error:
-            error.is_fault = False  # a library has letters and pages without titles
-            return Entry(where, placed(error, where))
-        pdfs = self._pdfs.get(item, [])
-        metadata = dict(record["metadata"]) | {
-            "collections": once(self._collections.get(item, ())),
-            "group": name,
-            "zotero": f"zotero://select/{library}/items/{key}",
-            "pdf": f"zotero://open-pdf/{library}/items/{pdfs[0][0]}" if pdfs else None,
-        }
-        abstract = record.get("abstract")
-        if not abstract:
-            abstract, stands_in = self._abstract_of(pdfs, reading)
-            metadata[ABSTRACT_FROM] = stands_in if abstract else TITLE
-        metadata = {name: value for name, value in metadata.items() if value}
-        return Entry(
-            where,
-            {**record, "paper_id": paper_id, "abstract": abstract or record["title"], "metadata": metadata},
-        )
+        return {"creators": creators, "tags": tags, **self._fields[item]}
 
     def _abstract_of(
         self, pdfs: Iterable[tuple[Any, ...]], reading: Reading

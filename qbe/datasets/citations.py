@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from qbe.corpus import read_corpus, read_jsonl
 from qbe.corpus.fields import year
@@ -36,17 +36,7 @@ TRAIN, DEV, TEST = SPLITS = ("train", "dev", "test")
 PAPERS = "papers.jsonl"
 LISTED = f"{PAPERS}{SUFFIX}"
 
-Queries = Mapping[str, Mapping[str, tuple[str, ...]]]  # cited papers by split and query
 WHATEVER_HAS_TEXT = Reading(on_error=SKIP, max_rejected=1, keep_without_abstract=True)
-
-
-class Written(NamedTuple):
-    """Number of papers, mean words of title and abstract, queries, and queries left out by title."""
-
-    papers: int
-    words: float
-    queries: Queries
-    dropped: int
 
 
 def by_share(years: Mapping[str, int]) -> dict[str, str]:
@@ -103,24 +93,28 @@ def listing(listed: Path) -> Iterator[RejectedRecords]:
 
 
 def write_collection(
+    name: str,
     output: Path,
     read: Callable[[], Iterable[Paper]],
     years: Mapping[str, int],
     splits: Mapping[str, str],
     *,
+    source: str,
+    without_year: int,
     names: Sequence[str],
     leave_out: TitleIndex,
     of_train: bool = False,
     min_citations: int = 1,
     most_queries: int | None = None,
-) -> Written:
-    """Write a collection to a folder; ``read`` reads the papers from the beginning.
+) -> list[str]:
+    """Write a collection to a folder; ``read`` reads the papers from the beginning. Return a summary.
 
     Leaves out papers without a year. Papers whose titles are in ``leave_out`` are no queries, and their cites
     are left out; nor are papers with fewer than ``min_citations``, of those in train with ``of_train``. Of
-    more than ``most_queries`` in dev or test, as many are drawn by seed.
+    more than ``most_queries`` in dev or test, as many are drawn by seed. The summary has the numbers of Table
+    1 of Nogueira et al. (2020), and what was left out.
     """
-    queries: dict[str, dict[str, tuple[str, ...]]] = {name: {} for name in names}
+    queries: dict[str, dict[str, tuple[str, ...]]] = {split: {} for split in names}
     papers = words = dropped = 0
     with atomic_file(output / PAPERS) as stream:
         for paper in read():
@@ -137,7 +131,7 @@ def write_collection(
             elif leave_out.holds(paper.title):
                 dropped += 1
                 cited = ()
-            metadata = {name: value for name, value in paper.metadata.items() if name != "cites"}
+            metadata = {key: value for key, value in paper.metadata.items() if key != "cites"}
             metadata["year"] = years[paper.paper_id]
             if cited and split == TRAIN:
                 metadata["cites"] = list(cited)
@@ -148,12 +142,12 @@ def write_collection(
             stream.write(dump_record({**record, "metadata": metadata}))
             if split and cited:
                 queries[split][paper.paper_id] = cited
-    for name in queries.keys() - {TRAIN}:
-        if most_queries is not None and len(queries[name]) > most_queries:
-            chosen = random.Random(name).sample(sorted(queries[name]), most_queries)
-            queries[name] = {query: queries[name][query] for query in sorted(chosen)}
+    for split in queries.keys() - {TRAIN}:
+        if most_queries is not None and len(queries[split]) > most_queries:
+            chosen = random.Random(split).sample(sorted(queries[split]), most_queries)
+            queries[split] = {query: queries[split][query] for query in sorted(chosen)}
     total = sum(map(len, queries.values()))
-    empty = next((name for name, of_split in queries.items() if not of_split), None)
+    empty = next((split for split, of_split in queries.items() if not of_split), None)
     if dropped and not total:
         raise DatasetError(
             f"expected queries, found that `leave_out` has the titles of all {dropped:,}; give another file"
@@ -168,28 +162,21 @@ def write_collection(
             f"expected queries in each split, found none in {empty} (of {total:,} papers that cite others); "
             "take more papers, or other years"
         )
-    for name, of_split in queries.items():
+    for split, of_split in queries.items():
         judged = {query: dict.fromkeys(cited, 1) for query, cited in of_split.items()}
-        write_queries(
-            output, (Topic(query, query) for query in judged), {f"{name}.qrels": judged}, split=f".{name}"
-        )
-    return Written(papers, words / max(1, papers), queries, dropped)
-
-
-def summarize(
-    name: str, written: Written, output: Path, source: str, years: Mapping[str, int], without_year: int
-) -> list[str]:
-    """Summarize a collection: the numbers of Table 1 of Nogueira et al. (2020), and what was left out."""
-    lines = [f"{name}: {written.papers:,} candidates from {source}, {written.words:.1f} words on average"]
-    for split, queries in written.queries.items():
-        first, last = (of(years[query] for query in queries) for of in (min, max))
-        mean = sum(map(len, queries.values())) / len(queries)
+        topics = (Topic(query, query) for query in judged)
+        write_queries(output, topics, {f"{split}.qrels": judged}, split=f".{split}")
+    mean_words = words / max(1, papers)
+    lines = [f"{name}: {papers:,} candidates from {source}, {mean_words:.1f} words on average"]
+    for split, of_split in queries.items():
+        first, last = (of(years[query] for query in of_split) for of in (min, max))
+        mean = sum(map(len, of_split.values())) / len(of_split)
         period = str(first) if first == last else f"{first} to {last}"
-        lines.append(f"  {split}: {len(queries):,} queries ({period}), {mean:.1f} citations on average")
+        lines.append(f"  {split}: {len(of_split):,} queries ({period}), {mean:.1f} citations on average")
     if without_year:
         lines.append(f"  {without_year:,} papers without a year, left out")
-    if written.dropped:
-        lines.append(f"  {written.dropped:,} papers are no queries: papers to leave out have their titles")
+    if dropped:
+        lines.append(f"  {dropped:,} papers are no queries: papers to leave out have their titles")
     return [*lines, f"next: qbe index --corpus {output / PAPERS} --output indexes/{name}"]
 
 
@@ -235,10 +222,8 @@ def write_release(source: StrPath | None, output: Path, leave_out: TitleIndex) -
             yield replace(paper, metadata={**paper.metadata, "cites": cites})
 
     split_of = dict.fromkeys(train, TRAIN) | dict.fromkeys(dev, DEV)
-    written = write_collection(
-        output, citing_papers, years, split_of, names=(TRAIN, DEV), leave_out=leave_out
-    )
-    return summarize(NAME, written, output, str(folder), years, without_year)
+    told: Any = {"source": str(folder), "without_year": without_year, "names": (TRAIN, DEV)}
+    return write_collection(NAME, output, citing_papers, years, split_of, **told, leave_out=leave_out)
 
 
 def _read_citations(path: Path, years: Mapping[str, int]) -> dict[str, dict[str, int]]:
@@ -286,8 +271,8 @@ def write_own(corpus: str, split_years: Sequence[int], output: Path, leave_out: 
         ends = [*split_years, math.inf]
         split_of = by_last_years(queries, ends) if split_years else by_share(queries)
         names = SPLITS[: len(split_years) + 1] if split_years else SPLITS
-        written = write_collection(output, papers, years, split_of, names=names, leave_out=leave_out)
-    *lines, command = summarize(NAME, written, output, display_name(corpus), years, without_year)
+        told: Any = {"source": display_name(corpus), "without_year": without_year, "names": names}
+        *lines, command = write_collection(NAME, output, papers, years, split_of, **told, leave_out=leave_out)
     if left_out:
         lines.append(f"  {left_out.summary()}, listed in {output / LISTED}")
     return [*lines, command]

@@ -52,18 +52,20 @@ def write(name: str, options: DatasetOptions, output: Path, report: Report) -> l
         old_enough = {paper_id: year for paper_id, year in years.items() if year >= FIRST_YEAR}
         split_of = citations.by_last_years(old_enough, last_years)
         years = {paper_id: years[paper_id] for paper_id in split_of}
-    written = citations.write_collection(
+    *lines, command = citations.write_collection(
+        name,
         output,
         lambda: read_papers(path, RejectedRecords(), by_title=last_years is None),
         years,
         split_of,
+        source=str(path),
+        without_year=without_year,
         names=citations.SPLITS,
         leave_out=citations.titles_of(options),
         of_train=last_years is not None,
         min_citations=10 if last_years else 1,
         most_queries=None if last_years else MOST_QUERIES,
     )
-    *lines, command = citations.summarize(name, written, output, str(path), years, without_year)
     if last_years:
         lines.append(f"  only papers of train are relevant: search with --before {last_years[0]}")
     if left_out:

@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory
 import torch
 
 import qbe.datasets.sample
-from qbe.datasets.sample import grade, pool, read_layout
 from qbe.models.cards import JOINT_MODEL, TOKENIZER, JointCard, write_card
 from qbe.models.export.encoder import export_joint
 from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights
@@ -17,6 +16,7 @@ from qbe.train.fit import copied
 from qbe.train.joint import HEAD, JointNetwork, grades_of, head_scores
 from qbe.types import Facet
 from qbe.util.files import sha256
+from support.layout import grade, pool, read_layout
 from support.tiny import Sizes, write_weights
 
 HIDDEN, LAYERS, HEADS, INNER, MAX_TOKENS = 32, 3, 2, 64, 160

@@ -1,0 +1,119 @@
+"""Flaws of publishers' and databases' exports, each of which every reader that can have it mends."""
+
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+from support.formats import buffered
+
+from qbe import paper_from_file
+from qbe.corpus import read_corpus
+from qbe.corpus.formats import FORMATS, kind_of
+from qbe.corpus.markup import clean_abstract, clean_bibtex, is_placeholder
+from qbe.corpus.records import Reading
+from qbe.corpus.streams import Head
+
+EMPTY = {"title": "On fish", "abstract": "Fish swim.", "metadata": {}}
+FISH = "We count fish."
+
+
+def only(form: str, text: str) -> dict:
+    (entry,) = FORMATS[form].read(buffered(text), "export", Reading())
+    record = dict(entry.record)
+    record.pop("paper_id")
+    return record
+
+
+@pytest.mark.parametrize("word", ["nan", "NA", "None", "null", "N/A"])
+def test_placeholders_are_no_values_of_any_field(word):
+    table = f"id,title,abstract,authors,journal,keywords\n{word},On fish,Fish swim.,{word},{word},{word}\n"
+    ris = f"TY  - JOUR\nTI  - On fish\nAB  - Fish swim.\nAU  - {word}\nJO  - {word}\nKW  - {word}\nER  - \n"
+    csl = {"type": "article-journal", "title": "On fish", "abstract": "Fish swim.", "container-title": word}
+    assert only("table", table) == only("ris", ris) == only("csl-json", json.dumps([csl])) == EMPTY
+
+
+def test_texts_that_stand_for_an_abstract():
+    for text in (
+        *(
+            "Abstract available from the publisher.",
+            "[Figure: see text].",
+            "Kein Abstract verfügbar.",
+            "无摘要",
+        ),
+        "An abstract is unavailable. This article is available as HTML full text and PDF.",
+    ):
+        assert is_placeholder([text])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"ABSTRACT {FISH}", f"[Abstract] {FISH}", f"Résumé. {FISH}", f"Resumen: {FISH}", f"{FISH} {FISH}"),
+        f"{FISH}Competing Interest StatementThe authors have declared no competing interest.",
+        f"{FISH}(ABSTRACT TRUNCATED AT 250 WORDS)",
+    ],
+)
+def test_residues_and_repetitions_are_no_part_of_an_abstract(text):
+    assert clean_abstract(text) == FISH
+
+
+def test_abstract_before_its_first_word():
+    assert clean_abstract("Abstract Graph networks are common.") == "Graph networks are common."
+    for text in ("Abstract Interpretation gives bounds.", "Abstract Games are played.", "Abstract algebra."):
+        assert clean_abstract(text) == text
+
+
+def test_authors_between_full_width_marks_and_formulas_in_parentheses():
+    record = only(
+        "endnote", "%0 Journal Article\n%T On fish\n%A 王小明\uff1b李华\uff0c张三、陈\n%X Fish swim.\n"
+    )
+    assert record["metadata"] == {"authors": ["王小明", "李华", "张三", "陈"]}
+    assert clean_bibtex(r"a \(p>2\) \[x_1\] b") == "a $p>2$ $x_1$ b"
+
+
+@pytest.mark.parametrize(
+    ("columns", "cells", "metadata"),
+    [
+        ("Cites,Source", "12,Fish Notes", {"venue": "Fish Notes"}),  # Publish or Perish counts
+        ("cord_uid,publish_time", "ug7v,2001-07-04", {"year": 2001, "date": "2001-07-04"}),
+        ("authorships.author.display_name", "Eva Lund|Per Moe", {"authors": ["Eva Lund", "Per Moe"]}),
+        (
+            "pubtitle,digitalObjectIdentifier",
+            "Fish Notes,10.5555/A",
+            {"venue": "Fish Notes", "doi": "10.5555/a"},
+        ),
+        ("venue.raw,Labels filed in", "Fish Notes,read", {"venue": "Fish Notes", "tags": ["read"]}),
+    ],
+)
+def test_usual_columns_of_large_sources(columns, cells, metadata):
+    assert only("table", f"title,abstract,{columns}\nOn fish,Fish swim.,{cells}\n")["metadata"] == metadata
+
+
+def test_flaws_that_concern_one_record_stop_nothing(tmp_path):
+    entry = "@article{doi:10.5555/7},\ntitle = {On fish},\nyear = {2020},\nabstract = {Fish swim.}\n}\n"
+    assert only("bibtex", entry)["metadata"] == {"key": "doi:10.5555/7", "year": 2020}
+    titles = ("On \x0bfish", "On fish & nets", "On &#1; nets", "On &amp; on")
+    articles = "".join(
+        f"<PubmedArticle><MedlineCitation><PMID>{number}</PMID><Article><ArticleTitle>{title}</ArticleTitle>"
+        f"</Article><OtherAbstract><AbstractText>{FISH}</AbstractText></OtherAbstract><MeshHeadingList>"
+        "<MeshHeading><DescriptorName>Birds</DescriptorName><QualifierName>physiology</QualifierName>"
+        "</MeshHeading></MeshHeadingList></MedlineCitation></PubmedArticle>"
+        for number, title in enumerate(titles)
+    )
+    (tmp_path / "a.xml").write_text(f"<PubmedArticleSet>{articles}</PubmedArticleSet>")
+    papers = list(read_corpus([str(tmp_path / "a.xml")], lambda text: [text]))
+    assert [paper.title for paper in papers] == ["On fish", "On fish & nets", "On nets", "On & on"]
+    assert {(paper.abstract, *paper.metadata["tags"]) for paper in papers} == {(FISH, "Birds/physiology")}
+
+
+def test_other_exports_are_named():
+    for text, kind in (("{Reference Type}: Article", "NoteExpress"), ("<1. >\nTitle\n", "Ovid")):
+        assert kind_of(Head("a.txt", text.encode())) == f"an export of {kind}"
+
+
+def test_a_damaged_second_member_of_an_archive_is_told(tmp_path: Path):
+    data = lzma.compress(json.dumps({"title": "On fish", "abstract": "Fish swim."}).encode())
+    (tmp_path / "a.xz").write_bytes(data + b"\xfe" + data[1:])
+    with pytest.raises(Exception, match="truncated or corrupt"):
+        paper_from_file(tmp_path / "a.xz")
