@@ -25,10 +25,10 @@ COMPONENTS = ("bm25", "sentences", "facet", "whole")  # scores that the fused fi
 # Those of ASPIRE (Mysore et al., 2022), and the mean of best matches.
 MATCHINGS = ("transport", "attention", "single-match", "mean-max")
 
-# Chosen on graded pairs: papers that BM25 and vectors each bring to the fusion, and papers that are reranked;
-# the share of the reranker, or of grades, in the score; how much similarity to the query's background lowers
-# scores by method and result.
-FUSED_DEPTH, RERANK_DEPTH = 300, 100
+# Chosen on graded pairs: papers that BM25 and vectors each bring to the fusion, papers that are reranked, and
+# of these the best, which a cross-encoder reads; the share of the reranker, or of grades, in the score; how much
+# similarity to the query's background lowers scores by method and result.
+FUSED_DEPTH, RERANK_DEPTH, JOINT_DEPTH = 300, 100, 20
 RERANK_WEIGHT, GRADES_WEIGHT, BACKGROUND_PENALTY = 0.5, 0.75, 0.35
 
 
@@ -378,6 +378,6 @@ def default_stages(index: Index) -> Stages:
 
     first = Dense() if index.manifest.lucene is None else Fused()
     if shipped_model(dense["encoder"]):
-        return first >> Grades()
+        return first >> Grades(joint=JOINT_DEPTH)
     projected = Storage("projection", "facet-projections").shipped_for(dense["encoder"])
     return first >> (Projections() if projected else CrossEncoder())
