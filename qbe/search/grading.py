@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,7 +40,7 @@ from qbe.search.rank import (
     RerankScore,
     scored_in_threads,
 )
-from qbe.types import Facet, Hit, Paper
+from qbe.types import Facet, Paper
 from qbe.util.work import Workers
 
 if TYPE_CHECKING:
@@ -223,38 +221,6 @@ class Regrader:
         for part, better in zip(replaced, (grades, similar, 1 - similar), strict=True):
             part[best] = better.round(6)
         return replaced
-
-
-# Users are told of lists with a higher chance that none of the first FIRST_HITS is similar (a grade of 1.5 or
-# more). Chosen on wild-dev (`python -m benchmarks.fits`).
-NOTHING_FITS, FIRST_HITS = 0.5, 5
-
-
-@cache
-def _chances() -> Doubles:
-    from qbe.models.cards import JOINT_GRADER, JOINT_GRADES, read_card
-
-    return np.array(read_card(JOINT_GRADES, JOINT_GRADER).chances, np.float64)
-
-
-def chance_of_none(grades: Sequence[Mapping[str, float]], facet: Facet | None) -> float:
-    """Return the chance that no paper of such grades is similar: in ``facet``, or else in any."""
-    none = 1.0
-    for named in grades:
-        for (intercept, slope), each in zip(_chances().tolist(), Facet, strict=True):
-            if each.value in named and facet in (None, each):
-                none *= 1 - 1 / (1 + math.exp(-(intercept + slope * named[each.value])))
-    return none
-
-
-def nothing_fits(hits: Sequence[Hit], facet: Facet | None) -> str | None:
-    """Say where none of the first hits is likely to be what a query of one aspect asks for."""
-    grades = [hit.grades for hit in hits[:FIRST_HITS] if hit.grades]
-    if not grades or chance_of_none(grades, facet) < NOTHING_FITS:
-        return None
-    best = {each: max(named.get(each.value, 0.0) for named in grades) for each in Facet}
-    shown = ", ".join(f"{each} {grade:.1f}" for each, grade in best.items() if facet in (None, each))
-    return f"no paper is likely to be what you ask for (best grade: {shown})"
 
 
 @dataclass(frozen=True)

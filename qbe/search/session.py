@@ -24,7 +24,6 @@ from qbe.search.grading import (
     Regrader,
     facet_places,
     no_grades,
-    nothing_fits,
     open_grader,
     stored_vectors,
 )
@@ -364,9 +363,6 @@ class SearchSession(Closing):
                 counts += filter(None, [likely(task.ranking.query, variety, task.hits, task.request.k)])
             if variety.bounds:
                 counts.append(f"papers with such grades: {len(task.hits) or 'none'}")
-            is_last = task.again or not (rerank and self.reranks(query))
-            if query.is_single and is_last and task.opened.explore_ranks and not task.explores:
-                counts += filter(None, [nothing_fits(each, query.aspects[0].facet)])
             notes = [*filter(None, [describe([task.selected], None)]), *counts]
             is_left_out = not task.explores and not self.reranks(query)
             is_left_out = is_left_out and (self._chosen or not is_question(query))
