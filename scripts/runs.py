@@ -47,14 +47,14 @@ ROWS: Mapping[str, Row] = {
     "csfcube.dense": Row("qbe dense", SMALL, "dense", "none"),
     "csfcube.fused-without-penalty": Row(f"qbe {PLAIN}", SMALL, PLAIN, "none"),
     "csfcube.fused+projections": Row("qbe fused, projections", SMALL, "fused", "projections"),
-    "csfcube.fused+grades": Row("qbe fused, grades (default)", SMALL, "fused", "grades"),
-    "csfcube.fused+joint": Row("qbe fused, grades, joint grades", SMALL, "fused", "grades:joint=50"),
+    "csfcube.fused+grades": Row("qbe fused, grades", SMALL, "fused", "grades"),
+    "csfcube.fused+joint": Row("qbe fused, grades, joint grades (default)", SMALL, "fused", "grades:joint=20"),
     "csfcube-large.dense": Row("qbe large encoder, dense", LARGE, "dense", "none"),
     "csfcube-large.fused-without-penalty": Row(f"qbe large encoder, {PLAIN}", LARGE, PLAIN, "none"),
     "csfcube-large.fused+projections": Row(
         "qbe large encoder, fused, projections", LARGE, "fused", "projections"
     ),
-    "csfcube-large.fused+grades": Row("qbe large encoder, fused, grades (default)", LARGE, "fused", "grades"),
+    "csfcube-large.fused+grades": Row("qbe large encoder, fused, grades", LARGE, "fused", "grades"),
 }
 
 

@@ -93,11 +93,11 @@ SEARCHES = """
 import sys
 sys.modules["pyserini"] = None
 from qbe.cli import common as _cli
-from qbe.cli.search import PROGRAM, main
+from qbe.cli.search import main
 
 given = ["--index", sys.argv[1], "--paper", "s001", "--rerank", "none", "--first-stage"]
 main([*given, "dense"])
-_cli.run(PROGRAM, main, [*given, "fused"])
+_cli.run("qbe search", main, [*given, "fused"])
 """
 
 

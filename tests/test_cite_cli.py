@@ -15,7 +15,7 @@ from support.searching import ids
 
 from qbe import CiteConfig, CiteRequest, Recommender, UsageError, paper_from_text
 from qbe.cli import common as _cli
-from qbe.cli.cite import PROGRAM, main
+from qbe.cli.cite import main
 from qbe.errors import OutputError, RunError
 from qbe.runs import read_run
 from qbe.search import request
@@ -267,7 +267,7 @@ def test_what_cannot_be_done_ends_in_one_line(
         for option, value in (("--index", citing_folder), ("--model", citing_model)):
             line += [] if option in line else [option, str(value)]
         with pytest.raises(SystemExit) as ended:
-            _cli.run(PROGRAM, main, line)
+            _cli.run("qbe cite", main, line)
         printed = capsys.readouterr()
         assert printed.out == ""
         messages.append(f"{ended.value.code} {printed.err.splitlines()[-1]}")

@@ -146,7 +146,7 @@ def small_model(tiny_model, tmp_path_factory, monkeypatch) -> Iterator[None]:
 def test_the_examples_of_the_readme_run(readme):
     lines = readme[1][0].splitlines()
     assert len(lines) == 6
-    assert "Evidential Ellipsoidal" in lines[0]
+    assert "Uncertainty Estimation" in lines[0]
 
 
 @pytest.mark.slow

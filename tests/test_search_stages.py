@@ -145,4 +145,4 @@ def test_the_default_follows_an_index_and_its_encoder(index, graded_index, tiny_
         with qbe.build_index(tmp_path / first.name, papers[:5], settings) as other:
             assert default_stages(other) == first >> CrossEncoder()
     with qbe.open_index(graded_index) as graded:
-        assert default_stages(graded) == Fused() >> Grades()
+        assert default_stages(graded) == Fused() >> Grades(joint=20)

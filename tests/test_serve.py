@@ -65,10 +65,10 @@ def test_a_stream_has_the_first_stage_then_the_reranked_order_if_any(server, ser
     answer = server.ask("POST", "/api/search/stream", request)
     assert answer.headers["content-type"].startswith("text/event-stream")
     events = re.findall(r"event: (\w+)\ndata: (.*)\n\n", answer.body.decode())
-    assert [name for name, _ in events] == ["ranking", "ranking", "end"]
-    first, second = (json.loads(data) for _, data in events[:2])
-    assert (first["stage"], second["stage"]) == ("first-stage", "reranked")
-    assert untimed(second) == json.loads(json.dumps(untimed(service.search(SearchForm(**request)))))
+    assert [name for name, _ in events] == ["ranking", "ranking", "ranking", "end"]
+    first, graded, last = (json.loads(data) for _, data in events[:3])
+    assert [each["stage"] for each in (first, graded, last)] == ["first-stage", "graded", "reranked"]
+    assert untimed(last) == json.loads(json.dumps(untimed(service.search(SearchForm(**request)))))
     answer = server.ask("POST", "/api/search/stream", {"paper_ids": ["s036"], "k": 1, "sentences": [0]})
     assert re.findall(r"event: (\w+)", answer.body.decode()) == ["ranking", "end"]
 

@@ -417,9 +417,11 @@ def test_the_first_ranking_is_replaced_by_the_final_one_and_said_politely(visit)
     visit.button("Method").click()
     visit.until_asked(like=["method:1"])
     notes = [re.sub(r"\d+\.\d s", "N s", note) for note in visit.page.evaluate("window.notes")]
-    assert notes[-3:] == [
+    closer = "The first 20 papers after N s; now the best are compared more closely …"
+    # Said again with the grades, where that took longer.
+    assert [*dict.fromkeys(notes)][-3:] == [
         "Searching …",
-        "The first 20 papers after N s; now the best are compared more closely …",
+        closer,
         "The first 20 papers, in their final order (N s).",
     ]
     expect(visit.page.locator("#note")).to_have_attribute("aria-live", "polite")

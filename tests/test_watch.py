@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from support.serving import serving, wait_until
 
+from qbe.cli import common
 from qbe.cli.watch import main
 from qbe.errors import FileFormatError, QbeError, UsageError
 from qbe.feeds.reports import ATOM, Watcher, items_of, report
@@ -66,7 +67,7 @@ def watch(index, tmp_path, capsys, monkeypatch):
     def run(command: str, *options: object, code: int = 0) -> str:
         given = ["--index", str(index)] if command in ("add", "run") else []
         with pytest.raises(SystemExit) as ended:
-            main([command, *map(str, options), *given])
+            common.run("qbe watch", main, [command, *map(str, options), *given])
         assert ended.value.code == code
         printed = capsys.readouterr()
         return printed.err if code else printed.out

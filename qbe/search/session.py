@@ -51,7 +51,7 @@ from qbe.search.stages import (
 from qbe.types import Facet, Hit, Paper
 from qbe.util.work import Closing, Workers, one_blas_thread
 
-FIRST, RERANKED = "first-stage", "reranked"  # stages that a ranking may have gone through
+FIRST, GRADED, RERANKED = "first-stage", "graded", "reranked"  # stages that a ranking may have gone through
 
 
 class Ranking(NamedTuple):
@@ -134,6 +134,9 @@ class SearchSession(Closing):
             opening: list[Callable[[], Any]] = [partial(open_rerank_stage, *parts), self._over_index]
             second, _ = self._workers.map(lambda part: part(), opening)
             self._second: RerankStage | None = second
+            self._graded: RerankStage | None = None  # without what grades the best again, which takes longer
+            if second is not None and isinstance(second.reranker, GradedReranker) and self.regrades:
+                self._graded = open_rerank_stage(reranker, index, self._workers)
         except BaseException:
             self.close()
             raise
@@ -150,7 +153,10 @@ class SearchSession(Closing):
         self._workers.close()
 
     def run(self, request: SearchRequest, *, rerank: bool = True) -> Iterator[Ranking]:
-        """Yield the first stage's ranking, then, where something reranks the query, the reranked one."""
+        """Yield the first stage's ranking, then, where something reranks the query, the reranked one.
+
+        Before it comes the ranking by grades, where a cross-encoder grades the best again.
+        """
         reranks = rerank and self.reranks(request.query)
         with one_blas_thread():
             tasks = self._stage(FIRST, self._tasks([request]), self._execute)
@@ -161,8 +167,10 @@ class SearchSession(Closing):
         with one_blas_thread():
             if tasks[0].opened is not self._over_index():  # the index has moved on
                 tasks = self._stage(FIRST, self._tasks([request]), self._execute)
-            (ranking,) = self._finished(self._stage(RERANKED, tasks, self._execute), rerank=True)
-        yield ranking
+        for stage in (GRADED, RERANKED) if self._graded and not tasks[0].explores else (RERANKED,):
+            with one_blas_thread():
+                (ranking,) = self._finished(self._stage(stage, tasks, self._execute), rerank=True)
+            yield ranking._replace(stage=stage, is_final=stage == RERANKED)
 
     def search(self, request: SearchRequest, *, rerank: bool = True) -> Ranking:
         """Return the last ranking of `run`."""
@@ -261,8 +269,8 @@ class SearchSession(Closing):
         self, stage: str, tasks: Sequence[Task], execute: Executor | None, progress: Progress | None = None
     ) -> list[Task]:
         """Tasks with the hits of a stage: by the executor if there is one, else of all of them together."""
-        again = stage == RERANKED
-        batch: Batch = partial(self._ranked, again=again, progress=progress)
+        again, second = stage != FIRST, self._graded if stage == GRADED else self._second
+        batch: Batch = partial(self._ranked, second=second, again=again, progress=progress)
         ranked = batch(tasks) if execute is None else [execute(stage, batch, task) for task in tasks]
         return [task._replace(hits=hits, again=again) for task, hits in zip(tasks, ranked, strict=True)]
 
@@ -311,10 +319,15 @@ class SearchSession(Closing):
         return variety
 
     def _ranked(
-        self, tasks: Sequence[Task], *, again: bool, progress: Progress | None = None
+        self,
+        tasks: Sequence[Task],
+        second: RerankStage | None,
+        *,
+        again: bool,
+        progress: Progress | None = None,
     ) -> list[list[Hit]]:
-        """Rank by the first stage, or all candidates where grades rank a query; ``again``: rerank the hits or
-        grade the best again.
+        """Rank by the first stage, or all candidates where grades rank a query; ``again``: rerank the hits by
+        ``second``, or grade the best again.
         """
         groups: dict[Hashable, list[Task]] = {}
         for task in tasks:
@@ -333,9 +346,9 @@ class SearchSession(Closing):
             elif not again:
                 hits = rank(opened.first_stage, opened.reader, rankings, depth, explain=explain)
             else:
-                assert self._second is not None
+                assert second is not None
                 found = [task.hits for task in some]
-                hits = self._second.rerank(opened.reader, rankings, found, explain=explain, progress=progress)
+                hits = second.rerank(opened.reader, rankings, found, explain=explain, progress=progress)
                 # Grades that papers were ranked by are shown only where they are the query's and asked for.
                 for place, (task, each) in enumerate(zip(some, hits, strict=True)):
                     wanted = task.request.grades or task.ranking.variety.bounds

@@ -25,9 +25,9 @@ COMPONENTS = ("bm25", "sentences", "facet", "whole")  # scores that the fused fi
 # Those of ASPIRE (Mysore et al., 2022), and the mean of best matches.
 MATCHINGS = ("transport", "attention", "single-match", "mean-max")
 
-# Chosen on graded pairs: papers that BM25 and vectors each bring to the fusion, papers that are reranked, and of
-# these the best, which a cross-encoder reads; the share of the reranker, or of grades, in the score; how much
-# similarity to the query's background lowers scores by method and result.
+# Chosen on graded pairs: papers that BM25 and vectors each bring to the fusion, papers that are reranked, and
+# the best of these, which a cross-encoder reads; the share of the reranker, or of grades, in the score; how
+# much similarity to the query's background lowers scores by method and result.
 FUSED_DEPTH, RERANK_DEPTH, JOINT_DEPTH = 300, 100, 20
 RERANK_WEIGHT, GRADES_WEIGHT, BACKGROUND_PENALTY = 0.5, 0.75, 0.35
 

@@ -22,7 +22,7 @@ from qbe.query import Aspect, Query
 from qbe.search.present import heading, language_note
 from qbe.search.queries import note_on_papers, pasted_paper
 from qbe.search.request import MAX_DEPTH, CitationForm, SearchForm, SearchRequest, SourceForm
-from qbe.search.session import FIRST, RERANKED, Executor, Ranking, SearchSession, check_index
+from qbe.search.session import FIRST, GRADED, RERANKED, Executor, Ranking, SearchSession, check_index
 from qbe.search.stages import FIRST_STAGES, Grades, Projections, Stages, default_stages, parse_reranker
 from qbe.search.writers import Record, paper_record, sentence_records, to_record
 from qbe.serve.models import Abstract, PaperId, Title
@@ -81,7 +81,7 @@ class SearchService(Closing):
         self._sessions: dict[tuple[str | None, bool], SearchSession] = {}
         self._citations: tuple[Recommender, MicroBatchQueue] | None = None
         reranker, usual = self.stages.reranker, default_stages(index).reranker
-        is_quick = isinstance(reranker, Grades | Projections) and not getattr(reranker, "joint", 0)
+        is_quick = isinstance(reranker, Grades | Projections)
         # Grades are shown until it has reranked.
         self._is_slow = isinstance(usual, Grades) and reranker is not None and not is_quick
         if stages is not None:
@@ -151,7 +151,7 @@ class SearchService(Closing):
                 session, request = self._session(form.first_stage), form.request(self.index)
                 if form.rerank and self._is_slow and session.reranks(request.query):
                     for ranking in self._session(form.first_stage, is_quick=True).run(request):
-                        stage = FIRST if ranking.stage == FIRST else "graded"
+                        stage = FIRST if ranking.stage == FIRST else GRADED
                         yield self._search_record(ranking._replace(stage=stage, is_final=False), form, begin)
                     yield self._search_record(session.search(request), form, begin)
                 else:
@@ -265,8 +265,8 @@ class SearchService(Closing):
         return {"papers": [{"paper_id": paper.paper_id, "title": paper.title} for paper in papers]}
 
     def _executor(self) -> Executor:
-        queues = {stage: MicroBatchQueue() for stage in (FIRST, RERANKED)}
-        self._queues += queues.items()
+        queues = {stage: MicroBatchQueue() for stage in (FIRST, GRADED, RERANKED)}
+        self._queues += [(FIRST if stage == FIRST else RERANKED, queue) for stage, queue in queues.items()]
         return lambda stage, batch, task: queues[stage].result(batch, task)
 
     def _session(self, first_stage: str | None, *, is_quick: bool = False) -> SearchSession:
