@@ -20,6 +20,7 @@ from benchmarks.common import machine, parsed, positive, table
 from benchmarks.drawn import draw_queries, faceted_queries
 from benchmarks.sides import Ended, Side, finished, in_turn
 from qbe.cli import common as _cli
+from qbe.util.work import thread_count
 
 if TYPE_CHECKING:
     from qbe.index.index import Index
@@ -100,7 +101,7 @@ def main(argv: list[str]) -> None:
     depths: dict[str, Any] = {"type": positive, "nargs": "+", "default": [1000, 100], "help": "a table each"}
     own: dict[str, Any] = {"index": {}, "peers": {}, "work": {}, "threads": {}}
     options = parsed("bm25", __doc__, argv, papers=100_000, queries=200, hits=depths, rounds=3, **own)
-    threads = _cli.threads(options.threads)
+    threads = thread_count(options.threads)
     print(machine(threads, PACKAGES))
     with tempfile.TemporaryDirectory(prefix="qbe-", dir=options.work) as work:
         folder = Path(work)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.common import interleaved, machine, papers, parsed, rate_table
 from qbe.cli import common as _cli
 from qbe.types import Paper
+from qbe.util.work import thread_count
 
 if TYPE_CHECKING:
     from qbe.models.cards import EncoderFiles, EncoderMetadata
@@ -32,7 +33,7 @@ def main(argv: list[str]) -> None:
     large = {"action": "store_true", "help": f"{LARGE}, in place of all-MiniLM-L6-v2"}
     own: dict[str, Any] = {"corpus": corpus, "large": large, "papers": 300, "rounds": 5}
     options = parsed("encoding", __doc__, argv, **own, threads={}, peers={})
-    threads = _cli.threads(options.threads)
+    threads = thread_count(options.threads)
     print(machine(threads, PACKAGES))
 
     from qbe.models.folders import BASE_ENCODER, resolve_encoder

@@ -20,6 +20,7 @@ from benchmarks.common import (
 )
 from qbe.cli import common as _cli
 from qbe.query import Query
+from qbe.util.work import thread_count
 
 PACKAGES = ("onnxruntime", "faiss-cpu", "numpy")
 FEW_HITS = 10
@@ -28,7 +29,7 @@ FEW_HITS = 10
 def main(argv: list[str]) -> None:
     own: dict[str, Any] = {"index": {}, "topics": {}, "pool": {}, "threads": {}}
     options = parsed("latency", __doc__, argv, hits=1000, rounds=5, **own)
-    threads = _cli.threads(options.threads)
+    threads = thread_count(options.threads)
     print(machine(threads, PACKAGES))
 
     from qbe.index.index import open_index

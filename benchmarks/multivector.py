@@ -15,6 +15,7 @@ from benchmarks import floors
 from benchmarks.common import machine, median_p95, parsed, table, time_stages
 from benchmarks.drawn import best_rows, draw_queries, faceted_queries, same_places, shared_papers
 from qbe.cli import common as _cli
+from qbe.util.work import thread_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +62,7 @@ def main(argv: list[str]) -> None:
     from qbe import Dense, Pipeline, open_index
 
     options = parsed("multivector", __doc__, argv, index={}, queries=200, rounds=5, threads={})
-    threads = _cli.threads(options.threads)
+    threads = thread_count(options.threads)
     print(machine(threads, ("faiss-cpu", "numpy")))
     with open_index(options.index, threads=threads) as index, Pipeline(index, Dense()) as pipeline:
         drawn, flat = draw_queries(index.layout, options.queries), flat_faiss(index, threads)

@@ -24,6 +24,7 @@ from qbe.query import Aspect
 from qbe.search.rank import Reranker, RerankRequest
 from qbe.search.rerankers import SIDE_TOKENS, closed
 from qbe.types import Paper, Sentence
+from qbe.util.work import thread_count
 
 BATCHES = (8, 16, 32)
 CANDIDATES = 100
@@ -136,7 +137,7 @@ def _cut(sentences: Iterable[Sentence], tokenizer: Any, room: int) -> Iterator[S
 
 def main(argv: list[str]) -> None:
     options = parsed("reranking", __doc__, argv, pairs=300, rounds=5, threads={}, peers={})
-    threads = _cli.threads(options.threads)
+    threads = thread_count(options.threads)
     print(machine(threads, PACKAGES))
 
     from qbe.models.export.encoder import export_cross_encoder

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.common import machine, median_p95, parsed, positive, serving, table
 from qbe.cli import common as _cli
+from qbe.util.work import thread_count
 
 PACKAGES = ("starlette", "uvicorn", "faiss-cpu", "numpy", "onnxruntime")
 HITS = 20
@@ -192,7 +193,7 @@ def main(argv: list[str]) -> None:
         papers={"type": positive, "default": 500, "help": "queries, used in turn (default: 500)"},
         rerank={"action": "store_true", "help": "have hits reranked"},
     )
-    print(machine(_cli.threads(None), PACKAGES))
+    print(machine(thread_count(None), PACKAGES))
     with open_index(options.index) as index:
         papers = index.papers.ids
         ids = papers[:: max(1, len(papers) // options.papers)][: options.papers]

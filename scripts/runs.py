@@ -48,7 +48,9 @@ ROWS: Mapping[str, Row] = {
     "csfcube.fused-without-penalty": Row(f"qbe {PLAIN}", SMALL, PLAIN, "none"),
     "csfcube.fused+projections": Row("qbe fused, projections", SMALL, "fused", "projections"),
     "csfcube.fused+grades": Row("qbe fused, grades", SMALL, "fused", "grades"),
-    "csfcube.fused+joint": Row("qbe fused, grades, joint grades (default)", SMALL, "fused", "grades:joint=20"),
+    "csfcube.fused+joint": Row(
+        "qbe fused, grades, joint grades (default)", SMALL, "fused", "grades:joint=20"
+    ),
     "csfcube-large.dense": Row("qbe large encoder, dense", LARGE, "dense", "none"),
     "csfcube-large.fused-without-penalty": Row(f"qbe large encoder, {PLAIN}", LARGE, PLAIN, "none"),
     "csfcube-large.fused+projections": Row(

@@ -81,10 +81,10 @@ def test_attention_is_fused_where_it_only_scales_and_gives_the_same_numbers(tmp_
         assert (fuse_attention(path, 2), path.read_bytes()) == (0, before)
     traced({"states": {1: "tokens"}, "attended": {1: "tokens"}}, states=states)
     assert fuse_attention(path, 2) == 1
-    states = torch.randn(1, 9, 8)
+    longer = torch.randn(1, 9, 8)
     with torch.inference_mode():
-        expected = module(states).numpy()
-    (attended,) = open_session(path).run(None, {"states": states.numpy()})
+        expected = module(longer).numpy()
+    (attended,) = open_session(path).run(None, {"states": longer.numpy()})
     np.testing.assert_allclose(attended, expected, atol=1e-5)
 
 

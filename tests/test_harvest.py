@@ -217,8 +217,8 @@ def test_an_interrupted_harvest_ends_in_the_same_file(output):
 def test_records_that_cannot_be_used_are_left_out_and_counted(output):
     with repository([paper(1), paper(2, abstract="  "), paper(3, title="")]) as served:
         done = fetched(served, output)
-    assert done.left_out == {"no abstract": 1}
-    assert list(records(output)) == ["2611.00001", "2611.00003"]
+    assert done.left_out == {"no abstract": 1, "no title": 1}
+    assert list(records(output)) == ["2611.00001"]
 
 
 def test_what_cannot_be_harvested_is_told(output, told, monkeypatch):

@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -168,11 +169,13 @@ def test_an_export_under_way_is_waited_for(model, cache, tiny_encoder, monkeypat
     def ready(seconds):
         if waited:  # at the second look the other process has come to its end
             shutil.copytree(tiny_encoder, destination)
+            other.close()
         waited.append(seconds)
 
     monkeypatch.setattr(files.time, "sleep", ready)
     caplog.set_level("INFO")
-    with files.lock(destination.with_name(f".{destination.name}.lock")):
+    with ExitStack() as other:
+        assert other.enter_context(files.lock(destination.with_name(f".{destination.name}.lock")))
         assert resolve_encoder(str(model)).folder == destination
     assert waited == [files._POLL_SECONDS] * 2
     assert caplog.messages == ["another process is exporting the encoder model: waiting for it ..."]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -191,7 +191,8 @@ class CitationScorer:
             return {name: np.zeros(0) for name in SCORES}
         ascending, places = np.unique(rows, return_inverse=True)
         scores: dict[str, Doubles] = {}
-        for source in self._sources:
+        sources: Any = self._sources
+        for source in sources:
             scores |= source.scores(query.encoded, ascending, None)
         return {name: scores[name][places] for name in SCORES}
 

@@ -299,8 +299,8 @@ def _parsed(text: str, number: int, name: str, strings: MutableMapping[str, str]
             continue
         yield f"{name}, {line(begin.start(1))}", entry
         if stray := _STRAY.search(text, place):  # of an entry whose beginning is damaged
-            error = _broken("the beginning of an entry", "a field without one")
-            yield f"{name}, {line(stray.start(1))}", error
+            broken = _broken("the beginning of an entry", "a field without one")
+            yield f"{name}, {line(stray.start(1))}", broken
             return
 
 

@@ -183,7 +183,7 @@ def _from_openalex(source: Mapping[str, Any]) -> dict[str, Any]:
         expected, reason = "a work's id such as https://openalex.org/W2741809807", "no paper_id"
         found, reason = (ascii(identifier[:60]), NOT_THIS_FORMAT) if identifier else ("none", reason)
         raise unfit(expected, found, "give files of works only", reason)
-    ids = next(iter(work.all("ids", Mapping)), {})
+    ids: Mapping[str, Any] = next(iter(work.all("ids", Mapping)), {})
     pmid, pmc, mag = (
         str(number).rstrip("/").rpartition("/")[2] if isinstance(number, str | int) else ""
         for number in map(ids.get, ("pmid", "pmcid", "mag"))

@@ -21,10 +21,10 @@ DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 # So little at a time that brackets in it cannot nest deeply; without floats ijson dies of long integers.
 _OPTIONS: Any = {"use_float": True, "multiple_values": True, "buf_size": 1 << 13}
 _ADVICE = "write one paper an object"
-_KINDS = {list: "an array", str: "a string"}
+_KINDS: dict[type, str] = {list: "an array", str: "a string"}
 # The names of lists of papers in the answers of databases.
-_LISTS = ("data", "items", "results", "papers", "recommendedPapers", "records", "documents", "publications")
-_LISTS += ("works", "articles", "hits", "docs")
+_LISTS = {"data", "items", "results", "papers", "recommendedPapers", "records", "documents", "publications"}
+_LISTS |= {"works", "articles", "hits", "docs"}
 
 
 def decode_text(data: bytes, where: str = "") -> str:
@@ -71,7 +71,8 @@ def list_path(head: Head) -> str | None:
     """Return the path of the list of records in an answer of a database, such as ``message.items``."""
     if not head.text.startswith("{"):
         return None
-    source, place = Bounded(io.BufferedReader(io.BytesIO(head.data)), head.name, MAX_LINE_BYTES), None
+    source = Bounded(io.BufferedReader(io.BytesIO(head.data)), head.name, MAX_LINE_BYTES)
+    place: str | None = None
     with contextlib.suppress(ijson.JSONError, ValueError, OverflowError, CorpusError):
         for prefix, event, value in ijson.parse(source, **_OPTIONS):
             if place is not None and event == "start_map":

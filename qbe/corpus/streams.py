@@ -199,7 +199,7 @@ def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iter
                 suffix = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), "")
             stream = raw
             if suffix == ".zip":  # the buffer makes its slow readline fast
-                stream = stack.enter_context(io.BufferedReader(_zip_member(raw, name), _BUFFER_BYTES))  # type: ignore[type-var]
+                stream = stack.enter_context(io.BufferedReader(_zip_member(raw, name), _BUFFER_BYTES))
             elif suffix:
                 stream = _stream_of(_decompressed(raw, _DECOMPRESSORS[suffix]))
             yield _as_utf8(stream, name)
@@ -216,7 +216,7 @@ def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iter
             raise CorpusError(f"cannot read {name}: {error.strerror}; {hint}") from error
 
 
-def _zip_member(raw: io.BufferedReader, name: str) -> IO[bytes]:
+def _zip_member(raw: io.BufferedReader, name: str) -> io.BufferedIOBase:
     """Open the only file of an archive, apart from those that macOS adds."""
     if not raw.seekable():
         raise CorpusError(f"{name}: a zip archive cannot be read from a pipe; unpack it first")
@@ -229,7 +229,7 @@ def _zip_member(raw: io.BufferedReader, name: str) -> IO[bytes]:
         members = [m for m in members if not Path(m).name.startswith(".")]
         if len(members) != 1:
             raise CorpusError(f"{name}: expected an archive of one file, found {len(members)}; unpack it")
-        return archive.open(members[0])
+        return cast(io.BufferedIOBase, archive.open(members[0]))
     except (NotImplementedError, RuntimeError) as error:  # an unknown compression, a password
         raise _DamagedError(error) from error
 

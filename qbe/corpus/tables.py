@@ -255,9 +255,9 @@ def read_table(stream: io.BufferedReader, name: str, reading: Reading) -> Iterat
     before, delimiter = found
     for (number, _), text in zip(first[:before], texts, strict=False):
         if text.strip() and not _SEPARATOR.fullmatch(text):
-            where, found = f"{name}, line {number}", ascii(text.strip()[:_MOST_CHARS])
-            expected, no_fault = ("the header", found, "left it out", "not a paper", where), False
-            yield Entry(where, fields.unfit(*expected, is_fault=no_fault))
+            where, line = f"{name}, line {number}", ascii(text.strip()[:_MOST_CHARS])
+            error = fields.unfit("the header", line, "left it out", "not a paper", where, is_fault=False)
+            yield Entry(where, error)
     rows = _rows(chain(first[before:], numbered), name, delimiter)
     _, header = next(rows, (name, []))
     if isinstance(header, RecordError):

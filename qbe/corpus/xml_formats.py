@@ -151,15 +151,15 @@ def _from_pubmed(source: Element) -> dict[str, Any] | None:
         title = _title(article.get("ArticleTitle")) or _title(article.get("VernacularTitle"))
         journal = _parts(article.get("Journal"))
         issue = _parts(journal.get("JournalIssue")).get("PubDate", [None])[0]
-        dates = _published(issue, article.get("ArticleDate", ()))
+        dates = _published(issue, article.get("ArticleDate", []))
         names = (text_of(*journal.get(name, [None])[:1]) for name in ("Title", "ISOAbbreviation"))
-        authors, venue = article.get("AuthorList", ()), next(filter(None, names), "")
+        authors, venue = article.get("AuthorList", []), next(filter(None, names), "")
     else:
         article, book = citation, _parts(citation.get("Book"))
         chapter, venue = _title(citation.get("ArticleTitle")), _title(book.get("BookTitle"))
         title, venue = (chapter, venue) if chapter else (venue, "")
-        authors = authors or book.get("AuthorList", ())
-        dates = _published(citation.get("ContributionDate", [None])[0], book.get("PubDate", ()))
+        authors = authors or book.get("AuthorList", [])
+        dates = _published(citation.get("ContributionDate", [None])[0], book.get("PubDate", []))
     locations = (
         text_of(each)
         for each in article.get("ELocationID", ())

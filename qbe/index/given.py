@@ -54,7 +54,7 @@ class GivenEncoder:
         if (
             len(probes) < 2
             or np.shape(probes[0]) != np.shape(probes[1])
-            or not np.allclose(*probes, atol=CLOSE)
+            or not np.allclose(probes[0], probes[1], atol=CLOSE)
         ):
             raise EncoderMismatchError(
                 f"{folder} was built with the encoder {built['name']}, found {self} with other vectors; give "
@@ -70,8 +70,8 @@ class GivenEncoder:
                 ]
                 vectors = iter(self._encoded(list(chain.from_iterable(texts))))
                 for some in texts:
-                    whole, *sentences = (next(vectors) for _ in some)
-                    yield PaperVectors(np.stack(sentences), whole)
+                    whole, *each = (next(vectors) for _ in some)
+                    yield PaperVectors(np.stack(each), whole)
             return
         for number, paper in enumerate(papers):
             rows = np.atleast_2d(self._vectors[number])
@@ -80,8 +80,8 @@ class GivenEncoder:
                     "expected as `encoder` a vector of each paper, or of each of its sentences, found "
                     f"{len(rows)} for the {len(paper.sentences)} sentences of {paper.paper_id}"
                 )
-            vectors = stored(np.broadcast_to(rows, (len(paper.sentences), rows.shape[1])), COSINE)
-            yield PaperVectors(vectors, stored(rows.mean(axis=0), COSINE))
+            sentences = stored(np.broadcast_to(rows, (len(paper.sentences), rows.shape[1])), COSINE)
+            yield PaperVectors(sentences, stored(rows.mean(axis=0), COSINE))
 
     def check_count(self, papers: int) -> None:
         """Raise UsageError where there are not as many vectors as papers to be encoded."""

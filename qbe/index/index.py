@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from qbe.index.store import Manifest
 from qbe.index.vectors import Vectors
 from qbe.models.pooling import PaperVectors
 from qbe.types import Facet, Paper
-from qbe.util.files import is_remote
+from qbe.util.files import StrPath, is_remote
 from qbe.util.work import Closing, Workers, thread_count
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Index(Closing):
 
     def __init__(
         self,
-        folder: str | Path | Sequence[str | Path],
+        folder: StrPath | Sequence[StrPath],
         *,
         encoder: str | None = None,
         tagger: str | None = None,
@@ -79,7 +80,7 @@ class Index(Closing):
         EncoderMismatchError, ModelError, UsageError, and what `qbe.index.share.pull` does.
         """
         self.threads = thread_count(threads)
-        given = [folder] if isinstance(folder, str | Path) else folder
+        given = [folder] if isinstance(folder, str | os.PathLike) else folder
         if any(map(is_remote, given)):
             from qbe.index.share import local_folder
 

@@ -39,7 +39,8 @@ class IndexModels:
 
         files = matching_encoder(self._folder, self._manifest, self._encoder_name)
         if not isinstance(files, EncoderFiles):
-            return files
+            given: Encoder = files  # a `GivenEncoder`, in the place of one
+            return given
         try:
             return Encoder(files, self._threads)
         except MissingDependencyError as error:

@@ -150,7 +150,8 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
     if isinstance(corpus, Source):
         return corpus
     items: Any = [corpus] if isinstance(corpus, str | os.PathLike) else corpus
-    if isinstance(items, Mapping | bytes) or not isinstance(items, Iterable):
+    is_one = isinstance(items, Mapping | bytes) or not isinstance(items, Iterable)
+    if is_one:
         items = [items]
     if not isinstance(items, Sequence):
         stream = iter(items)
@@ -158,7 +159,7 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
         items = itertools.chain(first, stream)
         if first and isinstance(first[0], str | os.PathLike):
             items = list(items)
-    if not isinstance(items, Sequence) or any(isinstance(item, Paper) for item in items):
+    if not is_one and (not isinstance(items, Sequence) or any(isinstance(item, Paper) for item in items)):
         return _in_memory(items)
     if wrong := [item for item in items if not isinstance(item, str | os.PathLike)]:
         raise TypeError(

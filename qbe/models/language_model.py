@@ -344,8 +344,11 @@ class Answers(Closing):
             self._database.close()
 
     def _select(self, query: str, *parameters: str) -> tuple[Any, ...] | None:
+        if self._database is None:
+            return None
         with self._lock:
-            return self._database and self._database.execute(query, parameters).fetchone()
+            found: tuple[Any, ...] | None = self._database.execute(query, parameters).fetchone()
+        return found
 
     def spent(self) -> tuple[int, int]:
         """Return the requests that were answered, and their tokens and the answers'."""

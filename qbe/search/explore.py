@@ -56,7 +56,7 @@ class ExploreStage:
     ) -> list[list[Hit]]:
         """Rank all candidates of each request, at least ``k`` where there are, with grades, ties by id."""
         known: _Known = {}
-        ranked = []
+        ranked: list[list[Hit]] = []
         for request in requests:
             paper_ids = request.candidates(self.reader)
             if paper_ids is None:

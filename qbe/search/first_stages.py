@@ -310,5 +310,5 @@ def open_first_stage(stage: Any, reader: IndexReader, workers: Workers) -> First
     dense = DenseStage(reader, workers, stage.nprobe)
     sources = [BM25Stage(reader, workers, stage.bm25_query), dense]
     weights = dict.fromkeys(COMPONENTS, 1.0) if stage.weights is None else stage.weights
-    options = {"depth": stage.depth, "background_penalty": stage.background_penalty}
-    return FusedStage(reader, workers, sources, weights, **options)
+    depth, penalty = stage.depth, stage.background_penalty
+    return FusedStage(reader, workers, sources, weights, depth=depth, background_penalty=penalty)

@@ -23,7 +23,7 @@ log = logging.getLogger("qbe.search")
 QUERY_COLUMNS = ("qid", "query")
 
 
-def as_transformer(pipeline: Any, k: int = 1000, facet: Facet | None = None) -> Any:
+def as_transformer(pipeline: Any, k: int = 1000, facet: Facet | str | None = None) -> Any:
     """Make a ``pyterrier.Transformer`` that searches with a pipeline.
 
     It takes a data frame with the columns ``qid`` and ``query``: the id of a paper of the index, or an
@@ -43,7 +43,7 @@ def as_transformer(pipeline: Any, k: int = 1000, facet: Facet | None = None) -> 
     return made()
 
 
-def _searched(pipeline: Any, frame: pd.DataFrame, k: int, facet: Facet | None) -> pd.DataFrame:
+def _searched(pipeline: Any, frame: pd.DataFrame, k: int, facet: Facet | str | None) -> pd.DataFrame:
     asked = [name for name in ("qid", "query", "facet") if name in frame.columns]
     if frame[asked[:2]].isna().any(axis=None):
         raise UsageError("expected a qid and a query in each row, found none in some; leave these out")

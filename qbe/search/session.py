@@ -469,7 +469,7 @@ def open_rerank_stage(
 
         index.require_vectors()
         assert dense is not None
-        model = read_model(find_model(dense["encoder"], stage.model and Path(stage.model)))
+        model = read_model(find_model(dense["encoder"], Path(stage.model) if stage.model else None))
         reranker = ProjectedMatching(model.projections, stored_vectors(index), workers)
     elif isinstance(stage, CrossEncoder):
         reranker = _cross_encoder(stage, workers, open_reranker)

@@ -111,7 +111,7 @@ def described(paper: Paper) -> Record:
         "year": plain(paper.year),
         "authors": list(reference.authors),
         "venue": reference.venue,
-        "links": reference.links | library,
+        "links": {**reference.links, **library},
         "abstract": paper.abstract,
     }
 

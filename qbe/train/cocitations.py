@@ -207,7 +207,8 @@ def _pair(record: Mapping[str, Any], where: str, key: str, *, cites: bool) -> Pa
         remedy = "add them, or take an objective that needs none, such as ot, as `objective`"
         require(are_texts and bool("".join(value).strip()), expected, value, remedy)
         contexts = tuple(" ".join(text.split()) for text in value if text.strip())
-    return Pair(frozenset(map(str, ids)), *papers, alignment, contexts)
+    query, positive = papers
+    return Pair(frozenset(map(str, ids)), query, positive, alignment, contexts)
 
 
 # Alignment of sentences by an encoder that is not trained.
