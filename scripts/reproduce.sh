@@ -17,9 +17,10 @@ search() {
 }
 plain=fused:background_penalty=0
 systems=("bm25 bm25 none" "dense dense none" "fused-without-penalty $plain none"
-    "fused+projections fused projections" "fused+grades fused grades") # name, first stage, reranker
+    "fused+projections fused projections" "fused+grades fused grades"
+    "fused+joint fused grades:joint=20") # name, first stage, reranker
 
-# Indexes a collection, makes its five runs, and writes their tables: its name, its folder, options of the table.
+# Indexes a collection, makes its six runs, and writes their tables: its name, its folder, options of the table.
 evaluate() {
     local name=$1 folder=$2 index=$3 runs=()
     quietly qbe index --corpus "$folder/corpus.jsonl" --output "$index" --overwrite
@@ -54,7 +55,7 @@ for name in $names; do
     sed "s/$name\.//g; 1s/^/$name: /" "runs/$name.txt" | grep -v "^dense: \|^fused+projections: \|^fused-without-penalty: "
 done
 echo "
-fused+grades is what qbe search does by default, fused-without-penalty --first-stage $plain --rerank none. A search:
+fused+joint is what qbe search does by default, fused-without-penalty --first-stage $plain --rerank none. A search:
 "
 index=indexes/mini
 [ -e $index/CURRENT ] || index=runs/indexes/mini
