@@ -17,8 +17,7 @@ search() {
 }
 plain=fused:background_penalty=0
 systems=("bm25 bm25 none" "dense dense none" "fused-without-penalty $plain none"
-    "fused+projections fused projections" "fused+grades fused grades"
-    "fused+joint fused grades:joint=20") # name, first stage, reranker
+    "fused+projections fused projections" "fused+grades fused grades" "fused+joint fused grades:joint=20") # name, first stage, reranker
 
 # Indexes a collection, makes its six runs, and writes their tables: its name, its folder, options of the table.
 evaluate() {
