@@ -78,11 +78,12 @@ class ExploreStage:
     ) -> list[Estimates]:
         """Estimate papers by each paper of a request; ``known`` are those of the one before."""
         key = rows.astype(np.int64).tobytes()
-        if key not in known:
+        if (prepared := known.get(key)) is None:
             found = [self.reader.papers[row] for row in rows.tolist()]
-            known.clear()
-            known[key] = found, self._grader.features.candidates(found) if found else found
-        papers, candidates = known[key]
+            prepared = found, self._grader.features.candidates(found) if found else found
+            known.clear()  # other threads may do so at any time
+            known[key] = prepared
+        papers, candidates = prepared
         graded = [self._grader.grade(query, candidates)[0] for query in request.graded_by]
         regrader = self.regrader
         if regrader is None or not again:
