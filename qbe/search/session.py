@@ -136,7 +136,8 @@ class SearchSession(Closing):
             self._second: RerankStage | None = second
             self._graded: RerankStage | None = None  # without what grades the best again, which takes longer
             if second is not None and isinstance(second.reranker, GradedReranker) and self.regrades:
-                self._graded = open_rerank_stage(reranker, index, self._workers)
+                plain = replace(second.reranker, regrader=None)
+                self._graded = RerankStage(plain, reranker.depth, reranker.weight)
         except BaseException:
             self.close()
             raise
