@@ -23,7 +23,7 @@ from qbe.search.session import SearchSession
 from qbe.search.stages import Stages, default_stages
 from qbe.types import Facet, Hit, Paper, Pools
 from qbe.util.files import StrPath
-from qbe.util.work import Closing
+from qbe.util.work import Closing, thread_count
 
 if TYPE_CHECKING:
     from qbe.corpus.records import Reading
@@ -303,16 +303,36 @@ def build_index(
     threads: int | None = None,
     progress: Any = None,
 ) -> Index:
-    """Build an index of a corpus in a folder, and open it; see `qbe.index.index.build_index`.
+    """Build an index of a corpus in a folder, and open it; see `qbe.index.build.build`.
 
-    ``encoder`` takes the place of that of the settings: a name, an object with ``encode`` or a function, both
-    of a list of texts, or the vectors of each paper (see `qbe.index.given.GivenEncoder`).
+    ``corpus`` is a path (of a file in any of the formats that qbe reads, or a folder) or ``hf:`` name,
+    several of them, or an iterable of `qbe.types.Paper`. By default the index has Lucene postings and
+    vectors, made by the default encoder in int8. ``encoder`` takes the place of that of the settings: a name,
+    an object with ``encode`` or a function, both of a list of texts, or the vectors of each paper (see
+    `qbe.index.given.GivenEncoder`).
+
+    >>> from qbe.types import Paper, Sentence
+    >>> paper = Paper("1", "A title", (Sentence("We study search."), Sentence("It works.")))
+    >>> with build_index("indexes/mine", [paper]) as mine:
+    ...     mine.paper("1").title
+    'A title'
     """
-    if encoder is not None:
-        from qbe.index.source import BuildSettings
+    from qbe.corpus.records import Reading
+    from qbe.index.build import build
+    from qbe.index.source import BuildSettings, Execution
+    from qbe.index.source import Progress as Observer
 
+    for name, value, kind, example in (
+        ("settings", settings, BuildSettings, "make them as in qbe.BuildSettings(dense=False)"),
+        ("reading", reading, Reading, 'make it as in qbe.Reading(on_error="skip")'),
+    ):
+        if value is not None and not isinstance(value, kind):
+            found = f"found {type(value).__name__}; {example}"
+            raise TypeError(f"expected qbe.{kind.__name__} as `{name}`, {found}")
+    if encoder is not None:
         settings = replace(settings or BuildSettings(), encoder=encoder)
-    options: Any = {"reading": reading, "overwrite": overwrite, "resume": resume}
-    base.build_index(Path(folder), corpus, settings, threads=threads, progress=progress, **options).close()
+    execution = Execution(thread_count(threads), progress or Observer())
+    how = {"overwrite": overwrite, "resume": resume}
+    build(Path(folder), corpus, settings, reading=reading or Reading(), execution=execution, **how)
     given = getattr(settings, "encoder", "")
     return Index(folder, encoder=None if isinstance(given, str) else given, threads=threads)
