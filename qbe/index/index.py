@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from qbe.errors import EncoderMismatchError, MissingDependencyError, UsageError
+from qbe.errors import MissingDependencyError, UsageError
 from qbe.index import jvm
 from qbe.index.papers import Mask, PaperLayout, Papers
 from qbe.index.reader import Ask, IndexReader, SeveralReader
@@ -105,6 +105,8 @@ class Index(Closing):
 
     def _check_encoder(self, manifest: Manifest) -> None:
         if self._encoder_name is not None and manifest.dense is not None:
+            from qbe.index.given import matching_encoder
+
             matching_encoder(self.folder, manifest, self._encoder_name)  # refused now, even if never used
 
     def _open_reader(self) -> IndexReader:
@@ -160,7 +162,7 @@ class Index(Closing):
     @property
     def encoder(self) -> Encoder:
         """The encoder of the index, for queries from outside, loaded when first used."""
-        from qbe.models.cards import EncoderFiles
+        from qbe.index.given import GivenEncoder, matching_encoder
         from qbe.models.encoder import Encoder
         from qbe.models.session import HALF
 
@@ -169,7 +171,7 @@ class Index(Closing):
             if self._encoder is None:
                 files = matching_encoder(self.folder, self.manifest, self._encoder_name)
                 try:
-                    is_given = not isinstance(files, EncoderFiles)
+                    is_given = isinstance(files, GivenEncoder)
                     self._encoder = files if is_given else Encoder(files, self.threads)
                 except MissingDependencyError as error:
                     if files.precision != HALF:
@@ -248,37 +250,3 @@ open_index = Index
 def _check_paper(paper: object) -> None:
     if not isinstance(paper, Paper):
         raise TypeError(f"expected a qbe.Paper, found {paper!r:.60}; look one up with index.paper(id)")
-
-
-def matching_encoder(folder: Path, manifest: Manifest, name: Any) -> Any:
-    """Return the files of the encoder of an index, those of ``name``, or a `GivenEncoder`; raise
-    EncoderMismatchError for another.
-    """
-    from qbe.models.folders import resolve_encoder
-
-    assert manifest.dense is not None
-    built = manifest.dense["encoder"]
-    if name is not None and not isinstance(name, str):
-        name.check(folder, built)
-        return name
-    if "probe" in built:
-        raise EncoderMismatchError(
-            f"{folder} was built with the encoder {built['name']} of a program; give it as `encoder`"
-        )
-    files = resolve_encoder(name or manifest.settings["encoder"], built["precision"])
-    ways = []  # in which the encoder of the index, and this one, read papers
-    for identity in (built, files.identity):
-        stated = {**(identity.get("convention") or {}), "adapter": identity.get("adapter")}
-        words = [f"{key} {value}" for key, value in stated.items() if value is not None]
-        ways.append(", ".join(words) or "the default encoder")
-    weights, found, text = built["weights_sha256"], files.metadata, ""
-    if found.weights_sha256 != weights:
-        text = f"({weights[:12]}), found {found.name} ({found.weights_sha256[:12]})"
-    elif ways[0] != ways[1]:
-        text = f"read as {ways[0]}, found it read as {ways[1]}"
-    if text:
-        raise EncoderMismatchError(
-            f"{folder} was built with the encoder {built['name']} {text}; give the encoder it was built with "
-            "as `encoder`, or build the index again"
-        )
-    return files
