@@ -8,7 +8,7 @@ import pytest
 
 from qbe import Reading
 from qbe.corpus import read_corpus
-from qbe.corpus.rejected import RENAMED, RejectedRecords
+from qbe.corpus.records import RENAMED, RejectedRecords
 from qbe.errors import RecordError
 
 FISH, STONE = "On the fish of the lake", "On the stone of the lake"

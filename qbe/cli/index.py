@@ -13,7 +13,7 @@ import qbe
 from qbe.cli import common
 from qbe.cli.common import built, refuse
 from qbe.cli.parser import parse
-from qbe.corpus.rejected import NOTED
+from qbe.corpus.records import NOTED
 from qbe.util.text import plain, read_ids
 from qbe.util.work import thread_count
 

@@ -20,7 +20,6 @@ FORMATS = ("bibtex", "ris")
 ARTICLE, IN_PROCEEDINGS, OTHER = "article", "inproceedings", "misc"  # kinds, as BibTeX names them
 
 PROVIDER = "qbe"  # of the record (DP), by which files of RIS are told from others
-COMMENT = "%% "  # begins a comment between entries
 
 _ARXIV = re.compile(r"(\d\d(?:0[1-9]|1[0-2])\.\d{4,5}|[a-z-]{2,20}(?:\.[A-Z]{2})?/\d{7})(?:v\d+)?")
 _ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.ASCII)
@@ -274,7 +273,7 @@ def to_bibtex(reference: Reference, key: str) -> str:
 
 def comment(text: str) -> str:
     """Return a line between entries; "@" would begin an entry, and is written as "(at)"."""
-    return f"{COMMENT}{' '.join(text.split()).replace('@', '(at)')}\n"
+    return f"%% {' '.join(text.split()).replace('@', '(at)')}\n"
 
 
 def to_ris(reference: Reference, key: str = "") -> str:

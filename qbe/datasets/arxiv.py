@@ -13,8 +13,7 @@ import os
 from pathlib import Path
 
 from qbe.corpus.reading import read_corpus
-from qbe.corpus.records import SKIP, Reading
-from qbe.corpus.rejected import SUFFIX
+from qbe.corpus.records import REJECTED_SUFFIX, SKIP, Reading
 from qbe.datasets.citations import listing
 from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS
 from qbe.datasets.releases import DatasetOptions, Report, raw_line, unsplit, write_queries
@@ -51,7 +50,7 @@ def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
             f"get it from {WHERE}"
         )
     target = output / FILE
-    listed = target.with_name(target.name + SUFFIX)
+    listed = target.with_name(target.name + REJECTED_SUFFIX)
     reading = Reading(categories=CATEGORIES, on_error=SKIP)
     papers = 0
     with (

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from qbe.corpus.records import Splitter, dump_record, parse_paper
-from qbe.corpus.rejected import RejectedRecords
+from qbe.corpus.records import RejectedRecords, Splitter, dump_record, parse_paper
 from qbe.errors import CorpusError, RecordError, UsageError, input_error, output_error
 from qbe.feeds import FORMATS, check_day
 from qbe.feeds.oai import KEPT, Repository, TokenError

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from qbe.corpus.records import AS_IT_COMES, Reading
-from qbe.corpus.rejected import SUFFIX, RejectedRecords
+from qbe.corpus.records import AS_IT_COMES, REJECTED_SUFFIX, Reading, RejectedRecords
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, IndexBuildError, IndexFormatError, check_package
 from qbe.index import jvm, store
@@ -341,7 +340,7 @@ def describe(folder: Path, state: State) -> Manifest:
 def rejected_file(output: Path) -> Path:
     """Where the records that were left out of an index are listed."""
     output = Path(os.path.realpath(output))  # the current folder has a name, too
-    return output.with_name(output.name + SUFFIX)
+    return output.with_name(output.name + REJECTED_SUFFIX)
 
 
 def check_replaceable(output: Path) -> None:

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from qbe.corpus.identity import MADE, Seen, are_apart, content_id, made_id, second_id, told_apart, usable_id
-from qbe.corpus.records import AS_IT_COMES, Reading, Splitter, paper_to_record
-from qbe.corpus.rejected import KEPT, RENAMED, RejectedRecords
+from qbe.corpus.records import AS_IT_COMES, KEPT, RENAMED, Reading, RejectedRecords, Splitter, paper_to_record
 from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index import build, papers
 from qbe.index.build import BuildModels, State
