@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -89,9 +88,6 @@ class WordsTraining(Training):
     """Technique words: the words of a corpus's titles, counted, but those of papers in files of dev."""
 
     recipe: WordsRecipe = WordsRecipe()
-
-    def open(self) -> dict[str, Any]:
-        return {}
 
     def fit(self) -> None:
         left_out = {paper for file in self.sources.dev for paper in papers_of(read_graded_pairs(file))}
