@@ -1,11 +1,12 @@
 """Features of candidates by what is known, of ages and of citations, and the network, worked by hand."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from qbe.cite.links import CitationLinks
+from qbe.cite.links import Evidence
 from qbe.cite.projected import lengths, transformed
 from qbe.cite.scoring import FEATURE_SETS, LINKS, SCORES, SEED_LINKS, SEEDS, TEXT, FeatureSet, text_features
 from qbe.models.heads import Head
@@ -62,5 +63,6 @@ def test_metadata_names_papers_by_id():
     """Ids that are unknown, a paper's own, repeated or no text, and lists that are none, do not count."""
     ids = {"a": 0, "b": 1, "c": 2}
     metadata = [{}, {"cites": ["a", "b", "x", "a", 7, None]}, {"cites": "a"}, {"cites": ["b", "a"]}]
-    links = CitationLinks.of(metadata, ids.get)
+    papers = SimpleNamespace(read_metadata=lambda: metadata, find=ids.get)
+    links = Evidence(SimpleNamespace(papers=papers))
     assert [links.cited_by(rows(number)).tolist() for number in range(4)] == [[], [0], [], [0, 1]]
