@@ -333,9 +333,8 @@ def test_searches_beyond_the_limit_are_refused_and_cancelled_ones_do_not_count(h
         in_progress = queue.submit(held, lambda: made.append("a"))
         held.started.wait(30)
         given_up, waits = (queue.submit(held, lambda name=name: made.append(name)) for name in "bc")
-        with pytest.raises(OverloadedError, match="try again in 1 s") as caught:
+        with pytest.raises(OverloadedError, match="try again in 1 s"):
             queue.submit(held, lambda: made.append("d"))
-        assert caught.value.retry_after == 1
         assert given_up.cancel()
         last = queue.submit(held, lambda: made.append("e"))
         held.may_go_on.set()

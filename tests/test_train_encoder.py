@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 from support.cocitations import SENTENCES, planted_pairs, write_bert
 from support.messages import messages_of
-from support.trainings import new_folders, write
+from support.trainings import left_out, new_folders, write
 
 from qbe.corpus.identity import TitleIndex
 from qbe.errors import CorpusError, ModelError, UsageError
@@ -31,8 +31,8 @@ from qbe.train.cocitations import (
     align,
     cocitation_task,
     draw_negatives,
-    hold_out,
     read_pairs,
+    read_parts,
 )
 from qbe.train.fit import Schedule, fit, lr_factor
 from qbe.train.losses import (
@@ -45,7 +45,7 @@ from qbe.train.losses import (
     triplet_losses,
 )
 from qbe.train.network import CocitationEncoder, PaperTable, table_of
-from qbe.train.work import RunOptions, run_training
+from qbe.train.work import RunOptions, Sources, run_training
 from qbe.types import Paper, Sentence
 from qbe.util.files import sha256
 
@@ -200,15 +200,12 @@ def test_lines_that_cannot_be_read(tmp_path, told):
     told("co-citations", messages_of(map(reads, HOSTILE), CorpusError, tmp_path))
 
 
-def test_sets_are_held_out_whole():
-    papers = planted_pairs(1, 0)[0][1:3]
-    pairs = [Pair(frozenset({str(number // 3), "x"}), *papers) for number in range(180)]
-    train, dev = hold_out(pairs)
-    assert len({pair.cited for pair in dev}) == 3
-    assert len(dev) == 9
+def test_sets_are_held_out_whole(tmp_path):
+    lines = [changed(cited_pids=[f"{number // 3}", f"x{number // 3}"]) for number in range(180)]
+    sources = Sources(train=(write(tmp_path / "train.jsonl", *lines),), leave_out=left_out(tmp_path))
+    train, dev = read_parts(sources, OBJECTIVES["ot"], align=False)
+    assert (len(train), len(dev), len({pair.cited for pair in dev})) == (171, 9, 3)
     assert not {pair.cited for pair in dev} & {pair.cited for pair in train}
-    assert len(train) == 171
-    assert hold_out(pairs[::-1]) == (train[::-1], dev[::-1])
 
 
 def of(sentences: torch.Tensor, present: torch.Tensor, whole: torch.Tensor) -> PaperVectors:
@@ -426,9 +423,9 @@ def test_data_and_models_that_are_unfit(trained, tmp_path):
     for changes, options, error, message in wrong:
         with pytest.raises(error, match=message):
             run_training(
-                CocitationTraining(**options), replace(sources, **changes), folders, RunOptions((0,))
+                CocitationTraining(**options), replace(sources, **changes), *folders, RunOptions((0,))
             )
     assert not (tmp_path / "model").exists()
     if not torch.cuda.is_available():
         with pytest.raises(UsageError, match="expected a GPU that torch sees for `device` cuda, found none"):
-            run_training(CocitationTraining(), sources, folders, RunOptions((0,), device="cuda"))
+            run_training(CocitationTraining(), sources, *folders, RunOptions((0,), device="cuda"))

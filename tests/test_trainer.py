@@ -10,7 +10,7 @@ from torch import nn
 
 from qbe.errors import ModelError
 from qbe.train import work
-from qbe.train.fit import Progress, Schedule, best_weights, fit, fit_seeds, lr_factor, with_weights
+from qbe.train.fit import Progress, Schedule, fit, fit_seeds, lr_factor, with_weights
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
@@ -75,7 +75,7 @@ def test_the_best_epoch_is_kept_and_the_fit_ends_when_dev_gets_no_better(tmp_pat
     assert progress == Progress(4 * STEPS, (0.1, 0.5, 0.5, 0.4))
     assert torch.equal(task.network[1].weight, task.measured[1])  # of equal scores the first
     assert not task.network.training
-    assert torch.equal(best_weights(tmp_path / "fit.pt")["1.weight"], task.measured[1])
+    assert torch.equal(torch.load(tmp_path / "fit.pt")["best"]["1.weight"], task.measured[1])
 
 
 def test_without_patience_all_epochs_are_trained_and_without_scores_the_last_is_kept(tmp_path):

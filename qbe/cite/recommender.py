@@ -134,18 +134,9 @@ class Recommender(Closing):
         check_count("k", k)
         _check(requests)
         check_filter(filter)
-        return self._recommended(self.index.reader, requests, k, filter, matches)
-
-    def _recommended(
-        self,
-        reader: IndexReader,
-        requests: Sequence[CiteRequest],
-        k: int,
-        filter: PaperFilter | None,
-        matches: bool,
-    ) -> list[list[Hit]]:
-        _, scorer, filters = self._over(reader)
-        allowed = [self._selected(filters, request.paper, filter).selection for request in requests]
+        reader, scorer, filters = self._over(self.index.reader)
+        kept = self.config.filter if filter is None else filter
+        allowed = [filters.of(kept, Query(request.paper)).selection for request in requests]
         queries = [self._query(reader, request) for request in requests]
         candidates = scorer.first_stage(queries, allowed)
         deepest = k if self._rerank is None else max(k, self._rerank.depth)
@@ -175,7 +166,8 @@ class Recommender(Closing):
         and those without a year.
         """
         check_filter(filter)
-        return self._selected(self._over(self.index.reader).filters, paper, filter)
+        filters = self._over(self.index.reader).filters
+        return filters.of(self.config.filter if filter is None else filter, Query(paper))
 
     def _query(self, reader: IndexReader, request: CiteRequest) -> CiteQuery:
         paper = request.paper
@@ -185,9 +177,6 @@ class Recommender(Closing):
         seeds = np.unique(np.array(_rows(reader, request.cited), np.int64))
         excluded = frozenset(_rows(reader, request.excluded))
         return CiteQuery(encoded, year_of(paper.metadata), row, seeds, excluded)
-
-    def _selected(self, filters: FilterCache, paper: Paper, filter: PaperFilter | None) -> FilterResult:
-        return filters.of(self.config.filter if filter is None else filter, Query(paper))
 
     def _over(self, reader: IndexReader) -> _Opened:
         with self._opening:

@@ -125,7 +125,7 @@ class CitationScorer:
         self._papers, self._depth = reader.papers, depth
         self._projected = CitationSource(reader, workers, projection)
         self.evidence = Evidence(reader)
-        self._sources = [
+        self._sources: list[Any] = [
             BM25Stage(reader, workers, query),
             DenseStage(reader, workers),
             self._projected,
@@ -173,9 +173,12 @@ class CitationScorer:
         near = self._near(query, candidates, NEAR)
         if feature_set.links:
             linked = self._linked(query, candidates.rows, near, allowed)
-            proposed, nearest = self._components(query, linked), self._near(query, candidates, NEAREST)
-            rows = np.concatenate([rows, linked])
-            components = {name: np.concatenate([part, proposed[name]]) for name, part in components.items()}
+            nearest, rows = self._near(query, candidates, NEAREST), np.concatenate([rows, linked])
+            if len(linked):
+                scores: dict[str, Doubles] = {}
+                for source in self._sources:
+                    scores |= source.scores(query.encoded, linked, None)
+                components = {name: np.concatenate([part, scores[name]]) for name, part in components.items()}
         features = text_features(components, self.evidence.ages(rows, query.year))
         if feature_set.links:
             citations, earlier = self.evidence.links, self.evidence.citing_papers(query.year, query.row)
@@ -185,16 +188,6 @@ class CitationScorer:
         if feature_set.seeds:
             features |= self._by_seeds(query, rows, feature_set)
         return ScoredCandidates(rows, features, feature_set)
-
-    def _components(self, query: CiteQuery, rows: Ints) -> dict[str, Doubles]:
-        if not len(rows):
-            return {name: np.zeros(0) for name in SCORES}
-        ascending, places = np.unique(rows, return_inverse=True)
-        scores: dict[str, Doubles] = {}
-        sources: Any = self._sources
-        for source in sources:
-            scores |= source.scores(query.encoded, ascending, None)
-        return {name: scores[name][places] for name in SCORES}
 
     def _near(self, query: CiteQuery, candidates: CitationCandidates, count: int) -> Neighbours:
         """Weight the best candidates whose bibliographies may count by their lead over the next one."""

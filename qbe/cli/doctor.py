@@ -100,15 +100,10 @@ def main(arguments: list[str]) -> None:
     if damaged := ", ".join(each["name"] for each in checks if each["state"] == DAMAGED):
         raise qbe.IndexFormatError(f"expected a sound index, found damaged: {damaged}")
     if missing := [each["name"] for each in checks if each["state"] == MISSING]:
-        run = pip_line(*(REQUIREMENTS[name] for name in missing))
+        packages = shlex.join(REQUIREMENTS[name] for name in missing)
         raise MissingDependencyError(
-            f"expected all that searching needs, found no {', '.join(missing)}; run: {run}"
+            f"expected all that searching needs, found no {', '.join(missing)}; run: pip install {packages}"
         )
-
-
-def pip_line(*requirements: str) -> str:
-
-    return "pip install " + " ".join(map(shlex.quote, requirements))
 
 
 def in_bytes(number: int) -> str:
@@ -149,7 +144,8 @@ def installation_checks() -> list[Check]:
             found = installed(module, *others)
             checks.append(check(module, found or "version unknown", version=found))
         else:
-            state, advice = MISSING if module in NEEDED else ADVICE, f"for {purpose}: {pip_line(requirement)}"
+            state = MISSING if module in NEEDED else ADVICE
+            advice = f"for {purpose}: pip install {shlex.quote(requirement)}"
             checks.append(check(module, "not installed", advice, state, version=None))
     return checks
 
@@ -219,7 +215,6 @@ def memory_check() -> Check:
 
 
 def _text(path: str) -> str:
-
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError:

@@ -130,12 +130,12 @@ def _pairs_of_files(options: argparse.Namespace, merges: Merges) -> list[Pair]:
 
 def _candidates(options: argparse.Namespace, index: qbe.Index) -> list[Pair]:
     """Candidates of query papers of an index."""
-    from qbe.label.candidates import drawn, ids_of, ids_with, pool_candidates
+    from qbe.label.candidates import drawn, ids_with, pool_candidates
 
     if options.keywords:
         ids = ids_with(index, options.keywords)
     else:
-        ids = list(dict.fromkeys(read_ids(options.queries))) if options.queries else ids_of(index)
+        ids = list(dict.fromkeys(read_ids(options.queries)) if options.queries else index.papers.ids)
     queries = drawn(ids, options.sample, options.random_seed)
     with common.Bar("finding candidates", "papers", len(queries)) as advance:
         return pool_candidates(index, queries, options.candidates, options.random_seed, advance)

@@ -76,10 +76,6 @@ class Parser(argparse.ArgumentParser):
                 settings["required"] = True
             (one_of or group).add_argument(name, **settings)
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        Parser.known.clear()
-        return super().parse_args(args, namespace)
-
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Report a misspelt option before those that are required, unlike argparse."""
         words, known = sys.argv[1:] if args is None else list(args), self._option_string_actions
@@ -194,7 +190,7 @@ def parse(command: str, arguments: list[str], default: Default | None = None) ->
     """The options of a command, with the arguments that ``default`` adds."""
     parser = parser_of(command)
     Parser.program = parser.prog
-    options: argparse.Namespace = parser.parse_args(
-        [*arguments, *(default(parser, arguments) if default else ())]
-    )
+    added = default(parser, arguments) if default else []
+    Parser.known.clear()
+    options: argparse.Namespace = parser.parse_args([*arguments, *added])
     return options

@@ -67,12 +67,12 @@ def main(arguments: list[str]) -> None:
         from qbe.train.cross_encoder import CrossEncoderRecipe
 
         own["recipe"] = common.made(CrossEncoderRecipe, options)
-    from qbe.train.work import Folders, RunOptions, run_training
+    from qbe.train.work import RunOptions, run_training
 
-    folders = Folders(Path(options.output), Path(options.work))
-    seeds = tuple(dict.fromkeys(map(int, texts)))
-    run_training(make(**own), sources, folders, RunOptions(seeds, threads, getattr(options, "device", "cpu")))
-    card = (folders.output / "README.md").read_text(encoding="utf-8")
+    output, seeds = Path(options.output), tuple(dict.fromkeys(map(int, texts)))
+    run = RunOptions(seeds, threads, getattr(options, "device", "cpu"))
+    run_training(make(**own), sources, output, Path(options.work), run)
+    card = (output / "README.md").read_text(encoding="utf-8")
     print(f"{options.output}: {card.partition('## Figures')[2].strip()}")
 
 

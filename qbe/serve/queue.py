@@ -21,11 +21,10 @@ MAX_SECONDS = 60.0  # within which a search must have gone through a stage, wait
 
 
 class OverloadedError(QbeError):
-    """Too many searches are waiting; ``retry_after`` is when to ask again, in seconds."""
+    """Too many searches are waiting."""
 
-    def __init__(self, retry_after: int = 1) -> None:
-        super().__init__(f"too many searches are waiting; try again in {retry_after} s")
-        self.retry_after = retry_after
+    def __init__(self) -> None:
+        super().__init__("too many searches are waiting; try again in 1 s")
 
 
 class TooSlowError(QbeError):

@@ -170,7 +170,13 @@ class SearchService(Closing):
         UsageError for an index without postings or with vectors that the citation model does not read.
         """
         begin = time.perf_counter()
-        recommender, queue = self._citing()
+        if lacking := self._lacking_for_citations:
+            raise UsageError(f"expected an index with {lacking} to recommend citations, found one without")
+        with self._lock:
+            if self._citations is None:  # opened when it is first needed
+                self._citations = Recommender.open(self.index), MicroBatchQueue()
+                self._queues.append((RERANKED, self._citations[1]))
+            recommender, queue = self._citations
         (paper,) = form.papers(self.index)
         given = [*form.exclude, *form.cited]
         excluded = [paper_id for paper_id in given if paper_id in self.index]
@@ -285,16 +291,6 @@ class SearchService(Closing):
                 stage, executor = FIRST_STAGES[str(first_stage)](), self._executor()
                 opened[first_stage, is_quick] = opened[None, is_quick].with_first_stage(stage, executor)
             return opened[first_stage, is_quick]
-
-    def _citing(self) -> tuple[Recommender, MicroBatchQueue]:
-        """What recommends citations, opened when it is first needed."""
-        if lacking := self._lacking_for_citations:
-            raise UsageError(f"expected an index with {lacking} to recommend citations, found one without")
-        with self._lock:
-            if self._citations is None:
-                self._citations = Recommender.open(self.index), MicroBatchQueue()
-                self._queues.append((RERANKED, self._citations[1]))
-            return self._citations
 
     @cached_property
     def _lacking_for_citations(self) -> str:

@@ -94,8 +94,14 @@ def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 5
     total, begin = schedule.epochs * task.steps_per_epoch, state.step
     log.info("%s: step %d of %d", path.stem, begin, total)
     losses: list[float] = []
-    batches = itertools.islice(task.batches(seed), begin, None)
-    while state.step < total and not state.should_stop():
+    batches, patience = itertools.islice(task.batches(seed), begin, None), schedule.patience
+    while state.step < total:
+        if (
+            patience is not None
+            and state.dev
+            and len(state.dev) - 1 - state.dev.index(max(state.dev)) >= patience
+        ):
+            break
         network.train()
         loss = 0.0
         for part in task.losses(next(batches)):
@@ -155,10 +161,6 @@ class _State:
         if score is not None:
             self.dev.append(score)
             log.info("epoch %d: dev %.4f", len(self.dev), score)
-
-    def should_stop(self) -> bool:
-        patience, dev = self._schedule.patience, self.dev
-        return patience is not None and bool(dev) and len(dev) - 1 - dev.index(max(dev)) >= patience
 
     def save(self, path: Path) -> None:
         state = {
@@ -230,12 +232,6 @@ def with_weights(network: nn.Module, weights: Weights, function: Callable[[], T]
         return function()
     finally:
         network.load_state_dict(before, strict=False)
-
-
-def best_weights(checkpoint: Path) -> dict[str, Tensor]:
-    with checked_checkpoint(checkpoint):
-        best: dict[str, Tensor] = torch.load(checkpoint, weights_only=True)["best"]
-        return best
 
 
 def checked_checkpoint(checkpoint: Path) -> AbstractContextManager[None]:

@@ -288,33 +288,27 @@ class GradedEncoder(TrainedEncoder):
     def terms(self, queries: PaperVectors, candidates: PaperVectors, *, plain: bool = False) -> Tensor:
         """Similarities (facets, terms, queries, candidates) of `vector_terms`; ``plain`` projects nothing."""
         facets = []
-        for facet in range(FACETS):
-            matrix, pair = self.projections[facet], []
+        for facet, matrix in enumerate(self.projections):
+            sides = []
             for papers in (queries, candidates):
                 both = (each if plain else each @ matrix.T for each in (papers.sentences, papers.whole))
                 sentences, whole = (F.normalize(each, dim=-1) for each in both)
-                pair.append(papers._replace(sentences=sentences, whole=whole))
-            facets.append(_terms(pair[0], pair[1], facet))
+                mean = F.normalize((sentences * papers.marked[..., facet, None]).sum(1), dim=-1)
+                sides.append((sentences, whole, mean))
+            (asked, *alike_query), (sentences, *alike) = sides
+            shape = len(queries.whole), -1, *candidates.present.shape
+            cosines = (asked.flatten(0, 1) @ sentences.flatten(0, 1).T).view(shape)
+            lists = (candidates.present, candidates.marked[..., facet])
+            best = torch.stack([cosines.masked_fill(~inside, _LOWEST).amax(-1) for inside in lists])
+            inside = queries.marked[..., facet]
+            share = (inside / inside.sum(1, keepdim=True))[None, :, :, None]
+            rest = torch.stack([one @ other.T for one, other in zip(alike_query, alike, strict=True)])
+            facets.append(torch.cat([(best * share).sum(2), rest]))
         return torch.stack(facets)
 
     def scores(self, queries: PaperVectors, candidates: PaperVectors) -> Tensor:
         """Scores (queries, candidates, facets)."""
         return torch.einsum("ft,ftqc->qcf", self.weights, self.terms(queries, candidates))
-
-
-def _terms(queries: PaperVectors, candidates: PaperVectors, facet: int) -> Tensor:
-    (asked, of_facet), count = (part.marked[..., facet] for part in (queries, candidates)), len(queries.whole)
-    flat = candidates.sentences.flatten(0, 1)
-    cosines = (queries.sentences.flatten(0, 1) @ flat.T).view(count, -1, *candidates.present.shape)
-    lists = (candidates.present, of_facet)
-    best = torch.stack([cosines.masked_fill(~inside, _LOWEST).amax(-1) for inside in lists])
-    share = (asked / asked.sum(1, keepdim=True))[None, :, :, None]
-    means = [
-        F.normalize((part.sentences * part.marked[..., facet, None]).sum(1), dim=-1)
-        for part in (queries, candidates)
-    ]
-    alike = torch.stack([queries.whole @ candidates.whole.T, means[0] @ means[1].T])
-    return torch.cat([(best * share).sum(2), alike])
 
 
 class CocitationEncoder(nn.Module):
