@@ -167,8 +167,8 @@ def package_error(error: ImportError, package: str) -> MissingDependencyError:
     return MissingDependencyError(message)
 
 
-_FULL = {errno.ENOSPC, errno.EDQUOT}
-_WRITING_ONLY = {*_FULL, errno.EROFS, errno.EEXIST, errno.ENOTEMPTY, errno.EXDEV}  # no reading gives these
+FULL = {errno.ENOSPC, errno.EDQUOT}  # of the disk, or the user's quota
+_WRITING_ONLY = {*FULL, errno.EROFS, errno.EEXIST, errno.ENOTEMPTY, errno.EXDEV}  # no reading gives these
 _HINTS_ON_WRITING = {
     errno.ENOSPC: "free some space or choose another disk",
     errno.EROFS: "choose a folder that can be written",
@@ -184,11 +184,6 @@ _HINTS_ON_READING = {
     errno.EPERM: "choose a file that you may read",
     errno.EISDIR: "choose a file, not a folder",
 }
-
-
-def is_full(error: OSError) -> bool:
-    """Return True if the disk, or the user's quota, is full."""
-    return error.errno in _FULL
 
 
 def output_error(path: StrPath, error: OSError) -> OutputError:

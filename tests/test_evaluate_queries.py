@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.runs import folds_text, run, write_qrels
+from support.runs import folds_text, run
 
 from qbe.cli.evaluate import main
 from qbe.errors import UsageError
 from qbe.evaluate.measures import ndcg_percent
 from qbe.evaluate.queries import RankedPaper, best_missed, compare_runs, outcomes, overranked
 from qbe.evaluate.report import Scoring, build_report
+from qbe.runs import write_qrels
 from qbe.types import Facet
 
 # A pool of ten: NDCG%20 looks at two ranks, the ideal gains there are 3 and 2, both undiscounted.

@@ -87,7 +87,7 @@ def run(program: str, main: Callable[[list[str]], None], arguments: list[str] | 
 
 def _expected(error: Exception) -> Exception | None:
     """The error that a user is told, None for a bug."""
-    from qbe.errors import QbeError, file_error, is_full, output_error, package_error
+    from qbe.errors import FULL, QbeError, file_error, output_error, package_error
 
     if isinstance(error, QbeError):
         return error
@@ -95,7 +95,7 @@ def _expected(error: Exception) -> Exception | None:
         return package_error(error, error.name)
     if isinstance(error, OSError) and error.filename:
         return file_error(error)
-    if isinstance(error, OSError) and (_lost_output() or is_full(error)):
+    if isinstance(error, OSError) and (_lost_output() or error.errno in FULL):
         return output_error("standard output", error)
     return None
 

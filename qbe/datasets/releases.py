@@ -14,7 +14,7 @@ from qbe.corpus.records import dump_record, paper_to_record
 from qbe.datasets.names import TAKEN_BY
 from qbe.errors import DatasetError, UsageError
 from qbe.query import Topic
-from qbe.runs import Judgment, write_pools, write_qrels, write_topics
+from qbe.runs import Qrels, write_pools, write_qrels, write_topics
 from qbe.types import Paper
 from qbe.util.files import StrPath
 
@@ -114,7 +114,7 @@ def read_pools(path: Path, papers: Container[str], papers_file: str, highest: in
 def write_queries(
     output: Path,
     topics: Iterable[Topic],
-    qrels: Mapping[str, Mapping[str, Mapping[str, int]]],
+    qrels: Mapping[str, Qrels],
     pools: Mapping[str, Iterable[str]] | None = None,
     split: str = "",
 ) -> None:
@@ -123,8 +123,7 @@ def write_queries(
     if pools is not None:
         write_pools(output / f"pools{split}.tsv", pools)
     for name, judged in qrels.items():
-        judgments = (Judgment(query, *each) for query, pool in judged.items() for each in pool.items())
-        write_qrels(output / name, judgments)
+        write_qrels(output / name, judged)
 
 
 def read_object(path: Path) -> dict[str, Any]:

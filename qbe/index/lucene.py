@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import math
+import os
 import re
 import shutil
 import threading
@@ -25,7 +26,6 @@ from qbe.index.papers import IDS
 from qbe.index.scoring import Rows, Selection, run_starts
 from qbe.index.store import Files, damaged
 from qbe.types import Paper
-from qbe.util.files import link_or_copy
 
 if TYPE_CHECKING:
     from qbe.index.source import BuildSettings, Execution
@@ -118,7 +118,10 @@ def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence
         target.mkdir()
         for file in (old / LUCENE).iterdir():
             if file.name not in (ROWS, "write.lock"):
-                link_or_copy(file, target / file.name)
+                try:
+                    os.link(file, target / file.name)
+                except OSError:  # where links are impossible
+                    shutil.copyfile(file, target / file.name)
         analyzer = java("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
         config = java("org.apache.lucene.index.IndexWriterConfig")(analyzer)
         config.setMergeScheduler(java("org.apache.lucene.index.SerialMergeScheduler")())
