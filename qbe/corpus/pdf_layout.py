@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from qbe.corpus.pdf_lines import Line, joined_text, overlap, words_of
 
@@ -62,16 +61,11 @@ _MARKS = re.compile(
 _LIST_MARK = re.compile(r"^[^\w\"'\u2018\u201c($]+")
 
 
-class Found(NamedTuple):
-    """The title and the abstract, '' each where there is none, and where the abstract was."""
+def find(lines: Sequence[Line], named: str) -> dict[str, str]:
+    """Find title and abstract in the lines of first pages; ``named`` is the document's own title.
 
-    title: str
-    abstract: str
-    source: str
-
-
-def find(lines: Sequence[Line], named: str = "") -> Found:
-    """Find title and abstract in the lines of first pages; ``named`` is the document's own title."""
+    Each is '' where there is none; ``source`` says where the abstract was.
+    """
     words = words_of(lines)
     heading, rest = _heading(lines)
     title, last = title_of(lines, heading, named)
@@ -85,7 +79,8 @@ def find(lines: Sequence[Line], named: str = "") -> Found:
             begin = min(begins, key=lambda each: (each.y, each.x0), default=None)
             rows = [] if begin is None else _grown(lines, begin, one_paragraph=True)
             source = INTRODUCTION
-    return Found(title, _LIST_MARK.sub("", joined_text(rows, words)), source)
+    abstract = _LIST_MARK.sub("", joined_text(rows, words))
+    return {"title": title, "abstract": abstract, "source": source}
 
 
 def _heading(lines: Sequence[Line]) -> tuple[Line | None, str]:
