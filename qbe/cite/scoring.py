@@ -169,7 +169,7 @@ class CitationScorer:
         """Compute the features of candidates and, with ``links``, of those that citations propose."""
         candidates = candidates.without(query.left_out)
         rows, components = candidates.rows, candidates.components
-        feature_set = FeatureSet(links=links and len(self.evidence.links) > 0, seeds=len(query.seeds) > 0)
+        feature_set = FeatureSet(links=links and self.evidence.count > 0, seeds=len(query.seeds) > 0)
         near = self._near(query, candidates, NEAR)
         if feature_set.links:
             linked = self._linked(query, candidates.rows, near, allowed)
@@ -181,7 +181,7 @@ class CitationScorer:
                 components = {name: np.concatenate([part, scores[name]]) for name, part in components.items()}
         features = text_features(components, self.evidence.ages(rows, query.year))
         if feature_set.links:
-            citations, earlier = self.evidence.links, self.evidence.citing_papers(query.year, query.row)
+            citations, earlier = self.evidence, self.evidence.citing_papers(query.year, query.row)
             features["citations"] = np.log1p(citations.popularity(rows, earlier))
             features["neighbours"] = np.sqrt(citations.share_citing(near, rows))
             features["cited_neighbours"] = np.sqrt(citations.share_cited(nearest, rows))
@@ -198,7 +198,7 @@ class CitationScorer:
         return Neighbours(rows, weights / total if total > 0 else weights)
 
     def _linked(self, query: CiteQuery, rows: Ints, near: Neighbours, allowed: Selection | None) -> Ints:
-        links, earlier = self.evidence.links, self.evidence.citing_papers(query.year, query.row)
+        links, earlier = self.evidence, self.evidence.citing_papers(query.year, query.row)
         citing = np.unique(links.citing(query.seeds))
         citing = citing[earlier[citing]]
         proposed = np.concatenate(
@@ -221,7 +221,7 @@ class CitationScorer:
             "seed_sentences_two": z_normalize(by_sentences[-2:].mean(axis=0)),
         }
         if feature_set.links:
-            links, earlier = self.evidence.links, self.evidence.citing_papers(query.year, query.row)
+            links, earlier = self.evidence, self.evidence.citing_papers(query.year, query.row)
             equal = Neighbours(query.seeds, np.full(len(query.seeds), 1 / len(query.seeds)))
             walks = links.walks(query.seeds, rows, earlier)
             popularity = np.maximum(links.popularity(rows, earlier), 1)

@@ -32,12 +32,10 @@ def main(arguments: list[str]) -> None:
     require_ray()
 
     def open_index(folders: list[str], **named: Any) -> ClusterIndex:
-        from qbe.cluster.index import indexes_in, open_index
+        from qbe.cluster.index import open_index
 
-        inside = [each for folder in folders for each in indexes_in(folder)]
-        return open_index(
-            inside, options.address, replicas=options.replicas, deadline=options.deadline, **named
-        )
+        asked = {"replicas": options.replicas, "deadline": options.deadline}
+        return open_index(folders, options.address, **asked, **named)
 
     module = search if options.command == "search" else serve
     module.run(options, open_index)

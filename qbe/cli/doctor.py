@@ -223,15 +223,10 @@ def _text(path: str) -> str:
 
 def disk_check(name: str, folder: Path) -> Check:
     """The free room at a folder, or where it would be created."""
-    place = _nearest_existing(folder)
+    place = next(filter(Path.exists, (folder.absolute(), *folder.absolute().parents)))
     free = shutil.disk_usage(place).free
     advice = "an index takes about 13 kB a paper" if free < LITTLE_ROOM else ""
     return check(name, f"{in_bytes(free)} free at {place}", advice, folder=str(place), free=free)
-
-
-def _nearest_existing(folder: Path) -> Path:
-    folder = folder.absolute()
-    return next((each for each in (folder, *folder.parents) if each.exists()), folder)
 
 
 def cache_check() -> Check:
@@ -241,7 +236,7 @@ def cache_check() -> Check:
         for name in files:
             with suppress(OSError):  # removed meanwhile
                 size += Path(where, name).lstat().st_size
-    place, advice = _nearest_existing(folder), ""
+    place, advice = next(filter(Path.exists, (folder.absolute(), *folder.absolute().parents))), ""
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         advice = "it cannot be written: set QBE_CACHE to a folder that can, or nothing is kept"
     return check("cache", f"{folder}: {in_bytes(size)}", advice, folder=str(folder), size=size)

@@ -163,7 +163,14 @@ def _change(
         named: dict[str, Any] = {"reading": read, "encoder": options.encoder, "tagger": options.tagger}
         named |= {"device": options.device, "execution": execution}
         if action == "sync":
-            confirm = (lambda _: True) if options.overwrite else _confirm
+
+            def confirm(question: str) -> bool:
+                """Ask on a terminal; False without one."""
+                if options.overwrite or not (sys.stdin.isatty() and sys.stderr.isatty()):
+                    return bool(options.overwrite)
+                print(f"{plain(question)} [y/N] ", end="", file=sys.stderr, flush=True)
+                return sys.stdin.readline().strip().lower() in ("y", "yes")
+
             written = sync_papers(output, options.corpus, confirm=confirm, **named)
         else:
             written = append_papers(output, options.corpus, update=action == "update", **named)
@@ -176,14 +183,6 @@ def _change(
         if len(papers) > NAMED:
             print(f"{what}: {len(papers) - NAMED:,} more")
     print(f"{output}: {written.summary()}, {time.monotonic() - started:.1f} s")
-
-
-def _confirm(question: str) -> bool:
-    """Ask on a terminal; False without one."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
-    print(f"{plain(question)} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:

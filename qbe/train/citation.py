@@ -324,7 +324,7 @@ class CitationTraining(Training):
         )
         evidence = Evidence(self._reader)
         self._years = evidence.years
-        if not len(evidence.links):
+        if not evidence.count:
             raise CorpusError(
                 "expected an `index` whose papers say what they cite, found none that does; build it from "
                 "papers.jsonl of the `collection`"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -60,13 +60,6 @@ class Schedule:
     ema_decay: float | None = None  # of the average of the weights, which is scored and kept
 
 
-class Progress(NamedTuple):
-    """How many steps a fit has done, and its scores on dev by epoch."""
-
-    step: int
-    dev: tuple[float, ...]
-
-
 def fit_seeds(
     task: Task[B], schedule: Schedule, seeds: Iterable[int], work: Path, every: int = 50
 ) -> dict[str, dict[str, Tensor]]:
@@ -81,7 +74,7 @@ def fit_seeds(
     return weights if len(weights) == 1 else {**weights, "mean": mean(list(weights.values()))}
 
 
-def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 50) -> Progress:
+def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 50) -> None:
     """Train a network, and leave the weights of the epoch with the best score on dev in it.
 
     Its state is written to ``path`` after each ``every`` steps and each epoch. An interrupted fit continues
@@ -125,7 +118,6 @@ def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 5
             state.save(path)
     network.load_state_dict(state.best, strict=False)
     network.eval()
-    return Progress(state.step, tuple(state.dev))
 
 
 class _State:

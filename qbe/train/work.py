@@ -77,9 +77,9 @@ class Training(ABC):
         index = self.opened.enter_context(open_index(self.sources.index, threads=self.run.threads))
         return index, index.reader
 
-    @abstractmethod
     def open(self) -> Mapping[str, Any]:
-        """Open what is read; returns the identities of models and index."""
+        """Open what is read; returns the identities of models and index, if any."""
+        return {}
 
     @abstractmethod
     def fit(self) -> None:
