@@ -5,10 +5,7 @@ The names are loaded when they are first used, so that help, which names the for
 
 from __future__ import annotations
 
-FORMAT_NAMES = (
-    *("arxiv", "semantic-scholar", "openalex", "crossref", "pubmed", "acl-anthology", "csl-json", "bibtex"),
-    *("ris", "nbib", "wos", "endnote", "pdf", "parquet", "jsonl", "table"),
-)
+from qbe.corpus.format_names import FORMAT_NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from functools import cached_property, partial
 from pathlib import Path, PurePath
 from typing import IO, Any, cast
 
-from qbe.corpus import FORMAT_NAMES
+from qbe.corpus.format_names import FORMAT_NAMES
 from qbe.errors import CorpusError, MissingDependencyError, RecordError, check_package
 from qbe.util.files import is_address
 
