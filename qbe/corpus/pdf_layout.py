@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from qbe.corpus.pdf_lines import Line, joined_text, overlap, words_of
+from qbe.corpus.pdf_lines import Line, joined_text, overlap
 
 # Where an abstract was found: under its heading, as a paragraph without one before the introduction, or
 # nowhere, and the introduction's first paragraph, or the first one of all, stands for it.
@@ -66,9 +66,10 @@ def find(lines: Sequence[Line], named: str) -> dict[str, str]:
 
     Each is '' where there is none; ``source`` says where the abstract was.
     """
-    words = words_of(lines)
+    # The words of the document, hyphens kept, those at the ends of lines left out, which may be parts.
+    words = Counter(word for line in lines for word in re.findall(r"[\w-]+", line.text.lower())[1:-1])
     heading, rest = _heading(lines)
-    title, last = title_of(lines, heading, named)
+    title, last = _title(lines, words, heading, named)
     rows, source = _under(lines, heading, rest) if heading else [], HEADING
     if not rows:
         below = [line for line in lines if last is None or (line.page, line.y) > (last.page, last.y)]
@@ -247,7 +248,9 @@ def _first_of_paragraph(lines: Sequence[Line], line: Line) -> Line:
     return line
 
 
-def title_of(lines: Sequence[Line], heading: Line | None, named: str) -> tuple[str, Line | None]:
+def _title(
+    lines: Sequence[Line], words: Counter[str], heading: Line | None, named: str
+) -> tuple[str, Line | None]:
     """Return the title and its last line; ``heading`` is the abstract's, ``named`` the stated title."""
     first = next((line.page for line in lines if len(line.text) > 3), 0)
     page = [line for line in lines if line.page == first]
@@ -272,7 +275,7 @@ def title_of(lines: Sequence[Line], heading: Line | None, named: str) -> tuple[s
     else:
         marked = [group for group in several if group[0].bold or _spaced(group).isupper()]
         best = next(iter(marked or several or usable), [])
-    return (_MARKS.sub("", joined_text(best, words_of(lines), plain=True)), best[-1] if best else None)
+    return (_MARKS.sub("", joined_text(best, words, plain=True)), best[-1] if best else None)
 
 
 def _stated(groups: Sequence[Sequence[Line]], named: str) -> tuple[str, Line | None] | None:

@@ -223,11 +223,6 @@ def _without_numbers(lines: list[Line]) -> list[Line]:
     return [line for line in lines if line not in dropped]
 
 
-def words_of(lines: Sequence[Line]) -> Counter[str]:
-    """Count the words of the lines, hyphens kept, those at their ends left out, which may be parts."""
-    return Counter(word for line in lines for word in re.findall(r"[\w-]+", line.text.lower())[1:-1])
-
-
 def joined_text(rows: Sequence[Line], words: Counter[str], *, plain: bool = False) -> str:
     """Return the text of lines, with hyphenated words joined as ``words``, those of the document, tell."""
     text = ""
