@@ -98,7 +98,7 @@ def test_a_file_as_output_and_an_installation_without_the_sample(
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError):
         convert(write_csfcube(tmp_path / "release"), tmp_path / "file")
-    monkeypatch.setattr("qbe.datasets.sample.resources.files", lambda _: tmp_path / "nowhere")
+    monkeypatch.setattr("qbe.datasets.releases.resources.files", lambda _: tmp_path / "nowhere")
     with pytest.raises(DatasetError, match=r"expected papers\.jsonl in the installed package, found none"):
         copy_sample(tmp_path / "out")
     assert not (tmp_path / "out").exists()

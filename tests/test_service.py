@@ -12,11 +12,11 @@ from qbe import CrossEncoder, Facet, Fused, PaperFilter, Projections, Query, Sta
 from qbe.cite.config import CiteConfig
 from qbe.cite.recommender import Recommender
 from qbe.errors import CorpusError, PaperNotFoundError, UsageError
-from qbe.index.index import build_index, open_index
+from qbe.index.index import open_index
 from qbe.index.source import BuildSettings
 from qbe.models.encoder import Encoder
 from qbe.search.first_stages import BM25Stage
-from qbe.search.pipeline import Pipeline
+from qbe.search.pipeline import Pipeline, build_index
 from qbe.search.queries import distinct_papers
 from qbe.search.request import CitationForm, SearchForm
 from qbe.search.rerankers import JointGrader

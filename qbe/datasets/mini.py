@@ -6,11 +6,9 @@ import csv
 import json
 import lzma
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 
-from qbe.datasets.releases import DatasetOptions, Report, write_queries
-from qbe.errors import DatasetError
+from qbe.datasets.releases import DatasetOptions, Report, packaged, write_queries
 from qbe.query import Topic
 from qbe.types import Facet
 from qbe.util.files import atomic_file
@@ -18,23 +16,13 @@ from qbe.util.files import atomic_file
 Judged = Mapping[str, Sequence[Mapping[str, str]]]  # the rows of ``judgments.tsv`` by query paper
 
 
-def packaged(name: str) -> bytes:
-    """Return the bytes of a file of the collection."""
-    try:
-        return resources.files("qbe.datasets").joinpath("mini", name).read_bytes()
-    except OSError as error:
-        raise DatasetError(
-            f"expected {name} in the installed package, found none ({error.strerror}); install qbe again"
-        ) from error
-
-
 def corpus() -> bytes:
     """Return the 3,000 papers as JSON lines."""
-    return lzma.decompress(packaged("papers.jsonl.xz"))
+    return lzma.decompress(packaged("mini", "papers.jsonl.xz"))
 
 
 def rows(name: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(packaged(name).decode().splitlines(), delimiter="\t"))
+    return list(csv.DictReader(packaged("mini", name).decode().splitlines(), delimiter="\t"))
 
 
 def grades(query: str) -> dict[str, dict[str, int]]:
@@ -46,9 +34,8 @@ def grades(query: str) -> dict[str, dict[str, int]]:
     }
 
 
-def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
+def write(_options: DatasetOptions, output: Path, _report: Report) -> list[str]:
     """Write the collection to a folder, its closed queries to ``closed/`` there; return a line a part."""
-    del options, report
     papers = corpus()
     with atomic_file(output / "corpus.jsonl") as stream:
         stream.write(papers)

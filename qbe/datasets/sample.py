@@ -7,12 +7,10 @@ a family, and families are related in pairs (``tests/support/layout.py``).
 from __future__ import annotations
 
 import json
-from importlib import resources
 from pathlib import Path
 
 from qbe.corpus.records import dump_record
-from qbe.datasets.releases import DatasetOptions, Report, raw_record
-from qbe.errors import DatasetError
+from qbe.datasets.releases import DatasetOptions, Report, packaged, raw_record
 from qbe.types import Facet
 from qbe.util.files import StrPath, atomic_file
 
@@ -29,14 +27,8 @@ _FILES = {
 
 def copy_sample(output: StrPath, *, raw: bool = False) -> list[str]:
     """Copy the sample's files to a folder; return their names. With ``raw`` each abstract is one string."""
-    folder = resources.files("qbe.datasets").joinpath("sample")
     for name, target in _FILES.items():
-        try:
-            data = folder.joinpath(name).read_bytes()
-        except OSError as error:
-            raise DatasetError(
-                f"expected {name} in the installed package, found none ({error.strerror}); install qbe again"
-            ) from error
+        data = packaged("sample", name)
         if raw and name == PAPERS:
             data = b"".join(dump_record(raw_record(json.loads(line))) for line in data.splitlines())
         with atomic_file(Path(output, target)) as stream:
@@ -44,7 +36,6 @@ def copy_sample(output: StrPath, *, raw: bool = False) -> list[str]:
     return list(_FILES.values())
 
 
-def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
+def write(options: DatasetOptions, output: Path, _: Report) -> list[str]:
     """Write the sample to a folder; return a line that says so."""
-    del report
     return [f"sample: {', '.join(copy_sample(output, raw=options.raw))}"]

@@ -22,8 +22,8 @@ from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index import build, papers
 from qbe.index.build import BuildModels, State
 from qbe.index.faiss import FAISS
+from qbe.index.given import matching_encoder
 from qbe.index.lucene import update_lucene, write_lucene_index
-from qbe.index.models import matching_encoder
 from qbe.index.names import contradicts, differs_little
 from qbe.index.papers import Papers, encode_paper, without_labels
 from qbe.index.params import FLOAT16, INT8, FaissParams, resolve, resolve_stored
