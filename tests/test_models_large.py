@@ -26,7 +26,7 @@ from qbe.models.export.graph import fill_graph, store_graph
 from qbe.models.export.quantize import channel_ranges, smooth
 from qbe.models.large import LargeEncoder, WheelParts, applied, low_rank, read_weights, write_weights
 from qbe.train.losses import list_loss
-from qbe.train.network import GradedEncoder, ProjectedPapers, StoredVectors, read_base, table_of, vector_terms
+from qbe.train.network import GradedEncoder, ProjectedPapers, StoredVectors, table_of, vector_terms
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
@@ -223,7 +223,7 @@ def test_other_architectures_are_refused(tmp_path):
     text = ", ".join(f'"{name}": 1' for name in sizes)
     (tmp_path / "config.json").write_text(f'{{"model_type": "t5", {text}}}')
     with pytest.raises(ModelError, match="expected an encoder of the kind bert or mpnet, found t5"):
-        read_base(tmp_path)
+        GradedEncoder(tmp_path)
 
 
 def test_padded_batches_give_the_states_and_terms_of_single_papers(tiny_mpnet):

@@ -154,7 +154,7 @@ FAST = ProjectionSchedule(epochs=6, queries=5, nearest=20, random=0, learning_ra
 
 
 def fitted(toy, path: Path, schedule: ProjectionSchedule = FAST) -> Any:
-    task = projection_task(ProjectionNetwork(toy[0]), *toy[1:], schedule)
+    task = projection_task(ProjectionNetwork(toy[0]), *toy[1:], schedule=schedule)
     fit(task, Schedule(schedule.epochs, patience=schedule.patience), 0, path)
     return task.network
 

@@ -17,12 +17,13 @@ def main(arguments: list[str]) -> None:
     options = parse("cluster", arguments)
     if options.command == "index":
 
-        def build(*settings: Any, execution: Execution, **named: Any) -> Manifest:
+        def build(output: Any, corpus: Any, settings: Any, *, execution: Execution, **named: Any) -> Manifest:
             from qbe.cluster.build import build_on_cluster
             from qbe.cluster.ray_runtime import connected
 
             with connected(options.address, execution.threads) as ray:
-                return build_on_cluster(ray, *settings, options.shards, execution=execution, **named)
+                named |= {"shards": options.shards, "execution": execution}
+                return build_on_cluster(ray, output, corpus, settings, **named)
 
         index.run(options, build)
         return

@@ -119,7 +119,6 @@ def installation_checks() -> list[Check]:
     from qbe.index.jvm import find_jar
 
     def installed(*names: str) -> str | None:
-        """The version of the first of these distributions that is installed."""
         for name in names:
             try:
                 return version(name)

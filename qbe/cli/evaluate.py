@@ -55,15 +55,15 @@ def main(arguments: list[str]) -> None:
     if options.worst:
         from qbe.corpus.reading import read_corpus
         from qbe.corpus.records import Reading
-        from qbe.evaluate.queries import compare_runs, outcomes, worst_to_text
+        from qbe.evaluate.queries import outcomes, worst_to_text
 
-        comparison = compare_runs(report)
+        results = outcomes(report, options.qrels)
         titles = dict[str, str]()
         if options.corpus:
             reading = Reading(keep_without_abstract=True)
             papers = read_corpus([options.corpus], lambda abstract: [abstract], reading)
             titles = {paper.paper_id: paper.title for paper in papers}
-        worst = worst_to_text(comparison, outcomes(report, comparison, options.qrels), options.worst, titles)
+        worst = worst_to_text(report, results, options.worst, titles)
     if options.plot:
         write_plot(options.plot, report, by_paper=options.by_paper)
     if options.output:

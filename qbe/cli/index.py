@@ -152,7 +152,6 @@ def build_settings(options: argparse.Namespace) -> qbe.BuildSettings:
 def _change(
     output: Path, action: str, options: argparse.Namespace, read: qbe.Reading, execution: Execution
 ) -> None:
-    """Carry out a change, and print what it did."""
     from qbe.index.update import append_papers, delete_papers, sync_papers
 
     started = time.monotonic()

@@ -140,7 +140,6 @@ class _Section:
 
 
 def _sections(command: str) -> dict[str, _Section]:
-    """The sections that a command may need, by their names."""
     from qbe.cli.options import TEXT
 
     text = TEXT

@@ -207,7 +207,6 @@ def filter_of(options: argparse.Namespace) -> qbe.PaperFilter | None:
 
 
 def _source(options: argparse.Namespace, index: qbe.Index, weights: Any) -> QuerySource:
-    """The queries that the options state."""
     from qbe.search.queries import find_papers, from_query, from_topics, query_by
 
     what: Any = weights or (qbe.Facet(options.facet) if options.facet else None)

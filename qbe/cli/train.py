@@ -85,7 +85,6 @@ def _path(options: argparse.Namespace, name: str) -> Path:
 
 
 def _training(command: str) -> Callable[..., Any]:
-    """The class of a training, or the function of ``admit``."""
     module, _, name = TRAININGS[command].partition(":")
     called: Callable[..., Any] = getattr(import_module(f"qbe.train.{module}"), name)
     return called

@@ -222,7 +222,18 @@ class Bibliography:
         if paper.paper_id in self.keys:
             return None
         reference = reference_of(paper)
-        key = plain = reference.key or key_of(reference)
+        key = reference.key
+        if not key:
+            first = reference.names[0] if reference.names else ""
+            if name := split_name(first):  # without particles such as "van der", if anything is left
+                first = " ".join(word for word in name.family.split() if not word.islower()) or name.family
+            # Letters with their accents decomposed, which belong to words.
+            title = re.sub(r"[^\w\u0300-\u036f]|_", " ", unicodedata.normalize("NFKD", reference.title))
+            words = (_ascii_letters(word).lower() for word in title.split())
+            subject = next((word for word in words if len(word) > 2 and word not in FUNCTION_WORDS), "")
+            subject = subject or _ascii_letters(reference.paper_id, string.digits)
+            key = f"{_ascii_letters(first) or _ANONYMOUS}{reference.year}{subject}"
+        plain = key
         while key.casefold() in self._taken:
             letters, number = "", next(self._next.setdefault(plain.casefold(), count(1)))
             while number:  # 1 is a, 26 z, 27 aa
@@ -294,20 +305,6 @@ def to_ris(reference: Reference, key: str = "") -> str:
         ("ER", ""),
     ]
     return "".join(f"{tag}  - {value}\n" for tag, value in lines if value or tag == "ER")
-
-
-def key_of(reference: Reference) -> str:
-    """Return the key that is made for a paper in a file of its own."""
-    first = reference.names[0] if reference.names else ""
-    name = split_name(first)
-    if name:  # without particles such as "van der", if anything is left
-        first = " ".join(word for word in name.family.split() if not word.islower()) or name.family
-    family = _ascii_letters(first) or _ANONYMOUS
-    # Letters with their accents decomposed, which belong to words.
-    title = re.sub(r"[^\w\u0300-\u036f]|_", " ", unicodedata.normalize("NFKD", reference.title))
-    words = (_ascii_letters(word).lower() for word in title.split())
-    subject = next((word for word in words if len(word) > 2 and word not in FUNCTION_WORDS), "")
-    return f"{family}{reference.year}{subject or _ascii_letters(reference.paper_id, string.digits)}"
 
 
 def _ascii_letters(text: str, others: str = "") -> str:

@@ -175,7 +175,13 @@ def _is_end(text: str, start: int, stop: int, marks: str, end: int) -> bool:
     if not window.strip():
         return False  # marks alone are no sentence
     if not text[end : end + 1].isspace():
-        return _lacks_space(text, window, end)
+        attached, chunk = _ATTACHED.match(text, end), window.rpartition(" ")[2].lstrip("(\"'")
+        if not attached or _NO_WORD.search(chunk):
+            return False
+        if attached[0] in BEGINNINGS:
+            return not chunk.isdecimal()
+        # Otherwise a plain word on either side: no file name ("notes.Txt"), no product ("Node.JS").
+        return len(attached[0]) > 3 and len(chunk) > 2 and chunk.isalpha() and chunk.islower()
     following = _NEXT.match(text, end)
     assert following is not None
     word, after = following["word"], following["after"]
@@ -213,17 +219,6 @@ def _is_full_stop(text: str, start: int, stop: int, window: str, word: str, begi
         return True
     words = text[start:stop].lower().replace("/", " ").replace("&", " ").split()
     return not words or any(word not in HEADINGS and word != "and" for word in words)
-
-
-def _lacks_space(text: str, window: str, end: int) -> bool:
-    following = _ATTACHED.match(text, end)
-    chunk = window.rpartition(" ")[2].lstrip("(\"'")
-    if not following or _NO_WORD.search(chunk):
-        return False
-    if following[0] in BEGINNINGS:
-        return not chunk.isdecimal()
-    # Otherwise a plain word on either side: no file name ("notes.Txt"), no product ("Node.JS").
-    return len(following[0]) > 3 and len(chunk) > 2 and chunk.isalpha() and chunk.islower()
 
 
 def paper_from_text(title: str, abstract: str, *, paper_id: str | None = None) -> Paper:

@@ -22,9 +22,8 @@ from qbe.util.files import write_text
 SIMILAR = 2.0  # the smallest grade of a candidate that lends a facet
 
 
-def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
+def write(options: DatasetOptions, output: Path, _: Report) -> list[str]:
     """Write graded pairs with blended candidates (``pairs.tsv``) and all their papers (``corpus.jsonl``)."""
-    del report
     source, corpus = options.source, options.corpus
     if source is None or corpus is None:
         raise UsageError(

@@ -191,12 +191,11 @@ def titles_of(options: DatasetOptions) -> TitleIndex:
     return TitleIndex(paper.title for papers in corpora for paper in papers)
 
 
-def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
+def write(options: DatasetOptions, output: Path, _: Report) -> list[str]:
     """Write the papers on visualization of vispubdata (Isenberg et al., 2017), or a corpus of the user's own.
 
     Return a summary.
     """
-    del report
     leave_out = titles_of(options)
     if options.corpus is not None:
         return _write_own(options.corpus, options.split_years, output, leave_out)

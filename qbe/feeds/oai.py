@@ -23,7 +23,6 @@ from qbe.corpus.json_formats import from_arxiv as to_record
 from qbe.corpus.records import parse_paper
 from qbe.corpus.xml_formats import Element, elements, text_of
 from qbe.errors import CorpusError, RecordError, UsageError
-from qbe.feeds import ARXIV, INTERVAL_S
 from qbe.util import web
 
 log = logging.getLogger("qbe.feeds")
@@ -60,8 +59,8 @@ class Repository:
 
     def __init__(
         self,
-        address: str = ARXIV,
-        interval: float = INTERVAL_S,
+        address: str,
+        interval: float = 3.0,  # arXiv's terms of use ask for at most one request in three seconds
         *,
         pause: float = RETRIES.pause,
     ) -> None:

@@ -161,7 +161,6 @@ def parse_where(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _tests(paper_filter: PaperFilter) -> list[Callable[[Metadata], bool]]:
-    """The tests of metadata that papers must pass."""
     tests = [_in_categories(paper_filter.categories)] if paper_filter.categories else []
     tests += [_by_authors(paper_filter.authors)] if paper_filter.authors else []
     where = paper_filter.where.items()

@@ -182,7 +182,6 @@ def projection_task(
             yield chosen, np.unique(np.concatenate(parts))
 
     def losses(batch: tuple[Sequence[int], Ints]) -> Iterator[Tensor]:
-        """The loss of a step, and how far the matrices are from the identity."""
         queries, candidates = batch
         scores, losses = network(torch.tensor(queries), torch.tensor(candidates)), []
         for place, query in enumerate(queries):

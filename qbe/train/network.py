@@ -92,33 +92,6 @@ class Shape(NamedTuple):
     epsilon: float
 
 
-class Base(NamedTuple):
-    """An encoder's kind, its shape and its weights by BERT's names."""
-
-    kind: str
-    shape: Shape
-    weights: Mapping[str, Tensor]
-    first_position: int = 0  # of a text's tokens
-    distances: Tensor | None = None  # (buckets, heads) bias of attention, in MPNet (Song et al., 2020)
-
-
-def read_base(folder: Path) -> Base:
-    """Read the encoder in ``folder``; raises ModelError for an architecture other than BERT and MPNet."""
-    config = json.loads((folder / "config.json").read_text())
-    sizes = ("hidden_size", "num_attention_heads", "num_hidden_layers", "layer_norm_eps")
-    shape, kind = Shape(*(config[name] for name in sizes)), config.get("model_type", "bert")
-    weights = load_file(folder / WEIGHTS)
-    if kind == "bert":
-        return Base(kind, shape, weights)
-    if kind == "mpnet":
-        names = {renamed: name for name, renamed in _layer_names(kind, shape.layers).items()}
-        by_bert = {names.get(name, name): part for name, part in weights.items()}
-        # A text's tokens are at the positions behind that of padding (create_position_ids_from_input_ids).
-        first = int(config["pad_token_id"]) + 1
-        return Base(kind, shape, by_bert, first, weights["encoder.relative_attention_bias.weight"].float())
-    raise ModelError(f"{folder}: expected an encoder of the kind bert or mpnet, found {kind}; give another")
-
-
 _HEADS = ("attention.self.query", "attention.self.key", "attention.self.value")
 _PARTS = {
     "out": "attention.output.dense",
@@ -165,12 +138,12 @@ def position_bias(distances: Tensor, length: int) -> Tensor:
 class Layer(nn.Module):
     """One layer of BERT (Devlin et al., 2019) or MPNet, post-normalized; products run in the states' type."""
 
-    def __init__(self, base: Base, number: int) -> None:
+    def __init__(self, shape: Shape, weights: Mapping[str, Tensor], number: int) -> None:
         super().__init__()
-        self.shape = base.shape
+        self.shape = shape
 
         def part(name: str, leaf: str) -> Tensor:
-            return base.weights[f"encoder.layer.{number}.{name}.{leaf}"].float()
+            return weights[f"encoder.layer.{number}.{name}.{leaf}"].float()
 
         self.parts = nn.ParameterDict()
         for leaf in ("weight", "bias"):
@@ -199,28 +172,41 @@ class Layer(nn.Module):
 
 
 class TrainedEncoder(nn.Module):
-    """The encoder of `read_base`, whose layers are all trained, its embeddings not; products in ``dtype``."""
+    """An encoder of BERT or MPNet whose layers are all trained, its embeddings not; products in ``dtype``."""
 
     def __init__(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
+        """Raises ModelError for another architecture."""
         super().__init__()
-        base = read_base(folder)
-        self.kind, self.shape, self.first_position = base.kind, base.shape, base.first_position
-        self.dtype = dtype
+        config = json.loads((folder / "config.json").read_text())
+        sizes = ("hidden_size", "num_attention_heads", "num_hidden_layers", "layer_norm_eps")
+        self.shape, self.dtype = Shape(*(config[name] for name in sizes)), dtype
+        self.kind, weights = config.get("model_type", "bert"), load_file(folder / WEIGHTS)
+        self.first_position, distances = 0, None  # of a text's tokens; (buckets, heads) bias of attention
+        if self.kind == "mpnet":  # whose layers are renamed as BERT's (Song et al., 2020)
+            distances = weights["encoder.relative_attention_bias.weight"].float()
+            names = {other: name for name, other in _layer_names(self.kind, self.shape.layers).items()}
+            weights = {names.get(name, name): part for name, part in weights.items()}
+            # Tokens are at the positions behind that of padding (create_position_ids_from_input_ids).
+            self.first_position = int(config["pad_token_id"]) + 1
+        elif self.kind != "bert":
+            raise ModelError(
+                f"{folder}: expected an encoder of the kind bert or mpnet, found {self.kind}; give another"
+            )
 
         def fixed(name: str) -> nn.Parameter:
-            return nn.Parameter(base.weights[f"embeddings.{name}"].float(), requires_grad=False)
+            return nn.Parameter(weights[f"embeddings.{name}"].float(), requires_grad=False)
 
         self.words, self.places = (fixed(f"{kind}_embeddings.weight") for kind in ("word", "position"))
         # A paper is one segment: its type is that of the first (BERT; MPNet has none).
         none = torch.zeros(1, self.shape.dimension)
-        types = base.weights.get("embeddings.token_type_embeddings.weight", none)
+        types = weights.get("embeddings.token_type_embeddings.weight", none)
         self.types = nn.Parameter(types.float(), requires_grad=False)
         self.norm_weight, self.norm_bias = fixed("LayerNorm.weight"), fixed("LayerNorm.bias")
         longest = len(self.places) - self.first_position
-        bias = None if base.distances is None else position_bias(base.distances, longest)
+        bias = None if distances is None else position_bias(distances, longest)
         self.position_bias: Tensor | None
         self.register_buffer("position_bias", bias, persistent=False)
-        self.layers = nn.ModuleList(Layer(base, number) for number in range(self.shape.layers))
+        self.layers = nn.ModuleList(Layer(self.shape, weights, each) for each in range(self.shape.layers))
 
     def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Final states (papers, tokens, dimension) float32 of padded token ids (papers, tokens) int64."""

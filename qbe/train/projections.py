@@ -117,7 +117,6 @@ def projection_task(
     identity = torch.eye(network.matrices.shape[1])
 
     def losses(batch: Sequence[GradedList]) -> Iterator[Tensor]:
-        """The mean loss of the lists and facets, and the distance of the matrices from the identity."""
         apart = [(grades[:, None] - grades[None, :]).clamp(min=0) for *_, grades in batch]
         losses = [ranknet(network(graded), each) for graded, each in zip(batch, apart, strict=True)]
         yield torch.stack(losses).mean() + recipe.anchor * ((network.matrices - identity) ** 2).sum()

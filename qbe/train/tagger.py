@@ -363,7 +363,6 @@ class TaggerTraining(Training):
             fit(student, gold, recipe.gold, seed, self.work / f"student-{seed}.pt")
 
     def _soft_examples(self, papers: Sequence[Tokens], gold: Sequence[Example]) -> list[Example]:
-        """The papers with the mean of what the teachers predict."""
         recipe = self.recipe
         kept = self.work / f"soft-{recipe.unlabelled}.npz"
         if not kept.exists():
