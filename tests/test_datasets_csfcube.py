@@ -12,7 +12,7 @@ from support.releases import CSFCUBE_FOLDS, CSFCUBE_PAPERS, contents, write_csfc
 from qbe.cli.datasets import main
 from qbe.corpus import read_corpus
 from qbe.datasets.csfcube import DIGESTS, convert, find_release
-from qbe.datasets.sample import copy_sample
+from qbe.datasets.packaged import copy_sample
 from qbe.errors import DatasetError, OutputError
 from qbe.types import Facet
 from qbe.util.files import sha256
@@ -98,7 +98,7 @@ def test_a_file_as_output_and_an_installation_without_the_sample(
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError):
         convert(write_csfcube(tmp_path / "release"), tmp_path / "file")
-    monkeypatch.setattr("qbe.datasets.releases.resources.files", lambda _: tmp_path / "nowhere")
+    monkeypatch.setattr("qbe.datasets.packaged.resources.files", lambda _: tmp_path / "nowhere")
     with pytest.raises(DatasetError, match=r"expected papers\.jsonl in the installed package, found none"):
         copy_sample(tmp_path / "out")
     assert not (tmp_path / "out").exists()

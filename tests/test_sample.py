@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from support.layout import grade, pool, read_layout
 
-import qbe.datasets.sample
+import qbe.datasets.packaged
 from qbe.runs import read_topics, write_pools, write_qrels
 from qbe.types import Facet
 from qbe.util.files import sha256
 
-SAMPLE = Path(qbe.datasets.sample.__file__).with_name("sample")
+SAMPLE = Path(qbe.datasets.packaged.__file__).with_name("sample")
 LAYOUT = read_layout(SAMPLE / "layout.json")
 TOPICS = read_topics(SAMPLE / "topics.tsv")
 POOLS = {topic.query_id: pool(LAYOUT, topic.paper_id, topic.facet) for topic in TOPICS}

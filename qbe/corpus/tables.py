@@ -467,11 +467,9 @@ def read_dataset(name: str, reading: Reading) -> Iterator[Entry]:
             loaded = datasets.load_dataset(path, config, streaming=True)
         dataset = _split_of(loaded, split, place)
         names = dataset.column_names
-        if names is None:
-            names = list(next(iter(dataset), {}))
-        else:  # do not read columns that are not needed
-            dataset = dataset.select_columns(sorted(set(_typed(names, reading, place)[0].values())))
-        needed, record = _typed(names, reading, place)
+        needed, record = _typed(list(next(iter(dataset), {})) if names is None else names, reading, place)
+        if names is not None:  # do not read columns that are not needed
+            dataset = dataset.select_columns(sorted(set(needed.values())))
         label = (dataset.features or {}).get("pred_labels")
         label_name = getattr(getattr(label, "feature", None), "int2str", None)  # of labels that are numbers
         batches = dataset.iter(batch_size=_BATCH_ROWS)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from qbe.datasets import arxiv, blended, citations, citeomatic, cocitations, csfcube, mini, pools, sample
+from qbe.datasets import arxiv, blended, citations, citeomatic, cocitations, csfcube, packaged, pools
 from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS, NAMES
 from qbe.datasets.releases import DatasetOptions, Report
 from qbe.errors import OutputError, UsageError, output_error
@@ -24,8 +24,8 @@ WRITERS: dict[str, Callable[[DatasetOptions, Path, Report], list[str]]] = {
     "blended": blended.write,
     GRADED_PAIRS: arxiv.write_graded_pairs,
     ARXIV_CS: arxiv.write,
-    "mini": mini.write,
-    "sample": sample.write,
+    "mini": packaged.write_mini,
+    "sample": packaged.write_sample,
 }
 
 

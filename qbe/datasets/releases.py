@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -76,16 +75,6 @@ def find_release(name: str, files: Iterable[str], where: str, source: StrPath | 
             f"{where}"
         )
     return folder
-
-
-def packaged(collection: str, name: str) -> bytes:
-    """Return the bytes of a file of a collection in the package."""
-    try:
-        return resources.files("qbe.datasets").joinpath(collection, name).read_bytes()
-    except OSError as error:
-        raise DatasetError(
-            f"expected {name} in the installed package, found none ({error.strerror}); install qbe again"
-        ) from error
 
 
 def read_pools(path: Path, papers: Container[str], papers_file: str, highest: int) -> Pools:

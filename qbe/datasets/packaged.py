@@ -1,0 +1,112 @@
+"""Collections in the package: ``mini``, 3,000 arXiv papers and 60 judged queries, and the small sample.
+
+``mini/README.md`` says how the queries were judged. The sample is invented, for tests and demonstrations; its
+judgements follow from its layout (``layout.json``): under each facet every paper belongs to a variant of a
+family, and families are related in pairs (``tests/support/layout.py``).
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import lzma
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+
+from qbe.corpus.records import dump_record
+from qbe.datasets.releases import DatasetOptions, Report, raw_record, write_queries
+from qbe.errors import DatasetError
+from qbe.query import Topic
+from qbe.types import Facet
+from qbe.util.files import StrPath, atomic_file
+
+PAPERS = "papers.jsonl"  # of the sample
+
+
+def _packaged(collection: str, name: str) -> bytes:
+    """Return the bytes of a file of a collection in the package."""
+    try:
+        return resources.files("qbe.datasets").joinpath(collection, name).read_bytes()
+    except OSError as error:
+        raise DatasetError(
+            f"expected {name} in the installed package, found none ({error.strerror}); install qbe again"
+        ) from error
+
+
+def corpus() -> bytes:
+    """Return the 3,000 papers as JSON lines."""
+    return lzma.decompress(_packaged("mini", "papers.jsonl.xz"))
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(_packaged("mini", name).decode().splitlines(), delimiter="\t"))
+
+
+def grades(query: str) -> dict[str, dict[str, int]]:
+    """Return the grades of a query paper's candidates by facet."""
+    return {
+        row["paper_id"]: {facet.value: int(row[facet.value]) for facet in Facet}
+        for row in rows("judgments.tsv")
+        if row["query_id"] == query
+    }
+
+
+def write_mini(_options: DatasetOptions, output: Path, _report: Report) -> list[str]:
+    """Write the collection to a folder, its closed queries to ``closed/`` there; return a line a part."""
+    papers = corpus()
+    with atomic_file(output / "corpus.jsonl") as stream:
+        stream.write(papers)
+    parts: dict[str, dict[str, list[dict[str, str]]]] = {"open": {}, "closed": {}}
+    part_of = {row["query_id"]: parts[row["part"]] for row in rows("queries.tsv")}
+    for row in rows("judgments.tsv"):
+        part_of[row["query_id"]].setdefault(row["query_id"], []).append(row)
+    lines = [f"mini: {len(papers.splitlines()):,} papers"]
+    for name, folder in (("open", output), ("closed", output / "closed")):
+        folder.mkdir(exist_ok=True)
+        count = _write_queries(parts[name], folder)
+        lines.append(f"{name} queries: {len(parts[name])}, each in 3 facets; {count:,} graded pairs")
+    return lines
+
+
+def _write_queries(judged: Mapping[str, Sequence[Mapping[str, str]]], folder: Path) -> int:
+    """Write topics, qrels, pools and two folds (every other query) of judged candidates; return how many."""
+    topics = [Topic(f"{query}_{facet}", query, facet) for query in judged for facet in Facet]
+    pools = {topic.query_id: [row["paper_id"] for row in judged[topic.paper_id]] for topic in topics}
+    qrels, folds = {}, {}
+    for facet in Facet:
+        ids = {topic.query_id: topic.paper_id for topic in topics if topic.facet is facet}
+        qrels[f"mini.{facet}.qrels"] = {
+            query_id: {row["paper_id"]: int(row[facet.value]) for row in judged[query]}
+            for query_id, query in ids.items()
+        }
+        first, second = list(ids)[::2], list(ids)[1::2]
+        folds[facet.value] = {
+            "fold1_dev": first,
+            "fold2_dev": second,
+            "fold1_test": second,
+            "fold2_test": first,
+        }
+    write_queries(folder, topics, qrels, pools)
+    with atomic_file(folder / "folds.json") as stream:
+        stream.write(json.dumps(folds, indent=1).encode())
+    return sum(map(len, judged.values()))
+
+
+def copy_sample(output: StrPath, *, raw: bool = False) -> list[str]:
+    """Copy the sample's files to a folder; return their names. With ``raw`` each abstract is one string."""
+    qrels = (f"sample.{facet}.qrels" for facet in Facet)
+    written = []
+    for name in (PAPERS, "topics.tsv", "pools.tsv", *qrels, "folds.json"):
+        data = _packaged("sample", name)
+        if raw and name == PAPERS:
+            data = b"".join(dump_record(raw_record(json.loads(line))) for line in data.splitlines())
+        written.append("corpus.jsonl" if name == PAPERS else name)
+        with atomic_file(Path(output, written[-1])) as stream:
+            stream.write(data)
+    return written
+
+
+def write_sample(options: DatasetOptions, output: Path, _: Report) -> list[str]:
+    """Write the sample to a folder; return a line that says so."""
+    return [f"sample: {', '.join(copy_sample(output, raw=options.raw))}"]
