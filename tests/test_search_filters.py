@@ -370,7 +370,7 @@ def test_every_kind_brings_enough_papers_that_pass(apart, starts, monkeypatch, k
     monkeypatch.setattr(faiss_candidates, "FEW_SENTENCES", 0)
     (factory, opened), random = kind, np.random.default_rng(2)
     narrow, all_lists = ({"nprobe": 1}, {"nprobe": 64}) if "IVF" in factory else ({}, {})
-    source = CandidateSource(opened(min_candidates=1, **narrow), starts)
+    source = CandidateSource(opened(depth=1, **narrow), starts)
     for share in (0.05, 0.2, 0.5, 0.9, 0.99, 1.0):
         selection = Selection(random.random(len(starts) - 1) < share)
         queries = [apart[random.choice(len(apart), 3)].astype(np.float32) for _ in range(4)]
@@ -391,7 +391,7 @@ def test_every_kind_brings_enough_papers_that_pass(apart, starts, monkeypatch, k
 
 
 def test_few_papers_are_all_candidates_and_nothing_is_looked_up(apart, starts, written, monkeypatch):
-    segment = written(apart, EXACT)(min_candidates=1)
+    segment = written(apart, EXACT)(depth=1)
     source, selection = CandidateSource(segment, starts), Selection(np.arange(128) % 3 == 0)
     monkeypatch.setattr(segment, "search", None)
     first, second = source.nearest([apart[:1].astype(np.float32), apart[:2].astype(np.float32)], 1, selection)

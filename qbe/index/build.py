@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import logging
 import os
@@ -323,7 +324,7 @@ def build_faiss(
     before, kept, trained = learned or (None, False, len(vectors))
     with execution.progress.steps("indexing with FAISS", "vectors", len(vectors)) as advance:
         write_faiss(folder, vectors, similarity, params, execution.threads, advance, before, kept)
-    return {"ann": params.record(), **({"trained": trained} if params.learns else {})}
+    return {"ann": dataclasses.asdict(params), **({"trained": trained} if params.learns else {})}
 
 
 def describe(folder: Path, state: State) -> Manifest:

@@ -13,7 +13,6 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -248,7 +247,7 @@ class TextSearch:
                 papers = self._of(pool)
             else:
                 assert allowed is not None
-                papers = allowed.once("filter", partial(self._filter, allowed.rows))
+                papers = allowed.once("filter", lambda: self._of(allowed.rows, _WARM_UP))
             with BUILDER_LOCK:
                 builder = java("org.apache.lucene.search.BooleanQuery$Builder")()
                 builder.add(query, occur.MUST if pool is None else occur.SHOULD)
@@ -293,21 +292,17 @@ class TextSearch:
                 weights[stem] = count * math.log2((1 + share) / share) + math.log2(1 + share)
         return [words[stem] for stem in sorted(weights, key=lambda stem: (-weights[stem], stem))[:KEY_TERMS]]
 
-    def _filter(self, rows: Rows) -> Any:
-        """Return a query that matches the papers at these rows, warmed up as a filter of many searches."""
-        query = self._of(rows)
-        for _ in range(_WARM_UP):
-            self._searcher.count(query)
-        return query
-
-    def _of(self, rows: Rows) -> Any:
-        """Return a query that matches the papers at these rows; ids travel as JSON of Lucene's BytesRef."""
+    def _of(self, rows: Rows, uses: int = 0) -> Any:
+        """Return a query that matches the papers at these rows, after so many uses of it."""
         refs = []
         for row in rows.tolist():
             encoded = self._ids[row].encode()
             refs.append({"bytes": base64.b64encode(encoded).decode(), "offset": 0, "length": len(encoded)})
-        ids = self._terms.readValue(json.dumps(refs))
-        return jvm.java_class("org.apache.lucene.search.TermInSetQuery")("id", ids)
+        ids = self._terms.readValue(json.dumps(refs))  # as JSON of Lucene's BytesRef
+        query = jvm.java_class("org.apache.lucene.search.TermInSetQuery")("id", ids)
+        for _ in range(uses):
+            self._searcher.count(query)
+        return query
 
 
 def break_ties(scores: NDArray[np.float64]) -> NDArray[np.float64]:

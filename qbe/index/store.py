@@ -113,7 +113,7 @@ def read_manifest(folder: Path, newest: bool = True) -> Manifest:
         if (dense := manifest.dense) is not None:
             if dense["similarity"] not in STORED_AS.values() or dense["stored"] not in STORED:
                 raise ValueError(f"vectors stored as {dense['stored']}, compared by {dense['similarity']}")
-            FaissParams.read(dense)
+            FaissParams(**dense["ann"])
     except PermissionError as error:
         raise input_error(path, error) from error
     except OSError as error:
@@ -340,13 +340,6 @@ def clean(index: Path) -> None:
                     for name in (*read_manifest(index, newest=False).files, MANIFEST):
                         (index / name).unlink(missing_ok=True)
                     shutil.rmtree(index / "lucene", ignore_errors=True)
-
-
-def verify(folder: Path) -> Manifest:
-    """Compare the digests of all files of an index; raise IndexFormatError for the first damaged one."""
-    with contextlib.closing(open_generation(folder)) as generation:
-        generation.verify()
-        return generation.manifest
 
 
 def check_index(index: Path) -> tuple[Mapping[str, Mapping[str, Any]], dict[str, str], Path | None]:
