@@ -12,6 +12,7 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     StrPath = str | os.PathLike[str]  # as in qbe.util.files, which imports this module
 
@@ -144,12 +145,12 @@ def requirement(module: str) -> str:
     return _REQUIREMENTS.get(module, module)
 
 
-def check_package(name: str) -> None:
-    """Raise MissingDependencyError unless a package can be imported, before long work that needs it."""
+def check_package(name: str) -> Any:
+    """Import a package; raise MissingDependencyError where it cannot be, before long work that needs it."""
     from importlib import import_module
 
     try:
-        import_module(name)
+        return import_module(name)
     except ImportError as error:
         raise package_error(error, name) from error
 

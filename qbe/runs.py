@@ -26,9 +26,7 @@ from qbe.util.files import StrPath
 from qbe.util.text import bad_line, plain_number, read_fields, write_lines
 
 Rankings = Mapping[str, Sequence[Hit]]  # by query id, best first
-Qrels = Mapping[
-    str, Mapping[str, int]
-]  # relevance by query id and paper id: the mapping that ir-measures takes
+Qrels = Mapping[str, Mapping[str, int]]  # relevance by query id and paper id, as ir-measures takes it
 
 MAX_RELEVANCE = 1000  # in qrels: measures take time and memory in proportion to it
 TOPICS_HEADER = ("query_id", "paper_id", "facet", "aspects", "title", "text")

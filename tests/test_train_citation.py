@@ -13,7 +13,7 @@ from support.trainings import write_qrels
 
 from qbe.cite.config import CiteConfig
 from qbe.cite.model import read_model
-from qbe.cite.projected import MeasuredPapers, TransformedQuery, lengths, terms, transformed
+from qbe.cite.projected import MeasuredPapers, lengths, terms
 from qbe.cite.recommender import Recommender
 from qbe.cite.scoring import FEATURE_SETS
 from qbe.errors import CorpusError, QbeError, UsageError
@@ -109,11 +109,9 @@ def test_the_network_scores_as_search_does():
         np.cumsum([0, *(counts[paper] for paper in candidates[:-1])]),
     )
     for paper, scores in zip(queries, actual, strict=True):
-        query = TransformedQuery(
-            transformed(sentences[starts[paper] : starts[paper + 1]], projection.sentences),
-            transformed(whole[[paper]], projection.whole),
-        )
-        np.testing.assert_allclose(scores, projection.weights @ terms(query, stored), atol=1e-5)
+        own = sentences[starts[paper] : starts[paper + 1]]
+        found = projection.weights @ terms(projection, own, whole[paper], stored)
+        np.testing.assert_allclose(scores, found, atol=1e-5)
 
 
 TOY, OLD = 40, 20  # papers, the second half of which cite some of the first

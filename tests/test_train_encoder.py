@@ -333,8 +333,7 @@ def test_negatives_are_of_other_sets():
 
 
 def table(tokenizer: PaperTokenizer, papers: list[Paper]) -> PaperTable:
-    windows = [tokenizer.first_window(paper, 128, "title-sep-abstract") for paper in papers]
-    return table_of([window.ids for window in windows], [window.spans for window in windows])
+    return table_of([tokenizer.first_window(paper, 128, "title-sep-abstract") for paper in papers])
 
 
 @torch.no_grad()

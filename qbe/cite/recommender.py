@@ -11,7 +11,7 @@ import numpy as np
 
 from qbe.cite.config import CiteConfig
 from qbe.cite.model import CitationModel, default_model, read_model
-from qbe.cite.scoring import CitationScorer, CiteQuery, columns
+from qbe.cite.scoring import CitationScorer, CiteQuery
 from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError, UsageError, check_count
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
@@ -94,7 +94,7 @@ class Recommender(Closing):
                     f"expected a `rerank` that reads whole abstracts, found {stage.reranker.name}, which "
                     "reads those of a facet; give one trained with qbe train citation-pairs"
                 )
-            recommender._over(index.reader)
+            recommender._over()
         except BaseException:
             recommender.close()
             raise
@@ -134,7 +134,7 @@ class Recommender(Closing):
         check_count("k", k)
         _check(requests)
         check_filter(filter)
-        reader, scorer, filters = self._over(self.index.reader)
+        reader, scorer, filters = self._over()
         kept = self.config.filter if filter is None else filter
         allowed = [filters.of(kept, Query(request.paper)).selection for request in requests]
         queries = [self._query(reader, request) for request in requests]
@@ -144,7 +144,7 @@ class Recommender(Closing):
         def best(place: int) -> list[Hit]:
             """The candidates of a query, and what citations propose, in the order of the model."""
             scored = scorer.score(queries[place], candidates[place], allowed[place], links=self.config.links)
-            features = columns(scored.features, scored.feature_set.names)
+            features = np.stack([scored.features[name] for name in scored.feature_set.names], axis=1)
             scores = self._model.heads[scored.feature_set.key].scores(features)
             ids = [reader.papers.ids[row] for row in scored.rows.tolist()]
             return best_hits(ids, scores.astype(np.float32), deepest)
@@ -166,7 +166,7 @@ class Recommender(Closing):
         and those without a year.
         """
         check_filter(filter)
-        filters = self._over(self.index.reader).filters
+        filters = self._over().filters
         return filters.of(self.config.filter if filter is None else filter, Query(paper))
 
     def _query(self, reader: IndexReader, request: CiteRequest) -> CiteQuery:
@@ -178,7 +178,8 @@ class Recommender(Closing):
         excluded = frozenset(_rows(reader, request.excluded))
         return CiteQuery(encoded, year_of(paper.metadata), row, seeds, excluded)
 
-    def _over(self, reader: IndexReader) -> _Opened:
+    def _over(self) -> _Opened:
+        reader = self.index.reader
         with self._opening:
             if self._opened is None or self._opened.reader is not reader:
                 config, projection = self.config, self._model.projection

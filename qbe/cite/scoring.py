@@ -62,10 +62,6 @@ def text_features(scores: Mapping[str, Doubles], ages: Doubles) -> dict[str, Dou
     return {**normalized, "age": years / 10, "recency": -np.log1p(years), "new": new}
 
 
-def columns(features: Mapping[str, Doubles], names: Sequence[str]) -> Doubles:
-    return np.stack([features[name] for name in names], axis=1)
-
-
 class CiteQuery(NamedTuple):
     """Hold a paper whose bibliography is to be found."""
 

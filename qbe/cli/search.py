@@ -184,12 +184,11 @@ def write(
 
 def stages_of(options: argparse.Namespace, default: qbe.Stages) -> qbe.Stages:
     """The stages that the options state, those of the ``default`` in place of what they leave out."""
-    first, reranker = default.first_stage, default.reranker
-    if options.first_stage is not None:
-        first = parse_first_stage(options.first_stage)
-    if options.rerank is not None:
-        reranker = parse_reranker(options.rerank)
-    return Stages(first, reranker)
+    first, reranker = options.first_stage, options.rerank
+    return Stages(
+        default.first_stage if first is None else parse_first_stage(first),
+        default.reranker if reranker is None else parse_reranker(reranker),
+    )
 
 
 def filter_of(options: argparse.Namespace) -> qbe.PaperFilter | None:

@@ -95,10 +95,11 @@ def _sources(options: argparse.Namespace) -> Sources:
     from qbe.train.pairs import data_file, pair_files
     from qbe.train.work import Sources
 
-    fields: dict[str, Any] = {}
     if getattr(options, "collection", None):
-        fields |= {split: (Path(options.collection, f"{split}.qrels"),) for split in ("train", "dev")}
-    elif "pairs" in options:
+        train, dev = (Path(options.collection, f"{split}.qrels") for split in ("train", "dev"))
+        return Sources(train=(train,), dev=(dev,), index=Path(options.index))
+    fields: dict[str, Any] = {}
+    if "pairs" in options:
         names = ["facet-judgments/train.tsv", "graded-pairs"]
         if options.command == "joint-grades":
             names.append("graded-pairs/wild-train.tsv")
@@ -107,8 +108,6 @@ def _sources(options: argparse.Namespace) -> Sources:
         fields["train"] = tuple(map(Path, options.cocitations))
     elif "csabstruct" in options:
         fields["train"] = (_path(options, "csabstruct"),)
-    if "train" in fields and "dev" in fields:
-        return Sources(**fields, index=Path(options.index))
     if "dev" in options and options.dev:
         fields["dev"] = tuple(map(Path, options.dev))
     elif "dev" in options and options.command != "encoder":

@@ -39,9 +39,8 @@ _MEETING = re.compile(
 )
 _NO_NAME = re.compile(r"\[?no authors?(?: names?)? (?:available|listed|found)\]?", re.IGNORECASE)
 _KEY = re.compile(r'[^\s"#%,={}\\~@^$]{1,200}')
-_ACRONYM = re.compile(
-    r"[A-Z][\w-]{0,20}[A-Z][\w-]{0,20}[ '\u2019]{0,3}\d{2}(?:\d{2})?"
-)  # with a year, such as "ACL 2020"
+# With a year, such as "ACL 2020".
+_ACRONYM = re.compile(r"[A-Z][\w-]{0,20}[A-Z][\w-]{0,20}[ '\u2019]{0,3}\d{2}(?:\d{2})?")
 
 _TYPES = {ARTICLE: "JOUR", IN_PROCEEDINGS: "CONF"}
 # English articles, pronouns, prepositions, conjunctions and auxiliary verbs.

@@ -74,7 +74,7 @@ def lines_of(document: Any, pages: int) -> tuple[list[Line], str]:
         rotated.append("".join(each.text for each in characters if not each.upright))
         upright = (each for each in characters if each.upright)
         found = [line for run in _runs(upright) if (line := _line(run, number)) is not None]
-        lines += _without_numbers(_joined(found))
+        lines += _joined(found)
     return lines, " ".join(rotated)
 
 
@@ -185,6 +185,7 @@ def _line(run: list[_Character], page: int) -> Line | None:
 
 
 def _joined(lines: list[Line]) -> list[Line]:
+    """Join parts of lines; remove line numbers at the margin, as in manuscripts under review."""
     done = list[Line]()
     for line in sorted(lines, key=lambda each: (round(each.y), each.x0)):
         for place in range(len(done) - 1, max(-1, len(done) - 8), -1):
@@ -205,22 +206,17 @@ def _joined(lines: list[Line]) -> list[Line]:
                 break
         else:
             done.append(line)
-    return done
-
-
-def _without_numbers(lines: list[Line]) -> list[Line]:
-    """Remove line numbers at the margin, as in manuscripts under review."""
-    numbers = [line for line in lines if line.text.isdigit() and len(line.text) <= 4]
     dropped = set[Line]()
     for edge in ("x0", "x1"):
         columns: dict[int, list[Line]] = {}
-        for line in numbers:
-            columns.setdefault(round(getattr(line, edge) / 4), []).append(line)
+        for line in done:
+            if line.text.isdigit() and len(line.text) <= 4:
+                columns.setdefault(round(getattr(line, edge) / 4), []).append(line)
         for column in columns.values():
             values = [int(line.text) for line in sorted(column, key=lambda each: each.y)]
             if len(values) >= 5 and all(a < b for a, b in pairwise(values)):
                 dropped.update(column)
-    return [line for line in lines if line not in dropped]
+    return [line for line in done if line not in dropped]
 
 
 def joined_text(rows: Sequence[Line], words: Counter[str], *, plain: bool = False) -> str:

@@ -45,6 +45,12 @@ _MAGIC = {
 _BUFFER_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 13
 _COMPRESSED_BYTES = 1 << 10  # a block of 4 bytes may become 128 KiB: the output of these is at most 32 MiB
+_DECOMPRESSORS: dict[str, Callable[[], Any]] = {
+    ".gz": partial(zlib.decompressobj, 16 + zlib.MAX_WBITS),
+    ".bz2": bz2.BZ2Decompressor,
+    ".xz": lzma.LZMADecompressor,
+    ".zst": lambda: check_package("zstandard").ZstdDecompressor().decompressobj(write_size=_PIECE_BYTES),
+}
 _RETURN = re.compile(rb"(?<=\r)(?!\n)(?=.)", re.DOTALL)
 _MARKS = dict.fromkeys((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "utf-32")
 _MARKS |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16")
@@ -252,13 +258,6 @@ def _decompressed(stream: io.BufferedReader, new: Callable[[], Any]) -> Iterator
         raise _DamagedError("the data end within a member")
 
 
-def _zstandard() -> Any:
-    check_package("zstandard")
-    import zstandard
-
-    return zstandard.ZstdDecompressor().decompressobj(write_size=_PIECE_BYTES)
-
-
 def open_address(address: str) -> IO[bytes]:
     """Open a file at an address by fsspec, which raises what it likes; MissingDependencyError without it."""
     try:
@@ -362,11 +361,3 @@ def _stream_of(pieces: Iterator[bytes]) -> io.BufferedReader:
     raw = _Pieces()
     raw.pieces = pieces
     return io.BufferedReader(raw, _BUFFER_BYTES)
-
-
-_DECOMPRESSORS: dict[str, Callable[[], Any]] = {
-    ".gz": partial(zlib.decompressobj, 16 + zlib.MAX_WBITS),
-    ".bz2": bz2.BZ2Decompressor,
-    ".xz": lzma.LZMADecompressor,
-    ".zst": _zstandard,
-}

@@ -21,9 +21,8 @@ from qbe.corpus.streams import Bounded, Head
 from qbe.errors import CorpusError
 
 Element = Any  # of lxml, which states no types
-Parts = dict[
-    str, list[Element]
-]  # children by tag: lxml takes longer to search for one tag than to go through all
+# Children by tag: lxml takes longer to search for one tag than to go through all.
+Parts = dict[str, list[Element]]
 
 MAX_RECORD_BYTES = 8 << 20  # a paper of 15,000 authors has 5 MiB; libxml2 itself ends at twice that length
 

@@ -29,9 +29,8 @@ from qbe.util.files import StrPath, atomic_file, cache_folder, sha256
 from qbe.util.web import download, matches
 
 HIGHEST = 3  # grade
-COMMIT = (
-    "7ffe012c1d92c470f185fc086086caf5b8e05ef3"  # release v1.1 of November 2021, which has evaluation scripts
-)
+# Release v1.1 of November 2021, which has evaluation scripts.
+COMMIT = "7ffe012c1d92c470f185fc086086caf5b8e05ef3"
 WHERE = "https://github.com/iesl/CSFCube"
 BASE_URL = f"https://raw.githubusercontent.com/iesl/CSFCube/{COMMIT}/"
 

@@ -158,9 +158,7 @@ def t_test(differences: Sequence[float]) -> float:
     """Compute the two-sided p of the paired t-test; 1 for fewer than two differences, or only zeros."""
     if len(differences) < 2 or not any(differences):
         return 1.0
-    check_package("scipy")
-    from scipy import stats
-
+    stats = check_package("scipy.stats")
     with warnings.catch_warnings():
         # Equal differences have no variance: p is 0, and scipy warns of a loss of precision.
         warnings.simplefilter("ignore", RuntimeWarning)

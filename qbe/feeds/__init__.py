@@ -1,12 +1,12 @@
 """Harvests of repositories by OAI-PMH, and watches: searches that are kept, with what is new for them."""
 
+from datetime import date
+
+from qbe.errors import UsageError
+
 
 def check_day(name: str, day: str | None) -> None:
     """Raise UsageError for a parameter that is given and no day as YYYY-MM-DD."""
-    from datetime import date
-
-    from qbe.errors import UsageError
-
     try:
         is_day = not day or date.fromisoformat(day).isoformat() == day
     except ValueError:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from qbe.cite.links import Doubles, Evidence, Ints
 from qbe.cite.model import CitationModel, write_model
 from qbe.cite.projected import TERMS, Projection
-from qbe.cite.scoring import FEATURE_SETS, CitationScorer, CiteQuery, columns
+from qbe.cite.scoring import FEATURE_SETS, CitationScorer, CiteQuery
 from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader
 from qbe.index.scoring import Selection
@@ -461,7 +461,7 @@ class CitationTraining(Training):
                         if variant is query or 0 < len(part) < len(whole):
                             wanted = np.setdiff1d(whole, part)
                             scored = scorer.score(variant, candidates, selection, links=known.links)
-                            features = columns(scored.features, known.names)
+                            features = np.stack([scored.features[name] for name in known.names], axis=1)
                             listed = FeatureList(features, np.isin(scored.rows, wanted), len(wanted))
                             lists[name].append(listed)
             log.info("candidates of %d of %d queries", min(first + BLOCK, len(rows)), len(rows))

@@ -327,7 +327,7 @@ def cocitation_task(
                 tokenizer.first_window(paper, network.max_tokens, recipe.format.layout)
                 for paper in (*(pair.query for pair in some), *(pair.positive for pair in some))
             ]
-            vectors = network(table_of([each.ids for each in windows], [each.spans for each in windows]))
+            vectors = network(table_of(windows))
             device = vectors.whole.device
             numbers, others = (torch.tensor(column, device=device) for column in zip(*drawn, strict=True))
             alignments = torch.tensor([pair.alignment for pair in some], device=device)

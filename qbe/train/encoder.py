@@ -149,8 +149,8 @@ class GradedTraining(Training):
         self._tokenizer = PaperTokenizer(self.work / TOKENIZER)
         papers = list(self._papers.values())
         windows = [self._tokenizer.first_window(paper, recipe.max_tokens) for paper in papers]
-        table = table_of([window.ids for window in windows], [window.spans for window in windows], papers)
-        table, rows = table.to(self.run.device), {name: row for row, name in enumerate(self._papers)}
+        table = table_of(windows, papers).to(self.run.device)
+        rows = {name: row for row, name in enumerate(self._papers)}
         network = self._network = GradedEncoder(self._base, self._dtype).to(self.run.device)
         task = graded_task(network, table, rows, self._lists, recipe)
         self._measure = partial(correlations, network, table, rows)

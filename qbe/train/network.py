@@ -21,6 +21,7 @@ from qbe.errors import ModelError
 from qbe.index.vectors import Vectors
 from qbe.models.cards import TOKENIZER
 from qbe.models.export.pytorch import load_encoder, positions
+from qbe.models.tokenizer import Window
 from qbe.train.fit import Weights
 from qbe.train.losses import FACETS, PaperVectors
 from qbe.types import Facet, Paper
@@ -46,12 +47,9 @@ class PaperTable(NamedTuple):
         return PaperTable(*(part.to(device) for part in self))
 
 
-def table_of(
-    ids: Sequence[Sequence[int]],
-    spans: Sequence[Sequence[tuple[int, int]]],
-    papers: Sequence[Paper] | None = None,
-) -> PaperTable:
-    """A table of windows' token ids and spans of sentences, with the facets of ``papers`` (None: all)."""
+def table_of(windows: Sequence[Window], papers: Sequence[Paper] | None = None) -> PaperTable:
+    """A table of windows, with the facets of ``papers`` (None: all)."""
+    ids, spans = zip(*windows, strict=True)
     shape = len(ids), max(map(len, spans))
     table = PaperTable(
         torch.zeros(len(ids), max(map(len, ids)), dtype=torch.int32),
