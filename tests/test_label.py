@@ -1,5 +1,6 @@
 """Pairs graded by a language model: where they come from, what the command writes, agreement, reranking."""
 
+import hashlib
 import json
 import random
 import re
@@ -28,7 +29,6 @@ from qbe.label.agreement import agreement
 from qbe.label.by_hand import MOST_ASSESSORS, HandGrades
 from qbe.label.candidates import FAR, POOLS, ids_with, pool_candidates
 from qbe.label.pairs import Pair, parse_merges, read_grades, read_pairs, write_pairs
-from qbe.models.language_model import digest_of
 from qbe.runs import read_graded_pairs
 from qbe.search.stages import Fused, parse_reranker
 from qbe.types import Facet
@@ -280,7 +280,8 @@ def test_nothing_answered_is_asked_for_again_after_a_kill(label, light_index):
         time.sleep(0.1)
         before = len(server.requests)
         main(line(server.url, "graded.tsv"))
-        asked = {digest_of("tiny", request.prompt) for request in server.requests[before:]}
+        prompts = [json.dumps(["tiny", request.prompt]) for request in server.requests[before:]]
+        asked = {hashlib.sha256(prompt.encode()).hexdigest() for prompt in prompts}
     assert len(answered) >= 10
     assert not answered & asked
     with endpoint(by_words) as server:

@@ -16,7 +16,6 @@ from qbe.errors import ModelError
 from qbe.models import reading
 from qbe.models.cards import PACKAGE as MODELS
 from qbe.models.cards import verify_digest
-from qbe.query import HIGHEST
 from qbe.types import Facet
 from qbe.util.files import atomic_file, sha256, write_text
 
@@ -143,10 +142,6 @@ class GradeModel:
         return Estimates(grades.round(6), similar.round(6), other.round(6))
 
 
-def on_scale(grades: Doubles) -> Doubles:
-    return np.clip(grades, 0.0, HIGHEST)
-
-
 def write_model(folder: Path, model: GradeModel, features: Sequence[str]) -> None:
     described = {"encoder": dict(model.encoder), "features": list(features), "training": dict(model.training)}
     GRADES.write(folder, head_arrays("head", model.head), described)
@@ -154,8 +149,8 @@ def write_model(folder: Path, model: GradeModel, features: Sequence[str]) -> Non
 
 def read_model(folder: Path, features: Sequence[str]) -> GradeModel:
     """Read a model; raises ModelError for one that is absent, damaged or of other ``features``."""
-
-    def model_of(card: Mapping[str, Any], arrays: Arrays) -> GradeModel:
-        return GradeModel(head_of("head", arrays), card["encoder"], card["training"])
-
-    return GRADES.read(folder, list(features), model_of)
+    return GRADES.read(
+        folder,
+        list(features),
+        lambda card, arrays: GradeModel(head_of("head", arrays), card["encoder"], card["training"]),
+    )

@@ -13,9 +13,10 @@ from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.papers import rows_of
 from qbe.index.reader import IndexReader
-from qbe.models.heads import Estimates, GradeModel, on_scale, read_model, shipped_model
+from qbe.models.heads import Estimates, GradeModel, read_model, shipped_model
 from qbe.models.words import NAMES as WORD_FEATURES
 from qbe.models.words import PapersTerms, TechniqueWords, facet_shares, shipped_words
+from qbe.query import HIGHEST
 from qbe.search.projections import (
     ENCODERS,
     TERMS,
@@ -194,7 +195,7 @@ def facet_places(paper: Paper) -> list[int]:
 def named_grades(paper: Paper, estimates: Estimates) -> list[dict[str, float]]:
     """Return the grades of each candidate, from 0 to 3, by the facets that a paper has sentences of."""
     places = facet_places(paper)
-    shown = on_scale(estimates.grades[:, places]).round(4)
+    shown = np.clip(estimates.grades[:, places], 0.0, HIGHEST).round(4)
     return [dict(zip([_NAMES[place] for place in places], row, strict=True)) for row in shown.tolist()]
 
 

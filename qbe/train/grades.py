@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from qbe.index.reader import IndexReader
-from qbe.models.heads import OUTPUTS, GradeModel, Head, mean_head, on_scale, write_model
+from qbe.models.heads import OUTPUTS, GradeModel, Head, mean_head, write_model
 from qbe.models.words import FILE, SHIPPED, shipped_words
+from qbe.query import HIGHEST
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 from qbe.search.grading import FEATURES, Features, stored_vectors
 from qbe.search.projections import WEIGHTS, find_model, read_model
@@ -232,5 +233,5 @@ class GradeTraining(Training):
 
 def rms_errors(estimated: Doubles, grades: Doubles) -> list[float]:
     """Root mean squared errors of grades (pairs, 3), by facet."""
-    errors: list[float] = np.sqrt(((on_scale(estimated) - grades) ** 2).mean(axis=0)).tolist()
+    errors: list[float] = np.sqrt(((np.clip(estimated, 0.0, HIGHEST) - grades) ** 2).mean(axis=0)).tolist()
     return errors
