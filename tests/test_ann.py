@@ -147,7 +147,7 @@ def test_an_approximate_index_from_end_to_end(tmp_path, sample, tiny_encoder, ca
     with Index(folder) as index:
         assert index.manifest.dense["stored"] == "int8"
         assert index.manifest.settings["faiss"] == "IVF16,PQ4x4fs"
-        assert FaissParams(**index.manifest.dense["ann"]) == FaissParams("IVF16,PQ4x4fs", 4)
+        assert FaissParams.read(index.manifest.dense) == FaissParams("IVF16,PQ4x4fs", 4)
         everything = first_stage(index, "dense", nprobe=16)
         for query in queries(index):
             hits = everything.search(query, 20)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from qbe.errors import UsageError
 
@@ -47,6 +49,11 @@ class FaissParams:
     def learns(self) -> bool:
         """Whether centroids or codes are learned from the vectors."""
         return self.nlist is not None or _ROUNDED.search(self.factory) is not None
+
+    @classmethod
+    def read(cls, dense: Mapping[str, Any]) -> FaissParams:
+        """Read a manifest's ``dense``."""
+        return cls(**{name: dense["ann"][name] for name in cls.__dataclass_fields__})
 
 
 def resolve(faiss: str, sentences: int, dimension: int) -> FaissParams:

@@ -165,7 +165,7 @@ class IndexReader:
             raise UsageError(f"expected `nprobe` of at least 1, found {nprobe}")
 
         def opened() -> CandidateSource:
-            params = FaissParams(**(self.manifest.dense or {})["ann"])
+            params = FaissParams.read(self.manifest.dense or {})
             sentences = FaissIndex(self._files, self._threads, params, nprobe)
             return CandidateSource(sentences, self.layout.starts)
 

@@ -113,7 +113,7 @@ def read_manifest(folder: Path, newest: bool = True) -> Manifest:
         if (dense := manifest.dense) is not None:
             if dense["similarity"] not in STORED_AS.values() or dense["stored"] not in STORED:
                 raise ValueError(f"vectors stored as {dense['stored']}, compared by {dense['similarity']}")
-            FaissParams(**dense["ann"])
+            FaissParams.read(dense)
     except PermissionError as error:
         raise input_error(path, error) from error
     except OSError as error:

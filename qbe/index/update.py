@@ -266,7 +266,7 @@ def write_next(
         params, learned = FaissParams(), None
         with contextlib.suppress(UsageError):  # exact where too few sentences are left
             params = resolve(settings.faiss, len(sentences), dimension)
-        before = FaissParams(**manifest.dense["ann"])
+        before = FaissParams.read(manifest.dense)
         trained = manifest.dense.get("trained", manifest.corpus["sentences"])
         if before.learns and params.learns and trained / 2 < len(sentences) < trained * 2:
             params, learned = before, (generation.folder / FAISS, not dead, trained)
