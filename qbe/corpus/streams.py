@@ -64,10 +64,6 @@ _DOCUMENTS = {  # zip archives by the beginning of a member
 }
 
 
-class _DamagedError(Exception):
-    """Compressed data that is truncated or corrupt; the message is the decompressor's."""
-
-
 @dataclass(frozen=True)
 class Head:
     """A source's name and first HEAD_BYTES, decompressed, by which its format is recognized."""
@@ -209,7 +205,7 @@ def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iter
             elif suffix:
                 stream = _stream_of(_decompressed(raw, _DECOMPRESSORS[suffix]))
             yield _as_utf8(stream, name)
-        except (_DamagedError, EOFError, zlib.error, zipfile.BadZipFile, OSError) as error:
+        except (EOFError, zlib.error, zipfile.BadZipFile, OSError) as error:
             if not isinstance(error, OSError) or error.errno is None:  # bz2 reports bad data so
                 raise CorpusError(
                     f"{name}: expected whole compressed data, found them truncated or corrupt ({error}); "
@@ -237,7 +233,7 @@ def _zip_member(raw: io.BufferedReader, name: str) -> io.BufferedIOBase:
             raise CorpusError(f"{name}: expected an archive of one file, found {len(members)}; unpack it")
         return cast(io.BufferedIOBase, archive.open(members[0]))
     except (NotImplementedError, RuntimeError) as error:  # an unknown compression, a password
-        raise _DamagedError(error) from error
+        raise zipfile.BadZipFile(error) from error
 
 
 def _decompressed(stream: io.BufferedReader, new: Callable[[], Any]) -> Iterator[bytes]:
@@ -252,10 +248,10 @@ def _decompressed(stream: io.BufferedReader, new: Callable[[], Any]) -> Iterator
         try:
             yield part.decompress(data)
         except Exception as error:  # of each library another one
-            raise _DamagedError(error) from error
+            raise EOFError(error) from error
         data, part = (part.unused_data, None) if part.eof else (b"", part)
     if part is not None:
-        raise _DamagedError("the data end within a member")
+        raise EOFError("the data end within a member")
 
 
 def open_address(address: str) -> IO[bytes]:
