@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import re
@@ -41,9 +42,11 @@ _SUFFIXES = {".doc": "a Word document", ".docx": "a Word document", ".odt": "an 
 _LATEX = "a LaTeX document"
 _READ = ("plain text", "an empty file", "JSON", _LATEX)  # kinds of files that may hold a paper
 
-_TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[ \t*]*(\S.*)", re.IGNORECASE)
+_TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[\s*]*(\S.*)", re.IGNORECASE)
+# No word of a line that begins within a sentence, such as "abstract-level".
 _ABSTRACT = re.compile(
-    r"^[ \t#*]*abstract[ \t*]*(?:[:.\u2013\u2014-][ \t*]*|$)", re.IGNORECASE | re.MULTILINE
+    r"^[ \t#*]*(?:(?i:abstract)[ \t*]*(?::|$)|A(?i:bstract)[ \t*]*(?:[.\u2013\u2014]|-(?=[A-Z \t])))[ \t*]*",
+    re.MULTILINE,
 )
 _WRAPPED = 0.75  # of the next line's length: a first line as long may belong to a wrapped paragraph
 _LINE_END = re.compile(r"\r\n?")
@@ -249,7 +252,16 @@ def note_on_papers(papers: Iterable[Paper]) -> str:
 
 
 def pasted_paper(text: str, title: str) -> Paper:
-    """Make a paper with the id ``query`` of a pasted abstract; raises CorpusError for an empty one."""
+    """Make a paper with the id ``query`` of a pasted abstract; raises CorpusError for an empty one.
+
+    A title may stand before it as in a text file (`title_and_abstract`); the ``title`` that is given counts.
+    """
+    text = _LINE_END.sub("\n", text).strip()
+    if not title or _TITLE.match(text) or _ABSTRACT.search(text):
+        with contextlib.suppress(UsageError):  # a first line that may be a title stays in the abstract
+            found, abstract = title_and_abstract(text, "`text`")
+            if abstract:
+                title, text = title or found, abstract
     record = {"paper_id": ID, "title": title, "abstract": text}
     return parse_paper(record, "`text`", split_sentences)
 
@@ -340,17 +352,18 @@ def title_and_abstract(text: str, name: str) -> tuple[str, str]:
     """Split a text into title ('' for none) and abstract: by headings, or by a first line that is no
     sentence.
     """
-    first, _, rest = text.strip().partition("\n")
-    first, named = first.strip().lstrip("# "), _TITLE.match(text.strip())
+    text = text.strip()
+    first, _, rest = text.partition("\n")
+    first, named = first.strip().lstrip("# "), _TITLE.match(text)
     title = named[1].strip() if named else first
     if heading := _ABSTRACT.search(text):
         begins = text[: heading.start()].strip()
         return (title if begins else ""), text[heading.end() :].strip()
     if named:
-        return title, rest.strip()
+        return title, text[named.end() :].strip()
     following = rest.split("\n")[0].strip()
     if not rest.strip() or first.endswith((".", ",", ";")) or ". " in first or following[:1].islower():
-        return "", text.strip()
+        return "", text
     if following and len(rest.split("\n")) > 1 and len(first) >= _WRAPPED * len(following):
         raise UsageError(
             f"{name}: expected a title with an empty line behind it, or none, found a first line that may be "
