@@ -138,13 +138,14 @@ class GradeModel:
     encoder: Mapping[str, Any]
     training: Mapping[str, Any]
 
-    def estimates(self, features: Doubles) -> Estimates:
+    def estimates(self, features: Doubles, *, cut_off: bool = False) -> Estimates:
         """Estimate from features (candidates, F), rounded to six places: any order of summation is equal.
 
-        Those of a few words, which no training has seen, are cut off at OUTERMOST deviations.
+        ``cut_off`` brings those that lie far from all of the training to OUTERMOST deviations.
         """
-        most = OUTERMOST * self.head.scale
-        features = np.clip(features, self.head.mean - most, self.head.mean + most)
+        if cut_off:
+            most = OUTERMOST * self.head.scale
+            features = np.clip(features, self.head.mean - most, self.head.mean + most)
         grades, *log_odds = np.split(self.head.scores(features), 3, axis=1)
         similar, other = (1 / (1 + np.exp(-np.clip(part, -50, 50))) for part in log_odds)
         return Estimates(grades.round(6), similar.round(6), other.round(6))

@@ -174,6 +174,11 @@ def _shares(papers: Sequence[Paper]) -> Doubles:
     return np.array([facet_shares(each) for paper in papers for each in paper.sentences], np.float64).T
 
 
+FEWEST_SENTENCES = (
+    3  # the model has seen no shorter query: a phrase would be graded 3 where one word is shared
+)
+
+
 class Grader(NamedTuple):
     """Grades candidates by their features, of which ``model`` was trained."""
 
@@ -184,7 +189,8 @@ class Grader(NamedTuple):
         self, query: GradedQuery, candidates: Sequence[Paper] | Candidates
     ) -> tuple[Estimates, Compared]:
         compared = self.features.compare(query, candidates)
-        return self.model.estimates(compared.values), compared
+        is_short = len(query.paper.sentences) < FEWEST_SENTENCES
+        return self.model.estimates(compared.values, cut_off=is_short), compared
 
 
 def facet_places(paper: Paper) -> list[int]:
