@@ -110,14 +110,6 @@ def _first(names: Sequence[str]) -> str:
     return ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
 
 
-def from_query(query: Query) -> QuerySource:
-    """Make a source of one query."""
-    aspects = [
-        TopicAspect(each.paper.paper_id, each.facet, each.positions, each.weight) for each in query.aspects
-    ]
-    return QuerySource([query.query_id], [aspects], lambda places: [query for _ in places])
-
-
 def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: AspectSpec) -> Query:
     """Make a query for papers like several and ``unlike`` others, which weigh UNLIKE_WEIGHT times what the
     former weigh together; of these only the facets liked of the others count. A question is searched by
@@ -187,7 +179,9 @@ def find_papers(index: Index, names: Iterable[str]) -> list[Paper]:
     try:
         return distinct_papers(index, names)
     except PaperNotFoundError as error:
-        raise PaperNotFoundError(str(error).replace("; check it", f"; {_HINT}")) from None
+        is_file = any(each.lower().endswith((".bib", ".pdf", ".tex", ".txt")) for each in names)
+        hint = "a file goes with `paper_file`" if is_file else _HINT
+        raise PaperNotFoundError(str(error).replace("; check it", f"; {hint}")) from None
 
 
 def paper_named(index: Index, text: str) -> Paper:
@@ -359,10 +353,10 @@ class NamedPapers(NamedTuple):
         return f"{name}: {'; '.join(said)}" if said else None
 
 
-def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
-    """Find the papers of a bibliography, LaTeX source or list; raise UsageError where the index has none."""
+def papers_of(reader: IndexReader, path: Path, *, required: bool = True) -> NamedPapers:
+    """Find the papers of a bibliography, LaTeX source or list; raise UsageError for none if ``required``."""
     named = papers_named(reader, _entries(path))
-    if not named.paper_ids:
+    if required and not named.paper_ids:
         first = ", ".join([*named.missing[:3], *named.broken[:1]])
         raise UsageError(
             f"{path}: expected papers of the index, found none of its {named.entries} entries in it"

@@ -213,7 +213,7 @@ function take({ record, papers: own }) {
   found = { hits: record.hits, hasMore: record.has_more, query: own, question };
   remember([...own, ...record.hits]);
   const remarks = [record.language_note, ...record.notes, inFilter(record)].filter(Boolean);
-  byId("remarks").textContent = remarks.map(asSentence).join(" ");
+  byId("remarks").textContent = remarks.map(asSentence).join(" ").replaceAll("`", ""); // around names of fields
   document.title = papers[0]?.title ? `${papers[0].title} · qbe` : "qbe: papers like this one";
   showLists();
   if (index.watches) watching.showWatches(state, papers);
