@@ -16,7 +16,7 @@ from qbe.corpus import parse_paper, read_corpus
 from qbe.corpus.formats import FORMATS
 from qbe.corpus.markup import is_placeholder
 from qbe.corpus.reading import files_of
-from qbe.corpus.records import STANDS_IN, RejectedRecords
+from qbe.corpus.records import RejectedRecords
 from qbe.corpus.streams import open_source
 from qbe.errors import RecordError
 
@@ -107,19 +107,14 @@ def test_papers_without_an_abstract_stop_are_skipped_or_kept(tmp_path):
     assert [each.abstract for each in kept] == ["Fish swim.", "On sand"]
 
 
-def test_libraries_of_reference_managers_keep_papers_without_an_abstract_unless_told_otherwise(tmp_path):
-    rows = ("title={On fish}, abstract={Fish swim.}", "title={On sand}", "title={On sun}, abstract={n/a}")
-    source = tmp_path / "library.bib"
-    source.write_text("".join(f"@misc{{key{number}, {row}}}\n" for number, row in enumerate(rows)))
-    listed = io.BytesIO()
-    left_out = RejectedRecords(listed)
-    papers = list(read_corpus([str(source)], whole, rejected=left_out))
-    assert [paper.abstract for paper in papers] == ["Fish swim.", "On sand", "On sun"]
-    assert left_out.counts() == {STANDS_IN: 2}
-    assert [json.loads(line)["paper_id"] for line in listed.getvalue().splitlines()] == ["key1", "key2"]
-    with pytest.raises(RecordError, match="line 2: expected an abstract, found none"):
+def test_libraries_keep_papers_without_an_abstract_unless_told_otherwise(tmp_path):
+    source, listed = tmp_path / "library.bib", io.BytesIO()
+    source.write_text("@misc{a, title={On sand}}\n@misc{b, title={On sun}, abstract={n/a}}\n")
+    papers = read_corpus([str(source)], whole, rejected=RejectedRecords(listed))
+    assert [paper.abstract for paper in papers] == ["On sand", "On sun"]
+    assert [json.loads(line)["paper_id"] for line in listed.getvalue().splitlines()] == ["a", "b"]
+    with pytest.raises(RecordError, match="line 1: expected an abstract, found none"):
         ids(str(source), Reading(on_error="stop"))
-    assert ids(str(source), Reading(on_error="skip")) == ["key0"]
 
 
 def test_a_paper_without_title_and_abstract_cannot_be_kept(tmp_path):
