@@ -21,16 +21,7 @@ from qbe.errors import check_count
 from qbe.query import PLAIN, TopicAspect, parse_positions, parse_wish
 from qbe.runs import read_pools
 from qbe.search.filters import PaperFilter, describe, parse_where, parse_years
-from qbe.search.stages import (
-    FIRST_STAGES,
-    RERANKERS,
-    Fused,
-    Stages,
-    default_stages,
-    describe_stages,
-    parse_first_stage,
-    parse_reranker,
-)
+from qbe.search.stages import Fused, Stages, default_stages, parse_first_stage, parse_reranker
 from qbe.util.files import check_output, sha256
 from qbe.util.work import thread_count
 
@@ -60,6 +51,8 @@ OF_NO_RESULT = frozenset(
 
 
 def main(arguments: list[str]) -> None:
+    from qbe.search.stages import FIRST_STAGES, RERANKERS, describe_stages
+
     for option in ("--first-stage", "--rerank"):
         after = arguments.index(option) + 1 if option in arguments else len(arguments)
         if arguments[after : after + 1] == ["help"]:
