@@ -132,8 +132,9 @@ class Paper:
         return (text for text in texts if text != TEXT_NOT_INCLUDED)
 
     @property
-    def year(self) -> str:
-        return year_given(self.metadata)
+    def year(self) -> str | None:
+        """The year as its record gives it, such as ``2019``, or None."""
+        return year_given(self.metadata) or None
 
     def __post_init__(self) -> None:
         for name, value in (("paper_id", self.paper_id), ("title", self.title)):
@@ -184,12 +185,14 @@ class Paper:
 
 def year_given(metadata: Mapping[str, Any]) -> str:
     """Return ``year``, else the year that ``date`` (``2019-05``, ``20190501``) begins with, else ''."""
-    if year := metadata.get("year"):
-        return str(year)
+    year = str(metadata.get("year") or "").strip()
+    if year.lower() not in _NO_YEAR:
+        return year
     match = _DATED.match(str(metadata.get("date") or ""))
     return "" if match is None else match[1]
 
 
+_NO_YEAR = ("", "none", "null", "nan")  # what programs write for none
 # A year, followed by no digit, or month and day of two digits each.
 _DATED = re.compile(r"\s*(\d{4})(?:(?!\d)|(?=(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?!\d)))", re.ASCII)
 

@@ -51,6 +51,15 @@ def test_protocol_table_has_a_row_a_run(collection, capsys):
         "good                      100.00 / 100.00  100.00 / 100.00  100.00 / 100.00  100.00 / 100.00",
         "bad                          0.00 / 32.50     0.00 / 32.50     0.00 / 32.50     0.00 / 32.50",
     ]
+    for facet in FACETS:
+        Path(f"same.{facet}.trec").write_bytes(Path(f"bad.{facet}.trec").read_bytes())
+    main([*arguments, *runs("same"), "--baseline", *runs("bad")])
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "good: +100.00 NDCG%20 against bad, mean over 6 queries, of which 6 differ "
+        "(95 % interval +100.00 to +100.00, Holm p 0.2500; +100.00 without 1_background)",
+        "same: +0.00 NDCG%20 against bad, mean over 6 queries, of which none differ "
+        "(95 % interval +0.00 to +0.00, Holm p 1.0000; +0.00 without 1_background)",
+    ]
     main([*arguments, "--details"])
     out = capsys.readouterr().out
     assert out.startswith(
@@ -174,6 +183,8 @@ WRONG: list[tuple[dict[str, str | None], str]] = [
     ({}, "QRELS --run good.method.trec good.method.trec"),
     ({"good.method.run": "1_method Q0 d1 1 2 r\n"}, "QRELS --run good.method.trec good.method.run"),
     ({}, "QRELS --run GOOD --measures foo"),
+    ({}, "QRELS --run GOOD --measures ndcg@10"),
+    ({}, "QRELS --run GOOD --measures map"),
     ({}, "QRELS --run GOOD --measures P"),
     ({}, "QRELS --run GOOD --measures P@0"),
     ({}, f"{CSFCUBE} --baseline BAD --worst 0"),

@@ -10,7 +10,7 @@ from support.papers import Papers
 from support.rerankers import ByHand
 from support.searching import PLAIN, ids, reranked
 
-from qbe import BuildSettings, Facet, Hit, Match, ModelError, Paper, Pipeline, Query, Sentence
+from qbe import BM25, BuildSettings, Facet, Hit, Match, ModelError, Paper, Pipeline, Query, Sentence
 from qbe.cli.search import main
 from qbe.index.build import build
 from qbe.search.present import to_table
@@ -60,6 +60,14 @@ def test_the_first_stage_alone_the_reranker_alone_and_mixed_scores_by_hand(searc
     rest = [lowest + hit.score - first[4].score for hit in first[4:9]]
     assert found[4].score == lowest
     assert [hit.score for hit in found[4:]] == pytest.approx(rest)
+
+
+def test_a_reranker_of_ones_own_has_no_background_penalty(index, query):
+    with (
+        Pipeline(index, BM25()) as plain,
+        Pipeline(index, BM25(), lambda _, papers: [1.0] * len(papers)) as own,
+    ):
+        assert ids(own.search(query, 200)) == ids(plain.search(query, 200))
 
 
 @pytest.mark.parametrize("score", [math.nan, math.inf])

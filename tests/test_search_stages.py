@@ -52,8 +52,11 @@ def test_stages_are_composed_and_read_back():
     stages = Dense() >> Matching("attention")
     assert stages == Stages(Dense(), Matching("attention"))
     assert Stages.from_json(stages.to_json()) == stages
-    tags = [each.run_tag for each in (stages, Fused() >> CrossEncoder())]
-    assert tags == ["qbe-dense+attention", "qbe-fused+cross-encoder"]
+    tagged = (stages, Fused() >> CrossEncoder(), Fused() >> Grades(), Fused() >> Grades(joint=20))
+    assert [each.run_tag.removeprefix("qbe-") for each in tagged] == [
+        *("dense+attention", "fused+cross-encoder", "fused+grades", "fused+grades:joint=20"),
+    ]
+    assert Stages(Dense()) >> Matching("attention") == stages
     assert Stages.from_json(Stages(BM25()).to_json()) == Stages(BM25())
     for record in ({}, {**stages.to_json(), "first_stage": {"stage": "splade"}}):
         with pytest.raises(UsageError, match="expected a record of stages"):
@@ -121,6 +124,8 @@ WRONG = [
     lambda: Matching("attention", regularization=9),
     lambda: Grades(0),
     lambda: Fused() >> 7,
+    lambda: Fused() >> Projections() >> Grades(),
+    lambda: BM25(k1=1.2),
     lambda: Stages("fused"),
     lambda: (Fused() >> len).to_json(),
 ]

@@ -19,7 +19,7 @@ from qbe.cli.common import refuse, searched
 from qbe.cli.parser import parse
 from qbe.errors import check_count
 from qbe.query import PLAIN, parse_positions, parse_wish
-from qbe.runs import read_pools
+from qbe.runs import check_pools, read_pools
 from qbe.search.filters import PaperFilter, describe, parse_where, parse_years
 from qbe.search.stages import (
     FIRST_STAGES,
@@ -98,8 +98,8 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
         source = _source(options, index, None if wish is None else wish.weights)
         for each in source.notes:
             common.note(each)
-        absent = ", ".join(each for each in source.ids if pools is not None and each not in pools)
-        refuse(absent, f"expected a pool for each query, found none for {absent}; check --pool")
+        if pools is not None:
+            check_pools(pools, source.ids, index)
         stages = stages_of(options, default_stages(index))
         graded_by = ""
         if isinstance(stages.reranker, qbe.LanguageModel) and not variety.bounds:  # those are estimated
@@ -151,7 +151,7 @@ def checked_form(options: argparse.Namespace) -> tuple[str, int]:
         once = f"found {form}, in which a paper stands once, whatever queries found it; search again"
         refuse(form in BIBLIOGRAPHIES, f"expected --resume with another --format, {once}")
     if output:
-        check_output(options.output, options.overwrite)
+        check_output(options.output, options.overwrite or options.resume)
     return form, min(shutil.get_terminal_size((100, 24)).columns, 120)
 
 

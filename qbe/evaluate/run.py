@@ -124,7 +124,10 @@ class Run(Mapping[str, Sequence[Hit]]):
         if protocol not in (None, *of_qrels):
             raise UsageError(f"expected a `protocol` of {', '.join(of_qrels)}, found {protocol!r}")
         if (protocol == CSFCUBE) != (folds is not None):
-            raise UsageError("expected a file of `folds` with the protocol csfcube, and with it alone")
+            raise UsageError(
+                "expected a file of `folds` with the protocol csfcube, and with it alone; give "
+                "folds='qrels/folds.json', which qbe datasets csfcube writes beside the qrels"
+            )
         described = PLAIN if protocol is None else PROTOCOLS[protocol]
         options = {} if folds is None else {"folds": load_folds(folds)}
         measures = measures or (() if protocol else ("nDCG", "AP"))

@@ -20,7 +20,7 @@ from qbe.query import Aspect, Query, Topic, TopicAspect
 from qbe.runs import numbered_topics
 from qbe.search.questions import asked_paper
 from qbe.types import Facet, Paper
-from qbe.util.text import one_line
+from qbe.util.text import one_line, some
 
 if TYPE_CHECKING:
     from qbe.corpus.records import Reader
@@ -94,7 +94,7 @@ def from_topics(
         (lacking, "are left out: their papers' labels lack the facet, which `facets` predicted would give"),
     )
     notes = [
-        f"{path}: {len(out)} of {len(topics)} topics {reason} ({_first([topic.query_id for topic in out])})"
+        f"{path}: {len(out)} of {len(topics)} topics {reason} ({some([topic.query_id for topic in out])})"
         for out, reason in reasons
         if out
     ]
@@ -110,12 +110,7 @@ def from_topics(
     )
 
 
-def _first(names: Sequence[str]) -> str:
-    return ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
-
-
 def from_query(query: Query) -> QuerySource:
-    """Make a source of one query."""
     aspects = [
         TopicAspect(each.paper.paper_id, each.facet, each.positions, each.weight) for each in query.aspects
     ]
@@ -371,7 +366,7 @@ class NamedPapers(NamedTuple):
         said = []
         if self.missing:
             count = f"{len(self.missing)} of {self.entries} entries"
-            said.append(f"{count} are not in the index and are left out ({_first(self.missing)})")
+            said.append(f"{count} are not in the index and are left out ({some(self.missing)})")
         if self.broken:
             said.append(f"{len(self.broken)} entries cannot be read and are left out ({self.broken[0]})")
         return f"{name}: {'; '.join(said)}" if said else None
@@ -450,7 +445,7 @@ def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
     lacking = list[str]()
     files, keys = cited_in(source_of(text, path.parent, lacking))
     if lacking:
-        log.warning("%s: what it cites in files that cannot be read is left out (%s)", path, _first(lacking))
+        log.warning("%s: what it cites in files that cannot be read is left out (%s)", path, some(lacking))
     if not files:
         raise UsageError(
             f"{path}: expected \\bibliography{{...}} or \\addbibresource{{...}}, found neither; give the "
