@@ -285,5 +285,4 @@ def _results(
     if left_out:
         common.note(f"{left_out} of {len(places)} queries: {notice}")
     if empty and pools is not None:
-        held = f"{len(empty)} of {len(places)} pools hold no paper that may be found ({empty[0]}, ...)"
-        common.note(held)
+        common.note(f"{len(empty)} of {len(places)} pools hold no paper that may be found ({empty[0]}, ...)")

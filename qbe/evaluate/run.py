@@ -65,8 +65,9 @@ class Run(Mapping[str, Sequence[Hit]]):
             raise TypeError(f"expected a pandas.DataFrame, found {type(frame).__name__}")
         frame = frame.rename(columns=IR_MEASURES)
         if missing := [name for name in COLUMNS[:3] if name not in frame.columns]:
-            expected = "the columns qid, docno and score"
-            raise UsageError(f"expected {expected}, found no {', '.join(missing)}; rename columns")
+            raise UsageError(
+                f"expected columns qid, docno and score, found no {', '.join(missing)}; rename them"
+            )
         for name in COLUMNS[:2]:
             if frame[name].isna().any():
                 raise UsageError(f"expected an id in each row of {name}, found none in some; leave these out")

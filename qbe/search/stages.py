@@ -291,9 +291,8 @@ class Stages:
 
     def __rshift__(self, reranker: Any) -> Stages:
         if self.reranker is not None:
-            raise UsageError(
-                f"expected one reranker, found {self.reranker.name} and {reranker!r:.50}; drop one"
-            )
+            both = f"{self.reranker.name} and {getattr(reranker, 'name', reranker)!s:.50}"
+            raise UsageError(f"expected one reranker, found {both}; drop one")
         return Stages(self.first_stage, reranker)
 
     @property
