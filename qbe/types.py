@@ -186,13 +186,12 @@ class Paper:
 def year_given(metadata: Mapping[str, Any]) -> str:
     """Return ``year``, else the year that ``date`` (``2019-05``, ``20190501``) begins with, else ''."""
     year = str(metadata.get("year") or "").strip()
-    if year.lower() not in _NO_YEAR:
+    if year.lower() not in ("", "none", "null", "nan"):  # what programs write for none
         return year
     match = _DATED.match(str(metadata.get("date") or ""))
     return "" if match is None else match[1]
 
 
-_NO_YEAR = ("", "none", "null", "nan")  # what programs write for none
 # A year, followed by no digit, or month and day of two digits each.
 _DATED = re.compile(r"\s*(\d{4})(?:(?!\d)|(?=(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?!\d)))", re.ASCII)
 
