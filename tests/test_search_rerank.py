@@ -135,7 +135,8 @@ def test_json_explains_reranking():
     one, two = to_record(*arguments, explain=True)["hits"]
     assert one["component_scores"] == SCORES
     pair = {"query_position": 0, "query_sentence": "We ask.", "position": 0, "sentence": "They tell."}
-    assert one["driven_by"] == pair | dict(offsets=None, facet="method", score=0.25, probability=None)
+    pair |= {"offsets": None, "facet": "method", "score": 0.25, "probability": None}
+    assert one["driven_by"] == pair
     assert one["plan"] == two["plan"] == []
     assert (two["component_scores"], two["driven_by"]) == (SCORES_BELOW, None)
     for hit in to_record(*arguments)["hits"]:
