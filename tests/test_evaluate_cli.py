@@ -54,12 +54,12 @@ def test_protocol_table_has_a_row_a_run(collection, capsys):
     for facet in FACETS:
         Path(f"same.{facet}.trec").write_bytes(Path(f"bad.{facet}.trec").read_bytes())
     main([*arguments, *runs("same"), "--baseline", *runs("bad")])
-    assert capsys.readouterr().out.splitlines()[-2:] == [
+    *_, good, same = capsys.readouterr().out.splitlines()
+    assert same.startswith("same: +0.00 NDCG%20 against bad, mean over 6 queries, of which none differ (95 %")
+    assert good == (
         "good: +100.00 NDCG%20 against bad, mean over 6 queries, of which 6 differ "
-        "(95 % interval +100.00 to +100.00, Holm p 0.2500; +100.00 without 1_background)",
-        "same: +0.00 NDCG%20 against bad, mean over 6 queries, of which none differ "
-        "(95 % interval +0.00 to +0.00, Holm p 1.0000; +0.00 without 1_background)",
-    ]
+        "(95 % interval +100.00 to +100.00, Holm p 0.2500; +100.00 without 1_background)"
+    )
     main([*arguments, "--details"])
     out = capsys.readouterr().out
     assert out.startswith(
@@ -172,8 +172,7 @@ def of_one(*queries: str) -> dict[str, list[str]]:
 
 WRONG: list[tuple[dict[str, str | None], str]] = [
     # what is written to files (None: no such file), the options
-    ({}, "--qrels none.qrels --run GOOD"),
-    ({}, "QRELS --run none.trec"),
+    *(({}, "--qrels none.qrels --run GOOD"), ({}, "QRELS --run none.trec")),
     ({"c.method.qrels": "1_method 0 d1\n"}, "QRELS --run GOOD"),
     ({"c.method.qrels": "\n"}, "--qrels c.method.qrels --run x"),
     ({}, "--qrels c.method.qrels c.method.qrels --run GOOD"),

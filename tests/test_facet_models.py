@@ -31,10 +31,8 @@ def test_each_facet_has_its_model(index):
 
 def test_folders_of_facets_are_opened_beside_joint_grades(index, tiny_cross_encoder):
     folder = str(tiny_cross_encoder)
-    stages = [
-        open_rerank_stage(stage, index, Workers())
-        for stage in (CrossEncoder(method=folder), CrossEncoder(folder), CrossEncoder())
-    ]
+    given = CrossEncoder(method=folder), CrossEncoder(folder), CrossEncoder()
+    stages = [open_rerank_stage(stage, index, Workers()) for stage in given]
     assert [stage.needs_vectors for stage in stages] == [False, False, True]  # for the background penalty
     some, alone, joint = (stage.reranker for stage in stages)
     assert (some.name, some.takes_whole_abstracts) == ("tiny-classifier", False)

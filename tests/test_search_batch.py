@@ -97,24 +97,18 @@ def test_an_interrupted_run_goes_on(search, arguments, output, part, searched, t
     assert [path.name for path in output.parent.iterdir()] == [output.name]
 
 
-def test_a_finished_run_is_complete_and_one_that_replaces_a_file_goes_on(
-    search, arguments, output, searched, caplog
-):
+def test_a_finished_run_is_complete_and_a_new_one_goes_on(search, arguments, output, searched, caplog):
     whole = search(*arguments, "--output", output) or output.read_text()
     caplog.set_level("INFO")
-    del searched[:]
     search(*arguments, "--output", output, "--resume")
-    assert (output.read_text(), searched) == (whole, [])
     assert "dense.trec is complete" in caplog.text
-    searched.stop = 3
+    searched.stop = len(searched) + 3
     with pytest.raises(KeyboardInterrupt, match="--overwrite --resume continues"):
         search(*arguments, "--output", output, "--overwrite")
     with pytest.raises(RunError, match="unfinished run; go on with `overwrite` and `resume`"):
         search(*arguments, "--output", output, "--resume")
     search(*arguments, "--output", output, "--overwrite", "--resume")
-    assert searched == [5, 5, 5, 5, 5, 4]
-    assert output.read_text() == whole
-    assert [path.name for path in output.parent.iterdir()] == [output.name]
+    assert (searched, output.read_text()) == ([5, 5, 5, 5, 4, 5, 5, 5, 5, 5, 4], whole)
 
 
 CHANGES = [
