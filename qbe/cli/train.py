@@ -58,7 +58,8 @@ def main(arguments: list[str]) -> None:
     sources = _sources(options)
     cites = options.command == "cross-encoder" and options.collection
     make = _training("citation-pairs" if cites else options.command)
-    own = {name: getattr(options, name) for name in ("encoder", "aligner") if getattr(options, name, None)}
+    named = ("encoder", "aligner", "start", "steps")
+    own = {name: getattr(options, name) for name in named if getattr(options, name, None)}
     if options.command == "encoder":
         from qbe.train.cocitations import CocitationRecipe
 
@@ -102,7 +103,7 @@ def _sources(options: argparse.Namespace) -> Sources:
     elif "pairs" in options:
         names = ["facet-judgments/train.tsv", "graded-pairs"]
         if options.command == "joint-grades":
-            names.append("graded-pairs/wild-train.tsv")
+            names += [f"graded-pairs/wild-train{number}.tsv" for number in ("", "-2", "-3")]
         fields["train"] = pair_files(map(Path, options.pairs or [data_file("pairs", name) for name in names]))
     elif "cocitations" in options:
         fields["train"] = tuple(map(Path, options.cocitations))
