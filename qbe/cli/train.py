@@ -102,7 +102,7 @@ def _sources(options: argparse.Namespace) -> Sources:
         fields |= {split: (Path(options.collection, f"{split}.qrels"),) for split in ("train", "dev")}
     elif "pairs" in options:
         names = ["facet-judgments/train.tsv", "graded-pairs"]
-        if options.command == "joint-grades":
+        if options.command in ("grades", "joint-grades"):
             names += [f"graded-pairs/wild-train{number}.tsv" for number in ("", "-2", "-3")]
         fields["train"] = pair_files(map(Path, options.pairs or [data_file("pairs", name) for name in names]))
     elif "cocitations" in options:
