@@ -31,7 +31,7 @@ from typing import Any
 
 from benchmarks.common import parsed, serving
 from qbe.corpus import read_jsonl
-from qbe.datasets.sample import copy_sample
+from qbe.datasets.packaged import copy_sample
 from qbe.errors import IndexFormatError, QbeError
 from qbe.index.build import build
 from qbe.index.index import Index

@@ -55,7 +55,7 @@ def tasks(folder: Path, pairs: int, each: int) -> tuple[str, list[Task]]:
     """
     from qbe.corpus import read_jsonl
     from qbe.datasets.csfcube import convert
-    from qbe.datasets.sample import copy_sample
+    from qbe.datasets.packaged import copy_sample
     from qbe.runs import read_pools, read_topics
 
     if os.environ.get("QBE_DATA"):

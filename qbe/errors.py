@@ -12,6 +12,7 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     StrPath = str | os.PathLike[str]  # as in qbe.util.files, which imports this module
 
@@ -144,12 +145,12 @@ def requirement(module: str) -> str:
     return _REQUIREMENTS.get(module, module)
 
 
-def check_package(name: str) -> None:
-    """Raise MissingDependencyError unless a package can be imported, before long work that needs it."""
+def check_package(name: str) -> Any:
+    """Import a package; raise MissingDependencyError where it cannot be, before long work that needs it."""
     from importlib import import_module
 
     try:
-        import_module(name)
+        return import_module(name)
     except ImportError as error:
         raise package_error(error, name) from error
 
@@ -167,8 +168,8 @@ def package_error(error: ImportError, package: str) -> MissingDependencyError:
     return MissingDependencyError(message)
 
 
-_FULL = {errno.ENOSPC, errno.EDQUOT}
-_WRITING_ONLY = {*_FULL, errno.EROFS, errno.EEXIST, errno.ENOTEMPTY, errno.EXDEV}  # no reading gives these
+FULL = {errno.ENOSPC, errno.EDQUOT}  # of the disk, or the user's quota
+_WRITING_ONLY = {*FULL, errno.EROFS, errno.EEXIST, errno.ENOTEMPTY, errno.EXDEV}  # no reading gives these
 _HINTS_ON_WRITING = {
     errno.ENOSPC: "free some space or choose another disk",
     errno.EROFS: "choose a folder that can be written",
@@ -184,11 +185,6 @@ _HINTS_ON_READING = {
     errno.EPERM: "choose a file that you may read",
     errno.EISDIR: "choose a file, not a folder",
 }
-
-
-def is_full(error: OSError) -> bool:
-    """Return True if the disk, or the user's quota, is full."""
-    return error.errno in _FULL
 
 
 def output_error(path: StrPath, error: OSError) -> OutputError:

@@ -86,9 +86,17 @@ class Aspect:
         if self.facet is None:
             return paper.positions(None)
         positions, _ = paper.facet_positions(self.facet)
-        if not positions:
-            raise _no_sentence(paper, self.facet)
-        return positions
+        if positions:
+            return positions
+        found = "no facet labels; have them predicted (Index.label_facets), search with its whole abstract"
+        found += " (no facet)"
+        if paper.labelled:
+            present = ", ".join(str(other) for other in Facet if paper.positions(other)) or "other"
+            found = f"only {present}; choose another facet"
+        raise FacetNotFoundError(
+            f"expected paper {paper.paper_id} to have sentences labelled {self.facet}, found {found}, or "
+            "pick sentences by position"
+        )
 
     @property
     def is_guess(self) -> bool:
@@ -116,9 +124,8 @@ class Query:
     def __init__(
         self, paper: Paper, facet: Facet | str | None = None, positions: Sequence[int] | None = None
     ) -> None:
-        chosen = None if positions is None else _whole_numbers(positions)
-        named = facet_named(facet) if isinstance(facet, str) else facet
-        object.__setattr__(self, "aspects", (Aspect(paper, named, chosen),))
+        aspect = Aspect(paper, facet, positions)  # type: ignore[arg-type]  # it converts them
+        object.__setattr__(self, "aspects", (aspect,))
 
     @classmethod
     def of(cls, *aspects: Aspect) -> Query:
@@ -229,19 +236,6 @@ def _whole_numbers(positions: object) -> tuple[int, ...]:
         if all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
             return numbers
     raise TypeError(f"expected sentence positions such as (0, 3), found {_kind(positions)}")
-
-
-def _no_sentence(paper: Paper, facet: Facet) -> FacetNotFoundError:
-    found = (
-        "no facet labels; have them predicted (Index.label_facets), search with its whole abstract (no facet)"
-    )
-    if paper.labelled:
-        present = ", ".join(str(other) for other in Facet if paper.positions(other)) or "other"
-        found = f"only {present}; choose another facet"
-    return FacetNotFoundError(
-        f"expected paper {paper.paper_id} to have sentences labelled {facet}, found {found}, or pick "
-        "sentences by position"
-    )
 
 
 @dataclass(frozen=True, slots=True)

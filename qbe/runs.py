@@ -26,9 +26,7 @@ from qbe.util.files import StrPath
 from qbe.util.text import bad_line, plain_number, read_fields, write_lines
 
 Rankings = Mapping[str, Sequence[Hit]]  # by query id, best first
-Qrels = Mapping[
-    str, Mapping[str, int]
-]  # relevance by query id and paper id: the mapping that ir-measures takes
+Qrels = Mapping[str, Mapping[str, int]]  # relevance by query id and paper id, as ir-measures takes it
 
 MAX_RELEVANCE = 1000  # in qrels: measures take time and memory in proportion to it
 TOPICS_HEADER = ("query_id", "paper_id", "facet", "aspects", "title", "text")
@@ -40,14 +38,6 @@ _ASPECT = re.compile(
     r"(?:(?P<facet>background|method|result)|abstract|sentences:(?P<positions>\d+(?:,\d+)*))"
     r"(?:@(?P<paper_id>\S+))?"
 )
-
-
-class Judgment(NamedTuple):
-    """One line of a qrels file."""
-
-    query_id: str
-    paper_id: str
-    relevance: int
 
 
 class RunFile(NamedTuple):
@@ -159,19 +149,17 @@ def read_run(path: StrPath) -> RunFile:
         if paper_id in hits:
             raise bad_line(path, number, "each document once in a query", f"{paper_id} again for {query_id}")
         hits[hit.paper_id] = hit
-
-    def order(hit: Hit) -> tuple[float, str]:
-        return _single(hit.score), hit.paper_id
-
     ordered = {
-        query: tuple(sorted(hits.values(), key=order, reverse=True)) for query, hits in rankings.items()
+        query: tuple(sorted(hits.values(), key=lambda hit: (_single(hit.score), hit.paper_id), reverse=True))
+        for query, hits in rankings.items()
     }
     return RunFile(tag, ordered)
 
 
-def write_qrels(path: StrPath, judgments: Iterable[Judgment]) -> None:
+def write_qrels(path: StrPath, qrels: Qrels) -> None:
     """Write a TREC qrels file: query id, 0, document id, relevance."""
-    write_lines(path, (f"{j.query_id} 0 {j.paper_id} {j.relevance}\n" for j in judgments))
+    judgments = ((query_id, *each) for query_id, grades in qrels.items() for each in grades.items())
+    write_lines(path, (f"{query_id} 0 {paper_id} {grade}\n" for query_id, paper_id, grade in judgments))
 
 
 def read_qrels(*paths: StrPath) -> dict[str, dict[str, int]]:
@@ -181,7 +169,7 @@ def read_qrels(*paths: StrPath) -> dict[str, dict[str, int]]:
     MAX_RELEVANCE, and a paper judged twice for a query, also in two of the files.
 
     >>> for facet, grade in (("method", 2), ("result", 0)):
-    ...     write_qrels(f"{facet}.qrels", [Judgment(f"1_{facet}", "a", grade)])
+    ...     write_qrels(f"{facet}.qrels", {f"1_{facet}": {"a": grade}})
     >>> read_qrels("method.qrels", "result.qrels")
     {'1_method': {'a': 2}, '1_result': {'a': 0}}
     """

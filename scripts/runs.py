@@ -121,8 +121,7 @@ def table_rows(qrels: Path) -> dict[str, str]:
     """The rows of the tables by their first cell: NDCG%20 / MAP of each facet, from runs, or as published."""
     from tempfile import TemporaryDirectory
 
-    from qbe.evaluate.published import papers, published_rows
-    from qbe.evaluate.report import Scoring, build_report
+    from qbe.evaluate.report import Scoring, build_report, published_papers, published_rows
 
     figures: dict[str, Mapping[str, Mapping[str, float | None]]] = {}
     files = [qrels / f"csfcube.{facet}.qrels" for facet in SCOPES[:3]]
@@ -134,7 +133,7 @@ def table_rows(qrels: Path) -> dict[str, str]:
                     run.write_bytes(read_run(name))
                     report = build_report(files, [run], Scoring("csfcube"))
                 figures[row.name] = report.evaluations[name].figures
-    sources = papers()
+    sources = published_papers()
     for published in published_rows():
         figures[f"{published.system} ({sources[published.paper].short})"] = published.figures
     return {

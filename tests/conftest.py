@@ -133,7 +133,7 @@ def opened(folder: str, **options: Any) -> Any:
 
 
 # A folder with the embedded sample: corpus.jsonl, topics.tsv, pools.tsv, ...
-sample = made("sample", "qbe.datasets.sample.copy_sample")
+sample = made("sample", "qbe.datasets.packaged.copy_sample")
 
 
 @pytest.fixture(scope="session")

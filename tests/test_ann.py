@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 import threading
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import faiss
 import numpy as np
@@ -17,7 +17,7 @@ from support.searching import first_stage, paper_of
 from qbe.cli.index import main
 from qbe.errors import IndexFormatError, UsageError
 from qbe.index import faiss as ours
-from qbe.index.faiss import FAISS, ONE_BY_ONE, FaissIndex, check_factory, nearer, searching, write_faiss
+from qbe.index.faiss import FAISS, ONE_BY_ONE, FaissIndex, check_factory, searching, write_faiss
 from qbe.index.index import Index
 from qbe.index.params import EXACT, FaissParams, resolve
 from qbe.index.store import Files
@@ -79,8 +79,7 @@ def test_rules():
     assert resolve("IVF7,SQ8", 100, 5).nprobe == 4
     assert resolve("IVF2,Flat", 100, 5).nprobe == 2
     assert resolve(GRAPH, 10, 5) == FaissParams(GRAPH)
-    assert large.record() == {"factory": large.factory, "nprobe": 512, "depth": 2000, "seed": 0}
-    assert FaissParams.read({"ann": large.record()}) == large
+    assert asdict(large) == {"factory": large.factory, "nprobe": 512, "depth": 2000, "seed": 0}
     assert [factory for factory in FACTORIES if not FaissParams(factory).learns] == [EXACT, GRAPH, "Flat"]
     for factory in ("IVF101,SQ8", "IVF8,PQ4", "PQ4x9"):
         with pytest.raises(
@@ -125,8 +124,10 @@ def test_positions_that_cannot_be_are_told(tmp_path, stored):
 def test_last_ties_are_left_out_unless_nothing_else_was_found():
     distances = np.array([[4, 3, 2, 2], [1, 1, 1, 1], [3, 2, -9, -9], [5, 4, 3, 2]], np.float32)
     positions = np.array([[9, 8, 7, 6], [5, 4, 3, 2], [1, 2, -1, -1], [3, 4, 5, 6]])
-    assert nearer(distances, positions, 3).tolist() == [[9, 8, -1], [5, 4, 3], [1, 2, -1], [3, 4, 5]]
-    assert (nearer(distances, positions, 4) == positions).all()
+    segment = object.__new__(FaissIndex)
+    segment.search = lambda *_: (distances, positions)  # type: ignore[method-assign]
+    assert segment.nearest(distances, 3).tolist() == [[9, 8, -1], [5, 4, 3], [1, 2, -1], [3, 4, 5]]
+    assert (segment.nearest(distances, 4) == positions).all()
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from support.bibliographies import read_bibtex
 from support.citing import NO_YEAR
 from support.searching import ids
 
-from qbe import CiteConfig, CiteRequest, Recommender, UsageError, paper_from_text
+from qbe import CiteConfig, CiteRequest, Recommender, paper_from_text
 from qbe.cli import common as _cli
 from qbe.cli.cite import main
 from qbe.errors import OutputError, RunError
@@ -162,7 +162,7 @@ def test_files_and_programs_get_the_same_papers(cite, recommender, citing_index,
         assert cite("--paper", QUERY, "--output", tmp_path / "new.bib", *more) == ""
     text = (tmp_path / "new.bib").read_text()
     assert [entry["title"] for entry in read_bibtex(text)] == titles
-    assert re.match(r"%% qbe cite: .*\n", text)
+    assert re.match(r"% qbe cite: .*\n", text)
     with pytest.raises(OutputError, match="expected no such file, found one"):
         cite("--paper", QUERY, "--output", tmp_path / "new.bib")
 
@@ -179,54 +179,35 @@ def test_topics_make_a_run(cite, recommender, citing_index, topics, tmp_path):
     assert cite("--topics", topics, "--hits", 9, "--run-tag", "mine", "--threads", 1) == output.read_text()
 
 
-@pytest.fixture
-def interrupted(monkeypatch, citing_folder, citing_model, topics, tmp_path):
-    """Interrupt a run of five topics in its third block; gives its arguments."""
+def test_an_interrupted_run_goes_on(monkeypatch, cite, citing_folder, citing_model, topics, tmp_path):
+    """Of five topics, in the third block; tables go on in their width alone."""
     monkeypatch.setattr(request, "BLOCK", 2)
-    whole = Recommender.batch_recommend
-
-    def interrupt(*arguments: str) -> list[str]:
-        calls = []
-
-        def batch_recommend(self, requests, *rest, **options):
-            calls.append(len(requests))
-            if len(calls) == 3:
-                raise KeyboardInterrupt
-            return whole(self, requests, *rest, **options)
-
-        line = ["--index", str(citing_folder), "--model", str(citing_model), "--topics", str(topics)]
-        line += ["--hits", "5", "--output", str(tmp_path / "run"), *arguments]
-        with monkeypatch.context() as patch:
-            patch.setattr(Recommender, "batch_recommend", batch_recommend)
-            with pytest.raises(KeyboardInterrupt) as raised:
-                main(line)
-        assert ("--resume" in str(raised.value)) == ("bibtex" not in line)
-        assert calls == [2, 2, 1]
-        assert not (tmp_path / "run").exists()
-        return line
-
-    return interrupt
-
-
-def test_a_run_of_tables_goes_on_in_its_width_alone(interrupted, monkeypatch, tmp_path):
     monkeypatch.setenv("COLUMNS", "90")
-    line = interrupted("--format", "table")
-    monkeypatch.setenv("COLUMNS", "70")
-    with pytest.raises(RunError, match="another index, other topics or options"):
-        main([*line, "--resume"])
-    monkeypatch.setenv("COLUMNS", "90")
-    main([*line, "--resume"])
-    assert (tmp_path / "run").exists()
+    whole, calls = Recommender.batch_recommend, []
 
+    def interrupt(self, requests, *rest, **options):
+        calls.append(len(requests))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return whole(self, requests, *rest, **options)
 
-def test_an_interrupted_run_goes_on(interrupted, cite, topics, tmp_path):
-    line = interrupted()
+    line = ["--index", str(citing_folder), "--model", str(citing_model), "--topics", str(topics)]
+    line += ["--hits", "5", "--format", "table", "--output", str(tmp_path / "run")]
+    with monkeypatch.context() as patch:
+        patch.setattr(Recommender, "batch_recommend", interrupt)
+        with pytest.raises(KeyboardInterrupt, match="--resume"):
+            main(line)
+    assert calls == [2, 2, 1]
+    assert not (tmp_path / "run").exists()
     with pytest.raises(RunError, match="holds an unfinished run"):
         main(line)
-    with pytest.raises(RunError, match="another index, other topics or options"):
-        main([*line, "--resume", "--no-links"])
+    for width, more in (("70", []), ("90", ["--no-links"])):
+        monkeypatch.setenv("COLUMNS", width)
+        with pytest.raises(RunError, match="another index, other topics or options"):
+            main([*line, "--resume", *more])
     main([*line, "--resume"])
-    assert (tmp_path / "run").read_text() == cite("--topics", topics, "--hits", 5)
+    expected = cite("--topics", topics, "--hits", 5, "--format", "table")
+    assert (tmp_path / "run").read_text() == expected
     assert not (tmp_path / ".run.part").exists()
 
 
@@ -273,8 +254,3 @@ def test_what_cannot_be_done_ends_in_one_line(
         messages.append(f"{ended.value.code} {printed.err.splitlines()[-1]}")
     told("cite", messages)
     assert Path("notes.txt").read_text() == "My notes.\n"
-
-
-def test_a_bibliography_of_several_topics_is_not_continued(interrupted):
-    with pytest.raises(UsageError, match=r"^expected --resume with another --format, found bibtex"):
-        main([*interrupted("--format", "bibtex"), "--resume"])

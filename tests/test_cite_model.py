@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.citing import model_of
 
-from qbe.cite.model import CARD, WEIGHTS, default_model, read_model, write_model
+from qbe.cite.model import default_model, read_model, write_model
 from qbe.cite.scoring import FEATURE_SETS
 from qbe.models.cards import PACKAGE as MODELS
 
@@ -27,7 +27,7 @@ def test_a_model_is_read_as_it_was_written(folder):
         for actual, expected in zip(read.heads[known.key], written.heads[known.key], strict=True):
             np.testing.assert_array_equal(actual, expected)
     assert (read.encoder, read.training) == (ENCODER, {"made": "by a test"})
-    assert sorted(path.name for path in folder.iterdir()) == [CARD, WEIGHTS]
+    assert sorted(path.name for path in folder.iterdir()) == ["citation.json", "citation.npz"]
 
 
 def test_matrices_are_kept_in_half_precision(tmp_path):

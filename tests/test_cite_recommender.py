@@ -339,7 +339,7 @@ def test_evidence_is_read_from_metadata(index, citing):
     expected = [year_of(paper.metadata) or math.nan for paper in citing]
     np.testing.assert_array_equal(evidence.years, expected)
     named = sum(len(paper.metadata.get("cites", ())) for paper in citing)
-    assert len(evidence.links) == named - CITING  # each of which names one that the index lacks
+    assert evidence.count == named - CITING  # each of which names one that the index lacks
     rows = np.array([0, NO_YEAR, 20])
     np.testing.assert_array_equal(evidence.ages(rows, 2003), [3, math.nan, -2])
     assert np.isnan(evidence.ages(rows, None)).all()

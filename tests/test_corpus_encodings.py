@@ -5,7 +5,7 @@ import io
 import pytest
 
 from qbe.corpus import read_corpus
-from qbe.corpus.rejected import RECODED, RejectedRecords
+from qbe.corpus.records import RECODED, RejectedRecords
 from qbe.corpus.streams import from_western
 from qbe.errors import CorpusError
 

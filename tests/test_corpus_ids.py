@@ -1,14 +1,18 @@
-"""Ids of papers: made from the content, and what happens where one occurs twice."""
+"""Ids of papers, made from the content or twice in a corpus; titles that are nearly the same."""
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from qbe import Reading
 from qbe.corpus import read_corpus
-from qbe.corpus.rejected import RENAMED, RejectedRecords
+from qbe.corpus.identity import MAX_JACCARD, TitleIndex
+from qbe.corpus.records import RENAMED, RejectedRecords
 from qbe.errors import RecordError
 
 FISH, STONE = "On the fish of the lake", "On the stone of the lake"
@@ -97,3 +101,16 @@ def test_own_json_lines_may_not_have_two_papers_of_one_id(ids):
 def test_keys_that_a_run_cannot_hold_are_changed_where_people_choose_them(ids):
     table = f'id,title,abstract\n"Lee  2019,\tb",{FISH},We count.\n,{STONE},We count.\n'
     assert ids(a_csv=table) == (["Lee_2019,_b", STONE_ID], {})
+
+
+TITLES = st.lists(st.sampled_from(["a", "b", "C", "c", "d", "e-f", "(g)", "."]), max_size=9).map(" ".join)
+
+
+@settings(max_examples=50)
+@given(st.lists(TITLES, max_size=6), TITLES)
+@example(["one two three four five six seven eight"], "one two three four five six seven nine ten")  # 7 of 10
+@example(["", "--"], "")
+def test_titles_against_a_plain_comparison(titles, title):
+    words, *others = (set(re.findall(r"\w+", each.lower())) for each in (title, *titles))
+    jaccards = [len(words & other) / max(1, len(words | other)) for other in others]
+    assert TitleIndex(titles).holds(title) is any(jaccard > MAX_JACCARD for jaccard in jaccards)

@@ -22,18 +22,18 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
     max_leaves=8,
 )
-OBJECTS = st.lists(st.dictionaries(TEXTS, JSON, max_size=4), max_size=6)
+OBJECTS = st.lists(st.dictionaries(TEXTS, JSON, max_size=4), min_size=1, max_size=6)
 
 
-def read(data: bytes, path: str | None = None) -> list[Entry]:
-    return list(json_objects(buffered(data), "a.json", path))
+def read(data: bytes) -> list[Entry]:
+    return list(json_objects(buffered(data), "a.json"))
 
 
 def test_pages_may_follow_each_other_and_a_path_of_keys_leads_through_objects() -> None:
     message = b'{"facets": {}, "items": [{"a": 1}], "z": [{}]}'
     data = b'{"status": "ok", "n": 12.5, "message": %s, "y": null}' % message
-    assert [entry.record for entry in read(data, "message.items")] == [{"a": 1}]
-    entries = read(b'{"items": [{"a": 1}]}\n{"items": []}\n{"items": [{"a": 2}]}\n', "items")
+    assert [entry.record for entry in read(data)] == [{"a": 1}]
+    entries = read(b'{"items": [{"a": 1}]}\n{"items": []}\n{"items": [{"a": 2}]}\n')
     assert entries == [Entry("a.json, item 1", {"a": 1}), Entry("a.json, item 2", {"a": 2})]
 
 
@@ -42,9 +42,9 @@ def test_a_malformed_text_ends_the_reading_after_the_items_before_it(told) -> No
     for data, count in (
         *((b'{"items": [{"a": 1}', 1), (b'{"items": [{"a": 1}, {"a" 2}, {"a": 3}]}', 1)),
         *((b'{"items": [{"a": 1}, {"a": "\xfc"}]}', 1), (b'{"items": [{"a": NaN}]}', 0)),
-        *((b'{"items": [{"a": "', 0), (b'{"items"; []}', 0), (b"{7: []}", 0)),
+        (b'{"items": [{"a": "', 0),
     ):
-        entries = json_objects(buffered(data), "a.json", "items")
+        entries = json_objects(buffered(data), "a.json")
         assert [next(entries).where for _ in range(count)] == ["a.json, item 1"] * count
         with pytest.raises(CorpusError) as caught:
             next(entries)
@@ -72,7 +72,7 @@ def test_a_value_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPa
     with pytest.raises(
         CorpusError, match=r"expected at most [0-9,]* (bytes|open brackets) an item, found more; "
     ):
-        list(json_objects(source, "a.json", None if data.startswith(b"[") else "items"))
+        list(json_objects(source, "a.json"))
     assert source.read()
 
 
@@ -80,12 +80,12 @@ def test_a_value_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPa
 @given(OBJECTS, st.sampled_from([None, 1]), st.booleans())
 def test_any_array_is_read_as_it_was_written(items, indent, escaped):
     text = json.dumps({"n": -1.5e300, "items": items, "z": 7}, ensure_ascii=escaped, indent=indent)
-    assert [entry.record for entry in read(text.encode(), "items")] == items
+    assert [entry.record for entry in read(text.encode())] == items
 
 
 def test_memory_does_not_grow_with_the_array() -> None:
     source = Endless(b'{"items": [{}', b', {"title": "%s"}' % (b"x" * 10_000), 3000)
-    entries = json_objects(io.BufferedReader(source), "a.json", "items")
+    entries = json_objects(io.BufferedReader(source), "a.json")
     tracemalloc.start()
     for _ in range(2500):
         next(entries)

@@ -7,8 +7,7 @@ from support.formats import buffered
 
 from qbe.corpus import xml_formats
 from qbe.corpus.reading import read_corpus
-from qbe.corpus.records import Entry, Reading
-from qbe.corpus.rejected import RejectedRecords
+from qbe.corpus.records import Entry, Reading, RejectedRecords
 from qbe.corpus.xml_formats import note_pubmed
 from qbe.errors import RecordError
 

@@ -15,7 +15,7 @@ from qbe.corpus import parse_paper, read_corpus
 from qbe.corpus.formats import FORMATS
 from qbe.corpus.markup import is_placeholder
 from qbe.corpus.reading import files_of
-from qbe.corpus.rejected import RejectedRecords
+from qbe.corpus.records import RejectedRecords
 from qbe.corpus.streams import open_source
 from qbe.errors import RecordError
 

@@ -11,8 +11,8 @@ from support.releases import CSFCUBE_FOLDS, CSFCUBE_PAPERS, contents, write_csfc
 
 from qbe.cli.datasets import main
 from qbe.corpus import read_corpus
-from qbe.datasets.csfcube import DIGESTS, changed_files, convert, find_release
-from qbe.datasets.sample import copy_sample
+from qbe.datasets.csfcube import DIGESTS, convert, find_release
+from qbe.datasets.packaged import copy_sample
 from qbe.errors import DatasetError, OutputError
 from qbe.types import Facet
 from qbe.util.files import sha256
@@ -58,7 +58,6 @@ def test_the_folder_that_is_named_comes_first(tmp_path: Path, monkeypatch: pytes
     named, shared = write_csfcube(tmp_path / "named"), write_csfcube(tmp_path / "data" / "csfcube")
     assert find_release(named) == named
     assert find_release(None) == shared
-    assert changed_files(named) == list(DIGESTS)
 
 
 @pytest.fixture
@@ -70,22 +69,22 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         yield running
 
 
-def digests(folder: Path) -> dict[str, str]:
-    return {name: f"sha256:{sha256(folder / name)}" for name in DIGESTS}
-
-
-def test_the_release_is_downloaded_once_and_verified(server: Server, tmp_path: Path) -> None:
+def test_the_release_is_downloaded_once_and_verified(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reported: list[str] = []
-    wanted = digests(server.folder)
-    folder = find_release(None, base_url=server.url, digests=wanted, report=reported.append)
+    wanted = {name: f"sha256:{sha256(server.folder / name)}" for name in DIGESTS}
+    monkeypatch.setattr("qbe.datasets.csfcube.DIGESTS", wanted)
+    monkeypatch.setattr("qbe.datasets.csfcube.BASE_URL", server.url)
+    folder = find_release(None, reported.append)
     assert folder == tmp_path / "cache" / "csfcube"
     assert contents(folder) == contents(server.folder)
     assert len(reported) == 5
     assert convert(folder, tmp_path / "out")[0].startswith("csfcube: 4 papers")
-    find_release(None, base_url=server.url, digests=wanted)
+    find_release(None)
     assert set(server.requests.values()) == {1}
     (folder / "evaluation_splits.json").write_text("damaged")
-    find_release(None, base_url=server.url, digests=wanted)
+    find_release(None)
     assert server.requests == Counter({name: 1 + (name == "evaluation_splits.json") for name in DIGESTS})
     assert contents(folder) == contents(server.folder)
 
@@ -99,7 +98,7 @@ def test_a_file_as_output_and_an_installation_without_the_sample(
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError):
         convert(write_csfcube(tmp_path / "release"), tmp_path / "file")
-    monkeypatch.setattr("qbe.datasets.sample.resources.files", lambda _: tmp_path / "nowhere")
+    monkeypatch.setattr("qbe.datasets.packaged.resources.files", lambda _: tmp_path / "nowhere")
     with pytest.raises(DatasetError, match=r"expected papers\.jsonl in the installed package, found none"):
         copy_sample(tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -116,4 +115,4 @@ def test_the_real_release(qbe_data: Path, tmp_path: Path) -> None:
         "  queries without a sentence of their facet: none",
     ]
     # The copy at hand has the release's judgements; its abstracts may be rebuilt from the annotations.
-    assert set(changed_files(source)) <= {"abstracts-csfcube-preds.jsonl"}
+    assert {line.split()[0] for line in summary[4:]} <= {"abstracts-csfcube-preds.jsonl"}

@@ -17,7 +17,7 @@ from support.serving import wait_until
 from qbe.cli.demo import PAPER, main, open_demo_index
 from qbe.cli.search import main as search
 from qbe.cli.serve import main as serve
-from qbe.datasets import mini
+from qbe.datasets import packaged
 from qbe.errors import OutputError
 
 pytestmark = pytest.mark.slow
@@ -29,9 +29,11 @@ SECONDS = 120.0
 @pytest.fixture(autouse=True)
 def few(monkeypatch) -> list[str]:
     """The candidates of the demonstration's query in the place of the collection; their ids."""
-    ids = {PAPER, *mini.grades(PAPER)}
-    lines = [line for line in mini.corpus().splitlines(keepends=True) if json.loads(line)["paper_id"] in ids]
-    monkeypatch.setattr(mini, "corpus", lambda: b"".join(lines))
+    ids = {PAPER, *packaged.grades(PAPER)}
+    lines = [
+        line for line in packaged.corpus().splitlines(keepends=True) if json.loads(line)["paper_id"] in ids
+    ]
+    monkeypatch.setattr(packaged, "corpus", lambda: b"".join(lines))
     return [json.loads(line)["paper_id"] for line in lines]
 
 
@@ -108,8 +110,8 @@ def test_a_damaged_index_in_the_cache_and_one_of_other_papers_are_replaced(folde
 
     assert not replaced()
     del few[5:]
-    lines = mini.corpus().splitlines(keepends=True)[:5]
-    monkeypatch.setattr(mini, "corpus", lambda: b"".join(lines))
+    lines = packaged.corpus().splitlines(keepends=True)[:5]
+    monkeypatch.setattr(packaged, "corpus", lambda: b"".join(lines))
     assert replaced()
     vectors = folder / (folder / "CURRENT").read_text().strip() / "vectors.npy"
     whole = vectors.read_bytes()

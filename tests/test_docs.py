@@ -25,7 +25,7 @@ from support.processors import exact_int8
 from support.published import exported_here
 
 from qbe.cli.parser import HIDDEN
-from qbe.datasets import mini
+from qbe.datasets import packaged
 from qbe.runs import read_topics
 from qbe.util import work
 from scripts import cli_page, site, tour
@@ -69,8 +69,10 @@ def environment(tmp_path_factory) -> Iterator[None]:
     """The environment of examples: ``qbe`` and ``python`` are those of the tests; nothing is downloaded. The
     collection of the package has the candidates of FEW queries alone.
     """
-    ids = {row["paper_id"] for row in mini.rows("judgments.tsv") if row["query_id"] in FEW} | FEW | FOUND
-    few = [line for line in mini.corpus().splitlines(keepends=True) if json.loads(line)["paper_id"] in ids]
+    ids = {row["paper_id"] for row in packaged.rows("judgments.tsv") if row["query_id"] in FEW} | FEW | FOUND
+    few = [
+        line for line in packaged.corpus().splitlines(keepends=True) if json.loads(line)["paper_id"] in ids
+    ]
     folder = tmp_path_factory.mktemp("bin")
     with pytest.MonkeyPatch.context() as patch, shell.command(folder):
         patch.setenv(
@@ -80,7 +82,7 @@ def environment(tmp_path_factory) -> Iterator[None]:
         patch.setenv("HF_HUB_OFFLINE", "1")
         patch.setenv("QBE_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("QBE_DATA", raising=False)
-        patch.setattr(mini, "corpus", lambda: b"".join(few))
+        patch.setattr(packaged, "corpus", lambda: b"".join(few))
         yield
 
 

@@ -5,11 +5,12 @@ import json
 from pathlib import Path
 
 import pytest
-from support.runs import run, write_qrels
+from support.runs import run
 
 from qbe.cli.evaluate import main
 from qbe.evaluate.evaluation import citations_protocol
 from qbe.evaluate.run import Run
+from qbe.runs import write_qrels
 from qbe.types import Hit
 
 QRELS = {

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.runs import folds_text, run, write_qrels
+from support.runs import folds_text, run
 
 from qbe.cli import common as _cli
 from qbe.cli.evaluate import main
@@ -15,6 +15,7 @@ from qbe.errors import UsageError
 from qbe.evaluate.csfcube import SPLITS
 from qbe.evaluate.measures import DEFAULT_MEASURES
 from qbe.evaluate.report import PROTOCOLS, group_runs
+from qbe.runs import write_qrels
 
 FACETS = ("background", "method", "result")
 

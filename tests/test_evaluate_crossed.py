@@ -8,7 +8,7 @@ from support.runs import run
 from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
 from qbe.evaluate.facets import crossed_pairs, crossed_protocol, read_facet_grades
-from qbe.runs import Judgment, write_qrels
+from qbe.runs import write_qrels
 from qbe.types import Facet, Hit
 
 B, M, R = Facet
@@ -95,15 +95,15 @@ def test_pairs_and_qrels_are_read_alike(tmp_path):
     )
     rows = {"a": (0, 2, 1), "b": (3, 1, 1), "q": (3, 3, 3)}
     for place, facet in enumerate(Facet):
-        judgments = [Judgment(f"q_{facet}", paper_id, row[place]) for paper_id, row in rows.items()]
-        write_qrels(tmp_path / f"x.{facet}.qrels", judgments)
+        graded = {f"q_{facet}": {paper_id: row[place] for paper_id, row in rows.items()}}
+        write_qrels(tmp_path / f"x.{facet}.qrels", graded)
     grades = read_facet_grades([pairs])
     assert grades == read_facet_grades(tmp_path / f"x.{facet}.qrels" for facet in Facet)
     assert grades == {"q": {"a": {B: 0.0, M: 2.0, R: 1.0}, "b": {B: 3.0, M: 1.0, R: 1.0}}}
     pairs.write_text(f"{HEADER}q\ta\t0\thigh\t1\n")
     with pytest.raises(FileFormatError, match="line 2: expected two ids and numbers from 0 to 3 as grades"):
         read_facet_grades([pairs])
-    write_qrels(tmp_path / "whole.qrels", [Judgment("q", "a", 1)])
+    write_qrels(tmp_path / "whole.qrels", {"q": {"a": 1}})
     with pytest.raises(FileFormatError, match="expected queries such as p1_method, found q"):
         read_facet_grades([tmp_path / "whole.qrels"])
 

@@ -8,12 +8,13 @@ from statistics import fmean
 
 import pytest
 import pytrec_eval
-from support.runs import run, write_qrels
+from support.runs import run
 
 from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
 from qbe.evaluate.evaluation import pool_protocol
 from qbe.evaluate.run import Run
+from qbe.runs import write_qrels
 from qbe.types import Hit
 
 QRELS = {"7": {"7": 2, "a": 2, "b": 1, "c": 0, "d": 2, "e": 0}, "8": {"a": 1, "b": 0}}

@@ -11,7 +11,7 @@ from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
 from qbe.evaluate.csfcube import csfcube_protocol, load_folds
 from qbe.evaluate.evaluation import evaluate
-from qbe.evaluate.published import papers, published_rows
+from qbe.evaluate.report import published_papers, published_rows
 from qbe.evaluate.run import Run
 from qbe.types import Facet, Hit
 
@@ -164,12 +164,11 @@ def specter(qbe_data, tmp_path):
     release = qbe_data / "csfcube"
     for facet in Facet:
         judged = json.loads((release / f"test-pid2anns-csfcube-{facet}.json").read_text())
-        judgments = [
-            trec.Judgment(f"{query_paper}_{facet}", paper_id, grade)
+        qrels = {
+            f"{query_paper}_{facet}": dict(zip(pool["cands"], pool["relevance_adju"], strict=True))
             for query_paper, pool in judged.items()
-            for paper_id, grade in zip(pool["cands"], pool["relevance_adju"], strict=True)
-        ]
-        trec.write_qrels(tmp_path / f"csfcube.{facet}.qrels", judgments)
+        }
+        trec.write_qrels(tmp_path / f"csfcube.{facet}.qrels", qrels)
         pools = release / "eval_scripts" / "sample_ranked_pools"
         ranked = json.loads((pools / f"test-pid2pool-csfcube-specter-{facet}-ranked.json").read_text())
         rankings = {
@@ -207,7 +206,7 @@ def test_the_published_specter_row_is_the_scorers():
 
 
 def test_published_rows_have_a_source_and_every_paper_rows_or_a_reason():
-    known = papers()
+    known = published_papers()
     for row in published_rows():
         assert row.source
         assert row.paper in known

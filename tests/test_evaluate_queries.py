@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.runs import folds_text, run, write_qrels
+from support.runs import folds_text, run
 
 from qbe.cli.evaluate import main
 from qbe.errors import UsageError
 from qbe.evaluate.measures import ndcg_percent
-from qbe.evaluate.queries import RankedPaper, best_missed, compare_runs, outcomes, overranked
+from qbe.evaluate.queries import RankedPaper, best_missed, outcomes, overranked
 from qbe.evaluate.report import Scoring, build_report
-from qbe.types import Facet
+from qbe.runs import write_qrels
 
 # A pool of ten: NDCG%20 looks at two ranks, the ideal gains there are 3 and 2, both undiscounted.
 GRADES = {"a": 3, "b": 2, "c": 2, "d": 1, "e": 0, "f": 0, "g": 0, "h": 0, "i": 0, "j": 0}
@@ -55,27 +55,14 @@ def collection(tmp_path, monkeypatch):
     write(tmp_path)
 
 
-@pytest.fixture
-def comparison(collection):
-    return compare_runs(report_of(files("run+rerank"), files("run")))
-
-
-def test_the_first_run_is_compared_with_the_baseline_under_the_name_of_its_files(comparison):
-    assert (comparison.system, comparison.baseline) == ("run+rerank", "run")
-    differences = comparison.differences
-    assert list(differences) == [Facet.METHOD, Facet.RESULT]
-    assert [query_id for query_id, _ in differences[Facet.METHOD]] == ["2_method", "1_method"]
-    assert [value for _, value in differences[Facet.METHOD]] == pytest.approx([0.2, -1.0])
-    assert differences[Facet.RESULT] == [("2_result", 0.0), ("1_result", pytest.approx(-0.2))]
-    of_result = compare_runs(report_of(files("run+rerank"), [Path("run.result.trec")]))
-    assert list(of_result.differences) == [Facet.RESULT]
+def test_outcomes_of_every_query(collection):
+    results = outcomes(report_of(files("run+rerank"), files("run")), [Path("all.qrels")])
+    by_query = {outcome.query_id: outcome for outcome in results}
+    assert list(by_query) == ["1_method", "2_method", "1_result", "2_result"]
+    of_result = outcomes(report_of(files("run+rerank"), [Path("run.result.trec")]), [Path("all.qrels")])
+    assert [outcome.query_id for outcome in of_result] == ["1_result", "2_result"]
     with pytest.raises(UsageError, match="`baseline_files`"):
-        compare_runs(report_of(files("run"), []))
-
-
-def test_outcomes_of_every_query(comparison, collection):
-    report = report_of(files("run+rerank"), files("run"))
-    by_query = {outcome.query_id: outcome for outcome in outcomes(report, comparison, [Path("all.qrels")])}
+        outcomes(report_of(files("run"), []), [Path("all.qrels")])
     for query_id, (_, _, score, baseline) in RANKINGS.items():
         assert by_query[query_id].score == pytest.approx(score / 5)
         assert by_query[query_id].baseline == pytest.approx(baseline / 5)

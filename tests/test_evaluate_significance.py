@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from qbe.errors import UsageError
+from qbe.evaluate import significance
 from qbe.evaluate.evaluation import Evaluation
 from qbe.evaluate.significance import (
     bootstrap_interval,
@@ -37,18 +38,24 @@ def test_exact_randomization_counts_all_sign_patterns(values):
 @settings(deadline=None, max_examples=30)
 @given(differences, st.sampled_from([20, 0]))
 def test_randomization_is_symmetric_and_a_probability(values, exact_up_to):
-    p = randomization_test(values, samples=500, exact_up_to=exact_up_to)
-    assert p == randomization_test([-value for value in values], samples=500, exact_up_to=exact_up_to)
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(significance, "SAMPLES", 500)
+        changed.setattr(significance, "EXACT_UP_TO", exact_up_to)
+        p = randomization_test(values)
+        assert p == randomization_test([-value for value in values])
     assert 0.0 < p <= 1.0
 
 
-def test_monte_carlo_is_seeded_and_near_the_exact_value():
+def test_monte_carlo_is_seeded_and_near_the_exact_value(monkeypatch):
     values = list(np.random.default_rng(1).normal(0.3, 1.0, 14))
-    drawn = randomization_test(values, samples=20_000, seed=5, exact_up_to=0)
-    assert drawn == randomization_test(values, samples=20_000, seed=5, exact_up_to=0)
-    assert drawn != randomization_test(values, samples=20_000, seed=6, exact_up_to=0)
-    assert drawn == pytest.approx(randomization_test(values), abs=0.01)
-    assert randomization_test([1.0] * 30, samples=999) == 1 / 1000  # never 0
+    exact = randomization_test(values)
+    monkeypatch.setattr(significance, "EXACT_UP_TO", 0)
+    drawn = randomization_test(values)
+    assert drawn == randomization_test(values) == pytest.approx(exact, abs=0.01)
+    monkeypatch.setattr(significance, "SEED", 6)
+    assert drawn != randomization_test(values)
+    monkeypatch.setattr(significance, "SAMPLES", 999)
+    assert randomization_test([1.0] * 30) == 1 / 1000  # never 0
 
 
 def test_t_test_by_hand_and_as_scipy_pairs():
@@ -115,14 +122,15 @@ def test_the_most_influential_query_is_the_one_that_changes_the_mean_most():
     assert most_influential({"a": 0.5}) == (None, None)
 
 
-def test_the_bootstrap_interval_is_seeded_and_that_of_scipy():
+def test_the_bootstrap_interval_is_seeded_and_that_of_scipy(monkeypatch):
     values = list(np.random.default_rng(3).normal(0.2, 1.0, 40))
-    low, high = bootstrap_interval(values, seed=5)
-    assert (low, high) == bootstrap_interval(values, seed=5) != bootstrap_interval(values, seed=6)
+    low, high = bootstrap_interval(values)
+    assert (low, high) == bootstrap_interval(values)
     reference = stats.bootstrap((values,), np.mean, method="percentile", n_resamples=20_000)
     assert (low, high) == pytest.approx(tuple(reference.confidence_interval), abs=0.03)
     # Of two queries the mean is 0, 0.5 or 1, with the chances 1/4, 1/2, 1/4.
     assert bootstrap_interval([0.0, 1.0]) == (0.0, 1.0)
     assert bootstrap_interval([0.25] * 3) == (0.25, 0.25)
-    low, high = bootstrap_interval([float(i % 2) for i in range(30_000)], resamples=100)  # in blocks
+    monkeypatch.setattr(significance, "RESAMPLES", 100)
+    low, high = bootstrap_interval([float(i % 2) for i in range(30_000)])  # in blocks
     assert 0.49 < low < 0.5 < high < 0.51

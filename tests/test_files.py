@@ -29,17 +29,13 @@ def test_atomic_file_appears_with_its_content(tmp_path: Path) -> None:
     assert target.stat().st_mode & 0o777 == 0o666 & ~umask
 
 
-def test_atomic_file_keeps_the_former_content_on_an_exception(tmp_path: Path) -> None:
+def test_atomic_file_keeps_the_former_content_on_an_exception_and_a_kill(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"old")
     with pytest.raises(RuntimeError, match="stop"), files.atomic_file(tmp_path / "x") as stream:
         stream.write(b"half")
         raise RuntimeError("stop")
     assert (tmp_path / "x").read_bytes() == b"old"
     assert names(tmp_path) == ["x"]
-
-
-def test_atomic_file_survives_kill(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"old")
     code = (
         "import os, signal, sys, pathlib; from qbe.util.files import atomic_file\n"
         "with atomic_file(pathlib.Path(sys.argv[1])) as stream:\n"
@@ -75,11 +71,6 @@ def test_atomic_file_tells_of_a_full_disk_and_passes_on_errors_of_other_files(tm
     with pytest.raises(FileNotFoundError), files.atomic_file(tmp_path / "x"):
         (tmp_path / "absent").read_bytes()
     assert names(tmp_path) == []
-
-
-def test_paths_are_no_numbers() -> None:
-    with pytest.raises(TypeError, match="str"):
-        files.write_text(3, "abc")
 
 
 def refused(path: object, code: int = errno.EACCES) -> OSError:
@@ -189,9 +180,6 @@ def test_lock_across_processes(tmp_path: Path) -> None:
             assert not again
     with files.lock(tmp_path / "x.lock") as held:
         assert held
-
-
-def test_lock_below_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot write"), files.lock(tmp_path / "file" / "x"):
         pass

@@ -27,10 +27,9 @@ from qbe.errors import (
 )
 from qbe.index import params, store
 from qbe.index.index import Index
-from qbe.index.params import FaissParams
 from qbe.index.reader import IndexReader
 from qbe.index.source import Execution
-from qbe.index.store import current, read_manifest, verify
+from qbe.index.store import current, open_generation, read_manifest
 from qbe.index.update import Written, append_papers, delete_papers
 from qbe.query import Query
 from qbe.types import Facet, Paper, Sentence
@@ -87,7 +86,7 @@ def test_papers_appended_in_two_goes_are_those_of_one_build(index, tiny_index, p
     assert manifest.corpus == {**other.corpus, "updates": 2}
     sources = [Path(source).name for source in manifest.settings["corpus"]]
     assert sources == ["first.jsonl", "second.jsonl", "third.jsonl"]
-    assert verify(index) == manifest
+    open_generation(index).verify()
 
 
 def test_papers_deleted_replaced_and_brought_back(index, papers, tmp_path, job):
@@ -152,7 +151,7 @@ def test_bytes_lists_and_what_they_learned(tmp_path, papers, job, monkeypatch):
         whole = build_job(tmp_path / str(size), given)
         ours = read_manifest(tmp_path / "index")
         different = {name for name in ours.files if ours.files[name] != whole.files.get(name)}
-        factory = FaissParams.read(ours.dense).factory
+        factory = ours.dense["ann"]["factory"]
         return [ours.dense["stored"], factory, ours.dense.get("trained"), different]
 
     sizes = [sum(len(paper.sentences) for paper in papers[:count]) for count in (20, 40, 60, 128)]

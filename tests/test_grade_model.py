@@ -17,7 +17,6 @@ from qbe.models.heads import (
     GradeModel,
     Head,
     mean_head,
-    on_scale,
     read_model,
     shipped_model,
     write_model,
@@ -59,7 +58,7 @@ def test_estimates_are_the_heads_scores_and_the_chances_of_its_log_odds():
     linear = Head(np.zeros(2), np.ones(2), np.zeros((2, 1)), np.zeros(1), direct, np.zeros((1, OUTPUTS)))
     estimates = GradeModel(linear, ENCODER, {}).estimates(np.array([[-0.5, np.log(3)], [3.5, -1e9]]))
     assert estimates.grades.tolist() == [[-0.5, 0, 0], [3.5, 0, 0]]
-    assert on_scale(estimates.grades).tolist() == [[0, 0, 0], [3, 0, 0]]
+    assert estimates.grades.clip(0, 3).tolist() == [[0, 0, 0], [3, 0, 0]]
     assert estimates.similar.tolist() == [[0.5, 0.75, 0.5], [0.5, 0, 0.5]]
     assert estimates.other.tolist() == [[0.5] * 3] * 2
 

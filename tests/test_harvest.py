@@ -84,8 +84,8 @@ def test_every_record_comes_once_whatever_the_server_does(output):
     assert [path.name for path in output.parent.iterdir()] == ["papers.jsonl"]
 
 
-def test_requests_are_as_far_apart_as_arxiv_asks_and_pauses_are_kept(output):
-    waits: list[float] = []
+def test_requests_are_as_far_apart_as_arxiv_asks_and_pauses_are_kept(output, monkeypatch):
+    waits, pause = list[float](), time.sleep
     with repository(
         [paper(number) for number in range(30)], page=10, faults=["503 7", "500", "500"]
     ) as served:
@@ -94,9 +94,10 @@ def test_requests_are_as_far_apart_as_arxiv_asks_and_pauses_are_kept(output):
             if seconds > 1:
                 waits.append(seconds)
             else:
-                time.sleep(seconds)
+                pause(seconds)
 
-        harvest(output, HarvestSpec(served.address), Repository(served.address, 0.2, pause=2, sleep=sleep))
+        monkeypatch.setattr("qbe.feeds.oai.time.sleep", sleep)
+        harvest(output, HarvestSpec(served.address), Repository(served.address, 0.2, pause=2))
     times = [each for each, _ in served.asked]
     assert min(later - before for before, later in pairwise(times)) >= 0.2
     assert waits == [7, 4, 8]  # what the server says; else twice as long each time
@@ -123,12 +124,13 @@ def test_an_address_of_no_repository_is_refused_at_once(output, monkeypatch):
         assert not seconds
 
     with repository([paper(1)], faults=["page"]) as served:
-        one = Repository(served.address, 0, sleep=no_pause)
+        monkeypatch.setattr("qbe.feeds.oai.time.sleep", no_pause)
+        one = Repository(served.address, 0)
         with pytest.raises(CorpusError, match=r"expected an answer by OAI-PMH, found another, '<!DOCTYPE"):
             harvest(output, HarvestSpec(served.address), one)
         monkeypatch.setattr(socket, "getaddrinfo", unknown)
         with pytest.raises(CorpusError, match=r"found none .*Name or service not known.*; check `address`"):
-            harvest(output, HarvestSpec(served.address), Repository(served.address, 0, sleep=no_pause))
+            harvest(output, HarvestSpec(served.address), Repository(served.address, 0))
     assert not list(output.parent.iterdir())
 
 

@@ -1,7 +1,7 @@
 """Indexes on disk: what they hold, how they are built and replaced, and how damage is told."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -85,7 +85,7 @@ def test_manifest_states_corpus_settings_and_files(tiny_index, settings, tiny_en
         "dimension": 16,
         "similarity": "inner product",
         "stored": "float16",
-        "ann": FaissParams().record(),
+        "ann": asdict(FaissParams()),
     }
     files = [path for path in tiny_index.rglob("*") if path.is_file() and path.name != "manifest.json"]
     assert record["files"].keys() == {path.relative_to(tiny_index).as_posix() for path in files}

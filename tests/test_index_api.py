@@ -10,9 +10,10 @@ from support.live import corpus
 from support.messages import messages_of
 
 from qbe.errors import CorpusError, IndexBuildError, UsageError
-from qbe.index.index import build_index, open_index
+from qbe.index.index import open_index
 from qbe.index.papers import without_labels
 from qbe.index.source import BuildSettings
+from qbe.search.pipeline import build_index
 from qbe.types import Paper, Sentence
 
 

@@ -1,5 +1,6 @@
 """Pairs graded by a language model: where they come from, what the command writes, agreement, reranking."""
 
+import hashlib
 import json
 import random
 import re
@@ -26,9 +27,8 @@ from qbe.index.share import pack_index, pull
 from qbe.index.source import BuildSettings
 from qbe.label.agreement import agreement
 from qbe.label.by_hand import MOST_ASSESSORS, HandGrades
-from qbe.label.candidates import FAR, POOLS, ids_of, ids_with, pool_candidates
+from qbe.label.candidates import FAR, POOLS, ids_with, pool_candidates
 from qbe.label.pairs import Pair, parse_merges, read_grades, read_pairs, write_pairs
-from qbe.models.language_model import digest_of
 from qbe.runs import read_graded_pairs
 from qbe.search.stages import Fused, parse_reranker
 from qbe.types import Facet
@@ -91,7 +91,7 @@ def test_an_index_of_one_paper_has_no_candidates(sample, tiny_encoder, tmp_path)
     corpus.write_text((sample / "corpus.jsonl").read_text().partition("\n")[0])
     build(tmp_path / "index", [str(corpus)], BuildSettings(encoder=str(tiny_encoder)))
     with Index(tmp_path / "index") as alone, pytest.raises(UsageError, match="give a larger one"):
-        pool_candidates(alone, ids_of(alone), 16, seed=0)
+        pool_candidates(alone, alone.papers.ids, 16, seed=0)
 
 
 def test_pairs_without_a_model_have_no_grades(label):
@@ -280,7 +280,8 @@ def test_nothing_answered_is_asked_for_again_after_a_kill(label, light_index):
         time.sleep(0.1)
         before = len(server.requests)
         main(line(server.url, "graded.tsv"))
-        asked = {digest_of("tiny", request.prompt) for request in server.requests[before:]}
+        prompts = [json.dumps(["tiny", request.prompt]) for request in server.requests[before:]]
+        asked = {hashlib.sha256(prompt.encode()).hexdigest() for prompt in prompts}
     assert len(answered) >= 10
     assert not answered & asked
     with endpoint(by_words) as server:

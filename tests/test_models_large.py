@@ -25,8 +25,9 @@ from qbe.models.export.encoder import export_encoder
 from qbe.models.export.graph import fill_graph, store_graph
 from qbe.models.export.quantize import channel_ranges, smooth
 from qbe.models.large import LargeEncoder, WheelParts, applied, low_rank, read_weights, write_weights
+from qbe.models.tokenizer import Window
 from qbe.train.losses import list_loss
-from qbe.train.network import GradedEncoder, ProjectedPapers, StoredVectors, read_base, table_of, vector_terms
+from qbe.train.network import GradedEncoder, ProjectedPapers, StoredVectors, table_of, vector_terms
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
@@ -223,7 +224,7 @@ def test_other_architectures_are_refused(tmp_path):
     text = ", ".join(f'"{name}": 1' for name in sizes)
     (tmp_path / "config.json").write_text(f'{{"model_type": "t5", {text}}}')
     with pytest.raises(ModelError, match="expected an encoder of the kind bert or mpnet, found t5"):
-        read_base(tmp_path)
+        GradedEncoder(tmp_path)
 
 
 def test_padded_batches_give_the_states_and_terms_of_single_papers(tiny_mpnet):
@@ -232,7 +233,7 @@ def test_padded_batches_give_the_states_and_terms_of_single_papers(tiny_mpnet):
     ids = [(torch.randint(50, (size,), generator=random) + 5).tolist() for size in (9, 150, 17)]
     spans = [[(1, 4), (4, 8)], [(2, 20), (20, 22), (22, 149)], [(3, 16)]]
     marked = [torch.rand(len(some), 3, generator=random) > 0.5 for some in spans]
-    table = table_of(ids, spans)
+    table = table_of(list(map(Window, ids, spans)))
     for row, each in enumerate(marked):
         each[0] = True
         table.marked[row, : len(each)] = each

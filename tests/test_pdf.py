@@ -13,8 +13,7 @@ from support.pdfs import SERIF, Column, Paper, Sheet, article, cover, laid_out, 
 
 from qbe.corpus import pdf
 from qbe.corpus.reading import read_corpus
-from qbe.corpus.records import Reading
-from qbe.corpus.rejected import STANDS_IN, RejectedRecords
+from qbe.corpus.records import STANDS_IN, Reading, RejectedRecords
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import QbeError
 from qbe.search.queries import paper_from_file

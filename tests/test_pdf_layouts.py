@@ -19,7 +19,7 @@ from support.pdfs import HELD_OUT, WRITTEN_WITH, Paper, Template, laid_out, with
 from qbe.corpus import read_jsonl
 from qbe.corpus.pdf import answer
 from qbe.corpus.sentences import split_sentences
-from qbe.datasets.sample import copy_sample
+from qbe.datasets.packaged import copy_sample
 
 pytestmark = pytest.mark.slow
 

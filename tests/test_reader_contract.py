@@ -19,9 +19,9 @@ from support.samples import PAPERS, Sample, mutated, samples
 
 from qbe import CorpusError, Paper, Reading
 from qbe.corpus import read_corpus
-from qbe.corpus.formats import FORMATS, recognized
+from qbe.corpus.formats import FORMATS, format_of
 from qbe.corpus.identity import CHOSEN, UNIQUE
-from qbe.corpus.rejected import RECODED, RejectedRecords
+from qbe.corpus.records import RECODED, RejectedRecords
 from qbe.corpus.streams import Head
 from qbe.corpus.xml_formats import DELETION
 from qbe.errors import RecordError
@@ -67,7 +67,7 @@ def test_a_sample_is_read_whole_and_in_order_each_time(tmp_path, sample):
         assert type(value) is TYPES[name], name
         assert value not in ("", [], {})
     stream = io.BufferedReader(io.BytesIO(sample.data))
-    assert recognized(stream, "papers").name == sample.format
+    assert format_of(stream, "papers").name == sample.format
 
 
 @each_sample
@@ -174,7 +174,7 @@ def test_a_mutated_sample_is_read_or_reported(tmp_path, sample):
 @given(data=st.data())
 def test_values_of_other_types_and_elements_elsewhere_are_records_and_errors_in_one_line(name, data):
     sample = (FILES / name).read_bytes()
-    form = recognized(io.BufferedReader(io.BytesIO(sample)), name)
+    form = format_of(io.BufferedReader(io.BytesIO(sample)), name)
     kind = misplaced(sample) if name.endswith(".xml") else mistyped(sample)
     check_reading(form.read, data.draw(kind), name)
 
@@ -188,7 +188,7 @@ def test_a_file_of_a_program_has_these_records(name):
     is_export = not (FILES / name).exists()  # of a database, recognized by its header
     data = (FILES.with_name("exports") if is_export else FILES).joinpath(name).read_bytes()
     called = "export" if is_export else name
-    form = recognized(io.BufferedReader(io.BytesIO(data)), called)
+    form = format_of(io.BufferedReader(io.BytesIO(data)), called)
     entries = form.read(io.BufferedReader(io.BytesIO(data)), called, Reading())
     actual = [
         [where, str(record) if isinstance(record, RecordError) else record]

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from support.layout import grade, pool, read_layout
 
-import qbe.datasets.sample
-from qbe.runs import Judgment, read_topics, write_pools, write_qrels
+import qbe.datasets.packaged
+from qbe.runs import read_topics, write_pools, write_qrels
 from qbe.types import Facet
 from qbe.util.files import sha256
 
-SAMPLE = Path(qbe.datasets.sample.__file__).with_name("sample")
+SAMPLE = Path(qbe.datasets.packaged.__file__).with_name("sample")
 LAYOUT = read_layout(SAMPLE / "layout.json")
 TOPICS = read_topics(SAMPLE / "topics.tsv")
 POOLS = {topic.query_id: pool(LAYOUT, topic.paper_id, topic.facet) for topic in TOPICS}
@@ -34,13 +34,13 @@ def test_files_are_those_whose_design_was_checked(name: str) -> None:
 
 
 def test_pools_and_judgements_follow_from_the_layout(tmp_path: Path) -> None:
-    judgments: dict[str, list[Judgment]] = {f"sample.{facet}.qrels": [] for facet in Facet}
+    judgments: dict[str, dict[str, dict[str, int]]] = {f"sample.{facet}.qrels": {} for facet in Facet}
     for topic in TOPICS:
         members, of_facet = POOLS[topic.query_id], topic.facet
         assert topic.paper_id not in members
         grades = {each: grade(LAYOUT, topic.paper_id, each, of_facet) for each in members}
         assert Counter(grades.values()) == {3: 7, 2: 8, 1: 16, 0: 12}
-        judgments[f"sample.{of_facet}.qrels"] += [Judgment(topic.query_id, *each) for each in grades.items()]
+        judgments[f"sample.{of_facet}.qrels"][topic.query_id] = grades
     write_pools(tmp_path / "pools.tsv", POOLS)
     for name, judged in judgments.items():
         write_qrels(tmp_path / name, judged)

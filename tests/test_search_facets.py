@@ -11,7 +11,7 @@ from support.papers import Papers
 from support.searching import first_stage
 
 from qbe import Aspect, BuildSettings, FacetNotFoundError, Index, ModelError, Query, UsageError, build_index
-from qbe.datasets.sample import copy_sample
+from qbe.datasets.packaged import copy_sample
 from qbe.models.encoder import Encoder
 from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.search.present import to_table

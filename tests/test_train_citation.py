@@ -13,7 +13,7 @@ from support.trainings import write_qrels
 
 from qbe.cite.config import CiteConfig
 from qbe.cite.model import read_model
-from qbe.cite.projected import MeasuredPapers, TransformedQuery, lengths, terms, transformed
+from qbe.cite.projected import MeasuredPapers, lengths, terms
 from qbe.cite.recommender import Recommender
 from qbe.cite.scoring import FEATURE_SETS
 from qbe.errors import CorpusError, QbeError, UsageError
@@ -23,19 +23,17 @@ from qbe.search.filters import PaperFilter
 from qbe.train.citation import (
     HALF,
     CitationFigures,
-    Citations,
     FeatureList,
     HeadSchedule,
     ProjectionNetwork,
     ProjectionSchedule,
-    RankedList,
     citation_figures,
     fit_head,
     projection_of,
     projection_task,
     read_split,
 )
-from qbe.train.fit import Schedule, best_weights, copied, fit
+from qbe.train.fit import Schedule, copied, fit
 from qbe.train.losses import citation_loss
 from qbe.train.network import StoredVectors
 
@@ -55,8 +53,8 @@ def test_a_split_has_the_rows_of_what_is_cited(trained, tmp_path):
             read_split(reader, path)
 
 
-def ranking(*places: int, length: int = 30, total: int) -> RankedList:
-    return RankedList(np.isin(np.arange(1, length + 1), places), total)
+def ranking(*places: int, length: int = 30, total: int) -> tuple[np.ndarray, int]:
+    return np.isin(np.arange(1, length + 1), places), total
 
 
 @pytest.mark.parametrize(
@@ -111,11 +109,9 @@ def test_the_network_scores_as_search_does():
         np.cumsum([0, *(counts[paper] for paper in candidates[:-1])]),
     )
     for paper, scores in zip(queries, actual, strict=True):
-        query = TransformedQuery(
-            transformed(sentences[starts[paper] : starts[paper + 1]], projection.sentences),
-            transformed(whole[[paper]], projection.whole),
-        )
-        np.testing.assert_allclose(scores, projection.weights @ terms(query, stored), atol=1e-5)
+        own = sentences[starts[paper] : starts[paper + 1]]
+        found = projection.weights @ terms(projection, own, whole[paper], stored)
+        np.testing.assert_allclose(scores, found, atol=1e-5)
 
 
 TOY, OLD = 40, 20  # papers, the second half of which cite some of the first
@@ -138,15 +134,15 @@ def toy():
     }
     nearest = {paper: np.setdiff1d(np.arange(OLD), cited[paper]) for paper in cited}
     years = np.where(np.arange(TOY) < OLD, 2000.0, 2001.0)
-    return vectors, Citations(cited, nearest, years)
+    return vectors, cited, nearest, years
 
 
 def toy_mrr(toy, network: ProjectionNetwork) -> float:
-    _, (cited, *_) = toy
+    _, cited, *_ = toy
     with torch.no_grad():
         scores = network(torch.tensor([*cited]), torch.arange(OLD)).numpy()
     lists = [
-        RankedList(np.isin(np.argsort(-row), cited[query]), len(cited[query]))
+        (np.isin(np.argsort(-row), cited[query]), len(cited[query]))
         for query, row in zip(cited, scores, strict=True)
     ]
     return citation_figures(lists).mrr
@@ -156,7 +152,7 @@ FAST = ProjectionSchedule(epochs=6, queries=5, nearest=20, random=0, learning_ra
 
 
 def fitted(toy, path: Path, schedule: ProjectionSchedule = FAST) -> Any:
-    task = projection_task(ProjectionNetwork(toy[0]), toy[1], schedule)
+    task = projection_task(ProjectionNetwork(toy[0]), *toy[1:], schedule=schedule)
     fit(task, Schedule(schedule.epochs, patience=schedule.patience), 0, path)
     return task.network
 
@@ -168,9 +164,9 @@ def test_what_is_cited_is_learned(toy, tmp_path):
 
 def test_queries_that_cite_nothing_cannot_be_fitted_to(toy):
     """No step would be done, and the identity taken for what was learned."""
-    citations = Citations({20: np.zeros(0, np.int64)}, {20: np.array([1])}, np.full(TOY, 2001.0))
+    citations = {20: np.zeros(0, np.int64)}, {20: np.array([1])}, np.full(TOY, 2001.0)
     with pytest.raises(CorpusError, match="expected papers that cite others"):
-        projection_task(ProjectionNetwork(toy[0]), citations, FAST)
+        projection_task(ProjectionNetwork(toy[0]), *citations, FAST)
 
 
 @pytest.mark.parametrize(
@@ -179,8 +175,8 @@ def test_queries_that_cite_nothing_cannot_be_fitted_to(toy):
 def test_younger_papers_and_the_query_are_no_rivals(toy, year, is_rival):
     years = np.full(TOY, 2001.0)
     years[1] = year
-    citations = Citations({20: np.array([0])}, {20: np.array([1, 20])}, years)
-    task = projection_task(ProjectionNetwork(toy[0]), citations, ProjectionSchedule(anchor=0.0))
+    citations = {20: np.array([0])}, {20: np.array([1, 20])}, years
+    task = projection_task(ProjectionNetwork(toy[0]), *citations, ProjectionSchedule(anchor=0.0))
     (loss,) = task.losses(next(task.batches(0)))
     with torch.no_grad():
         right, wrong = task.network(torch.tensor([20]), torch.tensor([0, 1]))[0].tolist()
@@ -202,7 +198,7 @@ def separable(queries: int, seed: int) -> list[FeatureList]:
 
 
 def mrr(head, lists: list[FeatureList]) -> float:
-    ranked = (RankedList(each.cited[np.argsort(-head.scores(each.features))], each.total) for each in lists)
+    ranked = ((each.cited[np.argsort(-head.scores(each.features))], each.total) for each in lists)
     return citation_figures(ranked).mrr
 
 
@@ -234,7 +230,7 @@ def test_a_model_is_published(trained):
 
 def test_the_mean_of_the_seeds_is_published(trained):
     projection = read_model(trained.output).projection
-    parts = [best_weights(trained.work / f"seed-{seed}.pt") for seed in (0, 1)]
+    parts = [torch.load(trained.work / f"seed-{seed}.pt")["best"] for seed in (0, 1)]
     sentences, whole = np.mean([part["matrices"].numpy() for part in parts], axis=0)
     weights = np.mean([part["weights"].numpy() for part in parts], axis=0)
     np.testing.assert_array_equal(projection.sentences, sentences.astype(np.float16))
@@ -257,7 +253,7 @@ def test_figures_are_those_of_the_recommendations(trained):
                 for row, cited in dev.items():
                     hits = recommender.recommend(index.papers[row], 1000, matches=False)
                     rows = [index.papers.row(hit.paper_id) for hit in hits]
-                    lists.append(RankedList(np.isin(rows, cited), len(cited)))
+                    lists.append((np.isin(rows, cited), len(cited)))
             assert citation_figures(lists) == pytest.approx(trained.result[key], abs=0.02)
 
 

@@ -17,7 +17,7 @@ from qbe.train.cocitations import CocitationRecipe
 from qbe.train.cross_encoder import CrossEncoderRecipe
 from qbe.train.losses import OBJECTIVES
 from qbe.train.pairs import DATA
-from qbe.train.work import Folders, RunOptions, Sources
+from qbe.train.work import RunOptions, Sources, run_training
 
 KEPT = "--work work --threads 2"
 EVERY = f"--output out {KEPT}"
@@ -28,11 +28,11 @@ GIVEN = "--pairs p.tsv --leave-out e.jsonl --index i --dev d.tsv"
 def calls(monkeypatch, tmp_path):
     recorded = []
 
-    def run_training(own, sources, folders, run):
-        recorded.append((sources, folders, run, own))
-        folders.output.mkdir(exist_ok=True)
-        (folders.output / "encoder.json").touch()
-        (folders.output / "README.md").write_text("# Name\n\n## Figures\n\nThey are 0.5.\n")
+    def run_training(own, sources, output, work, run):
+        recorded.append((sources, (output, work), run, own))
+        output.mkdir(exist_ok=True)
+        (output / "encoder.json").touch()
+        (output / "README.md").write_text("# Name\n\n## Figures\n\nThey are 0.5.\n")
 
     monkeypatch.setattr(command, "_training", lambda _: dict)
     monkeypatch.setattr("qbe.train.work.run_training", run_training)
@@ -59,7 +59,7 @@ def test_sources_are_by_default_below_a_folder(calls, tmp_path, capsys):
         command.main([name, *EVERY.split(), *more.split()])
         sources, folders, run, _ = calls.pop()
         assert sources == expected, name
-        assert folders == Folders(Path("out"), Path("work"))
+        assert folders == (Path("out"), Path("work"))
         assert run == RunOptions((0,) if name == "encoder" else (0, 1, 2), 2)
         assert capsys.readouterr().out == "out: They are 0.5.\n"
 
@@ -75,7 +75,7 @@ def test_sources_that_are_given(calls, tmp_path):
     command.main(["large-encoder", *EVERY.split(), *line.split()])
     pairs = (Path("a.tsv"), copy / "train.tsv", copy / "train-2.tsv")
     sources = Sources(train=pairs, dev=(Path("c.tsv"),), corpus=Path("d"), leave_out=Path("e"))
-    folders = Folders(Path("out"), Path("work"))
+    folders = Path("out"), Path("work")
     assert calls.pop() == (sources, folders, RunOptions((4, 1), 2, "cuda"), {"encoder": "f"})
     command.main(["citation", *EVERY.split(), "--collection", "c", "--index", "i"])
     citations = {split: (Path("c", f"{split}.qrels"),) for split in ("train", "dev")}
@@ -140,6 +140,7 @@ def test_usage_errors(calls, monkeypatch, told, tmp_path):
     messages = messages_of(wrong, UsageError)
     monkeypatch.setenv("QBE_DATA", "data")
     monkeypatch.setattr("qbe.train.pairs.DATA", tmp_path / "none")  # an installation has no graded pairs
+    monkeypatch.setattr("qbe.train.work.run_training", run_training)
     line = "citation --collection c --index i --output out --work"
     wrong = [partial(command.main, [*line.split(), work]) for work in ("./out", "out/work")]
     messages += messages_of(wrong, UsageError)

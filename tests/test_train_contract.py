@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 from support.tiny_reranker import write_lists
-from support.trainings import TRAININGS, Trained, Training, new_folders
+from support.trainings import TRAININGS, Folders, Trained, Training, new_folders
 
 from qbe.errors import CorpusError, ModelError, OutputError
 from qbe.models.large import make_weights, read_weights
 from qbe.runs import GradedPair
 from qbe.search.projections import read_model
 from qbe.train import encoder, work
-from qbe.train.work import Folders
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 

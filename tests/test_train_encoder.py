@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 from support.cocitations import SENTENCES, planted_pairs, write_bert
 from support.messages import messages_of
-from support.trainings import new_folders, write
+from support.trainings import left_out, new_folders, write
 
 from qbe.corpus.identity import TitleIndex
 from qbe.errors import CorpusError, ModelError, UsageError
@@ -31,8 +31,8 @@ from qbe.train.cocitations import (
     align,
     cocitation_task,
     draw_negatives,
-    hold_out,
     read_pairs,
+    read_parts,
 )
 from qbe.train.fit import Schedule, fit, lr_factor
 from qbe.train.losses import (
@@ -45,7 +45,7 @@ from qbe.train.losses import (
     triplet_losses,
 )
 from qbe.train.network import CocitationEncoder, PaperTable, table_of
-from qbe.train.work import RunOptions, run_training
+from qbe.train.work import RunOptions, Sources, run_training
 from qbe.types import Paper, Sentence
 from qbe.util.files import sha256
 
@@ -200,15 +200,12 @@ def test_lines_that_cannot_be_read(tmp_path, told):
     told("co-citations", messages_of(map(reads, HOSTILE), CorpusError, tmp_path))
 
 
-def test_sets_are_held_out_whole():
-    papers = planted_pairs(1, 0)[0][1:3]
-    pairs = [Pair(frozenset({str(number // 3), "x"}), *papers) for number in range(180)]
-    train, dev = hold_out(pairs)
-    assert len({pair.cited for pair in dev}) == 3
-    assert len(dev) == 9
+def test_sets_are_held_out_whole(tmp_path):
+    lines = [changed(cited_pids=[f"{number // 3}", f"x{number // 3}"]) for number in range(180)]
+    sources = Sources(train=(write(tmp_path / "train.jsonl", *lines),), leave_out=left_out(tmp_path))
+    train, dev = read_parts(sources, OBJECTIVES["ot"], align=False)
+    assert (len(train), len(dev), len({pair.cited for pair in dev})) == (171, 9, 3)
     assert not {pair.cited for pair in dev} & {pair.cited for pair in train}
-    assert len(train) == 171
-    assert hold_out(pairs[::-1]) == (train[::-1], dev[::-1])
 
 
 def of(sentences: torch.Tensor, present: torch.Tensor, whole: torch.Tensor) -> PaperVectors:
@@ -336,8 +333,7 @@ def test_negatives_are_of_other_sets():
 
 
 def table(tokenizer: PaperTokenizer, papers: list[Paper]) -> PaperTable:
-    windows = [tokenizer.first_window(paper, 128, "title-sep-abstract") for paper in papers]
-    return table_of([window.ids for window in windows], [window.spans for window in windows])
+    return table_of([tokenizer.first_window(paper, 128, "title-sep-abstract") for paper in papers])
 
 
 @torch.no_grad()
@@ -360,9 +356,9 @@ def test_an_encoder_learns_which_sentences_belong_together(bert, tmp_path):
     task = cocitation_task(network, tokenizer, recipe, train, dev)
     before, untrained = -task.score(), recovered(network, tokenizer, others)
     schedule = Schedule(recipe.epochs, recipe.clip, recipe.patience, recipe.warm_up)
-    progress = fit(task, schedule, 0, tmp_path / "checkpoint.pt")
+    fit(task, schedule, 0, tmp_path / "checkpoint.pt")
     after, trained = -task.score(), recovered(network, tokenizer, others)
-    assert after == pytest.approx(-max(progress.dev))
+    assert after == pytest.approx(-max(torch.load(tmp_path / "checkpoint.pt")["dev"]))
     assert after < 0.85 * before
     assert trained >= untrained + 0.15
 
@@ -426,9 +422,9 @@ def test_data_and_models_that_are_unfit(trained, tmp_path):
     for changes, options, error, message in wrong:
         with pytest.raises(error, match=message):
             run_training(
-                CocitationTraining(**options), replace(sources, **changes), folders, RunOptions((0,))
+                CocitationTraining(**options), replace(sources, **changes), *folders, RunOptions((0,))
             )
     assert not (tmp_path / "model").exists()
     if not torch.cuda.is_available():
         with pytest.raises(UsageError, match="expected a GPU that torch sees for `device` cuda, found none"):
-            run_training(CocitationTraining(), sources, folders, RunOptions((0,), device="cuda"))
+            run_training(CocitationTraining(), sources, *folders, RunOptions((0,), device="cuda"))

@@ -22,7 +22,8 @@ from qbe.runs import GradedPair
 from qbe.search.rerankers import candidate_side, open_reranker, query_side
 from qbe.train.losses import pair_loss
 from qbe.train.pair_reader import by_list, in_triplets, open_pair_reader
-from qbe.train.pairs import joined_lists
+from qbe.train.pairs import split_lists
+from qbe.train.work import Sources
 from qbe.types import Facet
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -66,10 +67,11 @@ def test_pairs_without_a_grade_of_the_facet_are_left_out(tmp_path):
     file = tmp_path / "pairs.tsv"
     header = "query_id paper_id background method result"
     file.write_text("\n".join([header, "q a 3 1 ", "q b  2 ", "q c 1 0 "]).replace(" ", "\t") + "\n")
-    assert [pair.paper_id for pair in joined_lists([file], [1])["q"]] == ["a", "b", "c"]
-    assert [pair.paper_id for pair in joined_lists([file], [0])["q"]] == ["a", "c"]
+    sources = Sources(train=(file,))
+    assert [pair.paper_id for pair in split_lists(sources, [1])[0]["q"]] == ["a", "b", "c"]
+    assert [pair.paper_id for pair in split_lists(sources, [0])[0]["q"]] == ["a", "c"]
     with pytest.raises(FileFormatError, match="numbers from 0 to 3 as grades"):
-        joined_lists([file])
+        split_lists(sources)
 
 
 def test_triplets_are_ordered_by_a_grade_of_each_facet_in_turn():

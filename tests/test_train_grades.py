@@ -10,13 +10,13 @@ import torch
 
 from qbe.errors import CorpusError
 from qbe.index.index import Index
-from qbe.models.heads import OUTPUTS, Head, mean_head, on_scale, read_model
+from qbe.models.heads import OUTPUTS, Head, mean_head, read_model
 from qbe.models.words import shipped_words
 from qbe.runs import GradedPair, read_graded_pairs
 from qbe.search.grading import FEATURES, Features, GradedQuery, stored_vectors
 from qbe.search.projections import find_model
 from qbe.search.projections import read_model as read_projections
-from qbe.train.grades import GradedFeatures, GradeRecipe, calibrated, fit_grade_head, load_or_measure
+from qbe.train.grades import GradeRecipe, calibrated, fit_grade_head, load_or_measure
 from qbe.train.losses import grade_loss
 from qbe.util.files import sha256
 from qbe.util.work import Workers
@@ -126,15 +126,15 @@ def test_chances_of_what_is_hardly_there_stay_finite(share):
 
 def test_pairs_are_measured_over_the_index(reader, source, pairs, tmp_path):
     lists = read_graded_pairs(pairs / "train.tsv")
-    found = load_or_measure(reader, source, lists, tmp_path / "kept.npz", Workers())
+    features, grades = load_or_measure(reader, source, lists, tmp_path / "kept.npz", Workers())
     assert [path.name for path in tmp_path.iterdir()] == ["kept.npz"]
     paper = reader.paper("s036")
     candidates = [pair for pair in lists["s036"] if pair.paper_id != "s036"]
     query = GradedQuery(paper, reader.stored_vectors(paper))
     expected = source.compare(query, [reader.paper(pair.paper_id) for pair in candidates]).values
     first = list(lists).index("s036") * 3
-    np.testing.assert_array_equal(found.features[first : first + len(candidates)], expected)
-    assert found.grades[first : first + 3].tolist() == [list(pair.grades) for pair in candidates]
+    np.testing.assert_array_equal(features[first : first + len(candidates)], expected)
+    assert grades[first : first + 3].tolist() == [list(pair.grades) for pair in candidates]
 
 
 def test_papers_that_the_index_lacks_are_left_out(reader, source, tmp_path):
@@ -144,16 +144,16 @@ def test_papers_that_the_index_lacks_are_left_out(reader, source, tmp_path):
         GradedPair(name, (grade, 0.0, 0.0)) for name, grade in (("s059", 1), ("absent", 2), ("s036", 3))
     ]
     lists = {"absent": [GradedPair("s001", nought)], "s036": graded, "s118": [GradedPair("absent", nought)]}
-    found = load_or_measure(reader, source, lists, tmp_path / "kept.npz", Workers())
-    assert found.grades.tolist() == [[1, 0, 0]]
+    _, grades = load_or_measure(reader, source, lists, tmp_path / "kept.npz", Workers())
+    assert grades.tolist() == [[1, 0, 0]]
     with pytest.raises(CorpusError, match="expected graded pairs of papers of the index, found none of 2"):
         load_or_measure(reader, source, {"absent": lists["absent"]}, tmp_path / "none.npz", Workers())
     assert not (tmp_path / "none.npz").exists()
 
 
-def kept_features(trained, pairs: Path, split: str) -> GradedFeatures:
+def kept_features(trained, pairs: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     with np.load(trained.work / f"{split}-{split}-{sha256(pairs / f'{split}.tsv')[:12]}.npz") as kept:
-        return GradedFeatures(**kept)
+        return kept["features"], kept["grades"]
 
 
 def test_a_model_is_published(trained, index, pairs):
@@ -165,7 +165,7 @@ def test_a_model_is_published(trained, index, pairs):
     assert model.training["index"] == index.manifest.digest
     assert model.encoder == index.manifest.dense["encoder"]
     features, graded = kept_features(trained, pairs, "dev")
-    predicted = on_scale(model.estimates(features).grades)
+    predicted = model.estimates(features).grades.clip(0, 3)
     expected = np.sqrt(np.mean((predicted - graded) ** 2, axis=0))
     np.testing.assert_allclose(errors[f"{pairs.name}/dev.tsv"], expected, atol=1e-5)
 

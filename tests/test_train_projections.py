@@ -17,7 +17,7 @@ from qbe.query import Query
 from qbe.runs import GradedPair
 from qbe.search.projections import ProjectedMatching, StoredPapers, read_model
 from qbe.train.fit import Schedule, copied, fit
-from qbe.train.projections import Recipe, projection_task, projections_of, read_lists
+from qbe.train.projections import ProjectionNetwork, Recipe, projection_task, projections_of, read_lists
 from qbe.types import Facet
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -31,8 +31,9 @@ def reader(graded_index):
     yield reader
 
 
-def fitted(lists, recipe: Recipe, path: Path) -> Any:
-    task = projection_task(lists, recipe)
+def fitted(vectors, marked, sets, recipe: Recipe, path: Path) -> Any:
+    network = ProjectionNetwork(vectors, marked, recipe.start_weight)
+    task = projection_task(network, *sets, recipe)
     fit(task, Schedule(recipe.epochs, recipe.clip, warm_up=0.1, ema_decay=recipe.ema_decay), 0, path)
     return task.network
 
@@ -44,12 +45,11 @@ def stored(reader: IndexReader, papers: list) -> StoredPapers:
 
 
 def test_scores_are_those_of_a_search(reader, tmp_path):
-    lists = read_lists(reader, [planted_grades(1)])
-    both = lists._replace(sets=[lists.sets[0], lists.sets[0]])
-    network = fitted(both, Recipe(epochs=1, queries=2), tmp_path / "fit.pt")
+    *stored_lists, sets = read_lists(reader, [planted_grades(1)] * 2)
+    network = fitted(*stored_lists, sets, Recipe(epochs=1, queries=2), tmp_path / "fit.pt")
     matching = ProjectedMatching(projections_of(copied(network)), lambda papers: stored(reader, papers))
     papers = [reader.paper(paper_id) for paper_id in PROJECTED]
-    for (query_id, _), graded in zip(planted_grades(1).items(), lists.sets[0], strict=True):
+    for (query_id, _), graded in zip(planted_grades(1).items(), sets[0], strict=True):
         scores = network(graded).detach().numpy()
         for column, facet in enumerate(Facet):
             query = reader.paper(query_id)
@@ -58,12 +58,12 @@ def test_scores_are_those_of_a_search(reader, tmp_path):
 
 
 def test_planted_grades_are_learned(reader, tmp_path):
-    lists = read_lists(reader, [planted_grades(2), planted_grades(2)])
-    network = fitted(lists, RECIPE, tmp_path / "fit.pt")
-    learned = network.correlations(lists.sets[0])
+    *stored_lists, sets = read_lists(reader, [planted_grades(2), planted_grades(2)])
+    network = fitted(*stored_lists, sets, RECIPE, tmp_path / "fit.pt")
+    learned = network.correlations(sets[0])
     with torch.no_grad():
         network.matrices[:] = torch.eye(384)
-    assert min(learned) > max(network.correlations(lists.sets[0])) + 0.2
+    assert min(learned) > max(network.correlations(sets[0])) + 0.2
 
 
 def test_projections_are_published(request, tmp_path):

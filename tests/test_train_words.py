@@ -6,7 +6,7 @@ from support.trainings import write
 
 from qbe.models.words import FILE, TechniqueWords
 from qbe.train.words import WordsRecipe, WordsTraining, slots_of
-from qbe.train.work import Folders, RunOptions, Sources, run_training
+from qbe.train.work import RunOptions, Sources, run_training
 
 pytestmark = pytest.mark.slow
 
@@ -33,11 +33,12 @@ def test_words_of_titles_lean_and_papers_of_dev_are_left_out(tmp_path):
     write(corpus, *papers)
     dev = tmp_path / "dev.tsv"
     dev.write_text("query_id\tpaper_id\tbackground\tmethod\tresult\n3\t3\t0\t0\t0\n")
-    folders = Folders(tmp_path / "output", tmp_path / "work")
-    sources = Sources(corpus=corpus, dev=(dev,))
-    run_training(WordsTraining(WordsRecipe(papers=1)), sources, folders, RunOptions(seeds=(0,)))
-    words = TechniqueWords.read(folders.output / FILE)
-    assert f"{len(words.terms)} words and pairs" in (folders.output / "README.md").read_text()
+    output, sources = tmp_path / "output", Sources(corpus=corpus, dev=(dev,))
+    run_training(
+        WordsTraining(WordsRecipe(papers=1)), sources, output, tmp_path / "work", RunOptions(seeds=(0,))
+    )
+    words = TechniqueWords.read(output / FILE)
+    assert f"{len(words.terms)} words and pairs" in (output / "README.md").read_text()
     assert "magic" not in words.terms
     lean = dict(zip(words.terms, words.lean.tolist(), strict=True))
     assert lean["kernel"] > 0 > lean["parsing"]

@@ -12,7 +12,7 @@ from support.zotero import NEW, OLD, Library
 from qbe import CorpusError
 from qbe.cli.index import main
 from qbe.corpus import read_corpus
-from qbe.corpus.rejected import RejectedRecords
+from qbe.corpus.records import RejectedRecords
 
 LONG = (
     "We count frogs in ponds of three towns over a year. Our method is a net that is let down at night, "

@@ -37,14 +37,8 @@ class CiteConfig:
     filter: PaperFilter | None = None
 
     def __post_init__(self) -> None:
-        kinds = {
-            "depth": int,
-            "query": str,
-            "links": bool,
-            "model": str,
-            "rerank": CrossEncoder,
-            "filter": PaperFilter,
-        }
+        kinds = {"depth": int, "query": str, "links": bool, "model": str, "rerank": CrossEncoder}
+        kinds["filter"] = PaperFilter
         for name, kind in kinds.items():
             value = getattr(self, name)
             is_default = value is None and name in ("model", "rerank", "filter")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +15,34 @@ Mask = NDArray[np.bool_]
 Doubles = NDArray[np.float64]
 
 
+class Neighbours(NamedTuple):
+    """Hold papers near a query, by row, with weights (n,) that sum to 1."""
+
+    rows: Ints
+    weights: Doubles
+
+
 class Evidence:
-    """Hold years (papers,) float64, NaN where unknown, and citations of one commit of an index, by row."""
+    """Hold years (papers,) float64, NaN where unknown, and who cites whom, ``count`` pairs, by row, of one
+    commit of an index.
+    """
 
     def __init__(self, reader: IndexReader) -> None:
-        metadata = list(reader.papers.read_metadata())
+        """Read them from metadata (``cites``: ids of papers)."""
+        metadata, cites = list(reader.papers.read_metadata()), list[list[int]]()
         self.years: Doubles = np.array([year_of(each) or np.nan for each in metadata], np.float64)
-        self.links = CitationLinks.of(metadata, reader.papers.find)
+        for row, each in enumerate(metadata):
+            named = each.get("cites")
+            ids = named if isinstance(named, list) else []
+            rows = {reader.papers.find(paper_id) for paper_id in ids if isinstance(paper_id, str)}
+            cites.append(sorted(cited for cited in rows if cited is not None and cited != row))
+        counts = np.array([len(rows) for rows in cites], np.int64)
+        self._starts = np.concatenate([[0], np.cumsum(counts)])
+        self._cited = np.array([row for rows in cites for row in rows], np.int64)
+        self._by, self.count = np.repeat(np.arange(len(cites)), counts), len(self._cited)
+        order = np.argsort(self._cited, kind="stable")
+        self._citing = self._by[order]
+        self._citing_starts = np.searchsorted(self._cited[order], np.arange(len(cites) + 1))
 
     def ages(self, rows: NDArray[np.int64], year: int | None) -> Doubles:
         """Return the years (n,) from each paper to ``year``; NaN where either is unknown."""
@@ -37,40 +57,6 @@ class Evidence:
         if row is not None:
             citing[row] = False
         return citing
-
-
-class Neighbours(NamedTuple):
-    """Hold papers near a query, by row, with weights (n,) that sum to 1."""
-
-    rows: Ints
-    weights: Doubles
-
-
-class CitationLinks:
-    """Hold the citations among papers: for each row the rows that it ``cites``."""
-
-    def __init__(self, cites: Sequence[Sequence[int]]) -> None:
-        counts = np.array([len(rows) for rows in cites], np.int64)
-        self._starts = np.concatenate([[0], np.cumsum(counts)])
-        self._cited = np.array([row for rows in cites for row in rows], np.int64)
-        self._by = np.repeat(np.arange(len(cites)), counts)
-        order = np.argsort(self._cited, kind="stable")
-        self._citing = self._by[order]
-        self._citing_starts = np.searchsorted(self._cited[order], np.arange(len(cites) + 1))
-
-    def __len__(self) -> int:
-        return len(self._cited)
-
-    @classmethod
-    def of(cls, metadata: Iterable[Mapping[str, Any]], find: Callable[[str], int | None]) -> CitationLinks:
-        """Read the citations that metadata name (``cites``: ids) of papers that ``find`` knows by row."""
-        cites = []
-        for row, each in enumerate(metadata):
-            named = each.get("cites")
-            ids = named if isinstance(named, list) else []
-            rows = {find(paper_id) for paper_id in ids if isinstance(paper_id, str)}
-            cites.append(sorted(cited for cited in rows if cited is not None and cited != row))
-        return cls(cites)
 
     def cited_by(self, rows: Ints) -> Ints:
         """Return the rows of all papers that these cite, with repetitions."""

@@ -14,7 +14,6 @@ from qbe.cite.scoring import FEATURE_SETS
 from qbe.models.heads import Arrays, Head, Storage, head_arrays, head_of
 
 _STORAGE = Storage("citation", "citation")
-WEIGHTS, CARD = _STORAGE.weights, _STORAGE.card
 _FEATURES = {each.key: list(each.names) for each in FEATURE_SETS}
 
 

@@ -60,8 +60,9 @@ class CitationSource:
         scores = np.full(len(rows), np.nan) if known is None else known.scores_of(rows)
         missing = np.flatnonzero(np.isnan(scores))
         if len(missing):
-            turned = self._turned(query.sentence_vectors, query.whole_vector)
-            scores[missing] = self._projection.weights @ terms(turned, self._stored(rows[missing]))
+            vectors = query.sentence_vectors, query.whole_vector
+            found = terms(self._projection, *vectors, self._stored(rows[missing]))
+            scores[missing] = self._projection.weights @ found
         return {NAME: scores}
 
     def whole_cosines(self, rows: Rows, others: Rows) -> Doubles:
@@ -79,15 +80,10 @@ class CitationSource:
         scores = np.empty((len(papers), len(ascending)))
         for number, row in enumerate(papers.tolist()):
             sentences = self._reader.gather(np.array([row], np.int64)).vectors.astype(np.float64)
-            scores[number] = self._projection.weights @ terms(self._turned(sentences, whole[number]), stored)
+            found = terms(self._projection, sentences, whole[number], stored)
+            scores[number] = self._projection.weights @ found
         likeness: Doubles = scores[:, places]
         return likeness
-
-    def _turned(self, sentences: NDArray[np.floating], whole: NDArray[np.floating]) -> TransformedQuery:
-        projection = self._projection
-        return TransformedQuery(
-            transformed(sentences, projection.sentences), transformed(whole[None], projection.whole)
-        )
 
     def _stored(self, rows: Rows) -> MeasuredPapers:
         block, known = self._reader.gather(rows), self._sentence_lengths
@@ -116,13 +112,6 @@ class Projection(NamedTuple):
     weights: Doubles
 
 
-class TransformedQuery(NamedTuple):
-    """Hold `transformed` vectors."""
-
-    sentences: Doubles  # (n, dimension)
-    whole: Doubles  # (1, dimension)
-
-
 class MeasuredPapers(NamedTuple):
     """Hold stored vectors with lengths of their projections; sentences of paper i begin at ``starts[i]``."""
 
@@ -148,15 +137,22 @@ def transformed(vectors: NDArray[np.floating], matrix: Doubles) -> Doubles:
     return back
 
 
-def terms(query: TransformedQuery, papers: MeasuredPapers) -> Doubles:
-    """Return the similarities (3, papers) of a query and papers, in the order of TERMS.
+def terms(
+    projection: Projection,
+    sentences: NDArray[np.floating],
+    whole: NDArray[np.floating],
+    papers: MeasuredPapers,
+) -> Doubles:
+    """Return the similarities (3, papers) of a query and papers, in the order of TERMS; vectors of the query
+    are those of its sentences (n, dimension) and of the ``whole`` (dimension,).
 
     ``forward``: the mean over the query's sentences of each one's best cosine with a sentence of the paper
     (mean-max; Khattab and Zaharia, 2020, eq. 3, over sentences). ``whole``: the cosine of the whole papers.
     ``backward``: as forward, over the paper's sentences.
     """
-    cosines = (query.sentences @ papers.sentences.T) / papers.sentence_lengths
+    cosines = (transformed(sentences, projection.sentences) @ papers.sentences.T) / papers.sentence_lengths
     counts = np.diff(np.append(papers.starts, cosines.shape[1]))
     forward = np.maximum.reduceat(cosines, papers.starts, axis=1).mean(axis=0)
     backward = np.add.reduceat(cosines.max(axis=0), papers.starts) / counts
-    return np.stack([forward, (papers.whole @ query.whole[0]) / papers.whole_lengths, backward])
+    alike = (papers.whole @ transformed(whole[None], projection.whole)[0]) / papers.whole_lengths
+    return np.stack([forward, alike, backward])

@@ -11,7 +11,7 @@ import numpy as np
 
 from qbe.cite.config import CiteConfig
 from qbe.cite.model import CitationModel, default_model, read_model
-from qbe.cite.scoring import CitationScorer, CiteQuery, columns
+from qbe.cite.scoring import CitationScorer, CiteQuery
 from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError, UsageError, check_count
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
@@ -94,7 +94,7 @@ class Recommender(Closing):
                     f"expected a `rerank` that reads whole abstracts, found {stage.reranker.name}, which "
                     "reads those of a facet; give one trained with qbe train citation-pairs"
                 )
-            recommender._over(index.reader)
+            recommender._over()
         except BaseException:
             recommender.close()
             raise
@@ -134,18 +134,9 @@ class Recommender(Closing):
         check_count("k", k)
         _check(requests)
         check_filter(filter)
-        return self._recommended(self.index.reader, requests, k, filter, matches)
-
-    def _recommended(
-        self,
-        reader: IndexReader,
-        requests: Sequence[CiteRequest],
-        k: int,
-        filter: PaperFilter | None,
-        matches: bool,
-    ) -> list[list[Hit]]:
-        _, scorer, filters = self._over(reader)
-        allowed = [self._selected(filters, request.paper, filter).selection for request in requests]
+        reader, scorer, filters = self._over()
+        kept = self.config.filter if filter is None else filter
+        allowed = [filters.of(kept, Query(request.paper)).selection for request in requests]
         queries = [self._query(reader, request) for request in requests]
         candidates = scorer.first_stage(queries, allowed)
         deepest = k if self._rerank is None else max(k, self._rerank.depth)
@@ -153,7 +144,7 @@ class Recommender(Closing):
         def best(place: int) -> list[Hit]:
             """The candidates of a query, and what citations propose, in the order of the model."""
             scored = scorer.score(queries[place], candidates[place], allowed[place], links=self.config.links)
-            features = columns(scored.features, scored.feature_set.names)
+            features = np.stack([scored.features[name] for name in scored.feature_set.names], axis=1)
             scores = self._model.heads[scored.feature_set.key].scores(features)
             ids = [reader.papers.ids[row] for row in scored.rows.tolist()]
             return best_hits(ids, scores.astype(np.float32), deepest)
@@ -175,7 +166,8 @@ class Recommender(Closing):
         and those without a year.
         """
         check_filter(filter)
-        return self._selected(self._over(self.index.reader).filters, paper, filter)
+        filters = self._over().filters
+        return filters.of(self.config.filter if filter is None else filter, Query(paper))
 
     def _query(self, reader: IndexReader, request: CiteRequest) -> CiteQuery:
         paper = request.paper
@@ -186,10 +178,8 @@ class Recommender(Closing):
         excluded = frozenset(_rows(reader, request.excluded))
         return CiteQuery(encoded, year_of(paper.metadata), row, seeds, excluded)
 
-    def _selected(self, filters: FilterCache, paper: Paper, filter: PaperFilter | None) -> FilterResult:
-        return filters.of(self.config.filter if filter is None else filter, Query(paper))
-
-    def _over(self, reader: IndexReader) -> _Opened:
+    def _over(self) -> _Opened:
+        reader = self.index.reader
         with self._opening:
             if self._opened is None or self._opened.reader is not reader:
                 config, projection = self.config, self._model.projection

@@ -62,10 +62,6 @@ def text_features(scores: Mapping[str, Doubles], ages: Doubles) -> dict[str, Dou
     return {**normalized, "age": years / 10, "recency": -np.log1p(years), "new": new}
 
 
-def columns(features: Mapping[str, Doubles], names: Sequence[str]) -> Doubles:
-    return np.stack([features[name] for name in names], axis=1)
-
-
 class CiteQuery(NamedTuple):
     """Hold a paper whose bibliography is to be found."""
 
@@ -125,7 +121,7 @@ class CitationScorer:
         self._papers, self._depth = reader.papers, depth
         self._projected = CitationSource(reader, workers, projection)
         self.evidence = Evidence(reader)
-        self._sources = [
+        self._sources: list[Any] = [
             BM25Stage(reader, workers, query),
             DenseStage(reader, workers),
             self._projected,
@@ -169,32 +165,25 @@ class CitationScorer:
         """Compute the features of candidates and, with ``links``, of those that citations propose."""
         candidates = candidates.without(query.left_out)
         rows, components = candidates.rows, candidates.components
-        feature_set = FeatureSet(links=links and len(self.evidence.links) > 0, seeds=len(query.seeds) > 0)
+        feature_set = FeatureSet(links=links and self.evidence.count > 0, seeds=len(query.seeds) > 0)
         near = self._near(query, candidates, NEAR)
         if feature_set.links:
             linked = self._linked(query, candidates.rows, near, allowed)
-            proposed, nearest = self._components(query, linked), self._near(query, candidates, NEAREST)
-            rows = np.concatenate([rows, linked])
-            components = {name: np.concatenate([part, proposed[name]]) for name, part in components.items()}
+            nearest, rows = self._near(query, candidates, NEAREST), np.concatenate([rows, linked])
+            if len(linked):
+                scores: dict[str, Doubles] = {}
+                for source in self._sources:
+                    scores |= source.scores(query.encoded, linked, None)
+                components = {name: np.concatenate([part, scores[name]]) for name, part in components.items()}
         features = text_features(components, self.evidence.ages(rows, query.year))
         if feature_set.links:
-            citations, earlier = self.evidence.links, self.evidence.citing_papers(query.year, query.row)
+            citations, earlier = self.evidence, self.evidence.citing_papers(query.year, query.row)
             features["citations"] = np.log1p(citations.popularity(rows, earlier))
             features["neighbours"] = np.sqrt(citations.share_citing(near, rows))
             features["cited_neighbours"] = np.sqrt(citations.share_cited(nearest, rows))
         if feature_set.seeds:
             features |= self._by_seeds(query, rows, feature_set)
         return ScoredCandidates(rows, features, feature_set)
-
-    def _components(self, query: CiteQuery, rows: Ints) -> dict[str, Doubles]:
-        if not len(rows):
-            return {name: np.zeros(0) for name in SCORES}
-        ascending, places = np.unique(rows, return_inverse=True)
-        scores: dict[str, Doubles] = {}
-        sources: Any = self._sources
-        for source in sources:
-            scores |= source.scores(query.encoded, ascending, None)
-        return {name: scores[name][places] for name in SCORES}
 
     def _near(self, query: CiteQuery, candidates: CitationCandidates, count: int) -> Neighbours:
         """Weight the best candidates whose bibliographies may count by their lead over the next one."""
@@ -205,7 +194,7 @@ class CitationScorer:
         return Neighbours(rows, weights / total if total > 0 else weights)
 
     def _linked(self, query: CiteQuery, rows: Ints, near: Neighbours, allowed: Selection | None) -> Ints:
-        links, earlier = self.evidence.links, self.evidence.citing_papers(query.year, query.row)
+        links, earlier = self.evidence, self.evidence.citing_papers(query.year, query.row)
         citing = np.unique(links.citing(query.seeds))
         citing = citing[earlier[citing]]
         proposed = np.concatenate(
@@ -228,7 +217,7 @@ class CitationScorer:
             "seed_sentences_two": z_normalize(by_sentences[-2:].mean(axis=0)),
         }
         if feature_set.links:
-            links, earlier = self.evidence.links, self.evidence.citing_papers(query.year, query.row)
+            links, earlier = self.evidence, self.evidence.citing_papers(query.year, query.row)
             equal = Neighbours(query.seeds, np.full(len(query.seeds), 1 / len(query.seeds)))
             walks = links.walks(query.seeds, rows, earlier)
             popularity = np.maximum(links.popularity(rows, earlier), 1)

@@ -57,32 +57,27 @@ qbe COMMAND --help shows the options of a command."""
 def main(command_name: str | None = None) -> None:
     """Run ``qbe``, or one of its commands, with the arguments of the process, and end the process."""
     command, *rest = [command_name, *sys.argv[1:]] if command_name else sys.argv[1:] or [""]
-    if command not in COMMANDS:
-        common.run("qbe", _without_command, [command])
+    is_known = command in COMMANDS
 
     def carry_out(arguments: list[str]) -> None:
-        if "-h" in arguments or "--help" in arguments:
-            parser_of(command).parse_args(arguments)
-        # As importlib.import_module does; importlib itself would cost the help a tenth of its time.
-        module = __import__(f"qbe.cli.{SHARED.get(command, command)}", fromlist=("main",))
-        getattr(module, f"{command}_main" if command in SHARED else "main")(arguments)
+        if command in ("-h", "--help"):
+            print(HELP)
+        elif command in ("-V", "--version"):
+            from importlib.metadata import version
 
-    common.run(f"qbe {command}", carry_out, rest)
+            print(f"qbe {version('qbe')}")
+        elif not is_known:
+            from qbe.errors import UsageError, did_you_mean
 
+            if not command or command.startswith("-"):
+                raise UsageError(f"expected a command, found {command or 'none'}; qbe --help lists them")
+            hint = did_you_mean(command, COMMANDS, "qbe --help lists them")
+            raise UsageError(f"expected one of qbe's commands, found {command!r}; {hint}")
+        else:
+            if "-h" in arguments or "--help" in arguments:
+                parser_of(command).parse_args(arguments)
+            # As importlib.import_module does; importlib itself would cost the help a tenth of its time.
+            module = __import__(f"qbe.cli.{SHARED.get(command, command)}", fromlist=("main",))
+            getattr(module, f"{command}_main" if command in SHARED else "main")(arguments)
 
-def _without_command(arguments: list[str]) -> None:
-    """Print the help or the version; anything else is an error."""
-    name = arguments[0]
-    if name in ("-h", "--help"):
-        print(HELP)
-    elif name in ("-V", "--version"):
-        from importlib.metadata import version
-
-        print(f"qbe {version('qbe')}")
-    else:
-        from qbe.errors import UsageError, did_you_mean
-
-        if not name or name.startswith("-"):
-            raise UsageError(f"expected a command, found {name or 'none'}; qbe --help lists them")
-        hint = did_you_mean(name, COMMANDS, "qbe --help lists them")
-        raise UsageError(f"expected one of qbe's commands, found {name!r}; {hint}")
+    common.run(f"qbe {command}" if is_known else "qbe", carry_out, rest if is_known else [command])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qbe.cli import index, search, serve
@@ -18,35 +16,27 @@ if TYPE_CHECKING:
 def main(arguments: list[str]) -> None:
     options = parse("cluster", arguments)
     if options.command == "index":
-        index.run(options, partial(_build, options))
+
+        def build(output: Any, corpus: Any, settings: Any, *, execution: Execution, **named: Any) -> Manifest:
+            from qbe.cluster.build import build_on_cluster
+            from qbe.cluster.ray_runtime import connected
+
+            with connected(options.address, execution.threads) as ray:
+                named |= {"shards": options.shards, "execution": execution}
+                return build_on_cluster(ray, output, corpus, settings, **named)
+
+        index.run(options, build)
         return
 
     from qbe.cluster.ray_runtime import require_ray
 
     require_ray()
+
+    def open_index(folders: list[str], **named: Any) -> ClusterIndex:
+        from qbe.cluster.index import open_index
+
+        asked = {"replicas": options.replicas, "deadline": options.deadline}
+        return open_index(folders, options.address, **asked, **named)
+
     module = search if options.command == "search" else serve
-    module.run(options, partial(_open, options))
-
-
-def _build(
-    options: argparse.Namespace,
-    output: Any,
-    corpus: Any,
-    settings: Any,
-    *,
-    execution: Execution,
-    **named: Any,
-) -> Manifest:
-    from qbe.cluster.build import build_on_cluster
-    from qbe.cluster.ray_runtime import connected
-
-    with connected(options.address, execution.threads) as ray:
-        return build_on_cluster(ray, output, corpus, settings, options.shards, execution=execution, **named)
-
-
-def _open(options: argparse.Namespace, folders: list[str], **named: Any) -> ClusterIndex:
-    """Open indexes on the cluster."""
-    from qbe.cluster.index import indexes_in, open_index
-
-    inside = [each for folder in folders for each in indexes_in(folder)]
-    return open_index(inside, options.address, replicas=options.replicas, deadline=options.deadline, **named)
+    module.run(options, open_index)

@@ -87,7 +87,7 @@ def run(program: str, main: Callable[[list[str]], None], arguments: list[str] | 
 
 def _expected(error: Exception) -> Exception | None:
     """The error that a user is told, None for a bug."""
-    from qbe.errors import QbeError, file_error, is_full, output_error, package_error
+    from qbe.errors import FULL, QbeError, file_error, output_error, package_error
 
     if isinstance(error, QbeError):
         return error
@@ -95,7 +95,7 @@ def _expected(error: Exception) -> Exception | None:
         return package_error(error, error.name)
     if isinstance(error, OSError) and error.filename:
         return file_error(error)
-    if isinstance(error, OSError) and (_lost_output() or is_full(error)):
+    if isinstance(error, OSError) and (_lost_output() or error.errno in FULL):
         return output_error("standard output", error)
     return None
 
@@ -110,11 +110,14 @@ def _lost_output() -> bool:
     return False
 
 
-def with_options(message: str) -> str:
-    """A library's message with the options of the command for the parameters that it names in backquotes.
+def note(text: str | None) -> None:
+    """Tell users something on standard error, where there is something to tell.
 
-    A parameter that is no option, but one of a stage, keeps its name.
+    Parameters that a library's message names in backquotes become options of the command; one that is no
+    option, but a stage's, keeps its name.
     """
+    if not text:
+        return
     others = dict(each.split("=") for each in _OPTIONS.split())
 
     def option(match: re.Match[str]) -> str:
@@ -123,7 +126,8 @@ def with_options(message: str) -> str:
         candidates = [usual, *others.get(name, "").split(","), re.sub("-(?:files?|ids)$|s$", "", usual)]
         return next((each for each in candidates if each in Parser.known), name if Parser.known else usual)
 
-    return re.sub(r"`([a-z][a-z0-9_]*)`", option, message)
+    told = re.sub(r"`([a-z][a-z0-9_]*)`", option, text)
+    print(f"{Parser.program}: {told}", file=sys.stderr)
 
 
 def refuse(wrong: object, message: str) -> None:
@@ -143,12 +147,6 @@ def made(kind: Callable[..., T], options: argparse.Namespace, **values: Any) -> 
 
     named = {each.name: getattr(options, each.name, None) for each in fields(kind) if each.init}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in {**named, **values}.items() if value is not None})
-
-
-def note(text: str | None) -> None:
-    """Tell users something on standard error, where there is something to tell."""
-    if text:
-        print(f"{Parser.program}: {with_options(text)}", file=sys.stderr)
 
 
 def log_handler(form: str = "%(message)s") -> logging.Handler:
@@ -199,8 +197,17 @@ def searched(parser: Parser, arguments: list[str]) -> list[str]:
     from pathlib import Path
 
     given, added = {word.partition("=")[0] for word in arguments}, list[str]()
-    if "--index" not in given and (index := os.environ.get(VARIABLE) or _only_index()):
-        added += ["--index", index]
+    if "--index" not in given:
+        index, names = os.environ.get(VARIABLE), ("CURRENT", "manifest.json")
+        folders = [] if index else sorted(Path(INDEXES).glob("*"))
+        found = [str(each) for each in folders if any((each / name).is_file() for name in names)]
+        refuse(
+            len(found) > 1,
+            f"expected an `index`, found none, and several under {INDEXES}: {', '.join(found)}; give one, or "
+            f"set ${VARIABLE}",
+        )
+        if chosen := [index] if index else found:
+            added += ["--index", *chosen]
     required = (group for group in parser._mutually_exclusive_groups if group.required)
     starts = [name for group in required for each in group._group_actions for name in each.option_strings]
     if starts and given.isdisjoint(starts) and Path(TOPICS).is_file():
@@ -225,21 +232,3 @@ def _told(added: list[str]) -> list[str]:
     if added:
         note(f"taken, since none is given: {' '.join(added)}")
     return added
-
-
-def _only_index() -> str | None:
-    from pathlib import Path
-
-    from qbe.errors import UsageError
-
-    found = sorted(
-        str(folder)
-        for folder in Path(INDEXES).glob("*")
-        if (folder / "CURRENT").is_file() or (folder / "manifest.json").is_file()
-    )
-    if len(found) > 1:
-        raise UsageError(
-            f"expected an `index`, found none, and several under {INDEXES}: {', '.join(found)}; give one, or "
-            f"set ${VARIABLE}"
-        )
-    return found[0] if found else None

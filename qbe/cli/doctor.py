@@ -100,15 +100,10 @@ def main(arguments: list[str]) -> None:
     if damaged := ", ".join(each["name"] for each in checks if each["state"] == DAMAGED):
         raise qbe.IndexFormatError(f"expected a sound index, found damaged: {damaged}")
     if missing := [each["name"] for each in checks if each["state"] == MISSING]:
-        run = pip_line(*(REQUIREMENTS[name] for name in missing))
+        packages = shlex.join(REQUIREMENTS[name] for name in missing)
         raise MissingDependencyError(
-            f"expected all that searching needs, found no {', '.join(missing)}; run: {run}"
+            f"expected all that searching needs, found no {', '.join(missing)}; run: pip install {packages}"
         )
-
-
-def pip_line(*requirements: str) -> str:
-
-    return "pip install " + " ".join(map(shlex.quote, requirements))
 
 
 def in_bytes(number: int) -> str:
@@ -124,7 +119,6 @@ def installation_checks() -> list[Check]:
     from qbe.index.jvm import find_jar
 
     def installed(*names: str) -> str | None:
-        """The version of the first of these distributions that is installed."""
         for name in names:
             try:
                 return version(name)
@@ -149,7 +143,8 @@ def installation_checks() -> list[Check]:
             found = installed(module, *others)
             checks.append(check(module, found or "version unknown", version=found))
         else:
-            state, advice = MISSING if module in NEEDED else ADVICE, f"for {purpose}: {pip_line(requirement)}"
+            state = MISSING if module in NEEDED else ADVICE
+            advice = f"for {purpose}: pip install {shlex.quote(requirement)}"
             checks.append(check(module, "not installed", advice, state, version=None))
     return checks
 
@@ -219,7 +214,6 @@ def memory_check() -> Check:
 
 
 def _text(path: str) -> str:
-
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError:
@@ -228,15 +222,10 @@ def _text(path: str) -> str:
 
 def disk_check(name: str, folder: Path) -> Check:
     """The free room at a folder, or where it would be created."""
-    place = _nearest_existing(folder)
+    place = next(filter(Path.exists, (folder.absolute(), *folder.absolute().parents)))
     free = shutil.disk_usage(place).free
     advice = "an index takes about 13 kB a paper" if free < LITTLE_ROOM else ""
     return check(name, f"{in_bytes(free)} free at {place}", advice, folder=str(place), free=free)
-
-
-def _nearest_existing(folder: Path) -> Path:
-    folder = folder.absolute()
-    return next((each for each in (folder, *folder.parents) if each.exists()), folder)
 
 
 def cache_check() -> Check:
@@ -246,7 +235,7 @@ def cache_check() -> Check:
         for name in files:
             with suppress(OSError):  # removed meanwhile
                 size += Path(where, name).lstat().st_size
-    place, advice = _nearest_existing(folder), ""
+    place, advice = next(filter(Path.exists, (folder.absolute(), *folder.absolute().parents))), ""
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         advice = "it cannot be written: set QBE_CACHE to a folder that can, or nothing is kept"
     return check("cache", f"{folder}: {in_bytes(size)}", advice, folder=str(folder), size=size)

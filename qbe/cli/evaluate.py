@@ -10,7 +10,7 @@ from qbe.cli.common import refuse
 from qbe.cli.parser import parse
 from qbe.errors import check_count
 from qbe.evaluate.render import to_json, to_text
-from qbe.evaluate.report import Scoring, build_report, read_titles
+from qbe.evaluate.report import Scoring, build_report
 from qbe.util.files import check_output, write_text
 
 
@@ -53,11 +53,17 @@ def main(arguments: list[str]) -> None:
             common.note(f"warning: {name}: {warning}")
     worst = ""
     if options.worst:
-        from qbe.evaluate.queries import compare_runs, outcomes, worst_to_text
+        from qbe.corpus.reading import read_corpus
+        from qbe.corpus.records import Reading
+        from qbe.evaluate.queries import outcomes, worst_to_text
 
-        comparison = compare_runs(report)
-        titles = read_titles(options.corpus) if options.corpus else {}
-        worst = worst_to_text(comparison, outcomes(report, comparison, options.qrels), options.worst, titles)
+        results = outcomes(report, options.qrels)
+        titles = dict[str, str]()
+        if options.corpus:
+            reading = Reading(keep_without_abstract=True)
+            papers = read_corpus([options.corpus], lambda abstract: [abstract], reading)
+            titles = {paper.paper_id: paper.title for paper in papers}
+        worst = worst_to_text(report, results, options.worst, titles)
     if options.plot:
         write_plot(options.plot, report, by_paper=options.by_paper)
     if options.output:

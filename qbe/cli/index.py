@@ -13,7 +13,7 @@ import qbe
 from qbe.cli import common
 from qbe.cli.common import built, refuse
 from qbe.cli.parser import parse
-from qbe.corpus.rejected import NOTED
+from qbe.corpus.records import NOTED
 from qbe.util.text import plain, read_ids
 from qbe.util.work import thread_count
 
@@ -152,7 +152,6 @@ def build_settings(options: argparse.Namespace) -> qbe.BuildSettings:
 def _change(
     output: Path, action: str, options: argparse.Namespace, read: qbe.Reading, execution: Execution
 ) -> None:
-    """Carry out a change, and print what it did."""
     from qbe.index.update import append_papers, delete_papers, sync_papers
 
     started = time.monotonic()
@@ -163,7 +162,14 @@ def _change(
         named: dict[str, Any] = {"reading": read, "encoder": options.encoder, "tagger": options.tagger}
         named |= {"device": options.device, "execution": execution}
         if action == "sync":
-            confirm = (lambda _: True) if options.overwrite else _confirm
+
+            def confirm(question: str) -> bool:
+                """Ask on a terminal; False without one."""
+                if options.overwrite or not (sys.stdin.isatty() and sys.stderr.isatty()):
+                    return bool(options.overwrite)
+                print(f"{plain(question)} [y/N] ", end="", file=sys.stderr, flush=True)
+                return sys.stdin.readline().strip().lower() in ("y", "yes")
+
             written = sync_papers(output, options.corpus, confirm=confirm, **named)
         else:
             written = append_papers(output, options.corpus, update=action == "update", **named)
@@ -176,14 +182,6 @@ def _change(
         if len(papers) > NAMED:
             print(f"{what}: {len(papers) - NAMED:,} more")
     print(f"{output}: {written.summary()}, {time.monotonic() - started:.1f} s")
-
-
-def _confirm(question: str) -> bool:
-    """Ask on a terminal; False without one."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
-    print(f"{plain(question)} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:

@@ -89,7 +89,6 @@ def main(arguments: list[str]) -> None:
 
 
 def _prices(text: str | None) -> tuple[float, float] | None:
-    """The prices of a million tokens of requests and of answers."""
     if text is None:
         return None
     prices = [part for part in text.split(":") if part.replace(".", "", 1).isdecimal()]
@@ -98,7 +97,6 @@ def _prices(text: str | None) -> tuple[float, float] | None:
 
 
 def _config(options: argparse.Namespace, output: Path, merges: Merges) -> LabelConfig:
-    """How the model is asked."""
     answers = Path(options.answers or f"{output}.answers.sqlite")
     same = f"expected --answers in another file than the --output, found {output} as both"
     refuse(answers.resolve() == output.resolve(), same)
@@ -111,7 +109,6 @@ def _config(options: argparse.Namespace, output: Path, merges: Merges) -> LabelC
 
 
 def _pairs_of_files(options: argparse.Namespace, merges: Merges) -> list[Pair]:
-    """The pairs that files state, or none."""
     from qbe.label.candidates import drawn, pool_runs
 
     if options.runs:
@@ -129,13 +126,12 @@ def _pairs_of_files(options: argparse.Namespace, merges: Merges) -> list[Pair]:
 
 
 def _candidates(options: argparse.Namespace, index: qbe.Index) -> list[Pair]:
-    """Candidates of query papers of an index."""
-    from qbe.label.candidates import drawn, ids_of, ids_with, pool_candidates
+    from qbe.label.candidates import drawn, ids_with, pool_candidates
 
     if options.keywords:
         ids = ids_with(index, options.keywords)
     else:
-        ids = list(dict.fromkeys(read_ids(options.queries))) if options.queries else ids_of(index)
+        ids = list(dict.fromkeys(read_ids(options.queries)) if options.queries else index.papers.ids)
     queries = drawn(ids, options.sample, options.random_seed)
     with common.Bar("finding candidates", "papers", len(queries)) as advance:
         return pool_candidates(index, queries, options.candidates, options.random_seed, advance)
@@ -159,7 +155,6 @@ def _label(
         common.note(f"{bare:,} of {len(papers):,} {told}")
 
     def approve(estimate: Estimate) -> bool:
-        """Print what is to be asked."""
         line = (
             f"{len(pairs):,} pairs, {len(pairs) - estimate.requests:,} of them answered already or equal to "
             f"others: {estimate.requests:,} requests, about {estimate.prompt_tokens:,} tokens in and "

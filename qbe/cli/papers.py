@@ -70,7 +70,6 @@ def show_main(arguments: list[str]) -> None:
 
 
 def _text(paper: qbe.Paper) -> str:
-    """A paper for a person."""
     from qbe.search.explain import label_of
     from qbe.search.present import columns
 
@@ -108,7 +107,6 @@ def _having(papers: Iterable[qbe.Paper], words: Sequence[str]) -> Iterator[qbe.P
 
 
 def _tags_of(paper: qbe.Paper) -> dict[str, list[str]]:
-    """The tags and collections of a paper in its owner's library."""
     lists = {name: paper.metadata.get(name) for name in ("tags", "collections")}
     return {name: list(map(str, value)) if isinstance(value, list) else [] for name, value in lists.items()}
 

@@ -98,7 +98,6 @@ def worker_app(options: argparse.Namespace) -> ASGIApp:
 
 
 def _settings(options: argparse.Namespace) -> tuple[ServeSettings, int]:
-    """Who may ask for what, and the threads of this process."""
     from qbe.serve.guard import read_key, settings_for
 
     settings = settings_for(

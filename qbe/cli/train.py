@@ -68,12 +68,12 @@ def main(arguments: list[str]) -> None:
         from qbe.train.cross_encoder import CrossEncoderRecipe
 
         own["recipe"] = common.made(CrossEncoderRecipe, options)
-    from qbe.train.work import Folders, RunOptions, run_training
+    from qbe.train.work import RunOptions, run_training
 
-    folders = Folders(Path(options.output), Path(options.work))
-    seeds = tuple(dict.fromkeys(map(int, texts)))
-    run_training(make(**own), sources, folders, RunOptions(seeds, threads, getattr(options, "device", "cpu")))
-    card = (folders.output / "README.md").read_text(encoding="utf-8")
+    output, seeds = Path(options.output), tuple(dict.fromkeys(map(int, texts)))
+    run = RunOptions(seeds, threads, getattr(options, "device", "cpu"))
+    run_training(make(**own), sources, output, Path(options.work), run)
+    card = (output / "README.md").read_text(encoding="utf-8")
     print(f"{options.output}: {card.partition('## Figures')[2].strip()}")
 
 
@@ -86,7 +86,6 @@ def _path(options: argparse.Namespace, name: str) -> Path:
 
 
 def _training(command: str) -> Callable[..., Any]:
-    """The class of a training, or the function of ``admit``."""
     module, _, name = TRAININGS[command].partition(":")
     called: Callable[..., Any] = getattr(import_module(f"qbe.train.{module}"), name)
     return called
@@ -97,10 +96,11 @@ def _sources(options: argparse.Namespace) -> Sources:
     from qbe.train.pairs import data_file, pair_files
     from qbe.train.work import Sources
 
-    fields: dict[str, Any] = {}
     if getattr(options, "collection", None):
-        fields |= {split: (Path(options.collection, f"{split}.qrels"),) for split in ("train", "dev")}
-    elif "pairs" in options:
+        train, dev = (Path(options.collection, f"{split}.qrels") for split in ("train", "dev"))
+        return Sources(train=(train,), dev=(dev,), index=Path(options.index))
+    fields: dict[str, Any] = {}
+    if "pairs" in options:
         names = ["facet-judgments/train.tsv", "graded-pairs"]
         if options.command == "joint-grades":
             names.append("graded-pairs/wild-train.tsv")
@@ -109,8 +109,6 @@ def _sources(options: argparse.Namespace) -> Sources:
         fields["train"] = tuple(map(Path, options.cocitations))
     elif "csabstruct" in options:
         fields["train"] = (_path(options, "csabstruct"),)
-    if "train" in fields and "dev" in fields:
-        return Sources(**fields, index=Path(options.index))
     if "dev" in options and options.dev:
         fields["dev"] = tuple(map(Path, options.dev))
     elif "dev" in options and options.command != "encoder":

@@ -44,7 +44,6 @@ def _add(options: argparse.Namespace) -> None:
 
 
 def _watch(options: argparse.Namespace) -> Watch:
-    """The watch that the options state; raises UsageError."""
     from qbe.feeds.watches import watch_of
     from qbe.search.request import SearchForm
 

@@ -111,21 +111,8 @@ class ClusterIndex(Index):
         return ask
 
 
-def indexes_in(folder: str | Path | Sequence[str | Path]) -> list[Path]:
-    """Return the folders of indexes: as given, or inside a folder that ``qbe cluster index`` wrote."""
-    if not isinstance(folder, str | Path):
-        return [Path(each) for each in folder]
-    folder = Path(folder)
-    if folder.is_dir() and not (current(folder) / "manifest.json").exists():
-        inside = [path for path in folder.iterdir() if path.is_dir() and path.name.isdecimal()]
-        if inside:
-            return sorted(inside, key=lambda path: int(path.name))
-    read_manifest(folder)
-    return [folder]
-
-
 def open_index(
-    folder: str | Path | Sequence[str | Path],
+    folders: str | Path | Sequence[str | Path],
     cluster: str,
     *,
     replicas: int = 1,
@@ -133,7 +120,8 @@ def open_index(
     threads: int | None = None,
     **options: Any,
 ) -> ClusterIndex:
-    """Open indexes on a cluster, each held by ``replicas`` processes that end when it is closed.
+    """Open indexes, also those in a folder that ``qbe cluster index`` wrote, on a cluster, each held by
+    ``replicas`` processes that end when it is closed.
 
     The nodes of the ``cluster`` (``local``, ``auto``, or an address) must see the folders under the same
     path; options are those of `qbe.index.index.Index`. Raises what that does, MissingDependencyError without
@@ -141,12 +129,20 @@ def open_index(
     """
     check_positive("replicas", replicas)
     check_positive("deadline", deadline)
-    folders = [each.resolve() for each in indexes_in(folder)]
+    indexes = list[Path]()
+    for folder in map(Path, [folders] if isinstance(folders, str | Path) else folders):
+        inside = [folder]
+        if folder.is_dir() and not (current(folder) / "manifest.json").exists():
+            numbered = (each for each in folder.iterdir() if each.is_dir() and each.name.isdecimal())
+            inside = sorted(numbered, key=lambda each: int(each.name)) or inside
+        if inside == [folder]:
+            read_manifest(folder)
+        indexes += [each.resolve() for each in inside]
     with ExitStack() as stack:
         ray = stack.enter_context(connected(cluster, threads))
-        actors = _start(ray, folders, replicas, threads or 1)
+        actors = _start(ray, indexes, replicas, threads or 1)
         stack.callback(lambda: [ray.kill(actor, no_restart=True) for each in actors for actor in each])
-        index = ClusterIndex(folders, actors, deadline, threads=threads, **options)
+        index = ClusterIndex(indexes, actors, deadline, threads=threads, **options)
         index._resources = stack.pop_all()
         return index
 

@@ -20,7 +20,6 @@ FORMATS = ("bibtex", "ris")
 ARTICLE, IN_PROCEEDINGS, OTHER = "article", "inproceedings", "misc"  # kinds, as BibTeX names them
 
 PROVIDER = "qbe"  # of the record (DP), by which files of RIS are told from others
-COMMENT = "%% "  # begins a comment between entries
 
 _ARXIV = re.compile(r"(\d\d(?:0[1-9]|1[0-2])\.\d{4,5}|[a-z-]{2,20}(?:\.[A-Z]{2})?/\d{7})(?:v\d+)?")
 _ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.ASCII)
@@ -40,9 +39,8 @@ _MEETING = re.compile(
 )
 _NO_NAME = re.compile(r"\[?no authors?(?: names?)? (?:available|listed|found)\]?", re.IGNORECASE)
 _KEY = re.compile(r'[^\s"#%,={}\\~@^$]{1,200}')
-_ACRONYM = re.compile(
-    r"[A-Z][\w-]{0,20}[A-Z][\w-]{0,20}[ '\u2019]{0,3}\d{2}(?:\d{2})?"
-)  # with a year, such as "ACL 2020"
+# With a year, such as "ACL 2020".
+_ACRONYM = re.compile(r"[A-Z][\w-]{0,20}[A-Z][\w-]{0,20}[ '\u2019]{0,3}\d{2}(?:\d{2})?")
 
 _TYPES = {ARTICLE: "JOUR", IN_PROCEEDINGS: "CONF"}
 # English articles, pronouns, prepositions, conjunctions and auxiliary verbs.
@@ -223,7 +221,18 @@ class Bibliography:
         if paper.paper_id in self.keys:
             return None
         reference = reference_of(paper)
-        key = plain = reference.key or key_of(reference)
+        key = reference.key
+        if not key:
+            first = reference.names[0] if reference.names else ""
+            if name := split_name(first):  # without particles such as "van der", if anything is left
+                first = " ".join(word for word in name.family.split() if not word.islower()) or name.family
+            # Letters with their accents decomposed, which belong to words.
+            title = re.sub(r"[^\w\u0300-\u036f]|_", " ", unicodedata.normalize("NFKD", reference.title))
+            words = (_ascii_letters(word).lower() for word in title.split())
+            subject = next((word for word in words if len(word) > 2 and word not in FUNCTION_WORDS), "")
+            subject = subject or _ascii_letters(reference.paper_id, string.digits)
+            key = f"{_ascii_letters(first) or _ANONYMOUS}{reference.year}{subject}"
+        plain = key
         while key.casefold() in self._taken:
             letters, number = "", next(self._next.setdefault(plain.casefold(), count(1)))
             while number:  # 1 is a, 26 z, 27 aa
@@ -274,7 +283,7 @@ def to_bibtex(reference: Reference, key: str) -> str:
 
 def comment(text: str) -> str:
     """Return a line between entries; "@" would begin an entry, and is written as "(at)"."""
-    return f"{COMMENT}{' '.join(text.split()).replace('@', '(at)')}\n"
+    return f"% {' '.join(text.split()).replace('@', '(at)')}\n"
 
 
 def to_ris(reference: Reference, key: str = "") -> str:
@@ -295,20 +304,6 @@ def to_ris(reference: Reference, key: str = "") -> str:
         ("ER", ""),
     ]
     return "".join(f"{tag}  - {value}\n" for tag, value in lines if value or tag == "ER")
-
-
-def key_of(reference: Reference) -> str:
-    """Return the key that is made for a paper in a file of its own."""
-    first = reference.names[0] if reference.names else ""
-    name = split_name(first)
-    if name:  # without particles such as "van der", if anything is left
-        first = " ".join(word for word in name.family.split() if not word.islower()) or name.family
-    family = _ascii_letters(first) or _ANONYMOUS
-    # Letters with their accents decomposed, which belong to words.
-    title = re.sub(r"[^\w\u0300-\u036f]|_", " ", unicodedata.normalize("NFKD", reference.title))
-    words = (_ascii_letters(word).lower() for word in title.split())
-    subject = next((word for word in words if len(word) > 2 and word not in FUNCTION_WORDS), "")
-    return f"{family}{reference.year}{subject or _ascii_letters(reference.paper_id, string.digits)}"
 
 
 def _ascii_letters(text: str, others: str = "") -> str:

@@ -79,9 +79,8 @@ class BibtexEntry(NamedTuple):
 Original = tuple[str, BibtexEntry | RecordError]
 
 
-def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+def read(stream: io.BufferedReader, name: str, _: Reading) -> Iterator[Entry]:
     """Yield the entries of a file; those that inherit from later ones (``crossref``, ``xdata``) come last."""
-    del reading
     parents: dict[str, BibtexEntry] = {}
 
     def in_order() -> Iterator[Original]:
@@ -352,8 +351,17 @@ def _value(text: str, place: int, strings: MutableMapping[str, str]) -> tuple[st
     while True:
         begin = place
         if text.startswith(("{", '"'), place):
-            place = _closed(text, place)
-            value += text[begin + 1 : place - 1]
+            is_quoted = text[begin] == '"'
+            depth = 0 if is_quoted else 1
+            for sign in (_BRACE_OR_QUOTE if is_quoted else _BRACE).finditer(text, begin + 1):
+                depth += {"{": 1, "}": -1}.get(sign[0], 0)
+                if depth == 0 and (sign[0] == '"' or not is_quoted):
+                    break
+            else:
+                mark = "quotation mark" if is_quoted else "brace"
+                raise _BrokenError(f"a closing {mark}", "none", begin)
+            value += text[begin + 1 : sign.start()]
+            place = sign.end()
         elif part := _PART.match(text, place):
             place = part.end()
             value += strings.get(part[0].lower(), part[0])
@@ -362,16 +370,6 @@ def _value(text: str, place: int, strings: MutableMapping[str, str]) -> tuple[st
         place = after.end() if after else place
         if after is None or after[1] is None:
             return value, place
-
-
-def _closed(text: str, begin: int) -> int:
-    is_quoted = text[begin] == '"'
-    depth = 0 if is_quoted else 1
-    for sign in (_BRACE_OR_QUOTE if is_quoted else _BRACE).finditer(text, begin + 1):
-        depth += {"{": 1, "}": -1}.get(sign[0], 0)
-        if depth == 0 and (sign[0] == '"' or not is_quoted):
-            return sign.end()
-    raise _BrokenError("a closing quotation mark" if is_quoted else "a closing brace", "none", begin)
 
 
 def _unexpected(text: str, place: int, expected: str) -> _BrokenError:

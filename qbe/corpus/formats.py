@@ -52,21 +52,6 @@ def _is_semantic_scholar(head: Head) -> bool:
     )
 
 
-def _is_anthology(head: Head) -> bool:
-    is_collection = root_tag(head) == "collection"  # other formats have collections of other things
-    return is_collection and "<volume" in head.text and "<collection id=" in head.text
-
-
-def _is_bibtex(head: Head) -> bool:
-    is_bibtex = head.suffix in (".bib", ".bibtex") or _FIRST_ENTRY.search(head.text) is not None
-    return is_bibtex and not head.text.startswith(("{", "[", "<"))
-
-
-def _is_pdf(head: Head) -> bool:
-    behind_other_bytes = head.suffix == ".pdf" and b"%PDF-" in head.data[:1024]
-    return head.data.startswith(b"%PDF-") or behind_other_bytes
-
-
 _BY_NAME: dict[str, tuple[Callable[[Head], bool], Reader, str]] = {
     "arxiv": (
         lambda head: head.has("id", "title", "abstract", "categories", "versions"),
@@ -89,7 +74,13 @@ _BY_NAME: dict[str, tuple[Callable[[Head], bool], Reader, str]] = {
         ASSIGNED,
     ),
     "pubmed": (lambda head: root_tag(head) in PUBMED_ROOTS, xml_formats.read_pubmed, ASSIGNED),
-    "acl-anthology": (_is_anthology, xml_formats.read_anthology, ASSIGNED),
+    "acl-anthology": (  # other formats have collections of other things
+        lambda head: (
+            root_tag(head) == "collection" and "<volume" in head.text and "<collection id=" in head.text
+        ),
+        xml_formats.read_anthology,
+        ASSIGNED,
+    ),
     "csl-json": (
         _json_with(  # what an item of CSL-JSON or Zotero has and other formats lack
             r'"itemType"\s*:|"type"\s*:\s*"(?:article-(?:journal|magazine|newspaper)|paper-conference|review-book)"'
@@ -100,12 +91,23 @@ _BY_NAME: dict[str, tuple[Callable[[Head], bool], Reader, str]] = {
         json_formats.read_csl,
         CHOSEN,
     ),
-    "bibtex": (_is_bibtex, bibtex.read, CHOSEN),
+    "bibtex": (
+        lambda head: (
+            (head.suffix in (".bib", ".bibtex") or _FIRST_ENTRY.search(head.text) is not None)
+            and not head.text.startswith(("{", "[", "<"))
+        ),
+        bibtex.read,
+        CHOSEN,
+    ),
     "ris": (tagged.RIS.recognizes, tagged.RIS.read, CHOSEN),
     "nbib": (tagged.NBIB.recognizes, tagged.NBIB.read, ASSIGNED),
     "wos": (tagged.WOS.recognizes, tagged.WOS.read, ASSIGNED),
     "endnote": (tagged.ENDNOTE.recognizes, tagged.ENDNOTE.read, CHOSEN),
-    "pdf": (_is_pdf, pdf.read, ASSIGNED),
+    "pdf": (  # other bytes may stand before its own
+        lambda head: b"%PDF-" in head.data[: 1024 if head.suffix == ".pdf" else len(b"%PDF-")],
+        pdf.read,
+        ASSIGNED,
+    ),
     "parquet": (lambda head: head.data.startswith(b"PAR1"), tables.read_parquet, UNIQUE),
     "jsonl": (_json_with(r'(?i)"[a-z_ ]*title"\s*:'), json_formats.read_entries, UNIQUE),
     "table": (tables.is_table, tables.read_table, CHOSEN),
@@ -126,8 +128,16 @@ _SUFFIXES = {".enl": "an EndNote library", ".enlx": "an EndNote library", ".numb
 _ELEMENT = re.compile(r"<([A-Za-z][\w:.-]*)")
 
 
-def recognized(stream: io.BufferedReader, name: str) -> Format:
-    """Return the format of a source at its beginning; raises RecordError where it is none of them."""
+def format_of(stream: io.BufferedReader, name: str, called: str | None = None) -> Format:
+    """Return the format that is ``called`` so, or that of a source at its beginning.
+
+    Raises UsageError where no format is called so, RecordError where the source has none of them.
+    """
+    if called in FORMATS:
+        return FORMATS[called]
+    if called:
+        hint = did_you_mean(called, FORMATS, "check `format`")
+        raise UsageError(f"expected `format` of {', '.join(FORMATS)}, found {called!r}; {hint}")
     head = head_of(stream, name)
     form = next((each for each in FORMATS.values() if each.recognizes(head)), None)
     is_json = re.search(r"^\s*\[?\s*\{", head.text, re.MULTILINE) is not None
@@ -135,14 +145,6 @@ def recognized(stream: io.BufferedReader, name: str) -> Format:
     if form is None and not may_be_papers:
         raise not_recognized(name, kind_of(head))
     return form or JSON_LINES
-
-
-def format_of(stream: io.BufferedReader, name: str, called: str | None) -> Format:
-    """Return the format that is ``called`` so, or is recognized; raises UsageError where there is none."""
-    if called in FORMATS or not called:
-        return FORMATS[called] if called else recognized(stream, name)
-    hint = did_you_mean(called, FORMATS, "check `format`")
-    raise UsageError(f"expected `format` of {', '.join(FORMATS)}, found {called!r}; {hint}")
 
 
 def kind_of(head: Head) -> str:

@@ -144,9 +144,14 @@ def read_arxiv(stream: io.BufferedReader, name: str, reading: Reading) -> Iterat
 def from_arxiv(source: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of a paper of arXiv, with the date of its first version."""
     try:
+        authors = list[str]()
+        for parts in source.get("authors_parsed") or ():
+            family, given, suffix = (*map(without_latex, parts[:3]), "")[:3]
+            is_usual = family.isalpha() and given[:1].isupper() and " " not in given and not suffix
+            # Most are, and this is faster.
+            authors.append(f"{given} {family}" if is_usual else person_name(family, given, suffix))
         metadata: dict[str, Any] = {
-            "authors": [_arxiv_author(*each[:3]) for each in source.get("authors_parsed") or ()]
-            or [without_latex(name) for name in _AND.split(source.get("authors") or "")],
+            "authors": authors or [without_latex(name) for name in _AND.split(source.get("authors") or "")],
             "categories": (source.get("categories") or "").split(),
             "date": source.get("update_date"),
             "venue": source.get("journal-ref"),
@@ -160,13 +165,6 @@ def from_arxiv(source: Mapping[str, Any]) -> dict[str, Any]:
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         expected, found = "a record of arXiv's snapshot with id, title and abstract", type(error).__name__
         raise unfit(expected, f"{found} {error}", "mend or remove it", NOT_THIS_FORMAT) from None
-
-
-def _arxiv_author(*parts: str) -> str:
-    family, given, suffix = (*map(without_latex, parts), "")[:3]
-    if family.isalpha() and given[:1].isupper() and " " not in given and not suffix:  # most, faster
-        return f"{given} {family}"
-    return person_name(family, given, suffix)
 
 
 # --- OpenAlex ---

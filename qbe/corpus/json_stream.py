@@ -88,15 +88,15 @@ def list_path(head: Head) -> str | None:
     return None
 
 
-def json_objects(stream: io.BufferedReader, name: str, path: str | None = None) -> Iterator[Entry]:
-    """Yield the objects of the array at a path, or where an answer has its list (`list_path`).
+def json_objects(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
+    """Yield the objects of the list of an answer (`list_path`).
 
-    Where there is neither they are those of an array, of lines, or one after another, as the text begins.
+    Where there is none they are those of an array, of lines, or one after another, as the text begins.
     Another line or item that is no object is an error in its entry. Malformed JSON concerns its line alone;
     elsewhere it raises CorpusError.
     """
     head = head_of(stream, name)
-    path = list_path(head) if path is None else path
+    path = list_path(head)
     is_array = path is not None or head.text.startswith("[")
     # One object over several lines.
     if is_array or head.text.partition("\n")[0].rstrip().endswith(("{", "[", ",")):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from qbe.corpus import fields
 from qbe.corpus.markup import clean_bibtex
@@ -55,13 +55,6 @@ _DROPPED = re.compile(
 _LAYOUT = re.compile(
     r"\\(?:begin|end)\s*\{[^{}]*\}(?:\[[^\[\]]*\])?|\\item\b(?:\s*\[[^\[\]]*\])?|\\\\\*?(?:\[[^\[\]]*\])?|\\(?:[a-z]+skip|linebreak|newline|newpage)\b"
 )
-
-
-class Cited(NamedTuple):
-    """The names of the bibliographies of a source, and the keys that it cites; ``*`` stands for all."""
-
-    bibliographies: tuple[str, ...]
-    keys: frozenset[str]
 
 
 def source_of(text: str, folder: Path | None, lacking: list[str] | None = None) -> str:
@@ -119,9 +112,15 @@ def paper_of(source: str, where: str) -> dict[str, Any]:
     macros = {match[1]: text.replace("\\xspace", "") for match, text in _arguments(source, _MACRO)}
     lacking = list[str]()
     titles = (text for match, text in _arguments(source, _TITLE) if not _OTHER_TITLE.match(match[0]))
+    ends = _enclosed(source, _ABSTRACT, lambda match: rf"(?i)\\end\{{{re.escape(match[1])}\}}")
+    abstracts = chain(
+        (source[begin.end() : end.start()] for begin, end in ends),
+        (text for _, text in _arguments(source, _ABSTRACT_COMMAND)),
+        (match[1] for match in _SECTION.finditer(source)),
+    )
     title, abstract = (
         next((plain for each in islice(texts, MOST_TRIED) if (plain := _plain(each, macros, lacking))), "")
-        for texts in (titles, _abstracts(source))
+        for texts in (titles, abstracts)
     )
     stands_in = "" if abstract else fields.INTRODUCTION
     if not abstract:
@@ -140,20 +139,13 @@ def paper_of(source: str, where: str) -> dict[str, Any]:
     return {"paper_id": None, "title": title, "abstract": abstract, "metadata": fields.present(metadata)}
 
 
-def cited_in(source: str) -> Cited:
-    """Return what a source (`source_of`) cites."""
+def cited_in(source: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return the names of a source's bibliographies, and the keys that it cites; ``*`` stands for all."""
     names = (name.strip() for match in _BIBLIOGRAPHY.finditer(source) for name in match[1].split(","))
     files = dict.fromkeys(name if name.lower().endswith(".bib") else f"{name}.bib" for name in names if name)
     cited = (match[1] for match in _CITATION.finditer(source) if not _NO_CITATION.match(match[0]))
     keys = frozenset(key.strip() for each in cited if "#" not in each for key in each.split(","))
-    return Cited(tuple(files), keys - {""})
-
-
-def _abstracts(source: str) -> Iterator[str]:
-    ends = _enclosed(source, _ABSTRACT, lambda match: rf"(?i)\\end\{{{re.escape(match[1])}\}}")
-    yield from (source[begin.end() : end.start()] for begin, end in ends)
-    yield from (text for _, text in _arguments(source, _ABSTRACT_COMMAND))
-    yield from (match[1] for match in _SECTION.finditer(source))
+    return tuple(files), keys - {""}
 
 
 def _enclosed(

@@ -35,9 +35,8 @@ _ELLIPSIS = re.compile(r"\.\s?\.\s?\.|\u2026")
 _SEPARATOR = re.compile(r"[;|\n\r\uff1b\u3001\uff0c]")
 _WORDS = re.compile(r"[^\s,.()]+")
 _AND = re.compile(r"((?:^\s*+|(?<!\s)\s*+,\s*+|(?<!\s)\s++)(?:and|&)(?:\s+|$))", re.IGNORECASE)
-_PAIRS = re.compile(
-    r"(?:[SFRI]I|S[SRF])+|FR|FS"
-)  # the kinds of parts that are family and given names in turn
+# The kinds of parts that are family and given names in turn.
+_PAIRS = re.compile(r"(?:[SFRI]I|S[SRF])+|FR|FS")
 _DOTTED = re.compile(r"(?:[^\W\d_]{1,2}\.-?)+[^\W\d_]?")
 _UNDOTTED = re.compile(r"[^\W\d_]{1,2}(?:-[^\W\d_])?")
 _USUAL = re.compile(

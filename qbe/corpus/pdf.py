@@ -55,9 +55,8 @@ _DOI = re.compile(
 )
 
 
-def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+def read(stream: io.BufferedReader, name: str, _: Reading) -> Iterator[Entry]:
     """Yield the paper of a file, without an id; its abstract is None where none was found."""
-    del reading
     check_package("pypdfium2")
     data = stream.read(MAX_LINE_BYTES + 1)
     if len(data) > MAX_LINE_BYTES:
@@ -143,7 +142,7 @@ def answer(data: bytes) -> dict[str, str]:
     stamp = _ARXIV.search(upward)
     dois = {match[1].lower() for line in lines if line.page == 0 and (match := _DOI.fullmatch(line.text))}
     names = {"arxiv": stamp[1] if stamp else "", "doi": dois.pop() if len(dois) == 1 else ""}
-    return {**found._asdict(), **names}
+    return {**found, **names}
 
 
 def main() -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from qbe.corpus.pdf_lines import Line, joined_text, overlap, words_of
+from qbe.corpus.pdf_lines import Line, joined_text, overlap
 
 # Where an abstract was found: under its heading, as a paragraph without one before the introduction, or
 # nowhere, and the introduction's first paragraph, or the first one of all, stands for it.
@@ -62,19 +61,15 @@ _MARKS = re.compile(
 _LIST_MARK = re.compile(r"^[^\w\"'\u2018\u201c($]+")
 
 
-class Found(NamedTuple):
-    """The title and the abstract, '' each where there is none, and where the abstract was."""
+def find(lines: Sequence[Line], named: str) -> dict[str, str]:
+    """Find title and abstract in the lines of first pages; ``named`` is the document's own title.
 
-    title: str
-    abstract: str
-    source: str
-
-
-def find(lines: Sequence[Line], named: str = "") -> Found:
-    """Find title and abstract in the lines of first pages; ``named`` is the document's own title."""
-    words = words_of(lines)
+    Each is '' where there is none; ``source`` says where the abstract was.
+    """
+    # The words of the document, hyphens kept, those at the ends of lines left out, which may be parts.
+    words = Counter(word for line in lines for word in re.findall(r"[\w-]+", line.text.lower())[1:-1])
     heading, rest = _heading(lines)
-    title, last = title_of(lines, heading, named)
+    title, last = _title(lines, words, heading, named)
     rows, source = _under(lines, heading, rest) if heading else [], HEADING
     if not rows:
         below = [line for line in lines if last is None or (line.page, line.y) > (last.page, last.y)]
@@ -85,7 +80,8 @@ def find(lines: Sequence[Line], named: str = "") -> Found:
             begin = min(begins, key=lambda each: (each.y, each.x0), default=None)
             rows = [] if begin is None else _grown(lines, begin, one_paragraph=True)
             source = INTRODUCTION
-    return Found(title, _LIST_MARK.sub("", joined_text(rows, words)), source)
+    abstract = _LIST_MARK.sub("", joined_text(rows, words))
+    return {"title": title, "abstract": abstract, "source": source}
 
 
 def _heading(lines: Sequence[Line]) -> tuple[Line | None, str]:
@@ -252,7 +248,9 @@ def _first_of_paragraph(lines: Sequence[Line], line: Line) -> Line:
     return line
 
 
-def title_of(lines: Sequence[Line], heading: Line | None, named: str) -> tuple[str, Line | None]:
+def _title(
+    lines: Sequence[Line], words: Counter[str], heading: Line | None, named: str
+) -> tuple[str, Line | None]:
     """Return the title and its last line; ``heading`` is the abstract's, ``named`` the stated title."""
     first = next((line.page for line in lines if len(line.text) > 3), 0)
     page = [line for line in lines if line.page == first]
@@ -277,7 +275,7 @@ def title_of(lines: Sequence[Line], heading: Line | None, named: str) -> tuple[s
     else:
         marked = [group for group in several if group[0].bold or _spaced(group).isupper()]
         best = next(iter(marked or several or usable), [])
-    return (_MARKS.sub("", joined_text(best, words_of(lines), plain=True)), best[-1] if best else None)
+    return (_MARKS.sub("", joined_text(best, words, plain=True)), best[-1] if best else None)
 
 
 def _stated(groups: Sequence[Sequence[Line]], named: str) -> tuple[str, Line | None] | None:

@@ -48,18 +48,14 @@ class Line(NamedTuple):
     bold: bool
 
 
-class _Style(NamedTuple):
-    size: float
-    bold: bool
-    upright: bool
-
-
 class _Character(NamedTuple):
     text: str
     x0: float
     x1: float
     y: float
-    style: _Style
+    size: float
+    bold: bool
+    upright: bool
     is_generated: bool
 
 
@@ -75,17 +71,17 @@ def lines_of(document: Any, pages: int) -> tuple[list[Line], str]:
         page = document[number]
         height = page.get_height()
         characters = list(_characters(page.get_textpage(), height))
-        rotated.append("".join(each.text for each in characters if not each.style.upright))
-        upright = (each for each in characters if each.style.upright)
+        rotated.append("".join(each.text for each in characters if not each.upright))
+        upright = (each for each in characters if each.upright)
         found = [line for run in _runs(upright) if (line := _line(run, number)) is not None]
-        lines += _without_numbers(_joined(found))
+        lines += _joined(found)
     return lines, " ".join(rotated)
 
 
 def _characters(page: Any, height: float) -> Iterator[_Character]:
     import pypdfium2.raw as pdfium
 
-    raw, styles, style = page.raw, dict[int, _Style](), _Style(0.0, False, True)
+    raw, styles, style = page.raw, dict[int, tuple[float, bool, bool]](), (0.0, False, True)
     left, right, bottom, top = (ctypes.c_double() for _ in range(4))
     x, y, high = ctypes.c_double(), ctypes.c_double(), 0xD800
     for place in range(min(pdfium.FPDFText_CountChars(raw), MOST_CHARACTERS)):
@@ -108,7 +104,7 @@ def _characters(page: Any, height: float) -> Iterator[_Character]:
             min(left.value, x.value),
             max(right.value, x.value),
             height - y.value,
-            style,
+            *style,
             is_generated,
         )
 
@@ -123,7 +119,8 @@ def _text(code: int, is_generated: bool) -> str:
     return unicodedata.normalize("NFKC", chr(code)) if is_variant else chr(code)
 
 
-def _style(pdfium: Any, raw: Any, place: int) -> _Style:
+def _style(pdfium: Any, raw: Any, place: int) -> tuple[float, bool, bool]:
+    """Return size, and True for bold and for upright letters."""
     matrix = pdfium.FS_MATRIX()
     pdfium.FPDFText_GetMatrix(raw, place, matrix)
     size = pdfium.FPDFText_GetFontSize(raw, place) * ((matrix.c**2 + matrix.d**2) ** 0.5 or 1.0)
@@ -131,7 +128,7 @@ def _style(pdfium: Any, raw: Any, place: int) -> _Style:
     pdfium.FPDFText_GetFontInfo(raw, place, name, 200, flags)
     bold = _BOLD.search(name.value.decode(errors="replace")) is not None
     is_upright = matrix.a > 0 and abs(matrix.b) < matrix.a / 10
-    return _Style(size, bold or pdfium.FPDFText_GetFontWeight(raw, place) >= 600, is_upright)
+    return size, bold or pdfium.FPDFText_GetFontWeight(raw, place) >= 600, is_upright
 
 
 def _runs(characters: Iterable[_Character]) -> Iterator[list[_Character]]:
@@ -142,8 +139,8 @@ def _runs(characters: Iterable[_Character]) -> Iterator[list[_Character]]:
                 run.append(each)
             continue
         if last is not None:
-            size = max(each.style.size, last.style.size)
-            gap, ratio = each.x0 - last.x1, min(each.style.size, last.style.size) / (size or 1.0)
+            size = max(each.size, last.size)
+            gap, ratio = each.x0 - last.x1, min(each.size, last.size) / (size or 1.0)
             goes_back = gap < -0.8 * size and each.x0 < last.x0 - 0.1 * size  # not within a ligature
             if goes_back or abs(each.y - last.y) > 0.6 * size or gap > (1.6 if ratio > 0.85 else 0.7) * size:
                 yield run
@@ -158,9 +155,9 @@ def _line(run: list[_Character], page: int) -> Line | None:
     written = [each for each in run if not (each.is_generated or each.text.isspace())]
     if not written:
         return None
-    sizes = sorted(each.style.size for each in written)
+    sizes = sorted(each.size for each in written)
     size = sizes[len(sizes) // 2]
-    baseline = [each.y for each in written if each.style.size > 0.8 * size] or [written[0].y]
+    baseline = [each.y for each in written if each.size > 0.8 * size] or [written[0].y]
     y = sorted(baseline)[len(baseline) // 2]
     parts, last, end = list[str](), None, 0  # the end of what is no superscript at the end of the line
     for each in run:
@@ -170,7 +167,7 @@ def _line(run: list[_Character], page: int) -> Line | None:
         if is_space:
             continue
         parts.append(each.text)
-        is_raised = each.style.size < 0.8 * size and y - each.y > 0.15 * size
+        is_raised = each.size < 0.8 * size and y - each.y > 0.15 * size
         if not is_raised and each.text not in _FOOTNOTE_MARKS:
             end = len(parts)
         last = each
@@ -182,12 +179,13 @@ def _line(run: list[_Character], page: int) -> Line | None:
     text, without = (
         _ACCENTED.sub(composed, " ".join("".join(each).split())) for each in (parts, parts[:end])
     )
-    bold = 2 * sum(each.style.bold for each in written) > len(written)
+    bold = 2 * sum(each.bold for each in written) > len(written)
     x0, x1 = min(each.x0 for each in written), max(each.x1 for each in written)
     return Line(text, without, page, x0, x1, y, size, bold)
 
 
 def _joined(lines: list[Line]) -> list[Line]:
+    """Join parts of lines; remove line numbers at the margin, as in manuscripts under review."""
     done = list[Line]()
     for line in sorted(lines, key=lambda each: (round(each.y), each.x0)):
         for place in range(len(done) - 1, max(-1, len(done) - 8), -1):
@@ -208,27 +206,17 @@ def _joined(lines: list[Line]) -> list[Line]:
                 break
         else:
             done.append(line)
-    return done
-
-
-def _without_numbers(lines: list[Line]) -> list[Line]:
-    """Remove line numbers at the margin, as in manuscripts under review."""
-    numbers = [line for line in lines if line.text.isdigit() and len(line.text) <= 4]
     dropped = set[Line]()
     for edge in ("x0", "x1"):
         columns: dict[int, list[Line]] = {}
-        for line in numbers:
-            columns.setdefault(round(getattr(line, edge) / 4), []).append(line)
+        for line in done:
+            if line.text.isdigit() and len(line.text) <= 4:
+                columns.setdefault(round(getattr(line, edge) / 4), []).append(line)
         for column in columns.values():
             values = [int(line.text) for line in sorted(column, key=lambda each: each.y)]
             if len(values) >= 5 and all(a < b for a, b in pairwise(values)):
                 dropped.update(column)
-    return [line for line in lines if line not in dropped]
-
-
-def words_of(lines: Sequence[Line]) -> Counter[str]:
-    """Count the words of the lines, hyphens kept, those at their ends left out, which may be parts."""
-    return Counter(word for line in lines for word in re.findall(r"[\w-]+", line.text.lower())[1:-1])
+    return [line for line in done if line not in dropped]
 
 
 def joined_text(rows: Sequence[Line], words: Counter[str], *, plain: bool = False) -> str:

@@ -14,8 +14,15 @@ from qbe.corpus.fields import ABSTRACT_FROM, unfit
 from qbe.corpus.formats import format_of
 from qbe.corpus.identity import CHOSEN, UNIQUE, Ids, Seen, content_id, merged, usable_id
 from qbe.corpus.markup import is_placeholder
-from qbe.corpus.records import AS_IT_COMES, NO_ABSTRACT, Entry, Reading, Splitter, parse_paper
-from qbe.corpus.rejected import RECODED, RENAMED, STANDS_IN, RejectedRecords
+from qbe.corpus.records import (
+    AS_IT_COMES,
+    NO_ABSTRACT,
+    Entry,
+    Reading,
+    RejectedRecords,
+    Splitter,
+    parse_paper,
+)
 from qbe.corpus.streams import NOT_RECOGNIZED, STDIN, display_name, is_folder, is_library, open_source
 from qbe.corpus.tables import SAVED_DATASET, read_dataset
 from qbe.corpus.xml_formats import DELETION, note_pubmed
@@ -165,7 +172,7 @@ def _records(
                     if is_western and rejected is not None:
                         advice = "where letters are wrong, convert the file"
                         rejected.note(
-                            RECODED, name, f"expected UTF-8 text, read as {streams.WESTERN}; {advice}"
+                            records.RECODED, name, f"expected UTF-8 text, read as {streams.WESTERN}; {advice}"
                         )
                 found = form.read(stream, name, reading)
                 if left is not None and form.name == "pubmed" and not _is_read_once(file):
@@ -220,10 +227,12 @@ def _papers(
                 continue
             if paper_id != paper.paper_id:
                 before = f"the id {paper.paper_id!r} is that of another paper before"
-                rejected.note(RENAMED, entry.where, f"{before}; this one is {paper_id!r}")
+                rejected.note(records.RENAMED, entry.where, f"{before}; this one is {paper_id!r}")
                 paper = replace(paper, paper_id=paper_id)
             if stands_in := paper.metadata.get(ABSTRACT_FROM):
-                rejected.note(STANDS_IN, entry.where, f"no abstract was found; {stands_in} stands for it")
+                rejected.note(
+                    records.STANDS_IN, entry.where, f"no abstract was found; {stands_in} stands for it"
+                )
             if seen is not None:
                 seen.add(paper)
             yield paper, None

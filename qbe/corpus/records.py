@@ -2,22 +2,26 @@
 
 The fields are those of CSFCube's release (Mysore et al., 2021): ``paper_id``, ``title``, ``abstract`` (a list
 of sentences, or one string), and optionally ``pred_labels`` (one ``<facet>_label`` a sentence), ``metadata``
-and ``sentence_offsets`` (a pair a sentence, where the abstract was split here).
+and ``sentence_offsets`` (a pair a sentence, where the abstract was split here). Records that are not used are
+counted by reason, and listed.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from itertools import product
-from typing import Any, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 from qbe.corpus.fields import placed, unfit
-from qbe.errors import RecordError, UsageError
+from qbe.corpus.streams import NOT_RECOGNIZED
+from qbe.errors import CorpusError, RecordError, UsageError
 from qbe.types import Facet, Paper, Sentence
 
 Original = TypeVar("Original")
@@ -38,6 +42,13 @@ MAX_ID_CHARS = 512
 MAX_DEPTH = 100  # of objects and lists within metadata, which other code follows to the end
 NO_ABSTRACT = "no abstract"  # the reason of the error
 NO_ABSTRACT_ADVICE = "add its text or drop the paper"
+
+RENAMED, RECODED = "papers kept by another id", "files not in UTF-8"
+KEPT = "papers that the index has with other content"
+STANDS_IN = "papers by a paragraph, or their title, in place of an abstract"
+NOTED = (RENAMED, RECODED, KEPT, STANDS_IN)
+FEWEST = 100  # of fewer records any share may be broken: it is reported, and for a person to judge
+REJECTED_SUFFIX = ".rejected.jsonl"  # of the file next to an index that lists them
 
 _CONTROLS = dict.fromkeys((*range(1, 32), *range(127, 160)), " ")
 _VISIBLE = re.compile(r"[^\s\x00-\x1f\x7f-\x9f]")
@@ -337,3 +348,80 @@ def _short(value: Any) -> str:
     except RecursionError:
         text = "values within values"
     return text if len(text) <= 62 else text[:59] + "..."
+
+
+class RejectedRecords:
+    """Count records of a corpus that were not used, or not as they are.
+
+    ``skipped`` counts by the reason of their errors, ``noted`` by NOTED. ``deleted`` has the ids that the
+    sources declare deleted, ``ids`` known ids of skipped records. With a ``stream``, each record is a line of
+    JSON there: ``where``, ``reason`` and ``message``.
+    """
+
+    def __init__(self, stream: IO[bytes] | None = None) -> None:
+        self.skipped: Counter[str] = Counter()
+        self.merged = 0
+        self.noted: Counter[str] = Counter()
+        self.deleted: frozenset[str] = frozenset()
+        self.ids: set[str] = set()
+        self.broken = 0  # but for those that lack an abstract, non-papers and other formats
+        self.nameless = 0  # the broken records whose ids are not known
+        self._stream = stream
+
+    def __bool__(self) -> bool:
+        return bool(self.skipped or self.merged or self.noted)
+
+    def skip(self, where: str, error: RecordError, paper_id: str | None = None) -> None:
+        """Count a record that cannot be used, of that id where it tells one."""
+        self.skipped[error.reason] += 1
+        is_broken = error.is_fault and error.reason not in (NO_ABSTRACT, NOT_RECOGNIZED)
+        self.broken += is_broken
+        if paper_id is None:
+            self.nameless += is_broken
+        else:
+            self.ids.add(paper_id)
+        self.note(error.reason, where, str(error))
+
+    def merge(self, where: str, paper_id: str, first: str, by: str | None, place: str) -> None:
+        """Count a duplicate of the paper ``first``, which occurred at ``place``; ``by`` is what both have."""
+        self.merged += 1
+        same = f"{paper_id!r} has the {by} of {first!r}" if by else f"{first!r} was there before"
+        self.note("duplicate", where, f"{same} ({place}), which is kept")
+
+    def note(self, kind: str, where: str, message: str) -> None:
+        """List what is wrong with a record, a paper or a file; count it if it is one of NOTED."""
+        if kind in NOTED:
+            self.noted[kind] += 1
+        if self._stream is not None:
+            message = message if message.startswith(where) else f"{where}: {message}"
+            self._stream.write(dump_record({"where": where, "reason": kind, "message": message}))
+
+    def check(self, max_rejected: float, kept: int) -> None:
+        """Raise CorpusError where too large a share of at least FEWEST records is broken."""
+        total = kept + sum(self.skipped.values()) + self.merged
+        if self.broken > max_rejected * total and total >= FEWEST:
+            raise CorpusError(
+                f"{self.broken:,} of {total:,} records are broken ({self.reasons()}), expected at most "
+                f"{100 * max_rejected:.3g} %; mend them, or accept them with `max_rejected` "
+                f"{math.ceil(1000 * self.broken / total) / 1000:g}"
+            )
+
+    def reasons(self) -> str:
+        """Return the counts by reason, the most frequent first."""
+        return ", ".join(f"{reason}: {count:,}" for reason, count in self.skipped.most_common())
+
+    def summary(self) -> str:
+        """Say what was left out in one line; empty where nothing was."""
+        parts = []
+        if total := sum(self.skipped.values()):
+            noun = "record" if total == 1 else "records"
+            parts.append(f"{total:,} {noun} skipped ({self.reasons()})")
+        if self.merged:
+            parts.append(f"{self.merged:,} merged as duplicates")
+        parts.extend(f"{reason}: {count:,}" for reason, count in self.noted.items())
+        return ", ".join(parts)
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts by reason, with those of duplicates and notes, as JSON values."""
+        duplicates = {"duplicate": self.merged} if self.merged else {}
+        return {**dict(self.skipped.most_common()), **duplicates, **self.noted}

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 
 from qbe.corpus.records import parse_paper
+from qbe.errors import UsageError
 from qbe.types import Paper
 
 
@@ -130,6 +131,14 @@ _WINDOW = 24
 # Characters of the longest heading.
 _HEADING = 40
 
+TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[\s*]*(\S.*)", re.IGNORECASE)
+# No word of a line that begins within a sentence, such as "abstract-level".
+ABSTRACT = re.compile(
+    r"^[ \t#*]*(?:(?i:abstract)[ \t*]*(?::|$)|A(?i:bstract)[ \t*]*(?:[.\u2013\u2014]|-(?=[A-Z \t])))[ \t*]*",
+    re.MULTILINE,
+)
+_WRAPPED = 0.75  # of the next line's length: a first line as long may belong to a wrapped paragraph
+
 
 def split_sentences(text: str) -> list[str]:
     """Split a text into sentences, without the white space around them."""
@@ -175,7 +184,13 @@ def _is_end(text: str, start: int, stop: int, marks: str, end: int) -> bool:
     if not window.strip():
         return False  # marks alone are no sentence
     if not text[end : end + 1].isspace():
-        return _lacks_space(text, window, end)
+        attached, chunk = _ATTACHED.match(text, end), window.rpartition(" ")[2].lstrip("(\"'")
+        if not attached or _NO_WORD.search(chunk):
+            return False
+        if attached[0] in BEGINNINGS:
+            return not chunk.isdecimal()
+        # Otherwise a plain word on either side: no file name ("notes.Txt"), no product ("Node.JS").
+        return len(attached[0]) > 3 and len(chunk) > 2 and chunk.isalpha() and chunk.islower()
     following = _NEXT.match(text, end)
     assert following is not None
     word, after = following["word"], following["after"]
@@ -215,17 +230,6 @@ def _is_full_stop(text: str, start: int, stop: int, window: str, word: str, begi
     return not words or any(word not in HEADINGS and word != "and" for word in words)
 
 
-def _lacks_space(text: str, window: str, end: int) -> bool:
-    following = _ATTACHED.match(text, end)
-    chunk = window.rpartition(" ")[2].lstrip("(\"'")
-    if not following or _NO_WORD.search(chunk):
-        return False
-    if following[0] in BEGINNINGS:
-        return not chunk.isdecimal()
-    # Otherwise a plain word on either side: no file name ("notes.Txt"), no product ("Node.JS").
-    return len(following[0]) > 3 and len(chunk) > 2 and chunk.isalpha() and chunk.islower()
-
-
 def paper_from_text(title: str, abstract: str, *, paper_id: str | None = None) -> Paper:
     """Make a paper of a title, which may be empty, and an abstract, which is split into sentences.
 
@@ -250,3 +254,27 @@ def paper_from_text(title: str, abstract: str, *, paper_id: str | None = None) -
         paper_id = f"sha-{hashlib.sha256(texts.encode(errors='replace')).hexdigest()[:16]}"
     record = {"paper_id": paper_id, "title": title, "abstract": abstract}
     return parse_paper(record, f"paper {paper_id}" if paper_id.isprintable() else "paper", split_sentences)
+
+
+def title_and_abstract(text: str, name: str) -> tuple[str, str]:
+    """Split a text into title ('' for none) and abstract: by headings, or by a first line that is no
+    sentence.
+    """
+    text = text.strip()
+    first, _, rest = text.partition("\n")
+    first, named = first.strip().lstrip("# "), TITLE.match(text)
+    title = named[1].strip() if named else first
+    if heading := ABSTRACT.search(text):
+        begins = text[: heading.start()].strip()
+        return (title if begins else ""), text[heading.end() :].strip()
+    if named:
+        return title, text[named.end() :].strip()
+    following = rest.split("\n")[0].strip()
+    if not rest.strip() or first.endswith((".", ",", ";")) or ". " in first or following[:1].islower():
+        return "", text
+    if following and len(rest.split("\n")) > 1 and len(first) >= _WRAPPED * len(following):
+        raise UsageError(
+            f"{name}: expected a title with an empty line behind it, or none, found a first line that may be "
+            "one; add the empty line, or write Title: and Abstract: before them"
+        )
+    return first, rest.strip()

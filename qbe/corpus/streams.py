@@ -45,6 +45,12 @@ _MAGIC = {
 _BUFFER_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 13
 _COMPRESSED_BYTES = 1 << 10  # a block of 4 bytes may become 128 KiB: the output of these is at most 32 MiB
+_DECOMPRESSORS: dict[str, Callable[[], Any]] = {
+    ".gz": partial(zlib.decompressobj, 16 + zlib.MAX_WBITS),
+    ".bz2": bz2.BZ2Decompressor,
+    ".xz": lzma.LZMADecompressor,
+    ".zst": lambda: check_package("zstandard").ZstdDecompressor().decompressobj(write_size=_PIECE_BYTES),
+}
 _RETURN = re.compile(rb"(?<=\r)(?!\n)(?=.)", re.DOTALL)
 _MARKS = dict.fromkeys((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "utf-32")
 _MARKS |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16")
@@ -56,10 +62,6 @@ _DOCUMENTS = {  # zip archives by the beginning of a member
     "content.xml": "an OpenDocument file",
     "sdb/": "an EndNote library",
 }
-
-
-class _DamagedError(Exception):
-    """Compressed data that is truncated or corrupt; the message is the decompressor's."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +105,11 @@ def head_of(stream: io.BufferedReader, name: str) -> Head:
 
 
 def not_recognized(name: str, kind: str) -> RecordError:
-    return RecordError(
-        f"{name}: {NOT_RECOGNIZED}: expected {', '.join(FORMAT_NAMES[:-1])} or {FORMAT_NAMES[-1]}, "
-        f"found {kind}; export the papers in one of these formats (reference managers have BibTeX and RIS)",
-        NOT_RECOGNIZED,
-    )
+    expected = f"expected {', '.join(FORMAT_NAMES[:-1])} or {FORMAT_NAMES[-1]}, found {kind}"
+    advice = "export the papers in one of these formats (reference managers have BibTeX and RIS)"
+    if (path := PurePath(name)).name == DATABASE:
+        expected, advice = "expected the folder of a Zotero library", f"give `corpus` {ZOTERO}:{path.parent}"
+    return RecordError(f"{name}: {NOT_RECOGNIZED}: {expected}; {advice}", NOT_RECOGNIZED)
 
 
 class BytesRead:
@@ -203,7 +205,7 @@ def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iter
             elif suffix:
                 stream = _stream_of(_decompressed(raw, _DECOMPRESSORS[suffix]))
             yield _as_utf8(stream, name)
-        except (_DamagedError, EOFError, zlib.error, zipfile.BadZipFile, OSError) as error:
+        except (EOFError, zlib.error, zipfile.BadZipFile, OSError) as error:
             if not isinstance(error, OSError) or error.errno is None:  # bz2 reports bad data so
                 raise CorpusError(
                     f"{name}: expected whole compressed data, found them truncated or corrupt ({error}); "
@@ -231,7 +233,7 @@ def _zip_member(raw: io.BufferedReader, name: str) -> io.BufferedIOBase:
             raise CorpusError(f"{name}: expected an archive of one file, found {len(members)}; unpack it")
         return cast(io.BufferedIOBase, archive.open(members[0]))
     except (NotImplementedError, RuntimeError) as error:  # an unknown compression, a password
-        raise _DamagedError(error) from error
+        raise zipfile.BadZipFile(error) from error
 
 
 def _decompressed(stream: io.BufferedReader, new: Callable[[], Any]) -> Iterator[bytes]:
@@ -246,17 +248,10 @@ def _decompressed(stream: io.BufferedReader, new: Callable[[], Any]) -> Iterator
         try:
             yield part.decompress(data)
         except Exception as error:  # of each library another one
-            raise _DamagedError(error) from error
+            raise EOFError(error) from error
         data, part = (part.unused_data, None) if part.eof else (b"", part)
     if part is not None:
-        raise _DamagedError("the data end within a member")
-
-
-def _zstandard() -> Any:
-    check_package("zstandard")
-    import zstandard
-
-    return zstandard.ZstdDecompressor().decompressobj(write_size=_PIECE_BYTES)
+        raise EOFError("the data end within a member")
 
 
 def open_address(address: str) -> IO[bytes]:
@@ -362,11 +357,3 @@ def _stream_of(pieces: Iterator[bytes]) -> io.BufferedReader:
     raw = _Pieces()
     raw.pieces = pieces
     return io.BufferedReader(raw, _BUFFER_BYTES)
-
-
-_DECOMPRESSORS: dict[str, Callable[[], Any]] = {
-    ".gz": partial(zlib.decompressobj, 16 + zlib.MAX_WBITS),
-    ".bz2": bz2.BZ2Decompressor,
-    ".xz": lzma.LZMADecompressor,
-    ".zst": _zstandard,
-}

@@ -367,20 +367,18 @@ def _delimiter(head: Head, header: str) -> str:
 
 def read_parquet(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
     """Yield the rows of a file; raises CorpusError for a damaged one, or one without the columns."""
-    check_package("pyarrow.parquet")
-    from pyarrow.parquet import ParquetFile, read_metadata
-
+    parquet = check_package("pyarrow.parquet")
     source: Any = stream
     if not stream.seekable():  # it is read from its end
         source = tempfile.TemporaryFile()  # noqa: SIM115 (read as long as rows are asked for)
         shutil.copyfileobj(stream, source)
     try:
-        metadata = read_metadata(source)
+        metadata = parquet.read_metadata(source)
         # Columns of groups are not asked: of a damaged file pyarrow may look for them beyond its memory.
         groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
         largest = max((group.total_byte_size for group in groups), default=0)
         options = {"buffer_size": _BUFFER_BYTES if largest > _LARGE_BYTES else 0, "pre_buffer": False}
-        file = ParquetFile(source, metadata=metadata, page_checksum_verification=True, **options)
+        file = parquet.ParquetFile(source, metadata=metadata, page_checksum_verification=True, **options)
         names = [str(each) for each in file.schema_arrow.names]
     except Exception as error:  # of many types, and not only pyarrow's
         raise _damaged(name, error) from error
@@ -454,9 +452,7 @@ def read_dataset(name: str, reading: Reading) -> Iterator[Entry]:
         )
     config, split = (part or None for part in (*rest, "", "")[:2])
     place = path if is_folder(path) else f"hf:{path}"
-    check_package("datasets")
-    import datasets
-
+    datasets = check_package("datasets")
     datasets.disable_progress_bars()
     # The hub's client logs each of its retries; the exception has all that matters.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
@@ -467,11 +463,9 @@ def read_dataset(name: str, reading: Reading) -> Iterator[Entry]:
             loaded = datasets.load_dataset(path, config, streaming=True)
         dataset = _split_of(loaded, split, place)
         names = dataset.column_names
-        if names is None:
-            names = list(next(iter(dataset), {}))
-        else:  # do not read columns that are not needed
-            dataset = dataset.select_columns(sorted(set(_typed(names, reading, place)[0].values())))
-        needed, record = _typed(names, reading, place)
+        needed, record = _typed(list(next(iter(dataset), {})) if names is None else names, reading, place)
+        if names is not None:  # do not read columns that are not needed
+            dataset = dataset.select_columns(sorted(set(needed.values())))
         label = (dataset.features or {}).get("pred_labels")
         label_name = getattr(getattr(label, "feature", None), "int2str", None)  # of labels that are numbers
         batches = dataset.iter(batch_size=_BATCH_ROWS)

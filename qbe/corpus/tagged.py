@@ -52,9 +52,8 @@ class Tagged:
         is_other = head.text.startswith(("{", "[", "<", "@"))
         return not is_other and any(map(self.begin.match, head.data.splitlines(keepends=True)))
 
-    def read(self, stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+    def read(self, stream: io.BufferedReader, name: str, _: Reading) -> Iterator[Entry]:
         """Yield the records of a file, each with the place of its first line."""
-        del reading
         return converted(self._records(stream, name), self._record)
 
     def _records(self, stream: io.BufferedReader, name: str) -> Iterator[tuple[str, bytes]]:

@@ -21,9 +21,8 @@ from qbe.corpus.streams import Bounded, Head
 from qbe.errors import CorpusError
 
 Element = Any  # of lxml, which states no types
-Parts = dict[
-    str, list[Element]
-]  # children by tag: lxml takes longer to search for one tag than to go through all
+# Children by tag: lxml takes longer to search for one tag than to go through all.
+Parts = dict[str, list[Element]]
 
 MAX_RECORD_BYTES = 8 << 20  # a paper of 15,000 authors has 5 MiB; libxml2 itself ends at twice that length
 
@@ -117,9 +116,8 @@ _KEPT_PERIOD = re.compile(r"(?:\.\.|\b(?:[^\W\d_]\.){2,})$")
 _IN_BRACKETS = re.compile(r"\[[^\[\]]*+(?:\[[^\[\]]*+\][^\[\]]*+)*+\]")
 
 
-def read_pubmed(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+def read_pubmed(stream: io.BufferedReader, name: str, _: Reading) -> Iterator[Entry]:
     """Yield the articles, books and chapters of a set; a list of deleted ones is an error (DELETION)."""
-    del reading
     return converted(elements(stream, name, (_ARTICLE, _BOOK, _DELETION)), _from_pubmed)
 
 
@@ -245,9 +243,8 @@ def _date(element: Element | None) -> str:
 _ABOUT = ("year", "month", "booktitle")  # what a volume tells of its papers
 
 
-def read_anthology(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+def read_anthology(stream: io.BufferedReader, name: str, _: Reading) -> Iterator[Entry]:
     """Yield the papers of a collection's volumes, without their front matter."""
-    del reading
     about: dict[Element, dict[str, Any]] = {}
 
     def to_record(paper: Element) -> dict[str, Any]:

@@ -238,7 +238,13 @@ class _Library:
     ) -> tuple[str | None, str | None]:
         """Return the abstract of the first attached PDF that has one, and what stands for it there."""
         for key, path in pdfs:
-            file = self._file(key, path)
+            kind, _, name = path.partition(":")
+            if kind == "storage":
+                file = self._folder / "storage" / key / name
+            elif kind == "attachments":  # below the base folder
+                file = Path(self._base, name) if self._base else None
+            else:
+                file = Path(path) if not PureWindowsPath(path).drive or os.name == "nt" else None
             if file is None or not file.is_file():
                 continue
             with file.open("rb") as stream:
@@ -246,11 +252,3 @@ class _Library:
             if isinstance(entry.record, Mapping) and entry.record["abstract"]:
                 return entry.record["abstract"], entry.record["metadata"].get(ABSTRACT_FROM)
         return None, None
-
-    def _file(self, key: str, path: str) -> Path | None:
-        """Return where an attachment lies: in the storage, below the base folder, or at a path."""
-        if path.startswith("storage:"):
-            return self._folder / "storage" / key / path.removeprefix("storage:")
-        if path.startswith("attachments:"):
-            return Path(self._base, path.removeprefix("attachments:")) if self._base else None
-        return Path(path) if not PureWindowsPath(path).drive or os.name == "nt" else None

@@ -13,8 +13,7 @@ import os
 from pathlib import Path
 
 from qbe.corpus.reading import read_corpus
-from qbe.corpus.records import SKIP, Reading
-from qbe.corpus.rejected import SUFFIX
+from qbe.corpus.records import REJECTED_SUFFIX, SKIP, Reading
 from qbe.datasets.citations import listing
 from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS
 from qbe.datasets.releases import DatasetOptions, Report, raw_line, unsplit, write_queries
@@ -33,13 +32,12 @@ CATEGORIES = ("cs.*", "stat.ML", "eess.AS", "eess.IV")
 LAST_YEAR = "2019"
 
 
-def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
+def write(options: DatasetOptions, output: Path, _: Report) -> list[str]:
     """Write ``arxiv-cs.jsonl.xz``, each abstract as one string; return lines that summarize it.
 
     The source is arXiv's snapshot, its folder, or another file of arXiv's papers; by default the snapshot in
     ``$QBE_DATA/arxiv-cs``. Records that cannot be used are listed in a file beside it.
     """
-    del report
     data = os.environ.get("QBE_DATA")
     source = Path(data, ARXIV_CS, SNAPSHOT) if data else None
     source = source if options.source is None else Path(options.source)
@@ -51,7 +49,7 @@ def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
             f"get it from {WHERE}"
         )
     target = output / FILE
-    listed = target.with_name(target.name + SUFFIX)
+    listed = target.with_name(target.name + REJECTED_SUFFIX)
     reading = Reading(categories=CATEGORIES, on_error=SKIP)
     papers = 0
     with (
@@ -75,13 +73,12 @@ def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
     ]
 
 
-def write_graded_pairs(options: DatasetOptions, output: Path, report: Report) -> list[str]:
+def write_graded_pairs(options: DatasetOptions, output: Path, _: Report) -> list[str]:
     """Write the papers of graded pairs, topics (each query by three facets) and pools; return a summary.
 
     The source is a file of pairs or a folder of ``.tsv`` files; the corpus (default: arXiv's in QBE_DATA)
     holds their papers.
     """
-    del report
     if options.source is None:
         raise UsageError("expected a file of graded pairs as `source`, found none; give one")
     source, data = Path(options.source), os.environ.get("QBE_DATA")

@@ -22,9 +22,8 @@ from qbe.util.files import write_text
 SIMILAR = 2.0  # the smallest grade of a candidate that lends a facet
 
 
-def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
+def write(options: DatasetOptions, output: Path, _: Report) -> list[str]:
     """Write graded pairs with blended candidates (``pairs.tsv``) and all their papers (``corpus.jsonl``)."""
-    del report
     source, corpus = options.source, options.corpus
     if source is None or corpus is None:
         raise UsageError(
@@ -52,21 +51,14 @@ def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
     ]
 
 
-def blend(parts: Mapping[Facet, Paper]) -> Paper:
-    """Make a paper of each facet's sentences, in the order of facets, with the title of the background's."""
-    ordered = [(facet, parts[facet]) for facet in Facet if facet in parts]
-    sentences = tuple(s for facet, paper in ordered for s in paper.sentences if s.facet is facet)
-    paper_id = "+".join(paper.paper_id for _, paper in ordered)
-    return Paper(paper_id, parts[Facet.BACKGROUND].title, sentences, labelled=True)
-
-
 def with_blends(
-    lists: Mapping[str, Sequence[GradedPair]], papers: Mapping[str, Paper], seed: int = 0
+    lists: Mapping[str, Sequence[GradedPair]], papers: Mapping[str, Paper]
 ) -> tuple[dict[str, list[GradedPair]], dict[str, Paper]]:
     """Add up to three candidates to each list, one for each facet, and return them by id.
 
     Such a candidate has that facet, and its grade, of a candidate that is graded SIMILAR or more for it (one
-    at random), and the others of random papers of other lists, graded 0: a hard negative for these.
+    at random), and the others of random papers of other lists, graded 0: a hard negative for these. Its title
+    is that of the paper with its background.
     """
     candidates = sorted({pair.paper_id for pairs in lists.values() for pair in pairs})
     lenders = {
@@ -75,7 +67,7 @@ def with_blends(
     }
     blended, blends = {query: list(pairs) for query, pairs in lists.items()}, dict[str, Paper]()
     for query, pairs in lists.items():
-        rng = random.Random(f"{seed}-{query}")
+        rng = random.Random(f"0-{query}")
         listed = {query, *(pair.paper_id for pair in pairs)}
         for number, facet in enumerate(Facet):
             able = set(lenders[facet])
@@ -88,9 +80,12 @@ def with_blends(
             if not similar or not all(strangers.values()):
                 continue
             chosen = rng.choice(similar)
-            parts = {other: papers[names[0]] for other, names in strangers.items()}
-            paper = blend({**parts, facet: papers[chosen.paper_id]})
-            blends[paper.paper_id] = paper
+            named = {other: names[0] for other, names in strangers.items()} | {facet: chosen.paper_id}
+            parts = {each: papers[named[each]] for each in Facet}
+            sentences = tuple(s for each, paper in parts.items() for s in paper.sentences if s.facet is each)
+            paper_id = "+".join(paper.paper_id for paper in parts.values())
+            title = parts[Facet.BACKGROUND].title
+            blends[paper_id] = Paper(paper_id, title, sentences, labelled=True)
             grades = tuple(grade if place == number else 0.0 for place, grade in enumerate(chosen.grades))
-            blended[query].append(GradedPair(paper.paper_id, grades))
+            blended[query].append(GradedPair(paper_id, grades))
     return blended, blends

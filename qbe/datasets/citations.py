@@ -14,29 +14,29 @@ import tempfile
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from qbe.corpus import read_corpus, read_jsonl
+from qbe.corpus import read_corpus, read_jsonl, records
 from qbe.corpus.fields import year
 from qbe.corpus.identity import TitleIndex
 from qbe.corpus.json_formats import write_jsonl
-from qbe.corpus.records import OFFSETS, SKIP, Reading, dump_record, paper_to_record
-from qbe.corpus.rejected import SUFFIX, RejectedRecords
+from qbe.corpus.records import Reading, RejectedRecords
 from qbe.corpus.streams import display_name
 from qbe.datasets.releases import DatasetOptions, Report, find_release, unsplit, write_queries
 from qbe.errors import CorpusError, DatasetError
 from qbe.query import Topic
 from qbe.runs import read_qrels
 from qbe.types import Paper
-from qbe.util.files import StrPath, atomic_file
+from qbe.util.files import atomic_file
 
 TRAIN, DEV, TEST = SPLITS = ("train", "dev", "test")
 
 PAPERS = "papers.jsonl"
-LISTED = f"{PAPERS}{SUFFIX}"
+LISTED = f"{PAPERS}{records.REJECTED_SUFFIX}"
 
-WHATEVER_HAS_TEXT = Reading(on_error=SKIP, max_rejected=1, keep_without_abstract=True)
+WHATEVER_HAS_TEXT = Reading(on_error=records.SKIP, max_rejected=1, keep_without_abstract=True)
 
 
 def by_share(years: Mapping[str, int]) -> dict[str, str]:
@@ -135,11 +135,11 @@ def write_collection(
             metadata["year"] = years[paper.paper_id]
             if cited and split == TRAIN:
                 metadata["cites"] = list(cited)
-            record = paper_to_record(paper)
+            record = records.paper_to_record(paper)
             if len(paper.sentences) == 1 and not paper.labelled:
                 record["abstract"] = paper.abstract
-                record.pop(OFFSETS, None)
-            stream.write(dump_record({**record, "metadata": metadata}))
+                record.pop(records.OFFSETS, None)
+            stream.write(records.dump_record({**record, "metadata": metadata}))
             if split and cited:
                 queries[split][paper.paper_id] = cited
     for split in queries.keys() - {TRAIN}:
@@ -191,22 +191,17 @@ def titles_of(options: DatasetOptions) -> TitleIndex:
     return TitleIndex(paper.title for papers in corpora for paper in papers)
 
 
-def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
-    """Write the release, or a corpus of the user's own, as a collection; return a summary."""
-    del report
-    titles = titles_of(options)
-    if options.corpus is None:
-        return write_release(options.source, output, titles)
-    return write_own(options.corpus, options.split_years, output, titles)
+def write(options: DatasetOptions, output: Path, _: Report) -> list[str]:
+    """Write the papers on visualization of vispubdata (Isenberg et al., 2017), or a corpus of the user's own.
 
-
-def write_release(source: StrPath | None, output: Path, leave_out: TitleIndex) -> list[str]:
-    """Write the papers on visualization of vispubdata (Isenberg et al., 2017); return a summary."""
-    folder = find_release(NAME, FILES, WHERE, source)
-
-    def papers() -> Iterator[Paper]:
-        return read_corpus([str(folder / PAPERS)], unsplit, Reading(keep_without_abstract=True))
-
+    Return a summary.
+    """
+    leave_out = titles_of(options)
+    if options.corpus is not None:
+        return _write_own(options.corpus, options.split_years, output, leave_out)
+    folder = find_release(NAME, FILES, WHERE, options.source)
+    reading = Reading(keep_without_abstract=True)
+    papers = partial(read_corpus, [str(folder / PAPERS)], unsplit, reading)
     years, without_year = years_of(papers())
     train, dev = (_read_citations(folder / f"{name}.qrels", years) for name in (TRAIN, DEV))
     if twice := train.keys() & dev.keys():
@@ -246,7 +241,7 @@ def _read_citations(path: Path, years: Mapping[str, int]) -> dict[str, dict[str,
     return pools
 
 
-def write_own(corpus: str, split_years: Sequence[int], output: Path, leave_out: TitleIndex) -> list[str]:
+def _write_own(corpus: str, split_years: Sequence[int], output: Path, leave_out: TitleIndex) -> list[str]:
     """Write a corpus that says what its papers cite (``metadata.cites``) as a collection; return a summary.
 
     Train are the queries to the first of ``split_years``, dev those to the second, test the younger ones;
@@ -258,10 +253,7 @@ def write_own(corpus: str, split_years: Sequence[int], output: Path, leave_out: 
         once = Path(folder, PAPERS)
         with listing(output / LISTED) as left_out, atomic_file(once) as stream:
             write_jsonl(read_corpus([corpus], unsplit, WHATEVER_HAS_TEXT, left_out), stream)
-
-        def papers() -> Iterator[Paper]:
-            return read_jsonl(once)
-
+        papers = partial(read_jsonl, once)
         years, without_year = years_of(papers())
         queries = {
             paper.paper_id: years[paper.paper_id]

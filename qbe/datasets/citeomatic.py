@@ -18,7 +18,7 @@ from typing import Any
 
 from qbe.corpus import parse_paper
 from qbe.corpus.json_stream import json_objects
-from qbe.corpus.rejected import RejectedRecords
+from qbe.corpus.records import RejectedRecords
 from qbe.corpus.streams import display_name, open_source
 from qbe.datasets import citations
 from qbe.datasets.releases import DatasetOptions, Report, unsplit

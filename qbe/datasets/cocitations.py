@@ -34,9 +34,8 @@ SENTENCES, MOST_WORDS = range(3, 21), 80  # of an abstract, and of each of its s
 MOST_PAIRS = 10  # of the papers that one paper cites, where there are no full texts
 
 
-def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
+def write(options: DatasetOptions, output: Path, _: Report) -> list[str]:
     """Write pairs of co-cited papers out of S2ORC's folders or a corpus that says what its papers cite."""
-    del report
     if options.source is None:
         raise UsageError(
             "expected S2ORC's folders or what qbe datasets citations writes as `source`, found none; give one"

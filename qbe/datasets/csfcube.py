@@ -7,7 +7,7 @@ highest grade, and the published figures are computed without it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from qbe.corpus import read_corpus, read_records
@@ -29,9 +29,8 @@ from qbe.util.files import StrPath, atomic_file, cache_folder, sha256
 from qbe.util.web import download, matches
 
 HIGHEST = 3  # grade
-COMMIT = (
-    "7ffe012c1d92c470f185fc086086caf5b8e05ef3"  # release v1.1 of November 2021, which has evaluation scripts
-)
+# Release v1.1 of November 2021, which has evaluation scripts.
+COMMIT = "7ffe012c1d92c470f185fc086086caf5b8e05ef3"
 WHERE = "https://github.com/iesl/CSFCube"
 BASE_URL = f"https://raw.githubusercontent.com/iesl/CSFCube/{COMMIT}/"
 
@@ -52,35 +51,24 @@ DIGESTS: Mapping[str, str] = {
 }
 
 
-def find_release(
-    source: StrPath | None,
-    *,
-    base_url: str = BASE_URL,
-    digests: Mapping[str, str] = DIGESTS,
-    report: Callable[[str], None] = lambda _: None,
-) -> Path:
+def find_release(source: StrPath | None, report: Report = lambda _: None) -> Path:
     """Return the folder of the release: ``source``, else ``$QBE_DATA/csfcube``, else a download in the cache.
 
     ``report`` is called with one line for each download.
     """
     data = os.environ.get("QBE_DATA")
     if source is not None or (data and Path(data, "csfcube").is_dir()):
-        return releases.find_release("csfcube", digests, WHERE, source)
+        return releases.find_release("csfcube", DIGESTS, WHERE, source)
     folder = cache_folder() / "csfcube"
-    for name, digest in digests.items():
-        if download(base_url + name, folder / name, digest, DatasetError, _BY_HAND):
-            report(f"downloaded {base_url}{name}")
+    for name, digest in DIGESTS.items():
+        if download(BASE_URL + name, folder / name, digest, DatasetError, _BY_HAND):
+            report(f"downloaded {BASE_URL}{name}")
     return folder
-
-
-def changed_files(folder: Path, digests: Mapping[str, str] = DIGESTS) -> list[str]:
-    """Return the names of the files that differ from the release's."""
-    return [name for name, digest in digests.items() if not matches(folder / name, digest)]
 
 
 def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
     """Find or download the release, and write it to a folder; return a summary."""
-    return convert(find_release(options.source, report=report), output, raw=options.raw)
+    return convert(find_release(options.source, report), output, raw=options.raw)
 
 
 def convert(source: Path, output: Path, *, raw: bool = False) -> list[str]:
@@ -118,7 +106,8 @@ def convert(source: Path, output: Path, *, raw: bool = False) -> list[str]:
     lines.append(f"  queries without a sentence of their facet: {', '.join(no_sentence) or 'none'}")
     return lines + [
         f"  {name} differs from the release's file, its form was checked (sha256 {sha256(source / name)})"
-        for name in changed_files(source)
+        for name, digest in DIGESTS.items()
+        if not matches(source / name, digest)
     ]
 
 

@@ -105,9 +105,8 @@ RELEASES["scidocs"] = Release(
 )
 
 
-def write(name: str, options: DatasetOptions, output: Path, report: Report) -> list[str]:
+def write(name: str, options: DatasetOptions, output: Path, _: Report) -> list[str]:
     """Write a collection of RELEASES to a folder; return lines that summarize it."""
-    del report
     release = RELEASES[name]
     folder = find_release(name, (release.papers, *release.judgments), release.where, options.source)
     papers = _write_corpus(folder / release.papers, output / "corpus.jsonl", options.raw)

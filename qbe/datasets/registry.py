@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from qbe.datasets import arxiv, blended, citations, citeomatic, cocitations, csfcube, mini, pools, sample
-from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS, NAMES
+from qbe.datasets import arxiv, blended, citations, citeomatic, cocitations, csfcube, packaged, pools
+from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS, NAMES, TAKEN_BY
 from qbe.datasets.releases import DatasetOptions, Report
 from qbe.errors import OutputError, UsageError, output_error
 from qbe.util.files import StrPath
@@ -24,8 +24,8 @@ WRITERS: dict[str, Callable[[DatasetOptions, Path, Report], list[str]]] = {
     "blended": blended.write,
     GRADED_PAIRS: arxiv.write_graded_pairs,
     ARXIV_CS: arxiv.write,
-    "mini": mini.write,
-    "sample": sample.write,
+    "mini": packaged.write_mini,
+    "sample": packaged.write_sample,
 }
 
 
@@ -46,7 +46,18 @@ def write_dataset(
     if name not in NAMES:
         raise UsageError(f"expected a data set `name` of {', '.join(NAMES)}, found {name!r}")
     options = options or DatasetOptions()
-    options.check(name)
+    for option, names in TAKEN_BY.items():
+        if getattr(options, option) not in (None, False, ()) and name not in names:
+            raise UsageError(f"{name} takes no `{option}`, {', '.join(names)} do; leave it out")
+    if name == "citations" and options.corpus is not None and options.source is not None:
+        raise UsageError("expected the release as `source` or a corpus of your own as `corpus`, found both")
+    if options.split_years and options.corpus is None:
+        raise UsageError("the splits of a release are given; leave out `split_years`")
+    if len(options.split_years) > 2 or list(options.split_years) != sorted(set(options.split_years)):
+        raise UsageError(
+            "expected as `split_years` the last year of train, and of dev, the later one second, found "
+            f"{' '.join(map(str, options.split_years))}"
+        )
     folder = Path(output)
     with placed(folder, overwrite=overwrite) as written:
         lines = WRITERS[name](options, written, report)

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from qbe.corpus.records import dump_record, paper_to_record
-from qbe.datasets.names import TAKEN_BY
-from qbe.errors import DatasetError, UsageError
+from qbe.errors import DatasetError
 from qbe.query import Topic
-from qbe.runs import Judgment, write_pools, write_qrels, write_topics
+from qbe.runs import Qrels, write_pools, write_qrels, write_topics
 from qbe.types import Paper
 from qbe.util.files import StrPath
 
@@ -41,23 +40,6 @@ class DatasetOptions:
     corpus: str | None = None
     split_years: tuple[int, ...] = ()
     leave_out: tuple[StrPath, ...] = ()
-
-    def check(self, name: str) -> None:
-        """Raise UsageError for options that a data set does not take, or that do not go together."""
-        for option, names in TAKEN_BY.items():
-            if getattr(self, option) not in (None, False, ()) and name not in names:
-                raise UsageError(f"{name} takes no `{option}`, {', '.join(names)} do; leave it out")
-        if name == "citations" and self.corpus is not None and self.source is not None:
-            raise UsageError(
-                "expected the release as `source` or a corpus of your own as `corpus`, found both"
-            )
-        if self.split_years and self.corpus is None:
-            raise UsageError("the splits of a release are given; leave out `split_years`")
-        if len(self.split_years) > 2 or list(self.split_years) != sorted(set(self.split_years)):
-            raise UsageError(
-                "expected as `split_years` the last year of train, and of dev, the later one second, found "
-                f"{' '.join(map(str, self.split_years))}"
-            )
 
 
 def find_release(name: str, files: Iterable[str], where: str, source: StrPath | None) -> Path:
@@ -114,7 +96,7 @@ def read_pools(path: Path, papers: Container[str], papers_file: str, highest: in
 def write_queries(
     output: Path,
     topics: Iterable[Topic],
-    qrels: Mapping[str, Mapping[str, Mapping[str, int]]],
+    qrels: Mapping[str, Qrels],
     pools: Mapping[str, Iterable[str]] | None = None,
     split: str = "",
 ) -> None:
@@ -123,8 +105,7 @@ def write_queries(
     if pools is not None:
         write_pools(output / f"pools{split}.tsv", pools)
     for name, judged in qrels.items():
-        judgments = (Judgment(query, *each) for query, pool in judged.items() for each in pool.items())
-        write_qrels(output / name, judgments)
+        write_qrels(output / name, judged)
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class Evaluation:
 
 
 def evaluate(qrels: Qrels, rankings: Rankings, measures: Iterable[str]) -> Evaluation:
-    """Evaluate a run by query, by facet (the end of the query id) and over all queries.
+    """Evaluate a run by query, by facet (the end of the query id, if all have one) and over all queries.
 
     A judged query that is missing in the run scores as an empty ranking, with a warning; a facet without any
     query in the run has no figure, and then the mean over all queries has none.
@@ -83,7 +83,10 @@ def evaluate(qrels: Qrels, rankings: Rankings, measures: Iterable[str]) -> Evalu
                     f"expected grades {span}, found {grade} for {query_id} and {paper_id}; mend it"
                 )
     parsed = parse_measures(measures)
-    scopes = facet_scopes(qrels)
+    by_facet = {facet.value: tuple(q for q in qrels if split_query_id(q)[1] is facet) for facet in Facet}
+    if sum(map(len, by_facet.values())) != len(qrels):
+        by_facet = {}
+    scopes = {facet: ids for facet, ids in by_facet.items() if ids} | {ALL: tuple(qrels)}
     left_out, warnings = coverage(scopes, qrels, rankings)
     with_figures = {query_id for scope, ids in scopes.items() if scope not in left_out for query_id in ids}
     judged = {query_id: grades for query_id, grades in qrels.items() if query_id in with_figures}
@@ -105,14 +108,6 @@ def scope_figures(
         }
         for name, by_query in values.items()
     }
-
-
-def facet_scopes(query_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Group query ids by facet, if all have one, and all together."""
-    by_facet = {facet.value: tuple(q for q in query_ids if split_query_id(q)[1] is facet) for facet in Facet}
-    if sum(map(len, by_facet.values())) != len(query_ids):
-        by_facet = {}
-    return {facet: ids for facet, ids in by_facet.items() if ids} | {ALL: tuple(query_ids)}
 
 
 def coverage(

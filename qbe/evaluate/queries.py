@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import NamedTuple
 
 from qbe.errors import UsageError
@@ -17,14 +16,6 @@ from qbe.util.files import StrPath
 
 MEASURE = NDCG_PERCENT
 OVERRANKED = 3  # papers of a query that are listed
-
-
-class RunComparison(NamedTuple):
-    """Differences in NDCG%20 of the queries of each facet, in descending order, ties by query id."""
-
-    system: str
-    baseline: str
-    differences: dict[Facet, list[tuple[str, float]]]
 
 
 class RankedPaper(NamedTuple):
@@ -46,37 +37,29 @@ class Outcome(NamedTuple):
     missed: RankedPaper | None
 
 
-def compare_runs(report: Report) -> RunComparison:
-    """Compare the first run of a report with its one baseline; raise UsageError without one."""
+def outcomes(report: Report, qrels_files: Sequence[StrPath]) -> list[Outcome]:
+    """Return the result of every query of a facet that the first run and its one baseline have in common.
+
+    Raises UsageError for a report without one baseline.
+    """
     system = next(iter(report.evaluations))
     if len(report.baselines) != 1 or system in report.baselines:
         raise UsageError(
             "expected a first run and one baseline for a comparison by query, found the baselines "
             f"{', '.join(report.baselines) or 'none'} of {system}; give one with `baseline_files`"
         )
-    (baseline,) = report.baselines
-    values, others = (report.evaluations[name].per_query[MEASURE] for name in (system, baseline))
-    differences = {}
-    for facet in Facet:
-        ids = report.evaluations[system].queries.get(facet.value, ())
-        if of_facet := [(q, values[q] - others[q]) for q in ids if q in values and q in others]:
-            differences[facet] = sorted(of_facet, key=lambda item: (-item[1], item[0]))
-    return RunComparison(system, baseline, differences)
-
-
-def outcomes(report: Report, comparison: RunComparison, qrels_files: Sequence[StrPath]) -> list[Outcome]:
-    """Return the result of every query of the facets of a comparison, facet by facet."""
     qrels = read_qrels(*qrels_files)
-    rankings = read_runs(report.files[comparison.system]).rankings
-    names = comparison.system, comparison.baseline
-    scores, baseline_scores = (report.evaluations[name].per_query[MEASURE] for name in names)
+    rankings = read_runs(report.files[system]).rankings
+    scores, others = (report.evaluations[name].per_query[MEASURE] for name in (system, *report.baselines))
+    queries = report.evaluations[system].queries
     results = []
-    for query, _ in chain(*comparison.differences.values()):
-        pool = pool_of(query, qrels[query])
-        order = trec_order({hit.paper_id: hit.score for hit in rankings.get(query, ())})
-        ranked = [paper_id for paper_id in order if paper_id in pool]
-        high, missed = overranked(ranked, pool), best_missed(ranked, pool)
-        results.append(Outcome(query, scores[query], baseline_scores[query], len(pool), high, missed))
+    for query in (each for facet in Facet for each in queries.get(facet.value, ())):
+        if query in scores and query in others:
+            pool = pool_of(query, qrels[query])
+            order = trec_order({hit.paper_id: hit.score for hit in rankings.get(query, ())})
+            ranked = [paper_id for paper_id in order if paper_id in pool]
+            high, missed = overranked(ranked, pool), best_missed(ranked, pool)
+            results.append(Outcome(query, scores[query], others[query], len(pool), high, missed))
     return results
 
 
@@ -108,10 +91,9 @@ def best_missed(ranked: Sequence[str], pool: Mapping[str, int]) -> RankedPaper |
     return RankedPaper(paper_id, pool[paper_id], ranks.get(paper_id))
 
 
-def worst_to_text(
-    comparison: RunComparison, results: Sequence[Outcome], count: int, titles: Mapping[str, str]
-) -> str:
+def worst_to_text(report: Report, results: Sequence[Outcome], count: int, titles: Mapping[str, str]) -> str:
     """Format the queries with the largest losses and those with the lowest scores, ``count`` of each."""
+    system, (baseline,) = next(iter(report.evaluations)), report.baselines
 
     def text(query: Outcome) -> str:
         scores = f"{100 * query.score:.2f} against {100 * query.baseline:.2f}"
@@ -131,9 +113,9 @@ def worst_to_text(
     losses = [text(query) for query in by_loss if query.score < query.baseline][:count]
     return "\n".join(
         [
-            f"Largest losses of {comparison.system} against {comparison.baseline}, {MEASURE} (per cent):",
+            f"Largest losses of {system} against {baseline}, {MEASURE} (per cent):",
             *(losses or ["none"]),
-            f"\nLowest scores of {comparison.system}, {MEASURE} (per cent):",
+            f"\nLowest scores of {system}, {MEASURE} (per cent):",
             *map(text, by_score[:count]),
             "",
         ]

@@ -11,8 +11,7 @@ from qbe.evaluate.csfcube import CSFCUBE
 from qbe.evaluate.evaluation import AGGREGATED, ALL
 from qbe.evaluate.facets import EXPLORATION, NDCG
 from qbe.evaluate.measures import MAP, NDCG_PERCENT, definition
-from qbe.evaluate.published import PublishedRow, papers
-from qbe.evaluate.report import IN_PER_CENT, Report
+from qbe.evaluate.report import IN_PER_CENT, PublishedRow, Report, published_papers
 
 _UNKNOWN = "-"
 
@@ -67,7 +66,7 @@ def _brief_table(report: Report) -> str:
     for row in report.published:
         if _height(row) > _height(best.get(row.paper)):
             best[row.paper] = row
-    publications = papers(report.scoring.protocol) if best else {}
+    publications = published_papers(report.scoring.protocol) if best else {}
     named = {name: evaluation.figures for name, evaluation in report.evaluations.items()}
     named |= {f"{row.system} [{publications[row.paper].short}]": row.figures for row in best.values()}
     rows = [[name, *(cell(figures, scope) for scope in scopes)] for name, figures in named.items()]
@@ -108,7 +107,7 @@ def _table(report: Report, header: list[str], columns: Sequence[tuple[str, str]]
     rows = [[header[0], "collection", *header[1:]]]
     for name, evaluation in report.evaluations.items():
         rows.append([name, "these qrels", *cells(evaluation.figures, printed=False)])
-    publications = papers(report.scoring.protocol) if report.published else {}
+    publications = published_papers(report.scoring.protocol) if report.published else {}
     for row in report.published:
         figures = cells(row.figures, printed=True)
         if set(figures) != {_UNKNOWN}:
@@ -145,7 +144,7 @@ def _comparisons(report: Report) -> list[str]:
 
 
 def _sources(report: Report) -> str:
-    publications = papers(report.scoring.protocol)
+    publications = published_papers(report.scoring.protocol)
     lines = [f"Published figures{', on CSFCube' if report.scoring.protocol == CSFCUBE else ''}:"]
     if any(row.collection for row in report.published):
         lines = [
@@ -193,7 +192,7 @@ def to_json(report: Report) -> dict[str, Any]:
     published = None
     if report.published:
         published = {
-            "papers": {key: paper._asdict() for key, paper in papers(protocol).items()},
+            "papers": {key: paper._asdict() for key, paper in published_papers(protocol).items()},
             "rows": [row._asdict() for row in report.published],
         }
     return {

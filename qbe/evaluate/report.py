@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib import resources
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from qbe.corpus.reading import read_corpus
-from qbe.corpus.records import Reading
 from qbe.errors import FileFormatError, UsageError
 from qbe.evaluate import evaluation, facets
 from qbe.evaluate.csfcube import CSFCUBE, csfcube_protocol, judged_scopes, load_folds
 from qbe.evaluate.evaluation import Evaluation, evaluate
 from qbe.evaluate.measures import DEFAULT_MEASURES, MEASURES, parse_measures
-from qbe.evaluate.published import PublishedRow, published_rows
 from qbe.evaluate.significance import Comparison, compare
 from qbe.query import SHAPES, split_query_id
 from qbe.runs import Rankings, RunFile, read_qrels, read_run
@@ -82,6 +81,67 @@ PROTOCOLS: Mapping[str, Protocol] = {
         evaluation.CITATION_NAMES,
     ),
 }
+
+
+# Published figures on CSFCube and of citation recommendation, each with its source, for comparison.
+
+
+class Publication(NamedTuple):
+    """A publication; ``no_rows`` is the reason why it has no figures here, if it has none."""
+
+    citation: str
+    short: str
+    url: str
+    no_rows: str = ""
+
+
+class PublishedRow(NamedTuple):
+    """A system's figures: measure -> scope -> figure in [0, 1]; ``paper`` is a key of `published_papers`."""
+
+    system: str
+    paper: str
+    source: str
+    figures: Mapping[str, Mapping[str, float]]
+    collection: str = ""
+
+
+@cache
+def _content(protocol: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read the publications, and the rows of a protocol."""
+    if protocol not in (CSFCUBE, evaluation.CITATIONS):
+        expected = f"a `protocol` with published figures ({CSFCUBE}, {evaluation.CITATIONS})"
+        raise UsageError(f"expected {expected}, found {protocol}; give one")
+    content = json.loads(resources.files(__package__).joinpath("published.json").read_text(encoding="utf-8"))
+    return content["papers"], content[protocol]
+
+
+def published_rows(protocol: str | None = CSFCUBE) -> tuple[PublishedRow, ...]:
+    """Return the figures published under a protocol; raise UsageError where there are none."""
+    _, section = _content(protocol)
+    rows = []
+    for row in section["rows"]:
+        figures = {
+            measure: {
+                scope: round(value / section["one"], 4)
+                for scope, value in zip(section["scopes"], printed, strict=True)
+                if value is not None
+            }
+            for measure, printed in row["figures"].items()
+        }
+        rows.append(PublishedRow(**row | {"figures": figures}))
+    return tuple(rows)
+
+
+def published_papers(protocol: str | None = CSFCUBE) -> dict[str, Publication]:
+    """Return the publications of a protocol by key, those without figures too, with the reason."""
+    known, section = _content(protocol)
+    reasons: dict[str, str] = section["no_rows"]
+    named = {row["paper"] for row in section["rows"]} | reasons.keys()
+    return {
+        key: Publication(**paper, no_rows=reasons.get(key, ""))
+        for key, paper in known.items()
+        if key in named
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +285,3 @@ def read_runs(paths: Iterable[StrPath], *, explored: bool = False) -> RunFile:
             )
         rankings.update(named)
     return RunFile(tag, rankings)
-
-
-def read_titles(path: StrPath) -> dict[str, str]:
-    """Read the titles of a corpus by paper id."""
-    papers = read_corpus([str(path)], lambda abstract: [abstract], Reading(keep_without_abstract=True))
-    return {paper.paper_id: paper.title for paper in papers}

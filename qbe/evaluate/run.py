@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING
@@ -77,7 +77,10 @@ class Run(Mapping[str, Sequence[Hit]]):
         rankings: dict[str, list[Hit]] = {}
         for query_id, paper_id, score in zip(frame["qid"], frame["docno"], scores, strict=True):
             rankings.setdefault(str(query_id), []).append(Hit(str(paper_id), score))
-        ordered = {query_id: _sorted(hits) for query_id, hits in rankings.items()}
+        ordered = {
+            query_id: tuple(sorted(hits, key=lambda hit: (-hit.score, hit.paper_id)))
+            for query_id, hits in rankings.items()
+        }
         as_written(ordered)  # what cannot be written
         return cls(tag, ordered)
 
@@ -157,21 +160,18 @@ class Run(Mapping[str, Sequence[Hit]]):
         shared = [query_id for query_id in self if all(query_id in run for run in others)]
         if not shared:
             raise UsageError("expected a query of all runs, found none; fuse runs of the same topics")
-        return Run(tag, {q: _fused([run[q] for run in runs], weights) for q in shared})
-
-
-def _fused(rankings: Sequence[Sequence[Hit]], weights: Sequence[float]) -> tuple[Hit, ...]:
-    total = dict.fromkeys((hit.paper_id for hits in rankings for hit in hits), 0.0)
-    for hits, weight in zip(rankings, weights, strict=True):
-        scores = [hit.score for hit in hits]
-        mean, deviation = (fmean(scores), pstdev(scores)) if scores else (0.0, 0.0)
-        differ = deviation > 1e-9 * max(1.0, *map(abs, scores), 0.0)
-        standard = {hit.paper_id: (hit.score - mean) / deviation if differ else 0.0 for hit in hits}
-        lowest = min(standard.values(), default=0.0)
-        for paper_id in total:
-            total[paper_id] += weight * standard.get(paper_id, lowest)
-    return _sorted(Hit(paper_id, score) for paper_id, score in total.items())
-
-
-def _sorted(hits: Iterable[Hit]) -> tuple[Hit, ...]:
-    return tuple(sorted(hits, key=lambda hit: (-hit.score, hit.paper_id)))
+        fused = dict[str, tuple[Hit, ...]]()
+        for query_id in shared:
+            total = dict.fromkeys((hit.paper_id for run in runs for hit in run[query_id]), 0.0)
+            for run, weight in zip(runs, weights, strict=True):
+                scores = {hit.paper_id: hit.score for hit in run[query_id]}
+                mean, deviation = (f(scores.values()) if scores else 0.0 for f in (fmean, pstdev))
+                differ = deviation > 1e-9 * max(1.0, *map(abs, scores.values()), 0.0)
+                standard = {
+                    name: (score - mean) / deviation if differ else 0.0 for name, score in scores.items()
+                }
+                lowest = min(standard.values(), default=0.0)
+                for paper_id in total:
+                    total[paper_id] += weight * standard.get(paper_id, lowest)
+            fused[query_id] = tuple(Hit(*each) for each in sorted(total.items(), key=lambda e: (-e[1], e[0])))
+        return Run(tag, fused)

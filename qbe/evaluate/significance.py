@@ -47,7 +47,6 @@ def compare(
     systems: Mapping[str, Evaluation],
     baselines: Mapping[str, Evaluation],
     measures: Sequence[str] | None = None,
-    seed: int = SEED,
 ) -> tuple[Comparison, ...]:
     """Compare every system with every baseline, by measure and scope, over queries (not folds).
 
@@ -68,7 +67,7 @@ def compare(
         # Two systems on the same queries are one test, whichever is the baseline and whatever the scope.
         tests = [(frozenset((name, other)), frozenset(by_query)) for name, other, _, by_query in family]
         tested = {test: list(by_query.values()) for test, (*_, by_query) in zip(tests, family, strict=True)}
-        randomization = [randomization_test(values, seed=seed) for values in tested.values()]
+        randomization = [randomization_test(values) for values in tested.values()]
         t_tests = [t_test(values) for values in tested.values()]
         p_values = zip(randomization, t_tests, holm(randomization), holm(t_tests), strict=True)
         corrected = dict(zip(tested, p_values, strict=True))
@@ -78,7 +77,7 @@ def compare(
             comparisons.append(
                 Comparison(
                     *(name, other, measure, scope, len(values), fmean(values), *corrected[test]),
-                    bootstrap_interval(values, seed=seed),
+                    bootstrap_interval(values),
                     *(wins, len(values) - wins - losses, losses),
                     *most_influential(by_query),
                 )
@@ -113,31 +112,27 @@ def most_influential(differences: Mapping[str, float]) -> tuple[str | None, floa
     return query, fmean(value for query_id, value in differences.items() if query_id != query)
 
 
-def bootstrap_interval(
-    differences: Sequence[float], resamples: int = RESAMPLES, seed: int = SEED
-) -> tuple[float, float]:
+def bootstrap_interval(differences: Sequence[float]) -> tuple[float, float]:
     """Compute the 95 % percentile interval by the paired bootstrap (Efron and Tibshirani, 1993, ch. 13)."""
     import numpy as np
 
     values = np.array(differences)
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(SEED)
     block = max(1, 1_000_000 // values.size)
     means = [
         values[generator.integers(values.size, size=(min(block, left), values.size))].mean(axis=1)
-        for left in range(resamples, 0, -block)
+        for left in range(RESAMPLES, 0, -block)
     ]
     low, high = np.percentile(np.concatenate(means), [2.5, 97.5])
     return float(low), float(high)
 
 
-def randomization_test(
-    differences: Sequence[float], samples: int = SAMPLES, seed: int = SEED, exact_up_to: int = EXACT_UP_TO
-) -> float:
+def randomization_test(differences: Sequence[float]) -> float:
     """Compute the two-sided p of Fisher's paired randomization test (Smucker, Allan and Carterette, CIKM
     2007).
 
     p is the proportion of sign patterns whose mean is at least as far from 0 as the observed one: of all with
-    at most ``exact_up_to`` non-zero differences, with more of ``samples`` random ones and the observed one.
+    at most EXACT_UP_TO non-zero differences, with more of SAMPLES random ones and the observed one.
     """
     import numpy as np
 
@@ -146,26 +141,24 @@ def randomization_test(
         return 1.0
     # Sums that are mathematically equal differ by rounding; their patterns count as equally far from 0.
     threshold = abs(float(values.sum())) - 1e-12 * float(np.abs(values).sum())
-    if values.size <= exact_up_to:
+    if values.size <= EXACT_UP_TO:
         sums = values[:1]  # its sign is fixed: the mirror image of a pattern is as far from 0
         for value in values[1:]:
             sums = np.concatenate([sums + value, sums - value])
         return float(np.mean(np.abs(sums) >= threshold))
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(SEED)
     extreme = 0
-    for left in range(samples, 0, -10_000):
+    for left in range(SAMPLES, 0, -10_000):
         signs = generator.integers(0, 2, size=(min(10_000, left), values.size), dtype=np.int8)
         extreme += int(np.count_nonzero(np.abs((2.0 * signs - 1.0) @ values) >= threshold))
-    return (1 + extreme) / (1 + samples)
+    return (1 + extreme) / (1 + SAMPLES)
 
 
 def t_test(differences: Sequence[float]) -> float:
     """Compute the two-sided p of the paired t-test; 1 for fewer than two differences, or only zeros."""
     if len(differences) < 2 or not any(differences):
         return 1.0
-    check_package("scipy")
-    from scipy import stats
-
+    stats = check_package("scipy.stats")
     with warnings.catch_warnings():
         # Equal differences have no variance: p is 0, and scipy warns of a loss of precision.
         warnings.simplefilter("ignore", RuntimeWarning)

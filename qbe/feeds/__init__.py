@@ -1,20 +1,12 @@
 """Harvests of repositories by OAI-PMH, and watches: searches that are kept, with what is new for them."""
 
-ARXIV = "https://oaipmh.arxiv.org/oai"
-# From the end of a request to the next; arXiv's terms of use ask for at most one in three seconds.
-INTERVAL_S = 3.0
+from datetime import date
 
-FORMATS = ("arXivRaw", "arXiv")  # metadata formats that are read
-
-REPORTS = ("table", "json", "markdown", "atom")  # formats of reports of watches
+from qbe.errors import UsageError
 
 
 def check_day(name: str, day: str | None) -> None:
     """Raise UsageError for a parameter that is given and no day as YYYY-MM-DD."""
-    from datetime import date
-
-    from qbe.errors import UsageError
-
     try:
         is_day = not day or date.fromisoformat(day).isoformat() == day
     except ValueError:

@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from qbe.corpus.records import Splitter, dump_record, parse_paper
-from qbe.corpus.rejected import RejectedRecords
+from qbe.corpus.records import RejectedRecords, Splitter, dump_record, parse_paper
 from qbe.errors import CorpusError, RecordError, UsageError, input_error, output_error
-from qbe.feeds import FORMATS, check_day
+from qbe.feeds import check_day
 from qbe.feeds.oai import KEPT, Repository, TokenError
 from qbe.index.build import build
 from qbe.index.source import BuildSettings, Execution, Source
@@ -29,6 +28,7 @@ from qbe.types import Paper
 from qbe.util.files import StrPath, change_lock, write_text
 
 VERSION = 2
+FORMATS = ("arXivRaw", "arXiv")  # metadata formats that are read
 MAX_RESTARTS = 3  # of a list whose resumption token is refused
 
 _PAGE, _DELETED = b'{"page"', b', "deleted": true}\n'

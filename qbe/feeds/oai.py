@@ -15,7 +15,7 @@ import ssl
 import time
 import urllib.error
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,7 +23,6 @@ from qbe.corpus.json_formats import from_arxiv as to_record
 from qbe.corpus.records import parse_paper
 from qbe.corpus.xml_formats import Element, elements, text_of
 from qbe.errors import CorpusError, RecordError, UsageError
-from qbe.feeds import ARXIV, INTERVAL_S
 from qbe.util import web
 
 log = logging.getLogger("qbe.feeds")
@@ -60,32 +59,31 @@ class Repository:
 
     def __init__(
         self,
-        address: str = ARXIV,
-        interval: float = INTERVAL_S,
+        address: str,
+        interval: float = 3.0,  # arXiv's terms of use ask for at most one request in three seconds
         *,
         pause: float = RETRIES.pause,
-        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         if not address.lower().startswith(("https://", "http://")):
             raise UsageError(f"expected an `address` with https:// or http://, found {address}; check it")
         if not 0 <= interval < float("inf"):
             raise UsageError(f"expected an `interval` of 0 seconds or more, found {interval:g}")
         self.address = address
-        self._interval, self._retries, self._sleep = interval, RETRIES._replace(pause=pause), sleep
+        self._interval, self._retries = interval, RETRIES._replace(pause=pause)
         self._next, self._has_answered = 0.0, False
 
     def records(self, arguments: Mapping[str, str]) -> Page:
         """Ask for a page of ``ListRecords``; raise TokenError, or CorpusError where there is none."""
         told = partial(log.warning, "%s: %s; asking again in %.0f s", self.address)
         try:
-            return self._retries.run(lambda: self._page(self._answer(arguments)), told, self._sleep)
+            return self._retries.run(lambda: self._page(self._answer(arguments)), told)
         except web.TemporaryError as error:
             found = f"{error} ({error.attempts} attempts)"
             raise CorpusError(f"{self.address}: expected an answer, found {found}; {KEPT}") from None
 
     def _answer(self, arguments: Mapping[str, str]) -> bytes:
         """The body of an answer, also with an error status where it may hold the protocol's own error."""
-        self._sleep(max(0.0, self._next - time.monotonic()))
+        time.sleep(max(0.0, self._next - time.monotonic()))
         url = f"{self.address}?{urllib.parse.urlencode({'verb': 'ListRecords', **arguments})}"
         body = bytearray()
         try:

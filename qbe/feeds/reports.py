@@ -61,7 +61,7 @@ def record_of(item: Item) -> dict[str, Any]:
 
 
 def report(items: Sequence[Item], form: str, feed: str) -> str:
-    """Format items, as one of `qbe.feeds.REPORTS`; ``feed`` is the id of the feed."""
+    """Format items as ``table``, ``json``, ``markdown`` or ``atom``; ``feed`` is the id of the feed."""
     if form == "atom":
         return _atom(items, feed)
     if form == "json":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import logging
 import os
@@ -17,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from qbe.corpus.records import AS_IT_COMES, Reading
-from qbe.corpus.rejected import SUFFIX, RejectedRecords
+from qbe.corpus.records import AS_IT_COMES, REJECTED_SUFFIX, Reading, RejectedRecords
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, IndexBuildError, IndexFormatError, check_package
 from qbe.index import jvm, store
@@ -60,7 +60,7 @@ def build(
     corpus: Corpus,
     settings: BuildSettings | None = None,
     *,
-    reading: Reading = AS_IT_COMES,
+    reading: Reading | None = None,
     overwrite: bool = False,
     resume: bool = False,
     execution: Execution | None = None,
@@ -73,9 +73,16 @@ def build(
     discards an unfinished build.
 
     Raises IndexBuildError for an index or an unfinished build in the way, other inputs, or another writer;
-    TypeError and CorpusError for the corpus; ModelError, JavaError and OutputError.
+    TypeError for other arguments, CorpusError for the corpus; ModelError, JavaError and OutputError.
     """
-    source = open_corpus(corpus, reading)
+    for name, value, kind, example in (
+        ("settings", settings, BuildSettings, "make them as in qbe.BuildSettings(dense=False)"),
+        ("reading", reading, Reading, 'make it as in qbe.Reading(on_error="skip")'),
+    ):
+        if value is not None and not isinstance(value, kind):
+            found = f"found {type(value).__name__}; {example}"
+            raise TypeError(f"expected qbe.{kind.__name__} as `{name}`, {found}")
+    source = open_corpus(corpus, reading or AS_IT_COMES)
     settings, execution = settings or BuildSettings(), execution or Execution()
     output = Path(os.path.realpath(output))  # "." has no name, and a link must stay
     check_replaceable(output)
@@ -317,7 +324,7 @@ def build_faiss(
     before, kept, trained = learned or (None, False, len(vectors))
     with execution.progress.steps("indexing with FAISS", "vectors", len(vectors)) as advance:
         write_faiss(folder, vectors, similarity, params, execution.threads, advance, before, kept)
-    return {"ann": params.record(), **({"trained": trained} if params.learns else {})}
+    return {"ann": dataclasses.asdict(params), **({"trained": trained} if params.learns else {})}
 
 
 def describe(folder: Path, state: State) -> Manifest:
@@ -341,7 +348,7 @@ def describe(folder: Path, state: State) -> Manifest:
 def rejected_file(output: Path) -> Path:
     """Where the records that were left out of an index are listed."""
     output = Path(os.path.realpath(output))  # the current folder has a name, too
-    return output.with_name(output.name + SUFFIX)
+    return output.with_name(output.name + REJECTED_SUFFIX)
 
 
 def check_replaceable(output: Path) -> None:

@@ -163,7 +163,7 @@ class FaissIndex:
         import faiss
 
         self._path, self.params = files.folder / FAISS, params or FaissParams()
-        params, self.min_candidates = self.params, self.params.min_candidates
+        params = self.params
         self._nprobe = min(nprobe or params.nprobe or 1, params.nlist or 1)
         if nprobe is not None and params.nlist is None:
             raise UsageError(f"`nprobe` goes with an index of lists, found {params.factory}; drop it")
@@ -204,17 +204,34 @@ class FaissIndex:
         self, queries: Floats, count: int, allowed: SentenceSelection | None = None, breadth: int = 1
     ) -> Rows:
         """Return the positions (queries, up to count) of the nearest sentences, best first; -1 for none."""
-        return nearer(*self.search(queries, count, allowed, breadth), count)
+        closeness, positions = self.search(queries, count, allowed, breadth)
+        if positions.shape[1] <= count:
+            return positions
+        # Those as near as the next one are left out (-1): threads find one or another of them.
+        tied = (closeness[:, :count] == closeness[:, count, None]) & (positions[:, count, None] >= 0)
+        return np.where(tied & ~tied.all(axis=1, keepdims=True), -1, positions[:, :count])
 
     def search(
         self, queries: Floats, count: int, allowed: SentenceSelection | None = None, breadth: int = 1
     ) -> tuple[Floats, Rows]:
         """Return closeness and positions (queries, count, or one more), best first; -1 for none."""
+        import faiss
+
+        untyped: Any = faiss
         size, selector = allowed or (self.sentences, None)
         count = min(count if self.params.factory == EXACT else count + 1, size)
         if not count:
             return np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
-        parameters = self._parameters(size, selector, count, breadth)
+        parameters: Any = None  # those of the index
+        if self.params.nlist is not None and (selector is not None or breadth > 1):
+            nprobe = min(self._nprobe * breadth, self.params.nlist)
+            parameters = untyped.SearchParametersIVF(sel=selector, nprobe=nprobe)
+        elif isinstance(self._searched, faiss.IndexHNSW) and (selector is not None or breadth > 1):
+            # HNSW visits as many vectors as it is to compare, of which only selected ones count.
+            compared = min(count * self.sentences // size, self.sentences)
+            parameters = untyped.SearchParametersHNSW(sel=selector, efSearch=compared)
+        elif selector is not None:
+            parameters = untyped.SearchParameters(sel=selector)
         for transform in self._transformations:  # one by one: matrix products depend on the other queries
             queries = np.concatenate([transform(row) for row in queries[:, None]])
         with searching() as most:
@@ -226,32 +243,6 @@ class FaissIndex:
         if positions.max(initial=-1) >= self.sentences:
             raise damaged(self._path, f"positions below {self.sentences}", positions.max())
         return distances if self._inner_product else -distances, positions
-
-    def _parameters(self, size: int, selector: Any, count: int, breadth: int) -> Any:
-        """Return FAISS's parameters of a search; None for those of the index."""
-        import faiss
-
-        if selector is None and breadth == 1:
-            return None
-        untyped: Any = faiss
-        if self.params.nlist is not None:
-            nprobe = min(self._nprobe * breadth, self.params.nlist)
-            return untyped.SearchParametersIVF(sel=selector, nprobe=nprobe)
-        if isinstance(self._searched, faiss.IndexHNSW):
-            # HNSW visits as many vectors as it is to compare, of which only selected ones count.
-            compared = min(count * self.sentences // size, self.sentences)
-            return untyped.SearchParametersHNSW(sel=selector, efSearch=compared)
-        return untyped.SearchParameters(sel=selector)
-
-
-def nearer(closeness: Floats, positions: Rows, count: int) -> Rows:
-    """Return the first ``count`` positions (queries, count), without those as near as the next one (-1), of
-    which threads find one or another.
-    """
-    if positions.shape[1] <= count:
-        return positions
-    tied = (closeness[:, :count] == closeness[:, count, None]) & (positions[:, count, None] >= 0)
-    return np.where(tied & ~tied.all(axis=1, keepdims=True), -1, positions[:, :count])
 
 
 @contextmanager
@@ -307,7 +298,7 @@ class CandidateSource:
         where ``allowed`` has enough papers. Where papers are then scored ``by_mean``
         (`qbe.index.scoring.mean_max`), those that cannot be among the best ``k`` may be left out.
         """
-        count = max(self.sentences.min_candidates, 2 * k)
+        count = max(self.sentences.params.depth, 2 * k)
         if allowed is None:
             if by_mean and self.sentences.has_similarities:
                 for group in self._groups(queries, count):

@@ -1,16 +1,19 @@
-"""Encoders that a user brings as an object, a function or an array of vectors."""
+"""The encoder of an index, by name or as an object, a function or an array of vectors that a user brings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from qbe.errors import EncoderMismatchError, ModelError, UsageError
+from qbe.index.store import Manifest
 from qbe.models.encoder import chunks
+from qbe.models.folders import resolve_encoder
 from qbe.models.formats import COSINE, SENTENCES, EncoderFormat
 from qbe.models.pooling import Floats, PaperVectors, stored
 from qbe.models.session import CPU
@@ -100,3 +103,35 @@ class GivenEncoder:
                 f"expected vectors ({len(texts)}, dimension) of the `encoder`, found {vectors.shape}"
             )
         return stored(vectors, COSINE)
+
+
+def matching_encoder(folder: Path, manifest: Manifest, name: Any) -> Any:
+    """Return the files of the encoder of an index, those of ``name``, or a `GivenEncoder`; raise
+    EncoderMismatchError for another.
+    """
+    assert manifest.dense is not None
+    built = manifest.dense["encoder"]
+    if name is not None and not isinstance(name, str):
+        name.check(folder, built)
+        return name
+    if "probe" in built:
+        raise EncoderMismatchError(
+            f"{folder} was built with the encoder {built['name']} of a program; give it as `encoder`"
+        )
+    files = resolve_encoder(name or manifest.settings["encoder"], built["precision"])
+    ways = []  # in which the encoder of the index, and this one, read papers
+    for identity in (built, files.identity):
+        stated = {**(identity.get("convention") or {}), "adapter": identity.get("adapter")}
+        words = [f"{key} {value}" for key, value in stated.items() if value is not None]
+        ways.append(", ".join(words) or "the default encoder")
+    weights, found, text = built["weights_sha256"], files.metadata, ""
+    if found.weights_sha256 != weights:
+        text = f"({weights[:12]}), found {found.name} ({found.weights_sha256[:12]})"
+    elif ways[0] != ways[1]:
+        text = f"read as {ways[0]}, found it read as {ways[1]}"
+    if text:
+        raise EncoderMismatchError(
+            f"{folder} was built with the encoder {built['name']} {text}; give the encoder it was built with "
+            "as `encoder`, or build the index again"
+        )
+    return files

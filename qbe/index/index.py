@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from qbe.errors import UsageError
+from qbe.errors import MissingDependencyError, UsageError
 from qbe.index import jvm
-from qbe.index.models import IndexModels
 from qbe.index.papers import Mask, PaperLayout, Papers
 from qbe.index.reader import Ask, IndexReader, SeveralReader
 from qbe.index.store import Manifest
@@ -22,10 +23,12 @@ from qbe.util.work import Closing, Workers, thread_count
 
 if TYPE_CHECKING:
     from qbe.corpus.records import Reading
-    from qbe.index.source import BuildSettings, Corpus, Progress
+    from qbe.index.source import Corpus
     from qbe.index.update import Written
     from qbe.models.encoder import Encoder
+    from qbe.models.tagger import TaggingEncoder
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -96,7 +99,15 @@ class Index(Closing):
 
             resolve_tagger(tagger)  # refused now, even if it is never used
         self._reader: IndexReader | None = self._open_reader()
-        self._models = IndexModels(self.folder, self._reader.manifest, encoder, tagger, self.threads)
+        self._encoder: Encoder | None = None
+        self._tagging: TaggingEncoder | None = None
+        self._check_encoder(self.manifest)
+
+    def _check_encoder(self, manifest: Manifest) -> None:
+        if self._encoder_name is not None and manifest.dense is not None:
+            from qbe.index.given import matching_encoder
+
+            matching_encoder(self.folder, manifest, self._encoder_name)  # refused now, even if never used
 
     def _open_reader(self) -> IndexReader:
         readers = [IndexReader(folder, self.threads) for folder in self.folders]
@@ -141,18 +152,38 @@ class Index(Closing):
                 (each.settings.get("encoder"), each.settings.get("tagger"), (each.dense or {}).get("encoder"))
                 for each in (old.manifest, reader.manifest)
             )
-            if before != now:
-                names = self._encoder_name, self._tagger_name
-                self._models = IndexModels(self.folder, reader.manifest, *names, self.threads)
-            self._reader = reader
+            with self._loading:
+                if before != now:
+                    self._check_encoder(reader.manifest)
+                    self._encoder = self._tagging = None
+                self._reader = reader
             return True
 
     @property
     def encoder(self) -> Encoder:
         """The encoder of the index, for queries from outside, loaded when first used."""
+        from qbe.index.given import GivenEncoder, matching_encoder
+        from qbe.models.encoder import Encoder
+        from qbe.models.session import HALF
+
         self.require_vectors()
         with self._loading:
-            return self._models.encoder
+            if self._encoder is None:
+                files = matching_encoder(self.folder, self.manifest, self._encoder_name)
+                try:
+                    is_given = isinstance(files, GivenEncoder)
+                    self._encoder = files if is_given else Encoder(files, self.threads)
+                except MissingDependencyError as error:
+                    if files.precision != HALF:
+                        raise
+                    # fp16 is made of this precision, which needs no package onnx
+                    files = replace(files, precision=files.model.name.split(".")[1])
+                    log.warning(
+                        "%s: its papers were encoded in %s, queries are encoded in %s (%s)",
+                        *(self.folder, HALF, files.precision, error),
+                    )
+                    self._encoder = Encoder(files, self.threads)
+            return self._encoder
 
     def label_facets(self, paper: Paper, facets: str = "given") -> Paper:
         """Return a query's paper with its sentences labelled; see `label_and_encode`."""
@@ -167,10 +198,17 @@ class Index(Closing):
             raise UsageError(f"expected `facets` given or predicted, found {facets!r}")
         if paper.predicted or (paper.labelled and facets == "given"):
             return paper, None
+        from qbe.models.tagger import Tagger, TaggingEncoder, open_trunk
+
+        has_vectors = self.manifest.dense is not None
         with self._loading:
-            tagging = self._models.tagging
+            if self._tagging is None:
+                tagger = Tagger.open(self._tagger_name or self.manifest.settings["tagger"])
+                encoder = self.encoder if has_vectors else open_trunk(tagger)
+                self._tagging = TaggingEncoder(encoder, tagger, "predicted")
+            tagging = self._tagging
         labelled, vectors = tagging.encode_paper(paper)
-        return labelled, None if self.manifest.dense is None else vectors
+        return labelled, vectors if has_vectors else None
 
     def vectors(self, paper: Paper) -> PaperVectors:
         """Return vectors of any paper: those stored for a paper of the index; any other is encoded."""
@@ -212,44 +250,3 @@ open_index = Index
 def _check_paper(paper: object) -> None:
     if not isinstance(paper, Paper):
         raise TypeError(f"expected a qbe.Paper, found {paper!r:.60}; look one up with index.paper(id)")
-
-
-def build_index(
-    folder: str | Path,
-    corpus: Corpus,
-    settings: BuildSettings | None = None,
-    *,
-    reading: Reading | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> Index:
-    """Build an index of a corpus in a folder, and open it; see `qbe.index.build.build`.
-
-    ``corpus`` is a path (of a file in any of the formats that qbe reads, or a folder) or ``hf:`` name,
-    several of them, or an iterable of `qbe.types.Paper`. By default the index has Lucene postings and
-    vectors, made by the default encoder in int8.
-
-    >>> from qbe.types import Paper, Sentence
-    >>> paper = Paper("1", "A title", (Sentence("We study search."), Sentence("It works.")))
-    >>> with build_index("indexes/mine", [paper]) as mine:
-    ...     mine.paper("1").title
-    'A title'
-    """
-    from qbe.corpus.records import Reading
-    from qbe.index.build import build
-    from qbe.index.source import BuildSettings, Execution
-    from qbe.index.source import Progress as Observer
-
-    for name, value, kind, example in (
-        ("settings", settings, BuildSettings, "make them as in qbe.BuildSettings(dense=False)"),
-        ("reading", reading, Reading, 'make it as in qbe.Reading(on_error="skip")'),
-    ):
-        if value is not None and not isinstance(value, kind):
-            found = f"found {type(value).__name__}; {example}"
-            raise TypeError(f"expected qbe.{kind.__name__} as `{name}`, {found}")
-    execution = Execution(thread_count(threads), progress or Observer())
-    how = {"overwrite": overwrite, "resume": resume}
-    build(Path(folder), corpus, settings, reading=reading or Reading(), execution=execution, **how)
-    return Index(folder, threads=threads)

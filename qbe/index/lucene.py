@@ -6,13 +6,13 @@ import base64
 import contextlib
 import json
 import math
+import os
 import re
 import shutil
 import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +25,6 @@ from qbe.index.papers import IDS
 from qbe.index.scoring import Rows, Selection, run_starts
 from qbe.index.store import Files, damaged
 from qbe.types import Paper
-from qbe.util.files import link_or_copy
 
 if TYPE_CHECKING:
     from qbe.index.source import BuildSettings, Execution
@@ -118,7 +117,10 @@ def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence
         target.mkdir()
         for file in (old / LUCENE).iterdir():
             if file.name not in (ROWS, "write.lock"):
-                link_or_copy(file, target / file.name)
+                try:
+                    os.link(file, target / file.name)
+                except OSError:  # where links are impossible
+                    shutil.copyfile(file, target / file.name)
         analyzer = java("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
         config = java("org.apache.lucene.index.IndexWriterConfig")(analyzer)
         config.setMergeScheduler(java("org.apache.lucene.index.SerialMergeScheduler")())
@@ -245,7 +247,7 @@ class TextSearch:
                 papers = self._of(pool)
             else:
                 assert allowed is not None
-                papers = allowed.once("filter", partial(self._filter, allowed.rows))
+                papers = allowed.once("filter", lambda: self._of(allowed.rows, _WARM_UP))
             with BUILDER_LOCK:
                 builder = java("org.apache.lucene.search.BooleanQuery$Builder")()
                 builder.add(query, occur.MUST if pool is None else occur.SHOULD)
@@ -290,21 +292,17 @@ class TextSearch:
                 weights[stem] = count * math.log2((1 + share) / share) + math.log2(1 + share)
         return [words[stem] for stem in sorted(weights, key=lambda stem: (-weights[stem], stem))[:KEY_TERMS]]
 
-    def _filter(self, rows: Rows) -> Any:
-        """Return a query that matches the papers at these rows, warmed up as a filter of many searches."""
-        query = self._of(rows)
-        for _ in range(_WARM_UP):
-            self._searcher.count(query)
-        return query
-
-    def _of(self, rows: Rows) -> Any:
-        """Return a query that matches the papers at these rows; ids travel as JSON of Lucene's BytesRef."""
+    def _of(self, rows: Rows, uses: int = 0) -> Any:
+        """Return a query that matches the papers at these rows, after so many uses of it."""
         refs = []
         for row in rows.tolist():
             encoded = self._ids[row].encode()
             refs.append({"bytes": base64.b64encode(encoded).decode(), "offset": 0, "length": len(encoded)})
-        ids = self._terms.readValue(json.dumps(refs))
-        return jvm.java_class("org.apache.lucene.search.TermInSetQuery")("id", ids)
+        ids = self._terms.readValue(json.dumps(refs))  # as JSON of Lucene's BytesRef
+        query = jvm.java_class("org.apache.lucene.search.TermInSetQuery")("id", ids)
+        for _ in range(uses):
+            self._searcher.count(query)
+        return query
 
 
 def break_ties(scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -60,7 +60,7 @@ class Names:
         title = normalized_title(text)
         rows = self._by_title.get(title, [])[:MOST] if title else []
         if not rows and (" " in title or (title.isalpha() and len(title) >= _FEWEST_LETTERS)):
-            rows = [*islice(self._with([f" {title}"]), MOST)] or [*islice(self._with_words(title), MOST)]
+            rows = [*islice(self._with([title]), MOST)] or [*islice(self._with(title.split()), MOST)]
         return [self._papers.ids[row] for row in rows]
 
     def complete(self, text: str) -> Iterator[str]:
@@ -69,7 +69,7 @@ class Names:
         if named is not None:
             yield self._papers.ids[named]
         if title := normalized_title(text):
-            yield from (self._papers.ids[row] for row in self._with_words(title) if row != named)
+            yield from (self._papers.ids[row] for row in self._with(title.split()) if row != named)
 
     def of_record(self, record: Mapping[str, Any]) -> str | None:
         """Return the id of the paper that a record of a corpus is: by its ids, its title, or a key."""
@@ -115,13 +115,10 @@ class Names:
                 return row
         return None
 
-    def _with_words(self, title: str) -> Iterator[int]:
-        """Yield rows of titles that have all words, the last of them perhaps only begun."""
-        words = title.split()
-        return self._with([*(f" {word} " for word in words[:-1]), f" {words[-1]}"])
-
-    def _with(self, parts: Sequence[str]) -> Iterator[int]:
-        parts = sorted(parts, key=len, reverse=True)  # the rarest first
+    def _with(self, words: Sequence[str]) -> Iterator[int]:
+        """Yield rows of titles that have all words, or sequences of words, the last perhaps only begun."""
+        parts = [*(f" {word} " for word in words[:-1]), f" {words[-1]}"]
+        parts.sort(key=len, reverse=True)  # the rarest first
         return (row for row, title in enumerate(self._titles) if all(part in title for part in parts))
 
 

@@ -25,20 +25,19 @@ PROBE_FRACTION = 4  # a search reads nlist / 4 of the lists by default
 _LISTS = re.compile(r"IVF(\d+)")
 _ROUNDED = re.compile(r"PQ|SQ[468]|SQbf16|RQ|LSQ|LSH|ITQ|PCA|RR")
 _CODES = re.compile(r"PQ(\d+)(?:x(\d+))?")
-_RECORDED = {"min_candidates": "depth"}  # names in a manifest where they are others
 
 
 @dataclass(frozen=True, slots=True)
 class FaissParams:
     """A FAISS index as a manifest holds it.
 
-    A search reads ``nprobe`` lists (None where there are none) and looks up at least ``min_candidates``
+    A search reads ``nprobe`` lists (None where there are none) and looks up at least ``depth``
     sentences for each sentence of a query; ``seed`` draws the sample that centroids and codes learn from.
     """
 
     factory: str = EXACT
     nprobe: int | None = None
-    min_candidates: int = MIN_CANDIDATES
+    depth: int = MIN_CANDIDATES
     seed: int = 0
 
     @property
@@ -51,13 +50,10 @@ class FaissParams:
         """Whether centroids or codes are learned from the vectors."""
         return self.nlist is not None or _ROUNDED.search(self.factory) is not None
 
-    def record(self) -> dict[str, Any]:
-        return {_RECORDED.get(name, name): value for name, value in dataclasses.asdict(self).items()}
-
     @classmethod
     def read(cls, dense: Mapping[str, Any]) -> FaissParams:
         """Read a manifest's ``dense``."""
-        return cls(**{name: dense["ann"][_RECORDED.get(name, name)] for name in cls.__dataclass_fields__})
+        return cls(**{name: dense["ann"][name] for name in cls.__dataclass_fields__})
 
 
 def resolve(faiss: str, sentences: int, dimension: int) -> FaissParams:

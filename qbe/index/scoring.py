@@ -99,12 +99,6 @@ def best_per_paper(similarities: Floats, starts: Rows) -> Floats:
     return best
 
 
-def restrict(similarities: Floats, starts: Rows, keep: Mask) -> Floats:
-    """Set similarities to minus infinity where `kept_or_all` (sentences,) is false."""
-    restricted: Floats = np.where(kept_or_all(keep, starts), similarities, -np.inf).astype(np.float32)
-    return restricted
-
-
 def kept_or_all(keep: Mask, starts: Rows) -> Mask:
     """Return a mask (sentences,) that keeps all sentences of a paper of which ``keep`` keeps none."""
     any_kept = np.logical_or.reduceat(keep, starts)

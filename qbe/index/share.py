@@ -330,7 +330,9 @@ def _unpacked(
             raise EOFError
         with contextlib.suppress(OSError):  # not empty
             (folder / "lucene").rmdir()
-        manifest = store.verify(folder)
+        with contextlib.closing(store.open_generation(folder)) as generation:
+            generation.verify()
+            manifest = generation.manifest
         if (manifest.digest, manifest.corpus["papers"]) != (pack.digest, pack.papers):
             raise ValueError("another index")
         return pack, False

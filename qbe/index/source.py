@@ -16,8 +16,7 @@ from typing import Any
 
 from qbe.corpus import paper_to_record, parse_paper, read_corpus
 from qbe.corpus.reading import files_of
-from qbe.corpus.records import AS_IT_COMES, Reading, Splitter
-from qbe.corpus.rejected import RejectedRecords
+from qbe.corpus.records import AS_IT_COMES, Reading, RejectedRecords, Splitter
 from qbe.corpus.streams import BytesRead
 from qbe.errors import CorpusError, UsageError
 from qbe.index.papers import encode_paper

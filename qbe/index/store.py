@@ -342,13 +342,6 @@ def clean(index: Path) -> None:
                     shutil.rmtree(index / "lucene", ignore_errors=True)
 
 
-def verify(folder: Path) -> Manifest:
-    """Compare the digests of all files of an index; raise IndexFormatError for the first damaged one."""
-    with contextlib.closing(open_generation(folder)) as generation:
-        generation.verify()
-        return generation.manifest
-
-
 def check_index(index: Path) -> tuple[Mapping[str, Mapping[str, Any]], dict[str, str], Path | None]:
     """Read all files of an index; return their entries in its manifest, all damages by file, and the file of
     its papers unless it is damaged. Raises IndexFormatError for no index.

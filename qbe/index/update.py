@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 
 from qbe.corpus.identity import MADE, Seen, are_apart, content_id, made_id, second_id, told_apart, usable_id
-from qbe.corpus.records import AS_IT_COMES, Reading, Splitter, paper_to_record
-from qbe.corpus.rejected import KEPT, RENAMED, RejectedRecords
+from qbe.corpus.records import AS_IT_COMES, KEPT, RENAMED, Reading, RejectedRecords, Splitter, paper_to_record
 from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index import build, papers
 from qbe.index.build import BuildModels, State
 from qbe.index.faiss import FAISS
+from qbe.index.given import matching_encoder
 from qbe.index.lucene import update_lucene, write_lucene_index
-from qbe.index.models import matching_encoder
 from qbe.index.names import contradicts, differs_little
 from qbe.index.papers import Papers, encode_paper, without_labels
 from qbe.index.params import FLOAT16, INT8, FaissParams, resolve, resolve_stored

@@ -40,10 +40,6 @@ def drawn(items: Sequence[T], count: int | None, seed: int) -> list[T]:
     return [items[place] for place in places]
 
 
-def ids_of(index: Index) -> list[str]:
-    return list(index.papers.ids)
-
-
 def ids_with(index: Index, keywords: Sequence[str]) -> list[str]:
     """Return the ids of the papers whose title or abstract has one of several words or phrases, whole and in
     upper or lower case; raises UsageError where none has.
@@ -92,7 +88,7 @@ def pool_candidates(
     """
     if count < 1:
         raise UsageError(f"expected `candidates` of at least 1, found {count}")
-    everything, pairs = ids_of(index), []
+    everything, pairs = index.papers.ids, list[Pair]()
     with SearchSession(index, Stages(default_stages(index).first_stage)) as session:
         for start in range(0, len(query_ids), BATCH):
             some = query_ids[start : start + BATCH]
@@ -128,10 +124,14 @@ def _chosen(
     near = {query_id}.union(*lists.values())
     far = [paper_id for paper_id in everything if paper_id not in near]
     rng.shuffle(far)
-    sources = {
-        name: iter(hits if name in MIXED else list(_best_and_drawn(hits, rng)))
-        for name, hits in lists.items()
-    }
+    sources = {}
+    for name, hits in lists.items():
+        left, ordered = list(hits), list[str]()
+        while left and name not in MIXED:  # by turns the best and one that is drawn
+            ordered.append(left.pop(0))
+            if left:
+                ordered.append(left.pop(rng.randrange(len(left))))
+        sources[name] = iter(hits if name in MIXED else ordered)
     sources[FAR] = iter(far)
     chosen: dict[str, Pair] = {}
     for name in cycle(list(sources)):
@@ -145,14 +145,6 @@ def _chosen(
         else:
             chosen[found] = Pair(query_id, found, name)
     return [chosen[paper_id] for paper_id in sorted(chosen)]
-
-
-def _best_and_drawn(hits: Sequence[str], rng: random.Random) -> Iterator[str]:
-    left = list(hits)
-    while left:
-        yield left.pop(0)
-        if left:
-            yield left.pop(rng.randrange(len(left)))
 
 
 def papers_of(index: Index, pairs: Iterable[Pair]) -> dict[str, Paper]:

@@ -447,20 +447,6 @@ def read_guideline(source: Path | None = None) -> Guideline:
     return Guideline(rest, Form(tuple(facet for facet in Facet if facet.value in facets), *keys))
 
 
-def prompt_of(guideline: Guideline, pair: PaperPair) -> str:
-    """Write the question. It has titles and abstracts, and neither ids nor how a candidate was found."""
-    parts = [guideline.text.strip(), guideline.form.told()]
-    for name, paper in zip(("query_paper", "candidate_paper"), pair, strict=True):
-        abstract = paper.abstract[:MAX_ABSTRACT_CHARACTERS]
-        parts.append(f"<{name}>\nTitle: {one_line(paper.title)}\nAbstract: {one_line(abstract)}\n</{name}>")
-    return "\n\n".join(parts)
-
-
-def digest_of(model: str, prompt: str) -> str:
-    """Return the SHA-256 of a model's name and a prompt: equal questions are asked once."""
-    return hashlib.sha256(json.dumps([model, prompt]).encode()).hexdigest()
-
-
 class Grader:
     """Grades pairs by a model, several at a time; a pair whose answer is kept is not asked for again."""
 
@@ -528,11 +514,19 @@ class Grader:
         return Outcome(answers, problems, stopped)
 
     def _questions(self, pairs: Sequence[PaperPair]) -> dict[str, tuple[str, list[int]]]:
-        """Map the digest of each prompt to the prompt, and the places of its pairs."""
+        """Map the digest of each prompt to the prompt, and the places of its pairs.
+
+        Prompts have titles and abstracts, and neither ids nor how a candidate was found.
+        """
         questions: dict[str, tuple[str, list[int]]] = {}
         for place, pair in enumerate(pairs):
-            prompt = prompt_of(self._guideline, pair)
-            digest = digest_of(self.client.endpoint.model, prompt)
+            parts = [self._guideline.text.strip(), self._guideline.form.told()]
+            for name, paper in zip(("query_paper", "candidate_paper"), pair, strict=True):
+                title, abstract = map(one_line, (paper.title, paper.abstract[:MAX_ABSTRACT_CHARACTERS]))
+                parts.append(f"<{name}>\nTitle: {title}\nAbstract: {abstract}\n</{name}>")
+            prompt = "\n\n".join(parts)
+            asked = json.dumps([self.client.endpoint.model, prompt])
+            digest = hashlib.sha256(asked.encode()).hexdigest()
             questions.setdefault(digest, (prompt, []))[1].append(place)
         return questions
 

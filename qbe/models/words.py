@@ -248,7 +248,15 @@ class TechniqueWords:
             columns += [common / np.sqrt(norm * (norms + 1e-6)), common / norm]
         for part, kind in _BEST:
             weights = np.minimum(ours[part], theirs[part]) * self._values[kind][numbers]
-            columns += list(_three_highest(weights, owners, count))
+            # Each candidate's three highest weights, 0 where it has fewer.
+            positive = np.flatnonzero(weights > 0)
+            order = positive[np.lexsort((-weights[positive], owners[positive]))]
+            starts = np.searchsorted(owners[order], np.arange(count))
+            ranks = np.arange(len(order)) - starts[owners[order]]
+            for rank in range(3):
+                chosen, column = order[ranks == rank], np.zeros(count)
+                column[owners[chosen]] = weights[chosen]
+                columns.append(column)
         return np.stack(columns, axis=1)
 
     def _shared(
@@ -274,7 +282,7 @@ class TechniqueWords:
         for place in np.argsort(-weights, kind="stable").tolist():
             if telling[place]:
                 terms, term = named[owners[place]], self.terms[numbers[place]]
-                if not any(term in other or other in term for other in terms):
+                if not term.isdigit() and not any(term in other or other in term for other in terms):
                     terms.append(term)
         # For people, a word that lost more than a plural's s is written out.
         return [
@@ -297,16 +305,3 @@ class TechniqueWords:
 @cache
 def shipped_words() -> TechniqueWords:
     return TechniqueWords.read()
-
-
-def _three_highest(weights: Doubles, owners: Ints, count: int) -> Doubles:
-    """Return each owner's three highest weights, (3, count), in order; 0 where there are fewer."""
-    best = np.zeros((3, count))
-    positive = np.flatnonzero(weights > 0)
-    order = positive[np.lexsort((-weights[positive], owners[positive]))]
-    starts = np.searchsorted(owners[order], np.arange(count))
-    ranks = np.arange(len(order)) - starts[owners[order]]
-    for rank in range(3):
-        chosen = order[ranks == rank]
-        best[rank, owners[chosen]] = weights[chosen]
-    return best

@@ -13,7 +13,7 @@ from qbe.index import jvm
 from qbe.index.lucene import contents
 from qbe.index.papers import rows_of
 from qbe.index.reader import IndexReader
-from qbe.index.scoring import Selection, best_per_paper, distinct, mean_max, restrict
+from qbe.index.scoring import Selection, best_per_paper, distinct, kept_or_all, mean_max
 from qbe.models.pooling import EncodedAspect
 from qbe.search.fusion import best_hits, weighted_sum, z_normalize
 from qbe.search.stages import (
@@ -191,7 +191,7 @@ class DenseStage:
             scores = {"whole": compared.whole, **scores}
         if query.aspect.facet is not None:
             marked = self._facet_mask(query.aspect.facet)[compared.rows]
-            of_facet = restrict(compared.similarities, compared.starts, marked)
+            of_facet = np.where(kept_or_all(marked, compared.starts), compared.similarities, -np.inf)
             scores["facet"] = mean_max(best_per_paper(of_facet, compared.starts))
         return {name: each.astype(np.float64) for name, each in scores.items()}
 

@@ -23,7 +23,7 @@ from qbe.search.session import SearchSession
 from qbe.search.stages import Stages, default_stages
 from qbe.types import Facet, Hit, Paper, Pools
 from qbe.util.files import StrPath
-from qbe.util.work import Closing
+from qbe.util.work import Closing, thread_count
 
 if TYPE_CHECKING:
     from qbe.corpus.records import Reading
@@ -239,15 +239,24 @@ class Index(base.Index):
     ['s051']
     """
 
-    def __init__(self, folder: StrPath | Sequence[StrPath], *, encoder: Any = None, **options: Any) -> None:
-        """``encoder`` may be an object with ``encode`` or a function, by which the index was built."""
+    def __init__(
+        self,
+        folder: StrPath | Sequence[StrPath],
+        *,
+        encoder: Any = None,
+        tagger: str | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Open an index, or several as one (see `qbe.index.index.Index`); ``encoder`` may be an object with
+        ``encode`` or a function, by which the index was built.
+        """
         self._searching = threading.Lock()
         self._pipelines: list[tuple[object, Pipeline]] = []
         if encoder is not None and not isinstance(encoder, str):
             from qbe.index.given import GivenEncoder
 
             encoder = encoder if isinstance(encoder, GivenEncoder) else GivenEncoder(encoder)
-        super().__init__(folder, encoder=encoder, **options)
+        super().__init__(folder, encoder=encoder, tagger=tagger, threads=threads)
 
     def __repr__(self) -> str:
         return f"<Index {self.folder}: {len(self):,} papers, generation {self.generation}>"
@@ -276,19 +285,7 @@ class Index(base.Index):
         super().close()
 
 
-def open_index(
-    folder: StrPath | Sequence[StrPath],
-    *,
-    encoder: Any = None,
-    tagger: str | None = None,
-    threads: int | None = None,
-) -> Index:
-    """Open an index, or several as one; options and errors are those of `qbe.index.index.Index`.
-
-    >>> len(open_index("indexes/sample"))
-    128
-    """
-    return Index(folder, encoder=encoder, tagger=tagger, threads=threads)
+open_index = Index
 
 
 def build_index(
@@ -303,16 +300,25 @@ def build_index(
     threads: int | None = None,
     progress: Any = None,
 ) -> Index:
-    """Build an index of a corpus in a folder, and open it; see `qbe.index.index.build_index`.
+    """Build an index of a corpus in a folder, and open it; see `qbe.index.build.build`.
 
-    ``encoder`` takes the place of that of the settings: a name, an object with ``encode`` or a function, both
-    of a list of texts, or the vectors of each paper (see `qbe.index.given.GivenEncoder`).
+    By default it has Lucene postings and vectors, made by the default encoder in int8. ``encoder`` takes the
+    place of that of the settings: a name, an object with ``encode`` or a function, both of a list of texts,
+    or the vectors of each paper (see `qbe.index.given.GivenEncoder`).
+
+    >>> from qbe.types import Paper, Sentence
+    >>> paper = Paper("1", "A title", (Sentence("We study search."), Sentence("It works.")))
+    >>> with build_index("indexes/mine", [paper]) as mine:
+    ...     mine.paper("1").title
+    'A title'
     """
-    if encoder is not None:
-        from qbe.index.source import BuildSettings
+    from qbe.index import source
+    from qbe.index.build import build
 
-        settings = replace(settings or BuildSettings(), encoder=encoder)
-    options: Any = {"reading": reading, "overwrite": overwrite, "resume": resume}
-    base.build_index(Path(folder), corpus, settings, threads=threads, progress=progress, **options).close()
+    if encoder is not None:
+        settings = replace(settings or source.BuildSettings(), encoder=encoder)
+    execution = source.Execution(thread_count(threads), progress or source.Progress())
+    how: Any = {"reading": reading, "overwrite": overwrite, "resume": resume, "execution": execution}
+    build(Path(folder), corpus, settings, **how)
     given = getattr(settings, "encoder", "")
     return Index(folder, encoder=None if isinstance(given, str) else given, threads=threads)

@@ -220,7 +220,6 @@ class Guard:
             self._record(scope, status, time.perf_counter() - begin, b"" if is_file else body)
 
     def _refusal(self, scope: Scope, path: str, *, is_file: bool) -> Response | None:
-        """The response to a request that must not reach the application."""
         key, hosts, *_, root_path = self._settings
         head = len(scope["raw_path"]) + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
         if head > MAX_HEAD:

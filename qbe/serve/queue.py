@@ -21,11 +21,10 @@ MAX_SECONDS = 60.0  # within which a search must have gone through a stage, wait
 
 
 class OverloadedError(QbeError):
-    """Too many searches are waiting; ``retry_after`` is when to ask again, in seconds."""
+    """Too many searches are waiting."""
 
-    def __init__(self, retry_after: int = 1) -> None:
-        super().__init__(f"too many searches are waiting; try again in {retry_after} s")
-        self.retry_after = retry_after
+    def __init__(self) -> None:
+        super().__init__("too many searches are waiting; try again in 1 s")
 
 
 class TooSlowError(QbeError):
@@ -37,8 +36,7 @@ class MicroBatchQueue(Closing):
     models get many queries at once. A search that is cancelled while it waits is not made.
     """
 
-    def __init__(self, limit: int = MAX_WAITING, seconds: float = MAX_SECONDS) -> None:
-        self._limit, self._seconds = limit, seconds
+    def __init__(self) -> None:
         self._waiting = deque[tuple[Batch[Any, Any], Any, Future[Any]]]()
         self._changed = threading.Condition()
         self._in_progress, self._closed = 0, False
@@ -46,13 +44,13 @@ class MicroBatchQueue(Closing):
         self._thread.start()
 
     def result(self, batch: Batch[Task, Result], task: Task) -> Result:
-        """The result of a task; raises what `submit` does, TooSlowError after the queue's seconds."""
+        """The result of a task; raises what `submit` does, TooSlowError after MAX_SECONDS."""
         answer = self.submit(batch, task)
         try:
-            return answer.result(self._seconds)
+            return answer.result(MAX_SECONDS)
         except TimeoutError:
             answer.cancel()
-            took = f"longer than {self._seconds:g} s and was given up"
+            took = f"longer than {MAX_SECONDS:g} s and was given up"
             raise TooSlowError(f"the search took {took}; ask for fewer hits") from None
 
     def submit(self, batch: Batch[Task, Result], task: Task) -> Future[Result]:
@@ -61,7 +59,7 @@ class MicroBatchQueue(Closing):
         """
         answer: Future[Result] = Future()
         with self._changed:
-            if self._closed or self.waiting >= self._limit:
+            if self._closed or self.waiting >= MAX_WAITING:
                 raise OverloadedError
             self._waiting.append((batch, task, answer))
             self._changed.notify()

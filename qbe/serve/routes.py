@@ -61,7 +61,7 @@ def failure_of(_: Request | None, error: Exception) -> Response:
     status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
     if status == 500:
         log.error("%s: %s", type(error).__name__, error)
-    headers = {"Retry-After": str(error.retry_after)} if isinstance(error, OverloadedError) else None
+    headers = {"Retry-After": "1"} if isinstance(error, OverloadedError) else None
     return failure(status, str(error), headers)
 
 
@@ -204,7 +204,14 @@ def _endpoint(state: Any, functions: dict[str, Callable[..., Any]]) -> Callable[
         if request.url.path.endswith(FILE_PATH):
             values: Any = {**_parameters(request, function), "data": body}
         elif request.method == "POST":
-            values = _json(body)
+            if not body:
+                raise UsageError("expected a JSON object, found an empty body")
+            try:
+                values = JSON.validate_json(body)
+            except ValueError:
+                raise UsageError(
+                    "expected a body of JSON in UTF-8, found what cannot be read as such"
+                ) from None
         else:
             values = _parameters(request, function)
         owners = {"SearchService": state.service, "Watcher": state.watcher}
@@ -227,15 +234,6 @@ def _parameters(request: Request, function: Callable[..., Any]) -> dict[str, Any
             raise UsageError(f"expected one value of {name:.60}, found {len(given)}; give one")
         values[name] = given if several else given[0]
     return values
-
-
-def _json(body: bytes) -> Any:
-    if not body:
-        raise UsageError("expected a JSON object, found an empty body")
-    try:
-        return JSON.validate_json(body)
-    except ValueError:
-        raise UsageError("expected a body of JSON in UTF-8, found what cannot be read as such") from None
 
 
 def description(

@@ -21,6 +21,7 @@ from qbe.index.index import Index
 from qbe.query import Aspect, Query
 from qbe.search.present import heading, language_note
 from qbe.search.queries import note_on_papers, pasted_paper
+from qbe.search.questions import ASKED
 from qbe.search.request import MAX_DEPTH, CitationForm, SearchForm, SearchRequest, SourceForm
 from qbe.search.session import FIRST, GRADED, RERANKED, Executor, Ranking, SearchSession, check_index
 from qbe.search.stages import FIRST_STAGES, Grades, Projections, Stages, default_stages, parse_reranker
@@ -170,7 +171,13 @@ class SearchService(Closing):
         UsageError for an index without postings or with vectors that the citation model does not read.
         """
         begin = time.perf_counter()
-        recommender, queue = self._citing()
+        if lacking := self._lacking_for_citations:
+            raise UsageError(f"expected an index with {lacking} to recommend citations, found one without")
+        with self._lock:
+            if self._citations is None:  # opened when it is first needed
+                self._citations = Recommender.open(self.index), MicroBatchQueue()
+                self._queues.append((RERANKED, self._citations[1]))
+            recommender, queue = self._citations
         (paper,) = form.papers(self.index)
         given = [*form.exclude, *form.cited]
         excluded = [paper_id for paper_id in given if paper_id in self.index]
@@ -286,16 +293,6 @@ class SearchService(Closing):
                 opened[first_stage, is_quick] = opened[None, is_quick].with_first_stage(stage, executor)
             return opened[first_stage, is_quick]
 
-    def _citing(self) -> tuple[Recommender, MicroBatchQueue]:
-        """What recommends citations, opened when it is first needed."""
-        if lacking := self._lacking_for_citations:
-            raise UsageError(f"expected an index with {lacking} to recommend citations, found one without")
-        with self._lock:
-            if self._citations is None:
-                self._citations = Recommender.open(self.index), MicroBatchQueue()
-                self._queues.append((RERANKED, self._citations[1]))
-            return self._citations
-
     @cached_property
     def _lacking_for_citations(self) -> str:
         """What the index would need for recommendations, '' where it has it; no update changes that."""
@@ -326,6 +323,7 @@ class SearchService(Closing):
             "query": {
                 "query_id": query.query_id,
                 "heading": heading(query, hits),
+                "question": query.papers[0].metadata.get(ASKED),
                 "papers": papers,
                 "aspects": aspects,
             },

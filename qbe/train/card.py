@@ -44,8 +44,11 @@ class Card:
     limits: str = LIMITS
     licence: str = APACHE
 
-    def markdown(self, size: int, data: Mapping[str, str]) -> str:
-        """The card's text; ``size`` is in bytes, ``data`` the SHA-256 of the files learned from, by name."""
+    def write(self, folder: Path, data: Mapping[str, str]) -> None:
+        """Write the card to README.md of a model's folder, which holds all its other files; ``data`` are the
+        SHA-256 of the files learned from, by name.
+        """
+        size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file() and file.name != README)
         facts = {
             "Input": self.input,
             "Size": f"{size / 1e6:.3g} MB",
@@ -68,9 +71,4 @@ class Card:
             table.append(f"| {' | '.join(row)} |")
         caption, bullets, figures = _wrapped(self.caption), "\n".join(lines), "\n".join(table)
         parts = [f"# {self.name}", _wrapped(self.purpose), bullets, "## Figures", caption, figures]
-        return "\n\n".join(parts) + "\n"
-
-    def write(self, folder: Path, data: Mapping[str, str]) -> None:
-        """Write the card to README.md of a model's folder, which holds all its other files."""
-        size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file() and file.name != README)
-        (folder / README).write_text(self.markdown(size, data), encoding="utf-8")
+        (folder / README).write_text("\n\n".join(parts) + "\n", encoding="utf-8")

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from qbe.cite.links import Doubles, Evidence, Ints
 from qbe.cite.model import CitationModel, write_model
 from qbe.cite.projected import TERMS, Projection
-from qbe.cite.scoring import FEATURE_SETS, CitationScorer, CiteQuery, columns
+from qbe.cite.scoring import FEATURE_SETS, CitationScorer, CiteQuery
 from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader
 from qbe.index.scoring import Selection
@@ -60,16 +60,16 @@ def read_split(reader: IndexReader, qrels: Path) -> dict[int, Ints]:
     return cited
 
 
-def query_at(reader: IndexReader, evidence: Evidence, row: int) -> CiteQuery:
-    """The paper at a row as a query, with its stored vectors."""
+def query_at(
+    reader: IndexReader, evidence: Evidence, filters: FilterCache, row: int
+) -> tuple[CiteQuery, Selection | None]:
+    """The paper at a row as a query, with its stored vectors; and the papers not younger, None for all."""
     paper, year = reader.papers[row], evidence.years[row]
     encoded = EncodedAspect.of(Aspect(paper), reader.stored_vectors(paper) if reader.manifest.dense else None)
-    return CiteQuery(encoded, None if np.isnan(year) else int(year), row, NO_ROWS, frozenset())
-
-
-def not_younger(filters: FilterCache, query: CiteQuery) -> Selection | None:
-    """The papers that are not younger than a query; None for all."""
-    return None if query.year is None else filters.of(PaperFilter(before=query.year)).selection
+    if np.isnan(year):
+        return CiteQuery(encoded, None, row, NO_ROWS, frozenset()), None
+    selection = filters.of(PaperFilter(before=int(year))).selection
+    return CiteQuery(encoded, int(year), row, NO_ROWS, frozenset()), selection
 
 
 CUT = 20
@@ -83,14 +83,8 @@ class CitationFigures(NamedTuple):
     recall: float
 
 
-class RankedList(NamedTuple):
-    """Which papers of a ranking are ``cited`` (papers,) bool, best first, of how many in ``total``."""
-
-    cited: NDArray[np.bool_]
-    total: int
-
-
-def citation_figures(lists: Iterable[RankedList]) -> CitationFigures:
+def citation_figures(lists: Iterable[tuple[NDArray[np.bool_], int]]) -> CitationFigures:
+    """The figures of rankings: which papers of each are cited (papers,), best first, of how many in all."""
     rows = []
     for cited, total in lists:
         hits = int(cited[:CUT].sum())
@@ -160,29 +154,21 @@ def projection_of(weights: Weights) -> Projection:
     return Projection(sentences, whole, of_terms)
 
 
-class Citations(NamedTuple):
-    """What queries, by row, have ``cited``, their ``nearest`` papers, and the ``years`` of all papers."""
-
-    cited: Cited
-    nearest: Cited
-    years: NDArray[np.float64]
-
-
 def projection_task(
     network: ProjectionNetwork,
-    citations: Citations,
+    cited: Cited,
+    nearest: Cited,
+    years: NDArray[np.float64],
     schedule: ProjectionSchedule,
     figure: Callable[[ProjectionNetwork], float | None] = lambda _: None,
 ) -> Task[tuple[Sequence[int], Ints]]:
-    """A projection that learns to rank what is cited above what is not, as ``figure`` measures it on dev.
+    """A projection that learns to rank what is ``cited`` above the other ``nearest`` papers, as ``figure``
+    measures it on dev; ``years`` are of all papers.
 
     Batches are the queries of each step and the candidates of all of them, by row.
     """
-    cited, nearest, years = citations
-    every, identity = (
-        sorted(query for query in cited if len(cited[query])),
-        torch.eye(len(network.matrices[0])),
-    )
+    every = sorted(query for query in cited if len(cited[query]))
+    identity = torch.eye(len(network.matrices[0]))
     if not every:
         raise CorpusError("expected papers that cite others to train on, found none; give more citations")
 
@@ -196,7 +182,6 @@ def projection_task(
             yield chosen, np.unique(np.concatenate(parts))
 
     def losses(batch: tuple[Sequence[int], Ints]) -> Iterator[Tensor]:
-        """The loss of a step, and how far the matrices are from the identity."""
         queries, candidates = batch
         scores, losses = network(torch.tensor(queries), torch.tensor(candidates)), []
         for place, query in enumerate(queries):
@@ -338,7 +323,7 @@ class CitationTraining(Training):
         )
         evidence = Evidence(self._reader)
         self._years = evidence.years
-        if not len(evidence.links):
+        if not evidence.count:
             raise CorpusError(
                 "expected an `index` whose papers say what they cite, found none that does; build it from "
                 "papers.jsonl of the `collection`"
@@ -349,7 +334,7 @@ class CitationTraining(Training):
         early, late = self._split_by_year()
         networks = ProjectionNetwork(self._vectors), ProjectionNetwork(self._vectors)
         task, without_late = (
-            projection_task(network, Citations(cited, nearest, self._years), recipe, self._f1)
+            projection_task(network, cited, nearest, self._years, recipe, self._f1)
             for network, cited in zip(networks, (self._train, early), strict=True)
         )
         fitted = fit_seeds(task, schedule, seeds, self.work)
@@ -412,7 +397,7 @@ class CitationTraining(Training):
         depth, dev = self.recipe.depth, self._dev
         ranked = self._ranked(network, sorted(dev))
         return citation_figures(
-            RankedList(np.isin(rows[:depth], dev[query]), len(dev[query])) for query, rows in ranked
+            (np.isin(rows[:depth], dev[query]), len(dev[query])) for query, rows in ranked
         ).f1
 
     def _fitted_heads(self, train: Lists, dev: Lists) -> tuple[dict[str, Head], dict[str, CitationFigures]]:
@@ -453,8 +438,11 @@ class CitationTraining(Training):
         rng, lists = np.random.default_rng(SEEDS_SEED), defaultdict[str, list[FeatureList]](list)
         rows = sorted(cited)
         for first in range(0, len(rows), BLOCK):
-            block = [query_at(self._reader, scorer.evidence, row) for row in rows[first : first + BLOCK]]
-            allowed = [not_younger(self._filters, query) for query in block]
+            asked = (
+                query_at(self._reader, scorer.evidence, self._filters, row)
+                for row in rows[first : first + BLOCK]
+            )
+            block, allowed = zip(*asked, strict=True)
             for row, query, candidates, selection in zip(
                 rows[first:], block, scorer.first_stage(block, allowed), allowed, strict=False
             ):
@@ -473,7 +461,7 @@ class CitationTraining(Training):
                         if variant is query or 0 < len(part) < len(whole):
                             wanted = np.setdiff1d(whole, part)
                             scored = scorer.score(variant, candidates, selection, links=known.links)
-                            features = columns(scored.features, known.names)
+                            features = np.stack([scored.features[name] for name in known.names], axis=1)
                             listed = FeatureList(features, np.isin(scored.rows, wanted), len(wanted))
                             lists[name].append(listed)
             log.info("candidates of %d of %d queries", min(first + BLOCK, len(rows)), len(rows))
@@ -481,7 +469,6 @@ class CitationTraining(Training):
 
 
 def _measured(head: Head, lists: Sequence[FeatureList]) -> CitationFigures:
-    orders = (np.argsort(-head.scores(each.features), kind="stable") for each in lists)
     return citation_figures(
-        RankedList(each.cited[order], each.total) for each, order in zip(lists, orders, strict=True)
+        (each.cited[np.argsort(-head.scores(each.features), kind="stable")], each.total) for each in lists
     )

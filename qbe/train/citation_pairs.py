@@ -20,21 +20,8 @@ from qbe.search.filters import FilterCache
 from qbe.search.first_stages import BM25Stage
 from qbe.search.rerankers import OF_FACET
 from qbe.train.card import Card
-from qbe.train.citation import (
-    CitationFigures,
-    RankedList,
-    citation_figures,
-    not_younger,
-    query_at,
-    read_split,
-)
-from qbe.train.cross_encoder import (
-    BCE,
-    CrossEncoderTraining,
-    DevEvaluator,
-    Examples,
-    spread,
-)
+from qbe.train.citation import CitationFigures, citation_figures, query_at, read_split
+from qbe.train.cross_encoder import BCE, CrossEncoderTraining, DevEvaluator, Examples, spread
 from qbe.train.pair_reader import PairReader, by_length
 from qbe.util.work import Workers
 
@@ -58,8 +45,8 @@ def bm25_candidates(
     stage, evidence, filters = BM25Stage(reader, workers, "abstract"), Evidence(reader), FilterCache(reader)
     found = []
     for row in sorted(cited):
-        query = query_at(reader, evidence, row)
-        (hits,) = stage.batch_search([query.encoded], depth + 1, [None], not_younger(filters, query))
+        query, selection = query_at(reader, evidence, filters, row)
+        (hits,) = stage.batch_search([query.encoded], depth + 1, [None], selection)
         rows = [reader.papers.row(hit.paper_id) for hit in hits]
         best = [each for each in rows if each != row][:depth]
         found.append(Candidates(row, np.array(best, np.int64), cited[row]))
@@ -108,7 +95,7 @@ def reranked_figures(dev: Sequence[Candidates], model: PairReader | None) -> Cit
         if model is not None:
             scores = model.scores(each.query, each.rows.tolist())[:, 0]
             labels = labels[np.argsort(-scores, kind="stable")]
-        lists.append(RankedList(labels, len(each.cited)))
+        lists.append((labels, len(each.cited)))
     return citation_figures(lists)
 
 

@@ -70,8 +70,13 @@ def read_parts(sources: Sources, objective: Objective, *, align: bool) -> tuple[
         [pair for path in paths for pair in read_pairs(path, evaluated, objective, align=align)]
         for paths in (sources.train, sources.dev)
     )
-    sets = {pair.cited for pair in dev}
-    parts = ([pair for pair in train if pair.cited not in sets], dev) if sources.dev else hold_out(train)
+    of_dev = {pair.cited for pair in dev}
+    if not sources.dev:  # a random sample of at least 2 sets, which depends on nothing else
+        sets = sorted({pair.cited for pair in train}, key=sorted)
+        count = min(max(2, round(HELD_OUT * len(sets))), MOST_HELD_OUT, len(sets))
+        of_dev = set(random.Random("held out").sample(sets, count))
+        dev = [pair for pair in train if pair.cited in of_dev]
+    parts = [pair for pair in train if pair.cited not in of_dev], dev
     for pairs, paths in zip(parts, (sources.train, sources.dev or sources.train), strict=True):
         if not any(pair.cited.isdisjoint(pairs[0].cited) for pair in pairs):
             shared = frozenset[str]().union(*(pair.cited for pair in pairs))
@@ -82,14 +87,6 @@ def read_parts(sources: Sources, objective: Objective, *, align: bool) -> tuple[
             )
     log.info("%d pairs to train on, %d of dev", *map(len, parts))
     return parts
-
-
-def hold_out(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """Split pairs by their sets; dev is a random sample of at least 2 sets that depends on nothing else."""
-    sets = sorted({pair.cited for pair in pairs}, key=sorted)
-    count = min(max(2, round(HELD_OUT * len(sets))), MOST_HELD_OUT, len(sets))
-    dev = set(random.Random("held out").sample(sets, count))
-    return [pair for pair in pairs if pair.cited not in dev], [pair for pair in pairs if pair.cited in dev]
 
 
 def read_pairs(
@@ -222,36 +219,26 @@ def align(pairs: Sequence[Pair], by: str, aligner: Encoder, file: Path) -> list[
 
     Each sentence is encoded alone, and compared as the encoder compares vectors.
     """
-    if not file.exists():
-        found = [
-            place
-            for first in range(0, len(pairs), ALIGNED_TOGETHER)
-            for place in _aligned(pairs[first : first + ALIGNED_TOGETHER], by, aligner)
+    found: list[tuple[int, ...]] = []
+    for begin in range(0, 0 if file.exists() else len(pairs), ALIGNED_TOGETHER):
+        texts_of = [
+            (*([each.text for each in paper.sentences] for paper in pair[1:3]), pair.contexts)
+            for pair in pairs[begin : begin + ALIGNED_TOGETHER]
         ]
+        texts = dict.fromkeys(text for parts in texts_of for part in parts for text in part)
+        encoded = (vectors.whole.astype(np.float32) for vectors in aligner.encode(map(_single, texts)))
+        vectors = dict(zip(texts, encoded, strict=True))
+        nearest = COMPARISONS[aligner.files.metadata.encoder_format.similarity]
+        for parts in texts_of:
+            query, positive, contexts = (np.array([vectors[text] for text in part]) for part in parts)
+            if by == CONTEXTS:
+                found.append(tuple(nearest(each, contexts).max(1).argmax() for each in (query, positive)))
+            else:
+                found.append(divmod(int(nearest(query, positive).argmax()), len(positive)))
+    if not file.exists():
         save_arrays(file, {"positions": np.array(found).reshape(-1, 2)})
     kept = load_arrays(file, "the alignment of sentences", "positions")["positions"].tolist()
     return [pair._replace(alignment=(one, two)) for pair, (one, two) in zip(pairs, kept, strict=True)]
-
-
-def _aligned(pairs: Sequence[Pair], by: str, aligner: Encoder) -> Iterator[tuple[int, int]]:
-    texts = dict.fromkeys(
-        text
-        for pair in pairs
-        for text in (*(each.text for paper in pair[1:3] for each in paper.sentences), *pair.contexts)
-    )
-    encoded = (vectors.whole.astype(np.float32) for vectors in aligner.encode(map(_single, texts)))
-    vectors = dict(zip(texts, encoded, strict=True))
-    nearest = COMPARISONS[aligner.files.metadata.encoder_format.similarity]
-    for pair in pairs:
-        query, positive, contexts = (
-            np.array([vectors[text] for text in some])
-            for some in (*([each.text for each in paper.sentences] for paper in pair[1:3]), pair.contexts)
-        )
-        if by == CONTEXTS:
-            first, second = (int(nearest(each, contexts).max(1).argmax()) for each in (query, positive))
-        else:
-            first, second = divmod(int(nearest(query, positive).argmax()), len(positive))
-        yield first, second
 
 
 # The training.
@@ -340,7 +327,7 @@ def cocitation_task(
                 tokenizer.first_window(paper, network.max_tokens, recipe.format.layout)
                 for paper in (*(pair.query for pair in some), *(pair.positive for pair in some))
             ]
-            vectors = network(table_of([each.ids for each in windows], [each.spans for each in windows]))
+            vectors = network(table_of(windows))
             device = vectors.whole.device
             numbers, others = (torch.tensor(column, device=device) for column in zip(*drawn, strict=True))
             alignments = torch.tensor([pair.alignment for pair in some], device=device)

@@ -20,10 +20,7 @@ import torch
 from datasets import Dataset
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.sampler import DefaultBatchSampler
-from sentence_transformers.cross_encoder import (
-    CrossEncoderTrainer,
-    CrossEncoderTrainingArguments,
-)
+from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
 from transformers import EarlyStoppingCallback, PrinterCallback
 
 from qbe.errors import CorpusError, ModelError, UsageError, check_positive
@@ -35,25 +32,12 @@ from qbe.models.folders import BASE_ENCODER, find_start, weights_file
 from qbe.models.tokenizer import PaperTokenizer
 from qbe.query import SIMILAR_FROM
 from qbe.runs import GradedLists
-from qbe.search.rerankers import (
-    OF_ABSTRACT,
-    OF_FACET,
-    SIDE_TOKENS,
-    TEXTS,
-)
+from qbe.search.rerankers import OF_ABSTRACT, OF_FACET, SIDE_TOKENS, TEXTS
 from qbe.train.card import BY_FACET, GRADES_LIMITS, Card
-from qbe.train.fit import best_weights, checked_checkpoint, copied, matmul_dtype, mean
+from qbe.train.fit import checked_checkpoint, copied, matmul_dtype, mean
 from qbe.train.losses import pair_loss
 from qbe.train.network import write_pretrained
-from qbe.train.pair_reader import (
-    FACETS,
-    Epoch,
-    PairReader,
-    by_length,
-    by_list,
-    in_triplets,
-    open_pair_reader,
-)
+from qbe.train.pair_reader import FACETS, Epoch, PairReader, by_length, by_list, in_triplets, open_pair_reader
 from qbe.train.pairs import facet_correlations, read_indexed_lists
 from qbe.train.work import Training, save_state
 from qbe.types import Facet
@@ -289,8 +273,10 @@ class CrossEncoderTraining(Training):
                 trained = deepcopy(model)  # the trainer leaves a model in bfloat16
                 curve = self._fit_seed(trained, seed, examples, evaluator)
                 save_state(kept, {"best": copied(trained), "dev": curve})
-            fitted.append(best_weights(kept))
-            curves[f"seed {seed}"] = torch.load(kept, weights_only=True)["dev"]
+            with checked_checkpoint(kept):
+                state = torch.load(kept, weights_only=True)
+                fitted.append(state["best"])
+                curves[f"seed {seed}"] = state["dev"]
         model.load_state_dict(mean(fitted), strict=False)
         model.eval()
         self._training: dict[str, Any] = {

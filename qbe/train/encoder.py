@@ -18,13 +18,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from qbe.models.cards import DIFFERENCE, GRAPH, LARGE_ENCODER, RANGES, TOKENIZER, model_file
+from qbe.models.cards import DEFAULT_TAGGER, DIFFERENCE, GRAPH, LARGE_ENCODER, RANGES, TOKENIZER, model_file
+from qbe.models.encoder import Encoder
 from qbe.models.export.encoder import export_encoder
 from qbe.models.export.graph import store_graph
 from qbe.models.export.pytorch import write_tokenizer
 from qbe.models.export.quantize import channel_ranges
-from qbe.models.folders import find_start
+from qbe.models.folders import BASE_ENCODER, find_start
 from qbe.models.large import MPNET, low_rank, make_weights, model_folder, write_weights
+from qbe.models.tagger import Tagger
 from qbe.models.tokenizer import PaperTokenizer
 from qbe.runs import GradedLists
 from qbe.search.projections import ProjectionModel, write_model
@@ -32,14 +34,7 @@ from qbe.train.card import APACHE, BY_FACET, GRADES_LIMITS, Card
 from qbe.train.fit import Schedule, Task, Weights, copied, fit_seeds, matmul_dtype, with_weights
 from qbe.train.losses import list_loss
 from qbe.train.network import WEIGHTS, GradedEncoder, PaperTable, table_of
-from qbe.train.pairs import (
-    facet_correlations,
-    facet_readers,
-    in_steps,
-    queries_of,
-    read_graded_papers,
-    sample_unrelated,
-)
+from qbe.train.pairs import facet_correlations, in_steps, queries_of, read_graded_papers, sample_unrelated
 from qbe.train.projections import FIGURES, by_file, projections_card, projections_of
 from qbe.train.work import Training
 from qbe.util.files import sha256
@@ -143,8 +138,8 @@ class GradedTraining(Training):
         self._large, self._dtype = self.encoder == MPNET.name, matmul_dtype(self.run.device)
         start = (MPNET.name, model_folder(MPNET)) if self._large else find_start(self.encoder)
         self._start, self._base = start
-        self._readers, self._digest = facet_readers(self.run.threads), sha256(self._base / WEIGHTS)
-        encoder, tagger = self._readers
+        encoder, tagger = Encoder.open(BASE_ENCODER, threads=self.run.threads), Tagger.open(DEFAULT_TAGGER)
+        self._readers, self._digest = (encoder, tagger), sha256(self._base / WEIGHTS)
         return {"base": self._digest, "encoder": encoder.files.identity, "tagger": tagger.identity}
 
     def fit(self) -> None:
@@ -154,8 +149,8 @@ class GradedTraining(Training):
         self._tokenizer = PaperTokenizer(self.work / TOKENIZER)
         papers = list(self._papers.values())
         windows = [self._tokenizer.first_window(paper, recipe.max_tokens) for paper in papers]
-        table = table_of([window.ids for window in windows], [window.spans for window in windows], papers)
-        table, rows = table.to(self.run.device), {name: row for row, name in enumerate(self._papers)}
+        table = table_of(windows, papers).to(self.run.device)
+        rows = {name: row for row, name in enumerate(self._papers)}
         network = self._network = GradedEncoder(self._base, self._dtype).to(self.run.device)
         task = graded_task(network, table, rows, self._lists, recipe)
         self._measure = partial(correlations, network, table, rows)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -60,13 +60,6 @@ class Schedule:
     ema_decay: float | None = None  # of the average of the weights, which is scored and kept
 
 
-class Progress(NamedTuple):
-    """How many steps a fit has done, and its scores on dev by epoch."""
-
-    step: int
-    dev: tuple[float, ...]
-
-
 def fit_seeds(
     task: Task[B], schedule: Schedule, seeds: Iterable[int], work: Path, every: int = 50
 ) -> dict[str, dict[str, Tensor]]:
@@ -81,7 +74,7 @@ def fit_seeds(
     return weights if len(weights) == 1 else {**weights, "mean": mean(list(weights.values()))}
 
 
-def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 50) -> Progress:
+def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 50) -> None:
     """Train a network, and leave the weights of the epoch with the best score on dev in it.
 
     Its state is written to ``path`` after each ``every`` steps and each epoch. An interrupted fit continues
@@ -94,8 +87,14 @@ def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 5
     total, begin = schedule.epochs * task.steps_per_epoch, state.step
     log.info("%s: step %d of %d", path.stem, begin, total)
     losses: list[float] = []
-    batches = itertools.islice(task.batches(seed), begin, None)
-    while state.step < total and not state.should_stop():
+    batches, patience = itertools.islice(task.batches(seed), begin, None), schedule.patience
+    while state.step < total:
+        if (
+            patience is not None
+            and state.dev
+            and len(state.dev) - 1 - state.dev.index(max(state.dev)) >= patience
+        ):
+            break
         network.train()
         loss = 0.0
         for part in task.losses(next(batches)):
@@ -119,7 +118,6 @@ def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 5
             state.save(path)
     network.load_state_dict(state.best, strict=False)
     network.eval()
-    return Progress(state.step, tuple(state.dev))
 
 
 class _State:
@@ -155,10 +153,6 @@ class _State:
         if score is not None:
             self.dev.append(score)
             log.info("epoch %d: dev %.4f", len(self.dev), score)
-
-    def should_stop(self) -> bool:
-        patience, dev = self._schedule.patience, self.dev
-        return patience is not None and bool(dev) and len(dev) - 1 - dev.index(max(dev)) >= patience
 
     def save(self, path: Path) -> None:
         state = {
@@ -230,12 +224,6 @@ def with_weights(network: nn.Module, weights: Weights, function: Callable[[], T]
         return function()
     finally:
         network.load_state_dict(before, strict=False)
-
-
-def best_weights(checkpoint: Path) -> dict[str, Tensor]:
-    with checked_checkpoint(checkpoint):
-        best: dict[str, Tensor] = torch.load(checkpoint, weights_only=True)["best"]
-        return best
 
 
 def checked_checkpoint(checkpoint: Path) -> AbstractContextManager[None]:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from qbe.index.reader import IndexReader
-from qbe.models.heads import OUTPUTS, GradeModel, Head, mean_head, on_scale, write_model
+from qbe.models.heads import OUTPUTS, GradeModel, Head, mean_head, write_model
 from qbe.models.words import FILE, SHIPPED, shipped_words
+from qbe.query import HIGHEST
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 from qbe.search.grading import FEATURES, Features, stored_vectors
 from qbe.search.projections import WEIGHTS, find_model, read_model
@@ -134,17 +135,6 @@ def platt(log_odds: Doubles, targets: Doubles) -> tuple[float, float]:
     return float(line[0]), float(line[1])
 
 
-class GradedFeatures(NamedTuple):
-    """Candidates of several lists: their ``features`` (pairs, F) and ``grades`` (pairs, 3)."""
-
-    features: Doubles
-    grades: Doubles
-
-
-def _joined(parts: Sequence[GradedFeatures]) -> GradedFeatures:
-    return GradedFeatures(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-
-
 def query_of(reader: IndexReader, paper_id: str) -> GradedQuery:
     """A paper of an index as a query of the grade model."""
     paper = reader.paper(paper_id)
@@ -155,23 +145,25 @@ def query_of(reader: IndexReader, paper_id: str) -> GradedQuery:
 
 def load_or_measure(
     reader: IndexReader, source: Features, lists: GradedLists, file: Path, workers: Workers
-) -> GradedFeatures:
-    """The features of lists of papers of an index, out of ``file`` if it is there, else computed and kept
-    there.
+) -> tuple[Doubles, Doubles]:
+    """The features (pairs, F) and the grades (pairs, 3) of lists of papers of an index, out of ``file`` if it
+    is there, else computed and kept there.
     """
 
-    def measure(item: tuple[str, Sequence[GradedPair]]) -> GradedFeatures:
+    def measure(item: tuple[str, Sequence[GradedPair]]) -> tuple[Doubles, Doubles]:
         query, pairs = item
         others = [pair for pair in pairs if pair.paper_id != query]
         candidates = [reader.paper(pair.paper_id) for pair in others]
         features = source.compare(query_of(reader, query), candidates).values
-        return GradedFeatures(features, np.array([pair.grades for pair in others], np.float64).reshape(-1, 3))
+        return features, np.array([pair.grades for pair in others], np.float64).reshape(-1, 3)
 
     if not file.exists():
         held = within(lists, reader)
-        save_arrays(file, _joined(list(workers.map(measure, held.items())))._asdict())
+        columns = zip(*workers.map(measure, held.items()), strict=True)
+        save_arrays(file, dict(zip(("features", "grades"), map(np.concatenate, columns), strict=True)))
         log.info("%s: %d lists", file.stem, len(held))
-    return GradedFeatures(**load_arrays(file, "the features of graded pairs", *GradedFeatures._fields))
+    kept = load_arrays(file, "the features of graded pairs", "features", "grades")
+    return kept["features"], kept["grades"]
 
 
 @dataclass
@@ -195,7 +187,7 @@ class GradeTraining(Training):
     def fit(self) -> None:
         reader, leave_out = self._reader, self.sources.leave_out
 
-        def read(file: Path, part: str) -> GradedFeatures:
+        def read(file: Path, part: str) -> tuple[Doubles, Doubles]:
             lists: GradedLists = read_graded_pairs(file)
             if part == "train":
                 lists = without_evaluated(lists, reader, leave_out)
@@ -204,12 +196,15 @@ class GradeTraining(Training):
             return load_or_measure(reader, self._source, lists, kept, self._workers)
 
         self._dev = {file_label(file): read(file, "dev") for file in self.sources.dev}
-        train = _joined([read(file, "train") for file in self.sources.train])
-        log.info("fitting to %d pairs", len(train.grades))
-        self._head = mean_head(
-            [fit_grade_head(*train, self.recipe, seed, self.work / f"{seed}.pt") for seed in self.run.seeds]
-        )
-        self._training = {"seeds": list(self.run.seeds), "pairs": len(train.grades)}
+        parts = zip(*(read(file, "train") for file in self.sources.train), strict=True)
+        features, grades = map(np.concatenate, parts)
+        log.info("fitting to %d pairs", len(grades))
+        heads = [
+            fit_grade_head(features, grades, self.recipe, seed, self.work / f"{seed}.pt")
+            for seed in self.run.seeds
+        ]
+        self._head = mean_head(heads)
+        self._training = {"seeds": list(self.run.seeds), "pairs": len(grades)}
 
     def publish(self, folder: Path) -> Card:
         calibrating, pairs = list(self._dev.items())[-1]
@@ -227,8 +222,8 @@ class GradeTraining(Training):
             caption=f"Root mean squared errors, in grades. Chances are calibrated on {calibrating}.",
             columns=("pairs", *BY_FACET),
             figures={
-                name: rms_errors(model.estimates(each.features).grades, each.grades)
-                for name, each in self._dev.items()
+                name: rms_errors(model.estimates(features).grades, grades)
+                for name, (features, grades) in self._dev.items()
             },
             places=2,
             command="grades --index DIR",
@@ -238,5 +233,5 @@ class GradeTraining(Training):
 
 def rms_errors(estimated: Doubles, grades: Doubles) -> list[float]:
     """Root mean squared errors of grades (pairs, 3), by facet."""
-    errors: list[float] = np.sqrt(((on_scale(estimated) - grades) ** 2).mean(axis=0)).tolist()
+    errors: list[float] = np.sqrt(((np.clip(estimated, 0.0, HIGHEST) - grades) ** 2).mean(axis=0)).tolist()
     return errors

@@ -401,7 +401,9 @@ class JointTraining(Training):
     def _export(self, folder: Path) -> dict[str, float]:
         weights = {name: part.detach().cpu() for name, part in copied(self._network).items()}
         if self._start:  # as in training
-            layers = {name for name, part in weights.items() if name.startswith("layers.") and part.dim() == 2}
+            layers = {
+                name for name, part in weights.items() if name.startswith("layers.") and part.dim() == 2
+            }
             weights |= {name: rounded(weights[name], BITS) for name in layers}
 
         class Head(nn.Module):

@@ -32,11 +32,6 @@ def ranknet(scores: Tensor, weights: Tensor) -> Tensor:
     return (losses.sum((-3, -2)) / weights.sum((-3, -2)).clamp(min=1e-9)).mean()
 
 
-def logistic(scores: Tensor, grades: Tensor) -> Tensor:
-    """`ranknet` over pairs of different grades, weighted by the difference; both (candidates, facets)."""
-    return ranknet(scores, (grades[:, None] - grades[None, :]).clamp(min=0))
-
-
 def order_weights(grades: Tensor, crossed: float) -> Tensor:
     """Weights (candidates, candidates, facets) of the orders that ``grades`` (candidates, facets) give: those
     that background and method give in opposite ways, by a grade or more, count ``crossed`` times in these
@@ -167,14 +162,10 @@ class Triplets(NamedTuple):
     negative_alignment: Tensor
 
 
-def _length(differences: Tensor) -> Tensor:
-    lengths: Tensor = torch.linalg.vector_norm(differences, dim=1)
-    return lengths  # its gradient is 0, not NaN, for the zero differences of equal texts
-
-
 def whole_distance(query: PaperVectors, candidate: PaperVectors, _: Settings) -> Tensor:
-    """L2 distance (pairs,) of the vectors of whole papers."""
-    return _length(query.whole - candidate.whole)
+    """L2 distance (pairs,) of the vectors of whole papers; its gradient is 0, not NaN, for equal texts."""
+    distances: Tensor = torch.linalg.vector_norm(query.whole - candidate.whole, dim=1)
+    return distances
 
 
 def transport_cost(query: PaperVectors, candidate: PaperVectors, settings: Settings) -> Tensor:
@@ -258,7 +249,7 @@ def triplet_losses(objective: Objective, triplets: Triplets, settings: Settings)
         rows = torch.arange(len(triplets.alignment), device=triplets.alignment.device)
         places = (*triplets.alignment.T, triplets.negative_alignment)
         query, *others = (each.sentences[rows, at] for each, at in zip(papers, places, strict=True))
-        parts.append([_length(query - other) for other in others])
+        parts.append([torch.linalg.vector_norm(query - other, dim=1) for other in others])
     if objective.distance:
         parts.append([objective.distance(papers[0], other, settings) for other in papers[1:]])
     return torch.stack([F.relu(settings.margin + near - far) for near, far in parts]).sum(0)

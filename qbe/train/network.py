@@ -21,6 +21,7 @@ from qbe.errors import ModelError
 from qbe.index.vectors import Vectors
 from qbe.models.cards import TOKENIZER
 from qbe.models.export.pytorch import load_encoder, positions
+from qbe.models.tokenizer import Window
 from qbe.train.fit import Weights
 from qbe.train.losses import FACETS, PaperVectors
 from qbe.types import Facet, Paper
@@ -46,12 +47,9 @@ class PaperTable(NamedTuple):
         return PaperTable(*(part.to(device) for part in self))
 
 
-def table_of(
-    ids: Sequence[Sequence[int]],
-    spans: Sequence[Sequence[tuple[int, int]]],
-    papers: Sequence[Paper] | None = None,
-) -> PaperTable:
-    """A table of windows' token ids and spans of sentences, with the facets of ``papers`` (None: all)."""
+def table_of(windows: Sequence[Window], papers: Sequence[Paper] | None = None) -> PaperTable:
+    """A table of windows, with the facets of ``papers`` (None: all)."""
+    ids, spans = zip(*windows, strict=True)
     shape = len(ids), max(map(len, spans))
     table = PaperTable(
         torch.zeros(len(ids), max(map(len, ids)), dtype=torch.int32),
@@ -90,33 +88,6 @@ class Shape(NamedTuple):
     heads: int
     layers: int
     epsilon: float
-
-
-class Base(NamedTuple):
-    """An encoder's kind, its shape and its weights by BERT's names."""
-
-    kind: str
-    shape: Shape
-    weights: Mapping[str, Tensor]
-    first_position: int = 0  # of a text's tokens
-    distances: Tensor | None = None  # (buckets, heads) bias of attention, in MPNet (Song et al., 2020)
-
-
-def read_base(folder: Path) -> Base:
-    """Read the encoder in ``folder``; raises ModelError for an architecture other than BERT and MPNet."""
-    config = json.loads((folder / "config.json").read_text())
-    sizes = ("hidden_size", "num_attention_heads", "num_hidden_layers", "layer_norm_eps")
-    shape, kind = Shape(*(config[name] for name in sizes)), config.get("model_type", "bert")
-    weights = load_file(folder / WEIGHTS)
-    if kind == "bert":
-        return Base(kind, shape, weights)
-    if kind == "mpnet":
-        names = {renamed: name for name, renamed in _layer_names(kind, shape.layers).items()}
-        by_bert = {names.get(name, name): part for name, part in weights.items()}
-        # A text's tokens are at the positions behind that of padding (create_position_ids_from_input_ids).
-        first = int(config["pad_token_id"]) + 1
-        return Base(kind, shape, by_bert, first, weights["encoder.relative_attention_bias.weight"].float())
-    raise ModelError(f"{folder}: expected an encoder of the kind bert or mpnet, found {kind}; give another")
 
 
 _HEADS = ("attention.self.query", "attention.self.key", "attention.self.value")
@@ -174,13 +145,15 @@ def rounded(weights: Tensor, bits: int) -> Tensor:
 class Layer(nn.Module):
     """One layer of BERT (Devlin et al., 2019) or MPNet, post-normalized; products run in the states' type."""
 
-    def __init__(self, base: Base, number: int, bits: int | None = None) -> None:
+    def __init__(
+        self, shape: Shape, weights: Mapping[str, Tensor], number: int, bits: int | None = None
+    ) -> None:
         """With ``bits`` products are of weights rounded to so many, as in the exported model."""
         super().__init__()
-        self.shape, self.bits = base.shape, bits
+        self.shape, self.bits = shape, bits
 
         def part(name: str, leaf: str) -> Tensor:
-            return base.weights[f"encoder.layer.{number}.{name}.{leaf}"].float()
+            return weights[f"encoder.layer.{number}.{name}.{leaf}"].float()
 
         self.parts = nn.ParameterDict()
         for leaf in ("weight", "bias"):
@@ -210,28 +183,42 @@ class Layer(nn.Module):
 
 
 class TrainedEncoder(nn.Module):
-    """The encoder of `read_base`, whose layers are all trained, its embeddings not; products in ``dtype``."""
+    """An encoder of BERT or MPNet whose layers are all trained, its embeddings not; products in ``dtype``."""
 
     def __init__(self, folder: Path, dtype: torch.dtype = torch.bfloat16, bits: int | None = None) -> None:
+        """Raises ModelError for another architecture."""
         super().__init__()
-        base = read_base(folder)
-        self.kind, self.shape, self.first_position = base.kind, base.shape, base.first_position
-        self.dtype = dtype
+        config = json.loads((folder / "config.json").read_text())
+        sizes = ("hidden_size", "num_attention_heads", "num_hidden_layers", "layer_norm_eps")
+        self.shape, self.dtype = Shape(*(config[name] for name in sizes)), dtype
+        self.kind, weights = config.get("model_type", "bert"), load_file(folder / WEIGHTS)
+        self.first_position, distances = 0, None  # of a text's tokens; (buckets, heads) bias of attention
+        if self.kind == "mpnet":  # whose layers are renamed as BERT's (Song et al., 2020)
+            distances = weights["encoder.relative_attention_bias.weight"].float()
+            names = {other: name for name, other in _layer_names(self.kind, self.shape.layers).items()}
+            weights = {names.get(name, name): part for name, part in weights.items()}
+            # Tokens are at the positions behind that of padding (create_position_ids_from_input_ids).
+            self.first_position = int(config["pad_token_id"]) + 1
+        elif self.kind != "bert":
+            raise ModelError(
+                f"{folder}: expected an encoder of the kind bert or mpnet, found {self.kind}; give another"
+            )
 
         def fixed(name: str) -> nn.Parameter:
-            return nn.Parameter(base.weights[f"embeddings.{name}"].float(), requires_grad=False)
+            return nn.Parameter(weights[f"embeddings.{name}"].float(), requires_grad=False)
 
         self.words, self.places = (fixed(f"{kind}_embeddings.weight") for kind in ("word", "position"))
         # A paper is one segment: its type is that of the first (BERT; MPNet has none).
         none = torch.zeros(1, self.shape.dimension)
-        types = base.weights.get("embeddings.token_type_embeddings.weight", none)
+        types = weights.get("embeddings.token_type_embeddings.weight", none)
         self.types = nn.Parameter(types.float(), requires_grad=False)
         self.norm_weight, self.norm_bias = fixed("LayerNorm.weight"), fixed("LayerNorm.bias")
         longest = len(self.places) - self.first_position
-        bias = None if base.distances is None else position_bias(base.distances, longest)
+        bias = None if distances is None else position_bias(distances, longest)
         self.position_bias: Tensor | None
         self.register_buffer("position_bias", bias, persistent=False)
-        self.layers = nn.ModuleList(Layer(base, number, bits) for number in range(self.shape.layers))
+        numbers = range(self.shape.layers)
+        self.layers = nn.ModuleList(Layer(self.shape, weights, each, bits) for each in numbers)
 
     def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Final states (papers, tokens, dimension) float32 of padded token ids (papers, tokens) int64."""
@@ -299,33 +286,27 @@ class GradedEncoder(TrainedEncoder):
     def terms(self, queries: PaperVectors, candidates: PaperVectors, *, plain: bool = False) -> Tensor:
         """Similarities (facets, terms, queries, candidates) of `vector_terms`; ``plain`` projects nothing."""
         facets = []
-        for facet in range(FACETS):
-            matrix, pair = self.projections[facet], []
+        for facet, matrix in enumerate(self.projections):
+            sides = []
             for papers in (queries, candidates):
                 both = (each if plain else each @ matrix.T for each in (papers.sentences, papers.whole))
                 sentences, whole = (F.normalize(each, dim=-1) for each in both)
-                pair.append(papers._replace(sentences=sentences, whole=whole))
-            facets.append(_terms(pair[0], pair[1], facet))
+                mean = F.normalize((sentences * papers.marked[..., facet, None]).sum(1), dim=-1)
+                sides.append((sentences, whole, mean))
+            (asked, *alike_query), (sentences, *alike) = sides
+            shape = len(queries.whole), -1, *candidates.present.shape
+            cosines = (asked.flatten(0, 1) @ sentences.flatten(0, 1).T).view(shape)
+            lists = (candidates.present, candidates.marked[..., facet])
+            best = torch.stack([cosines.masked_fill(~inside, _LOWEST).amax(-1) for inside in lists])
+            inside = queries.marked[..., facet]
+            share = (inside / inside.sum(1, keepdim=True))[None, :, :, None]
+            rest = torch.stack([one @ other.T for one, other in zip(alike_query, alike, strict=True)])
+            facets.append(torch.cat([(best * share).sum(2), rest]))
         return torch.stack(facets)
 
     def scores(self, queries: PaperVectors, candidates: PaperVectors) -> Tensor:
         """Scores (queries, candidates, facets)."""
         return torch.einsum("ft,ftqc->qcf", self.weights, self.terms(queries, candidates))
-
-
-def _terms(queries: PaperVectors, candidates: PaperVectors, facet: int) -> Tensor:
-    (asked, of_facet), count = (part.marked[..., facet] for part in (queries, candidates)), len(queries.whole)
-    flat = candidates.sentences.flatten(0, 1)
-    cosines = (queries.sentences.flatten(0, 1) @ flat.T).view(count, -1, *candidates.present.shape)
-    lists = (candidates.present, of_facet)
-    best = torch.stack([cosines.masked_fill(~inside, _LOWEST).amax(-1) for inside in lists])
-    share = (asked / asked.sum(1, keepdim=True))[None, :, :, None]
-    means = [
-        F.normalize((part.sentences * part.marked[..., facet, None]).sum(1), dim=-1)
-        for part in (queries, candidates)
-    ]
-    alike = torch.stack([queries.whole @ candidates.whole.T, means[0] @ means[1].T])
-    return torch.cat([(best * share).sum(2), alike])
 
 
 class CocitationEncoder(nn.Module):

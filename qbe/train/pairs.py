@@ -18,7 +18,6 @@ from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader
 from qbe.models.encoder import Encoder
-from qbe.models.folders import BASE_ENCODER
 from qbe.models.pooling import Floats
 from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
@@ -66,15 +65,6 @@ def read_lists(file: Path, facets: Sequence[int] = EVERY_FACET) -> Lists:
         query: [pair for pair in pairs if not any(math.isnan(pair.grades[facet]) for facet in facets)]
         for query, pairs in lists.items()
     }
-
-
-def joined_lists(files: Iterable[Path], facets: Sequence[int] = EVERY_FACET) -> Lists:
-    """The lists of several files; those of one query are joined, of a pair the last file's grades count."""
-    pairs: dict[str, dict[str, GradedPair]] = {}
-    for file in files:
-        for query, some in read_lists(file, facets).items():
-            pairs.setdefault(query, {}).update({pair.paper_id: pair for pair in some})
-    return {query: list(some.values()) for query, some in pairs.items()}
 
 
 def without(lists: GradedLists, excluded: Container[str]) -> Lists:
@@ -128,10 +118,17 @@ def without_evaluated(lists: GradedLists, reader: IndexReader, evaluated: Path) 
 def split_lists(
     sources: Sources, facets: Sequence[int] = EVERY_FACET
 ) -> tuple[Lists, Mapping[str, GradedLists]]:
-    """Graded lists to train on, without the queries of dev, and those of dev by the label of the file."""
+    """Graded lists to train on, without the queries of dev, and those of dev by the label of the file.
+
+    The lists that several files have of one query are joined; of a pair the last file's grades count.
+    """
     dev = {file_label(file): read_lists(file, facets) for file in sources.dev}
     of_dev = {query for lists in dev.values() for query in lists}
-    return without(joined_lists(sources.train, facets), of_dev), dev
+    pairs: dict[str, dict[str, GradedPair]] = {}
+    for file in sources.train:
+        for query, some in read_lists(file, facets).items():
+            pairs.setdefault(query, {}).update({pair.paper_id: pair for pair in some})
+    return without({query: list(some.values()) for query, some in pairs.items()}, of_dev), dev
 
 
 def read_indexed_lists(
@@ -141,11 +138,6 @@ def read_indexed_lists(
     train, dev = split_lists(sources, facets)
     train = within(without_evaluated(train, reader, sources.leave_out), reader)
     return train, {label: within(lists, reader) for label, lists in dev.items()}
-
-
-def facet_readers(threads: int) -> tuple[Encoder, Tagger]:
-    """The encoder and the tagger that predict the facets of papers: the base encoder's."""
-    return Encoder.open(BASE_ENCODER, threads=threads), Tagger.open()
 
 
 def read_graded_papers(

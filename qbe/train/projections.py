@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from qbe.runs import GradedLists
 from qbe.search.projections import TERMS, FacetProjection, ProjectionModel, write_model
 from qbe.train.card import BY_FACET, GRADES_LIMITS, Card, reader_name
 from qbe.train.fit import Schedule, Task, Weights, fit_seeds, shuffled, with_weights
-from qbe.train.losses import FACETS, logistic
+from qbe.train.losses import FACETS, ranknet
 from qbe.train.network import START_WEIGHT, ProjectedPapers, StoredVectors, vector_terms
 from qbe.train.pairs import check_dev, encoder_of, facet_correlations, papers_of, read_indexed_lists
 from qbe.train.work import Training
@@ -36,18 +36,12 @@ class GradedList(NamedTuple):
     grades: Tensor
 
 
-class StoredLists(NamedTuple):
-    """The vectors of the papers of some lists, their sentences of each facet ``marked`` (3, sentences), and
-    sets of lists by the papers' places.
+def read_lists(
+    reader: IndexReader, sets: Sequence[GradedLists]
+) -> tuple[StoredVectors, Tensor, list[list[GradedList]]]:
+    """The vectors that an index has of the papers of sets of lists, all of which it holds, their sentences of
+    each facet (3, sentences) bool, and the sets by the papers' places.
     """
-
-    vectors: StoredVectors
-    marked: Tensor
-    sets: Sequence[Sequence[GradedList]]
-
-
-def read_lists(reader: IndexReader, sets: Sequence[GradedLists]) -> StoredLists:
-    """Sets of lists with the vectors that an index has of their papers, all of which it holds."""
     ids = sorted(papers_of(*sets))
     place = {paper_id: number for number, paper_id in enumerate(ids)}
     rows = rows_of(reader.papers, ids)
@@ -65,7 +59,7 @@ def read_lists(reader: IndexReader, sets: Sequence[GradedLists]) -> StoredLists:
         ]
         for lists in sets
     ]
-    return StoredLists(StoredVectors(block.vectors, whole, starts), torch.tensor(marked), by_place)
+    return StoredVectors(block.vectors, whole, starts), torch.tensor(marked), by_place
 
 
 class ProjectionNetwork(nn.Module):
@@ -73,10 +67,10 @@ class ProjectionNetwork(nn.Module):
 
     marked: Tensor
 
-    def __init__(self, lists: StoredLists, start_weight: float) -> None:
+    def __init__(self, vectors: StoredVectors, marked: Tensor, start_weight: float) -> None:
         super().__init__()
-        self.vectors = lists.vectors
-        self.register_buffer("marked", lists.marked, persistent=False)
+        self.vectors = vectors
+        self.register_buffer("marked", marked, persistent=False)
         self.matrices = nn.Parameter(torch.eye(self.vectors.whole.shape[1]).repeat(FACETS, 1, 1))
         self.weights = nn.Parameter(torch.full((FACETS, len(TERMS)), start_weight))
 
@@ -116,15 +110,16 @@ class Recipe:
     start_weight: float = START_WEIGHT
 
 
-def projection_task(lists: StoredLists, recipe: Recipe) -> Task[list[GradedList]]:
-    """Projections that are fitted to the first set of lists, and measured on the second."""
-    network, (train, dev) = ProjectionNetwork(lists, recipe.start_weight), lists.sets[:2]
+def projection_task(
+    network: ProjectionNetwork, train: Sequence[GradedList], dev: Sequence[GradedList], recipe: Recipe
+) -> Task[list[GradedList]]:
+    """Projections that are fitted to lists, and measured on those of dev."""
     identity = torch.eye(network.matrices.shape[1])
 
     def losses(batch: Sequence[GradedList]) -> Iterator[Tensor]:
-        """The mean loss of the lists and facets, and the distance of the matrices from the identity."""
-        loss = torch.stack([logistic(network(graded), graded.grades) for graded in batch]).mean()
-        yield loss + recipe.anchor * ((network.matrices - identity) ** 2).sum()
+        apart = [(grades[:, None] - grades[None, :]).clamp(min=0) for *_, grades in batch]
+        losses = [ranknet(network(graded), each) for graded, each in zip(batch, apart, strict=True)]
+        yield torch.stack(losses).mean() + recipe.anchor * ((network.matrices - identity) ** 2).sum()
 
     return Task(
         network,
@@ -158,22 +153,21 @@ class ProjectionTraining(Training):
     def fit(self) -> None:
         train, dev = read_indexed_lists(self.sources, self._reader)
         check_dev(dev, self.sources)
-        stored = read_lists(self._reader, [train, *dev.values()])
-        log.info("fitting to %d lists, %d papers", len(stored.sets[0]), len(papers_of(train)))
-        task = projection_task(stored, self.recipe)
-        network = cast(ProjectionNetwork, task.network)
-        recipe = self.recipe
+        vectors, marked, (lists, *of_dev) = read_lists(self._reader, [train, *dev.values()])
+        log.info("fitting to %d lists, %d papers", len(lists), len(papers_of(train)))
+        recipe, network = self.recipe, ProjectionNetwork(vectors, marked, self.recipe.start_weight)
+        task = projection_task(network, lists, of_dev[0], recipe)
         schedule = Schedule(recipe.epochs, recipe.clip, warm_up=0.1, ema_decay=recipe.ema_decay)
         fitted = fit_seeds(task, schedule, self.run.seeds, self.work)
         self._published = list(fitted.values())[-1]
-        identity = torch.eye(stored.vectors.whole.shape[1]).repeat(FACETS, 1, 1)
+        identity = torch.eye(vectors.whole.shape[1]).repeat(FACETS, 1, 1)
         compared = {"untrained": {**self._published, "matrices": identity}, **fitted}
 
         def measured() -> dict[str, list[float]]:
-            return dict(zip(dev, map(network.correlations, stored.sets[1:]), strict=True))
+            return dict(zip(dev, map(network.correlations, of_dev), strict=True))
 
         self._figures = {label: with_weights(network, each, measured) for label, each in compared.items()}
-        self._pairs = sum(len(each.candidates) for each in stored.sets[0])
+        self._pairs = sum(len(each.candidates) for each in lists)
 
     def publish(self, folder: Path) -> Card:
         training = {**self.made_from, "seeds": list(self.run.seeds), "pairs": self._pairs}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import random
 import statistics
@@ -39,7 +38,6 @@ log = logging.getLogger(__name__)
 # Abstracts to learn from: CSAbstruct's and unlabelled ones.
 
 LABELS = FacetProbabilities._fields
-_NUMBERS = {label: number for number, label in enumerate(LABELS)}
 SPLITS = ("train", "dev", "test")
 MIN_SENTENCES, MAX_SENTENCES = 3, 20  # shorter abstracts have no structure; longer ones are mostly none
 
@@ -59,32 +57,33 @@ class LabelledAbstract(NamedTuple):
 
 def read_csabstruct(folder: Path) -> Mapping[str, list[LabelledAbstract]]:
     """Read the abstracts of CSAbstruct's train.jsonl, dev.jsonl and test.jsonl in a folder, by split."""
-    splits = {}
+    splits: dict[str, list[LabelledAbstract]] = {}
+    numbered = {label: number for number, label in enumerate(LABELS)}
     for split in SPLITS:
         path = folder / f"{split}.jsonl"
-        splits[split] = [_abstract(record, where) for where, record in read_records(path)]
+        splits[split] = []
+        for where, record in read_records(path):
+            try:
+                sentences = tuple(record["sentences"])
+                numbers = tuple(map(numbered.__getitem__, record["labels"]))
+                confidences = tuple(map(float, record.get("confs") or [1.0] * len(numbers)))
+            except (KeyError, ValueError, TypeError) as error:
+                raise CorpusError(
+                    f"{where}: expected sentences, labels ({', '.join(LABELS)}) and confs, found {error!r}; "
+                    "give the folder of CSAbstruct's release"
+                ) from error
+            counts = [len(each) for each in (sentences, numbers, confidences)]
+            if len(set(counts)) > 1 or not sentences:
+                raise CorpusError(
+                    f"{where}: expected one label and one confidence a sentence, found {counts}; correct the "
+                    "record"
+                )
+            splits[split].append(LabelledAbstract(sentences, numbers, confidences))
         if not splits[split]:
             raise CorpusError(
                 f"{path}: expected abstracts, found none; give the folder of CSAbstruct's release"
             )
     return splits
-
-
-def _abstract(record: Mapping[str, Any], where: str) -> LabelledAbstract:
-    try:
-        sentences, labels = tuple(record["sentences"]), tuple(map(_NUMBERS.__getitem__, record["labels"]))
-        confidences = tuple(map(float, record.get("confs") or [1.0] * len(labels)))
-    except (KeyError, ValueError, TypeError) as error:
-        raise CorpusError(
-            f"{where}: expected sentences, labels ({', '.join(LABELS)}) and confs, found {error!r}; "
-            "give the folder of CSAbstruct's release"
-        ) from error
-    if not len(sentences) == len(labels) == len(confidences) or not sentences:
-        counts = json.dumps([len(sentences), len(labels), len(confidences)])
-        raise CorpusError(
-            f"{where}: expected one label and one confidence a sentence, found {counts}; correct the record"
-        )
-    return LabelledAbstract(sentences, labels, confidences)
 
 
 def sample_papers(source: str | Path, evaluated: TitleIndex, count: int, seed: int) -> list[Paper]:
@@ -227,11 +226,6 @@ def predict(model: Head | Teacher, papers: Sequence[Tokens]) -> list[Floats]:
     return [probabilities[i] for i in range(len(papers))]
 
 
-def one_hot(labels: Sequence[int]) -> Floats:
-    """Target probabilities (sentences, labels) float32 of labels, given by number."""
-    return np.eye(LABEL_COUNT, dtype=np.float32)[list(labels)]
-
-
 # Agreement with the annotators.
 
 
@@ -346,13 +340,18 @@ class TaggerTraining(Training):
     def fit(self) -> None:
         recipe = self.recipe
         self._trunk = Encoder.open(self.encoder, threads=self.run.threads)
-        self._labelled, unlabelled = read_csabstruct(self.sources.train[0]), self._unlabelled()
+        self._labelled = read_csabstruct(self.sources.train[0])
+        evaluated = TitleIndex.of_corpus(self.sources.leave_out)
+        papers = sample_papers(self.sources.corpus, evaluated, recipe.unlabelled, recipe.sample_seed)
+        rng = random.Random(recipe.sample_seed)
+        unlabelled = [replace(each, title="") if rng.random() < recipe.untitled else each for each in papers]
         self._papers = {
             split: record_states(self._trunk, recipe.layers, map(LabelledAbstract.paper, abstracts))
             for split, abstracts in self._labelled.items()
         }
+        one_hot = np.eye(LABEL_COUNT, dtype=np.float32)
         gold = [
-            Example(paper, one_hot(abstract.labels), np.array(abstract.confidences, np.float32))
+            Example(paper, one_hot[list(abstract.labels)], np.array(abstract.confidences, np.float32))
             for paper, abstract in zip(self._papers["train"], self._labelled["train"], strict=True)
         ]
         soft = self._soft_examples(record_states(self._trunk, recipe.layers, unlabelled), gold)
@@ -363,15 +362,7 @@ class TaggerTraining(Training):
             fit(student, [*soft, *gold], recipe.soft, seed, self.work / f"student-{seed}-soft.pt")
             fit(student, gold, recipe.gold, seed, self.work / f"student-{seed}.pt")
 
-    def _unlabelled(self) -> list[Paper]:
-        """The papers that teachers label, of which a share has lost its title."""
-        recipe, evaluated = self.recipe, TitleIndex.of_corpus(self.sources.leave_out)
-        papers = sample_papers(self.sources.corpus, evaluated, recipe.unlabelled, recipe.sample_seed)
-        rng = random.Random(recipe.sample_seed)
-        return [replace(each, title="") if rng.random() < recipe.untitled else each for each in papers]
-
     def _soft_examples(self, papers: Sequence[Tokens], gold: Sequence[Example]) -> list[Example]:
-        """The papers with the mean of what the teachers predict."""
         recipe = self.recipe
         kept = self.work / f"soft-{recipe.unlabelled}.npz"
         if not kept.exists():

@@ -6,10 +6,8 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +18,6 @@ from qbe.runs import read_graded_pairs
 from qbe.train.card import Card
 from qbe.train.pairs import papers_of
 from qbe.train.work import Training
-from qbe.types import Paper
 from qbe.util.files import sha256
 
 log = logging.getLogger(__name__)
@@ -48,71 +45,59 @@ def slots_of(title: str) -> tuple[str, str] | None:
     return None
 
 
-class Counts:
-    """In how many papers, titles' techniques and titles' problems each term stands."""
-
-    def __init__(self, papers: Iterable[Paper]) -> None:
-        self.papers, self.techniques, self.problems = (Counter[str]() for _ in range(3))
-        self.total = 0
-        for paper in papers:
-            self.total += 1
-            texts = (paper.title, *(sentence.text for sentence in paper.sentences))
-            self.papers.update({term for text in texts for term in terms_of(text)})
-            if slots := slots_of(" ".join(paper.title.split())):
-                self.techniques.update(set(terms_of(slots[0])))
-                self.problems.update(set(terms_of(slots[1])))
-        self._share = self.problems.total() / max(1, self.techniques.total())
-
-    def lean(self, term: str, prior: float) -> float:
-        """Log odds of standing in techniques rather than problems; a pair of words is smoothed towards its
-        words.
-        """
-        words = term.split()
-        mean = sum(self.lean(word, prior) for word in words) / len(words) if len(words) > 1 else 0.0
-        expected = 1 / (1 + math.exp(-mean))
-        techniques = self.techniques[term] * self._share + prior * expected
-        return math.log(techniques / (self.problems[term] + prior * (1 - expected)))
-
-    def chosen(self, recipe: WordsRecipe) -> list[str]:
-        """The terms to keep: those of titles first, then the others, by the number of papers."""
-
-        def order(term: str) -> tuple[bool, bool, int, str]:
-            is_rare = self.techniques[term] + self.problems[term] < 1 + len(term.split())
-            return is_rare, " " in term, -self.papers[term], term
-
-        frequent = (term for term, count in self.papers.items() if count >= recipe.papers)
-        return sorted(frequent, key=order)[: recipe.terms]
-
-
 @dataclass
 class WordsTraining(Training):
     """Technique words: the words of a corpus's titles, counted, but those of papers in files of dev."""
 
     recipe: WordsRecipe = WordsRecipe()
 
-    def open(self) -> dict[str, Any]:
-        return {}
-
     def fit(self) -> None:
+        """Count in how many papers, titles' techniques and titles' problems each term stands."""
         left_out = {paper for file in self.sources.dev for paper in papers_of(read_graded_pairs(file))}
-        papers = read_corpus([str(self.sources.corpus)], split_sentences)
-        self._counts = Counts(paper for paper in papers if paper.paper_id not in left_out)
+        self._papers, self._techniques, self._problems = (Counter[str]() for _ in range(3))
+        self._total = 0
+        for paper in read_corpus([str(self.sources.corpus)], split_sentences):
+            if paper.paper_id in left_out:
+                continue
+            self._total += 1
+            texts = (paper.title, *(sentence.text for sentence in paper.sentences))
+            self._papers.update({term for text in texts for term in terms_of(text)})
+            if slots := slots_of(" ".join(paper.title.split())):
+                self._techniques.update(set(terms_of(slots[0])))
+                self._problems.update(set(terms_of(slots[1])))
+        self._share = self._problems.total() / max(1, self._techniques.total())
+
+    def _lean(self, term: str) -> float:
+        """Log odds of standing in techniques rather than problems; a pair of words is smoothed towards its
+        words.
+        """
+        words, prior = term.split(), self.recipe.prior
+        mean = sum(map(self._lean, words)) / len(words) if len(words) > 1 else 0.0
+        expected = 1 / (1 + math.exp(-mean))
+        techniques = self._techniques[term] * self._share + prior * expected
+        return math.log(techniques / (self._problems[term] + prior * (1 - expected)))
 
     def publish(self, folder: Path) -> Card:
-        counts = self._counts
-        terms = counts.chosen(self.recipe)
-        log.info("%d terms of %d papers", len(terms), counts.total)
-        frequencies = np.array([counts.papers[term] for term in terms], np.float64)
-        idf = np.log(1 + (counts.total - frequencies + 0.5) / (frequencies + 0.5))
-        lean = np.array([counts.lean(term, self.recipe.prior) for term in terms])
-        TechniqueWords(terms, idf, lean).write(folder)
-        titled = sum(bool(counts.techniques[term]) for term in terms)
+        papers, total = self._papers, self._total
+
+        def order(term: str) -> tuple[bool, bool, int, str]:
+            is_rare = self._techniques[term] + self._problems[term] < 1 + len(term.split())
+            return is_rare, " " in term, -papers[term], term
+
+        # Terms of titles come first, then the others, by the number of papers.
+        frequent = (term for term, count in papers.items() if count >= self.recipe.papers)
+        terms = sorted(frequent, key=order)[: self.recipe.terms]
+        log.info("%d terms of %d papers", len(terms), total)
+        frequencies = np.array([papers[term] for term in terms], np.float64)
+        idf = np.log(1 + (total - frequencies + 0.5) / (frequencies + 0.5))
+        TechniqueWords(terms, idf, np.array(list(map(self._lean, terms)))).write(folder)
+        titled = sum(bool(self._techniques[term]) for term in terms)
         return Card(
             name="technique-words",
             purpose=f"{len(terms):,} words and pairs of words with their inverse document frequency and "
             "their lean, the log odds of standing in the technique of a title (X in 'X for Y', 'Y using X') "
             "rather than in its problem.",
-            input=f"titles and abstracts of {counts.total:,} papers, {titled:,} of the terms in techniques",
+            input=f"titles and abstracts of {total:,} papers, {titled:,} of the terms in techniques",
             caption=f"`{FILE}` has the SHA-256 {sha256(folder / FILE)[:12]}; a line is a term, its inverse "
             "document frequency and its lean.",
             figures={},

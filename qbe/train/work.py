@@ -22,24 +22,6 @@ from qbe.models.cards import check_model_folder, staged_folder
 from qbe.train.card import Card
 from qbe.util.files import atomic_file, sha256, write_text
 
-_NONE = Path()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Folders:
-    """``output`` is the folder that a training publishes, ``work`` the one that holds its checkpoints."""
-
-    output: Path
-    work: Path
-
-    def __post_init__(self) -> None:
-        """Raise UsageError where ``work`` lies in ``output``, which is replaced as a whole."""
-        if self.work.resolve().is_relative_to(self.output.resolve()):
-            raise UsageError(
-                f"expected a `work` folder outside of `output`, found {self.work} in {self.output}; "
-                "give another"
-            )
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RunOptions:
@@ -56,16 +38,16 @@ class Sources:
 
     train: tuple[Path, ...] = ()  # files (or a folder of files) to learn from
     dev: tuple[Path, ...] = ()  # files to choose and measure on; of graded pairs the first chooses
-    corpus: Path = _NONE  # papers as JSON lines
-    index: Path = _NONE  # of these papers
-    leave_out: Path = (
-        _NONE  # papers that models are evaluated on: those with such a title are not learned from
-    )
+    corpus: Path = Path()  # papers as JSON lines
+    index: Path = Path()  # of these papers
+    leave_out: Path = Path()  # papers that are evaluated on: those with such a title are not learned from
 
     def digests(self) -> dict[str, str]:
         """SHA-256 of all files but the index, by the name of each and of its folder."""
         given = (*self.train, *self.dev, self.corpus, self.leave_out)
-        files = (sorted(path.glob("*.jsonl")) if path.is_dir() else [path] for path in given if path != _NONE)
+        files = (
+            sorted(path.glob("*.jsonl")) if path.is_dir() else [path] for path in given if path != Path()
+        )
         digests: dict[str, str] = {}
         for path in itertools.chain.from_iterable(files):
             key, digest = f"{path.parent.name}/{path.name}", sha256(path)
@@ -95,9 +77,9 @@ class Training(ABC):
         index = self.opened.enter_context(open_index(self.sources.index, threads=self.run.threads))
         return index, index.reader
 
-    @abstractmethod
     def open(self) -> Mapping[str, Any]:
-        """Open what is read; returns the identities of models and index."""
+        """Open what is read; returns the identities of models and index, if any."""
+        return {}
 
     @abstractmethod
     def fit(self) -> None:
@@ -109,22 +91,28 @@ class Training(ABC):
 
 
 def run_training(
-    training: Training, sources: Sources, folders: Folders, run: RunOptions
+    training: Training, sources: Sources, output: Path, work: Path, run: RunOptions
 ) -> Mapping[str, Sequence[float]]:
-    """Train a model, or continue its training, and publish it with its card, whose figures are returned."""
+    """Train a model, or continue its training with what the folder ``work`` holds, and publish it with its
+    card in the folder ``output``; returns the card's figures.
+    """
     import torch
 
-    check_model_folder(folders.output)
+    if work.resolve().is_relative_to(output.resolve()):  # which is replaced as a whole
+        raise UsageError(
+            f"expected a `work` folder outside of `output`, found {work} in {output}; give another"
+        )
+    check_model_folder(output)
     torch.set_num_threads(run.threads)
-    training.sources, training.run, training.work = sources, run, folders.work
-    training.name = folders.output.resolve().name
+    training.sources, training.run, training.work = sources, run, work
+    training.name = output.resolve().name
     with contextlib.ExitStack() as training.opened:
         models = training.open()
         recipe, data = dataclasses.asdict(training.recipe), sources.digests()
         training.made_from = {"recipe": recipe, **models, "data": data}
-        check_provenance(folders.work, training.made_from)
+        check_provenance(work, training.made_from)
         training.fit()
-        with staged_folder(folders.output) as staged:
+        with staged_folder(output) as staged:
             card = training.publish(staged)
             card.write(staged, data)
     return card.figures

@@ -93,14 +93,6 @@ def write_text(path: StrPath, text: str) -> None:
         stream.write(text.encode())
 
 
-def link_or_copy(path: Path, link: Path) -> None:
-    """Link a file that is never changed, or copy it where links are impossible."""
-    try:
-        os.link(path, link)
-    except OSError:
-        shutil.copyfile(path, link)
-
-
 def publish_directory(staged: StrPath, target: StrPath) -> None:
     """Move a finished directory to its place on the same file system, instead of one that is there."""
     staged, target = Path(staged), Path(target)

@@ -52,12 +52,7 @@ class Retries(NamedTuple):
     longest_pause: float = 60.0
     longest_wait: float = 300.0
 
-    def run(
-        self,
-        attempt: Callable[[], Outcome],
-        tell: Callable[[TemporaryError, float], object],
-        sleep: Callable[[float], object] | None = None,
-    ) -> Outcome:
+    def run(self, attempt: Callable[[], Outcome], tell: Callable[[TemporaryError, float], object]) -> Outcome:
         """Call ``attempt`` until it raises no TemporaryError, or too often, and ``tell`` before pauses."""
         failed = 0
         while True:
@@ -70,7 +65,7 @@ class Retries(NamedTuple):
                 if failed >= self.attempts or seconds > self.longest_wait:
                     raise
                 tell(error, seconds)
-                (sleep or time.sleep)(seconds)
+                time.sleep(seconds)
 
 
 def is_temporary_status(status: int) -> bool:

@@ -2,9 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
-from qbe import runs as trec
 from qbe.evaluate.run import Run
 from qbe.types import Hit
 
@@ -17,13 +15,6 @@ def hits(names: Iterable[str]) -> tuple[Hit, ...]:
 def run(rankings: Mapping[str, Iterable[str]] | None = None, **others: Iterable[str]) -> Run:
     """A run of ``{"p_background": "abc"}`` and so on, best first."""
     return Run("by-hand", {query: hits(names) for query, names in {**(rankings or {}), **others}.items()})
-
-
-def write_qrels(path: Path | str, qrels: Mapping[str, Mapping[str, int]]) -> None:
-    """Write the grades of papers by query."""
-    trec.write_qrels(
-        path, (trec.Judgment(query, *graded) for query, grades in qrels.items() for graded in grades.items())
-    )
 
 
 def folds_text(halves: Mapping[str, tuple[Sequence[str], Sequence[str]]], **changes: object) -> str:

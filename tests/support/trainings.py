@@ -7,16 +7,21 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from qbe.runs import GradedPair
-from qbe.train.work import Folders, RunOptions, Sources, run_training
+from qbe.train.work import RunOptions, Sources, run_training
 from qbe.types import Paper
 
 RUN = RunOptions(seeds=(0, 1))
+
+
+class Folders(NamedTuple):
+    output: Path
+    work: Path
 
 
 @dataclass
@@ -40,7 +45,7 @@ class Training:
     ) -> Any:
         with self.around():
             training = self.make(replace(self.recipe, **changes), **self.options)
-            return run_training(training, sources or self.sources, folders, run)
+            return run_training(training, sources or self.sources, *folders, run)
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class Trained:
     @classmethod
     def of(cls, training: Training, folder: Path) -> "Trained":
         folders = new_folders(folder)
-        return cls(training, training.sources, folders.output, folders.work, training.train(folders))
+        return cls(training, training.sources, *folders, training.train(folders))
 
     def again(self, folder: Path, sources: Sources | None = None, **changes: Any) -> Any:
         return self.training.train(new_folders(folder), RunOptions((0,)), sources, **changes)
@@ -276,13 +281,11 @@ def encoder(request: pytest.FixtureRequest) -> Training:
 @contextmanager
 def small_readers(encoder: Path, tagger: Path) -> Iterator[None]:
     """An encoder and a tagger in place of those that ship, which take most of a tiny training."""
-    from qbe.models.encoder import Encoder
-    from qbe.models.tagger import Tagger
     from qbe.train import encoder as training
 
     with pytest.MonkeyPatch.context() as patch:
-        small = Encoder.open(str(encoder)), Tagger.open(str(tagger))
-        patch.setattr(training, "facet_readers", lambda _: small)
+        patch.setattr(training, "BASE_ENCODER", str(encoder))
+        patch.setattr(training, "DEFAULT_TAGGER", str(tagger))
         yield
 
 
