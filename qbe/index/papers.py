@@ -160,11 +160,10 @@ class Papers:
         known = sorted({str(category) for each in lists if isinstance(each, list) for category in each})
 
         def similarity(category: str) -> float:
-            parts = category.casefold(), category.casefold().rpartition(".")[2]
+            parts = category.casefold(), *category.casefold().split(".")
             return max(SequenceMatcher(None, name.casefold(), part).ratio() for part in parts)
 
-        nearest = sorted(known, key=similarity, reverse=True)[:3]
-        return f"the nearest are {', '.join(nearest)}" if nearest else "they have no categories"
+        return f"the nearest are {', '.join(sorted(known, key=similarity, reverse=True)[:3]) or 'none'}"
 
     def read_metadata(self) -> Iterator[Metadata]:
         return (metadata for _, _, metadata in self.read_headings())

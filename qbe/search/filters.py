@@ -282,9 +282,8 @@ class FilterCache:
     def _unmet(self, condition: PaperFilter) -> str:
         """Name the condition, which no paper meets, of categories with the most similar ones of the index."""
         ((name, value),) = condition.record().items()
-        parts = value if isinstance(value, list) else [value]
-        if isinstance(value, dict):
-            parts = map("=".join, value.items())
+        parts = map("=".join, value.items()) if isinstance(value, dict) else value
+        parts = [value] if isinstance(value, int) else parts
         text = ("-" if name == "years" else ", ").join(str(part or "") for part in parts)
         told = f"no paper of the index passes `{name}` {text}"
         return f"{told}; {self._papers.categories_like(text)}" if name == "categories" else told
