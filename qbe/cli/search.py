@@ -23,6 +23,7 @@ from qbe.runs import read_pools
 from qbe.search.filters import PaperFilter, describe, parse_where, parse_years
 from qbe.search.stages import (
     FIRST_STAGES,
+    JOINT_DEPTH,
     RERANKERS,
     Fused,
     Stages,
@@ -58,12 +59,19 @@ OF_NO_RESULT = frozenset(
 )
 """Options on which results do not depend, or which files stand for."""
 
+DEFAULTS = {
+    "--first-stage": "default: fused, of an index without vectors bm25, without BM25 dense",
+    "--rerank": f"default: grades:joint={JOINT_DEPTH} where the index's encoder has grades, else projections "
+    "where it has these, else cross-encoder (joint grades alone); none leaves it out",
+}
+
 
 def main(arguments: list[str]) -> None:
     for option in ("--first-stage", "--rerank"):
         after = arguments.index(option) + 1 if option in arguments else len(arguments)
         if arguments[after : after + 1] == ["help"]:
             print(describe_stages(RERANKERS if option == "--rerank" else FIRST_STAGES))
+            print(DEFAULTS[option])
             return
     run(parse("search", arguments, searched))
 
