@@ -199,8 +199,8 @@ RESULTS = (Result("q1", BY_METHOD, [found(1)]), Result("q@2", BY_METHOD, [Hit("p
 
 def test_a_bibliography_has_a_paper_once_and_bibtex_names_its_key_again():
     text = written("bibtex", *RESULTS)
-    assert text.startswith("%% qbe search: q1\n\n@article{Muller2019fish,\n")
-    second = "}\n\n%% qbe search: q(at)2\n%% above: Muller2019fish\n\n@misc{Anonymousstone,\n"
+    assert text.startswith("% qbe search: q1\n\n@article{Muller2019fish,\n")
+    second = "}\n\n% qbe search: q(at)2\n% above: Muller2019fish\n\n@misc{Anonymousstone,\n"
     assert second in text
     assert [entry["key"] for entry in read_bibtex(text)] == ["Muller2019fish", "Anonymousstone"]
     text = written("ris", *RESULTS)

@@ -85,7 +85,7 @@ def test_a_formula_has_no_commands_but_those_of_mathematics(formula):
 
 def test_a_comment_begins_no_entry():
     text = comment("a@article{x,\nb") + "".join(entries([paper_of("On fish")]))
-    assert text.startswith("%% a(at)article{x, b\n@misc{")
+    assert text.startswith("% a(at)article{x, b\n@misc{")
     library = parse_string(text)
     assert [entry.key for entry in library.entries] == ["Anonymousfish"]
     assert not library.failed_blocks
@@ -164,7 +164,7 @@ def test_an_address_with_a_semicolon_stays_one():
 def test_the_reader_of_a_corpus_reads_it_back(form, key):
     """All but the categories in RIS, and in BibTeX with a key and the id of arXiv."""
     paper = replace(CHIPS, metadata={**CHIPS.metadata, "et_al": True})
-    text = "%% a query\n" * (form == "bibtex") + "\n".join(entries([paper], form))
+    text = "% a query\n" * (form == "bibtex") + "\n".join(entries([paper], form))
     assert "AU  - et al." not in text  # which reference managers take for a person
     (entry,) = FORMATS[form].read(buffered(text), "refs", Reading())
     metadata = {**paper.metadata, "url": "https://arxiv.org/abs/1905.01234"}

@@ -162,7 +162,7 @@ def test_files_and_programs_get_the_same_papers(cite, recommender, citing_index,
         assert cite("--paper", QUERY, "--output", tmp_path / "new.bib", *more) == ""
     text = (tmp_path / "new.bib").read_text()
     assert [entry["title"] for entry in read_bibtex(text)] == titles
-    assert re.match(r"%% qbe cite: .*\n", text)
+    assert re.match(r"% qbe cite: .*\n", text)
     with pytest.raises(OutputError, match="expected no such file, found one"):
         cite("--paper", QUERY, "--output", tmp_path / "new.bib")
 

@@ -58,7 +58,7 @@ DEFAULTS |= {"facet": None, "rate": None, "name": None}
     [
         ("", {}),
         ("--corpus a b --all --corpus c --depth 5", {"corpus": ["a", "b", "c"], "all": True, "depth": 5}),
-        ("--paper a --paper b --both 1 2", {"paper": "b", "both": ["1", "2"]}),
+        ("--all --paper b --both 1 2 --all", {"all": True, "paper": "b", "both": ["1", "2"]}),
         ("--rate 0.5 x", {"rate": 0.5, "name": "x"}),
         ("--facet=method -- --papr", {"facet": "method", "name": "--papr"}),
     ],
@@ -77,8 +77,9 @@ def test_options_are_declared_as_help_shows_them(parser, line, given):
         ("--paper a --xyzzy", "unrecognized argument: --xyzzy"),
         (
             "--facet methods",
-            "argument --facet: invalid choice: 'methods' (choose from 'background', 'method')",
+            "argument --facet: expected one of background, method, found 'methods'; did you mean method?",
         ),
+        ("--paper a --corpus b --paper=c", "--paper was given twice; give it once"),
         ("--facet method --rate 1", "argument --rate: not allowed with argument --facet"),
         ("--depth x", "argument --depth: invalid int value: 'x'"),
     ],

@@ -2,6 +2,7 @@
 
 import functools
 import gzip
+import io
 import json
 import os
 import zipfile
@@ -104,6 +105,16 @@ def test_papers_without_an_abstract_stop_are_skipped_or_kept(tmp_path):
     assert left_out.summary() == "1 record skipped (no abstract: 1)"
     kept = list(read_corpus([source], reading=Reading(keep_without_abstract=True)))
     assert [each.abstract for each in kept] == ["Fish swim.", "On sand"]
+
+
+def test_libraries_keep_papers_without_an_abstract_unless_told_otherwise(tmp_path):
+    source, listed = tmp_path / "library.bib", io.BytesIO()
+    source.write_text("@misc{a, title={On sand}}\n@misc{b, title={On sun}, abstract={n/a}}\n")
+    papers = read_corpus([str(source)], whole, rejected=RejectedRecords(listed))
+    assert [paper.abstract for paper in papers] == ["On sand", "On sun"]
+    assert [json.loads(line)["paper_id"] for line in listed.getvalue().splitlines()] == ["a", "b"]
+    with pytest.raises(RecordError, match="line 1: expected an abstract, found none"):
+        ids(str(source), Reading(on_error="stop"))
 
 
 def test_a_paper_without_title_and_abstract_cannot_be_kept(tmp_path):

@@ -3,14 +3,17 @@
 import numpy as np
 import pytest
 
+from qbe.corpus.sentences import paper_from_text
 from qbe.index.index import Index
 from qbe.models.pooling import PaperVectors
 from qbe.models.words import NAMES as WORD_FEATURES
 from qbe.models.words import TechniqueWords
 from qbe.query import Query
-from qbe.search.grading import FEATURES, Features, GradedQuery, open_grader
+from qbe.search.grading import FEATURES, NOTHING_FITS, Features, GradedQuery, open_grader
 from qbe.search.pipeline import Pipeline
 from qbe.search.projections import FacetProjection, StoredPapers
+from qbe.search.request import SearchRequest
+from qbe.search.session import SearchSession
 from qbe.search.stages import Fused, Grades
 from qbe.types import Facet, Paper, Sentence
 
@@ -97,3 +100,29 @@ def test_a_search_is_reranked_by_the_grade_in_its_facet(index, facet):
         assert hit.driven_by is not None
         best = compared.cosines[place][positions, sentences].max()
         assert hit.driven_by.score == pytest.approx(best, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "text", ["protein language models", "We track the eyes of users in virtual reality."]
+)
+def test_a_phrase_is_not_graded_as_near_identical(index, text):
+    """Of features that no training has seen would come grades of 3 for one shared word."""
+    query = Query(paper_from_text("", text), METHOD)
+    with Pipeline(index, Fused() >> Grades()) as pipeline:
+        hits = pipeline.search(query, 10, grades=True)
+    assert max(max(hit.grades.values()) for hit in hits) < 2
+
+
+def test_a_search_says_where_nothing_fits(index):
+    def notes(paper: Paper) -> str:
+        with SearchSession(index, Fused() >> Grades()) as session:
+            ranking = session.search(SearchRequest(Query(paper, METHOD), grades=True))
+        best = max(hit.grades["method"] for hit in ranking.hits[:5])
+        assert (best <= NOTHING_FITS) == ("no paper is likely" in " ".join(ranking.notes))
+        return " ".join(ranking.notes)
+
+    assert "no paper is likely" not in notes(index.paper("s036"))
+    soil = (
+        "We sampled soil in forests. We counted beetles by hand for three years. Their number fell by half."
+    )
+    assert "these are the nearest (best grade: method 0." in notes(paper_from_text("Beetles", soil))

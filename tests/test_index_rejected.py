@@ -147,6 +147,11 @@ def test_the_command_says_what_an_append_left_out(tmp_path, copy, capsys):
     first, second = capsys.readouterr().out.splitlines()
     assert first == f"1 record left out (malformed JSON: 1), listed in {copy}.rejected.jsonl"
     assert second.startswith(f"{copy}: 1 papers added, 0 replaced, 0 deleted, now 1,189, generation 2, ")
+    library = tmp_path / "library.bib"
+    library.write_text("@misc{a, title={On sand}}\n@misc{b, title={On sun}}\n")
+    main(["--append", "--corpus", str(library), "--output", str(copy)])
+    told = "2 papers have no abstract: indexed by title (or first paragraph), such as a, b, listed in"
+    assert capsys.readouterr().out.startswith(f"{told} {copy}.rejected.jsonl\n")
 
 
 @pytest.mark.parametrize(

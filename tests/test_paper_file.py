@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from qbe.cli.search import main
+from qbe.corpus.sentences import title_and_abstract
 from qbe.errors import CorpusError, QbeError, UsageError
-from qbe.search.queries import paper_from_bytes, paper_from_file, title_and_abstract
+from qbe.search.queries import paper_from_bytes, paper_from_file, pasted_paper
 
 TITLE, ABSTRACT = "On stone", "Stone is hard. We cut it."
 RECORD = {"title": TITLE, "abstract": ABSTRACT}
@@ -86,11 +87,14 @@ UNTITLED = [
     "Stone is hard to cut, and\nwe cut it.",
     "Stone is hard. We cut\nStone.",
     "Stone is hard.\n\nWe cut it.",
+    "Stone is hard, and we know it from its\nabstract. We cut it at an\nabstract-level.",
 ]
 TITLED = {
     "Is stone hard?\nStone is hard. We cut it with a knife.": "Is stone hard?",
     "Abstract: Stone is hard.": "",
     "title: On stone\nStone is hard.": "On stone",
+    "Title:\nOn stone\n\nStone is hard.": "On stone",
+    "On stone\nAnn Lee\n\nAbstract\u2014Stone is hard.": "On stone",
     "Abstract painting of the north\n\nStone is hard.": "Abstract painting of the north",
 }
 
@@ -100,6 +104,17 @@ def test_titles_of_texts():
     for text, title in TITLED.items():
         abstract = "Stone is hard. We cut it with a knife." if "knife" in text else "Stone is hard."
         assert title_and_abstract(text, "a.txt") == (title, abstract)
+
+
+def test_a_pasted_text_may_begin_with_its_title_but_one_that_is_given_counts():
+    for text in (TEXT, FILES["labelled.txt"], FILES["windows.txt"], f"Title: {TITLE}\n{ABSTRACT}"):
+        assert (pasted_paper(text, "").title, pasted_paper(text, "").abstract) == (TITLE, ABSTRACT)
+    for text, abstract in ((FILES["labelled.txt"], ABSTRACT), (f"Abstract: {ABSTRACT}", ABSTRACT)):
+        assert (pasted_paper(text, "Mine").title, pasted_paper(text, "Mine").abstract) == ("Mine", abstract)
+    assert pasted_paper(TEXT, "Mine").abstract.startswith(TITLE)  # nothing is dropped
+    wrapped = OTHERS[-1][1].decode()
+    for text in (wrapped, f"Title: {TITLE}"):
+        assert (pasted_paper(text, "").title, pasted_paper(text, "").abstract) == ("", " ".join(text.split()))
 
 
 @pytest.mark.parametrize("text", ["p.pdf", "@draft.txt", "draft.txt", "sub/dir.bib", "notes", "@notes"])

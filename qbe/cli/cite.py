@@ -13,7 +13,7 @@ from qbe.cli import common
 from qbe.cli.parser import parse
 from qbe.cli.search import checked_form, default_hits, given_paper, named_papers, write
 from qbe.corpus.latex import SUFFIXES
-from qbe.search.filters import describe, parse_before
+from qbe.search.filters import OF_QUERY, describe
 from qbe.search.stages import parse_reranker
 from qbe.util.work import thread_count
 
@@ -37,7 +37,10 @@ def main(arguments: list[str]) -> None:
     reranker = None if options.rerank is None else parse_reranker(options.rerank, expected)
     is_other = reranker is not None and not isinstance(reranker, qbe.CrossEncoder)
     common.refuse(is_other, f"expected {expected}, found {options.rerank}")
-    before = None if options.before is None else qbe.PaperFilter(before=parse_before(options.before))
+    year = options.before or OF_QUERY
+    wrong = year != OF_QUERY and not (year.isascii() and year.isdecimal())
+    common.refuse(wrong, f"expected a year or query as `before`, found {year!r}")
+    before = options.before and qbe.PaperFilter(before=year if year == OF_QUERY else int(year))
     config = common.made(qbe.CiteConfig, options, links=not options.no_links, rerank=reranker, filter=before)
     threads = thread_count(options.threads)
 
@@ -103,7 +106,7 @@ def _cited_in(index: qbe.Index, paper_file: str) -> list[str]:
     if not paper_file.lower().endswith(SUFFIXES):
         return []
     try:
-        return named_papers(index, paper_file)
+        return named_papers(index, paper_file, required=False)
     except qbe.QbeError as error:
         common.note(f"{error} (nothing of it counts as cited)")
         return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -191,7 +192,11 @@ def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
     listed = f"listed in {rejected_file(output)}"
     for noted in NOTED:
         if count := left_out.get(noted, 0):
-            print(f"{count:,} {noted}, {listed}")
+            with rejected_file(output).open(encoding="utf-8") as lines:
+                found = (each for each in map(json.loads, lines) if each["reason"] == noted)
+                ids = [plain(each["paper_id"]) for each in list(found)[-count:] if "paper_id" in each]
+            some = f", such as {', '.join(ids[:3])}" if ids else ""
+            print(f"{count:,} {noted}{some}, {listed}")
     if reasons := {reason: count for reason, count in left_out.items() if reason not in NOTED}:
         total, each = sum(reasons.values()), (f"{plain(name)}: {count:,}" for name, count in reasons.items())
         print(f"{total:,} {'record' if total == 1 else 'records'} left out ({', '.join(each)}), {listed}")

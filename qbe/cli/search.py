@@ -18,7 +18,7 @@ from qbe.cli import common
 from qbe.cli.common import refuse, searched
 from qbe.cli.parser import parse
 from qbe.errors import check_count
-from qbe.query import PLAIN, parse_positions, parse_wish
+from qbe.query import PLAIN, TopicAspect, parse_positions, parse_wish
 from qbe.runs import read_pools
 from qbe.search.filters import PaperFilter, describe, parse_where, parse_years
 from qbe.search.stages import (
@@ -214,7 +214,7 @@ def filter_of(options: argparse.Namespace) -> qbe.PaperFilter | None:
 
 
 def _source(options: argparse.Namespace, index: qbe.Index, weights: Any) -> QuerySource:
-    from qbe.search.queries import find_papers, from_query, from_topics, query_by
+    from qbe.search.queries import QuerySource, find_papers, from_topics, query_by
 
     what: Any = weights or (qbe.Facet(options.facet) if options.facet else None)
     if options.topics:
@@ -228,7 +228,11 @@ def _source(options: argparse.Namespace, index: qbe.Index, weights: Any) -> Quer
         papers = [index.paper(paper_id) for paper_id in named_papers(index, options.cited)]
     else:
         papers = [given_paper(options)]
-    return from_query(query_by(papers, unlike, what))
+    query = query_by(papers, unlike, what)
+    aspects = [
+        TopicAspect(each.paper.paper_id, each.facet, each.positions, each.weight) for each in query.aspects
+    ]
+    return QuerySource([query.query_id], [aspects], lambda places: [query for _ in places])
 
 
 def given_paper(options: argparse.Namespace) -> qbe.Paper:
@@ -243,11 +247,11 @@ def given_paper(options: argparse.Namespace) -> qbe.Paper:
     return paper
 
 
-def named_papers(index: qbe.Index, path: str) -> list[str]:
+def named_papers(index: qbe.Index, path: str, *, required: bool = True) -> list[str]:
     """The papers of the index that a file names; those that the index lacks are told on standard error."""
     from qbe.search.queries import papers_of
 
-    named = papers_of(index.reader, Path(path))
+    named = papers_of(index.reader, Path(path), required=required)
     common.note(named.missing_in_words(path))
     return named.paper_ids
 
@@ -277,7 +281,7 @@ def _results(
     aspects = [source.aspects[place] for place in places]
     pairs = sum(map(session.rerank_pairs, aspects, sizes))
     notice = not_reranked(session.stages) if session.stages.reranker else ""
-    left_out, empty = 0, list[str]()
+    left_out, own, empty = 0, 0, list[str]()
     bar = ("reranking", "candidates", pairs) if pairs else ("searching", "queries", len(places))
     with common.Bar(*bar) as advance:
         for block in blocks:
@@ -285,6 +289,8 @@ def _results(
             for place, ranking in zip(block, rankings, strict=True):
                 left_out += notice in ranking.notes
                 empty += [] if ranking.hits else [source.ids[place]]
+                is_own = 0 < ranking.selected.papers <= len(ranking.query.papers)
+                own += not ranking.hits and is_own and pools is None
                 yield Result(source.ids[place], ranking.query, ranking.hits)
             if len(source.ids) == 1:
                 common.note("; ".join(rankings[0].counts))
@@ -292,6 +298,9 @@ def _results(
                 advance(len(block))
     if left_out:
         common.note(f"{left_out} of {len(places)} queries: {notice}")
+    if own:
+        of = f"{own} of {len(places)} queries: " if len(places) > 1 else ""
+        common.note(f"{of}all papers that may be found are the query's own, which are left out")
     if empty and pools is not None:
         held = f"{len(empty)} of {len(places)} pools hold no paper that may be found ({empty[0]}, ...)"
         common.note(held)

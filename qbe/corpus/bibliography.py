@@ -283,7 +283,7 @@ def to_bibtex(reference: Reference, key: str) -> str:
 
 def comment(text: str) -> str:
     """Return a line between entries; "@" would begin an entry, and is written as "(at)"."""
-    return f"%% {' '.join(text.split()).replace('@', '(at)')}\n"
+    return f"% {' '.join(text.split()).replace('@', '(at)')}\n"
 
 
 def to_ris(reference: Reference, key: str = "") -> str:

@@ -11,6 +11,7 @@ from qbe.errors import RecordError
 
 ABSTRACT_FROM = "abstract_from"  # in metadata: what stands for an abstract that a document lacks
 INTRODUCTION = "the introduction's first paragraph"  # what mostly does
+TITLE = "its title"  # what does where nothing else is known
 NOT_READ = "not_read"  # in metadata: the files with parts of title or abstract that could not be read
 NOT_THIS_FORMAT = "not a record of this format"  # the reason where fields have other types
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")

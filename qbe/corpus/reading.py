@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qbe.corpus import records, streams
-from qbe.corpus.fields import ABSTRACT_FROM, unfit
+from qbe.corpus.fields import ABSTRACT_FROM, TITLE, unfit
 from qbe.corpus.formats import format_of
 from qbe.corpus.identity import CHOSEN, UNIQUE, Ids, Seen, content_id, merged, usable_id
 from qbe.corpus.markup import is_placeholder
@@ -31,6 +31,7 @@ from qbe.types import Paper, Sentence
 from qbe.util.files import is_address
 
 HUGGING_FACE = "hf:"
+LIBRARIES = ("csl-json", "bibtex", "ris", "nbib", "wos", "endnote")  # what reference managers export
 _MOST_NAMES = 5
 
 
@@ -179,8 +180,14 @@ def _records(
                     found = _last_of_each(
                         found, left, rejected.deleted if rejected is not None else frozenset()
                     )
+                by_title = form.name in LIBRARIES and reading.on_error is None
                 for entry in found:
-                    yield form.ids, entry
+                    record = entry.record
+                    is_paper = by_title and isinstance(record, Mapping)
+                    if is_paper and is_placeholder([record["abstract"] or ""]):
+                        about = {**record["metadata"], ABSTRACT_FROM: TITLE}
+                        record = {**record, "abstract": [record["title"]], "metadata": about}
+                    yield form.ids, Entry(entry.where, record)
                     count += 1
         except CorpusError as error:
             if count or not in_folder:
@@ -231,7 +238,10 @@ def _papers(
                 paper = replace(paper, paper_id=paper_id)
             if stands_in := paper.metadata.get(ABSTRACT_FROM):
                 rejected.note(
-                    records.STANDS_IN, entry.where, f"no abstract was found; {stands_in} stands for it"
+                    records.STANDS_IN,
+                    entry.where,
+                    f"no abstract was found; {stands_in} stands for it",
+                    paper_id=paper_id,
                 )
             if seen is not None:
                 seen.add(paper)

@@ -45,7 +45,7 @@ NO_ABSTRACT_ADVICE = "add its text or drop the paper"
 
 RENAMED, RECODED = "papers kept by another id", "files not in UTF-8"
 KEPT = "papers that the index has with other content"
-STANDS_IN = "papers by a paragraph, or their title, in place of an abstract"
+STANDS_IN = "papers have no abstract: indexed by title (or first paragraph)"
 NOTED = (RENAMED, RECODED, KEPT, STANDS_IN)
 FEWEST = 100  # of fewer records any share may be broken: it is reported, and for a person to judge
 REJECTED_SUFFIX = ".rejected.jsonl"  # of the file next to an index that lists them
@@ -72,8 +72,9 @@ class Reading:
     ``on_error`` is ``stop`` (end at a record that cannot be used) or ``skip`` (leave it out); None: ``skip``
     for files of more than SKIP_BYTES together. Where more than the share ``max_rejected`` of at least 100
     records cannot be used, reading ends with an error; papers that lack only an abstract do not count.
-    ``keep_without_abstract`` keeps such papers, with the title as abstract. ``dedupe`` merges papers of one
-    ``title`` (normalized, with year and first author) or one ``doi``. Reading ends after ``limit`` papers.
+    ``keep_without_abstract`` keeps such papers, with the title as abstract, as do formats of reference
+    managers where ``on_error`` is None. ``dedupe`` merges papers of one ``title`` (normalized, with year and
+    first author) or one ``doi``. Reading ends after ``limit`` papers.
 
     >>> Reading(categories=("cs.*",)).keeps({"categories": ["math.CO", "cs.CG"]})
     True
@@ -265,7 +266,7 @@ def _sentences(abstract: Any, split: Splitter | None) -> list[str]:
         reason = "an abstract that is not split" if abstract.strip() else NO_ABSTRACT
         raise _invalid("a list of sentences as abstract", abstract, "split it into sentences", reason)
     else:
-        expected, advice = "a list of sentences or a string as abstract", 'add "abstract" or drop the paper'
+        expected, advice = "an abstract", 'add "abstract" or drop the paper'
         reason = NO_ABSTRACT if abstract is None else "an abstract that is no text"
         raise _invalid(expected, abstract, advice, reason)
     if not any(texts):
@@ -388,13 +389,13 @@ class RejectedRecords:
         same = f"{paper_id!r} has the {by} of {first!r}" if by else f"{first!r} was there before"
         self.note("duplicate", where, f"{same} ({place}), which is kept")
 
-    def note(self, kind: str, where: str, message: str) -> None:
+    def note(self, kind: str, where: str, message: str, **more: str) -> None:
         """List what is wrong with a record, a paper or a file; count it if it is one of NOTED."""
         if kind in NOTED:
             self.noted[kind] += 1
         if self._stream is not None:
             message = message if message.startswith(where) else f"{where}: {message}"
-            self._stream.write(dump_record({"where": where, "reason": kind, "message": message}))
+            self._stream.write(dump_record({"where": where, "reason": kind, "message": message, **more}))
 
     def check(self, max_rejected: float, kept: int) -> None:
         """Raise CorpusError where too large a share of at least FEWEST records is broken."""

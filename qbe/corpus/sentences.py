@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 
 from qbe.corpus.records import parse_paper
+from qbe.errors import UsageError
 from qbe.types import Paper
 
 
@@ -130,6 +131,14 @@ _WINDOW = 24
 # Characters of the longest heading.
 _HEADING = 40
 
+TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[\s*]*(\S.*)", re.IGNORECASE)
+# No word of a line that begins within a sentence, such as "abstract-level".
+ABSTRACT = re.compile(
+    r"^[ \t#*]*(?:(?i:abstract)[ \t*]*(?::|$)|A(?i:bstract)[ \t*]*(?:[.\u2013\u2014]|-(?=[A-Z \t])))[ \t*]*",
+    re.MULTILINE,
+)
+_WRAPPED = 0.75  # of the next line's length: a first line as long may belong to a wrapped paragraph
+
 
 def split_sentences(text: str) -> list[str]:
     """Split a text into sentences, without the white space around them."""
@@ -245,3 +254,27 @@ def paper_from_text(title: str, abstract: str, *, paper_id: str | None = None) -
         paper_id = f"sha-{hashlib.sha256(texts.encode(errors='replace')).hexdigest()[:16]}"
     record = {"paper_id": paper_id, "title": title, "abstract": abstract}
     return parse_paper(record, f"paper {paper_id}" if paper_id.isprintable() else "paper", split_sentences)
+
+
+def title_and_abstract(text: str, name: str) -> tuple[str, str]:
+    """Split a text into title ('' for none) and abstract: by headings, or by a first line that is no
+    sentence.
+    """
+    text = text.strip()
+    first, _, rest = text.partition("\n")
+    first, named = first.strip().lstrip("# "), TITLE.match(text)
+    title = named[1].strip() if named else first
+    if heading := ABSTRACT.search(text):
+        begins = text[: heading.start()].strip()
+        return (title if begins else ""), text[heading.end() :].strip()
+    if named:
+        return title, text[named.end() :].strip()
+    following = rest.split("\n")[0].strip()
+    if not rest.strip() or first.endswith((".", ",", ";")) or ". " in first or following[:1].islower():
+        return "", text
+    if following and len(rest.split("\n")) > 1 and len(first) >= _WRAPPED * len(following):
+        raise UsageError(
+            f"{name}: expected a title with an empty line behind it, or none, found a first line that may be "
+            "one; add the empty line, or write Title: and Abstract: before them"
+        )
+    return first, rest.strip()

@@ -105,11 +105,11 @@ def head_of(stream: io.BufferedReader, name: str) -> Head:
 
 
 def not_recognized(name: str, kind: str) -> RecordError:
-    return RecordError(
-        f"{name}: {NOT_RECOGNIZED}: expected {', '.join(FORMAT_NAMES[:-1])} or {FORMAT_NAMES[-1]}, "
-        f"found {kind}; export the papers in one of these formats (reference managers have BibTeX and RIS)",
-        NOT_RECOGNIZED,
-    )
+    expected = f"expected {', '.join(FORMAT_NAMES[:-1])} or {FORMAT_NAMES[-1]}, found {kind}"
+    advice = "export the papers in one of these formats (reference managers have BibTeX and RIS)"
+    if (path := PurePath(name)).name == DATABASE:
+        expected, advice = "expected the folder of a Zotero library", f"give `corpus` {ZOTERO}:{path.parent}"
+    return RecordError(f"{name}: {NOT_RECOGNIZED}: {expected}; {advice}", NOT_RECOGNIZED)
 
 
 class BytesRead:

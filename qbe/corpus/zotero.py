@@ -19,7 +19,7 @@ from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 from qbe.corpus import pdf
-from qbe.corpus.fields import ABSTRACT_FROM, once, placed, present
+from qbe.corpus.fields import ABSTRACT_FROM, TITLE, once, placed, present
 from qbe.corpus.json_formats import from_csl
 from qbe.corpus.records import AS_IT_COMES, Entry, Reading
 from qbe.corpus.streams import DATABASE, ZOTERO
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import sqlite3
 
 COLLECTION = "/collection/"
-TITLE = "its title"  # what stands for an abstract that neither the item nor its PDF has
 TRIES = 40  # at a copy while Zotero moves what was written into the database
 _NO_PAPERS = ("attachment", "note", "annotation")
 _PREFERENCE = re.compile(r'user_pref\("extensions\.zotero\.(\w+)", ("(?:[^"\\]|\\.)*"|\w+)\);')

@@ -282,7 +282,7 @@ class TechniqueWords:
         for place in np.argsort(-weights, kind="stable").tolist():
             if telling[place]:
                 terms, term = named[owners[place]], self.terms[numbers[place]]
-                if not any(term in other or other in term for other in terms):
+                if not term.isdigit() and not any(term in other or other in term for other in terms):
                     terms.append(term)
         # For people, a word that lost more than a plural's s is written out.
         return [

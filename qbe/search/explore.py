@@ -229,12 +229,14 @@ def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str |
         return None
     corners = [hit.corner for hit in hits if (hit.chance or 0.0) >= LIKELY_FROM]
     shown = [hit.corner for hit in hits[:k]]
-    counted = ", ".join(
-        f"{name} {corners.count(name) or 'none'}"
-        + (" (fewer than asked for)" if corners.count(name) < shown.count(name) else "")
+    if not corners:
+        return f"no paper is likely to be what you ask for{'; these are the nearest' if hits else ''}"
+    counted = "; ".join(
+        f"{corners.count(name) or 'none'} of {name}"
+        + (", filled up with the nearest" if corners.count(name) < shown.count(name) else "")
         for name in variety.mix
     )
-    return f"papers that are likely what you ask for: {counted or len(corners) or 'none'}"
+    return f"papers that are likely what you ask for: {counted or len(corners)}"
 
 
 def _named_grades(request: RankingRequest, graded: Sequence[Estimates]) -> list[dict[str, float]]:

@@ -8,7 +8,7 @@ import threading
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from qbe.errors import UsageError, did_you_mean
@@ -114,9 +114,8 @@ class PaperFilter:
 
     def record(self) -> dict[str, Any]:
         """The conditions as JSON."""
-        given = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        lists = {name: list(value) for name, value in given.items() if isinstance(value, tuple)}
-        return {name: value for name, value in {**given, **lists}.items() if value}
+        given = ((each.name, getattr(self, each.name)) for each in dataclasses.fields(self))
+        return {name: list(each) if isinstance(each, tuple) else each for name, each in given if each}
 
 
 def year_of(metadata: Metadata) -> int | None:
@@ -136,15 +135,6 @@ def parse_years(text: str) -> tuple[Years | None, Literal["query"] | None]:
         raise UsageError(f"expected `years` such as 2015-2019, 2015-, -2019, 2018 or query, found {text!r}")
     first, last_year = (int(year) if year else None for year in match.group("first", "last"))
     return (first, last_year if match["range"] else first), OF_QUERY if of_query else None
-
-
-def parse_before(text: str) -> int | Literal["query"]:
-    """Parse a year, or ``query``; raises UsageError."""
-    if text == OF_QUERY:
-        return OF_QUERY
-    if not (text.isascii() and text.isdecimal()):
-        raise UsageError(f"expected a year or query as `before`, found {text!r}")
-    return int(text)
 
 
 def parse_where(texts: Sequence[str]) -> dict[str, str]:
@@ -171,14 +161,12 @@ def _in_categories(categories: Sequence[str]) -> Callable[[Metadata], bool]:
     from qbe.corpus.records import Reading
 
     reading = Reading(categories=(*categories, *(f"{category}.*" for category in categories)))
-    known: dict[str | tuple[str, ...], bool] = {}  # many papers have the same categories
+    has = cache(lambda names: reading.keeps({"categories": names}))  # many papers have the same ones
 
     def keeps(metadata: Metadata) -> bool:
         value = metadata.get("categories")
         names = value if isinstance(value, str) else tuple(map(str, value)) if isinstance(value, list) else ()
-        if names not in known:
-            known[names] = reading.keeps({"categories": names})
-        return known[names]
+        return has(names)
 
     return keeps
 
@@ -229,9 +217,8 @@ def _has_value(key: str, value: str) -> Callable[[Metadata], bool]:
     def is_value(item: object) -> bool:
         if folded is not None and isinstance(item, str):
             return folded == item.casefold()
-        if isinstance(item, bool):
-            return value == str(item).lower()
-        return isinstance(item, str | int | float) and value == str(item)
+        text = str(item).lower() if isinstance(item, bool) else str(item)
+        return isinstance(item, str | int | float) and value == text
 
     def keeps(metadata: Metadata) -> bool:
         stored = metadata.get(key)
@@ -247,12 +234,13 @@ def check_filter(value: object) -> None:
 
 
 class FilterResult(NamedTuple):
-    """The papers that pass a filter (``selection``: None if all do), and how many lack a year to pass."""
+    """What passes a filter (``selection``: None for all), how many lack a year, and what no paper meets."""
 
     selection: Selection | None
     papers: int
     total: int
     unknown_year: int
+    unmet: str = ""
 
 
 class FilterCache:
@@ -284,7 +272,21 @@ class FilterCache:
             latest = min(each for each in (last, paper_filter.before, LAST_YEAR) if isinstance(each, int))
             mask = mask & (self._years >= (first or NO_YEAR + 1)) & (self._years <= latest)
         selection = Selection(mask)
-        return FilterResult(None if len(selection) == total else selection, len(selection), total, missing)
+        passing, unmet = len(selection), ""
+        if not passing:
+            alone = [PaperFilter(**{name: value}) for name, value in paper_filter.record().items()]
+            tried = (self._selected(each).unmet if len(alone) > 1 else self._unmet(each) for each in alone)
+            unmet = next(filter(None, tried), "")
+        return FilterResult(None if passing == total else selection, passing, total, missing, unmet)
+
+    def _unmet(self, condition: PaperFilter) -> str:
+        """Name the condition, which no paper meets, of categories with the most similar ones of the index."""
+        ((name, value),) = condition.record().items()
+        parts = map("=".join, value.items()) if isinstance(value, dict) else value
+        parts = [value] if isinstance(value, int) else parts
+        text = ("-" if name == "years" else ", ").join(str(part or "") for part in parts)
+        told = f"no paper of the index passes `{name}` {text}"
+        return f"{told}; {self._papers.categories_like(text)}" if name == "categories" else told
 
     def _read(self, paper_filter: PaperFilter) -> Mask:
         """Which papers (papers,) pass, years apart; years are read along with the first filter."""
@@ -353,8 +355,9 @@ def _words(text: str) -> list[str]:
 
 def describe(passing: Sequence[FilterResult], hits: int | None) -> str | None:
     """Tell users that filters leave fewer papers than ``hits``, or drop those without a year."""
-    parts = []
-    if few := [each for each in passing if hits is not None and each.papers < hits]:
+    parts = sorted({each.unmet for each in passing if each.unmet})
+    few = [each for each in passing if hits is not None and each.papers < hits]
+    if few and not (parts and len(passing) == 1):
         least, several = min(few, key=lambda each: each.papers), len(passing) > 1
         parts.append(
             f"{least.papers} of {least.total} papers pass the filter{' of a query' if several else ''}, "

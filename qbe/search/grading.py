@@ -41,7 +41,7 @@ from qbe.search.rank import (
     RerankScore,
     scored_in_threads,
 )
-from qbe.types import Facet, Paper
+from qbe.types import Facet, Hit, Paper
 from qbe.util.work import Workers
 
 if TYPE_CHECKING:
@@ -174,6 +174,11 @@ def _shares(papers: Sequence[Paper]) -> Doubles:
     return np.array([facet_shares(each) for paper in papers for each in paper.sentences], np.float64).T
 
 
+FEWEST_SENTENCES = (
+    3  # the model has seen no shorter query: a phrase would be graded 3 where one word is shared
+)
+
+
 class Grader(NamedTuple):
     """Grades candidates by their features, of which ``model`` was trained."""
 
@@ -184,7 +189,8 @@ class Grader(NamedTuple):
         self, query: GradedQuery, candidates: Sequence[Paper] | Candidates
     ) -> tuple[Estimates, Compared]:
         compared = self.features.compare(query, candidates)
-        return self.model.estimates(compared.values), compared
+        is_short = len(query.paper.sentences) < FEWEST_SENTENCES
+        return self.model.estimates(compared.values, cut_off=is_short), compared
 
 
 def facet_places(paper: Paper) -> list[int]:
@@ -222,6 +228,25 @@ class Regrader:
         for part, better in zip(replaced, (grades, similar, 1 - similar), strict=True):
             part[best] = better.round(6)
         return replaced
+
+
+# Of lists whose first five hits have no better grade users are told so (`python -m benchmarks.fits`).
+NOTHING_FITS, FIRST_HITS = 0.65, 5
+
+
+def nothing_fits(hits: Sequence[Hit], facet: Facet | None) -> str | None:
+    """Say where none of the first hits is likely to be similar: in ``facet``, or else in any."""
+    grades = [hit.grades for hit in hits[:FIRST_HITS] if hit.grades]
+    names = _NAMES if facet is None else [str(facet)]
+    best = {
+        name: max(each[name] for each in grades if name in each)
+        for name in names
+        if grades and name in grades[0]
+    }
+    if not best or max(best.values()) > NOTHING_FITS:
+        return None
+    shown = ", ".join(f"{name} {grade:.1f}" for name, grade in best.items())
+    return f"no paper is likely to be what you ask for; these are the nearest (best grade: {shown} of 3)"
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import re
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qbe.corpus.fields import ABSTRACT_FROM, NOT_READ
 from qbe.corpus.records import parse_paper
-from qbe.corpus.sentences import paper_from_text, split_sentences
+from qbe.corpus.sentences import ABSTRACT, TITLE, paper_from_text, split_sentences, title_and_abstract
 from qbe.errors import CorpusError, FileFormatError, PaperNotFoundError, RecordError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query, Topic, TopicAspect
@@ -41,11 +42,6 @@ _SUFFIXES = {".doc": "a Word document", ".docx": "a Word document", ".odt": "an 
 _LATEX = "a LaTeX document"
 _READ = ("plain text", "an empty file", "JSON", _LATEX)  # kinds of files that may hold a paper
 
-_TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[ \t*]*(\S.*)", re.IGNORECASE)
-_ABSTRACT = re.compile(
-    r"^[ \t#*]*abstract[ \t*]*(?:[:.\u2013\u2014-][ \t*]*|$)", re.IGNORECASE | re.MULTILINE
-)
-_WRAPPED = 0.75  # of the next line's length: a first line as long may belong to a wrapped paragraph
 _LINE_END = re.compile(r"\r\n?")
 
 
@@ -112,14 +108,6 @@ def from_topics(
 
 def _first(names: Sequence[str]) -> str:
     return ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
-
-
-def from_query(query: Query) -> QuerySource:
-    """Make a source of one query."""
-    aspects = [
-        TopicAspect(each.paper.paper_id, each.facet, each.positions, each.weight) for each in query.aspects
-    ]
-    return QuerySource([query.query_id], [aspects], lambda places: [query for _ in places])
 
 
 def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: AspectSpec) -> Query:
@@ -191,7 +179,9 @@ def find_papers(index: Index, names: Iterable[str]) -> list[Paper]:
     try:
         return distinct_papers(index, names)
     except PaperNotFoundError as error:
-        raise PaperNotFoundError(str(error).replace("; check it", f"; {_HINT}")) from None
+        is_file = any(each.lower().endswith((".bib", ".pdf", ".tex", ".txt")) for each in names)
+        hint = "a file goes with `paper_file`" if is_file else _HINT
+        raise PaperNotFoundError(str(error).replace("; check it", f"; {hint}")) from None
 
 
 def paper_named(index: Index, text: str) -> Paper:
@@ -249,7 +239,16 @@ def note_on_papers(papers: Iterable[Paper]) -> str:
 
 
 def pasted_paper(text: str, title: str) -> Paper:
-    """Make a paper with the id ``query`` of a pasted abstract; raises CorpusError for an empty one."""
+    """Make a paper with the id ``query`` of a pasted abstract; raises CorpusError for an empty one.
+
+    A title may stand before it as in a text file (`title_and_abstract`); the ``title`` that is given counts.
+    """
+    text = _LINE_END.sub("\n", text).strip()
+    if not title or TITLE.match(text) or ABSTRACT.search(text):
+        with contextlib.suppress(UsageError):  # a first line that may be a title stays in the abstract
+            found, abstract = title_and_abstract(text, "`text`")
+            if abstract:
+                title, text = title or found, abstract
     record = {"paper_id": ID, "title": title, "abstract": text}
     return parse_paper(record, "`text`", split_sentences)
 
@@ -336,29 +335,6 @@ def _other_kind(name: str, kind: str) -> UsageError:
     )
 
 
-def title_and_abstract(text: str, name: str) -> tuple[str, str]:
-    """Split a text into title ('' for none) and abstract: by headings, or by a first line that is no
-    sentence.
-    """
-    first, _, rest = text.strip().partition("\n")
-    first, named = first.strip().lstrip("# "), _TITLE.match(text.strip())
-    title = named[1].strip() if named else first
-    if heading := _ABSTRACT.search(text):
-        begins = text[: heading.start()].strip()
-        return (title if begins else ""), text[heading.end() :].strip()
-    if named:
-        return title, rest.strip()
-    following = rest.split("\n")[0].strip()
-    if not rest.strip() or first.endswith((".", ",", ";")) or ". " in first or following[:1].islower():
-        return "", text.strip()
-    if following and len(rest.split("\n")) > 1 and len(first) >= _WRAPPED * len(following):
-        raise UsageError(
-            f"{name}: expected a title with an empty line behind it, or none, found a first line that may be "
-            "one; add the empty line, or write Title: and Abstract: before them"
-        )
-    return first, rest.strip()
-
-
 class NamedPapers(NamedTuple):
     """Papers of the index that entries name; names of ``missing`` papers, errors of ``broken`` entries."""
 
@@ -377,10 +353,10 @@ class NamedPapers(NamedTuple):
         return f"{name}: {'; '.join(said)}" if said else None
 
 
-def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
-    """Find the papers of a bibliography, LaTeX source or list; raise UsageError where the index has none."""
+def papers_of(reader: IndexReader, path: Path, *, required: bool = True) -> NamedPapers:
+    """Find the papers of a bibliography, LaTeX source or list; raise UsageError for none if ``required``."""
     named = papers_named(reader, _entries(path))
-    if not named.paper_ids:
+    if required and not named.paper_ids:
         first = ", ".join([*named.missing[:3], *named.broken[:1]])
         raise UsageError(
             f"{path}: expected papers of the index, found none of its {named.entries} entries in it"

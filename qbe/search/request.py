@@ -100,7 +100,7 @@ class SourceForm:
     text: str | None = _field(
         None, "an abstract, a few sentences that could stand in one, or a question", MAX_TEXT
     )
-    title: str = _field("", "the title that goes with text", MAX_TITLE)
+    title: str = _field("", "the title that goes with text, which may also begin with it", MAX_TITLE)
 
     def __post_init__(self) -> None:
         if bool(self.paper_ids) == (self.text is not None):

@@ -24,6 +24,7 @@ from qbe.search.grading import (
     Regrader,
     facet_places,
     no_grades,
+    nothing_fits,
     open_grader,
     stored_vectors,
 )
@@ -375,6 +376,9 @@ class SearchSession(Closing):
             query, variety, counts = task.request.query, task.ranking.variety, list[str]()
             if task.explores:
                 counts += filter(None, [likely(task.ranking.query, variety, task.hits, task.request.k)])
+            is_last = task.again or not (rerank and self.reranks(query))
+            if is_last and query.is_single and task.request.grades and task.opened.explore_ranks:
+                counts += filter(None, [nothing_fits(each, query.aspects[0].facet)])
             if variety.bounds:
                 counts.append(f"papers with such grades: {len(task.hits) or 'none'}")
             notes = [*filter(None, [describe([task.selected], None)]), *counts]

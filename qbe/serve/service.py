@@ -21,6 +21,7 @@ from qbe.index.index import Index
 from qbe.query import Aspect, Query
 from qbe.search.present import heading, language_note
 from qbe.search.queries import note_on_papers, pasted_paper
+from qbe.search.questions import ASKED
 from qbe.search.request import MAX_DEPTH, CitationForm, SearchForm, SearchRequest, SourceForm
 from qbe.search.session import FIRST, GRADED, RERANKED, Executor, Ranking, SearchSession, check_index
 from qbe.search.stages import FIRST_STAGES, Grades, Projections, Stages, default_stages, parse_reranker
@@ -322,6 +323,7 @@ class SearchService(Closing):
             "query": {
                 "query_id": query.query_id,
                 "heading": heading(query, hits),
+                "question": query.papers[0].metadata.get(ASKED),
                 "papers": papers,
                 "aspects": aspects,
             },

@@ -1,13 +1,17 @@
 // Talks to the server this page came from.
 
 import { byId } from "./dom.js";
-import { readable } from "./plain.js";
+import { onPage, readable } from "./plain.js";
 
 const KEY = "qbe-api-key";
 const MOST_TRIES = 8;
 
 /** What the server, or the way to it, says is wrong: one line for people. */
-export class ServerError extends Error {}
+export class ServerError extends Error {
+  constructor(message) {
+    super(onPage(message));
+  }
+}
 
 export const isAborted = (error) => error.name === "AbortError";
 

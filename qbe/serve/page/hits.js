@@ -77,7 +77,7 @@ function listed(hit, facets, state, actions) {
             { class: "actions" },
             button("compare", "Compare"),
             state.view === "cite" ? null : button("notLike", "Not like this"),
-            button("seen", "Seen"),
+            button("seen", "Seen", { title: "Leaves it out; “Papers left out” below the list brings it back" }),
           ),
         ]),
       ),

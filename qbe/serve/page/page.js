@@ -26,7 +26,7 @@ let revealing = false; // whether what is found is to be scrolled to, once it is
 let sliding = false; // whether the last change came of a slider
 
 function emptyList() {
-  return { hits: [], hasMore: false, query: [] };
+  return { hits: [], hasMore: false, query: [], question: null };
 }
 
 /** Changes the state, as a step of the history or in place of the last one. */
@@ -47,7 +47,7 @@ function show() {
   for (const id of ["basket", "parts"]) byId(id).hidden = !isAsked && !state.basket.length;
   byId("ask-title").textContent = isAsked ? "New search" : "Search for";
   document.body.classList.toggle("asked", isAsked);
-  querying.showSame(state, index);
+  querying.showSame(state, index, found.question);
   showFilters();
   showLists();
   if (index.watches) watching.showWatches(state, papers);
@@ -57,7 +57,8 @@ function show() {
 /** Shows everything that is made of hits, and keeps the focus where it was. */
 function showLists() {
   const focused = document.activeElement?.dataset?.focus;
-  querying.showPapers(papers, state, { onPick: pick, onLabel: relabel, onDrop: drop });
+  querying.showSummary(state, found.question);
+  querying.showPapers(papers, state, found.question, { onPick: pick, onLabel: relabel, onDrop: drop });
   showUnwanted(state, (id) => go({ not: without(state.not, id) }));
   showHits(found.hits, found.query, state, actions);
   showMap(found.hits, choose);
@@ -145,13 +146,13 @@ const slide = debounced((changes) => {
 function changeSame(same, isSlider) {
   if (!isSlider) go({ ...same, sentences: [] });
   else {
-    querying.showSame({ ...state, ...same, sentences: [] }, index);
+    querying.showSame({ ...state, ...same, sentences: [] }, index, found.question);
     slide({ ...same, sentences: [] });
   }
 }
 
 function changeVaried(varied) {
-  querying.showSame({ ...state, varied }, index);
+  querying.showSame({ ...state, varied }, index, found.question);
   slide({ varied });
 }
 
@@ -165,7 +166,7 @@ function say(note, isWorking = false) {
 }
 
 function showFailure(message) {
-  byId("error").textContent = message.replaceAll("`", ""); // around names of fields
+  byId("error").textContent = message;
   byId("failure").hidden = !message;
   if (message) byId("failure").scrollIntoView({ block: "nearest" });
 }
@@ -208,10 +209,11 @@ const waits = (seconds) => say(`The server is busy; trying again in ${seconds} s
 
 function take({ record, papers: own }) {
   papers = own.filter((paper) => !state.not.includes(paper.paper_id));
-  found = { hits: record.hits, hasMore: record.has_more, query: own };
+  const question = record.query.question && { ...record.query.question, heading: record.query.heading };
+  found = { hits: record.hits, hasMore: record.has_more, query: own, question };
   remember([...own, ...record.hits]);
   const remarks = [record.language_note, ...record.notes, inFilter(record)].filter(Boolean);
-  byId("remarks").textContent = remarks.map(asSentence).join(" ");
+  byId("remarks").textContent = remarks.map(asSentence).join(" ").replaceAll("`", ""); // around names of fields
   document.title = papers[0]?.title ? `${papers[0].title} · qbe` : "qbe: papers like this one";
   showLists();
   if (index.watches) watching.showWatches(state, papers);
@@ -331,8 +333,20 @@ function press(event) {
   if (event.key === "/") asking.focusText();
   else if (event.key === "j") moveFocus(1);
   else if (event.key === "k") moveFocus(-1);
-  else return;
+  else if (!pressOnHit(event)) return;
   event.preventDefault();
+}
+
+/** Whether a key is one for the hit that has the focus; Enter also presses the buttons and links in it. */
+function pressOnHit({ key, target }) {
+  const article = target.closest("#hits article");
+  if (article && key === "b") actions.toggleBasket({ paper_id: article.dataset.paper });
+  else if (article && (key === "o" || (key === "Enter" && target === article))) {
+    const link = article.querySelector("h4 a, .credits a");
+    if (link) link.click();
+    else byId("note").textContent = "This paper has no link.";
+  } else return false;
+  return true;
 }
 
 /** Shows what the address describes. The basket stays with who goes back; a new address brings its own. */

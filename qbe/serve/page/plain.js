@@ -32,6 +32,25 @@ export function readable(name, value) {
     .replace(/\\(?:emph|text(?:bf|it|rm|sc|sf|tt))\{([^{}]*)\}/g, "$1");
 }
 
+const FIELDS = {
+  text: "abstract", title: "title", year_from: "From year", year_to: "To year", categories: "Categories", authors: "Authors",
+  where: "Technique",
+};
+const MESSAGES = [
+  ["paste its abstract as `text`, its title as `title`", "paste its abstract in the box above"],
+  [/(expected one paper, found (?:several|more)[^;]*);.*/, "$1; give a file of one. To search in a library: qbe index --corpus FILE indexes it"],
+  [", or search for papers like several with `cited`", ""],
+  ["such as technique=attention", "such as attention"],
+  [/expected facets or one shape as `like`, found a mix.*/, "a mix cannot be watched; choose one of its three"],
+];
+
+/** A message of the server in the words of the page, in place of those of the command line and of programs. */
+export function onPage(message) {
+  return MESSAGES.reduce((text, [found, said]) => text.replace(found, said), message)
+    .replace(/^(\w+)(?:\.\d+)*: /, (whole, name) => (FIELDS[name] ? `${FIELDS[name]}: ` : whole))
+    .replace(/`([^`]*)`/g, (_, name) => FIELDS[name] ?? name);
+}
+
 function formula(tex) {
   return tex
     .replace(/\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}/g, "$1/$2")

@@ -32,8 +32,9 @@ export function connect({ onSame, onVaried }) {
   }
 }
 
-/** Shows what should be the same; `index` says whether it can grade, which mixed and varied lists need. */
-export function showSame(state, index) {
+/** Shows what should be the same; `index` says whether it can grade, which mixed and varied lists need; `question` is
+ * what the server read in a question, if the query is one. */
+export function showSame(state, index, question) {
   const isPicked = state.sentences.length > 0;
   CHOICES.forEach((choice, place) => {
     const isPressed =
@@ -51,7 +52,13 @@ export function showSame(state, index) {
   byId("varied").setAttribute("aria-valuetext", howVaried(state.varied));
   byId("varied-value").textContent = howVaried(state.varied);
   byId("varied-row").hidden = index.grades === false;
-  byId("same-summary").textContent = summary(state);
+  showSummary(state, question);
+}
+
+/** Says what is searched for. */
+export function showSummary(state, question) {
+  byId("choices").firstElementChild.textContent = question ? "Whole question" : CHOICES[0].shown;
+  byId("same-summary").textContent = summary(state, question);
   byId("same-summary").classList.toggle("warning", !asksForSomething(state));
 }
 
@@ -67,15 +74,14 @@ function inWords(weight) {
   return most ? `should differ ${most === "mostly " ? "much" : "a little"}` : "must differ";
 }
 
-/** What is searched for, in a sentence. */
-export function summary(state) {
+function summary(state, question) {
   if (state.view === "cite") return "Citations are recommended for the whole paper; this does not change them.";
   if (!asksForSomething(state)) return "Move a slider to the right: a search starts from something that is the same.";
   if (state.sentences.length) {
     const many = state.sentences.length === 1 ? "the sentence" : `the ${state.sentences.length} sentences`;
     return `Papers like ${many} that you picked.`;
   }
-  if (isWhole(state)) return "Papers like the whole abstract.";
+  if (isWhole(state)) return question ? `${question.heading}.` : "Papers like the whole abstract.";
   if (state.result) return "Papers with similar findings.";
   if (state.mix) return "A mix: same problem and other method, same method and other problem, competitors.";
   const parts = (sign) => ["problem", "method"].filter((name) => state[name] * sign > 0).join(" and the ");
@@ -87,7 +93,7 @@ export function summary(state) {
 /** Shows the papers of a query (records with sentences); `onPick` is called with positions of sentences,
  * `onLabel` with the position of a sentence and its right facet, `onDrop` with the id of a paper that is to be
  * dropped out of several. */
-export function showPapers(papers, state, { onPick, onLabel, onDrop }) {
+export function showPapers(papers, state, question, { onPick, onLabel, onDrop }) {
   const isOne = papers.length === 1;
   byId("query-papers").replaceChildren(
     ...papers.map((paper) =>
@@ -97,7 +103,7 @@ export function showPapers(papers, state, { onPick, onLabel, onDrop }) {
         make(
           "div",
           { class: "between" },
-          make("h3", {}, paper.title || (paper.paper_id ?? "Pasted abstract")),
+          make("h3", {}, question?.text || paper.title || (paper.paper_id ?? pasted(paper))),
           isOne
             ? null
             : make(
@@ -107,12 +113,20 @@ export function showPapers(papers, state, { onPick, onLabel, onDrop }) {
                 make("span", { class: "unseen" }, ` ${paper.title}`),
               ),
         ),
-        isOne ? sentencesOf(paper, state, onPick, onLabel) : null,
+        question ? asItIs(onPick) : isOne ? sentencesOf(paper, state, onPick, onLabel) : null,
       ),
     ),
   );
-  byId("query-hint").textContent = hint(papers, state);
-  byId("legend").hidden = !isOne;
+  byId("query-hint").textContent = question ? "" : hint(papers, state);
+  byId("legend").hidden = !isOne || Boolean(question);
+}
+
+const pasted = (paper) => (paper.sentences.length === 1 ? "Pasted text" : "Pasted abstract");
+
+/** What a question names are no sentences of it to pick: it has one. */
+function asItIs(onPick) {
+  const attributes = { type: "button", class: "link", "data-focus": "as it is", onclick: () => onPick([0]) };
+  return make("button", attributes, "Search with the text as it is");
 }
 
 function sentencesOf(paper, state, onPick, onLabel) {

@@ -28,12 +28,12 @@ async function* similar(request, options) {
 
 // What counts as a whole is not reranked: the first order is the last one.
 const final = (record, begin) =>
-  `${counted(record)}${record.stage === "reranked" ? ", in their final order" : ""} (${seconds(begin)}).`;
+  `${counted(record)}${record.stage === "reranked" && record.hits.length ? ", in their final order" : ""} (${seconds(begin)}).`;
 
 async function* citations(state, request, options) {
   const begin = performance.now();
   const [record, papers] = await Promise.all([post("api/citations", request, options), ownPapers(state, options)]);
-  yield { record, papers, note: `${counted(record)} to cite (${seconds(begin)}).` };
+  yield { record, papers, note: `${counted(record, " to cite")} (${seconds(begin)}).` };
 }
 
 async function ownPapers(state, options) {
@@ -46,9 +46,9 @@ async function ownPapers(state, options) {
 
 const seconds = (begin) => `${((performance.now() - begin) / 1000).toFixed(1)} s`;
 
-function counted(record) {
+function counted(record, purpose = "") {
   const { length } = record.hits;
-  if (!length) return "No paper was found; try wider years, fewer categories or another technique";
-  if (record.has_more) return `The first ${length} papers`;
-  return length === 1 ? "1 paper" : `${length} papers`;
+  if (!length) return "No paper was found; try wider years, fewer categories, other authors or another technique";
+  if (record.has_more) return `The first ${length} papers${purpose}`;
+  return `${length === 1 ? "1 paper" : `${length} papers`}${purpose}`;
 }

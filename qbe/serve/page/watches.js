@@ -2,6 +2,7 @@
 
 import { get, post } from "./api.js";
 import { byId, credits, make } from "./dom.js";
+import { onPage } from "./plain.js";
 import { hasSource, requestOf, stateOf } from "./state.js";
 
 const DAYS = 30; // how far back papers are shown, unless the address says since when
@@ -13,12 +14,12 @@ let shown = ""; // since when the papers that are shown came
  * is, `onSince` with a date, `onPaper` with the id of a paper to search from. */
 export function connect({ getState, onOpen, onSince, onPaper }) {
   const show = (record) => showList(record.watches, { onOpen, onPaper, onRemove: remove });
-  const remove = (name) => change("api/watches/remove", { name }, show, `“${name}” is no longer watched.`);
+  const remove = (name) => change("api/watches/remove", { name }, show, () => `“${name}” is no longer watched.`);
   byId("watch-form").addEventListener("submit", (event) => {
     event.preventDefault();
     const { k, exclude, ...search } = requestOf({ ...getState(), view: "similar" });
     const name = byId("watch-name").value.trim();
-    change("api/watches", { name, search }, show, `“${name}” is watched: papers that come from now on appear here.`);
+    change("api/watches", { name, search }, show, () => watched(name, search));
   });
   byId("since").addEventListener("change", () => onSince(byId("since").value));
   byId("watches").addEventListener("refresh", () => load(show));
@@ -51,10 +52,27 @@ async function change(path, body, show, done) {
   try {
     await post(path, body);
     await load(show);
-    say(done);
+    say(await done());
   } catch (error) {
     say(error.message);
   }
+}
+
+/** Says that a search is watched, with what filters, and warns of filters that no paper passes. */
+async function watched(name, search) {
+  const filters = filtersOf(search);
+  if (!filters) return `“${name}” is watched: papers that come from now on appear here.`;
+  const { passing } = await post("api/search", { ...search, k: 1, rerank: false });
+  const warning = passing ? "" : " No paper of the collection passes these filters now: check whether any can.";
+  return `“${name}” is watched (${filters}): papers that come from now on and pass appear here.${warning}`;
+}
+
+/** The filters of a kept search in words, "" without any. */
+function filtersOf({ year_from: from, year_to: to, categories, authors, where }) {
+  const years = from && to ? `years ${from} to ${to}` : from ? `from ${from} on` : to ? `until ${to}` : "";
+  const lists = Object.entries({ categories, authors }).filter(([, values]) => values?.length);
+  const named = lists.map(([name, values]) => `${name} ${values.join(" or ")}`);
+  return [years, ...named, ...(where ?? []).map((each) => each.replace("=", " "))].filter(Boolean).join(", ");
 }
 
 function say(note) {
@@ -69,6 +87,7 @@ function showList(watches, { onOpen, onPaper, onRemove }) {
 
 function entry(watch, { onOpen, onPaper, onRemove }) {
   const { length } = watch.papers;
+  const filters = filtersOf(watch.search);
   const count = length === 1 ? "1 new paper" : `${length || "no"} new papers`;
   const button = (text, onclick) =>
     make("button", { type: "button", class: "link", onclick }, text, make("span", { class: "unseen" }, ` ${watch.name}`));
@@ -87,6 +106,7 @@ function entry(watch, { onOpen, onPaper, onRemove }) {
         button("Remove", () => onRemove(watch.name)),
       ),
     ),
+    filters ? make("p", { class: "hint" }, `Filters: ${filters}`) : null,
     length
       ? make(
           "details",
@@ -95,7 +115,7 @@ function entry(watch, { onOpen, onPaper, onRemove }) {
           make("ul", {}, watch.papers.map((paper) => found(paper, onPaper))),
         )
       : make("p", { class: "hint" }, count),
-    watch.problem ? make("p", { class: "hint" }, `The last search failed: ${watch.problem}`) : null,
+    watch.problem ? make("p", { class: "hint" }, `The last search failed: ${onPage(watch.problem)}`) : null,
   );
 }
 
