@@ -83,29 +83,21 @@ def test_published_runs_are_those_of_their_digests_and_commands():
     for name, described in DESCRIBED.items():
         assert hashlib.sha256(runs.read_run(name)).hexdigest() == described["sha256"]
         row = runs.ROWS[name]
-        assert (described["row"], f"--first-stage {row.first_stage}") == (
-            row.name,
-            described["commands"][-1].partition("pools.tsv ")[2].partition(" --rerank")[0],
-        )
+        assert described["row"] == row.name
+        assert f" --first-stage {row.first_stage} --rerank" in described["commands"][-1]
 
 
 def test_figures_are_compared_with_those_of_the_page(tmp_path):
-    names = [name.partition(".")[2] for name in runs.ROWS if name.startswith("csfcube.")]
-    cells = ["10.00 / 20.00 | 30.00 / 40.00 | 50.00 / 60.00 | 70.00 / 80.00"] * len(names)
-    figures = {
-        measure: {scope: 0.1 + 0.2 * place + shift for place, scope in enumerate(runs.SCOPES)}
-        for measure, shift in zip(runs.MEASURES, (0, 0.1), strict=True)
-    }
-    made = {"rows": [{"run": f"mini.{name}", "figures": figures} for name in names]}
-    (tmp_path / "mini.json").write_text(json.dumps(made))
-    page = tmp_path / "page.md"
-    rows = [runs.ROWS[f"csfcube.{name}"].name.removeprefix("qbe ") for name in names]
-    for last, told in (("10.00", "all figures as published."), ("10.25", "figures differ")):
-        cells[-1] = cells[-1].replace("10.00", last)
-        lines = [f"| {row} | {text} |" for row, text in zip(rows, cells, strict=True)]
-        page.write_text("\n".join([*lines, "| bm25 | .22 | .24 | .12 | .3 |"]))
+    page, cells = tmp_path / "page.md", "| 10.00 / 10.00 " * 4
+    page.write_text("".join(f"| {row.name.removeprefix('qbe ')} {cells}|\n" for row in runs.ROWS.values()))
+    for value, told in (
+        (0.1, "all figures as"),
+        (0.1025, "figures differ from those published by at most 0.25"),
+    ):
+        figures = {measure: dict.fromkeys(runs.SCOPES, value) for measure in runs.MEASURES}
+        made = [{"run": name.replace("csfcube", "mini"), "figures": figures} for name in runs.ROWS]
+        (tmp_path / "mini.json").write_text(json.dumps({"rows": made}))
         assert reproduced.compared("mini", tmp_path, page).startswith(f"mini: {told}")
-    assert "by at most 0.25" in reproduced.compared("mini", tmp_path, page)
 
 
 @pytest.fixture(scope="module")
