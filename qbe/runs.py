@@ -16,14 +16,14 @@ import re
 import struct
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from qbe.errors import FileFormatError, UsageError
+from qbe.errors import FileFormatError, PaperNotFoundError, UsageError
 from qbe.query import HIGHEST, Topic, TopicAspect, check_weight, format_weight
 from qbe.types import Facet, Hit
 from qbe.util.files import StrPath
-from qbe.util.text import bad_line, plain_number, read_fields, write_lines
+from qbe.util.text import bad_line, plain_number, read_fields, some, write_lines
 
 Rankings = Mapping[str, Sequence[Hit]]  # by query id, best first
 Qrels = Mapping[str, Mapping[str, int]]  # relevance by query id and paper id, as ir-measures takes it
@@ -296,6 +296,19 @@ def read_pools(path: StrPath) -> dict[str, list[str]]:
     for _, row in _table(path, POOLS_HEADER, (("query_id",), ("paper_id",)), expected):
         pools.setdefault(row["query_id"], {})[sys.intern(row["paper_id"])] = None
     return {query_id: list(paper_ids) for query_id, paper_ids in pools.items()}
+
+
+def check_pools(pools: Mapping[str, Sequence[str]], query_ids: Iterable[str], papers: Container[str]) -> None:
+    """Raise UsageError where a query has no pool, PaperNotFoundError where one names an unknown paper."""
+    if absent := [query_id for query_id in query_ids if query_id not in pools]:
+        raise UsageError(f"expected a pool for each query, found none for {some(absent)}; check `pools`")
+    for query_id in query_ids:
+        if missing := [paper_id for paper_id in pools[query_id] if paper_id not in papers]:
+            raise PaperNotFoundError(
+                f"expected the pool of {query_id} to name papers of the index, found {len(missing)} of "
+                f"{len(pools[query_id])} that it lacks, such as {missing[0]}; build the index from the "
+                "collection of the pool"
+            )
 
 
 def _table(

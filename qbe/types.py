@@ -132,8 +132,9 @@ class Paper:
         return (text for text in texts if text != TEXT_NOT_INCLUDED)
 
     @property
-    def year(self) -> str:
-        return year_given(self.metadata)
+    def year(self) -> str | None:
+        """The year as its record gives it, such as ``2019``, or None."""
+        return year_given(self.metadata) or None
 
     def __post_init__(self) -> None:
         for name, value in (("paper_id", self.paper_id), ("title", self.title)):
@@ -184,8 +185,9 @@ class Paper:
 
 def year_given(metadata: Mapping[str, Any]) -> str:
     """Return ``year``, else the year that ``date`` (``2019-05``, ``20190501``) begins with, else ''."""
-    if year := metadata.get("year"):
-        return str(year)
+    year = str(metadata.get("year") or "").strip()
+    if year.lower() not in ("", "none", "null", "nan"):  # what programs write for none
+        return year
     match = _DATED.match(str(metadata.get("date") or ""))
     return "" if match is None else match[1]
 

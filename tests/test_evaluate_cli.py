@@ -51,6 +51,15 @@ def test_protocol_table_has_a_row_a_run(collection, capsys):
         "good                      100.00 / 100.00  100.00 / 100.00  100.00 / 100.00  100.00 / 100.00",
         "bad                          0.00 / 32.50     0.00 / 32.50     0.00 / 32.50     0.00 / 32.50",
     ]
+    for facet in FACETS:
+        Path(f"same.{facet}.trec").write_bytes(Path(f"bad.{facet}.trec").read_bytes())
+    main([*arguments, *runs("same"), "--baseline", *runs("bad")])
+    *_, good, same = capsys.readouterr().out.splitlines()
+    assert same.startswith("same: +0.00 NDCG%20 against bad, mean over 6 queries, of which none differ (95 %")
+    assert good == (
+        "good: +100.00 NDCG%20 against bad, mean over 6 queries, of which 6 differ "
+        "(95 % interval +100.00 to +100.00, Holm p 0.2500; +100.00 without 1_background)"
+    )
     main([*arguments, "--details"])
     out = capsys.readouterr().out
     assert out.startswith(
@@ -163,8 +172,7 @@ def of_one(*queries: str) -> dict[str, list[str]]:
 
 WRONG: list[tuple[dict[str, str | None], str]] = [
     # what is written to files (None: no such file), the options
-    ({}, "--qrels none.qrels --run GOOD"),
-    ({}, "QRELS --run none.trec"),
+    *(({}, "--qrels none.qrels --run GOOD"), ({}, "QRELS --run none.trec")),
     ({"c.method.qrels": "1_method 0 d1\n"}, "QRELS --run GOOD"),
     ({"c.method.qrels": "\n"}, "--qrels c.method.qrels --run x"),
     ({}, "--qrels c.method.qrels c.method.qrels --run GOOD"),
@@ -173,35 +181,26 @@ WRONG: list[tuple[dict[str, str | None], str]] = [
     ({"r.trec": ""}, "QRELS --run r.trec"),
     ({}, "QRELS --run good.method.trec good.method.trec"),
     ({"good.method.run": "1_method Q0 d1 1 2 r\n"}, "QRELS --run good.method.trec good.method.run"),
-    ({}, "QRELS --run GOOD --measures foo"),
-    ({}, "QRELS --run GOOD --measures P"),
-    ({}, "QRELS --run GOOD --measures P@0"),
+    *(({}, f"QRELS --run GOOD --measures {name}") for name in ("foo", "ndcg@10", "map", "P", "P@0")),
     ({}, f"{CSFCUBE} --baseline BAD --worst 0"),
-    ({}, f"{CSFCUBE} --plot ./out.json"),
-    ({}, f"{CSFCUBE} --plot gains.pdf"),
+    *(({}, f"{CSFCUBE} --plot {name}") for name in ("./out.json", "gains.pdf")),
     ({}, "QRELS --run good.method.trec --baseline good.result.trec"),
-    ({}, f"{CSFCUBE} --baseline GOOD --worst 1"),
-    ({}, f"{CSFCUBE} --baseline GOOD BAD --worst 1"),
-    ({}, f"{CSFCUBE} --baseline c.method.qrels --worst 1"),
+    *(({}, f"{CSFCUBE} --baseline {each} --worst 1") for each in ("GOOD", "GOOD BAD", "c.method.qrels")),
     ({}, "--protocol csfcube QRELS --run good.method.trec --baseline bad.result.trec --worst 1"),
     ({}, f"{CSFCUBE} --baseline BAD --worst 3 --corpus none.jsonl"),
     ({}, f"{CSFCUBE} --worst 3"),
     ({}, "QRELS --run GOOD --published"),
     ({}, "--protocol crossed QRELS --run GOOD --split dev"),
     ({}, f"{CSFCUBE} --published --split dev"),
-    ({"folds.json": None}, CSFCUBE),
-    ({"folds.json": "{"}, CSFCUBE),
-    ({"folds.json": "[]"}, CSFCUBE),
-    (folds(method=[1]), CSFCUBE),
-    (folds(method={"fold1_dev": ["1_method"]}), CSFCUBE),
-    (folds(method=of_one("5_result")), CSFCUBE),
-    (folds(method=of_one("1_method")), CSFCUBE),
-    ({"c.method.qrels": "9_method 0 d1 1\n"}, CSFCUBE),
-    ({"c.method.qrels": "1_method 0 d1 1\n"}, CSFCUBE),
-    ({}, "--protocol crossed QRELS --run GOOD --measures AP"),
-    ({}, "--protocol exploration QRELS --run GOOD --measures AP"),
-    ({}, "--protocol crossed QRELS --run GOOD"),
-    ({}, "--protocol exploration QRELS --run GOOD"),
+    *(({"folds.json": text}, CSFCUBE) for text in (None, "{", "[]")),
+    *((folds(method=each), CSFCUBE) for each in ([1], {"fold1_dev": ["1_method"]})),
+    *((folds(method=of_one(each)), CSFCUBE) for each in ("5_result", "1_method")),
+    *(({"c.method.qrels": f"{each}_method 0 d1 1\n"}, CSFCUBE) for each in (9, 1)),
+    *(
+        ({}, f"--protocol {name} QRELS --run GOOD {more}")
+        for more in ("--measures AP", "")
+        for name in ("crossed", "exploration")
+    ),
     ({"r.trec": "9_x Q0 d1 1 2 r\n"}, "--protocol as-asked QRELS --run r.trec"),
     ({"r.trec": "9_x Q0 d1 1 2 r\n"}, "--protocol citations QRELS --run r.trec"),
 ]

@@ -31,10 +31,10 @@ def test_each_facet_has_its_model(index):
 
 def test_folders_of_facets_are_opened_beside_joint_grades(index, tiny_cross_encoder):
     folder = str(tiny_cross_encoder)
-    some, alone, joint = (
-        open_rerank_stage(stage, index, Workers()).reranker
-        for stage in (CrossEncoder(method=folder), CrossEncoder(folder), CrossEncoder())
-    )
+    given = CrossEncoder(method=folder), CrossEncoder(folder), CrossEncoder()
+    stages = [open_rerank_stage(stage, index, Workers()) for stage in given]
+    assert [stage.needs_vectors for stage in stages] == [False, False, True]  # for the background penalty
+    some, alone, joint = (stage.reranker for stage in stages)
     assert (some.name, some.takes_whole_abstracts) == ("tiny-classifier", False)
     paper, papers = index.paper("s036"), [index.paper("s051"), index.paper("s059")]
     for facet, expected in ((Facet.METHOD, alone), (Facet.RESULT, joint)):

@@ -101,9 +101,13 @@ def test_an_encoder_may_be_the_vectors_of_the_papers(papers, tmp_path):
         assert found == [some[place].paper_id for place in np.argsort(-cosines)[1:6]]
         with pytest.raises(UsageError, match="searched with its own papers"):
             index.search(DRAFT, stages=Dense())
+    by_id = dict(reversed([(paper.paper_id, each) for paper, each in zip(some, vectors, strict=True)]))
+    with qbe.build(tmp_path / "b", some, settings, encoder=by_id) as index:
+        assert ids(index.search(some[4], 5, stages=Dense())) == found
     of_sentences = [letters([sentence.text for sentence in paper.sentences]) for paper in some]
     with qbe.build(tmp_path / "c", some, settings, encoder=of_sentences) as index:
         assert index.search(some[4], 2, stages=Dense())
-    for wrong in (vectors[:-1], [*vectors, vectors[0]]):
+    del by_id[some[7].paper_id]
+    for wrong in (vectors[:-1], [*vectors, vectors[0]], by_id):
         with pytest.raises(UsageError, match="as `encoder`"):
             qbe.build(tmp_path / "d", some, settings, encoder=wrong, overwrite=True)

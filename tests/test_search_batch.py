@@ -97,6 +97,20 @@ def test_an_interrupted_run_goes_on(search, arguments, output, part, searched, t
     assert [path.name for path in output.parent.iterdir()] == [output.name]
 
 
+def test_a_finished_run_is_complete_and_a_new_one_goes_on(search, arguments, output, searched, caplog):
+    whole = search(*arguments, "--output", output) or output.read_text()
+    caplog.set_level("INFO")
+    search(*arguments, "--output", output, "--resume")
+    assert "dense.trec is complete" in caplog.text
+    searched.stop = len(searched) + 3
+    with pytest.raises(KeyboardInterrupt, match="--overwrite --resume continues"):
+        search(*arguments, "--output", output, "--overwrite")
+    with pytest.raises(RunError, match="unfinished run; go on with `overwrite` and `resume`"):
+        search(*arguments, "--output", output, "--resume")
+    search(*arguments, "--output", output, "--overwrite", "--resume")
+    assert (searched, output.read_text()) == ([5, 5, 5, 5, 4, 5, 5, 5, 5, 5, 4], whole)
+
+
 CHANGES = [
     *("--hits 8", "--year 2003-", "--like method --unlike result", "--facet method", "--run-tag mine"),
     *("--format json", "--facets predicted", "--pool pools.tsv", "--topics other.tsv"),

@@ -136,7 +136,8 @@ REFUSED = [
     *(["--paper", "s001", "--sentences", "0,9"], ["--paper", "s001", "--pool", "pools.tsv"]),
     *(["--paper", "s999"], ["--text", " "], ["--paper-file", "absent.json"], ["--topics", "absent.tsv"]),
     *(["--topics", "pools.tsv"], ["--paper", "s001", "--output", "file/run.trec"]),
-    ["--paper", "s001", "--output", "."],
+    *(["--paper", "s001", "--output", "."], ["--topics", "topics.tsv", "--pool", "few.tsv"]),
+    ["--topics", "named.tsv", "--pool", "other.tsv"],
 ]
 
 
@@ -144,9 +145,13 @@ def test_what_is_refused(search, sample, tmp_path, monkeypatch, told):
     monkeypatch.chdir(tmp_path)
     for name in ("topics.tsv", "pools.tsv"):
         (tmp_path / name).write_bytes((sample / name).read_bytes())
+    (tmp_path / "few.tsv").write_text("query_id\tpaper_id\ns036_method\ts001\n")
+    (tmp_path / "named.tsv").write_text("query_id\tpaper_id\nq1\ts036\n")
+    (tmp_path / "other.tsv").write_text("query_id\tpaper_id\nq1\ts001\nq1\tx7\n")
     (tmp_path / "file").touch()
+    names = sorted(path.name for path in tmp_path.iterdir())
     told("qbe search", refusals(search, REFUSED))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "pools.tsv", "topics.tsv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 @pytest.mark.parametrize("options", ["--facet method --sentences 0", "--like competitors --facet method"])

@@ -10,7 +10,7 @@ from support.papers import Papers
 from support.rerankers import ByHand
 from support.searching import PLAIN, ids, reranked
 
-from qbe import BuildSettings, Facet, Hit, Match, ModelError, Paper, Pipeline, Query, Sentence
+from qbe import BM25, BuildSettings, Facet, Hit, Match, ModelError, Paper, Pipeline, Query, Sentence
 from qbe.cli.search import main
 from qbe.index.build import build
 from qbe.search.present import to_table
@@ -134,16 +134,9 @@ def test_json_explains_reranking():
     arguments = (Papers(ANSWER, BELOW).paper, "q", Query(ASKED, Facet.METHOD), HITS)
     one, two = to_record(*arguments, explain=True)["hits"]
     assert one["component_scores"] == SCORES
-    assert one["driven_by"] == {
-        "query_position": 0,
-        "query_sentence": "We ask.",
-        "position": 0,
-        "sentence": "They tell.",
-        "offsets": None,
-        "facet": "method",
-        "score": 0.25,
-        "probability": None,
-    }
+    pair = {"query_position": 0, "query_sentence": "We ask.", "position": 0, "sentence": "They tell."}
+    pair |= {"offsets": None, "facet": "method", "score": 0.25, "probability": None}
+    assert one["driven_by"] == pair
     assert one["plan"] == two["plan"] == []
     assert (two["component_scores"], two["driven_by"]) == (SCORES_BELOW, None)
     for hit in to_record(*arguments)["hits"]:
@@ -168,6 +161,11 @@ def test_a_function_reranks(index, query, first):
         stage = reranked(index, lambda aspect, papers, wrong=wrong: wrong)
         with stage as pipeline, pytest.raises(ModelError, match="expected 100 scores of the reranker"):
             pipeline.search(query)
+    with (
+        Pipeline(index, BM25()) as plain,
+        Pipeline(index, BM25(), lambda _, papers: [1] * len(papers)) as own,
+    ):
+        assert ids(own.search(query, 200)) == ids(plain.search(query, 200))  # without background penalty
 
 
 def test_an_object_that_says_nothing_of_itself_reranks(index, query):

@@ -19,19 +19,9 @@ from qbe.cli.common import refuse, searched
 from qbe.cli.parser import parse
 from qbe.errors import check_count
 from qbe.query import PLAIN, TopicAspect, parse_positions, parse_wish
-from qbe.runs import read_pools
+from qbe.runs import check_pools, read_pools
 from qbe.search.filters import PaperFilter, describe, parse_where, parse_years
-from qbe.search.stages import (
-    FIRST_STAGES,
-    JOINT_DEPTH,
-    RERANKERS,
-    Fused,
-    Stages,
-    default_stages,
-    describe_stages,
-    parse_first_stage,
-    parse_reranker,
-)
+from qbe.search.stages import JOINT_DEPTH, Fused, Stages, default_stages, parse_first_stage, parse_reranker
 from qbe.util.files import check_output, sha256
 from qbe.util.work import thread_count
 
@@ -67,6 +57,8 @@ DEFAULTS = {
 
 
 def main(arguments: list[str]) -> None:
+    from qbe.search.stages import FIRST_STAGES, RERANKERS, describe_stages
+
     for option in ("--first-stage", "--rerank"):
         after = arguments.index(option) + 1 if option in arguments else len(arguments)
         if arguments[after : after + 1] == ["help"]:
@@ -106,8 +98,8 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
         source = _source(options, index, None if wish is None else wish.weights)
         for each in source.notes:
             common.note(each)
-        absent = ", ".join(each for each in source.ids if pools is not None and each not in pools)
-        refuse(absent, f"expected a pool for each query, found none for {absent}; check --pool")
+        if pools is not None:
+            check_pools(pools, source.ids, index)
         stages = stages_of(options, default_stages(index))
         graded_by = ""
         if isinstance(stages.reranker, qbe.LanguageModel) and not variety.bounds:  # those are estimated
@@ -159,7 +151,7 @@ def checked_form(options: argparse.Namespace) -> tuple[str, int]:
         once = f"found {form}, in which a paper stands once, whatever queries found it; search again"
         refuse(form in BIBLIOGRAPHIES, f"expected --resume with another --format, {once}")
     if output:
-        check_output(options.output, options.overwrite)
+        check_output(options.output, options.overwrite or options.resume)
     return form, min(shutil.get_terminal_size((100, 24)).columns, 120)
 
 
@@ -302,5 +294,4 @@ def _results(
         of = f"{own} of {len(places)} queries: " if len(places) > 1 else ""
         common.note(f"{of}all papers that may be found are the query's own, which are left out")
     if empty and pools is not None:
-        held = f"{len(empty)} of {len(places)} pools hold no paper that may be found ({empty[0]}, ...)"
-        common.note(held)
+        common.note(f"{len(empty)} of {len(places)} pools hold no paper that may be found ({empty[0]}, ...)")

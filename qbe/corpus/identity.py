@@ -57,7 +57,7 @@ def made_id(paper: Paper) -> str:
 def content_digest(paper: Paper) -> str:
     """Return the SHA-256 of title, year and first author; of the abstract, too, where these tell little."""
     title, author = normalized_title(paper.title), first_author(paper.metadata.get("authors"))
-    parts = [title, paper.year, author]
+    parts = [title, paper.year or "", author]
     if title.count(" ") + 1 < FEWEST_WORDS and not (title and paper.year and author):
         parts.append(paper.abstract)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

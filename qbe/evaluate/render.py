@@ -90,8 +90,11 @@ def _differences(report: Report) -> str:
             continue
         factor, form = (100, ".2f") if c.measure in IN_PER_CENT else (1, ".4f")
         mean, low, high = (factor * value for value in (c.difference, *c.interval))
-        line = f"{c.system}: {mean:+{form}} {c.measure} against {c.baseline}"
-        line += f" (95 % interval {low:+{form}} to {high:+{form}}, p {c.randomization_p_holm:.4f}"
+        line = f"{c.system}: {mean:+{form}} {c.measure} against {c.baseline}, mean over {c.queries} queries, "
+        line += (
+            f"of which {c.wins + c.losses or 'none'} differ (95 % interval {low:+{form}} to {high:+{form}}"
+        )
+        line += f", Holm p {_p(c.randomization_p_holm)}"
         if c.without_influential is not None:
             line += f"; {factor * c.without_influential:+{form}} without {c.influential}"
         lines.append(f"{line})\n")
@@ -130,8 +133,7 @@ def _comparisons(report: Report) -> list[str]:
         )
         p_values = (c.randomization_p, c.randomization_p_holm, c.t_test_p, c.t_test_p_holm)
         compared, counts = [c.system, c.baseline, c.measure, c.scope], map(str, (c.wins, c.ties, c.losses))
-        printed = [f"{p:.4f}" if p >= 0.0001 else "<0.0001" for p in p_values]
-        tests.append([*compared, str(c.queries), mean, *printed])
+        tests.append([*compared, str(c.queries), mean, *map(_p, p_values)])
         robust.append([*compared, mean, f"{low} to {high}", *counts, without, c.influential or _UNKNOWN])
     return [
         _align(tests, left=4)
@@ -141,6 +143,10 @@ def _comparisons(report: Report) -> list[str]:
         + "Interval: percentiles of the mean over queries drawn with replacement. Without: the difference "
         "over all queries but the one that\nchanges it most.\n",
     ]
+
+
+def _p(value: float) -> str:
+    return f"{value:.4f}" if value >= 0.0001 else "<0.0001"
 
 
 def _sources(report: Report) -> str:

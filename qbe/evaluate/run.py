@@ -65,8 +65,9 @@ class Run(Mapping[str, Sequence[Hit]]):
             raise TypeError(f"expected a pandas.DataFrame, found {type(frame).__name__}")
         frame = frame.rename(columns=IR_MEASURES)
         if missing := [name for name in COLUMNS[:3] if name not in frame.columns]:
-            expected = "the columns qid, docno and score"
-            raise UsageError(f"expected {expected}, found no {', '.join(missing)}; rename columns")
+            raise UsageError(
+                f"expected columns qid, docno and score, found no {', '.join(missing)}; rename them"
+            )
         for name in COLUMNS[:2]:
             if frame[name].isna().any():
                 raise UsageError(f"expected an id in each row of {name}, found none in some; leave these out")
@@ -124,7 +125,10 @@ class Run(Mapping[str, Sequence[Hit]]):
         if protocol not in (None, *of_qrels):
             raise UsageError(f"expected a `protocol` of {', '.join(of_qrels)}, found {protocol!r}")
         if (protocol == CSFCUBE) != (folds is not None):
-            raise UsageError("expected a file of `folds` with the protocol csfcube, and with it alone")
+            raise UsageError(
+                "expected a file of `folds` with the protocol csfcube, and with it alone; give "
+                "folds='qrels/folds.json', which qbe datasets csfcube writes beside the qrels"
+            )
         described = PLAIN if protocol is None else PROTOCOLS[protocol]
         options = {} if folds is None else {"folds": load_folds(folds)}
         measures = measures or (() if protocol else ("nDCG", "AP"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,21 +26,22 @@ class GivenEncoder:
     """Encodes by a model of the user's, in the place of a `qbe.models.encoder.Encoder`.
 
     ``given`` has ``encode`` or is called with a list of texts, a sentence each or a title and abstract, and
-    returns vectors (texts, dimension). Or it is a sequence of the vectors of each paper to be indexed, in
-    their order: one, or one for each sentence; then only papers of the index can be searched with.
+    returns vectors (texts, dimension). Or it holds the vectors of each paper to be indexed, in their order or
+    by id: one, or one for each sentence; then only papers of the index can be searched with.
     """
 
     batched, device, threads = True, CPU, 1
 
     def __init__(self, given: Any) -> None:
         self._encode = getattr(given, "encode", given if callable(given) else None)
-        self._vectors: Sequence[Any] | None = None if self._encode else given
+        self._vectors: Any = None if self._encode else given
         name, probe = type(given).__name__, []
         if self._vectors is None:
             vector = self._encoded([PROBE])[0]
             self.dimension, probe = len(vector), [round(float(each), 4) for each in vector[:PROBED]]
         elif hasattr(given, "__getitem__") and len(given):
-            self.dimension, name = int(np.shape(given[0])[-1]), "given vectors"
+            first = next(iter(given.values())) if isinstance(given, Mapping) else given[0]
+            self.dimension, name = int(np.shape(first)[-1]), "given vectors"
         else:
             raise TypeError(f"expected `encoder` as a name, an object with encode, or vectors, found {name}")
         encoder_format = EncoderFormat(layout=SENTENCES)
@@ -77,7 +78,9 @@ class GivenEncoder:
                     yield PaperVectors(np.stack(each), whole)
             return
         for number, paper in enumerate(papers):
-            rows = np.atleast_2d(self._vectors[number])
+            every, none = self._vectors, np.zeros((0, 1))
+            given = every.get(paper.paper_id, none) if isinstance(every, Mapping) else every[number]
+            rows = np.atleast_2d(given)
             if len(rows) not in (1, len(paper.sentences)):
                 raise UsageError(
                     "expected as `encoder` a vector of each paper, or of each of its sentences, found "
@@ -88,8 +91,9 @@ class GivenEncoder:
 
     def check_count(self, papers: int) -> None:
         """Raise UsageError where there are not as many vectors as papers to be encoded."""
-        if self._vectors is not None and papers != len(self._vectors):
-            raise UsageError(f"expected vectors of {papers} papers as `encoder`, found {len(self._vectors)}")
+        given = self._vectors
+        if given is not None and not isinstance(given, Mapping) and papers != len(given):
+            raise UsageError(f"expected vectors of {papers} papers as `encoder`, found {len(given)}")
 
     def encode_paper(self, paper: Paper, _: Any = None) -> PaperVectors:
         if self._vectors is not None:

@@ -58,7 +58,7 @@ class Hits(list[Hit]):
             title = f'<a href="{html.escape(link)}">{title}</a>' if link else title
             best = shown(self.query, paper, hit)
             grades = "" if hit.grades is None else grades_in_words(hit)
-            texts = [f"{hit.score:.2f}", paper.year, grades, best[1] if best else ""]
+            texts = [f"{hit.score:.2f}", paper.year or "", grades, best[1] if best else ""]
             score, *others = (f"<td>{html.escape(text)}</td>" for text in texts)
             rows.append(f"<tr><td>{rank}</td>{score}<td>{title}</td>{''.join(others)}</tr>")
         names = ("", "score", "title", "year", "grades", "sentence")
@@ -134,8 +134,7 @@ class Pipeline(Closing):
         question. Then ``facet`` says what counts, or ``like`` and ``unlike``, as on the command line.
         """
         if not isinstance(query, Query | Paper | str):
-            kind = type(query).__name__
-            raise TypeError(f"expected a qbe.Query, a qbe.Paper or a text, found {kind}")
+            raise TypeError(f"expected a qbe.Query, a qbe.Paper or a text, found {type(query).__name__}")
         if isinstance(query, Query):
             if facet or like or unlike:
                 raise UsageError("expected a paper or a text with `facet`, `like` or `unlike`, found a query")
@@ -201,7 +200,7 @@ class Pipeline(Closing):
     ) -> Run:
         """Search for topics, or those of a file; ``pools`` are ids by query id (`qbe.read_pools`)."""
         from qbe.evaluate.run import Run
-        from qbe.runs import read_topics
+        from qbe.runs import check_pools, read_topics
 
         listed = read_topics(topics) if isinstance(topics, str | os.PathLike) else list(topics)
         counts = Counter(topic.query_id for topic in listed)
@@ -209,11 +208,10 @@ class Pipeline(Closing):
             repeated = counts.most_common(1)[0][0]
             raise UsageError(f"expected each query_id once, found {repeated} twice; give topics other ids")
         if pools is not None and not isinstance(pools, Mapping):
-            raise TypeError(
-                f"expected `pools` as a mapping (see qbe.read_pools), found a {type(pools).__name__}"
-            )
-        if lacking := next((each for each in counts if pools is not None and each not in pools), None):
-            raise UsageError(f"expected a pool for each query, found none for {lacking}; add it to `pools`")
+            kind = type(pools).__name__
+            raise TypeError(f"expected `pools` as a mapping (see qbe.read_pools), found a {kind}")
+        if pools is not None:
+            check_pools(pools, counts, self.index)
         rankings: dict[str, Sequence[Hit]] = {}
         for first in range(0, len(listed), BLOCK):
             block = listed[first : first + BLOCK]

@@ -186,7 +186,6 @@ def heading(query: Query, hits: Sequence[Hit] = ()) -> str:
 
 
 def heading_to_cite(query: Query, _: Sequence[Hit] = ()) -> str:
-    """Describe recommended citations."""
     return f"Papers for “{_title(query.papers[0])}” to cite{language_note(query, ' ({})')}"
 
 

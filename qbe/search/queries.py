@@ -21,7 +21,7 @@ from qbe.query import Aspect, Query, Topic, TopicAspect
 from qbe.runs import numbered_topics
 from qbe.search.questions import asked_paper
 from qbe.types import Facet, Paper
-from qbe.util.text import one_line
+from qbe.util.text import one_line, some
 
 if TYPE_CHECKING:
     from qbe.corpus.records import Reader
@@ -90,7 +90,7 @@ def from_topics(
         (lacking, "are left out: their papers' labels lack the facet, which `facets` predicted would give"),
     )
     notes = [
-        f"{path}: {len(out)} of {len(topics)} topics {reason} ({_first([topic.query_id for topic in out])})"
+        f"{path}: {len(out)} of {len(topics)} topics {reason} ({some([topic.query_id for topic in out])})"
         for out, reason in reasons
         if out
     ]
@@ -104,10 +104,6 @@ def from_topics(
         lambda places: queries_of(index, [used[place] for place in places]),
         notes,
     )
-
-
-def _first(names: Sequence[str]) -> str:
-    return ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
 
 
 def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: AspectSpec) -> Query:
@@ -347,7 +343,7 @@ class NamedPapers(NamedTuple):
         said = []
         if self.missing:
             count = f"{len(self.missing)} of {self.entries} entries"
-            said.append(f"{count} are not in the index and are left out ({_first(self.missing)})")
+            said.append(f"{count} are not in the index and are left out ({some(self.missing)})")
         if self.broken:
             said.append(f"{len(self.broken)} entries cannot be read and are left out ({self.broken[0]})")
         return f"{name}: {'; '.join(said)}" if said else None
@@ -426,7 +422,7 @@ def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
     lacking = list[str]()
     files, keys = cited_in(source_of(text, path.parent, lacking))
     if lacking:
-        log.warning("%s: what it cites in files that cannot be read is left out (%s)", path, _first(lacking))
+        log.warning("%s: what it cites in files that cannot be read is left out (%s)", path, some(lacking))
     if not files:
         raise UsageError(
             f"{path}: expected \\bibliography{{...}} or \\addbibresource{{...}}, found neither; give the "

@@ -99,18 +99,12 @@ def asked_paper(paper: Paper) -> Paper | None:
     if paper.title or paper.labelled or len(paper.sentences) != 1:
         return None
     text = paper.sentences[0].text
-    question = question_of(text)
-    if question is None:
+    if (question := question_of(text)) is None:
         return None
     named = ((question.method, Facet.METHOD), (question.problem, Facet.BACKGROUND), (question.topic, None))
     sentences = tuple(Sentence(part, facet) for part, facet in named if part)
-    return replace(
-        paper,
-        sentences=sentences,
-        labelled=True,
-        offsets=None,
-        metadata={**paper.metadata, ASKED: {"text": text, **question._asdict()}},
-    )
+    metadata = {**paper.metadata, ASKED: {"text": text, **question._asdict()}}
+    return replace(paper, sentences=sentences, labelled=True, offsets=None, metadata=metadata)
 
 
 def is_question(query: Query) -> bool:
@@ -127,9 +121,7 @@ def question_of(text: str) -> Question | None:
     text = _REQUEST.sub("", text.rstrip("? "), count=1) or text
     for form in _FORMS:
         if match := re.fullmatch(form, text, re.IGNORECASE):
-            found = {
-                name: _ARTICLE.sub("", value or "", count=1) for name, value in match.groupdict().items()
-            }
+            found = {name: _ARTICLE.sub("", part, count=1) for name, part in match.groupdict("").items()}
             return _read_on(Question(**found))
     return _read_on(Question(topic=text))
 

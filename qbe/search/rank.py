@@ -9,12 +9,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from qbe.errors import ModelError, PaperNotFoundError
+from qbe.errors import ModelError
 from qbe.index.papers import rows_of
 from qbe.index.reader import IndexReader
 from qbe.index.scoring import Selection
 from qbe.models.pooling import EncodedAspect, PaperVectors
 from qbe.query import PLAIN, Aspect, Query, TopicAspect, Variety
+from qbe.runs import check_pools
 from qbe.search.first_stages import FirstStage, Scores, penalize_background
 from qbe.search.fusion import below, best_hits, combine_aspects, z_normalize
 from qbe.types import Hit, Match, Paper, TransportEntry
@@ -56,13 +57,7 @@ class RankingRequest(NamedTuple):
             return None
         own = {paper.paper_id for paper in self.query.papers}
         pool = [paper_id for paper_id in dict.fromkeys(self.pool) if paper_id not in own]
-        missing = [paper_id for paper_id in pool if reader.papers.find(paper_id) is None]
-        if missing:
-            raise PaperNotFoundError(
-                f"expected the pool of {self.query.aspects[0].paper.paper_id} to name papers of the index, "
-                f"found {len(missing)} of {len(pool)} that it lacks, such as {missing[0]}; "
-                "build the index from the collection of the pool"
-            )
+        check_pools({self.query.query_id: pool}, [self.query.query_id], reader)
         if self.allowed is None:
             return pool
         mask = self.allowed.mask

@@ -16,7 +16,7 @@ from qbe.search.filters import PaperFilter, check_filter, parse_where
 from qbe.search.queries import AspectSpec, distinct_papers, pasted_paper, query_by
 from qbe.types import AIM, Facet, Paper
 
-BLOCK = 64  # queries of a run that are searched together
+BLOCK = 16  # queries of a run that are searched together
 LABEL_SOURCES = ("given", "predicted")  # facets of a query's sentences: its own labels, or the tagger's
 LABELS = ("background", AIM, "method", "result", "other")  # of sentences (`qbe.types.Sentence.label`)
 MAX_PAPERS, MAX_SEEN = 50, 1000  # papers in one field of a form, and papers to leave out

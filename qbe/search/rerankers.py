@@ -34,6 +34,7 @@ from qbe.models.session import AUTO, CPU, HALF, check_precision, chosen_device, 
 from qbe.models.tokenizer import pair_input
 from qbe.query import Aspect
 from qbe.search.rank import Progress, Requests, RequestScores, Reranker, RerankScore
+from qbe.search.stages import BACKGROUND_PENALTY
 from qbe.types import Facet, Paper
 from qbe.util.work import Memo, Workers
 
@@ -296,6 +297,7 @@ class JointGrader:
     name = DEFAULT_RERANKER
     needs_vectors = False
     takes_whole_abstracts = False
+    background_penalty = BACKGROUND_PENALTY  # where the stage has none
 
     def __init__(self, folder: Path = JOINT_GRADES, workers: Workers | None = None) -> None:
         """The model is loaded when it first grades."""

@@ -92,6 +92,12 @@ _PENALTY = (BACKGROUND_PENALTY, "share", _LOWERS)
 class _Stage:
     name: ClassVar[str]
 
+    def __new__(cls, *_: Any, **named: Any) -> Self:
+        known = [each.name for each in dataclasses.fields(cls)]
+        if wrong := [name for name in named if name not in known]:
+            raise TypeError(f"expected parameters of {cls.__name__} of {', '.join(known)}, found {wrong[0]}")
+        return object.__new__(cls)
+
     def __post_init__(self) -> None:
         for each in dataclasses.fields(self):
             value, choices = getattr(self, each.name), each.metadata["choices"]
@@ -200,7 +206,9 @@ class CrossEncoder(_Stage):
     model: Any = _parameter(None, "model", "name, folder, or hub name of a pair model; None: joint grades")  # noqa: RUF009
     depth: int = _parameter(*_DEPTH)
     weight: float = _parameter(*_WEIGHT)
-    background_penalty: float = _parameter(*_PENALTY)
+    background_penalty: float | None = _parameter(
+        None, "share", f"{_LOWERS}; None: {BACKGROUND_PENALTY} with joint grades alone, else 0"
+    )
     device: str | None = _parameter(None, "choice", "what runs a pair model; None: the CPU", DEVICES)
     background: Any = _parameter(None, "model", "the model of queries by background; None: model")  # noqa: RUF009
     method: Any = _parameter(None, "model", "the model of queries by method; None: model")  # noqa: RUF009
@@ -281,6 +289,12 @@ class Stages:
         if self.reranker is not None and not isinstance(self.reranker, tuple(RERANKERS.values())):
             object.__setattr__(self, "reranker", CrossEncoder(self.reranker))
 
+    def __rshift__(self, reranker: Any) -> Stages:
+        if self.reranker is not None:
+            both = f"{self.reranker.name} and {getattr(reranker, 'name', reranker)!s:.50}"
+            raise UsageError(f"expected one reranker, found {both}; drop one")
+        return Stages(self.first_stage, reranker)
+
     @property
     def run_tag(self) -> str:
         """Return the tag of runs: ``qbe-``, the first stage, and ``+`` with the reranker."""
@@ -288,7 +302,8 @@ class Stages:
         if self.reranker is None:
             return f"qbe-{first}"
         second = self.reranker.kind if isinstance(self.reranker, Matching) else self.reranker.name
-        return f"qbe-{first}+{second}"
+        joint = getattr(self.reranker, "joint", None)
+        return f"qbe-{first}+{second}" + (f":joint={joint}" if joint else "")
 
     def to_json(self) -> dict[str, Any]:
         """Return the stages with all parameters as JSON; raises TypeError for models that are objects."""
@@ -310,10 +325,8 @@ def parse_first_stage(text: str) -> Any:
     """Parse a first stage: a name, and parameters after a colon; raises UsageError."""
     name, _, parameters = text.partition(":")
     if name not in FIRST_STAGES:
-        raise UsageError(
-            f"expected `first_stage` of {', '.join(FIRST_STAGES)}, found {name!r}; "
-            f"{did_you_mean(name, FIRST_STAGES, 'choose one of these')}"
-        )
+        hint = did_you_mean(name, FIRST_STAGES, "choose one of these")
+        raise UsageError(f"expected `first_stage` of {', '.join(FIRST_STAGES)}, found {name!r}; {hint}")
     return _parsed(FIRST_STAGES[name], parameters, "first_stage")
 
 
@@ -329,9 +342,8 @@ def parse_reranker(text: str, expected: str = "") -> Any:
     folder, colon, rest = text.rpartition(":")
     folder, parameters = (folder, f",{rest}") if colon and "=" in rest else (text, "")
     if not (os.sep in folder or os.path.isdir(folder)):  # noqa: PTH112
-        names = ("none", *RERANKERS)
-        hint = "check it" if expected else did_you_mean(folder, names, "check it")
-        expected = expected or f"`rerank` of {', '.join(names)}, or the folder of a model"
+        hint = "check it" if expected else did_you_mean(folder, RERANKERS, "check it")
+        expected = expected or f"`rerank` of none, {', '.join(RERANKERS)}, or the folder of a model"
         raise UsageError(f"expected {expected}, found {text!r}; {hint}")
     of_projections = os.path.isfile(os.path.join(folder, "facet-projections.json"))  # noqa: PTH113, PTH118
     return _parsed(Projections if of_projections else CrossEncoder, f"model={folder}{parameters}", "rerank")
@@ -358,7 +370,6 @@ def _parsed(stage: type[_Stage], parameters: str, option: str) -> Any:
 
 
 def describe_stages(stages: Mapping[str, type[_Stage]]) -> str:
-    """Describe stages with their parameters for people."""
     lines = []
     for name, stage in stages.items():
         lines.append(f"{name}: {(stage.__doc__ or '').partition(chr(10))[0]}")

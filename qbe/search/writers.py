@@ -108,7 +108,7 @@ def described(paper: Paper) -> Record:
     library = {name: link for name, link in paper.metadata.items() if str(link).startswith("zotero://")}
     return {
         "title": paper.title,
-        "year": plain(paper.year),
+        "year": plain(paper.year or ""),
         "authors": list(reference.authors),
         "venue": reference.venue,
         "links": {**reference.links, **library},
@@ -271,7 +271,7 @@ def write_run(
     ``ids``.
 
     With ``inputs``, a digest of all that they depend on, finished queries are kept in ``.NAME.part`` until
-    all are there. ``resume`` continues it, ``overwrite`` discards it.
+    all are there. ``resume`` continues it, ``overwrite`` alone discards it.
     """
     if path is None or inputs is None or (path.exists() and not path.is_file()):
         results = enumerate(search(range(len(ids))))
@@ -286,6 +286,11 @@ def write_run(
     with lock(path.with_name(f".{path.name}.lock")) as is_mine:
         if not is_mine:
             raise RunError(f"{path} is being written by another process; wait until it ends")
+        if resume and not overwrite and path.exists() and path.stat().st_size:
+            if part.exists():
+                raise RunError(f"{part} holds an unfinished run; go on with `overwrite` and `resume`")
+            log.info("%s is complete: no unfinished run is there to resume", path)
+            return
         done = _finished(part, inputs, resume=resume, overwrite=overwrite) if part.exists() else set()
         missing = [place for place, query_id in enumerate(ids) if query_id not in done]
         try:
@@ -303,7 +308,7 @@ def write_run(
                     output.writelines(json.loads(line)["text"].encode() for line in lines)
                 part.unlink()
         except KeyboardInterrupt:
-            hint = ["; --resume continues with what is finished"] if done else []
+            hint = [f"; {'--overwrite ' * overwrite}--resume continues with what is finished"] if done else []
             raise KeyboardInterrupt(*hint) from None
 
 

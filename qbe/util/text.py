@@ -9,7 +9,7 @@ from qbe.errors import FileFormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from qbe.util.files import StrPath
@@ -40,6 +40,11 @@ def plain(value: object) -> str:
 def one_line(value: object) -> str:
     """Sanitize text and collapse white space, for messages of one line."""
     return " ".join(plain(value).split())
+
+
+def some(names: Sequence[str]) -> str:
+    """Join three names, and dots in the place of more."""
+    return ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
 
 
 def write_lines(path: StrPath, lines: Iterable[str]) -> None:
