@@ -2,9 +2,8 @@
 # The other tables of docs/reproduce.md, of the indexes and runs of `make reproduce`, which is run first where they are
 # not there: the worst queries, facets that disagree, raw text, citations. Each is a file in runs/.
 set -Eeuo pipefail
-made=runs/csfcube.json
-[ -e $made ] || bash scripts/reproduce.sh
-[ -e $made ] || { echo "the other tables need CSFCube, too" >&2; exit 1; }
+[ -e runs/csfcube.json ] || bash scripts/reproduce.sh
+[ -e runs/csfcube.json ] || { echo "the other tables need CSFCube, too" >&2; exit 1; }
 log=runs/reproduce.log
 exec 3>&2 >> "$log" 2>&1
 trap 'tail -n 5 "$log" >&3; echo "failed (all output: $log)" >&3' ERR
@@ -51,8 +50,7 @@ qbe evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --folds qrels/fold
     --run runs/csfcube.fused-without-penalty.trec runs/csfcube-raw.{bm25,dense,fused-without-penalty}.trec \
     --baseline runs/csfcube.fused-without-penalty.trec --output runs/raw.json --overwrite --details > runs/raw.txt
 
-# Citation recommendation, where its collection is at hand: first stages, then judged by the citation model,
-# without and with what papers of the index cite.
+# Citation recommendation: first stages, then judged by the citation model, without and with what papers cite.
 [ -d "${QBE_DATA:-}/citations" ] || { phase "no runs/citations.txt: \$QBE_DATA/citations is not there"; exit 0; }
 phase "runs/citations.txt: four and a half minutes"
 qbe datasets citations --output qrels/citations --overwrite

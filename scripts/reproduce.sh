@@ -16,9 +16,8 @@ systems=("bm25 bm25 none" "dense dense none" "fused-without-penalty $plain none"
 
 # Indexes a collection, makes its six runs, prints its table: its name, its folder, its index, options of the table.
 evaluate() {
-    local name=$1 folder=$2 index=$3 runs=() began=$SECONDS
+    local name=$1 folder=$2 index=$3 runs=() began=$SECONDS system first_stage rerank
     quietly qbe index --corpus "$folder/corpus.jsonl" --output "$index" --overwrite
-    local system first_stage rerank
     while read -r system first_stage rerank; do
         quietly qbe search --index "$index" --topics "$folder/topics.tsv" --pool "$folder/pools.tsv" --run-tag "$name.$system" \
             --output "runs/$name.$system.trec" --overwrite --first-stage "$first_stage" --rerank "$rerank"
@@ -33,9 +32,8 @@ evaluate() {
     echo
 }
 
-missing=""
-qbe datasets csfcube --output qrels --overwrite > runs/csfcube.log 2>&1 || missing=$(tail -n 1 runs/csfcube.log)
-cat runs/csfcube.log >> "$log"
+missing=$(qbe datasets csfcube --output qrels --overwrite 2>&1 >> "$log") && missing=""
+missing=${missing##*qbe datasets csfcube: }
 folder=qrels/mini index=runs/indexes/mini names="mini csfcube" minutes="four minutes in all"
 if [ -n "$missing" ]; then # mini's is the only index, and what commands take that are given none
     quietly qbe datasets mini --output qrels --overwrite
@@ -53,8 +51,5 @@ No constant was fitted to CSFCube's test folds; docs/reproduce.md says which dat
 COLUMNS=120 qbe search --index $index --paper 1904.00842 --facet method --hits 1 --format table
 echo "
 runs/ has all else (NAME.details.txt, NAME.json, NAME.svg); make reproduce-all makes the other tables of docs/reproduce.md."
-python -m scripts.reproduced $names
-if [ -n "$missing" ]; then
-    reason=${missing#qbe datasets csfcube: }
-    echo "CSFCube was not at hand (${reason%%;*}): put it into \$QBE_DATA/csfcube and repeat."
-fi
+python -m scripts.runs --compare $names
+[ -z "$missing" ] || echo "CSFCube was not at hand (${missing%%;*}): put it into \$QBE_DATA/csfcube and repeat."
