@@ -414,7 +414,7 @@ def test_a_result_is_reached_by_keyboard_alone(visit):
 
 def test_keys_open_the_link_of_a_hit_and_put_it_into_the_basket(visit):
     visit.paste(f"Eye photographs of diabetes. {ABSTRACT}")
-    script = "window.links = []; onclick = ({ target }) => !target.href || !window.links.push(target.href)"
+    script = "() => { links = []; onclick = ({ target }) => !target.href || !links.push(target.href); }"
     visit.page.evaluate(script)
     hit, keyboard = visit.page.locator("#hits article", has_text="Hostile"), visit.page.keyboard
     hit.focus()
