@@ -150,10 +150,8 @@ def test_json_is_read_whatever_its_type_unless_a_page_sends_it(server):
 
 def test_a_question_says_how_it_was_read_and_a_text_may_begin_with_its_title(server):
     question = "does eye tracking help usability testing?"
-    (asked, plain) = (
-        server.ask("POST", "/api/search", {"text": text, "k": 1, "rerank": False}).json()["query"]
-        for text in (question, f"Title: On letters\nAbstract: {ABSTRACT}")
-    )
+    texts = question, f"Title: On letters\nAbstract: {ABSTRACT}"
+    asked, plain = (server.ask("POST", "/api/search", {"text": text}).json()["query"] for text in texts)
     assert asked["question"]["text"] == question and asked["question"]["problem"] == "usability testing"
     assert plain["question"] is None
     assert plain["papers"][0]["title"] == "On letters" and len(plain["papers"][0]["sentences"]) == 3

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +16,7 @@ from qbe.corpus.fields import ABSTRACT_FROM, TITLE, unfit
 from qbe.corpus.formats import format_of
 from qbe.corpus.identity import CHOSEN, UNIQUE, Ids, Seen, content_id, merged, usable_id
 from qbe.corpus.markup import is_placeholder
-from qbe.corpus.records import (
-    AS_IT_COMES,
-    NO_ABSTRACT,
-    Entry,
-    Reading,
-    RejectedRecords,
-    Splitter,
-    parse_paper,
-)
+from qbe.corpus.records import Entry, Reading, RejectedRecords, Splitter, parse_paper
 from qbe.corpus.streams import NOT_RECOGNIZED, STDIN, display_name, is_folder, is_library, open_source
 from qbe.corpus.tables import SAVED_DATASET, read_dataset
 from qbe.corpus.xml_formats import DELETION, note_pubmed
@@ -44,7 +38,7 @@ def files_of(source: str) -> list[str]:
     return sorted(map(str, visible))
 
 
-def entries(source: str, reading: Reading = AS_IT_COMES) -> Iterator[Entry]:
+def entries(source: str, reading: Reading = records.AS_IT_COMES) -> Iterator[Entry]:
     """Yield the records of a source; an unreadable file of a folder is an entry with its error.
 
     Raises CorpusError for a source that cannot be read, UsageError for an unknown format.
@@ -55,7 +49,7 @@ def entries(source: str, reading: Reading = AS_IT_COMES) -> Iterator[Entry]:
 def read_corpus(
     sources: Sequence[str],
     split: Splitter | None = None,
-    reading: Reading = AS_IT_COMES,
+    reading: Reading = records.AS_IT_COMES,
     rejected: RejectedRecords | None = None,
     bytes_read: streams.BytesRead | None = None,
 ) -> Iterator[Paper]:
@@ -222,8 +216,16 @@ def _papers(
                     if reading.on_error == records.STOP:  # as was asked for
                         raise error from None
                     remedy = "leave such records out with `on_error` skip"
-                    if error.reason == NO_ABSTRACT:
+                    if error.reason == records.NO_ABSTRACT:
                         remedy = f"keep such papers by their titles with `keep_without_abstract`, or {remedy}"
+                        next_ones = takewhile(lambda found: not found[1].where.endswith(".pdf"), source)
+                        with suppress(CorpusError):  # PDF files would take too long
+                            rest = [each.record for _, each in islice(next_ones, 10_000)]
+                            lack = sum(
+                                isinstance(each, Mapping) and not each.get("abstract") for each in rest
+                            )
+                            more = f"so do {lack:,} of the {len(rest):,} records behind it; "
+                            remedy = more * bool(lack) + remedy
                     raise RecordError(f"{error} ({remedy})", error.reason) from None
                 rejected.skip(entry.where, error, id_of(entry.record))
                 continue
@@ -237,12 +239,8 @@ def _papers(
                 rejected.note(records.RENAMED, entry.where, f"{before}; this one is {paper_id!r}")
                 paper = replace(paper, paper_id=paper_id)
             if stands_in := paper.metadata.get(ABSTRACT_FROM):
-                rejected.note(
-                    records.STANDS_IN,
-                    entry.where,
-                    f"no abstract was found; {stands_in} stands for it",
-                    paper_id=paper_id,
-                )
+                told = f"no abstract was found; {stands_in} stands for it"
+                rejected.note(records.STANDS_IN, entry.where, told, paper_id=paper_id)
             if seen is not None:
                 seen.add(paper)
             yield paper, None
@@ -269,10 +267,11 @@ def _paper(entry: Entry, whose: str, split: Splitter | None, reading: Reading) -
     try:
         paper = parse_paper(record, where, split, default_id="")
         if is_placeholder([sentence.text for sentence in paper.sentences]):
-            raise unfit("an abstract", ascii(paper.abstract), records.NO_ABSTRACT_ADVICE, NO_ABSTRACT, where)
+            advice, reason = records.NO_ABSTRACT_ADVICE, records.NO_ABSTRACT
+            raise unfit("an abstract", ascii(paper.abstract), advice, reason, where)
         return paper
     except RecordError as error:
-        if error.reason != NO_ABSTRACT or not reading.keep_without_abstract or not title:
+        if error.reason != records.NO_ABSTRACT or not reading.keep_without_abstract or not title:
             raise
     return parse_paper({**record, "abstract": [title], "pred_labels": None}, where, split, default_id="")
 

@@ -275,12 +275,8 @@ def encode_papers(
     """Write vectors and predicted facets of the papers behind those that ``state`` says are ``encoded``."""
     files, done = Files(folder), state.get("encoded", 0)
     papers, starts = Papers(files, predictions=False), files.array(STARTS_FILE, "int64", 1)
-    count, dimension, total, first = (
-        len(papers),
-        tagging.encoder.dimension,
-        int(starts[-1]),
-        int(starts[done]),
-    )
+    count, dimension = len(papers), tagging.encoder.dimension
+    total, first = int(starts[-1]), int(starts[done])
     similarity = tagging.encoder.files.metadata.encoder_format.similarity
     if isinstance(tagging.encoder, GivenEncoder):
         tagging.encoder.check_count(count)

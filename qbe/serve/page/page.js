@@ -7,6 +7,7 @@ import * as comparing from "./compare.js";
 import { byId, debounced } from "./dom.js";
 import { focusHit, moveFocus, showHits } from "./hits.js";
 import { emphasize, showMap } from "./map.js";
+import { onPage } from "./plain.js";
 import * as querying from "./query.js";
 import { find, findMore } from "./search.js";
 import { EMPTY, asksForSomething, canCite, hasSource, labelled, read, requestOf, write } from "./state.js";
@@ -213,7 +214,7 @@ function take({ record, papers: own }) {
   found = { hits: record.hits, hasMore: record.has_more, query: own, question };
   remember([...own, ...record.hits]);
   const remarks = [record.language_note, ...record.notes, inFilter(record)].filter(Boolean);
-  byId("remarks").textContent = remarks.map(asSentence).join(" ").replaceAll("`", ""); // around names of fields
+  byId("remarks").textContent = onPage(remarks.map(asSentence).join(" "));
   document.title = papers[0]?.title ? `${papers[0].title} · qbe` : "qbe: papers like this one";
   showLists();
   if (index.watches) watching.showWatches(state, papers);

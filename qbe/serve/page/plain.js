@@ -41,6 +41,7 @@ const MESSAGES = [
   [/(expected one paper, found (?:several|more)[^;]*);.*/, "$1; give a file of one. To search in a library: qbe index --corpus FILE indexes it"],
   [", or search for papers like several with `cited`", ""],
   ["such as technique=attention", "such as attention"],
+  ["`where` technique=", "`where` "],
   [/expected facets or one shape as `like`, found a mix.*/, "a mix cannot be watched; choose one of its three"],
 ];
 
