@@ -179,10 +179,11 @@ def parse_measures(names: Iterable[str]) -> dict[str, ir_measures.Measure]:
             if not all(1 <= measure.params.get(parameter, 1) < 2**31 for parameter in ("cutoff", "rel")):
                 why = f"its cutoff and level must be from 1 to {2**31 - 1}"
         if why:
-            known = {each.lower(): each for each in (*ir_measures.measures.registry, *_ALIASES)}
+            registry = ir_measures.measures.registry
+            known = {each.lower(): each for each in reversed([*registry, *_ALIASES])}
             base = re.split("[@(]", name, maxsplit=1)[0]
-            near = [known[each] for each in get_close_matches(base.lower(), known, 1)]
-            hint = _HINT if near in ([], [base]) else f"did you mean {near[0]}{name[len(base) :]}?"
+            near = [] if base in registry else get_close_matches(base.lower(), known, 1)
+            hint = f"did you mean {known[near[0]]}{name[len(base) :]}?" if near else _HINT
             raise UsageError(f"expected a measure that can be computed, found {name!r} ({why}); {hint}")
         parsed[str(measure)] = measure
     return parsed
