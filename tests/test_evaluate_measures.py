@@ -120,12 +120,14 @@ def test_protocol_measures_are_known_to_ir_measures_by_name():
 def test_measures_are_named_canonically_once():
     names = ["MAP", "AP", "NDCG%20", "R-Precision", "Precision@20"]
     assert list(parse_measures(names)) == ["AP", "CSFCube_nDCG", "CSFCube_Rprec", "P@20"]
+    with pytest.raises(UsageError, match=r"; did you mean NDCG%20\?$"):
+        parse_measures(["NDCG%21"])
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        *("foo", "P", "P@x", "nDCG(foo=1)", "NDCG%21", "", "P(rel="),
+        *("foo", "P", "P@x", "nDCG(foo=1)", "", "P(rel="),
         *("P@0", "nDCG@0", "R(cutoff=0)", "AP(rel=0)", "P(rel=0)@5", "P@99999999999999999999"),
     ],
 )

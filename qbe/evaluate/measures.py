@@ -179,12 +179,11 @@ def parse_measures(names: Iterable[str]) -> dict[str, ir_measures.Measure]:
             if not all(1 <= measure.params.get(parameter, 1) < 2**31 for parameter in ("cutoff", "rel")):
                 why = f"its cutoff and level must be from 1 to {2**31 - 1}"
         if why:
-            known = {each.lower(): each for each in (*_ALIASES, *ir_measures.measures.registry)}
-            known["ndcg"] = "nDCG"  # NDCG is another name of it
+            registry = ir_measures.measures.registry
+            known = {each.lower(): each for each in reversed([*registry, *_ALIASES])}
             base = re.split("[@(]", name, maxsplit=1)[0]
-            near = [known[each] for each in get_close_matches(base.lower(), known, 1)]
-            is_known = not near or base in known.values()
-            hint = _HINT if is_known else f"did you mean {near[0]}{name[len(base) :]}?"
+            near = [] if base in registry else get_close_matches(base.lower(), known, 1)
+            hint = f"did you mean {known[near[0]]}{name[len(base) :]}?" if near else _HINT
             raise UsageError(f"expected a measure that can be computed, found {name!r} ({why}); {hint}")
         parsed[str(measure)] = measure
     return parsed
