@@ -122,6 +122,9 @@ def test_broken_input_leaves_nothing(tag, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk(tag):
+def test_a_full_disk(tmp_path, tiny_tagger):
+    source = write(tmp_path / "in.jsonl", STRING)
     with pytest.raises(OutputError, match="cannot write /dev/full: No space left on device; free some space"):
-        tag(STRING, options=("--output", "/dev/full"))
+        main(
+            ["--input", str(source), "--output", "/dev/full", "--tagger", str(tiny_tagger), "--threads", "1"]
+        )
