@@ -7,10 +7,11 @@ endif
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install audit reproduce reproduce-large wild questions citation-pairs whole runs models benchmarks test test-fast lint types examples cluster tests test-light docs peers clean
+.PHONY: help install audit reproduce reproduce-all reproduce-large wild questions citation-pairs whole runs models benchmarks test test-fast lint types examples cluster tests test-light docs peers clean
 
 help:
-	@echo "make reproduce  index CSFCube, search every facet, evaluate, print the table"
+	@echo "make reproduce  index mini and CSFCube, search every facet, evaluate, print the tables (4 minutes; mini alone: 2)"
+	@echo "make reproduce-all  the other tables of docs/reproduce.md: raw text, crossed facets, citations (7 minutes more)"
 	@echo "make reproduce-large  the same with the large encoder (6 to 30 minutes, 1.5 GB of models)"
 	@echo "make wild       searches over all arXiv papers in QBE_DATA, judged (an hour)"
 	@echo "make questions  questions in place of papers, judged (20 minutes; SPLIT=dev: those that choices were made on)"
@@ -46,7 +47,7 @@ $(RUNS)/installed: setup.cfg pyproject.toml constraints.txt
 	$(RUNS)/bin/pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[evaluate,large,plot]'
 	@touch $@
 
-reproduce reproduce-large wild questions whole: $(RUNS)/installed
+reproduce reproduce-all reproduce-large wild questions whole: $(RUNS)/installed
 	PATH="$(abspath $(RUNS)/bin):$$PATH" bash scripts/$@.sh
 
 citation-pairs: install
@@ -119,4 +120,4 @@ $(VENV)-peers/installed: benchmarks/peers.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-audit $(VENV)-light $(VENV)-peers $(VENV)-runs site indexes/*/ runs/*.trec runs/*.json qrels/*.qrels qrels/*.tsv qrels/*.json qrels/*.jsonl qrels/*/
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-light $(VENV)-peers $(VENV)-runs site indexes/*/ runs/*.trec runs/*.json runs/*.txt runs/*.svg runs/*.log qrels/*.qrels qrels/*.tsv qrels/*.json qrels/*.jsonl qrels/*/

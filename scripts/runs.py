@@ -3,6 +3,7 @@
     python -m scripts.runs            # all runs (half an hour to an hour on two cores), then the tables
     python -m scripts.runs NAME ...   # some of them
     python -m scripts.runs --tables   # the tables alone, out of the runs that are there
+    python -m scripts.runs --compare mini csfcube  # what `make reproduce` made, with docs/reproduce.md
 
 ``runs/published/NAME.trec.gz`` is a run of CSFCube's 50 queries over their pools;
 ``runs/published/runs.json`` has its row's name, the commands that made it, its digest (SHA-256 of the run
@@ -40,7 +41,7 @@ class Row(NamedTuple):
     rerank: str
 
 
-SMALL, LARGE = "facet-encoder", "facet-encoder-large"
+SMALL, LARGE, BIG = "facet-encoder", "facet-encoder-large", "qbe large encoder"
 PLAIN = "fused:background_penalty=0"
 ROWS: Mapping[str, Row] = {
     "csfcube.bm25": Row("qbe bm25", SMALL, "bm25", "none"),
@@ -51,12 +52,10 @@ ROWS: Mapping[str, Row] = {
     "csfcube.fused+joint": Row(
         "qbe fused, grades, joint grades (default)", SMALL, "fused", "grades:joint=20"
     ),
-    "csfcube-large.dense": Row("qbe large encoder, dense", LARGE, "dense", "none"),
-    "csfcube-large.fused-without-penalty": Row(f"qbe large encoder, {PLAIN}", LARGE, PLAIN, "none"),
-    "csfcube-large.fused+projections": Row(
-        "qbe large encoder, fused, projections", LARGE, "fused", "projections"
-    ),
-    "csfcube-large.fused+grades": Row("qbe large encoder, fused, grades", LARGE, "fused", "grades"),
+    "csfcube-large.dense": Row(f"{BIG}, dense", LARGE, "dense", "none"),
+    "csfcube-large.fused-without-penalty": Row(f"{BIG}, {PLAIN}", LARGE, PLAIN, "none"),
+    "csfcube-large.fused+projections": Row(f"{BIG}, fused, projections", LARGE, "fused", "projections"),
+    "csfcube-large.fused+grades": Row(f"{BIG}, fused, grades", LARGE, "fused", "grades"),
 }
 
 
@@ -136,10 +135,11 @@ def table_rows(qrels: Path) -> dict[str, str]:
     sources = published_papers()
     for published in published_rows():
         figures[f"{published.system} ({sources[published.paper].short})"] = published.figures
-    return {
-        name: f"| {name} | {' | '.join(_cell(of_row, scope) for scope in SCOPES)} |"
-        for name, of_row in figures.items()
-    }
+    return {name: _line(name, of_row) for name, of_row in figures.items()}
+
+
+def _line(name: str, figures: Mapping[str, Mapping[str, float | None]]) -> str:
+    return f"| {name} | {' | '.join(_cell(figures, scope) for scope in SCOPES)} |"
 
 
 def _cell(figures: Mapping[str, Mapping[str, float | None]], scope: str) -> str:
@@ -157,11 +157,29 @@ def with_rows(text: str, rows: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
+def compared(collection: str, runs: Path = Path("runs"), page: Path = ROOT / DOCUMENTS[1]) -> str:
+    """Say how many rows that ``make reproduce`` made of a collection are those of the documentation."""
+    published = page.read_text(encoding="utf-8").split("\n")
+    made = json.loads((runs / f"{collection}.json").read_text(encoding="utf-8"))["rows"]
+    names = [ROWS[row["run"].replace(collection, "csfcube", 1)].name for row in made]
+    if collection != "csfcube":
+        names = [name.removeprefix("qbe ") for name in names]
+    same = sum(_line(name, row["figures"]) in published for name, row in zip(names, made, strict=True))
+    if same == len(made):
+        return f"{collection}: all figures as published."
+    why = "processors compute int8 differently (qbe doctor says whether this one has VNNI)"
+    return f"{collection}: {same} of {len(made)} rows as published, the others differ: {why}."
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"runs (default: all): {', '.join(ROWS)}")
     parser.add_argument("--tables", action="store_true", help="write the tables alone")
+    parser.add_argument("--compare", nargs="+", metavar="COLLECTION", help="compare figures alone")
     options = parser.parse_args()
+    if options.compare:
+        print("\n".join(map(compared, options.compare)))
+        return
     if unknown := set(options.names) - ROWS.keys():
         parser.error(f"expected names of runs ({', '.join(ROWS)}), found {min(unknown)}")
     if not options.tables:

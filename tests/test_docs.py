@@ -201,31 +201,17 @@ def test_the_notebook_prints_what_it_shows(tmp_path, environment, monkeypatch):
 # What is named
 
 
-def options(parser) -> set[str]:
-    """The long options of a parser itself."""
-    return {
-        option
-        for action in parser._actions
-        for option in action.option_strings
-        if option[:2] == "--" and action.help != HIDDEN
-    } - {"--help"}
-
-
 def all_options(command: str) -> set[str]:
     """The long options of a command and of its subcommands."""
-    return set().union(
-        *(options(parser) for name, parser in parsers().items() if f"{name} ".startswith(f"{command} "))
-    )
+    named = [parser for name, parser in parsers().items() if f"{name} ".startswith(f"{command} ")]
+    actions = [action for parser in named for action in parser._actions if action.help != HIDDEN]
+    return {option for action in actions for option in action.option_strings if option[:2] == "--"}
 
 
 def sections(path: Path) -> dict[str, str]:
     """The text under each heading, to the next heading of whatever level, by heading."""
     parts = re.split(r"^#+ (.*)$", read(path), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
-
-
-def named_options(text: str) -> set[str]:
-    return set(re.findall(r"(?<![\w-])--[a-z0-9][a-z0-9-]*", text))
 
 
 def test_the_page_of_the_command_line_is_that_of_its_parsers():
@@ -237,7 +223,7 @@ def test_the_page_of_the_command_line_is_that_of_its_parsers():
 def test_every_option_shown_with_a_command_exists(path):
     text = read(path).replace("\\\n", " ")
     for name, rest in re.findall(r"qbe (index|search|evaluate|tag|datasets|train|export)\b([^\n|`;]*)", text):
-        used = named_options(rest)
+        used = set(re.findall(r"(?<![\w-])--[a-z0-9][a-z0-9-]*", rest)) - {"--help"}
         assert not used - all_options(f"qbe {name}"), f"qbe {name}{rest}"
 
 

@@ -76,7 +76,7 @@ def test_protocol_table_has_a_row_a_run(collection, capsys):
 def test_plain_table_and_default_measures(collection, capsys):
     main([*qrels(), "--run", *runs("bad")])
     out = capsys.readouterr().out
-    assert "means over queries; queries: background 2, method 2, result 2, all 6" in out
+    assert "means over queries (relevant: grade 1 or more, or as a measure says); queries: background" in out
     names = [line.split()[0] for line in out.splitlines() if line.endswith("all")]
     assert names == list(DEFAULT_MEASURES)
     assert out.endswith("RR   background  method  result     all\nbad      0.2500  0.2500  0.2500  0.2500\n")

@@ -120,17 +120,19 @@ def test_protocol_measures_are_known_to_ir_measures_by_name():
 def test_measures_are_named_canonically_once():
     names = ["MAP", "AP", "NDCG%20", "R-Precision", "Precision@20"]
     assert list(parse_measures(names)) == ["AP", "CSFCube_nDCG", "CSFCube_Rprec", "P@20"]
+    with pytest.raises(UsageError, match=r"; did you mean NDCG%20\?$"):
+        parse_measures(["NDCG%21"])
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        *("foo", "P", "P@x", "nDCG(foo=1)", "NDCG%21", "", "P(rel="),
+        *("foo", "P", "P@x", "nDCG(foo=1)", "", "P(rel="),
         *("P@0", "nDCG@0", "R(cutoff=0)", "AP(rel=0)", "P(rel=0)@5", "P@99999999999999999999"),
     ],
 )
 def test_a_measure_that_cannot_be_is_refused(name):
-    with pytest.raises(UsageError, match="CSFCube_nDCG"):
+    with pytest.raises(UsageError, match=r"CSFCube_nDCG|did you mean NDCG%20"):
         parse_measures([name])
 
 
@@ -144,3 +146,16 @@ def test_a_missing_and_a_failing_provider_are_told(monkeypatch):
     monkeypatch.setattr(ir_measures.DefaultPipeline, "supports", lambda measure: False)
     with pytest.raises(UsageError, match="RBP"):
         parse_measures(["RBP"])
+
+
+def test_all_measures_break_ties_alike():
+    """Of equal scores the id that comes later is first, as in trec_eval."""
+    scores = {"q": dict.fromkeys(["a", "b", "c"], 1.0)}
+    measures = parse_measures(["RR", "RR@10", "P@1", "nDCG@1", "Success@1"])
+    found = per_query_values(measures, {"q": {"a": 0, "b": 0, "c": 1}}, scores)
+    assert {name: values["q"] for name, values in found.items()} == dict.fromkeys(found, 1.0)
+
+
+def test_a_measure_that_divides_by_zero_is_refused():
+    with pytest.raises(UsageError, match="cannot compute all of Accuracy@1 "):
+        per_query_values(parse_measures(["Accuracy@1"]), {"q": {"a": 1}}, {"q": {"a": 1.0}})

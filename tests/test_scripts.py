@@ -83,10 +83,23 @@ def test_published_runs_are_those_of_their_digests_and_commands():
     for name, described in DESCRIBED.items():
         assert hashlib.sha256(runs.read_run(name)).hexdigest() == described["sha256"]
         row = runs.ROWS[name]
-        assert (described["row"], f"--first-stage {row.first_stage}") == (
-            row.name,
-            described["commands"][-1].partition("pools.tsv ")[2].partition(" --rerank")[0],
-        )
+        assert described["row"] == row.name
+        assert f" --first-stage {row.first_stage} --rerank" in described["commands"][-1]
+
+
+def test_figures_are_compared_with_those_of_the_page(tmp_path):
+    page, names = tmp_path / "page.md", [runs.ROWS[f"csfcube.{name}"].name for name in ("bm25", "dense")]
+    page.write_text("".join(f"| {name.removeprefix('qbe ')} {'| 10.00 / 10.00 ' * 4}|\n" for name in names))
+    for value, told in ((0.1, "all figures as published."), (0.1025, "1 of 2 rows as published, the others")):
+        figures = [
+            {measure: dict.fromkeys(runs.SCOPES, each) for measure in runs.MEASURES} for each in (0.1, value)
+        ]
+        made = [
+            {"run": f"mini.{name}", "figures": each}
+            for name, each in zip(("bm25", "dense"), figures, strict=True)
+        ]
+        (tmp_path / "mini.json").write_text(json.dumps({"rows": made}))
+        assert runs.compared("mini", tmp_path, page).startswith(f"mini: {told}")
 
 
 @pytest.fixture(scope="module")

@@ -137,7 +137,7 @@ REFUSED = [
     *(["--paper", "s999"], ["--text", " "], ["--paper-file", "absent.json"], ["--topics", "absent.tsv"]),
     *(["--topics", "pools.tsv"], ["--paper", "s001", "--output", "file/run.trec"]),
     *(["--paper", "s001", "--output", "."], ["--topics", "topics.tsv", "--pool", "few.tsv"]),
-    ["--topics", "named.tsv", "--pool", "other.tsv"],
+    *(["--topics", "named.tsv", "--pool", "other.tsv"], ["--paper", "draft.txt"]),
 ]
 
 

@@ -2,13 +2,17 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
+import onnx
 import pytest
 import torch
+from onnx import numpy_helper
 from support.tiny_reranker import write_bert
+from support.trainings import new_folders
 
-from qbe.models.cards import TOKENIZER
+from qbe.models.cards import JOINT_MODEL, TOKENIZER
 from qbe.models.tokenizer import PaperTokenizer
 from qbe.query import SHAPES
 from qbe.runs import GradedPair, read_graded_pairs
@@ -16,7 +20,9 @@ from qbe.search.rerankers import JointGrader
 from qbe.train import joint
 from qbe.train.fit import Schedule, fit
 from qbe.train.joint import FitRecipe, JointNetwork, Texts, graded, grades_of, joint_task, scored
+from qbe.train.work import RunOptions
 from qbe.types import Facet
+from qbe.util.files import sha256
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
@@ -111,3 +117,23 @@ def test_what_is_published_grades_as_the_trained_network(trained, papers):
     assert set(trained.result) == {
         f"{grader.card.training['calibrated']} | {by}" for by in ("grades", "joint-grades", "their mean")
     }
+
+
+def test_joint_grades_learn_on_from_what_was_published(trained, papers, tmp_path):
+    """At a rate of zero they stay as they were, but for the rounding of weights to 7 bits."""
+    still = FitRecipe(steps=1, learning_rate=0.0, head_rate=0.0, warm_up=0.5, queries=1)
+    options = {**trained.training.options, "start": str(trained.output)}
+    replace(trained.training, options=options).train(new_folders(tmp_path), RunOptions((0,)), again=still)
+    by_id = {paper.paper_id: paper for paper in papers}
+    candidates = [by_id["s051"], by_id["s002"]]
+    before, after = (JointGrader(folder) for folder in (trained.output, new_folders(tmp_path).output))
+    np.testing.assert_allclose(
+        after.grade(by_id["s036"], candidates), before.grade(by_id["s036"], candidates), atol=0.1
+    )
+    matrices = [
+        numpy_helper.to_array(each)
+        for each in onnx.load(new_folders(tmp_path).output / JOINT_MODEL).graph.initializer
+        if each.name.endswith("_quantized")
+    ]
+    assert max(np.abs(each.astype(int)).max() for each in matrices if each.dtype == np.int8) == 64
+    assert after.card.training["start"] == sha256(trained.output / JOINT_MODEL)

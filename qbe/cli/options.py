@@ -111,7 +111,8 @@ picked by hand, or by its whole abstract.
 # stages
 --first-stage STAGE  bm25, dense or fused (default), with parameters as in fused:depth=500; help lists them
 --rerank STAGE  none, grades, projections, cross-encoder, matching, llm, or a model's folder, as in
-  grades:joint=50; help lists them (default: grades or projections as the encoder has, else cross-encoder)
+  grades:joint=50; help lists them (default: grades:joint=20 where the index's encoder has grades, else
+  projections where it has these, else cross-encoder)
 --encoder NAME  for queries from outside (default: the one the index was built with)
 
 == list

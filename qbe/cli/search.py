@@ -21,7 +21,7 @@ from qbe.errors import check_count
 from qbe.query import PLAIN, TopicAspect, parse_positions, parse_wish
 from qbe.runs import check_pools, read_pools
 from qbe.search.filters import PaperFilter, describe, parse_where, parse_years
-from qbe.search.stages import Fused, Stages, default_stages, parse_first_stage, parse_reranker
+from qbe.search.stages import JOINT_DEPTH, Fused, Stages, default_stages, parse_first_stage, parse_reranker
 from qbe.util.files import check_output, sha256
 from qbe.util.work import thread_count
 
@@ -49,6 +49,12 @@ OF_NO_RESULT = frozenset(
 )
 """Options on which results do not depend, or which files stand for."""
 
+DEFAULTS = {
+    "--first-stage": "default: fused, of an index without vectors bm25, without BM25 dense",
+    "--rerank": f"default: grades:joint={JOINT_DEPTH} where the index's encoder has grades, else projections "
+    "where it has these, else cross-encoder (joint grades alone); none leaves it out",
+}
+
 
 def main(arguments: list[str]) -> None:
     from qbe.search.stages import FIRST_STAGES, RERANKERS, describe_stages
@@ -57,6 +63,7 @@ def main(arguments: list[str]) -> None:
         after = arguments.index(option) + 1 if option in arguments else len(arguments)
         if arguments[after : after + 1] == ["help"]:
             print(describe_stages(RERANKERS if option == "--rerank" else FIRST_STAGES))
+            print(DEFAULTS[option])
             return
     run(parse("search", arguments, searched))
 

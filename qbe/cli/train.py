@@ -58,7 +58,8 @@ def main(arguments: list[str]) -> None:
     sources = _sources(options)
     cites = options.command == "cross-encoder" and options.collection
     make = _training("citation-pairs" if cites else options.command)
-    own = {name: getattr(options, name) for name in ("encoder", "aligner") if getattr(options, name, None)}
+    named = ("encoder", "aligner", "start", "steps")
+    own = {name: getattr(options, name) for name in named if getattr(options, name, None)}
     if options.command == "encoder":
         from qbe.train.cocitations import CocitationRecipe
 

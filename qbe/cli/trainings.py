@@ -56,9 +56,9 @@ pairs.
 
 == train joint-grades: joint grades: a cross-encoder of pairs of papers
 Train joint grades: a cross-encoder of pairs of papers, on graded pairs and on pairs of an index that a
-larger one grades. A quarter of an hour on a large GPU, weeks on two processors.
+larger one grades. A quarter of an hour on a large GPU, weeks on two processors; an hour with --start.
 
-@index @output @work @wild @devs @leave-out @seed @threads @device
+@index @output @work @start @wild @devs @leave-out @seed @threads @device
 
 == train facet-projections: the facet projections
 Train the facet projections, which rerank by stored vectors without a pass of a model, over an index of
@@ -88,6 +88,9 @@ record in the tagger's card that it can be used with it.
 == @wild
 --pairs PATH...  graded pairs to train on, files or folders with train*.tsv (default: those of a checkout,
   with its wild-train.tsv)
+== @start
+--start DIR  joint grades (a folder, or joint-grades) that learn on from the pairs, without a teacher
+--steps N  with --start: of eight lists each, of each file equally often (default: 600)
 == @devs
 --dev FILE...  graded pairs to measure on; the first chooses, the last calibrates chances (default:
   data/facet-judgments/dev.tsv in a checkout of the repository)

@@ -179,10 +179,11 @@ def parse_measures(names: Iterable[str]) -> dict[str, ir_measures.Measure]:
             if not all(1 <= measure.params.get(parameter, 1) < 2**31 for parameter in ("cutoff", "rel")):
                 why = f"its cutoff and level must be from 1 to {2**31 - 1}"
         if why:
-            known = {each.lower(): each for each in (*ir_measures.measures.registry, *_ALIASES)}
+            registry = ir_measures.measures.registry
+            known = {each.lower(): each for each in reversed([*registry, *_ALIASES])}
             base = re.split("[@(]", name, maxsplit=1)[0]
-            near = [known[each] for each in get_close_matches(base.lower(), known, 1)]
-            hint = _HINT if near in ([], [base]) else f"did you mean {near[0]}{name[len(base) :]}?"
+            near = [] if base in registry else get_close_matches(base.lower(), known, 1)
+            hint = f"did you mean {known[near[0]]}{name[len(base) :]}?" if near else _HINT
             raise UsageError(f"expected a measure that can be computed, found {name!r} ({why}); {hint}")
         parsed[str(measure)] = measure
     return parsed
@@ -203,7 +204,12 @@ def per_query_values(
     import ir_measures
 
     judged = {query_id: dict(grades) for query_id, grades in qrels.items()}
-    run = {query_id: dict(scores[query_id]) for query_id in judged if scores.get(query_id)}
+    # ir-measures' providers break ties in different ways: all of them get ranks.
+    run = {
+        query_id: {paper_id: -rank for rank, paper_id in enumerate(trec_order(scores[query_id]))}
+        for query_id in judged
+        if scores.get(query_id)
+    }
     values: dict[str, dict[str, float]] = {
         name: dict.fromkeys(judged, float(measure.DEFAULT)) for name, measure in measures.items()
     }
@@ -211,7 +217,7 @@ def per_query_values(
         try:
             for metric in ir_measures.iter_calc(list(measures.values()), judged, run):
                 values[str(metric.measure)][metric.query_id] = float(metric.value)
-        except (ValueError, RuntimeError, CalledProcessError) as error:
+        except (ValueError, RuntimeError, ZeroDivisionError, CalledProcessError) as error:
             raise UsageError(
                 f"expected measures that fit these judgements, found that ir-measures cannot compute all of "
                 f"{', '.join(measures)} ({error}); leave one out"

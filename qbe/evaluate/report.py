@@ -41,7 +41,7 @@ class Protocol(NamedTuple):
     compared: Sequence[str] | None = None
 
 
-PLAIN = Protocol("means over queries", evaluate)
+PLAIN = Protocol("means over queries (relevant: grade 1 or more, or as a measure says)", evaluate)
 PROTOCOLS: Mapping[str, Protocol] = {
     CSFCUBE: Protocol("CSFCube protocol, {split} folds", csfcube_protocol),
     evaluation.POOLS: Protocol(

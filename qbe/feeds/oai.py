@@ -119,6 +119,9 @@ class Repository:
         elif not self._has_answered:
             begin = data[:60].decode(errors="replace")
             raise self._bad(f"an answer by OAI-PMH, found another, {begin!r}")
+        # Servers put blank lines before the answer, and notices of PHP behind it.
+        end = data.rfind(b"</OAI-PMH>")
+        data = data.lstrip() if end < 0 else data[: end + len(b"</OAI-PMH>")].lstrip()
         records, texts, errors, is_list = [], {"resumptionToken": "", "responseDate": ""}, [], False
         try:
             for where, element in elements(io.BufferedReader(io.BytesIO(data)), "page", _TAGS):

@@ -82,7 +82,7 @@ class Index(Closing):
         ``tagger`` labels queries, by default the index's. Raises IndexFormatError for no sound index,
         EncoderMismatchError, ModelError, UsageError, and what `qbe.index.share.pull` does.
         """
-        self.threads = thread_count(threads)
+        self.threads, self._process = thread_count(threads), os.getpid()
         given = [folder] if isinstance(folder, str | os.PathLike) else folder
         if any(map(is_remote, given)):
             from qbe.index.share import local_folder
@@ -128,6 +128,12 @@ class Index(Closing):
         """The current reader, which a search uses to its end; raises UsageError for a closed index."""
         if (reader := self._reader) is None:
             raise UsageError(f"expected an open index of {self.folder}, found a closed one; open it again")
+        # Threads of Java and of models are not there after a fork: it would wait for ever.
+        if os.getpid() != self._process:
+            raise UsageError(
+                f"expected an index that this process opened, found {self.folder} of another, from which it "
+                "was forked; open it in each process, and start these by the method spawn or forkserver"
+            )
         return reader
 
     def close(self) -> None:

@@ -28,6 +28,7 @@ _ARCHIVE_SECONDS = 120  # limit for each of the two processes that make the arch
 
 log = logging.getLogger(__name__)
 _start = threading.Lock()
+_forked = threading.Event()
 # Options of the machine beside the usual ones; QUICK, its quick compiler alone, takes a sixth off one cold
 # search, but makes many searches slower.
 QUICK = "-XX:TieredStopAtLevel=1"
@@ -122,9 +123,22 @@ def java_class(name: str) -> Any:
         if not jnius_config.vm_running:
             _start_machine(jnius_config)
             _declare_classes()
-    from jnius import autoclass
+            for each in (_forked.set, java_class.cache_clear):
+                os.register_at_fork(after_in_child=each)
+    if _forked.is_set():
+        raise JavaError(
+            "expected a process that starts Java itself, found one that was forked from one with Java; start "
+            "processes by the method spawn or forkserver"
+        )
+    from jnius import JavaException, autoclass
 
-    return autoclass(name)
+    try:
+        return autoclass(name)
+    except JavaException as error:
+        raise JavaError(
+            f"expected Java with {name}, found one that another package had started without Anserini's jar "
+            f"({java_message(error)}); open an index before that package is used"
+        ) from error
 
 
 def _start_machine(jnius_config: Any) -> None:

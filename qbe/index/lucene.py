@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.errors import IndexBuildError, IndexFormatError
+from qbe.errors import IndexBuildError, IndexFormatError, JavaError
 from qbe.index import jvm
 from qbe.index.papers import IDS
 from qbe.index.scoring import Rows, Selection, run_starts
@@ -207,6 +207,8 @@ class TextSearch:
         java("java.lang.Object")
         try:
             self.reader = jvm.open_lucene(path)
+        except JavaError:
+            raise
         except Exception as error:
             reason = jvm.java_message(error)
             if any(words in reason for words in _OF_A_LATER_LUCENE):

@@ -231,7 +231,7 @@ class Regrader:
 
 
 # Of lists whose first five hits have no better grade users are told so (`python -m benchmarks.fits`).
-NOTHING_FITS, FIRST_HITS = 0.65, 5
+NOTHING_FITS, FIRST_HITS = 0.6, 5
 
 
 def nothing_fits(hits: Sequence[Hit], facet: Facet | None) -> str | None:

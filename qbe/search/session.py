@@ -493,9 +493,8 @@ def open_rerank_stage(
         options = (index.similarity, stage.temperature, stage.regularization, workers)
         reranker = VectorMatching(stage.kind, lambda paper: index.vectors(paper).sentences, *options)
     penalty = getattr(stage, "background_penalty", 0.0) if dense else 0.0
-    if penalty is None:
-        penalty = getattr(reranker, "background_penalty", 0.0)
-    return RerankStage(reranker, stage.depth, stage.weight, penalty)
+    usual = getattr(reranker, "background_penalty", 0.0)
+    return RerankStage(reranker, stage.depth, stage.weight, usual if penalty is None else penalty)
 
 
 def _cross_encoder(stage: CrossEncoder, workers: Workers, open_reranker: RerankerOpener | None) -> Reranker:

@@ -368,7 +368,8 @@ def create_server(service: SearchService) -> FastMCP[None]:
     tools = []
     for function, (title, notes, left_out) in TOOLS.items():
         schema = form_of(function).schema
-        offered = {name: each for name, each in schema["properties"].items() if name not in left_out.split()}
+        shown = schema["properties"].items()
+        offered = {name: _without_null(each) for name, each in shown if name not in left_out.split()}
         tools.append(
             ServiceTool(
                 name=function.__name__,
@@ -388,6 +389,14 @@ def create_server(service: SearchService) -> FastMCP[None]:
             )
         )
     return FastMCP("qbe", instructions, version=version("qbe"), tools=tools, mask_error_details=True)
+
+
+def _without_null(field: dict[str, Any]) -> dict[str, Any]:
+    """A field's schema without the union with null, which some clients cannot fill; null is still taken."""
+    kinds = [each for each in field.get("anyOf", ()) if each.get("type") != "null"]
+    if len(kinds) != 1:
+        return field
+    return {**kinds[0], **{name: value for name, value in field.items() if name not in ("anyOf", "default")}}
 
 
 def serve_stdio(server: FastMCP[None]) -> None:

@@ -21,10 +21,12 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from qbe.errors import ModelError
 from qbe.index.reader import IndexReader
 from qbe.models.cards import DEFAULT_RERANKER, JOINT_MODEL, TOKENIZER, JointCard, write_card
 from qbe.models.export.encoder import export_joint
-from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights
+from qbe.models.export.quantize import dequantized
+from qbe.models.folders import BASE_ENCODER, ENCODERS, joint_folder, packaged_weights
 from qbe.models.large import LARGE, weights_folder
 from qbe.models.tokenizer import PaperTokenizer, pair_input
 from qbe.query import SHAPES, SIMILAR_FROM, Query
@@ -37,12 +39,13 @@ from qbe.train.card import APACHE, BY_FACET, GRADES_LIMITS, Card
 from qbe.train.fit import Schedule, Task, copied, fit_seeds, matmul_dtype
 from qbe.train.grades import platt, query_of, rms_errors
 from qbe.train.losses import FACETS, grades_of, pair_loss
-from qbe.train.network import WEIGHTS, TrainedEncoder
+from qbe.train.network import LENGTH_MULTIPLE, WEIGHTS, TrainedEncoder, rounded
 from qbe.train.pairs import (
     in_steps,
     papers_of,
     queries_of,
     read_indexed_lists,
+    read_lists,
     sample_unrelated,
     without_evaluated,
 )
@@ -56,7 +59,9 @@ Doubles = NDArray[np.float64]
 
 PRODUCT = 4.0  # times the product of the papers' vectors, to make it about as large as their difference
 HEAD = ("hidden_weight", "hidden_bias", "out_weight", "out_bias")
+HEAD_WEIGHTS = "head.safetensors"  # beside those of an encoder to start from
 TOKENS = 24576  # of a chunk of pairs, padding included
+BITS = 7  # of weights: sums of two products with activations of 8 bits fit into 16 on every processor
 
 
 class Texts:
@@ -87,7 +92,8 @@ class Texts:
                 for first, second in (pairs[place] for place in chunk)
             ]
             sizes = [row.ids.shape[1] for row in rows]
-            ids, sides = (torch.zeros(len(rows), max(sizes), dtype=torch.int64) for _ in range(2))
+            padded = -(-max(sizes) // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+            ids, sides = (torch.zeros(len(rows), padded, dtype=torch.int64) for _ in range(2))
             for place, (row, size) in enumerate(zip(rows, sizes, strict=True)):
                 ids[place, :size] = torch.from_numpy(row.ids[0])
                 sides[place, :size] = torch.from_numpy(row.sides[0])
@@ -101,14 +107,16 @@ class JointNetwork(TrainedEncoder):
     the size of their difference, so that it begins with what encoders of single papers know.
     """
 
-    def __init__(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
-        super().__init__(folder, dtype)
+    def __init__(self, folder: Path, dtype: torch.dtype = torch.bfloat16, bits: int | None = None) -> None:
+        super().__init__(folder, dtype, bits)
         size = self.shape.dimension
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # so that each network begins with the same head
             hidden, out = nn.Linear(3 * size, size), nn.Linear(size, FACETS)
         self.hidden_weight, self.hidden_bias = hidden.weight, hidden.bias
         self.out_weight, self.out_bias = out.weight, out.bias
+        if (folder / HEAD_WEIGHTS).exists():
+            self.load_state_dict(load_file(folder / HEAD_WEIGHTS), strict=False)
 
     def forward(self, ids: Tensor, sides: Tensor, lengths: Tensor) -> Tensor:
         """Scores (pairs, facets); `grades_of` makes grades of them."""
@@ -148,7 +156,8 @@ class FitRecipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointRecipe:
-    """How joint grades are made: by ``student`` from graded lists and as many that the ``teacher`` graded.
+    """How joint grades are made: by ``student`` from graded lists and as many that the ``teacher`` graded,
+    or ``again`` from others and graded lists, of each file equally often.
 
     The teacher grades candidates of papers that are drawn from the index, out of rankings by each facet, and
     of others out of those by the grade model, by each facet and each shape of exploration.
@@ -156,6 +165,7 @@ class JointRecipe:
 
     teacher: FitRecipe = FitRecipe(steps=2000, learning_rate=4e-5, warm_up=0.06)
     student: FitRecipe = FitRecipe(steps=9871, learning_rate=1.5e-4, warm_up=0.07)
+    again: FitRecipe = FitRecipe(steps=600, learning_rate=4e-5, warm_up=0.06, head_rate=1.2e-4)
     depth: int = 300  # of the fused first stage
     found: int = 2315  # papers with candidates out of its rankings: so many of those up to each rank
     found_picks: tuple[tuple[int, int], ...] = ((6, 6), (30, 5), (150, 4), (300, 1))
@@ -223,17 +233,37 @@ def graded(network: JointNetwork, texts: Texts, lists: Mapping[str, Sequence[str
     return found
 
 
+def start_folder(model: Path, base: Path, folder: Path) -> Path:
+    """Write the weights of joint grades in int8 by the names of those of ``base``, to start from."""
+    found, weights = dequantized(model), load_file(base / WEIGHTS)
+    for name in weights:
+        matrix = f"model.{name.removesuffix('weight')}bias/matrix"
+        value = found.get(matrix, found.get(f"model.{name}"))
+        if value is not None:
+            weights[name] = torch.from_numpy(np.array(value))
+    parts = ("module.parts.1/matrix", "module.parts.1", "module.parts.3/matrix", "module.parts.3")
+    head = {name: torch.from_numpy(np.array(found[part])) for name, part in zip(HEAD, parts, strict=True)}
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in ("config.json", TOKENIZER):
+        copyfile(base / file, folder / file)
+    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+    save_file(head, folder / HEAD_WEIGHTS)
+    return folder
+
+
 @dataclass
 class JointTraining(Training):
     """Joint grades, made by a student of graded pairs and of pairs that a teacher graded.
 
     Sources are files of graded pairs, an index of their papers, and papers to leave out; the last file of dev
     calibrates chances. ``bases`` of teacher and student are by default the large encoder and the base
-    encoder.
+    encoder. Those of ``start``, a folder or a name, learn on from graded pairs alone, for ``steps``.
     """
 
     recipe: JointRecipe = JointRecipe()
     bases: tuple[Path, Path] | None = None
+    start: str | None = None
+    steps: int | None = None
 
     def open(self) -> dict[str, Any]:
         self._dtype = matmul_dtype(self.run.device)
@@ -242,12 +272,30 @@ class JointTraining(Training):
         self._index, self._reader = self.open_index()
         self._reader.require_vectors()
         bases = {"teacher_base": self._teacher, "student_base": self._student}
+        self._start = self.start and joint_folder(self.start)
+        if self.start and not self._start:
+            raise ModelError(f"{self.start}: expected a folder of joint grades as `start`, found none")
+        if self._start:
+            del bases["teacher_base"]
         digests = {name: sha256(base / WEIGHTS) for name, base in bases.items()}
+        if self._start:
+            digests["start"] = sha256(Path(self._start, JOINT_MODEL))
+            again = replace(self.recipe.again, steps=self.steps or self.recipe.again.steps)
+            self.recipe = replace(self.recipe, again=again)
         return {"index": self._reader.manifest.digest, **digests}
 
     def fit(self) -> None:
         reader, recipe = self._reader, self.recipe
         lists, self._dev = read_indexed_lists(self.sources, reader)
+        if self._start:
+            held = papers_of(lists, *self._dev.values())
+            papers = {name: reader.paper(name) for name in sorted(held)}
+            base = start_folder(Path(self._start, JOINT_MODEL), self._student, self.work / "start")
+            files = [read_lists(file).keys() & lists.keys() for file in self.sources.train]
+            sets = [{query: lists[query] for query in sorted(each)} for each in files if each]
+            self._network, _ = self._fitted(base, recipe.again, papers, self.work / "student", *sets)
+            self._counts = {"pairs": sum(map(len, lists.values())), "taught": 0}
+            return
         drawn = self._drawn({*lists, *(query for of_dev in self._dev.values() for query in of_dev)})
         read = papers_of(lists, *self._dev.values()).union(drawn, *drawn.values())
         papers = {name: reader.paper(name) for name in sorted(read)}
@@ -261,14 +309,14 @@ class JointTraining(Training):
             for query, candidates in drawn.items()
         }
         log.info("training on %d graded lists and %d of the teacher's", len(lists), len(taught))
-        work, sets = self.work / "student", (lists, taught)
-        self._network, _ = self._fitted(self._student, recipe.student, papers, work, *sets)
+        work = self.work / "student"
+        self._network, _ = self._fitted(self._student, recipe.student, papers, work, lists, taught)
         self._counts = {"pairs": sum(map(len, lists.values())), "taught": sum(map(len, taught.values()))}
 
     def _fitted(
         self, base: Path, recipe: FitRecipe, papers: Mapping[str, Paper], work: Path, *sets: GradedLists
     ) -> tuple[JointNetwork, Texts]:
-        network = JointNetwork(base, self._dtype).to(self.run.device)
+        network = JointNetwork(base, self._dtype, BITS if self._start else None).to(self.run.device)
         texts = Texts(papers, PaperTokenizer(base / TOKENIZER))
         schedule = Schedule(1, recipe.clip, warm_up=recipe.warm_up)
         fitted = fit_seeds(joint_task(network, texts, recipe, sets), schedule, self.run.seeds, work)
@@ -331,25 +379,32 @@ class JointTraining(Training):
         made = {**json.loads(json.dumps(self.made_from)), "seeds": list(self.run.seeds)}
         training = {**made, **self._counts, "calibrated": label}
         write_card(folder, replace(unfinished, chances=lines, training=training))
+        taught = f" and {training['taught']:,} that a larger one of 12 layers graded"
+        if self._start:
+            taught = f", from joint grades (weights {made['start'][:12]}) in {self.recipe.again.steps} steps"
         return Card(
             name=DEFAULT_RERANKER,
             purpose="Says how similar two papers are in background, method and result, from 0 (unrelated) to "
             "3 (near identical), by reading both as one text: a cross-encoder of "
-            f"{self._network.shape.layers} layers, learned from {training['pairs']:,} graded pairs and "
-            f"{training['taught']:,} that a larger one of 12 layers graded.",
+            f"{self._network.shape.layers} layers, learned from {training['pairs']:,} graded pairs{taught}.",
             input="`[CLS] title abstract [SEP] title abstract [SEP]`, 208 tokens of each paper",
             caption="Root mean squared errors, in grades: of the grade model, which compares stored vectors, "
             f"of joint grades, and of the mean, which ranks. Chances are calibrated on {label}.",
             columns=("pairs", "grades by", *BY_FACET),
             figures=figures,
             places=2,
-            command=f"{DEFAULT_RERANKER} --index DIR --dev FILE...",
+            command=f"{DEFAULT_RERANKER}{' --start DIR' if self._start else ''} --index DIR --dev FILE...",
             limits=GRADES_LIMITS,
             licence=f"{APACHE}; derived from all-MiniLM-L6-v2 (same licence)",
         )
 
     def _export(self, folder: Path) -> dict[str, float]:
         weights = {name: part.detach().cpu() for name, part in copied(self._network).items()}
+        if self._start:  # as in training
+            layers = {
+                name for name, part in weights.items() if name.startswith("layers.") and part.dim() == 2
+            }
+            weights |= {name: rounded(weights[name], BITS) for name in layers}
 
         class Head(nn.Module):
             def __init__(self) -> None:

@@ -6,6 +6,7 @@ Python threads run them side by side.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from qbe.errors import check_count
@@ -25,11 +27,18 @@ R = TypeVar("R")
 AHEAD = 8  # items a thread that are taken from a stream before their turn comes
 Process = subprocess.Popen[bytes]
 _inside = threading.local()
+_CGROUP = "/sys/fs/cgroup/"
+_QUOTAS = ((f"{_CGROUP}cpu.max",), (f"{_CGROUP}cpu/cpu.cfs_quota_us", f"{_CGROUP}cpu/cpu.cfs_period_us"))
 
 
 def available_threads() -> int:
-    """Return the processors that this process may run on (the affinity mask, which containers set)."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the processors that this process may run on, by its affinity mask and a container's quota."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for files in _QUOTAS:
+        with contextlib.suppress(OSError, ValueError):  # there is none, or it is "max" or -1
+            quota, period, *_ = map(int, " ".join(Path(file).read_text() for file in files).split())
+            count = min(count, max(1, quota // period)) if quota > 0 else count
+    return count
 
 
 def thread_count(threads: int | None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -24,18 +24,21 @@ _LEAST = 1e-5  # smaller ranges would make factors without bounds
 
 
 def int8_models(
-    fp32: Path, int8: Path, ranges: Callable[[], Mapping[str, NDArray[Any]]] | None
+    fp32: Path,
+    int8: Path,
+    ranges: Callable[[], Mapping[str, NDArray[Any]]] | None,
+    reduced_ranges: Sequence[bool] = (False, True),
 ) -> Iterator[None]:
     """Write ``fp32`` in int8 in one way after the other: plain, smoothed by ``ranges``, then both in 7 bits.
 
-    Weights have a scale a channel; activations are quantized at each call (dynamic). 7 bits are for
-    processors whose sums of two products of bytes overflow (AVX2 without VNNI).
+    Weights have a scale a channel; activations are quantized at each call (dynamic). With weights of 7 bits
+    (``reduced_ranges``) no processor's sums of two products overflow, as those of 8 do on AVX2 without VNNI.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
         smoothed = Path(temporary, "smoothed.onnx")
-        for reduced in (False, True):
+        for reduced in reduced_ranges:
             settings: Any = {"per_channel": True, "reduce_range": reduced, "weight_type": QuantType.QInt8}
             quantize_dynamic(fp32, int8, **settings)
             yield
@@ -120,6 +123,44 @@ def _products(graph: Any) -> dict[str, list[Any]]:
         if node.op_type == "MatMul" and node.input[1] in weights:
             products.setdefault(node.input[0], []).append(node)
     return products
+
+
+def dequantized(int8: Path) -> dict[str, Floats]:
+    """Read the weights of a model that `int8_models` wrote.
+
+    Tables and biases have their names, matrices (outputs, inputs) the name of their bias and ``/matrix``.
+    """
+    import onnx
+    from onnx import numpy_helper
+
+    graph = onnx.load(str(int8)).graph
+    found = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    users: dict[str, list[Any]] = {}
+    for node in graph.node:
+        for name in node.input:
+            users.setdefault(name, []).append(node)
+    sources = {output: node.input[0] for node in graph.node if node.input for output in node.output}
+    plain = {name.removesuffix("_quantized") for name in found if name.endswith("_quantized")}
+    for name in plain:
+        scale, zero = found.pop(f"{name}_scale"), found.pop(f"{name}_zero_point")
+        found[name] = (found.pop(f"{name}_quantized").astype(np.float32) - zero.astype(np.float32)) * scale
+    for node in graph.node:
+        if (
+            node.op_type != "MatMulInteger"
+            or (weight := node.input[1].removesuffix("_quantized")) not in plain
+        ):
+            continue
+        matrix, states, (place,) = found[weight], sources[node.input[0]], node.output
+        if states.endswith("/smoothed"):
+            matrix = matrix * found[f"{states}/factors"][:, None]
+        while not any(user.op_type == "Add" for user in users[place]):
+            (place,) = next(
+                user for user in users[place] if user.op_type in ("Cast", "Mul", "Reshape")
+            ).output
+        added = next(user for user in users[place] if user.op_type == "Add")
+        bias = next(name for name in added.input if name in found)
+        found[f"{bias}/matrix"] = np.ascontiguousarray(matrix.T)
+    return {name: value for name, value in found.items() if name not in plain or value.ndim == 2}
 
 
 def sample_texts() -> list[str]:

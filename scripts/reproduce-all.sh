@@ -1,14 +1,22 @@
 #!/usr/bin/env bash
-# The other tables of docs/reproduce.md, behind `make reproduce`: the worst queries, facets that disagree, raw text, citations.
-set -euo pipefail
+# The other tables of docs/reproduce.md, of the indexes and runs of `make reproduce`, which is run first where they are
+# not there: the worst queries, facets that disagree, raw text, citations. Each is a file in runs/.
+set -Eeuo pipefail
+[ -e runs/csfcube.json ] || bash scripts/reproduce.sh
+[ -e runs/csfcube.json ] || { echo "the other tables need CSFCube, too" >&2; exit 1; }
+log=runs/reproduce.log
+exec 3>&2 >> "$log" 2>&1
+trap 'tail -n 5 "$log" >&3; echo "failed (all output: $log)" >&3' ERR
+phase() { echo "== $* ==" | tee -a /dev/fd/3; }
 
 search() {
     qbe search --index "$1" --topics qrels/topics.tsv --pool qrels/pools.tsv --run-tag "$2" \
         --output "runs/$2.trec" --overwrite --first-stage "$3" --rerank "$4"
 }
 plain=fused:background_penalty=0
-runs=(runs/csfcube.{bm25,dense,fused-without-penalty,fused+projections,fused+grades}.trec)
+runs=(runs/csfcube.{bm25,dense,fused-without-penalty,fused+projections,fused+grades,fused+joint}.trec)
 
+phase "runs/worst.txt, runs/crossed.txt, runs/explored.txt: a minute and a half"
 qbe evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --folds qrels/folds.json \
     --run runs/csfcube.fused+grades.trec --baseline runs/csfcube.fused-without-penalty.trec \
     --worst 10 --corpus qrels/corpus.jsonl > runs/worst.txt
@@ -32,6 +40,7 @@ qbe evaluate --protocol exploration --qrels qrels/csfcube.*.qrels \
     --baseline runs/csfcube.fused-without-penalty.trec --output runs/explored.json --overwrite --details > runs/explored.txt
 
 # The same from raw text: each abstract is one string, qbe splits sentences and predicts facets.
+phase "runs/raw.txt: a minute and a half"
 qbe datasets csfcube --raw --output qrels/raw
 qbe index --corpus qrels/raw/corpus.jsonl --output runs/indexes/csfcube-raw --overwrite
 search runs/indexes/csfcube-raw csfcube-raw.bm25 bm25 none
@@ -41,9 +50,9 @@ qbe evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --folds qrels/fold
     --run runs/csfcube.fused-without-penalty.trec runs/csfcube-raw.{bm25,dense,fused-without-penalty}.trec \
     --baseline runs/csfcube.fused-without-penalty.trec --output runs/raw.json --overwrite --details > runs/raw.txt
 
-# Citation recommendation, where its collection is at hand: first stages, then judged by the citation model,
-# without and with what papers of the index cite.
-[ -d "${QBE_DATA:-}/citations" ] || exit 0
+# Citation recommendation: first stages, then judged by the citation model, without and with what papers cite.
+[ -d "${QBE_DATA:-}/citations" ] || { phase "no runs/citations.txt: \$QBE_DATA/citations is not there"; exit 0; }
+phase "runs/citations.txt: four and a half minutes"
 qbe datasets citations --output qrels/citations --overwrite
 qbe index --corpus qrels/citations/papers.jsonl --output runs/indexes/citations --overwrite
 recommend() {  # the name of the run, command, options
