@@ -257,9 +257,7 @@ def paper_from_text(title: str, abstract: str, *, paper_id: str | None = None) -
 
 
 def title_and_abstract(text: str, name: str) -> tuple[str, str]:
-    """Split a text into title ('' for none) and abstract: by headings, or by a first line that is no
-    sentence.
-    """
+    """Split a text into title ('' for none) and abstract, by headings or a first line that is no sentence."""
     text = text.strip()
     first, _, rest = text.partition("\n")
     first, named = first.strip().lstrip("# "), TITLE.match(text)

@@ -235,9 +235,8 @@ def note_on_papers(papers: Iterable[Paper]) -> str:
 
 
 def pasted_paper(text: str, title: str) -> Paper:
-    """Make a paper with the id ``query`` of a pasted abstract; raises CorpusError for an empty one.
-
-    A title may stand before it as in a text file (`title_and_abstract`); the ``title`` that is given counts.
+    """Make a paper with the id ``query`` of a pasted abstract, before which its title may stand as in a text
+    file; a ``title`` that is given counts. Raises CorpusError for an empty abstract.
     """
     text = _LINE_END.sub("\n", text).strip()
     if not title or TITLE.match(text) or ABSTRACT.search(text):

@@ -20,10 +20,7 @@ MAX_FIELD = 60  # characters of an unknown field's name in a message
 
 _ABSTRACT = "an abstract, a few sentences that could stand in one, or a question"
 Abstract = Annotated[str, Field(description=_ABSTRACT, max_length=MAX_TEXT)]
-Title = Annotated[
-    str,
-    Field(description="the title that goes with text, which may also begin with it", max_length=MAX_TITLE),
-]
+Title = Annotated[str, Field(description="the title of text, if not its first line", max_length=MAX_TITLE)]
 PaperId = Annotated[
     str, Field(description="a paper of the index, by paper_id or another name", max_length=300)
 ]
