@@ -177,8 +177,11 @@ def _records(
                 by_title = form.name in LIBRARIES and reading.on_error is None
                 for entry in found:
                     record = entry.record
-                    is_paper = by_title and isinstance(record, Mapping)
-                    if is_paper and is_placeholder([record["abstract"] or ""]):
+                    if (
+                        by_title
+                        and isinstance(record, Mapping)
+                        and is_placeholder([record["abstract"] or ""])
+                    ):
                         about = {**record["metadata"], ABSTRACT_FROM: TITLE}
                         record = {**record, "abstract": [record["title"]], "metadata": about}
                     yield form.ids, Entry(entry.where, record)
