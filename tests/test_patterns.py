@@ -112,3 +112,27 @@ def test_no_pattern_takes_more_than_linear_time(name, pattern, asked):
                     text = before + part * (length // share // len(part) + 1) + end
                     times.append(min(seconds(pattern, asked, text) for _ in range(3)))
                 assert times[1] < 3 * times[2], (before[:60], part[:60], end, length, times)
+
+
+def goes_on(parsed: Any) -> bool:
+    """Whether a group that is no alternation repeats possessively, anywhere in a parsed pattern."""
+    for kind, value in parsed:
+        if str(kind) == "POSSESSIVE_REPEAT":
+            inner = value[2]
+            while len(inner) == 1 and str(inner[0][0]) == "SUBPATTERN":
+                inner = inner[0][1][3]
+            if len(inner) > 1:
+                return True
+        for part in value if isinstance(value, tuple) else (value,):
+            branches = part if isinstance(part, list) else [part]
+            if any(goes_on(each) for each in branches if type(each).__name__ == "SubPattern"):
+                return True
+    return False
+
+
+def test_no_pattern_depends_on_the_release_of_python():
+    """Before 3.11.5 a possessive group that fails does not give back what it has read."""
+    parse = re._parser.parse  # type: ignore[attr-defined]
+    assert goes_on(parse(r"(?:\s[x]++)?+"))
+    assert not goes_on(parse(r"(?:a|b++c)*+[d]++"))
+    assert not [name for name, each, _ in patterns() if goes_on(parse(each.pattern, each.flags & re.VERBOSE))]

@@ -94,11 +94,12 @@ def formulas(text: str) -> Iterator[tuple[int, int]]:
 
 _CLOSERS = r"""["'”’»)\]}」』）】]"""
 
+# No group but an alternation repeats possessively: before Python 3.11.5 one that fails does not go back.
 _STOP = re.compile(
     rf"""(?P<full>[。！？｡]++{_CLOSERS}*+)       # full stops of Chinese and Japanese: no space follows
     | (?<![.!?…؟۔।])(?P<marks>[.!?…؟۔।]++){_CLOSERS}*+
-      (?:\s[”’»]++(?=\s))?+                       # a quotation mark set apart
-      (?:\[\d[\d,\ –-]{{0,30}}+\])?+               # a citation set behind the full stop
+      (?:\s[”’»]++(?=\s))?                       # a quotation mark set apart
+      (?:\[\d[\d,\ –-]{{0,30}}+\])?               # a citation set behind the full stop
       (?=\s|\$|\\[)\]]|[A-Z])                     # white space, the end of a formula, or no space at all
     """,
     re.VERBOSE,
@@ -106,9 +107,9 @@ _STOP = re.compile(
 
 _NEXT = re.compile(
     r"""\s*+
-    (?P<item>\(?(?:[ivx]{1,4}|[a-z]|\d{1,2})\))?+  # (a), ii), 3)
+    (?P<item>\(?(?:[ivx]{1,4}|[a-z]|\d{1,2})\))?  # (a), ii), 3)
     ["'“‘«»(\[{*•·–—\s-]*+
-    (?P<word>(?:\S\w{0,15})?+)(?P<after>.?)
+    (?P<word>(?:\S\w{0,15})?)(?P<after>.?)
     """,
     re.VERBOSE | re.DOTALL,
 )

@@ -113,7 +113,7 @@ _DELETION = "DeleteCitation"
 _CITATIONS = ("MedlineCitation", "BookDocument")
 # The last period of an ellipsis, or of an abbreviation such as U.S.
 _KEPT_PERIOD = re.compile(r"(?:\.\.|\b(?:[^\W\d_]\.){2,})$")
-_IN_BRACKETS = re.compile(r"\[[^\[\]]*+(?:\[[^\[\]]*+\][^\[\]]*+)*+\]")
+_IN_BRACKETS = re.compile(r"\[[^\[\]]*+(?:\[[^\[\]]*+\][^\[\]]*+)*\]")
 
 
 def read_pubmed(stream: io.BufferedReader, name: str, _: Reading) -> Iterator[Entry]:
