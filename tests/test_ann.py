@@ -125,7 +125,7 @@ def test_last_ties_are_left_out_unless_nothing_else_was_found():
     distances = np.array([[4, 3, 2, 2], [1, 1, 1, 1], [3, 2, -9, -9], [5, 4, 3, 2]], np.float32)
     positions = np.array([[9, 8, 7, 6], [5, 4, 3, 2], [1, 2, -1, -1], [3, 4, 5, 6]])
     segment = object.__new__(FaissIndex)
-    segment.search = lambda *_: (distances, positions)  # type: ignore[method-assign]
+    segment.search = lambda *_: (distances, positions)
     assert segment.nearest(distances, 3).tolist() == [[9, 8, -1], [5, 4, 3], [1, 2, -1], [3, 4, 5]]
     assert (segment.nearest(distances, 4) == positions).all()
 

@@ -31,9 +31,10 @@ def reader(graded_index):
     yield reader
 
 
-def fitted(vectors, marked, sets, recipe: Recipe, path: Path) -> Any:
+def fitted(vectors, marked, sets: Any, recipe: Recipe, path: Path) -> Any:
     network = ProjectionNetwork(vectors, marked, recipe.start_weight)
-    task = projection_task(network, *sets, recipe)
+    train, dev = sets
+    task = projection_task(network, train, dev, recipe)
     fit(task, Schedule(recipe.epochs, recipe.clip, warm_up=0.1, ema_decay=recipe.ema_decay), 0, path)
     return task.network
 
@@ -45,8 +46,8 @@ def stored(reader: IndexReader, papers: list) -> StoredPapers:
 
 
 def test_scores_are_those_of_a_search(reader, tmp_path):
-    *stored_lists, sets = read_lists(reader, [planted_grades(1)] * 2)
-    network = fitted(*stored_lists, sets, Recipe(epochs=1, queries=2), tmp_path / "fit.pt")
+    vectors, marked, sets = read_lists(reader, [planted_grades(1)] * 2)
+    network = fitted(vectors, marked, sets, Recipe(epochs=1, queries=2), tmp_path / "fit.pt")
     matching = ProjectedMatching(projections_of(copied(network)), lambda papers: stored(reader, papers))
     papers = [reader.paper(paper_id) for paper_id in PROJECTED]
     for (query_id, _), graded in zip(planted_grades(1).items(), sets[0], strict=True):
@@ -58,8 +59,8 @@ def test_scores_are_those_of_a_search(reader, tmp_path):
 
 
 def test_planted_grades_are_learned(reader, tmp_path):
-    *stored_lists, sets = read_lists(reader, [planted_grades(2), planted_grades(2)])
-    network = fitted(*stored_lists, sets, RECIPE, tmp_path / "fit.pt")
+    vectors, marked, sets = read_lists(reader, [planted_grades(2), planted_grades(2)])
+    network = fitted(vectors, marked, sets, RECIPE, tmp_path / "fit.pt")
     learned = network.correlations(sets[0])
     with torch.no_grad():
         network.matrices[:] = torch.eye(384)

@@ -58,7 +58,7 @@ def write(options: DatasetOptions, output: Path, _: Report) -> list[str]:
         lzma.open(stream, "wb", preset=3) as lines,
     ):
         for paper in read_corpus([str(path)], unsplit, reading, left_out):
-            if paper.year <= LAST_YEAR:
+            if (paper.year or "") <= LAST_YEAR:
                 papers += 1
                 lines.write(raw_line(paper))
         if not papers:

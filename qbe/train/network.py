@@ -139,7 +139,8 @@ def rounded(weights: Tensor, bits: int) -> Tensor:
     Those of 7 bits are from -64 to 64, as in ONNX Runtime.
     """
     scale = weights.detach().abs().amax(1, keepdim=True).clamp(min=1e-12) / 2 ** (bits - 1)
-    return weights + (torch.round(weights / scale) * scale - weights).detach()
+    near: Tensor = weights + (torch.round(weights / scale) * scale - weights).detach()
+    return near
 
 
 class Layer(nn.Module):
