@@ -25,8 +25,8 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 @pytest.fixture(scope="session")
 def documented_index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """The sample, indexed as a user would."""
-    from qbe.datasets.sample import copy_sample
-    from qbe.index.index import build_index
+    from qbe.datasets.packaged import copy_sample
+    from qbe.search.pipeline import build_index
 
     folder = tmp_path_factory.mktemp("documented")
     copy_sample(folder / "sample")
