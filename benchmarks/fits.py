@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import qbe
+from qbe.query import SIMILAR_FROM
 from qbe.runs import read_graded_pairs
 from qbe.search.grading import FIRST_HITS, NOTHING_FITS, open_grader
 from qbe.search.rerankers import JointGrader
@@ -37,7 +38,7 @@ def main() -> None:
         grades = (stored + joint.grade(index.paper(query), candidates)) / 2
         for place in range(len(Facet)):
             first = np.argsort(-grades[:, place], kind="stable")[:FIRST_HITS]
-            hits = sum(pairs[row].grades[place] >= 1.5 for row in first)
+            hits = sum(pairs[row].grades[place] >= SIMILAR_FROM for row in first)
             lists.append((float(grades[first, place].max()), hits))
     print("| best grade | lists with the note | of these with a hit | lists without | of these with two |")
     print("|---:|---:|---:|---:|---:|")

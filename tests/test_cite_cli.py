@@ -215,7 +215,13 @@ PAPER = f"--paper {QUERY}"
 WRONG = [
     *("", f"{PAPER} --text a", f"{PAPER} --references a", f"{PAPER} --hits 0", f"{PAPER} --depth 0"),
     *(f"{PAPER} --threads 0", f"{PAPER} --title a", f"{PAPER} --rerank matching", f"{PAPER} --rerank nosuch"),
-    *(f"{PAPER} --run-tag a\tb", f"{PAPER} --before then", f"{PAPER} --before 0", f"{PAPER} --resume"),
+    *(
+        f"{PAPER} --run-tag a\tb",
+        f"{PAPER} --before then",
+        f"{PAPER} --before=",
+        f"{PAPER} --before 0",
+        f"{PAPER} --resume",
+    ),
     *("--topics of-others.tsv --cited latin.txt", "--bibtex empty.bib --exclude latin.txt"),
     *("--text We. --before query", "--topics no-year.tsv --before query", f"{PAPER} --cited strangers.txt"),
     *(f"{PAPER} --exclude strangers.txt", "--paper absent", "--paper-file no-abstract.json"),

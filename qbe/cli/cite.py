@@ -37,10 +37,11 @@ def main(arguments: list[str]) -> None:
     reranker = None if options.rerank is None else parse_reranker(options.rerank, expected)
     is_other = reranker is not None and not isinstance(reranker, qbe.CrossEncoder)
     common.refuse(is_other, f"expected {expected}, found {options.rerank}")
-    year = options.before or OF_QUERY
-    wrong = year != OF_QUERY and not (year.isascii() and year.isdecimal())
-    common.refuse(wrong, f"expected a year or query as `before`, found {year!r}")
-    before = options.before and qbe.PaperFilter(before=year if year == OF_QUERY else int(year))
+    before, year = None, options.before
+    if year is not None:
+        wrong = year != OF_QUERY and not (year.isascii() and year.isdecimal())
+        common.refuse(wrong, f"expected a year or query as `before`, found {year!r}")
+        before = qbe.PaperFilter(before=year if year == OF_QUERY else int(year))
     config = common.made(qbe.CiteConfig, options, links=not options.no_links, rerank=reranker, filter=before)
     threads = thread_count(options.threads)
 

@@ -104,10 +104,8 @@ class Parser(argparse.ArgumentParser):
         if action.choices is not None and value not in action.choices:
             from qbe.errors import did_you_mean
 
-            listed, hint = (
-                ", ".join(action.choices),
-                did_you_mean(value, action.choices, "choose one of these"),
-            )
+            listed = ", ".join(action.choices)
+            hint = did_you_mean(value, action.choices, "choose one of these")
             raise argparse.ArgumentError(action, f"expected one of {listed}, found {value!r}; {hint}")
 
     def error(self, message: str) -> NoReturn:

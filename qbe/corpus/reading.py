@@ -23,10 +23,10 @@ from qbe.corpus.xml_formats import DELETION, note_pubmed
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper, Sentence
 from qbe.util.files import is_address
+from qbe.util.text import some
 
 HUGGING_FACE = "hf:"
 LIBRARIES = ("csl-json", "bibtex", "ris", "nbib", "wos", "endnote")  # what reference managers export
-_MOST_NAMES = 5
 
 
 def files_of(source: str) -> list[str]:
@@ -114,10 +114,9 @@ def _first_pass(source: str, reading: Reading, stops: bool, left: Counter[str], 
             if isinstance(error, RecordError):  # any other one is raised when the file is read
                 others.append(file)
     if others and stops and not reading.format:
-        shown = ", ".join([*others[:_MOST_NAMES], *["..."] * (len(others) > _MOST_NAMES)])
         raise CorpusError(
-            f"{source}: {NOT_RECOGNIZED} of {len(others)} of its {len(files)} files: {shown}; move them "
-            "away, or leave them out with `on_error` skip"
+            f"{source}: {NOT_RECOGNIZED} of {len(others)} of its {len(files)} files: {some(others, 5)}; "
+            "move them away, or leave them out with `on_error` skip"
         )
 
 

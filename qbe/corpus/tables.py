@@ -29,7 +29,7 @@ from qbe.corpus.names import credits
 from qbe.corpus.records import COLUMNS, FIELDS, Entry, Reading, converted
 from qbe.corpus.streams import Head, is_folder, numbered_lines
 from qbe.errors import CorpusError, RecordError, UsageError, check_package
-from qbe.util.text import one_line
+from qbe.util.text import one_line, some
 
 # Usual names of columns, in small letters and digits, the better ones first: libraries cite by a key, not
 # every paper has an "other id", and those of the Web of Science stand before usual ones.
@@ -113,7 +113,7 @@ def find_columns(header: Sequence[str], named: Mapping[str, str], may_lack_abstr
         names = [_WEB_OF_SCIENCE.get(column, own) for column, own in zip(header, names, strict=True)]
     usual = {column: position for position, column in reversed(list(enumerate(names)))}
     shown = [repr(each if len(each) <= _MOST_CHARS else f"{each[: _MOST_CHARS - 3]}...") for each in header]
-    listed = ", ".join([*shown[:_MOST_COLUMNS], *["..."] * (len(shown) > _MOST_COLUMNS)]) or "none"
+    listed = some(shown, _MOST_COLUMNS) or "none"
     positions: dict[str, int] = {}
     for field in COLUMNS:
         if field in named:

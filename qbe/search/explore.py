@@ -15,7 +15,7 @@ from qbe.index.scoring import distinct
 from qbe.query import SHAPES, Aspect, Query, Variety
 from qbe.search.first_stages import BM25Stage, FirstStage, FusedStage, Rows, Scores
 from qbe.search.fusion import BEST_PAPERS, below, best_hits
-from qbe.search.rank import RankingRequest, liked_candidates
+from qbe.search.rank import NONE_LIKELY, RankingRequest, liked_candidates
 from qbe.search.stages import TELLING_WORDS
 from qbe.types import Facet, Hit, Paper
 from qbe.util.work import Workers
@@ -230,7 +230,7 @@ def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str |
     corners = [hit.corner for hit in hits if (hit.chance or 0.0) >= LIKELY_FROM]
     shown = [hit.corner for hit in hits[:k]]
     if not corners:
-        return f"no paper is likely to be what you ask for{'; these are the nearest' if hits else ''}"
+        return f"{NONE_LIKELY}{'; these are the nearest' if hits else ''}"
     counted = "; ".join(
         f"{corners.count(name) or 'none'} of {name}"
         + (", filled up with the nearest" if corners.count(name) < shown.count(name) else "")

@@ -33,6 +33,7 @@ from qbe.search.projections import (
 )
 from qbe.search.projections import read_model as read_projections
 from qbe.search.rank import (
+    NONE_LIKELY,
     GradedQuery,
     Progress,
     Requests,
@@ -174,9 +175,8 @@ def _shares(papers: Sequence[Paper]) -> Doubles:
     return np.array([facet_shares(each) for paper in papers for each in paper.sentences], np.float64).T
 
 
-FEWEST_SENTENCES = (
-    3  # the model has seen no shorter query: a phrase would be graded 3 where one word is shared
-)
+# The model has seen no shorter query: a phrase would be graded 3 where one word is shared.
+FEWEST_SENTENCES = 3
 
 
 class Grader(NamedTuple):
@@ -238,15 +238,12 @@ def nothing_fits(hits: Sequence[Hit], facet: Facet | None) -> str | None:
     """Say where none of the first hits is likely to be similar: in ``facet``, or else in any."""
     grades = [hit.grades for hit in hits[:FIRST_HITS] if hit.grades]
     names = _NAMES if facet is None else [str(facet)]
-    best = {
-        name: max(each[name] for each in grades if name in each)
-        for name in names
-        if grades and name in grades[0]
-    }
+    columns = {name: [each[name] for each in grades if name in each] for name in names}
+    best = {name: max(column) for name, column in columns.items() if column}
     if not best or max(best.values()) > NOTHING_FITS:
         return None
     shown = ", ".join(f"{name} {grade:.1f}" for name, grade in best.items())
-    return f"no paper is likely to be what you ask for; these are the nearest (best grade: {shown} of 3)"
+    return f"{NONE_LIKELY}; these are the nearest (best grade: {shown} of 3)"
 
 
 @dataclass(frozen=True)

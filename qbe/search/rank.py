@@ -21,6 +21,7 @@ from qbe.search.fusion import below, best_hits, combine_aspects, z_normalize
 from qbe.types import Hit, Match, Paper, TransportEntry
 from qbe.util.work import Workers
 
+NONE_LIKELY = "no paper is likely to be what you ask for"
 ASPECT_DEPTH = 1000  # papers that each liked aspect brings, where a query has several aspects
 
 

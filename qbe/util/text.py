@@ -42,9 +42,9 @@ def one_line(value: object) -> str:
     return " ".join(plain(value).split())
 
 
-def some(names: Sequence[str]) -> str:
-    """Join three names, and dots in the place of more."""
-    return ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
+def some(names: Sequence[str], most: int = 3) -> str:
+    """Join the first names, ``most`` of them, and dots in the place of more."""
+    return ", ".join([*names[:most], *(["..."] if len(names) > most else [])])
 
 
 def write_lines(path: StrPath, lines: Iterable[str]) -> None:

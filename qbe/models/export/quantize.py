@@ -145,10 +145,8 @@ def dequantized(int8: Path) -> dict[str, Floats]:
         scale, zero = found.pop(f"{name}_scale"), found.pop(f"{name}_zero_point")
         found[name] = (found.pop(f"{name}_quantized").astype(np.float32) - zero.astype(np.float32)) * scale
     for node in graph.node:
-        if (
-            node.op_type != "MatMulInteger"
-            or (weight := node.input[1].removesuffix("_quantized")) not in plain
-        ):
+        weight = node.input[1].removesuffix("_quantized") if node.op_type == "MatMulInteger" else None
+        if weight not in plain:
             continue
         matrix, states, (place,) = found[weight], sources[node.input[0]], node.output
         if states.endswith("/smoothed"):
@@ -160,7 +158,7 @@ def dequantized(int8: Path) -> dict[str, Floats]:
         added = next(user for user in users[place] if user.op_type == "Add")
         bias = next(name for name in added.input if name in found)
         found[f"{bias}/matrix"] = np.ascontiguousarray(matrix.T)
-    return {name: value for name, value in found.items() if name not in plain or value.ndim == 2}
+    return found
 
 
 def sample_texts() -> list[str]:
