@@ -90,17 +90,17 @@ def test_sources_that_are_given(calls, tmp_path):
 
 def test_what_single_trainings_take(calls):
     given = f"{EVERY} --cocitations a --leave-out e --dev d --epochs 3 --learning-rate 0.5 --encoder m"
-    given += " --aligner n --margin 2 --temperature 0.3 --regularization 9 --batch 4 --warm-up 2000"
+    given += " --aligner n --margin 2 --temperature 0.3 --regularization 9 --batch 4 --warm-up 2000 --steps 7"
     command.main(["encoder", *given.split(), "--objective", "ts", "--similarity", "cosine"])
     recipe = CocitationRecipe(
-        "ts", "cosine", 3, 0.5, 4, warm_up=2000, margin=2, temperature=0.3, regularization=9
+        "ts", "cosine", 3, 0.5, 4, warm_up=2000, margin=2, temperature=0.3, regularization=9, steps=7
     )
     assert calls.pop()[3] == {"encoder": "m", "aligner": "n", "recipe": recipe}
 
 
 def test_a_cross_encoder_learns_from_grades_or_from_citations(calls):
     options = "--facet method --loss margin --texts whole --margin 0.4 --triplets 5 --batch 8 --warm-up 100"
-    line = f"--index i --encoder m --epochs 10 --learning-rate 2e-5 --evaluations 10 {options}"
+    line = f"--index i --encoder m --epochs 10 --steps 9 --learning-rate 2e-5 --evaluations 10 {options}"
     command.main(["cross-encoder", *EVERY.split(), *line.split(), *GIVEN.split()[:4]])
     recipe = CrossEncoderRecipe(
         facet="method",
@@ -111,6 +111,7 @@ def test_a_cross_encoder_learns_from_grades_or_from_citations(calls):
         batch=8,
         warm_up=100.0,
         epochs=10.0,
+        steps=9,
         learning_rate=2e-5,
         evaluations=10,
     )

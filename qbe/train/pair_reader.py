@@ -31,6 +31,8 @@ FACETS = tuple(map(str, Facet))
 class PairReader(CrossEncoder):
     """A cross-encoder that reads papers of an index, by row, in place of texts, as search joins them."""
 
+    half = False  # whether products are in bfloat16
+
     def read(
         self,
         tokenizer: PaperTokenizer,
@@ -74,8 +76,9 @@ class PairReader(CrossEncoder):
     def scores_of(self, inputs: Sequence[Places]) -> torch.Tensor:
         """Scores (pairs, outputs), float32, of pairs of papers."""
         features = {name: part.to(self.device) for name, part in self.preprocess(inputs).items()}
-        scores: torch.Tensor = self(features)["scores"].float()
-        return scores
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
+            scores: torch.Tensor = self(features)["scores"]
+        return scores.float()
 
     @torch.no_grad()
     def scores(self, query: int, candidates: Sequence[int]) -> Floats:
