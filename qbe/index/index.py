@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from qbe.errors import MissingDependencyError, UsageError
 from qbe.index import jvm
 from qbe.index.papers import Mask, PaperLayout, Papers
-from qbe.index.reader import IndexReader, SeveralReader
+from qbe.index.reader import Ask, IndexReader, SeveralReader
 from qbe.index.store import Manifest
 from qbe.index.vectors import Vectors
 from qbe.models.pooling import PaperVectors
@@ -110,10 +110,14 @@ class Index(Closing):
             matching_encoder(self.folder, manifest, self._encoder_name)  # refused now, even if never used
 
     def _open_reader(self) -> IndexReader:
-        """Open the reader of the folder, or of several, which are asked in a thread each."""
         readers = [IndexReader(folder, self.threads) for folder in self.folders]
+        ask = self._asking(readers)
+        return readers[0] if ask is None else SeveralReader(readers, ask)
+
+    def _asking(self, readers: Sequence[IndexReader]) -> Ask | None:
+        """Return what asks several readers, in a thread each, and None for one; a cluster asks otherwise."""
         if len(readers) == 1:
-            return readers[0]
+            return None
         workers = Workers(len(readers))
         workers.at_exit(jvm.detach)
 
@@ -121,7 +125,7 @@ class Index(Closing):
             answers = workers.map(lambda place: getattr(readers[place], method)(*asked[place]), list(asked))
             return dict(zip(asked, answers, strict=True))
 
-        return SeveralReader(readers, ask)
+        return ask
 
     @property
     def reader(self) -> IndexReader:
