@@ -31,12 +31,11 @@ def bars() -> Progress:
     from qbe.index.source import Progress
 
     class Bars(Progress):
-        def papers(self, papers: Any, share_read: Any) -> Iterator[qbe.Paper]:
+        def papers(self, papers: Any) -> Iterator[qbe.Paper]:
             with common.Bar("reading", "papers") as bar:
-                for count, paper in enumerate(papers, start=1):
-                    if count % 500 == 0:
-                        bar(count, round(count / (share_read() or 1.0)))
+                for paper in papers:
                     yield paper
+                    bar(1)
 
         def steps(self, name: str, unit: str, total: int) -> common.Bar:
             return common.Bar(name, unit, total)

@@ -303,8 +303,6 @@ for its method and for its problem, and says what to do next. The index is kept 
 Show what this machine and this installation are, and what they lack.
 
 --index DIR  compare all files of this index with their digests
---save FILE  write the index's intact papers to a corpus
-@overwrite
 --json  print one JSON object, for programs
 
 Each line is OK, advice (searching works, something is slower or absent) or MISSING (searching needs it).

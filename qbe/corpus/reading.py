@@ -51,7 +51,6 @@ def read_corpus(
     split: Splitter | None = None,
     reading: Reading = records.AS_IT_COMES,
     rejected: RejectedRecords | None = None,
-    bytes_read: streams.BytesRead | None = None,
 ) -> Iterator[Paper]:
     """Yield the papers of all sources in order, each with an id of its own.
 
@@ -72,7 +71,7 @@ def read_corpus(
     for source in sources:
         _first_pass(source, reading, stops, left, deleted)
     rejected.deleted |= deleted
-    found = (_records(source, reading, rejected, bytes_read, left) for source in sources)
+    found = (_records(source, reading, rejected, left) for source in sources)
     papers = _papers(found, Ids(sources), split, reading, rejected, stops)
     kept = 0
     for paper in merged(papers) if reading.dedupe else (paper for paper, first in papers if first is None):
@@ -140,7 +139,6 @@ def _records(
     source: str,
     reading: Reading,
     rejected: RejectedRecords | None = None,
-    bytes_read: streams.BytesRead | None = None,
     left: Counter[str] | None = None,
 ) -> Iterator[tuple[str, Entry]]:
     """Yield the records of a source, each with whose ids they have (`qbe.corpus.identity`)."""
@@ -156,7 +154,7 @@ def _records(
     for file in files_of(source):
         name, count = display_name(file), 0
         try:
-            with open_source(file, bytes_read) as stream:
+            with open_source(file) as stream:
                 if in_folder and not stream.peek(1):
                     message = f"{name}: expected papers, found an empty file; fetch it again or remove it"
                     raise RecordError(message, "an empty file", is_fault=False)

@@ -257,7 +257,7 @@ def read_papers(
     folder: Path, source: Source, models: BuildModels, execution: Execution, left_out: RejectedRecords
 ) -> State:
     """Read the corpus, split into sentences; return ``counts`` and ``tagger`` of a build's state."""
-    read = execution.progress.papers(source.papers(split_sentences, left_out), source.share_read)
+    read = execution.progress.papers(source.papers(split_sentences, left_out))
     papers = models.prepare(read)
     counts = write_papers(folder, write_input(folder, papers) if models.settings.bm25 else papers)
     predicted = 0 if models.encoder is None else counts["papers"] - counts["labelled"]

@@ -17,7 +17,6 @@ from typing import Any
 from qbe.corpus import paper_to_record, parse_paper, read_corpus
 from qbe.corpus.reading import files_of
 from qbe.corpus.records import AS_IT_COMES, Reading, RejectedRecords, Splitter
-from qbe.corpus.streams import BytesRead
 from qbe.errors import CorpusError, UsageError
 from qbe.index.papers import encode_paper
 from qbe.index.params import AUTO, STORED
@@ -26,18 +25,17 @@ from qbe.models.session import CPU, DEVICES, PRECISIONS, chosen_device, usual_pr
 from qbe.models.tagger import LABEL_SOURCES
 from qbe.types import Paper
 
-ShareRead = Callable[[], float | None]  # the share of a corpus that has been read; None: not known
 Steps = contextlib.AbstractContextManager[Callable[[int], Any]]
 
 
 class Progress:
     """An observer of a build's progress, which shows nothing; the command line shows bars.
 
-    The corpus passes through ``papers``, ``share_read`` saying how much of it has been read; ``steps`` gives
-    a function to call with the number of items just finished; ``stage`` begins one without steps.
+    The corpus passes through ``papers``; ``steps`` gives a function to call with the number of items just
+    finished; ``stage`` begins one without steps.
     """
 
-    def papers(self, papers: Iterable[Paper], share_read: ShareRead) -> Iterator[Paper]:  # noqa: ARG002
+    def papers(self, papers: Iterable[Paper]) -> Iterator[Paper]:
         return iter(papers)
 
     def steps(self, name: str, unit: str, total: int) -> Steps:  # noqa: ARG002
@@ -137,7 +135,6 @@ class Source:
     facts: list[list[Any]]
     changed: int
     reading: Mapping[str, Any] = field(default_factory=dict)
-    share_read: ShareRead = lambda: None
 
 
 # A path or ``hf:`` name, several of them, papers, or a source as it is.
@@ -174,14 +171,12 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
             status = Path(file).stat()
             facts[-1] += [status.st_size, status.st_mtime_ns]
             changed = max(changed, status.st_mtime_ns)
-    bytes_read = BytesRead(files)
     return Source(
-        lambda split, left_out: read_corpus(names, split, reading, left_out, bytes_read),
+        lambda split, left_out: read_corpus(names, split, reading, left_out),
         tuple(names),
         facts,
         changed,
         reading.record(),
-        lambda: bytes_read.share,
     )
 
 
