@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> None:
                     advance(len(block))
 
         with qbe.Recommender.open(index, config) as recommender:
-            write(options, form, width, index, writer, ids, recommend)
+            write(options, form, writer, ids, recommend)
 
 
 def _papers(
