@@ -66,6 +66,7 @@ Pack an index into one file, from which qbe pull makes the same index.
 
 INDEX  the folder of the index
 FILE  the pack, such as arxiv-cs.tar.zst
+@overwrite
 --license TEXT  licence of the papers, such as CC0-1.0
 --source TEXT  where the papers are from
 --without-abstracts  leave out the sentences of abstracts, where their licence forbids to pass them on

@@ -85,10 +85,9 @@ def build(
     source = open_corpus(corpus, reading or AS_IT_COMES)
     settings, execution = settings or BuildSettings(), execution or Execution()
     output = Path(os.path.realpath(output))  # "." has no name, and a link must stay
-    check_replaceable(output)
     staging = output.parent / f".{output.name}.building"
     with store.write_lock(output), resumable_staging(staging, (staging / STATE).exists):
-        finished = _finished(output, staging, source, settings, overwrite, resume)
+        finished = _finished(output, staging, overwrite, resume)
         if finished is not None:
             return finished
         models = BuildModels(settings, execution.threads)
@@ -138,9 +137,7 @@ def unfinished_build(output: Path) -> bool:
     return (output.parent / f".{output.name}.building" / STATE).exists()
 
 
-def _finished(
-    output: Path, staging: Path, source: Source, settings: BuildSettings, overwrite: bool, resume: bool
-) -> Manifest | None:
+def _finished(output: Path, staging: Path, overwrite: bool, resume: bool) -> Manifest | None:
     """Return the manifest of a finished build to resume; None when nothing is in the way of a build."""
     unfinished = (staging / STATE).exists()
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
@@ -155,15 +152,8 @@ def _finished(
                     f"expected no such path, or an index, at {output}, found {found}; choose another "
                     "`folder`, or remove it"
                 ) from error
-        if (
-            existing is not None
-            and resume
-            and not (overwrite or unfinished or "updates" in existing.corpus)
-            and existing.settings == settings.record(source.names)
-            and existing.corpus.get("reading", {}) == source.reading
-            and source.changed <= (store.current(output) / store.MANIFEST).stat().st_mtime_ns
-        ):
-            log.info("the build of %s had ended; nothing is left to do", output)
+        if existing is not None and resume and not (overwrite or unfinished):
+            log.info("%s is an index already, and no unfinished build of it is there to resume", output)
             return existing
         if not overwrite:
             go_on = "go on replacing it with `overwrite` and `resume`"
@@ -345,20 +335,6 @@ def rejected_file(output: Path) -> Path:
     """Where the records that were left out of an index are listed."""
     output = Path(os.path.realpath(output))  # the current folder has a name, too
     return output.with_name(output.name + REJECTED_SUFFIX)
-
-
-def check_replaceable(output: Path) -> None:
-    """Raise IndexBuildError where a file that is not qbe's is in the place of that list."""
-    path = rejected_file(output)
-    with contextlib.suppress(OSError, ValueError, TypeError), path.open(encoding="utf-8") as stream:
-        line = stream.readline()
-        if not line or set(json.loads(line)) >= {"where", "reason", "message"}:
-            return
-    if path.exists():
-        raise IndexBuildError(
-            f"expected no file, or an earlier list of skipped records, at {path}, found another file; "
-            "move it away, or choose another `folder`"
-        )
 
 
 @contextlib.contextmanager

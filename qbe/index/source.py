@@ -7,7 +7,6 @@ import dataclasses
 import hashlib
 import itertools
 import os
-import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -126,14 +125,13 @@ IN_MEMORY = "<papers>"  # what a manifest calls a corpus of papers that a progra
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A stream of ``papers``; ``names`` of its sources, ``facts`` that differ when the papers do, when files
-    last ``changed`` (nanoseconds), and the record of an unusual `Reading`.
+    """A stream of ``papers``; ``names`` of its sources, ``facts`` that differ when the papers do, and the
+    record of an unusual `Reading`.
     """
 
     papers: Callable[[Splitter, RejectedRecords], Iterator[Paper]]
     names: tuple[str, ...]
     facts: list[list[Any]]
-    changed: int
     reading: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -164,18 +162,16 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
         )
     names = [os.fspath(item) for item in items]
     files = [file for name in names for file in files_of(name)]
-    facts, changed = list[list[Any]](), 0
+    facts = list[list[Any]]()
     for file in files:
         facts.append([file])
         if Path(file).is_file():
             status = Path(file).stat()
             facts[-1] += [status.st_size, status.st_mtime_ns]
-            changed = max(changed, status.st_mtime_ns)
     return Source(
         lambda split, left_out: read_corpus(names, split, reading, left_out),
         tuple(names),
         facts,
-        changed,
         reading.record(),
     )
 
@@ -205,4 +201,4 @@ def _in_memory(papers: Iterable[Any]) -> Source:
     if isinstance(papers, Sequence):
         fact = hashlib.sha256(b"".join(map(encode_paper, checked()))).hexdigest()
     facts: list[list[Any]] = [[IN_MEMORY, fact]]
-    return Source(lambda split, left_out: checked(), (IN_MEMORY,), facts, sys.maxsize)  # noqa: ARG005
+    return Source(lambda split, left_out: checked(), (IN_MEMORY,), facts)  # noqa: ARG005

@@ -124,7 +124,6 @@ def _change(
 ) -> Written:
     """Write what a source changes of an index, if anything; ``how`` is that of `Additions`."""
     index, manifest, execution = generation.index, generation.manifest, execution or Execution()
-    build.check_replaceable(index)
     changed = {name: value for name, value in models.items() if value is not None}
     settings = BuildSettings.read(manifest.settings, **changed)
     if manifest.dense is not None:
