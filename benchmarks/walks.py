@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -48,7 +49,8 @@ class Walk:
             self.deepest = max(self.deepest, depth)
 
     def _is_own(self, code: CodeType) -> bool:
-        return code.co_filename.startswith(self.root) and code.co_name not in UNCOUNTED
+        is_function = code.co_flags & CO_OPTIMIZED and code.co_name not in UNCOUNTED  # no body of a class
+        return bool(is_function) and code.co_filename.startswith(self.root)
 
     def start(self) -> None:
         """Record from here on, in this thread and those that start later."""

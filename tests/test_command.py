@@ -79,7 +79,6 @@ def test_options_are_declared_as_help_shows_them(parser, line, given):
             "--facet methods",
             "argument --facet: expected one of background, method, found 'methods'; did you mean method?",
         ),
-        ("--paper a --corpus b --paper=c", "--paper was given twice; give it once"),
         ("--facet method --rate 1", "argument --rate: not allowed with argument --facet"),
         ("--depth x", "argument --depth: invalid int value: 'x'"),
     ],

@@ -226,7 +226,7 @@ class Index(Closing):
 
     def sync(self, corpus: Corpus, *, reading: Reading | None = None, overwrite: bool = False) -> Written:
         """Make the papers those of a corpus, by ``overwrite`` many; see `qbe.index.update.sync_papers`."""
-        return self._changed("sync_papers", corpus, reading=reading, confirm=lambda _: overwrite)
+        return self._changed("sync_papers", corpus, reading=reading, overwrite=overwrite)
 
     def delete(self, paper_ids: Iterable[str]) -> Written:
         """Delete papers by id, all of them or none; see `qbe.index.update.delete_papers`."""

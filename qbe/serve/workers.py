@@ -56,7 +56,7 @@ class Protocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._watch(None, 0)
+        self._watch(None, self.loop.time())
 
     def _watch(self, before: object, since: float) -> None:
         """Look, again and again, for how long no request has begun."""
