@@ -59,8 +59,6 @@ class Aspect:
             object.__setattr__(self, "positions", _whole_numbers(self.positions))
             if self.facet is not None:
                 raise UsageError("expected a facet or sentence positions, found both; give one of them")
-        if isinstance(self.weight, bool) or not isinstance(self.weight, int | float):
-            raise TypeError(f"expected a number as weight, found {_kind(self.weight)}")
         check_weight(self.weight)
 
     @property

@@ -214,7 +214,7 @@ def test_the_command_keeps_lists_runs_and_removes(watch, index, some):
     Path("draft.txt").write_text(f"{some[OLD + 5].title}\n\n{some[OLD + 5].abstract}\n")
     watch("add", "text", "--paper-file", "draft.txt")
     Path("refs.txt").write_text("s001\ns002\n")
-    watch("add", "bib", "--bibliography", "refs.txt", "--like", "background", "--unlike", "method")
+    watch("add", "bib", "--cited", "refs.txt", "--like", "background", "--unlike", "method")
     listed = watch("list")
     assert "fish: paper_ids s036, facet method, grade 0.3 or more; 0 found, 0 not reported\n" in listed
     assert f"bib: cited {Path('refs.txt').resolve()}"[:60] in listed
@@ -331,7 +331,7 @@ def test_what_cannot_be_watched_is_told(watch, index, told, tiny_index, tmp_path
         watch("add", "x", "--paper", "s036", "--grade", "4", code=2),
         watch("add", "x", "--paper", "s036", "--unlike", "method", code=2),
         watch("add", "x", "--text", "Fish swim.", "--year", "query", code=2),
-        watch("add", "x", "--bibliography", "nosuch.bib", code=1),
+        watch("add", "x", "--cited", "nosuch.bib", code=1),
         watch("remove", "x", code=2),
     ]
     watch("add", "x", "--paper", "s036")

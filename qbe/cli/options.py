@@ -329,7 +329,6 @@ into the index after the search was kept.
 ? --paper-file FILE!  a paper with title and abstract, as of qbe search; it is kept
 ? --text TEXT!  an abstract, as it is
 ? --cited FILE!  papers of the index that a bibliography or a list of ids names; it is read at each run
-? --bibliography FILE!  ==SUPPRESS==
 --title TITLE  the title that goes with --text
 --not-paper ID...  papers that what is reported should not be like
 ? --facet problem|method|findings|background|result  what to have in common

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     Default = Callable[["Parser", list[str]], list[str]]
 
-HIDDEN = argparse.SUPPRESS  # the help of an option that help does not show
 _TYPES = {**dict.fromkeys(("N", "YEAR"), int), **dict.fromkeys(("SECONDS", "GRADE", "RATE", "X"), float)}
 """Types of values by their name in help; all others are texts."""
 
@@ -119,7 +118,7 @@ def _settings(text: str, line: str) -> tuple[str, dict[str, Any]]:
     name, _, value = text.partition(" ") if text[0] == "-" else (text.strip("[].").lower(), "", text)
     if "=" in name and name[0] != "-":
         name, _, value = name.partition("=")
-    settings: dict[str, Any] = {"help": HIDDEN if line == HIDDEN else line}  # argparse asks by identity
+    settings: dict[str, Any] = {"help": line}
     if default:
         settings["default"] = default
         if "default" not in line:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -218,14 +216,6 @@ def _papers(
                     remedy = "leave such records out with `on_error` skip"
                     if error.reason == records.NO_ABSTRACT:
                         remedy = f"keep such papers by their titles with `keep_without_abstract`, or {remedy}"
-                        next_ones = takewhile(lambda found: not found[1].where.endswith(".pdf"), source)
-                        with suppress(CorpusError):  # PDF files would take too long
-                            rest = [each.record for _, each in islice(next_ones, 10_000)]
-                            lack = sum(
-                                isinstance(each, Mapping) and not each.get("abstract") for each in rest
-                            )
-                            more = f"so do {lack:,} of the {len(rest):,} records behind it; "
-                            remedy = more * bool(lack) + remedy
                     raise RecordError(f"{error} ({remedy})", error.reason) from None
                 rejected.skip(entry.where, error, id_of(entry.record))
                 continue

@@ -73,15 +73,8 @@ def build(
     discards an unfinished build.
 
     Raises IndexBuildError for an index or an unfinished build in the way, other inputs, or another writer;
-    TypeError for other arguments, CorpusError for the corpus; ModelError, JavaError and OutputError.
+    CorpusError for the corpus; ModelError, JavaError and OutputError.
     """
-    for name, value, kind, example in (
-        ("settings", settings, BuildSettings, "make them as in qbe.BuildSettings(dense=False)"),
-        ("reading", reading, Reading, 'make it as in qbe.Reading(on_error="skip")'),
-    ):
-        if value is not None and not isinstance(value, kind):
-            found = f"found {type(value).__name__}; {example}"
-            raise TypeError(f"expected qbe.{kind.__name__} as `{name}`, {found}")
     source = open_corpus(corpus, reading or AS_IT_COMES)
     settings, execution = settings or BuildSettings(), execution or Execution()
     output = Path(os.path.realpath(output))  # "." has no name, and a link must stay

@@ -197,7 +197,6 @@ class Index(Closing):
         """Return a query's paper with its sentences labelled, and its vectors if labelling made them; with
         ``facets`` "given" its labels are kept, with "predicted" only those that a tagger predicted.
         """
-        _check_paper(paper)
         if facets not in ("given", "predicted"):
             raise UsageError(f"expected `facets` given or predicted, found {facets!r}")
         if paper.predicted or (paper.labelled and facets == "given"):
@@ -216,7 +215,6 @@ class Index(Closing):
 
     def vectors(self, paper: Paper) -> PaperVectors:
         """Return vectors of any paper: those stored for a paper of the index; any other is encoded."""
-        _check_paper(paper)
         stored = self.reader.stored_vectors(paper)
         return self.encoder.encode_paper(paper) if stored is None else stored
 
@@ -249,8 +247,3 @@ class Index(Closing):
 
 
 open_index = Index
-
-
-def _check_paper(paper: object) -> None:
-    if not isinstance(paper, Paper):
-        raise TypeError(f"expected a qbe.Paper, found {paper!r:.60}; look one up with index.paper(id)")

@@ -168,12 +168,7 @@ def delete_papers(
     folder: str | Path, paper_ids: Iterable[str], *, execution: Execution | None = None
 ) -> Written:
     """Delete papers from an index; none where it lacks one of the ids, or would be left empty."""
-    if isinstance(paper_ids, str) or not isinstance(paper_ids, Iterable):
-        found = "one str; put it into a list" if isinstance(paper_ids, str) else type(paper_ids).__name__
-        raise TypeError(f"expected `paper_ids` as an iterable of str, found {found}")
     paper_ids = list(paper_ids)
-    if wrong := [paper_id for paper_id in paper_ids if not isinstance(paper_id, str)]:
-        raise TypeError(f"expected `paper_ids` of str, found {type(wrong[0]).__name__} in them")
     with writing(folder) as generation:
         before, index = Papers(generation, predictions=False), generation.index
         rows = {paper_id: before.find(paper_id) for paper_id in paper_ids}
