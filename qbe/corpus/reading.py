@@ -21,7 +21,6 @@ from qbe.corpus.xml_formats import DELETION, note_pubmed
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper, Sentence
 from qbe.util.files import is_address
-from qbe.util.text import some
 
 HUGGING_FACE = "hf:"
 LIBRARIES = ("csl-json", "bibtex", "ris", "nbib", "wos", "endnote")  # what reference managers export
@@ -67,7 +66,7 @@ def read_corpus(
         stops = sum(path.stat().st_size for path in paths) <= records.SKIP_BYTES
     left, deleted = Counter[str](), set[str]()
     for source in sources:
-        _first_pass(source, reading, stops, left, deleted)
+        _first_pass(source, reading, left, deleted)
     rejected.deleted |= deleted
     found = (_records(source, reading, rejected, left) for source in sources)
     papers = _papers(found, Ids(sources), split, reading, rejected, stops)
@@ -92,10 +91,9 @@ def _is_read_once(file: str) -> bool:
     return file == STDIN or is_address(file) or is_other
 
 
-def _first_pass(source: str, reading: Reading, stops: bool, left: Counter[str], deleted: set[str]) -> None:
+def _first_pass(source: str, reading: Reading, left: Counter[str], deleted: set[str]) -> None:
     """Recognize all files that can be read twice; count PubMed's records in ``left``, note its deletions."""
     files = [] if _is_dataset(source, reading) or is_library(source) else files_of(source)
-    others = list[str]()
     for file in files:
         if _is_read_once(file):
             continue
@@ -105,16 +103,9 @@ def _first_pass(source: str, reading: Reading, stops: bool, left: Counter[str], 
                     for pmid, is_deletion in note_pubmed(stream):
                         (deleted.add if is_deletion else deleted.discard)(pmid)
                         left[pmid] += not is_deletion
-        except CorpusError as error:
-            if file == source:
+        except CorpusError:
+            if file == source:  # those of a folder are told when they are read
                 raise
-            if isinstance(error, RecordError):  # any other one is raised when the file is read
-                others.append(file)
-    if others and stops and not reading.format:
-        raise CorpusError(
-            f"{source}: {NOT_RECOGNIZED} of {len(others)} of its {len(files)} files: {some(others, 5)}; "
-            "move them away, or leave them out with `on_error` skip"
-        )
 
 
 def _last_of_each(found: Iterable[Entry], left: Counter[str], deleted: frozenset[str]) -> Iterator[Entry]:
