@@ -192,16 +192,16 @@ def filter_of(options: argparse.Namespace) -> qbe.PaperFilter | None:
 
 
 def _source(options: argparse.Namespace, index: qbe.Index, weights: Any) -> QuerySource:
-    from qbe.search.queries import QuerySource, find_papers, from_topics, query_by
+    from qbe.search.queries import QuerySource, distinct_papers, from_topics, query_by
 
     what: Any = weights or (qbe.Facet(options.facet) if options.facet else None)
     if options.topics:
         return from_topics(index, Path(options.topics), what, predicted=options.facets == "predicted")
     if options.sentences is not None:
         what = parse_positions(options.sentences)
-    unlike = find_papers(index, options.not_paper or ())
+    unlike = distinct_papers(index, options.not_paper or ())
     if options.paper is not None:
-        papers = find_papers(index, options.paper)
+        papers = distinct_papers(index, options.paper)
     elif options.cited is not None:
         papers = [index.paper(paper_id) for paper_id in named_papers(index, options.cited)]
     else:

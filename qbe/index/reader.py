@@ -81,7 +81,7 @@ class IndexReader:
             return self.paper(ids[0])
         text = (
             f"the id, DOI, arXiv id or title of one of the {len(self)} papers of the index, found {name!r}; "
-            "check it"
+            "qbe list shows ids and titles"
         )
         if ids:
             shown = [f"{paper_id} ({self.paper(paper_id).title:.60})" for paper_id in ids[:_SHOWN]]

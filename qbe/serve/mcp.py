@@ -332,7 +332,7 @@ class ServiceTool(Tool):
         except QbeError as error:
             message = str(error)
             if isinstance(error, PaperNotFoundError):
-                message = message.removesuffix("; check it") + "; search_papers gives ids that are valid"
+                message = message.partition("; qbe list")[0] + "; search_papers gives ids that are valid"
             raise ToolError(one_line(message), log_level=logging.DEBUG) from None
         return ToolResult(answer.model_dump_json(), answer.model_dump(mode="json"))
 
