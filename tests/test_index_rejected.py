@@ -12,7 +12,7 @@ from support.searching import first_stage
 
 from qbe.cli.index import main
 from qbe.corpus.records import Reading
-from qbe.errors import CorpusError, IndexBuildError, RecordError
+from qbe.errors import CorpusError, RecordError
 from qbe.index.index import Index
 from qbe.index.update import append_papers, delete_papers
 from qbe.query import Query
@@ -174,8 +174,3 @@ def test_an_index_read_in_another_way_is_changed_like_any_other(tmp_path, job, s
     counts |= {"papers": 128, "labelled": 127, "sentences": 596 - removed}
     with Index(folder) as index:
         assert {name: index.manifest.corpus[name] for name in counts} == counts
-
-
-def test_another_way_of_reading_is_another_build(copy, job):
-    with pytest.raises(IndexBuildError, match="is an index already"):
-        build_job(copy, replace(job, reading=Reading(on_error="skip", limit=10)), resume=True)

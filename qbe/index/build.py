@@ -80,7 +80,7 @@ def build(
     output = Path(os.path.realpath(output))  # "." has no name, and a link must stay
     staging = output.parent / f".{output.name}.building"
     with store.write_lock(output), resumable_staging(staging, (staging / STATE).exists):
-        finished = _finished(output, staging, overwrite, resume)
+        finished = _finished(output, staging, source, settings, overwrite, resume)
         if finished is not None:
             return finished
         models = BuildModels(settings, execution.threads)
@@ -130,7 +130,9 @@ def unfinished_build(output: Path) -> bool:
     return (output.parent / f".{output.name}.building" / STATE).exists()
 
 
-def _finished(output: Path, staging: Path, overwrite: bool, resume: bool) -> Manifest | None:
+def _finished(
+    output: Path, staging: Path, source: Source, settings: BuildSettings, overwrite: bool, resume: bool
+) -> Manifest | None:
     """Return the manifest of a finished build to resume; None when nothing is in the way of a build."""
     unfinished = (staging / STATE).exists()
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
@@ -145,7 +147,8 @@ def _finished(output: Path, staging: Path, overwrite: bool, resume: bool) -> Man
                     f"expected no such path, or an index, at {output}, found {found}; choose another "
                     "`folder`, or remove it"
                 ) from error
-        if existing is not None and resume and not (overwrite or unfinished):
+        same = existing is not None and existing.settings == settings.record(source.names)
+        if same and resume and not (overwrite or unfinished):
             log.info("%s is an index already, and no unfinished build of it is there to resume", output)
             return existing
         if not overwrite:
