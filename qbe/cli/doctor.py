@@ -148,7 +148,7 @@ def machine_checks() -> list[Check]:
     checks = [check("processors", f"{available_threads()} available of {os.cpu_count() or 1}")]
     flags = re.search(r"^(?:flags|Features)\s*:(.*)$", _text("/proc/cpuinfo"), re.MULTILINE)
     if flags and {"avx512_vnni", "avx_vnni", "asimddp"}.isdisjoint(flags[1].split()):
-        slow = "int8 models run slowly, as without VNNI or a dot product of bytes"
+        slow = "no VNNI, nor a dot product of bytes: int8 models give the same results, but slower"
         checks.append(check("instructions", slow, "build large indexes elsewhere"))
     memory = dict(re.findall(r"^(MemTotal|MemAvailable):\s*(\d+) kB", _text("/proc/meminfo"), re.MULTILINE))
     if len(memory) == 2:

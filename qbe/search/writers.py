@@ -105,13 +105,12 @@ def _match(query: Query, paper: Paper, match: Match, explain: bool) -> Record:
 def described(paper: Paper) -> Record:
     """Title, year, authors, venue, links and abstract of a paper as JSON values."""
     reference = reference_of(paper)
-    library = {name: link for name, link in paper.metadata.items() if str(link).startswith("zotero://")}
     return {
         "title": paper.title,
         "year": plain(paper.year or ""),
         "authors": list(reference.authors),
         "venue": reference.venue,
-        "links": {**reference.links, **library},
+        "links": dict(reference.links),
         "abstract": paper.abstract,
     }
 
