@@ -21,7 +21,6 @@ from pathlib import Path
 import pytest
 from support import shell
 from support.parsers import parsers
-from support.processors import exact_int8
 from support.published import exported_here
 
 from qbe.cli.parser import HIDDEN
@@ -184,7 +183,6 @@ def test_searches_print_what_is_shown(path, readme):
 
 
 @pytest.mark.slow
-@exact_int8
 def test_the_notebook_prints_what_it_shows(tmp_path, environment, monkeypatch):
     """`scripts/tour.py` writes what its cells print."""
     monkeypatch.chdir(tmp_path)

@@ -192,7 +192,7 @@ def instructions_check(flags: Iterable[str] | None) -> Check:
         return check("instructions", f"{found}: int8 models run at full speed", sets=sets)
     advice = "encoding is slow; build large indexes elsewhere"
     if sets:
-        advice = "int8 models run, but take several instructions where VNNI or a dot product takes one"
+        advice = "int8 models give the same results, but slower: several instructions for one"
     return check("instructions", found, advice, sets=sets)
 
 
