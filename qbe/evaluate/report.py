@@ -239,8 +239,9 @@ def _evaluator(qrels_files: Sequence[StrPath], scoring: Scoring) -> Callable[...
     described = scoring.described
     if described.of_facets:
         return partial(described.evaluate, facets.read_facet_grades(qrels_files))
-    qrels: Mapping[str, Any]
-    qrels = people.read_labels(qrels_files) if described.of_labels else read_qrels(*qrels_files)
+    if described.of_labels:
+        return partial(described.evaluate, people.read_labels(qrels_files))
+    qrels = read_qrels(*qrels_files)
     if not qrels:
         raise FileFormatError("expected judgements in the qrels files, found none; give other qrels files")
     if described.own_measures:
