@@ -18,9 +18,6 @@ def main(arguments: list[str]) -> None:
     options = parse("evaluate", arguments)
 
     csfcube = options.protocol == "csfcube"
-    if not csfcube:
-        told = "--folds and --split go with CSFCube's protocol; add --protocol csfcube"
-        refuse(options.folds or options.split, told)
     if options.published:
         told = f"there are published figures for some protocols; add --protocol {' or '.join(PUBLISHED)}"
         refuse(options.protocol not in PUBLISHED, told)
@@ -32,7 +29,6 @@ def main(arguments: list[str]) -> None:
         check_count("worst", options.worst)
     if options.output:
         check_output(options.output, options.overwrite)
-    refuse(options.by_paper and not options.plot, "--by-paper says what --plot draws; add --plot")
     if options.plot:
         from qbe.evaluate.plot import check_plot, write_plot
 

@@ -66,6 +66,7 @@ Pack an index into one file, from which qbe pull makes the same index.
 
 INDEX  the folder of the index
 FILE  the pack, such as arxiv-cs.tar.zst
+@overwrite
 --license TEXT  licence of the papers, such as CC0-1.0
 --source TEXT  where the papers are from
 --without-abstracts  leave out the sentences of abstracts, where their licence forbids to pass them on
@@ -303,8 +304,6 @@ for its method and for its problem, and says what to do next. The index is kept 
 Show what this machine and this installation are, and what they lack.
 
 --index DIR  compare all files of this index with their digests
---save FILE  write the index's intact papers to a corpus
-@overwrite
 --json  print one JSON object, for programs
 
 Each line is OK, advice (searching works, something is slower or absent) or MISSING (searching needs it).
@@ -330,7 +329,6 @@ into the index after the search was kept.
 ? --paper-file FILE!  a paper with title and abstract, as of qbe search; it is kept
 ? --text TEXT!  an abstract, as it is
 ? --cited FILE!  papers of the index that a bibliography or a list of ids names; it is read at each run
-? --bibliography FILE!  ==SUPPRESS==
 --title TITLE  the title that goes with --text
 --not-paper ID...  papers that what is reported should not be like
 ? --facet problem|method|findings|background|result  what to have in common

@@ -9,7 +9,7 @@ from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
 from qbe.errors import UsageError, check_package
-from qbe.runs import Qrels, as_written, check_hits, format_run
+from qbe.runs import Qrels, as_written, format_run
 from qbe.types import Hit
 from qbe.util.files import StrPath, write_text
 
@@ -29,11 +29,6 @@ class Run(Mapping[str, Sequence[Hit]]):
 
     tag: str
     rankings: Mapping[str, Sequence[Hit]]
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.tag, str) or not isinstance(self.rankings, Mapping):
-            kinds = f"{type(self.tag).__name__} and {type(self.rankings).__name__}"
-            raise TypeError(f"expected a tag (str) and a mapping of query ids to hits, found {kinds}")
 
     def __repr__(self) -> str:
         return f"<Run {self.tag}: {len(self):,} queries, {sum(map(len, self.values())):,} hits>"
@@ -61,8 +56,6 @@ class Run(Mapping[str, Sequence[Hit]]):
     @classmethod
     def from_dataframe(cls, frame: pd.DataFrame, tag: str = "run") -> Run:
         """Make a run of columns ``qid``, ``docno``, ``score``, or ``query_id``, ``doc_id``, ``score``."""
-        if not hasattr(frame, "isna"):
-            raise TypeError(f"expected a pandas.DataFrame, found {type(frame).__name__}")
         frame = frame.rename(columns=IR_MEASURES)
         if missing := [name for name in COLUMNS[:3] if name not in frame.columns]:
             raise UsageError(
@@ -94,7 +87,6 @@ class Run(Mapping[str, Sequence[Hit]]):
 
         if names not in ("pyterrier", "ir_measures"):
             raise UsageError(f"expected `names` pyterrier or ir_measures, found {names!r}")
-        check_hits(self)
         ranked = ((query_id, rank, hit) for query_id, hits in self.items() for rank, hit in enumerate(hits))
         rows = [(query_id, hit.paper_id, hit.score, rank) for query_id, rank, hit in ranked]
         columns = COLUMNS if names == "pyterrier" else (*IR_MEASURES, *COLUMNS[2:])
@@ -143,8 +135,6 @@ class Run(Mapping[str, Sequence[Hit]]):
         """Compare with another run, by measure and scope, with paired two-sided tests (see `Comparison`)."""
         from qbe.evaluate.significance import compare
 
-        if not isinstance(other, Run):
-            raise TypeError(f"expected a qbe.Run to compare with, found {type(other).__name__}")
         name = other.tag if other.tag != self.tag else f"{other.tag} (other)"
         ours, theirs = self.evaluate(qrels, measures), other.evaluate(qrels, measures)
         return compare({self.tag: ours}, {name: theirs})
@@ -156,8 +146,6 @@ class Run(Mapping[str, Sequence[Hit]]):
         """
         runs = (self, *others)
         for run in runs:
-            if not isinstance(run, Run):
-                raise TypeError(f"expected a qbe.Run to fuse with, found {type(run).__name__}")
             as_written(run)  # what cannot be written
         weights = [1.0] * len(runs) if weights is None else weights
         if len(weights) != len(runs):
