@@ -128,6 +128,7 @@ _EXTRAS = {
     "cluster": "ray",
     "evaluate": "ir_measures pandas scipy",
     "huggingface": "datasets fsspec pyarrow",
+    "irds": "ir_datasets",
     "label": "openai",
     "large": "onnx safetensors",
     "plot": "matplotlib",

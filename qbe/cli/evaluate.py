@@ -10,7 +10,7 @@ from qbe.cli.common import refuse
 from qbe.cli.parser import parse
 from qbe.errors import check_count
 from qbe.evaluate.render import to_json, to_text
-from qbe.evaluate.report import Scoring, build_report
+from qbe.evaluate.report import PUBLISHED, Scoring, build_report
 from qbe.util.files import check_output, write_text
 
 
@@ -19,8 +19,8 @@ def main(arguments: list[str]) -> None:
 
     csfcube = options.protocol == "csfcube"
     if options.published:
-        told = "there are published figures for two protocols; add --protocol csfcube or --protocol citations"
-        refuse(options.protocol not in ("csfcube", "citations"), told)
+        told = f"there are published figures for some protocols; add --protocol {' or '.join(PUBLISHED)}"
+        refuse(options.protocol not in PUBLISHED, told)
         told = "published figures are those of the test folds; leave out --published or --split dev"
         refuse(options.split == "dev", told)
     if options.worst is not None:

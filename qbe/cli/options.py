@@ -172,13 +172,13 @@ Evaluate TREC runs against TREC qrels.
 --run FILE...!  TREC run files; NAME.background.trec, NAME.method.trec and NAME.result.trec are one run,
   NAME
 --measures NAME...  these measures alone (default: those of the protocol, or nDCG AP P@20 R@20 RR)
---protocol csfcube|pools|crossed|exploration|as-asked|diversity|citations  how runs are scored (default:
-  means over queries, by measures of ir-measures)
+--protocol csfcube|pools|crossed|exploration|as-asked|diversity|citations|reviewers|reviews|headings  how
+  runs are scored (default: means over queries, by measures of ir-measures)
 --folds FILE  the folds (default: folds.json next to the first qrels file)
 --split test|dev  the test folds (default), or fold1_dev
 --baseline FILE...  runs that the others are compared with, by significance tests
---published  add published figures (csfcube and citations)
---details  print all measures, all published systems, and all significance tests
+--published  add published figures (csfcube, citations and reviewers)
+--details  print all measures, all published systems, intervals, and all significance tests
 --output FILE  write the whole report as JSON
 @overwrite
 --plot FILE  draw the runs' figures, with a --baseline the differences (.svg, .png)
@@ -191,7 +191,7 @@ Measures are those of ir-measures (nDCG@10, AP(rel=2), P@20, R@20, RR, ...; http
 CSFCube protocol (NDCG%20, R-Precision; CSFCube_nDCG, CSFCube_AP, CSFCube_Rprec, CSFCube_P20, CSFCube_R20).
 docs/evaluation.md defines the protocols. crossed, exploration, as-asked and diversity take qrels of several
 facets of the same papers, or files of graded pairs (tab-separated: query_id, paper_id, background, method,
-result).
+result); headings takes labelled papers, as --run those that qbe tag wrote.
 
 == tag
 Split abstracts into sentences and label each: background, objective, method, result or other. Papers are
@@ -396,9 +396,11 @@ Write a test collection: corpus, topics, pools, TREC qrels and folds.
 @nothing
 
 csfcube is read from --source, else from $QBE_DATA/csfcube; where that is absent it is downloaded from its
-public repository (CC BY-NC 4.0) to the cache. sample is demonstration data, not a benchmark. citations
+public repository (CC BY-NC 4.0) to the cache, and so are reviewers, reviews, cisi and headings, which are
+looked for in $QBE_DATA/people. sample is demonstration data, not a benchmark. citations
 takes a --corpus in a format of qbe index that says what its papers cite, graded-pairs a file of graded
-pairs (query_id, paper_id, background, method, result), or a folder of such. docs/papers.md says where the
+pairs (query_id, paper_id, background, method, result), or a folder of such. irds:NAME is any collection of
+ir_datasets (needs qbe[irds]). docs/papers.md says where the
 others come from.
 == @source
 --source PATH  the folder of the release, or its file

@@ -51,6 +51,7 @@ class Evaluation:
         fold_figures: of CSFCube, measure -> scope -> the mean of each fold.
         with_relevant: of exploration, the queries of each scope that have a relevant paper.
         pairs: of crossed pairs, their number in each scope.
+        weights: measure -> query id -> weight, where the figure is a weighted mean.
     """
 
     queries: Mapping[str, tuple[str, ...]]
@@ -60,6 +61,7 @@ class Evaluation:
     fold_figures: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     with_relevant: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     pairs: Mapping[str, int] = field(default_factory=dict)
+    weights: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 def evaluate(qrels: Qrels, rankings: Rankings, measures: Iterable[str]) -> Evaluation:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qbe.errors import UsageError, check_package
 from qbe.runs import Qrels, as_written, format_run
@@ -107,13 +107,13 @@ class Run(Mapping[str, Sequence[Hit]]):
         """Evaluate the run by query, by facet (the end of the query id) and over all queries.
 
         Measures are names of ir-measures (``nDCG@20``, ``AP(rel=2)``) or of CSFCube's protocol (``NDCG%20``),
-        by default nDCG and AP, or those of the ``protocol``: csfcube (with its file of ``folds``), pools or
-        citations. A judged query that is missing in the run scores as an empty ranking.
+        by default nDCG and AP, or those of the ``protocol``: csfcube (with its file of ``folds``), pools,
+        citations, reviewers or reviews. A judged query that is missing in the run scores as an empty ranking.
         """
         from qbe.evaluate.csfcube import CSFCUBE, load_folds
         from qbe.evaluate.report import PLAIN, PROTOCOLS
 
-        of_qrels = [name for name, each in PROTOCOLS.items() if not each.of_facets]
+        of_qrels = [name for name, each in PROTOCOLS.items() if not (each.of_facets or each.of_labels)]
         if protocol not in (None, *of_qrels):
             raise UsageError(f"expected a `protocol` of {', '.join(of_qrels)}, found {protocol!r}")
         if (protocol == CSFCUBE) != (folds is not None):
@@ -122,9 +122,12 @@ class Run(Mapping[str, Sequence[Hit]]):
                 "folds='qrels/folds.json', which qbe datasets csfcube writes beside the qrels"
             )
         described = PLAIN if protocol is None else PROTOCOLS[protocol]
-        options = {} if folds is None else {"folds": load_folds(folds)}
-        measures = measures or (() if protocol else ("nDCG", "AP"))
-        return described.evaluate(qrels, as_written(self), measures=measures, **options)
+        options: dict[str, Any] = {} if folds is None else {"folds": load_folds(folds)}
+        if measures and described.own_measures:
+            raise UsageError(f"the `protocol` {protocol} has measures of its own; leave out `measures`")
+        if not described.own_measures:
+            options["measures"] = measures or (() if protocol else ("nDCG", "AP"))
+        return described.evaluate(qrels, as_written(self), **options)
 
     def compare(
         self, other: Run, qrels: Qrels, measures: Sequence[str] = ("nDCG", "AP")
