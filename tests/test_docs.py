@@ -23,7 +23,6 @@ from support import shell
 from support.parsers import parsers
 from support.published import exported_here
 
-from qbe.cli.parser import HIDDEN
 from qbe.datasets import packaged
 from qbe.runs import read_topics
 from qbe.util import work
@@ -202,7 +201,7 @@ def test_the_notebook_prints_what_it_shows(tmp_path, environment, monkeypatch):
 def all_options(command: str) -> set[str]:
     """The long options of a command and of its subcommands."""
     named = [parser for name, parser in parsers().items() if f"{name} ".startswith(f"{command} ")]
-    actions = [action for parser in named for action in parser._actions if action.help != HIDDEN]
+    actions = [action for parser in named for action in parser._actions]
     return {option for action in actions for option in action.option_strings if option[:2] == "--"}
 
 

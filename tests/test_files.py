@@ -48,9 +48,9 @@ def test_atomic_file_keeps_the_former_content_on_an_exception_and_a_kill(tmp_pat
 def test_atomic_file_below_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for target in (tmp_path / "file" / "x", tmp_path / "file" / "deeper" / "x"):
-        with pytest.raises(OutputError, match=r"cannot write .*; choose an output below a folder"):
+        with pytest.raises(OutputError, match=r"cannot write .*; check the path"):
             files.write_text(target, "")
-    with pytest.raises(OutputError, match="Is a directory; choose a file, not a folder"):
+    with pytest.raises(OutputError, match="Is a directory; check the path"):
         files.write_text(tmp_path, "")
 
 
@@ -81,9 +81,7 @@ def test_an_error_on_reading_is_not_one_on_writing(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").touch()
     error = file_error(refused(tmp_path / "corpus.jsonl"))
     assert type(error) is InputError
-    assert str(error) == (
-        f"cannot read {tmp_path}/corpus.jsonl: Permission denied; choose a file that you may read"
-    )
+    assert str(error) == f"cannot read {tmp_path}/corpus.jsonl: Permission denied; check the path"
     assert type(file_error(refused(tmp_path / "absent", errno.ENOENT))) is InputError
     assert type(file_error(refused(tmp_path / "corpus.jsonl"), tmp_path / "output")) is InputError
     for error in (

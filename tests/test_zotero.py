@@ -12,7 +12,9 @@ from support.zotero import NEW, OLD, Library
 from qbe import CorpusError
 from qbe.cli.index import main
 from qbe.corpus import read_corpus
+from qbe.corpus.bibliography import reference_of
 from qbe.corpus.records import RejectedRecords
+from qbe.search.present import credits_of
 
 LONG = (
     "We count frogs in ponds of three towns over a year. Our method is a net that is let down at night, "
@@ -63,6 +65,7 @@ def test_all_items_of_a_library_that_zotero_has_open_and_none_of_its_trash(schem
         "collections": ["Thesis", "Chapter 2"],
         "zotero": "zotero://select/library/items/AAAA1111",
     }
+    assert credits_of(reference_of(found["AAAA1111"])).endswith("; zotero://select/library/items/AAAA1111")
     assert [sentence.text for sentence in found["AAAA1111"].sentences] == [ABSTRACT]
     assert found["BBBB2222"].abstract == "The pond"
     assert found["BBBB2222"].metadata["abstract_from"] == "its title"

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from qbe.errors import IndexBuildError, IndexFormatError, file_error, input_error
 from qbe.index.params import STORED, FaissParams
 from qbe.models.formats import COSINE, L2
-from qbe.util.files import atomic_file, lock, sha256, sync, sync_tree, write_text
+from qbe.util.files import lock, sha256, sync, sync_tree, write_text
 
 FORMAT_VERSION = 6
 MANIFEST = "manifest.json"
@@ -361,15 +361,6 @@ def check_index(index: Path) -> tuple[Mapping[str, Mapping[str, Any]], dict[str,
         return {}, {**damages, MANIFEST: reason_of(error)}, None
     damages |= {name: reason_of(error) for name, error in Files(folder, entries).damages()}
     return entries, damages, folder / RECORDS if RECORDS in entries and RECORDS not in damages else None
-
-
-def save_papers(papers: Path | None, path: Path) -> int:
-    """Write the intact papers of an index as JSON lines; return how many. Raises OutputError."""
-    count = 0
-    with atomic_file(path) as corpus, Path(papers or os.devnull).open("rb") as records:
-        for count, line in enumerate(records, start=1):  # noqa: B007
-            corpus.write(line)
-    return count
 
 
 def reason_of(error: Exception) -> str:

@@ -280,13 +280,12 @@ class FilterCache:
         return FilterResult(None if passing == total else selection, passing, total, missing, unmet)
 
     def _unmet(self, condition: PaperFilter) -> str:
-        """Name the condition, which no paper meets, of categories with the most similar ones of the index."""
+        """Name the condition, which no paper meets."""
         ((name, value),) = condition.record().items()
         parts = map("=".join, value.items()) if isinstance(value, dict) else value
         parts = [value] if isinstance(value, int) else parts
         text = ("-" if name == "years" else ", ").join(str(part or "") for part in parts)
-        told = f"no paper of the index passes `{name}` {text}"
-        return f"{told}; {self._papers.categories_like(text)}" if name == "categories" else told
+        return f"no paper of the index passes `{name}` {text}"
 
     def _read(self, paper_filter: PaperFilter) -> Mask:
         """Which papers (papers,) pass, years apart; years are read along with the first filter."""
