@@ -301,6 +301,19 @@ def test_every_dependency_has_its_line():
     assert not [name for name in names if not any(re.search(rf"\b{re.escape(name)}\b", row) for row in rows)]
 
 
+def test_builds_for_the_cpu_that_have_one_for_gpus_are_left_out_with_these():
+    """As ``uv pip install --overrides`` reads it."""
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    lines = [line for line in read(ROOT / "deploy" / "gpu.txt").splitlines() if not line.startswith("#")]
+    for line in lines:
+        name, _, marker = line.partition("; ")
+        assert name in setup["options"]["install_requires"].split("\n")
+        assert marker == "sys_platform == 'never'"
+        assert f"{name.removesuffix('-cpu')}-gpu" in str(dict(setup["options.extras_require"]))
+    assert len(lines) == 2
+
+
 # How it reads
 
 

@@ -47,13 +47,14 @@ def test_sources_are_by_default_below_a_folder(calls, tmp_path, capsys):
     judged, dev = DATA / "facet-judgments/train.tsv", (DATA / "facet-judgments/dev.tsv",)
     names = ("train", *(f"train-{number}" for number in range(2, 8)))
     every = tuple(DATA / "graded-pairs" / f"{name}.tsv" for name in names)
+    wild = tuple(DATA / "graded-pairs" / f"wild-train{number}.tsv" for number in ("", "-2", "-3"))
     common = {"dev": dev, "leave_out": left_out}
     index = {**common, "index": Path("i")}
     for name, more, expected in (
         ("tagger", "", Sources(train=(data / "csabstruct",), corpus=papers, leave_out=left_out)),
         ("large-encoder", "", Sources(train=(judged, *every), corpus=papers, **common)),
         ("encoder", "--cocitations a b", Sources(train=(Path("a"), Path("b")), leave_out=left_out)),
-        ("grades", "--index i", Sources(train=(judged, *every), **index)),
+        ("grades", "--index i", Sources(train=(judged, *every, *wild), **index)),
         ("facet-projections", "--index i", Sources(train=(judged, *every), **index)),
     ):
         command.main([name, *EVERY.split(), *more.split()])
