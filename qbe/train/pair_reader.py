@@ -20,7 +20,7 @@ from qbe.models.pooling import EncodedAspect, Floats
 from qbe.models.tokenizer import PaperTokenizer
 from qbe.query import Aspect
 from qbe.runs import GradedPair
-from qbe.search.rerankers import Pair, candidate_side, pair, query_side
+from qbe.search.rerankers import OF_FACET, Pair, candidate_side, pair, query_side
 from qbe.types import Facet
 
 Places = tuple[int, int]  # the rows of a query and of a candidate in the index
@@ -43,10 +43,11 @@ class PairReader(CrossEncoder):
         candidate_tokens: int,
     ) -> None:
         """Set what is read: papers of an index, cut as search does."""
+        asked = facet if texts == OF_FACET else None
 
         @cache
         def query(row: int) -> list[int]:
-            encoded = EncodedAspect.of(Aspect(reader.papers[row], facet))
+            encoded = EncodedAspect.of(Aspect(reader.papers[row], asked))
             return query_side(tokenizer, encoded, query_tokens, texts)
 
         @cache
