@@ -58,13 +58,11 @@ def test_all_lists_give_the_nearest_of_all(tmp_path, stored, factory, similarity
 
 
 def test_centroids_are_learned_on_gpus_where_faiss_sees_some(tmp_path, stored, monkeypatch):
-    """A stand-in for GPUs: that they compute the same is FAISS's affair."""
+    """With a stand-in for GPUs."""
     made, copied, files = planned("IVF16,SQ8", stored), [], []
     for gpus in (0, 1):
-        monkeypatch.setattr(faiss, "get_num_gpus", lambda gpus=gpus: gpus, raising=False)
-        monkeypatch.setattr(
-            faiss, "index_cpu_to_all_gpus", lambda index: copied.append(index) or index, raising=False
-        )
+        monkeypatch.setattr(faiss, "get_num_gpus", lambda gpus=gpus: gpus)
+        monkeypatch.setattr(faiss, "index_cpu_to_all_gpus", lambda index: copied.append(index) or index)
         write_faiss(tmp_path, stored, "cosine", made)
         files.append((tmp_path / FAISS).read_bytes())
         assert len(copied) == gpus
