@@ -219,7 +219,8 @@ def test_the_page_of_the_command_line_is_that_of_its_parsers():
 @pytest.mark.parametrize("path", [path for path in TEXTS if path != CLI], ids=name_of)
 def test_every_option_shown_with_a_command_exists(path):
     text = read(path).replace("\\\n", " ")
-    for name, rest in re.findall(r"qbe (index|search|evaluate|tag|datasets|train|export)\b([^\n|`;&]*)", text):
+    commands = r"qbe (index|search|evaluate|tag|datasets|train|export)\b([^\n|`;&]*)"
+    for name, rest in re.findall(commands, text):
         used = set(re.findall(r"(?<![\w-])--[a-z0-9][a-z0-9-]*", rest)) - {"--help"}
         assert not used - all_options(f"qbe {name}"), f"qbe {name}{rest}"
 
