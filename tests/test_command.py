@@ -215,7 +215,6 @@ def scripts(tmp_path_factory) -> dict[str, Path]:
         ("qbe datasets cs", ["csfcube"]),
         ("qbe search --top", ["--topics"]),
         ("qbe search --facet ", ["problem", "method", "findings", "background", "result"]),
-        ("qbe index --corpus papers.jsonl --onl", ["--only"]),
         ("qbe index --corpus topics.", ["topics.tsv"]),
         ("qbe train encoder --objective b", ["bi-encoder"]),
         ("qbe search --index in", ["indexes"]),

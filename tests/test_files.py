@@ -54,13 +54,13 @@ def test_atomic_file_below_a_file_is_refused(tmp_path: Path) -> None:
         files.write_text(tmp_path, "")
 
 
-@pytest.mark.parametrize(("code", "hint"), [(errno.EROFS, "can be written"), (errno.EACCES, "you may write")])
-def test_atomic_file_in_a_read_only_folder(tmp_path, monkeypatch, code, hint):
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES])
+def test_atomic_file_in_a_read_only_folder(tmp_path, monkeypatch, code):
     def refuse(*_: object, **__: object) -> None:
         raise refused(tmp_path / "x.partial", code)
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    with pytest.raises(OutputError, match=f"choose a folder that {hint}"):
+    with pytest.raises(OutputError, match="check the path"):
         files.write_text(tmp_path / "x", "")
 
 

@@ -407,11 +407,15 @@ def _typed_rows(
 
 
 def _values(column: Any) -> list[Any]:
-    """Return the values as Python's; of timestamps the dates (UTC)."""
+    """Return the values as Python's; of timestamps the dates (UTC), None beyond the years 1 to 9999."""
     import pyarrow as pa
+    from pyarrow import compute
 
     if pa.types.is_timestamp(column.type):
         column = column.view(pa.timestamp(column.type.unit)).cast(pa.date32(), safe=False)
+        years = compute.year(column)
+        inside = compute.and_(compute.greater_equal(years, 1), compute.less_equal(years, 9999))
+        column = compute.if_else(inside, column, None)
     values: list[Any] = column.to_pylist()
     return values
 

@@ -346,20 +346,14 @@ def check_index(index: Path) -> tuple[Mapping[str, Mapping[str, Any]], dict[str,
     """Read all files of an index; return their entries in its manifest, all damages by file, and the file of
     its papers unless it is damaged. Raises IndexFormatError for no index.
     """
-    damages: dict[str, str] = {}
-    try:
-        folder = current(index)
-    except IndexFormatError as error:
-        if not (generations := _generations(index)):
-            raise
-        folder, damages[CURRENT] = generations[-1], reason_of(error)
+    folder = current(index)
     try:
         entries = read_manifest(folder).files
     except IndexFormatError as error:
         if not (folder / MANIFEST).exists():
             raise
-        return {}, {**damages, MANIFEST: reason_of(error)}, None
-    damages |= {name: reason_of(error) for name, error in Files(folder, entries).damages()}
+        return {}, {MANIFEST: reason_of(error)}, None
+    damages = {name: reason_of(error) for name, error in Files(folder, entries).damages()}
     return entries, damages, folder / RECORDS if RECORDS in entries and RECORDS not in damages else None
 
 

@@ -6,9 +6,10 @@ import dataclasses
 import re
 import threading
 import unicodedata
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from qbe.errors import UsageError, did_you_mean
@@ -249,7 +250,9 @@ class FilterCache:
     def __init__(self, reader: IndexReader) -> None:
         self._papers, self._lock = reader.papers, threading.Lock()
         self._years: NDArray[np.int16] | None = None
-        self._selected, self._matching = lru_cache(KEPT)(self._select), lru_cache(KEPT)(self._read)
+        own = weakref.proxy(self)  # a cycle would keep the generation until the next garbage collection
+        self._selected = lru_cache(KEPT)(partial(FilterCache._select, own))
+        self._matching = lru_cache(KEPT)(partial(FilterCache._read, own))
 
     def of(self, paper_filter: PaperFilter | None, query: Query | None = None) -> FilterResult:
         """Apply a filter, or none, for a query; raise UsageError for a key of ``where`` that no paper has."""

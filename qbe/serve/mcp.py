@@ -384,16 +384,7 @@ def _without_null(field: dict[str, Any]) -> dict[str, Any]:
 
 
 def serve_stdio(server: FastMCP[None]) -> None:
-    """Answer messages on standard input until its end; a line that is no message is told, and skipped."""
-
-    def told(record: logging.LogRecord) -> bool:
-        if record.levelno < logging.WARNING and record.msg.startswith("transport yielded exception"):
-            log.warning("expected messages of JSON-RPC on standard input, found another line; it was skipped")
-        return record.levelno >= logging.WARNING
-
-    dispatcher = logging.getLogger("mcp.shared.jsonrpc_dispatcher")
-    dispatcher.setLevel(logging.DEBUG)  # it tells of such lines, with their content, as of nothing
-    dispatcher.addFilter(told)
+    """Answer messages on standard input until its end; a line that is no message is skipped."""
     server.run("stdio", show_banner=False)
 
 
