@@ -43,13 +43,9 @@ class Release(NamedTuple):
     jar: str
 
 
-_10 = Release(
-    "2.3.0", "68e3729fc95853f85272fb413aa3202d31bda4b73b1e657fed62212b92fd3084", "anserini-2.2.0-fatjar.jar"
+PYSERINI = Release(
+    "2.4.0", "45979fa5fc8d54a35dce15cfd59d4d3dc4b4b29d8f0442e1e1f3a9ab0a303541", "anserini-2.3.0-fatjar.jar"
 )
-_9 = Release(
-    "1.6.0", "e34761d700b33613c26bc61113effc6d65598dee6ada28a33214f79350f833f4", "anserini-1.7.1-fatjar.jar"
-)
-PYSERINI = _10 if sys.version_info >= (3, 12) else _9  # Lucene 10 needs Python 3.12
 
 # Signatures, in JNI's notation (@ is Lorg/apache/lucene/, & is Lcom/fasterxml/jackson/databind/), of the
 # methods that qbe calls; <init> is the constructor. pyjnius would ask Java for all methods of a class, which
@@ -285,20 +281,13 @@ def _release(home: Path) -> str:
 
 
 def find_jar() -> Path | None:
-    """Return Anserini's jar from the installed pyserini, which is not imported, or from the cache."""
-    specification = importlib.util.find_spec("pyserini")
-    if specification is not None and specification.submodule_search_locations:
-        folder = Path(specification.submodule_search_locations[0]) / "resources" / "jars"
-        if jars := sorted(folder.glob("anserini-*-fatjar.jar")):
-            return jars[-1]
+    """Return Anserini's jar, if it is in the cache."""
     jar = cache_folder() / "java" / PYSERINI.jar
     return jar if jar.is_file() else None
 
 
 def anserini_jar() -> Path:
     """Return Anserini's jar; where there is none, take it out of pyserini's source distribution, unrun."""
-    if (found := find_jar()) is not None:
-        return found
     jar, name = cache_folder() / "java" / PYSERINI.jar, f"pyserini-{PYSERINI.version}"
 
     def fetch() -> None:
@@ -308,10 +297,10 @@ def anserini_jar() -> Path:
 
         archive = jar.with_name(f"{name}.tar.gz")
         remedy = (
-            "connect to the network for the first search by words, or run: pip install "
-            f"'pyserini=={PYSERINI.version}'; without Lucene, dense search works"
+            "connect to the network for the first search by words, or set PIP_FIND_LINKS to a folder with "
+            f"{archive.name}; without Lucene, dense search works"
         )
-        log.info("downloading Lucene (the jar of %s, 110 to 165 MB), once, into %s ...", name, jar)
+        log.info("downloading Lucene (the jar of %s, 113 MB), once, into %s ...", name, jar)
         address, digest = _address(archive.name, remedy), f"sha256:{PYSERINI.sha256}"
         download(address, archive, digest, MissingDependencyError, remedy)
         with tarfile.open(archive) as members, atomic_file(jar) as stream:
@@ -327,6 +316,7 @@ def anserini_jar() -> Path:
 def _address(file: str, remedy: str) -> str:
     """Return the URL of a file of the pinned release, from the package index that pip is configured for."""
     command = [sys.executable, "-m", "pip", "index", "versions", "pyserini", "-vv", "--retries", "2"]
+    command.append("--ignore-requires-python")  # nothing of it is run
     listed = work.run([*command, "--disable-pip-version-check"])
     text = listed.stdout + listed.stderr
     if match := re.search(rf"Found link (\S+/{re.escape(file)})(?=[\s#,])", text):
