@@ -18,7 +18,7 @@ from qbe.util.files import cache_folder
 pytestmark = pytest.mark.slow
 
 JAR = bytes(range(256)) * 5000
-NAME = f"pyserini-{_anserini.PYSERINI.version}"
+NAME = _anserini.PYSERINI
 
 
 @pytest.fixture
@@ -29,11 +29,11 @@ def server(cache, tmp_path, monkeypatch):
     folder = tmp_path / "index" / "pyserini"
     folder.mkdir(parents=True)
     with tarfile.open(folder / f"{NAME}.tar.gz", "w:gz") as archive:
-        information = f"Metadata-Version: 2.1\nName: pyserini\nVersion: {_anserini.PYSERINI.version}\n"
+        information = f"Metadata-Version: 2.1\nName: pyserini\nVersion: {NAME.partition('-')[2]}\n"
         for path, content in (
             ("PKG-INFO", information.encode()),
             ("setup.py", b"raise SystemExit('nothing of it is run')\n"),
-            (f"pyserini/resources/jars/{_anserini.PYSERINI.jar}", JAR),
+            (f"pyserini/resources/jars/{_anserini.JAR}", JAR),
         ):
             member = tarfile.TarInfo(f"{NAME}/{path}")
             member.size = len(content)
@@ -42,7 +42,7 @@ def server(cache, tmp_path, monkeypatch):
         f'<a href="{NAME}.tar.gz" data-requires-python="&gt;=3.99">{NAME}.tar.gz</a>'
     )
     digest = hashlib.sha256((folder / f"{NAME}.tar.gz").read_bytes()).hexdigest()
-    monkeypatch.setattr(_anserini, "PYSERINI", _anserini.PYSERINI._replace(sha256=digest))
+    monkeypatch.setattr(_anserini, "SHA256", digest)
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
@@ -57,7 +57,7 @@ def test_the_jar_of_an_installed_pyserini_is_not_taken(tmp_path, monkeypatch, ca
     jars = tmp_path / "pyserini" / "resources" / "jars"
     jars.mkdir(parents=True)
     (tmp_path / "pyserini" / "__init__.py").touch()
-    (jars / _anserini.PYSERINI.jar).touch()
+    (jars / _anserini.JAR).touch()
     monkeypatch.delitem(sys.modules, "pyserini", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     assert find_jar() is None
@@ -72,7 +72,7 @@ def test_the_jar_is_fetched_once_over_a_connection_that_breaks_and_goes_on_in_an
     (jars / f".{NAME}.tar.gz.partial").write_bytes(archive.read_bytes()[:1000])
     assert find_jar() is None
     jar = anserini_jar()
-    assert (jar, jar.read_bytes()) == (jars / _anserini.PYSERINI.jar, JAR)
+    assert (jar, jar.read_bytes()) == (jars / _anserini.JAR, JAR)
     assert [path.name for path in jar.parent.iterdir()] == [jar.name]
     requests = server.requests.copy()
     assert anserini_jar() == find_jar() == jar
@@ -81,7 +81,7 @@ def test_the_jar_is_fetched_once_over_a_connection_that_breaks_and_goes_on_in_an
 
 
 def test_another_file_of_that_name_is_not_used(server, monkeypatch):
-    monkeypatch.setattr(_anserini, "PYSERINI", _anserini.PYSERINI._replace(sha256="0" * 64))
+    monkeypatch.setattr(_anserini, "SHA256", "0" * 64)
     with pytest.raises(MissingDependencyError, match=f"expected the digest sha256:{'0' * 64}, found"):
         anserini_jar()
     assert not list((cache_folder() / "java").iterdir())

@@ -111,12 +111,7 @@ def _index_input(folder: Path, settings: BuildSettings, threads: int) -> None:
 
 
 def update_lucene(
-    folder: Path,
-    old: Path,
-    added: Path | None,
-    deleted: Sequence[str],
-    settings: BuildSettings,
-    threads: int,
+    folder: Path, old: Path, added: Path | None, deleted: Sequence[str], settings: BuildSettings, threads: int
 ) -> dict[str, Any]:
     """Write ``folder/lucene``: that of ``old`` without ``deleted`` papers and with those of ``added``.
 
