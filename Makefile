@@ -7,7 +7,7 @@ endif
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install audit reproduce reproduce-all reproduce-large wild questions citation-pairs whole runs models benchmarks test test-fast lint types examples cluster tests test-light docs peers clean
+.PHONY: help install audit reproduce reproduce-all reproduce-large wild questions citation-pairs whole people runs models benchmarks test test-fast lint types examples cluster tests test-light docs peers clean
 
 help:
 	@echo "make reproduce  index mini and CSFCube, search every facet, evaluate, print the tables (4 minutes; mini alone: 2)"
@@ -17,6 +17,7 @@ help:
 	@echo "make questions  questions in place of papers, judged (20 minutes; SPLIT=dev: those that choices were made on)"
 	@echo "make citation-pairs  the tables of rerankers for citations; TOKENS=128 VARIANTS=minilm for an hour, all take a day"
 	@echo "make whole      the same queries over 180,525 papers, without pools (an hour)"
+	@echo "make people     people's judgements outside CSFCube: researchers' scores, reviews, CISI, headings (hours)"
 	@echo "make runs       the runs of README's table again, in runs/published, and the table (half an hour to an hour)"
 	@echo "make models     train every model that ships again (OPTIONS=--dry-run: the order, and hours)"
 	@echo "make benchmarks  all tables of benchmarks/README.md again (hours; goes on where it was interrupted)"
@@ -57,6 +58,9 @@ citation-pairs: install
 
 runs: install
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m scripts.runs
+
+people: install
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m scripts.people
 
 models: install
 	$(BIN)/python scripts/models.py $(OPTIONS)

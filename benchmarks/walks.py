@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -48,7 +49,8 @@ class Walk:
             self.deepest = max(self.deepest, depth)
 
     def _is_own(self, code: CodeType) -> bool:
-        return code.co_filename.startswith(self.root) and code.co_name not in UNCOUNTED
+        counts = code.co_name not in UNCOUNTED and code.co_filename.startswith(self.root)
+        return counts and bool(code.co_flags & CO_OPTIMIZED)  # no body of a class
 
     def start(self) -> None:
         """Record from here on, in this thread and those that start later."""
@@ -58,8 +60,8 @@ class Walk:
     def report(self) -> dict[str, int]:
         """Return the number of functions, files and calls, and of own frames of the deepest call."""
         sys.setprofile(None)
-        files = {code.co_filename for code in self.functions}
-        counts = {"functions": len(self.functions), "files": len(files), "calls": self.calls}
+        files = len({code.co_filename for code in self.functions})
+        counts = {"functions": len(self.functions), "files": files, "calls": self.calls}
         return {**counts, "deepest": self.deepest}
 
 
@@ -106,7 +108,6 @@ def search(work: Path) -> dict[str, int]:
                 time.sleep(0.5)
         walk.recording = True
         urllib.request.urlopen(request).read()  # noqa: S310
-        walk.recording = False
         print(json.dumps(walk.report()), flush=True)
         os._exit(0)
 

@@ -128,6 +128,7 @@ _EXTRAS = {
     "cluster": "ray",
     "evaluate": "ir_measures pandas scipy",
     "huggingface": "datasets fsspec pyarrow",
+    "irds": "ir_datasets",
     "label": "openai",
     "large": "onnx safetensors",
     "plot": "matplotlib",
@@ -169,33 +170,17 @@ def package_error(error: ImportError, package: str) -> MissingDependencyError:
 
 FULL = {errno.ENOSPC, errno.EDQUOT}  # of the disk, or the user's quota
 _WRITING_ONLY = {*FULL, errno.EROFS, errno.EEXIST, errno.ENOTEMPTY, errno.EXDEV}  # no reading gives these
-_HINTS_ON_WRITING = {
-    errno.ENOSPC: "free some space or choose another disk",
-    errno.EROFS: "choose a folder that can be written",
-    errno.EACCES: "choose a folder that you may write to",
-    errno.EPERM: "choose a folder that you may write to",
-    errno.ENOTDIR: "choose an output below a folder, not below a file",
-    errno.EEXIST: "choose an output below a folder, not below a file",
-    errno.EISDIR: "choose a file, not a folder",
-    errno.ELOOP: "remove the symbolic link in its place",
-}
-_HINTS_ON_READING = {
-    errno.EACCES: "choose a file that you may read",
-    errno.EPERM: "choose a file that you may read",
-    errno.EISDIR: "choose a file, not a folder",
-}
 
 
 def output_error(path: StrPath, error: OSError) -> OutputError:
     """Turn an operating system's error on writing into a one-line OutputError."""
-    hint = _HINTS_ON_WRITING.get(error.errno or 0, "check the path")
+    hint = "free some space or choose another disk" if error.errno in FULL else "check the path"
     return OutputError(f"cannot write {path}: {error.strerror or error}; {hint}")
 
 
 def input_error(path: StrPath, error: OSError) -> InputError:
     """Turn an operating system's error on reading into a one-line InputError."""
-    hint = _HINTS_ON_READING.get(error.errno or 0, "check the path")
-    return InputError(f"cannot read {path}: {error.strerror or error}; {hint}")
+    return InputError(f"cannot read {path}: {error.strerror or error}; check the path")
 
 
 def file_error(error: OSError, output: StrPath | None = None) -> InputError | OutputError:

@@ -59,8 +59,6 @@ class Aspect:
             object.__setattr__(self, "positions", _whole_numbers(self.positions))
             if self.facet is not None:
                 raise UsageError("expected a facet or sentence positions, found both; give one of them")
-        if isinstance(self.weight, bool) or not isinstance(self.weight, int | float):
-            raise TypeError(f"expected a number as weight, found {_kind(self.weight)}")
         check_weight(self.weight)
 
     @property
@@ -359,14 +357,8 @@ def _facet(part: str, is_liked: bool) -> tuple[Facet, float, tuple[float, float]
 def _not_facets(part: str) -> UsageError:
     return UsageError(
         "expected facets such as background, method:0.5, background>=2 or method<=1, each once and with a "
-        f"weight above 0, or {', '.join(SHAPES)} without facets, found {part!r}; "
-        + _hint(part, (*FACET_NAMES, *SHAPES), "check `like` and `unlike`")
+        f"weight above 0, or {', '.join(SHAPES)} without facets, found {part!r}; check `like` and `unlike`"
     )
-
-
-def _hint(part: str, known: Sequence[str], otherwise: str) -> str:
-    name = re.split("[:<>=]", part, maxsplit=1)[0]
-    return otherwise if name in known else did_you_mean(name, known, otherwise)
 
 
 def _mix(parts: Sequence[str]) -> dict[str, float]:
@@ -380,7 +372,7 @@ def _mix(parts: Sequence[str]) -> dict[str, float]:
         if not 0 < share < inf or name in shares or name not in SHAPES:
             raise UsageError(
                 f"expected shapes of {', '.join(SHAPES)}, each once and with a share above 0, found "
-                f"{part!r}; " + _hint(part, (*SHAPES,), "check `like`")
+                f"{part!r}; check `like`"
             )
         shares[name] = share
     return shares

@@ -84,21 +84,11 @@ def strictly_decreasing(scores: Iterable[float]) -> Iterator[float]:
         previous = value
 
 
-def check_hits(rankings: Rankings) -> None:
-    """Raise TypeError unless the rankings consist of hits."""
-    for query_id, hits in rankings.items():
-        for hit in hits:
-            if not isinstance(hit, Hit):
-                raise TypeError(f"expected qbe.Hit objects for {query_id}, found {type(hit).__name__}")
-
-
 def as_written(rankings: Rankings) -> dict[str, tuple[Hit, ...]]:
     """Give hits the scores that a run file has, so that evaluators keep their order.
 
-    Raises TypeError for anything but hits, UsageError for a score that is not finite and for a paper twice in
-    a ranking.
+    Raises UsageError for a score that is not finite and for a paper twice in a ranking.
     """
-    check_hits(rankings)
     written = {}
     for query_id, hits in rankings.items():
         try:

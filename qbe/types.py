@@ -137,28 +137,13 @@ class Paper:
         return year_given(self.metadata) or None
 
     def __post_init__(self) -> None:
-        for name, value in (("paper_id", self.paper_id), ("title", self.title)):
-            if not isinstance(value, str):
-                raise TypeError(f"expected the {name} of a paper to be a str, found {type(value).__name__}")
-        is_tuple = isinstance(self.sentences, tuple)
-        wrong = {type(each) for each in self.sentences} - {Sentence} if is_tuple else {type(self.sentences)}
-        if wrong:
+        are_sentences = isinstance(self.sentences, tuple) and all(
+            isinstance(each, Sentence) and isinstance(each.facet, Facet | None) for each in self.sentences
+        )
+        if not are_sentences:
             raise TypeError(
-                "expected the sentences of a paper to be a tuple of qbe.Sentence, found "
-                f"{', '.join(sorted(kind.__name__ for kind in wrong))}; make a paper of a plain abstract by "
-                "qbe.paper_from_text(title, abstract)"
-            )
-        for text, facet, _ in self.sentences:
-            if not isinstance(text, str):
-                raise TypeError(f"expected the text of a sentence to be a str, found {type(text).__name__}")
-            if facet is not None and not isinstance(facet, Facet):
-                raise TypeError(
-                    f"expected the facet of a sentence to be a qbe.Facet or None, found {facet!r}"
-                )
-        if not isinstance(self.metadata, Mapping):
-            raise TypeError(
-                "expected the metadata of a paper to be a mapping such as {'year': 2020}, found "
-                f"{type(self.metadata).__name__}"
+                "expected a tuple of qbe.Sentence, with qbe.Facet or None, as the sentences of a paper; make "
+                "a paper of a plain abstract by qbe.paper_from_text(title, abstract)"
             )
 
     def positions(self, facet: Facet | None) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from qbe.__main__ import COMMANDS
-from qbe.cli.parser import HIDDEN, parser_of
+from qbe.cli.parser import parser_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 MARK = "<!-- from here on written by scripts/cli_page.py -->\n"
@@ -59,7 +59,7 @@ def _section(parser: argparse.ArgumentParser, command: str = "") -> Iterator[str
         for action in group._group_actions:
             if isinstance(action, argparse._SubParsersAction):
                 nested += action.choices.values()
-            elif action.dest != "help" and action.help != HIDDEN:
+            elif action.dest != "help":
                 rows.append(_row(action, parser._get_formatter()))
         if rows:
             named = group.title not in ("options", "positional arguments")

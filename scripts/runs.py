@@ -7,8 +7,8 @@
 
 ``runs/published/NAME.trec.gz`` is a run of CSFCube's 50 queries over their pools;
 ``runs/published/runs.json`` has its row's name, the commands that made it, its digest (SHA-256 of the run
-before compression), the digest of the index, and the processor: scores of int8 models differ a little
-between families of processors, those of BM25 do not. CSFCube is read from $QBE_DATA/csfcube, or downloaded.
+before compression), the digest of the index, and the processor: scores of models differ in their
+last digits between processors, those of BM25 do not. CSFCube is read from $QBE_DATA/csfcube, or downloaded.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def compared(collection: str, runs: Path = Path("runs"), page: Path = ROOT / DOC
     same = sum(_line(name, row["figures"]) in published for name, row in zip(names, made, strict=True))
     if same == len(made):
         return f"{collection}: all figures as published."
-    why = "processors compute int8 differently (qbe doctor says whether this one has VNNI)"
+    why = "perhaps other data or releases (qbe doctor names them), or rounding of another processor"
     return f"{collection}: {same} of {len(made)} rows as published, the others differ: {why}."
 
 

@@ -24,6 +24,7 @@ NAVIGATION = [
     {"Models": "docs/models.md"},
     {"Labelling": "docs/labelling.md"},
     {"Evaluation": "docs/evaluation.md"},
+    {"Evidence": "docs/evidence.md"},
     {"Reproducing": "docs/reproduce.md"},
     {"The four papers": "docs/papers.md"},
     {"Commands": "docs/cli.md"},

@@ -11,7 +11,6 @@ import pytest
 from support.builds import Job, build_job
 from support.damage import change_manifest
 from support.factories import FACTORIES, GRAPH, ROUNDED, vectors_apart
-from support.processors import INT8_IS_EXACT
 from support.searching import first_stage, paper_of
 
 from qbe.cli.index import main
@@ -50,7 +49,7 @@ def test_all_lists_give_the_nearest_of_all(tmp_path, stored, factory, similarity
     nearest = neighbours.nearest(query_vectors.astype(np.float32), 100)
     assert nearest.shape == (9, 100)
     for near, best in zip(nearest, exact, strict=True):
-        assert np.isin(best, near).sum() >= (10 if INT8_IS_EXACT else 9)
+        assert np.isin(best, near).sum() == 10
         real = near[near >= 0]
         assert len(set(real.tolist())) == len(real) > 80
     if factory != GRAPH:

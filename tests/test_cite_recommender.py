@@ -14,7 +14,7 @@ from support.citing import CITING, NO_YEAR, index_of, mean_max, model_of, papers
 from support.live import corpus
 from support.searching import ids
 
-from qbe import Aspect, CiteConfig, CiteRequest, CrossEncoder, Index, Paper, Recommender, paper_from_text
+from qbe import Aspect, CiteConfig, CiteRequest, Index, Paper, Recommender, paper_from_text
 from qbe.cite.links import Evidence
 from qbe.cite.model import write_model
 from qbe.cite.scoring import NEAR, NEAREST, FeatureSet
@@ -361,42 +361,14 @@ def test_vectors_of_another_encoder_than_the_models(tmp_path, index):
         Recommender.open(index, CiteConfig(model=str(tmp_path)))
 
 
-@pytest.mark.parametrize(
-    ("call", "expected"),
-    [
-        (lambda one, paper: one.recommend(paper, "5"), "an int as `k`"),
-        (lambda one, paper: one.recommend("s001"), "a qbe.Paper"),
-        (lambda one, paper: one.recommend(paper, cited="s001"), "a sequence of paper ids as `cited`"),
-        (lambda one, paper: one.recommend(paper, exclude="s001"), "a sequence of paper ids as `excluded`"),
-        (lambda one, paper: one.batch_recommend({paper.paper_id: paper}), "a sequence of qbe.CiteRequest"),
-        (lambda one, paper: one.batch_recommend([paper]), "a qbe.CiteRequest"),
-        (lambda one, paper: one.open("folder"), "a qbe.Index"),
-    ],
-)
-def test_values_of_another_type(opened, index, call, expected):
-    with pytest.raises(TypeError, match=f"^expected {expected}, found "):
-        call(opened(), index.paper(QUERY))
-
-
 @pytest.mark.parametrize("name", ["cited", "exclude"])
 def test_ids_that_the_index_lacks(opened, index, name):
     with pytest.raises(PaperNotFoundError, match="`cited` and `exclude`, found 'absent'"):
         opened().recommend(index.paper(QUERY), **{name: ["s001", "absent"]})
 
 
-def test_configurations_say_what_was_chosen_and_refuse_what_is_not_possible(index):
-    chosen = {"depth": 20, "query": "abstract", "links": False, "rerank": None, "filter": {"before": "query"}}
-    config = CiteConfig(depth=20, links=False, filter=NOT_YOUNGER)
-    assert config.record() == chosen
-    config = replace(config, rerank=CrossEncoder("mine", depth=5))
-    assert config.record() == chosen | {"rerank": CrossEncoder("mine", depth=5).to_json()}
-    types = {"depth": "5", "filter": {"before": 2018}, "links": None, "model": 5, "rerank": "mine"}
-    for name, value in [*types.items(), ("depth", True)]:
-        with pytest.raises(TypeError, match=f"`{name}`"):
-            CiteConfig(**{name: value})
+def test_configurations_refuse_what_is_not_possible():
     with pytest.raises(UsageError, match="`depth`"):
         CiteConfig(depth=0)
     with pytest.raises(UsageError, match="expected `query` of abstract, title, keyterms, found 'words'"):
         CiteConfig(query="words")
-    with pytest.raises(TypeError, match=r"expected a qbe\.CiteConfig, found dict"):
-        Recommender.open(index, {"depth": 5})

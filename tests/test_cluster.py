@@ -189,6 +189,17 @@ def test_a_replica_that_is_killed_changes_no_answer(nodes, shards, whole):
         assert pipeline.search(query, k=50) == before
 
 
+def test_processes_of_the_cluster_answer(nodes, shards):
+    from qbe.cluster.index import open_index
+    from qbe.cluster.ray_runtime import ClusterError
+
+    with open_index(shards, "auto", deadline=0.5) as index, Pipeline(index, Dense()) as pipeline:
+        for replicas in index.replicas:
+            nodes.kill(replicas[0], no_restart=True)
+        with pytest.raises(ClusterError, match="no answer from"):
+            pipeline.search(Query(index.papers[3]))
+
+
 def test_from_the_command_line(corpus, settings, tmp_path):
     pytest.importorskip("ray")
     command = [sys.executable, "-m", "qbe", "cluster"]

@@ -16,7 +16,7 @@ from qbe.corpus import tables
 from qbe.corpus.records import Entry, Reading, parse_paper
 from qbe.corpus.sentences import split_sentences
 from qbe.corpus.streams import open_source
-from qbe.errors import MissingDependencyError, RecordError
+from qbe.errors import MissingDependencyError
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -123,12 +123,3 @@ def test_a_compressed_file_and_one_that_is_no_file(tmp_path: Path) -> None:
 )
 def test_dates_of_several_types(dates: Any, metadata: dict[str, Any]) -> None:
     assert only(date=dates)["metadata"] == metadata
-
-
-def test_text_in_another_encoding_concerns_its_row() -> None:
-    latin = pa.array([b"M\xfcller", b"Meier"])
-    text = pa.Array.from_buffers(pa.string(), 2, latin.buffers())
-    for title in (text, latin):
-        first, second = read(file({"title": title, "abstract": ["A", "B"]}))
-        assert isinstance(first.record, RecordError) and first.where == "papers.parquet, row 1"
-        assert second.record["title"] == "Meier"

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from support.processors import exact_int8
 
 from qbe import BM25, Dense, Fused, Pipeline
 from qbe.datasets.csfcube import convert
@@ -93,7 +92,6 @@ def evaluated(collection: Collection, stage: str, run_file: Path) -> Evaluation:
     return csfcube_protocol(qrels, Run.from_trec(run_file), folds)
 
 
-@exact_int8
 @pytest.mark.parametrize("stage", FLOORS)
 def test_figures(collection, stage, tmp_path):
     measured = evaluated(collection, stage, tmp_path / "run.trec").fold_figures
@@ -102,7 +100,6 @@ def test_figures(collection, stage, tmp_path):
         assert 100 * measured["MAP"][SCOPE][FOLD] >= MAP_FLOOR
 
 
-@exact_int8
 def test_predicted_facets_cost_little(collection, raw_collection, tmp_path):
     """Predicted sentences and facets of queries and candidates, against those of the release."""
     assert all(query.aspects[0].paper.predicted for query in raw_collection.queries.values())

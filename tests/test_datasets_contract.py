@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import support.releases
+from support.people import tiny_irds, write_beir, write_cisi, write_reviewers, write_reviews
 from support.releases import (
     CITATIONS,
     CSFCUBE_PAPERS,
@@ -78,6 +79,12 @@ RELEASES: dict[str, Callable[[Path], DatasetOptions]] = {
     "blended": blendable,
     "graded-pairs": pairs,
     "arxiv-cs": snapshot,
+    "reviewers": lambda folder: DatasetOptions(write_reviewers(folder)),
+    "reviews": lambda folder: DatasetOptions(write_reviews(folder)),
+    "cisi": lambda folder: DatasetOptions(write_cisi(folder)),
+    "headings": lambda folder: DatasetOptions(write_reviews(folder)),
+    "beir": lambda folder: DatasetOptions(write_beir(folder)),
+    "irds": lambda folder: DatasetOptions(),
     "mini": lambda folder: DatasetOptions(),
     "sample": lambda folder: DatasetOptions(),
 }
@@ -98,6 +105,12 @@ EXPECTED = {  # papers, queries of all splits, judgements
     "blended": (6, 0, 0),
     "graded-pairs": (4, 6, 0),
     "arxiv-cs": (1, 0, 0),
+    "reviewers": (5, 10, 20),
+    "reviews": (30, 20, 36),
+    "cisi": (4, 2, 2),
+    "headings": (2, 0, 0),
+    "beir": (2, 3, 4),
+    "irds": (2, 1, 1),
     "mini": (3000, 120, 3597),
     "sample": (128, 24, 1032),
 }
@@ -114,13 +127,14 @@ def test_every_name_has_a_writer_a_sample_and_is_a_choice():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_release_becomes_valid_files_the_same_each_time(name, tmp_path):
     options, out = RELEASES[name](tmp_path / "release"), tmp_path / "new" / "out"
-    lines = write_dataset(name, out, options)
+    called = f"irds:{tiny_irds(tmp_path / 'release')}" if name == "irds" else name
+    lines = write_dataset(called, out, options)
     assert lines[0].startswith(f"{name}: ")
     (corpus,) = (out / file for file in CORPORA if (out / file).exists())
     papers = {paper.paper_id for paper in read_corpus([str(corpus)], lambda text: [text])}
     topics = {topic.query_id: topic for file in out.glob("topics*.tsv") for topic in read_topics(file)}
     count = sum(len(read_topics(file)) for file in out.glob("topics*.tsv"))
-    assert {topic.paper_id for topic in topics.values()} <= papers
+    assert {topic.paper_id for topic in topics.values() if not topic.text} <= papers
     for file in out.glob("pools*.tsv"):
         pools = read_pools(file)
         assert pools.keys() <= topics.keys()
@@ -134,7 +148,7 @@ def test_a_release_becomes_valid_files_the_same_each_time(name, tmp_path):
         judged += sum(map(len, qrels.values()))
     assert (len(papers), count, judged) == EXPECTED[name]
     before = contents(out)
-    write_dataset(name, out, options)
+    write_dataset(called, out, options)
     assert contents(out) == before
 
 
@@ -215,6 +229,8 @@ WRONG_OPTIONS: list[tuple[str, dict[str, Any]]] = [
     *(("relish", {}), ("scidocs", {"source": "absent"}), ("citations", {"source": "absent"})),
     *(("dblp", {}), ("open-research", {"source": "absent"}), ("cocitations", {}), ("blended", {})),
     *(("cocitations", {"source": "absent"}), ("blended", {"source": "absent", "corpus": "x"})),
+    *(("irds", {}), ("irds:nosuch", {}), ("irds:vaswani", {"source": "x"}), ("cisi:x", {}), ("beir", {})),
+    *((name, {"source": "absent"}) for name in ("beir", "reviewers", "reviews", "cisi", "headings")),
 ]
 
 
@@ -316,6 +332,15 @@ BROKEN: list[tuple[str, Callable[[], DatasetOptions]]] = [
     ("cocitations", changed(write_s2orc, PARSES, '{"bib_entries": {"1": 2}}\n')),
     ("cocitations", changed(write_s2orc, PARSES, '{"body_text": []}\n')),
     ("dblp", changed(lambda folder: write_citeomatic(folder, "dblp"), "comparison/dblp/corpus.json", ONE)),
+    ("reviewers", changed(write_reviewers, "data/evaluations.csv", "ParticipantID\tPaper1\n7\ts1\n")),
+    ("reviewers", changed(write_reviewers, "evaluation_datasets/d_20_1/submissions.json", "{}")),
+    ("reviewers", changed(write_reviewers, "evaluation_datasets/d_20_4/archives/~7.jsonl", "[]\n")),
+    ("reviews", changed(write_reviews, "Cohen_2006/output/local/ADHD.csv", "title\nx\n")),
+    ("cisi", changed(write_cisi, "CISI.REL", "3 9\n")),
+    ("cisi", changed(write_cisi, "CISI.QRY", b".I 3\n\xff")),
+    ("beir", changed(write_beir, "qrels/test.tsv", "query\nq1\td1\tx\n")),
+    ("beir", changed(write_beir, "qrels/test.tsv", "query\nq9\td1\t1\n")),
+    ("beir", changed(write_beir, "queries.jsonl", '{"_id": 7, "text": "x"}\n')),
 ]
 
 

@@ -21,10 +21,8 @@ from pathlib import Path
 import pytest
 from support import shell
 from support.parsers import parsers
-from support.processors import exact_int8
 from support.published import exported_here
 
-from qbe.cli.parser import HIDDEN
 from qbe.datasets import packaged
 from qbe.runs import read_topics
 from qbe.util import work
@@ -184,7 +182,6 @@ def test_searches_print_what_is_shown(path, readme):
 
 
 @pytest.mark.slow
-@exact_int8
 def test_the_notebook_prints_what_it_shows(tmp_path, environment, monkeypatch):
     """`scripts/tour.py` writes what its cells print."""
     monkeypatch.chdir(tmp_path)
@@ -204,7 +201,7 @@ def test_the_notebook_prints_what_it_shows(tmp_path, environment, monkeypatch):
 def all_options(command: str) -> set[str]:
     """The long options of a command and of its subcommands."""
     named = [parser for name, parser in parsers().items() if f"{name} ".startswith(f"{command} ")]
-    actions = [action for parser in named for action in parser._actions if action.help != HIDDEN]
+    actions = [action for parser in named for action in parser._actions]
     return {option for action in actions for option in action.option_strings if option[:2] == "--"}
 
 

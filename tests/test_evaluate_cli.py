@@ -190,7 +190,6 @@ WRONG: list[tuple[dict[str, str | None], str]] = [
     ({}, f"{CSFCUBE} --baseline BAD --worst 3 --corpus none.jsonl"),
     ({}, f"{CSFCUBE} --worst 3"),
     ({}, "QRELS --run GOOD --published"),
-    ({}, "--protocol crossed QRELS --run GOOD --split dev"),
     ({}, f"{CSFCUBE} --published --split dev"),
     *(({"folds.json": text}, CSFCUBE) for text in (None, "{", "[]")),
     *((folds(method=each), CSFCUBE) for each in ([1], {"fold1_dev": ["1_method"]})),

@@ -174,18 +174,6 @@ def test_activations_are_smoothed_where_int8_is_too_far(tmp_path, tiny_model, ti
     assert [part.shape for part in codes_of(tmp_path / "out")] == [part.shape for part in plain]
 
 
-@pytest.mark.parametrize("tries", [3, 4])
-def test_weights_have_7_bits_where_8_do_not_do(tmp_path, tiny_model, tiny_encoder, monkeypatch, tries):
-    """As on a processor without VNNI: the third model, or the fourth, which is smoothed, too."""
-    seen = []
-    refused(monkeypatch, lambda codes: seen.append(codes) or len(seen) < tries)
-    export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out")
-    codes = codes_of(tmp_path / "out")
-    assert len(codes) == len(codes_of(tiny_encoder))
-    assert max(abs(part).max() for part in codes) <= 64
-    assert len(smoothed_in(tmp_path / "out" / "model.int8.onnx")) == (8 if tries == 4 else 0)
-
-
 def test_without_an_int8_model_the_other_precision_is_named(tmp_path, tiny_model, monkeypatch, caplog):
     monkeypatch.setattr(export, "INT8_MIN_COSINE", 1.5)
     card = export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out")

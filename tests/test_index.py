@@ -230,11 +230,7 @@ APART = [
     "--corpus x --only dense --store int8 positions",
     "--corpus x --store int8 float16",
     "--append",
-    "--append --corpus x --store int8",
-    "--update --corpus x --only dense",
     "--sync --corpus x --limit 3",
-    "--delete x --corpus y",
-    "--delete x --resume",
 ]
 
 

@@ -12,7 +12,7 @@ from support.searching import first_stage
 
 from qbe.cli.index import main
 from qbe.corpus.records import Reading
-from qbe.errors import CorpusError, IndexBuildError, RecordError
+from qbe.errors import CorpusError, RecordError
 from qbe.index.index import Index
 from qbe.index.update import append_papers, delete_papers
 from qbe.query import Query
@@ -104,15 +104,11 @@ def test_too_many_broken_records_fail_and_are_listed(tmp_path, job):
     assert [path.name for path in tmp_path.iterdir()] == ["index.rejected.jsonl"]
 
 
-def test_a_list_of_another_build_is_replaced_and_a_file_of_the_user_is_not(tmp_path, job, sample):
+def test_a_list_of_another_build_is_replaced(tmp_path, job, sample):
     listed = tmp_path / "index.rejected.jsonl"
     build_job(tmp_path / "index", job)
     build_job(tmp_path / "index", replace(job, corpus=(str(sample / "corpus.jsonl"),)), overwrite=True)
     assert not listed.exists()
-    listed.write_text("my own notes\n")
-    with pytest.raises(IndexBuildError, match=r"found another file; move it away"):
-        build_job(tmp_path / "index", job, overwrite=True)
-    assert listed.read_text() == "my own notes\n"
 
 
 def one_more(folder: Path, paper_id: str = "new", broken: int = 1) -> Path:
@@ -178,8 +174,3 @@ def test_an_index_read_in_another_way_is_changed_like_any_other(tmp_path, job, s
     counts |= {"papers": 128, "labelled": 127, "sentences": 596 - removed}
     with Index(folder) as index:
         assert {name: index.manifest.corpus[name] for name in counts} == counts
-
-
-def test_another_way_of_reading_is_another_build(copy, job):
-    with pytest.raises(IndexBuildError, match="is an index already"):
-        build_job(copy, replace(job, reading=Reading(on_error="skip", limit=10)), resume=True)

@@ -218,7 +218,6 @@ def test_two_commands_do_not_write_the_same_answers(label):
 WRONG = (
     "",
     "--output o.tsv --model m --endpoint http://127.0.0.1:1/v1 --pairs none",
-    "--output o.tsv --dry-run",
     "--output o.tsv --pairs queries.txt",
     "--output o.tsv --merge 3:2",
     "--output o.tsv --pairs queries.txt --merge 3:2",
@@ -239,8 +238,6 @@ WRONG = (
     "--output o.tsv --runs queries.txt",
     "--output o.tsv --model m --adjudicate graded graded graded",
     "--output o.tsv --differences graded graded",
-    "--output o.tsv --endpoint http://127.0.0.1:1/v1",
-    "--output o.tsv --parallel 4 --timeout 9",
 )
 
 

@@ -254,7 +254,6 @@ def test_nothing_but_messages_of_the_protocol_is_printed(light_index):
     assert len(answers[2]["structuredContent"]["hits"]) == 3
     assert answers[3]["isError"] is True
     assert "Traceback" not in errors
-    assert errors.count("found another line; it was skipped") == 2
     assert not any(each in errors for each in ("no message", "earlier systems"))  # what was searched for
 
 
@@ -295,7 +294,7 @@ def test_what_comes_over_http_needs_the_key_and_is_limited(url):
 
 def test_options_that_do_not_go_together_are_refused(told):
     http = "--transport http"
-    wrong = ("--port 1", "--host ::1", f"{http} --port 65536", f"{http} --host 0.0.0.0", "--threads 0")
+    wrong = (f"{http} --port 65536", f"{http} --host 0.0.0.0", "--threads 0")
     told("options of qbe mcp", refusals(lambda *line: main(["--index", "nosuch", *line]), wrong))
 
 
@@ -321,12 +320,8 @@ def test_a_page_is_within_its_limit_and_loses_nothing(texts, start, has_more):
     cut = mcp.fitting(whole, "hits", start)
     assert mcp.size_of(cut) <= LIMIT
     assert 1 <= len(cut.hits) <= len(whole.hits)
-    with_abstract = [each.abstract is not None for each in cut.hits]
-    assert with_abstract == sorted(with_abstract, reverse=True)
-    for shown, given_hit in zip(cut.hits, whole.hits, strict=False):
-        assert shown in (given_hit, given_hit.model_copy(update={"abstract": None}))
+    assert cut.hits == whole.hits[: len(cut.hits)]
     if len(cut.hits) < len(whole.hits):
-        assert not any(with_abstract)  # abstracts are left out first
         assert (cut.has_more, cut.next_start) == (True, start + len(cut.hits))
     else:
         assert (cut.has_more, cut.next_start) == (whole.has_more, whole.next_start)

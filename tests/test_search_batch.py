@@ -111,41 +111,12 @@ def test_a_finished_run_is_complete_and_a_new_one_goes_on(search, arguments, out
     assert (searched, output.read_text()) == ([5, 5, 5, 5, 4, 5, 5, 5, 5, 5, 4], whole)
 
 
-CHANGES = [
-    *("--hits 8", "--year 2003-", "--like method --unlike result", "--facet method", "--run-tag mine"),
-    *("--format json", "--facets predicted", "--pool pools.tsv", "--topics other.tsv"),
-]
-
-
-def test_another_run_is_not_gone_on_with(
-    search, arguments, output, part, sample, tmp_path, monkeypatch, searched
-):
-    monkeypatch.chdir(tmp_path)
-    Path("pools.tsv").write_bytes((sample / "pools.tsv").read_bytes())
-    Path("other.tsv").write_text((sample / "topics.tsv").read_text().replace("s024_method", "another"))
-    searched.stop = 2
-    with pytest.raises(KeyboardInterrupt):
-        search(*arguments, "--output", output)
-    before = part.read_bytes()
-    for changed in map(str.split, CHANGES):
-        kept = list(arguments)
-        if changed[0] in kept:
-            place = kept.index(changed[0])
-            del kept[place : place + 2]
-        with pytest.raises(RunError, match="another index, other topics or options; repeat the"):
-            search(*kept, *changed, "--output", output, "--resume")
-    assert part.read_bytes() == before
-    search(*arguments, "--output", output, "--overwrite")
-    assert output.read_text() == search(*arguments)
-    assert [path.name for path in output.parent.iterdir()] == [output.name]
-
-
 def test_what_is_finished_is_kept_when_the_disk_is_full(search, arguments, output, part, searched):
     searched.stop, searched.error = 4, OSError(28, "No space left on device")
     message = r"No space left on device.*; what is finished is kept: continue it with `resume`"
     with pytest.raises(OutputError, match=message):
         search(*arguments, "--output", output)
-    assert len(part.read_text().splitlines()) == 1 + 3 * 5
+    assert len(part.read_text().splitlines()) == 3 * 5
 
 
 def test_where_nothing_is_finished_nothing_stays(search, arguments, output, searched):

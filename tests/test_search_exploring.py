@@ -15,6 +15,7 @@ from qbe import FacetNotFoundError, Index, PaperFilter, Pipeline, SearchRequest,
 from qbe.query import COMPETITORS, PLAIN, SHAPES, Aspect, Query, parse_wish
 from qbe.runs import read_run
 from qbe.search.explore import LIKELY_FROM, _as_asked
+from qbe.search.grading import nothing_fits
 from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Grades, Matching, Projections, Stages
 from qbe.types import Facet, Hit, Paper, Sentence
 
@@ -78,7 +79,9 @@ def test_likely_papers_are_counted(index, query):
         hits = session.search(SearchRequest(query(weights), ALL)).hits
         likely = sum(hit.score >= LIKELY_FROM for hit in hits)
         told = f"papers that are likely what you ask for: {likely}"
-        told = told if likely else "no paper is likely to be what you ask for; these are the nearest"
+        best = max(hit.score for hit in hits)
+        none = f"no paper has a chance of 0.6 of being what you ask for: the best has {best:.2f}"
+        told = told if likely else nothing_fits(hits, BACKGROUND) or nothing_fits(hits, METHOD) or none
         assert ranking.notes == ((told,) if weights is not UNLIKE else ())
     session.close()
 

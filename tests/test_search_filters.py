@@ -509,7 +509,7 @@ def test_only_what_is_of_use_is_told(command):
     told = command("--paper", "s006", "--hits", 5, "--year", "2001-")[1]
     assert told == "qbe search: 13 papers have no year and do not pass\n"
     _, told = command("--paper", "s006", "--category", "nothing", "--format", "table")
-    assert "no paper of the index passes --category nothing; the nearest are " in told
+    assert "no paper of the index passes --category nothing" in told
     told = command("--paper", "s006", "--category", "math", "--author", "Lovelace")[1]
     assert told == "qbe search: no paper of the index passes --author Lovelace\n"
 

@@ -159,7 +159,7 @@ def local(folder):
 @pytest.fixture
 def impatient(graded_index, monkeypatch):
     """A server that waits for nobody."""
-    for module, limit in ((workers, "HEAD_SECONDS"), (workers, "READ_SECONDS"), (guard, "BODY_SECONDS")):
+    for module, limit in ((workers, "HEAD_SECONDS"), (guard, "BODY_SECONDS")):
         monkeypatch.setattr(module, limit, 0.5)
     with local(graded_index) as running:
         yield running
@@ -183,22 +183,6 @@ def test_clients_that_send_slowly_or_not_at_all_are_dropped(impatient):
         while connection.recv(65_536):
             pass
         assert time.monotonic() - begin < 5
-
-
-def test_a_client_that_does_not_read_is_dropped(impatient):
-    port, _ = impatient
-    body = json.dumps({"paper_ids": [f"s{number:03}" for number in range(1, 129)], "format": "json"}).encode()
-    with socket.socket() as connection:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.settimeout(SOON)
-        connection.connect(("127.0.0.1", port))
-        one = posted("/api/export", body).replace(b"Connection: close\r\n", b"")
-        begin = time.monotonic()
-        # Answers fill what the system holds for a client that does not read; then the server stops sending.
-        with contextlib.suppress(OSError):
-            while time.monotonic() - begin < SOON:
-                connection.sendall(one)
-        assert time.monotonic() - begin < SOON
 
 
 def test_too_many_searches_are_told_when_to_come_back(impatient, monkeypatch):

@@ -88,16 +88,14 @@ def test_all_first_stages_share_what_reranks(index, monkeypatch):
     assert len(opened) == 1
 
 
-def test_what_reranks_slowly_comes_after_the_grades(index, service):
+def test_what_is_reranked_comes_after_the_first_stage(index):
     form = SearchForm(paper_ids=["s036"], facet="method", k=5)
     with SearchService(index, stages_of(index, "matching:depth=30")) as slow:
-        first, graded, last = slow.stream(form)
+        first, last = slow.stream(form)
         assert last == {**slow.search(form), "seconds": last["seconds"]}
-    assert [each["stage"] for each in (first, graded, last)] == [FIRST, "graded", RERANKED]
-    assert [each["is_final"] for each in (first, graded, last)] == [False, False, True]
-    *_, usual = service.stream(form)
-    assert (ids(graded), usual["is_final"], usual["stage"]) == (ids(usual), True, RERANKED)
-    assert ids(last) != ids(graded)
+    assert [each["stage"] for each in (first, last)] == [FIRST, RERANKED]
+    assert [each["is_final"] for each in (first, last)] == [False, True]
+    assert ids(last) != ids(first)
 
 
 def test_a_text_of_another_language_is_noted(service):

@@ -70,7 +70,7 @@ def test_a_newer_pack_brings_it_up_to_date_under_readers(pack, copy, tmp_path):
     pull(address, folder)
     with qbe.open(copy) as index:
         index.delete(["s001"])
-    pack_index(copy, address)
+    pack_index(copy, address, overwrite=True)
     with qbe.open(folder) as index:
         assert not pull(address, folder).was_there
         assert pull(address, folder).was_there
@@ -90,7 +90,7 @@ def test_what_is_there_is_not_lost(pack, tmp_path):
     with pytest.raises(IndexBuildError, match="changed since"):
         pull(str(pack), tmp_path / "pulled")
     assert pull(str(pack), tmp_path / "pulled", overwrite=True).pack.papers == 128
-    with pytest.raises(OutputError, match="or a pack to replace"):
+    with pytest.raises(OutputError, match="found one; choose another `output`"):
         pack_index(tmp_path / "pulled", tmp_path / "notes" / "mine.txt")
 
 

@@ -1,11 +1,6 @@
 """Indexes made equal to an export: what is added, replaced, deleted, left alone, and asked before."""
 
-import contextlib
 import json
-import os
-import pty
-import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,15 +72,14 @@ def test_what_changed_is_written_and_nothing_else(index):
     [(20, 18, False), (20, 17, True), (5, 4, False), (5, 3, True), (2, 1, False)],
 )
 def test_more_than_a_tenth_is_not_deleted_unasked(tmp_path, size, left, is_asked):
-    folder, questions = tmp_path / "index", []
+    folder = tmp_path / "index"
     export = [paper(number) for number in range(size)]
     build(folder, export, WORDS_ONLY)
     before = content(folder)
     if is_asked:
         with pytest.raises(UsageError, match=rf"found {size - left} of the {size} papers .* `overwrite`"):
-            sync_papers(folder, export[:left], confirm=lambda question: bool(questions.append(question)))
+            sync_papers(folder, export[:left])
         assert content(folder) == before
-        assert len(questions) == 1
     with Index(folder) as index:
         assert index.sync(export[:left], overwrite=is_asked).papers == left
 
@@ -119,7 +113,7 @@ def test_a_paper_whose_record_is_broken_stays(index, tmp_path):
     message = r"expected no skipped .* 1 of the 19 papers .* and 1 skipped records, which may be theirs"
     with pytest.raises(UsageError, match=message):
         sync_papers(index, export, reading=SKIP)
-    assert sync_papers(index, export, reading=SKIP, confirm=lambda question: True).papers == 18
+    assert sync_papers(index, export, reading=SKIP, overwrite=True).papers == 18
     listed = (tmp_path / "index.rejected.jsonl").read_text().splitlines()
     assert len(listed) == 2  # those of the last export alone
 
@@ -152,7 +146,7 @@ def test_papers_with_vectors_are_those_of_a_build(tmp_path, papers, tiny_encoder
     first, changed = papers[10:40], replace(papers[13], title="On whales")
     build_job(tmp_path / "index", replace(job, corpus=(corpus(tmp_path, "first", first),)))
     export = [*papers[15:40], changed, *papers[40:42]]
-    written = sync_papers(tmp_path / "index", [corpus(tmp_path, "second", export)], confirm=lambda _: True)
+    written = sync_papers(tmp_path / "index", [corpus(tmp_path, "second", export)], overwrite=True)
     assert counts(written) == (2, 1, 4, 25)
     build_job(tmp_path / "whole", replace(job, corpus=(corpus(tmp_path, "second", export),)))
     assert rankings(tmp_path / "index", export, ["dense"]) == rankings(tmp_path / "whole", export, ["dense"])
@@ -188,25 +182,6 @@ def test_the_command_says_what_it_did(index, tmp_path, capsys):
     *told, done = run(30, options=("--overwrite",))
     assert len(told) == 20
     assert done.startswith("1 papers added, 0 replaced, 20 deleted, now 1, gen")
-
-
-@pytest.mark.parametrize(("answer", "left"), [("", 20), ("y", 1)])
-def test_on_a_terminal_a_question_is_answered(index, tmp_path, monkeypatch, answer, left):
-    export = corpus(tmp_path, "export", [paper(1, year=2019)])
-    terminal, theirs = pty.openpty()
-    os.write(terminal, f"{answer}\n".encode())
-    refused = pytest.raises(UsageError, match="`overwrite`") if left == 20 else contextlib.nullcontext()
-    with os.fdopen(theirs, "w") as shown, os.fdopen(os.dup(theirs)) as typed, monkeypatch.context() as patch:
-        patch.setattr(sys, "stdin", typed)
-        patch.setattr(sys, "stderr", shown)
-        with refused:
-            main(["--sync", "--corpus", export, "--output", str(index)])
-    told = ""
-    while "[y/N]" not in told:  # the terminal gives what was typed first
-        told += os.read(terminal, 10_000).decode()
-    os.close(terminal)
-    assert re.search(r"19 of the 20 papers .* \[k0\], .* and 16 more\); delete these papers\? \[y/N\]", told)
-    assert len(content(index)) == left
 
 
 def test_a_paper_that_has_another_id_than_before_is_replaced(tmp_path):

@@ -142,7 +142,7 @@ def test_what_is_published_and_its_base_make_the_weights_of_the_cards(trained_on
     trained = trained_once("large_encoder")
     output = trained.output
     with trained.training.around():
-        base = encoder.model_folder(encoder.MPNET)
+        base = encoder.find_start("all-mpnet-base-v2")[1]
     make_weights(base, output / "difference.safetensors", tmp_path / "made")
     digest = hashlib.sha256((tmp_path / "made" / "model.safetensors").read_bytes()).hexdigest()
     assert f"that come out are {digest[:12]}" in " ".join((output / "README.md").read_text().split())

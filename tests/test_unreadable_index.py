@@ -43,4 +43,4 @@ def test_what_may_not_be_read_is_named(copy):
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     for name, line in zip(names, done.stderr.splitlines(), strict=True):
         assert line.startswith("qbe search: cannot read ")
-        assert line.endswith(f"index/000001/{name}: Permission denied; choose a file that you may read")
+        assert line.endswith(f"index/000001/{name}: Permission denied; check the path")

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from support.live import corpus
-from support.processors import INT8_IS_EXACT
 
 from qbe.errors import UsageError
 from qbe.index import faiss as faiss_candidates
@@ -67,8 +66,7 @@ def test_the_best_are_among_the_candidates_for_their_mean(reader, k):
             ranked.append(rows[np.argsort(-scores, kind="stable")[:k]].tolist())
         assert ranked[0] == ranked[1]
     if k == 1 and source.sentences.has_similarities:
-        some = many[:1] if INT8_IS_EXACT else many
-        assert any(len(few) < len(reader) for few in source.nearest(some, k, by_mean=True))
+        assert any(len(few) < len(reader) for few in source.nearest(many[:1], k, by_mean=True))
 
 
 def test_at_least_so_many_sentences_are_looked_up(reader, monkeypatch):

@@ -214,7 +214,7 @@ def test_the_command_keeps_lists_runs_and_removes(watch, index, some):
     Path("draft.txt").write_text(f"{some[OLD + 5].title}\n\n{some[OLD + 5].abstract}\n")
     watch("add", "text", "--paper-file", "draft.txt")
     Path("refs.txt").write_text("s001\ns002\n")
-    watch("add", "bib", "--bibliography", "refs.txt", "--like", "background", "--unlike", "method")
+    watch("add", "bib", "--cited", "refs.txt", "--like", "background", "--unlike", "method")
     listed = watch("list")
     assert "fish: paper_ids s036, facet method, grade 0.3 or more; 0 found, 0 not reported\n" in listed
     assert f"bib: cited {Path('refs.txt').resolve()}"[:60] in listed
@@ -321,28 +321,6 @@ def test_the_newest_reported_papers_stay_in_the_file(index):
     assert next(each.paper_id for each in watch.found if not each.reported) == "p1500"
 
 
-def test_papers_wait_for_room_and_each_is_found_once(index, some, monkeypatch):
-    monkeypatch.setattr("qbe.feeds.watches.MAX_OF_ONE", 3)
-    content = kept(index, Watch("all", {"paper_ids": ["s036"]}, 0))
-    new = [each.paper_id for each in some[OLD : OLD + 5]]
-    append_papers(index, some[OLD : OLD + 5])
-    watch = content.watches["all"]
-    for _ in range(2):  # three wait, and the others stay new
-        assert list(searched(index, content)) == ["all"]
-        assert sorted(each.paper_id for each in watch.found) == new[:3]
-    for each in watch.found:
-        each.reported = True
-    assert searched(index, content) == {}
-    assert sorted(each.paper_id for each in watch.found) == new
-    other = Watch("other", {"paper_ids": ["s036"]}, 0)
-    monkeypatch.setattr("qbe.feeds.watches.MAX_WAITING", 2)
-    with pytest.raises(UsageError, match="that are not reported yet, found more; report them"):
-        content.add(other)
-    monkeypatch.setattr("qbe.feeds.watches.MAX_SEARCH_BYTES", 40)
-    with pytest.raises(UsageError, match="expected searches of at most"):
-        content.add(other)
-
-
 def test_what_cannot_be_watched_is_told(watch, index, told, tiny_index, tmp_path):
     Path("notes.md").write_text("# Notes\n")
     messages = [
@@ -353,7 +331,7 @@ def test_what_cannot_be_watched_is_told(watch, index, told, tiny_index, tmp_path
         watch("add", "x", "--paper", "s036", "--grade", "4", code=2),
         watch("add", "x", "--paper", "s036", "--unlike", "method", code=2),
         watch("add", "x", "--text", "Fish swim.", "--year", "query", code=2),
-        watch("add", "x", "--bibliography", "nosuch.bib", code=1),
+        watch("add", "x", "--cited", "nosuch.bib", code=1),
         watch("remove", "x", code=2),
     ]
     watch("add", "x", "--paper", "s036")

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 from support import pdfs
-from support.zotero import NEW, OLD, Library
+from support.zotero import Library
 
 from qbe import CorpusError
 from qbe.cli.index import main
 from qbe.corpus import read_corpus
+from qbe.corpus.bibliography import reference_of
 from qbe.corpus.records import RejectedRecords
+from qbe.search.present import credits_of
 
 LONG = (
     "We count frogs in ponds of three towns over a year. Our method is a net that is let down at night, "
@@ -27,9 +29,8 @@ def papers(source, rejected=None) -> dict:
     }
 
 
-@pytest.mark.parametrize("schema", [NEW, OLD])
-def test_all_items_of_a_library_that_zotero_has_open_and_none_of_its_trash(schema, tmp_path):
-    library = Library(tmp_path / "Zotero", schema)
+def test_all_items_of_a_library_that_zotero_has_open_and_none_of_its_trash(tmp_path):
+    library = Library(tmp_path / "Zotero")
     creators = [("author", "Lee", "Ann"), ("editor", "Ray", "Bo"), ("author", "Frog Society", "")]
     fields = {"title": "On frogs", "abstractNote": ABSTRACT, "date": "2019-03-00 March 2019"}
     frogs = library.add(
@@ -49,7 +50,7 @@ def test_all_items_of_a_library_that_zotero_has_open_and_none_of_its_trash(schem
     library.collect(2, "Chapter 2", 1, frogs)
     library.collect(3, "Reading", None, book)
     before, rejected = library.content(), RejectedRecords()
-    assert schema == OLD or len(before["zotero.sqlite-wal"]) > 0
+    assert len(before["zotero.sqlite-wal"]) > 0
     found = papers(f"zotero:{library.folder}", rejected)
     assert library.content() == before
     assert list(found) == ["AAAA1111", "BBBB2222"]
@@ -63,6 +64,7 @@ def test_all_items_of_a_library_that_zotero_has_open_and_none_of_its_trash(schem
         "collections": ["Thesis", "Chapter 2"],
         "zotero": "zotero://select/library/items/AAAA1111",
     }
+    assert credits_of(reference_of(found["AAAA1111"])).endswith("; zotero://select/library/items/AAAA1111")
     assert [sentence.text for sentence in found["AAAA1111"].sentences] == [ABSTRACT]
     assert found["BBBB2222"].abstract == "The pond"
     assert found["BBBB2222"].metadata["abstract_from"] == "its title"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from qbe.errors import UsageError
 from qbe.search.filters import PaperFilter
@@ -37,26 +36,7 @@ class CiteConfig:
     filter: PaperFilter | None = None
 
     def __post_init__(self) -> None:
-        kinds = {"depth": int, "query": str, "links": bool, "model": str, "rerank": CrossEncoder}
-        kinds["filter"] = PaperFilter
-        for name, kind in kinds.items():
-            value = getattr(self, name)
-            is_default = value is None and name in ("model", "rerank", "filter")
-            if not is_default and (not isinstance(value, kind) or (kind is int and value is True)):
-                raise TypeError(
-                    f"expected a {kind.__name__} as `{name}`, found {value!r} ({type(value).__name__})"
-                )
         if self.depth < 1:
             raise UsageError(f"expected `depth` of at least 1, found {self.depth}")
         if self.query not in QUERIES:
             raise UsageError(f"expected `query` of {', '.join(QUERIES)}, found {self.query!r}")
-
-    def record(self) -> dict[str, Any]:
-        """Return all parameters but the model for JSON; raises TypeError for a reranker that is an object."""
-        return {
-            "depth": self.depth,
-            "query": self.query,
-            "links": self.links,
-            "rerank": None if self.rerank is None else self.rerank.to_json(),
-            "filter": None if self.filter is None else self.filter.record(),
-        }

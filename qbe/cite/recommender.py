@@ -69,8 +69,6 @@ class Recommender(Closing):
         """
         config = CiteConfig() if config is None else config
         check_index(index)
-        if not isinstance(config, CiteConfig):
-            raise TypeError(f"expected a qbe.CiteConfig, found {type(config).__name__}")
         dense = index.manifest.dense
         if dense is None or index.manifest.lucene is None:
             lacking = "vectors" if dense is None else "postings"
@@ -132,7 +130,6 @@ class Recommender(Closing):
     ) -> list[list[Hit]]:
         """Return for each request exactly what `recommend` does, in less time."""
         check_count("k", k)
-        _check(requests)
         check_filter(filter)
         reader, scorer, filters = self._over()
         kept = self.config.filter if filter is None else filter
@@ -199,18 +196,3 @@ def _rows(reader: IndexReader, paper_ids: Sequence[str]) -> list[int]:
             )
         rows.append(row)
     return rows
-
-
-def _check(requests: object) -> None:
-    if not isinstance(requests, Sequence):
-        raise TypeError(f"expected a sequence of qbe.CiteRequest, found {type(requests).__name__}")
-    for request in requests:
-        if not isinstance(request, CiteRequest):
-            raise TypeError(f"expected a qbe.CiteRequest, found {type(request).__name__}")
-        if not isinstance(request.paper, Paper):
-            raise TypeError(f"expected a qbe.Paper, found {type(request.paper).__name__}")
-        for name in ("cited", "excluded"):
-            if isinstance(getattr(request, name), str):
-                raise TypeError(
-                    f"expected a sequence of paper ids as `{name}`, found a str; put it into a list"
-                )

@@ -75,14 +75,14 @@ def main(arguments: list[str]) -> None:
                     advance(len(block))
 
         with qbe.Recommender.open(index, config) as recommender:
-            write(options, form, width, index, writer, ids, recommend)
+            write(options, form, writer, ids, recommend)
 
 
 def _papers(
     options: argparse.Namespace, index: qbe.Index
 ) -> tuple[Sequence[str], Callable[[int], qbe.Paper]]:
     """The ids in the run of the papers that the options state, and a function that loads one."""
-    from qbe.search.queries import find_papers, from_topics, note_on_papers
+    from qbe.search.queries import distinct_papers, from_topics, note_on_papers
 
     if options.topics:
         source = from_topics(index, Path(options.topics))
@@ -96,7 +96,7 @@ def _papers(
         papers = list(read_corpus([options.bibtex], split_sentences, reading))
         common.note(note_on_papers(papers))
     elif options.paper is not None:
-        papers = find_papers(index, [options.paper])
+        papers = distinct_papers(index, [options.paper])
     else:
         papers = [given_paper(options)]
     return [paper.paper_id for paper in papers], papers.__getitem__

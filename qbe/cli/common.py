@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import re
 import sys
@@ -47,10 +46,7 @@ def run(program: str, main: Callable[[list[str]], None], arguments: list[str] | 
     # Products of a few query vectors are over before a pool of threads has woken up, and the pool then
     # spins against FAISS's. Read by numpy when it is loaded; results do not depend on it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    only_help = "-h" in given or "--help" in given
-    if only_help:
-        gc.disable()  # collections, the interpreter's last one too, would be a sixth of the time it takes
-    else:
+    if "-h" not in given and "--help" not in given:
         import logging
 
         logger = logging.getLogger("qbe")
@@ -79,9 +75,6 @@ def run(program: str, main: Callable[[list[str]], None], arguments: list[str] | 
         code = getattr(told, "exit_code", 1)
     finally:
         _lost_output()
-        if only_help:
-            gc.freeze()
-            gc.enable()
     sys.exit(code)
 
 

@@ -7,19 +7,6 @@ import argparse
 from qbe.cli import ABOUT, COMMANDS
 from qbe.cli.parser import Parser, parse, parser_of
 
-# In bash shtab completes no option behind one that takes any number of files; these functions do. Their
-# variables are those of the function of shtab that calls them.
-BASH_FUNCTIONS = """\
-_qbe_options_or_files() {
-  [[ $completing_word == -* ]] && compgen -W "${current_option_strings[*]}" -- "$completing_word" ||
-    compgen -f -- "$1"
-}
-_qbe_options_or_dirs() {
-  [[ $completing_word == -* ]] && compgen -W "${current_option_strings[*]}" -- "$completing_word" ||
-    compgen -d -- "$1"
-}
-"""
-
 
 def main(arguments: list[str]) -> None:
     shell = parse("completion", arguments).shell
@@ -35,11 +22,7 @@ def main(arguments: list[str]) -> None:
                 for nested in action.choices.values():
                     complete_files(nested)
             elif isinstance(action.metavar, str) and action.metavar in places:
-                complete = places[action.metavar]
-                if action.nargs in ("+", "*"):
-                    kind = "dirs" if complete == shtab.DIRECTORY else "files"
-                    complete = {**complete, "bash": f"_qbe_options_or_{kind}"}
-                action.complete = complete  # type: ignore[attr-defined]
+                action.complete = places[action.metavar]  # type: ignore[attr-defined]
 
     whole = Parser("qbe", ABOUT)
     whole.add_argument("-V", "--version", action="store_true", help="print the version and exit")
@@ -48,4 +31,4 @@ def main(arguments: list[str]) -> None:
         commands.add_parser(name, help=line)
         commands.choices[name] = parser_of(name)
     complete_files(whole)
-    print(shtab.complete(whole, shell, preamble=BASH_FUNCTIONS if shell == "bash" else ""))
+    print(shtab.complete(whole, shell))

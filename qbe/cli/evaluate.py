@@ -10,7 +10,7 @@ from qbe.cli.common import refuse
 from qbe.cli.parser import parse
 from qbe.errors import check_count
 from qbe.evaluate.render import to_json, to_text
-from qbe.evaluate.report import Scoring, build_report
+from qbe.evaluate.report import PUBLISHED, Scoring, build_report
 from qbe.util.files import check_output, write_text
 
 
@@ -18,12 +18,9 @@ def main(arguments: list[str]) -> None:
     options = parse("evaluate", arguments)
 
     csfcube = options.protocol == "csfcube"
-    if not csfcube:
-        told = "--folds and --split go with CSFCube's protocol; add --protocol csfcube"
-        refuse(options.folds or options.split, told)
     if options.published:
-        told = "there are published figures for two protocols; add --protocol csfcube or --protocol citations"
-        refuse(options.protocol not in ("csfcube", "citations"), told)
+        told = f"there are published figures for some protocols; add --protocol {' or '.join(PUBLISHED)}"
+        refuse(options.protocol not in PUBLISHED, told)
         told = "published figures are those of the test folds; leave out --published or --split dev"
         refuse(options.split == "dev", told)
     if options.worst is not None:
@@ -32,7 +29,6 @@ def main(arguments: list[str]) -> None:
         check_count("worst", options.worst)
     if options.output:
         check_output(options.output, options.overwrite)
-    refuse(options.by_paper and not options.plot, "--by-paper says what --plot draws; add --plot")
     if options.plot:
         from qbe.evaluate.plot import check_plot, write_plot
 

@@ -31,12 +31,11 @@ def bars() -> Progress:
     from qbe.index.source import Progress
 
     class Bars(Progress):
-        def papers(self, papers: Any, share_read: Any) -> Iterator[qbe.Paper]:
+        def papers(self, papers: Any) -> Iterator[qbe.Paper]:
             with common.Bar("reading", "papers") as bar:
-                for count, paper in enumerate(papers, start=1):
-                    if count % 500 == 0:
-                        bar(count, round(count / (share_read() or 1.0)))
+                for paper in papers:
                     yield paper
+                    bar(1)
 
         def steps(self, name: str, unit: str, total: int) -> common.Bar:
             return common.Bar(name, unit, total)
@@ -57,13 +56,9 @@ def run(options: argparse.Namespace, build: Callable[..., Manifest] | None = Non
     another place.
     """
     threads = thread_count(options.threads)
-    read, given = reading(options), vars(options)
-    action = next((name for name in ("append", "update", "sync", "delete") if given[name]), None)
+    read = reading(options)
+    action = next((name for name in ("append", "update", "sync", "delete") if getattr(options, name)), None)
     settings = build_settings(options) if action is None else None
-    if action is not None:
-        more = {"sync": ["limit"], "delete": ["corpus"]}.get(action, [])
-        for name in ("only", "facets", "store", "faiss", "resume", *more):
-            refuse(given[name], f"--{name} is of no use with --{action}; drop one of them")
     told = f"expected --corpus with the papers to {action or 'index'}, found none; add it"
     refuse(not options.corpus and action != "delete", told)
 
@@ -163,15 +158,7 @@ def _change(
         named: dict[str, Any] = {"reading": read, "encoder": options.encoder, "tagger": options.tagger}
         named |= {"device": options.device, "execution": execution}
         if action == "sync":
-
-            def confirm(question: str) -> bool:
-                """Ask on a terminal; False without one."""
-                if options.overwrite or not (sys.stdin.isatty() and sys.stderr.isatty()):
-                    return bool(options.overwrite)
-                print(f"{plain(question)} [y/N] ", end="", file=sys.stderr, flush=True)
-                return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-            written = sync_papers(output, options.corpus, confirm=confirm, **named)
+            written = sync_papers(output, options.corpus, overwrite=options.overwrite, **named)
         else:
             written = append_papers(output, options.corpus, update=action == "update", **named)
     _say_left_out(output, written.left_out)

@@ -29,12 +29,6 @@ from qbe.runs import read_topics
 from qbe.util.files import check_output
 from qbe.util.text import read_ids
 
-OF_MODEL = (
-    *("endpoint", "guideline", "answers", "budget_requests", "budget_tokens", "price", "dry_run", "parallel"),
-    *("response_format", "timeout"),
-)
-"""Options that say how a model is asked."""
-
 
 def main(arguments: list[str]) -> None:
     options = parse("label", arguments)
@@ -51,9 +45,6 @@ def main(arguments: list[str]) -> None:
     refuse(options.topics and not options.runs, "--topics goes with --runs; give both")
     refuse(options.adjudicate and options.model, "--adjudicate reads grades of three files; drop --model")
     if not options.model:
-        for name in OF_MODEL:
-            told = f"--{name.replace('_', '-')} has no effect without --model; add --model, or drop it"
-            refuse(getattr(options, name) not in (None, False), told)
         alone = bool(options.pairs) != bool(options.merge) and not (options.differences or options.adjudicate)
         told = (
             "expected --model for grades, or --pairs with --merge to merge theirs, found one of these alone"

@@ -21,9 +21,6 @@ def main(arguments: list[str]) -> None:
     options = parse("mcp", arguments)
 
     http, port = options.transport == "http", options.port
-    for name in ("host", "port", "api_key_file"):
-        used = getattr(options, name) is not None
-        common.refuse(used and not http, f"expected `{name}` with --transport http only, found it with stdio")
     os.environ["FASTMCP_ENV_FILE"] = os.devnull  # it would read .env of the working directory
     check_package("fastmcp")
 

@@ -66,6 +66,7 @@ Pack an index into one file, from which qbe pull makes the same index.
 
 INDEX  the folder of the index
 FILE  the pack, such as arxiv-cs.tar.zst
+@overwrite
 --license TEXT  licence of the papers, such as CC0-1.0
 --source TEXT  where the papers are from
 --without-abstracts  leave out the sentences of abstracts, where their licence forbids to pass them on
@@ -171,13 +172,13 @@ Evaluate TREC runs against TREC qrels.
 --run FILE...!  TREC run files; NAME.background.trec, NAME.method.trec and NAME.result.trec are one run,
   NAME
 --measures NAME...  these measures alone (default: those of the protocol, or nDCG AP P@20 R@20 RR)
---protocol csfcube|pools|crossed|exploration|as-asked|diversity|citations  how runs are scored (default:
-  means over queries, by measures of ir-measures)
+--protocol csfcube|pools|crossed|exploration|as-asked|diversity|citations|reviewers|reviews|headings  how
+  runs are scored (default: means over queries, by measures of ir-measures)
 --folds FILE  the folds (default: folds.json next to the first qrels file)
 --split test|dev  the test folds (default), or fold1_dev
 --baseline FILE...  runs that the others are compared with, by significance tests
---published  add published figures (csfcube and citations)
---details  print all measures, all published systems, and all significance tests
+--published  add published figures (csfcube, citations and reviewers)
+--details  print all measures, all published systems, intervals, and all significance tests
 --output FILE  write the whole report as JSON
 @overwrite
 --plot FILE  draw the runs' figures, with a --baseline the differences (.svg, .png)
@@ -190,7 +191,7 @@ Measures are those of ir-measures (nDCG@10, AP(rel=2), P@20, R@20, RR, ...; http
 CSFCube protocol (NDCG%20, R-Precision; CSFCube_nDCG, CSFCube_AP, CSFCube_Rprec, CSFCube_P20, CSFCube_R20).
 docs/evaluation.md defines the protocols. crossed, exploration, as-asked and diversity take qrels of several
 facets of the same papers, or files of graded pairs (tab-separated: query_id, paper_id, background, method,
-result).
+result); headings takes labelled papers, as --run those that qbe tag wrote.
 
 == tag
 Split abstracts into sentences and label each: background, objective, method, result or other. Papers are
@@ -303,8 +304,6 @@ for its method and for its problem, and says what to do next. The index is kept 
 Show what this machine and this installation are, and what they lack.
 
 --index DIR  compare all files of this index with their digests
---save FILE  write the index's intact papers to a corpus
-@overwrite
 --json  print one JSON object, for programs
 
 Each line is OK, advice (searching works, something is slower or absent) or MISSING (searching needs it).
@@ -330,7 +329,6 @@ into the index after the search was kept.
 ? --paper-file FILE!  a paper with title and abstract, as of qbe search; it is kept
 ? --text TEXT!  an abstract, as it is
 ? --cited FILE!  papers of the index that a bibliography or a list of ids names; it is read at each run
-? --bibliography FILE!  ==SUPPRESS==
 --title TITLE  the title that goes with --text
 --not-paper ID...  papers that what is reported should not be like
 ? --facet problem|method|findings|background|result  what to have in common
@@ -398,9 +396,11 @@ Write a test collection: corpus, topics, pools, TREC qrels and folds.
 @nothing
 
 csfcube is read from --source, else from $QBE_DATA/csfcube; where that is absent it is downloaded from its
-public repository (CC BY-NC 4.0) to the cache. sample is demonstration data, not a benchmark. citations
+public repository (CC BY-NC 4.0) to the cache, and so are reviewers, reviews, cisi and headings, which are
+looked for in $QBE_DATA/people. sample is demonstration data, not a benchmark. citations
 takes a --corpus in a format of qbe index that says what its papers cite, graded-pairs a file of graded
-pairs (query_id, paper_id, background, method, result), or a folder of such. docs/papers.md says where the
+pairs (query_id, paper_id, background, method, result), or a folder of such. irds:NAME is any collection of
+ir_datasets (needs qbe[irds]). docs/papers.md says where the
 others come from.
 == @source
 --source PATH  the folder of the release, or its file

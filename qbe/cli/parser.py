@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     Default = Callable[["Parser", list[str]], list[str]]
 
-HIDDEN = argparse.SUPPRESS  # the help of an option that help does not show
 _TYPES = {**dict.fromkeys(("N", "YEAR"), int), **dict.fromkeys(("SECONDS", "GRADE", "RATE", "X"), float)}
 """Types of values by their name in help; all others are texts."""
 
@@ -77,13 +76,10 @@ class Parser(argparse.ArgumentParser):
             (one_of or group).add_argument(name, **settings)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Report an option that is misspelt or repeated before those that are required, unlike argparse."""
+        """Report an option that is misspelt before those that are required, unlike argparse."""
         words, known = sys.argv[1:] if args is None else list(args), self._option_string_actions
         Parser.program = self.prog
         Parser.known.update(known, (action.dest.upper() for action in self._actions))
-        given, takes_none = set[str](), all(action.option_strings for action in self._actions)
-        if takes_none and "--text" in known and words and words[0][:1] != "-":
-            self.error(f"unrecognized argument: {words[0]}; give a text with --text")
         for word in words:
             name = word.partition("=")[0]
             if word == "--" or (self._subparsers is not None and word[:1] != "-"):
@@ -92,12 +88,8 @@ class Parser(argparse.ArgumentParser):
             if is_option and name not in known and " " not in word:
                 from qbe.errors import did_you_mean
 
-                is_count = name in ("--limit", "--top") and "--hits" in known
-                hint = "did you mean --hits?" if is_count else did_you_mean(name, known)
+                hint = did_you_mean(name, known)
                 self.error(f"unrecognized argument: {name}{hint and f'; {hint}'}")
-            if name in given and isinstance(known[name], argparse._StoreAction):
-                self.error(f"{name} was given twice; give it once")
-            given |= {name} & known.keys()
         return super().parse_known_args(words, namespace)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -126,7 +118,7 @@ def _settings(text: str, line: str) -> tuple[str, dict[str, Any]]:
     name, _, value = text.partition(" ") if text[0] == "-" else (text.strip("[].").lower(), "", text)
     if "=" in name and name[0] != "-":
         name, _, value = name.partition("=")
-    settings: dict[str, Any] = {"help": HIDDEN if line == HIDDEN else line}  # argparse asks by identity
+    settings: dict[str, Any] = {"help": line}
     if default:
         settings["default"] = default
         if "default" not in line:

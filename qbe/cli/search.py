@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import os
 import shutil
 import sys
@@ -22,7 +20,7 @@ from qbe.query import PLAIN, TopicAspect, parse_positions, parse_wish
 from qbe.runs import check_pools, read_pools
 from qbe.search.filters import PaperFilter, describe, parse_where, parse_years
 from qbe.search.stages import JOINT_DEPTH, Fused, Stages, default_stages, parse_first_stage, parse_reranker
-from qbe.util.files import check_output, sha256
+from qbe.util.files import check_output
 from qbe.util.work import thread_count
 
 if TYPE_CHECKING:
@@ -43,11 +41,6 @@ OTHER_NAMES = (
     *(".yaml", ".yml"),
 )
 """How names of files end that are of a format which qbe does not write."""
-
-OF_NO_RESULT = frozenset(
-    ["index", "topics", "output", "overwrite", "resume", "threads", "address", "replicas", "deadline"]
-)
-"""Options on which results do not depend, or which files stand for."""
 
 DEFAULTS = {
     "--first-stage": "default: fused, of an index without vectors bm25, without BM25 dense",
@@ -118,7 +111,7 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
         with qbe.SearchSession(index, stages, chosen=options.rerank is not None) as session:
             request = partial(request, grades=writer.needs_matches and session.can_grade)
             search = partial(_results, session, source, pools, request)
-            write(options, form, width, index, writer, source.ids, search)
+            write(options, form, writer, source.ids, search)
 
 
 def checked_form(options: argparse.Namespace) -> tuple[str, int]:
@@ -163,8 +156,6 @@ def default_hits(form: str, table_hits: int = TABLE_HITS) -> int:
 def write(
     options: argparse.Namespace,
     form: str,
-    width: int,
-    index: qbe.Index,
     writer: ResultWriter,
     ids: Sequence[str],
     search: Callable[[Sequence[int]], Iterable[Result]],
@@ -172,14 +163,9 @@ def write(
     """Write results where the options say; a run of topics to a file so that it can be continued."""
     from qbe.search.writers import write_run
 
-    inputs = None
-    if options.topics and options.output and form not in BIBLIOGRAPHIES:
-        given = {name: value for name, value in vars(options).items() if name not in OF_NO_RESULT}
-        files = [sha256(each) for each in (options.topics, given.pop("pool", None)) if each]
-        described = [qbe.__version__, index.manifest.digest, files, given, form, form == "table" and width]
-        inputs = hashlib.sha256(json.dumps(described).encode()).hexdigest()
     output = Path(options.output) if options.output else None
-    write_run(output, writer, ids, search, inputs, resume=options.resume, overwrite=options.overwrite)
+    how = {"resumable": bool(options.topics) and form not in BIBLIOGRAPHIES, "resume": options.resume}
+    write_run(output, writer, ids, search, **how, overwrite=options.overwrite)
 
 
 def stages_of(options: argparse.Namespace, default: qbe.Stages) -> qbe.Stages:
@@ -206,16 +192,16 @@ def filter_of(options: argparse.Namespace) -> qbe.PaperFilter | None:
 
 
 def _source(options: argparse.Namespace, index: qbe.Index, weights: Any) -> QuerySource:
-    from qbe.search.queries import QuerySource, find_papers, from_topics, query_by
+    from qbe.search.queries import QuerySource, distinct_papers, from_topics, query_by
 
     what: Any = weights or (qbe.Facet(options.facet) if options.facet else None)
     if options.topics:
         return from_topics(index, Path(options.topics), what, predicted=options.facets == "predicted")
     if options.sentences is not None:
         what = parse_positions(options.sentences)
-    unlike = find_papers(index, options.not_paper or ())
+    unlike = distinct_papers(index, options.not_paper or ())
     if options.paper is not None:
-        papers = find_papers(index, options.paper)
+        papers = distinct_papers(index, options.paper)
     elif options.cited is not None:
         papers = [index.paper(paper_id) for paper_id in named_papers(index, options.cited)]
     else:

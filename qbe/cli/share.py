@@ -20,6 +20,7 @@ def pack_main(arguments: list[str]) -> None:
             license=options.license,
             source=options.source,
             abstracts=not options.without_abstracts,
+            overwrite=options.overwrite,
             threads=thread_count(options.threads),
             progress=progress,
         )

@@ -102,8 +102,8 @@ def _sources(options: argparse.Namespace) -> Sources:
     fields: dict[str, Any] = {}
     if "pairs" in options:
         names = ["facet-judgments/train.tsv", "graded-pairs"]
-        if options.command == "joint-grades":
-            names.append("graded-pairs/wild-train.tsv")
+        if options.command in ("grades", "joint-grades"):
+            names += [f"graded-pairs/wild-train{number}.tsv" for number in ("", "-2", "-3")]
         fields["train"] = pair_files(map(Path, options.pairs or [data_file("pairs", name) for name in names]))
     elif "cocitations" in options:
         fields["train"] = tuple(map(Path, options.cocitations))

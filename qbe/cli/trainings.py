@@ -52,7 +52,7 @@ citation-pairs; Spearman's correlation on dev chooses. For --rerank.
 Train the grade model, which turns comparisons of papers into grades, over an index of the papers of graded
 pairs.
 
-@index @output @work @pairs @devs @leave-out @seeds @threads
+@index @output @work @wild @devs @leave-out @seeds @threads
 
 == train joint-grades: joint grades: a cross-encoder of pairs of papers
 Train joint grades: a cross-encoder of pairs of papers, on graded pairs and on pairs of an index that a
@@ -87,7 +87,7 @@ record in the tagger's card that it can be used with it.
 --pairs PATH...  graded pairs to train on, files or folders with train*.tsv (default: those of a checkout)
 == @wild
 --pairs PATH...  graded pairs to train on, files or folders with train*.tsv (default: those of a checkout,
-  with its wild-train.tsv)
+  with its wild-train files)
 == @start
 --start DIR  joint grades (a folder, or joint-grades) that learn on from the pairs, without a teacher
 --steps N  with --start: of eight lists each, of each file equally often (default: 600)

@@ -55,7 +55,7 @@ def _watch(options: argparse.Namespace) -> Watch:
     if options.paper_file:
         paper = given_paper(options)
         text, title = paper.abstract, paper.title
-    cited = options.cited or options.bibliography
+    cited = options.cited
     form = common.made(
         SearchForm,
         options,

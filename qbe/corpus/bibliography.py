@@ -27,6 +27,7 @@ _ARXIV_PAGE = re.compile(r"https?://(?:www\.)?arxiv\.org/(?:abs|pdf)/(.+?)(?:\.p
 _ARXIV_CLASS = re.compile(r"[a-z-]{2,20}(?:\.[A-Za-z-]{2,20})?")
 _PREPRINTS = re.compile(r"(?:arxiv|corr)\b.*", re.IGNORECASE)
 _ADDRESS = re.compile(r"https?://[^\s<>\"]+", re.IGNORECASE)
+_ZOTERO = re.compile(r"zotero://(?:select|open-pdf)/[\w/]+", re.ASCII)
 _JOURNAL = re.compile(
     r"\b(?:journal|transactions|letters|magazine|review|annals|quarterly|bulletin)\b"
     r"|^proceedings of the (?:acm on|ieee$|national academy|royal society|vldb endowment)",
@@ -100,8 +101,9 @@ class Reference(NamedTuple):
     ``names`` are in the form of `qbe.corpus.names.person_name`, ``authors`` for readers, "Given Family", with
     "et al." last where there are others; ``year`` has four digits; ``kind`` is ARTICLE, IN_PROCEEDINGS (by
     words such as "Workshop"), or OTHER without a venue; ``arxiv`` has no version; ``doi`` is bare and in
-    lower case; ``links`` are URLs by name (``arxiv``, ``doi`` and ``url``, the corpus's own), ``link`` the
-    first of them, ``page`` the last, or arXiv's; ``key`` is the library's own where LaTeX can take it.
+    lower case; ``links`` are URLs by name (``zotero`` and ``pdf`` in the user's Zotero, ``arxiv``, ``doi``
+    and ``url``, the corpus's own), ``link`` the first of them, ``page`` the last, or arXiv's; ``key`` is the
+    library's own where LaTeX can take it.
     """
 
     paper_id: str
@@ -149,6 +151,10 @@ def reference_of(paper: Paper) -> Reference:
     names = tuple(author_names(metadata.get("authors")))
     others = (ET_AL,) if metadata.get("et_al") is True else ()
     links = {
+        **{
+            name: address if _ZOTERO.fullmatch(address := str(metadata.get(name))) else ""
+            for name in ("zotero", "pdf")
+        },
         "arxiv": arxiv and f"https://arxiv.org/abs/{arxiv}",
         "doi": doi and f"https://doi.org/{quote(doi, safe='/:;()')}",
         "url": url,

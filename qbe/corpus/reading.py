@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,6 @@ from qbe.corpus.xml_formats import DELETION, note_pubmed
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper, Sentence
 from qbe.util.files import is_address
-from qbe.util.text import some
 
 HUGGING_FACE = "hf:"
 LIBRARIES = ("csl-json", "bibtex", "ris", "nbib", "wos", "endnote")  # what reference managers export
@@ -51,7 +48,6 @@ def read_corpus(
     split: Splitter | None = None,
     reading: Reading = records.AS_IT_COMES,
     rejected: RejectedRecords | None = None,
-    bytes_read: streams.BytesRead | None = None,
 ) -> Iterator[Paper]:
     """Yield the papers of all sources in order, each with an id of its own.
 
@@ -70,9 +66,9 @@ def read_corpus(
         stops = sum(path.stat().st_size for path in paths) <= records.SKIP_BYTES
     left, deleted = Counter[str](), set[str]()
     for source in sources:
-        _first_pass(source, reading, stops, left, deleted)
+        _first_pass(source, reading, left, deleted)
     rejected.deleted |= deleted
-    found = (_records(source, reading, rejected, bytes_read, left) for source in sources)
+    found = (_records(source, reading, rejected, left) for source in sources)
     papers = _papers(found, Ids(sources), split, reading, rejected, stops)
     kept = 0
     for paper in merged(papers) if reading.dedupe else (paper for paper, first in papers if first is None):
@@ -95,10 +91,9 @@ def _is_read_once(file: str) -> bool:
     return file == STDIN or is_address(file) or is_other
 
 
-def _first_pass(source: str, reading: Reading, stops: bool, left: Counter[str], deleted: set[str]) -> None:
+def _first_pass(source: str, reading: Reading, left: Counter[str], deleted: set[str]) -> None:
     """Recognize all files that can be read twice; count PubMed's records in ``left``, note its deletions."""
     files = [] if _is_dataset(source, reading) or is_library(source) else files_of(source)
-    others = list[str]()
     for file in files:
         if _is_read_once(file):
             continue
@@ -108,16 +103,9 @@ def _first_pass(source: str, reading: Reading, stops: bool, left: Counter[str], 
                     for pmid, is_deletion in note_pubmed(stream):
                         (deleted.add if is_deletion else deleted.discard)(pmid)
                         left[pmid] += not is_deletion
-        except CorpusError as error:
-            if file == source:
+        except CorpusError:
+            if file == source:  # those of a folder are told when they are read
                 raise
-            if isinstance(error, RecordError):  # any other one is raised when the file is read
-                others.append(file)
-    if others and stops and not reading.format:
-        raise CorpusError(
-            f"{source}: {NOT_RECOGNIZED} of {len(others)} of its {len(files)} files: {some(others, 5)}; "
-            "move them away, or leave them out with `on_error` skip"
-        )
 
 
 def _last_of_each(found: Iterable[Entry], left: Counter[str], deleted: frozenset[str]) -> Iterator[Entry]:
@@ -140,7 +128,6 @@ def _records(
     source: str,
     reading: Reading,
     rejected: RejectedRecords | None = None,
-    bytes_read: streams.BytesRead | None = None,
     left: Counter[str] | None = None,
 ) -> Iterator[tuple[str, Entry]]:
     """Yield the records of a source, each with whose ids they have (`qbe.corpus.identity`)."""
@@ -156,7 +143,7 @@ def _records(
     for file in files_of(source):
         name, count = display_name(file), 0
         try:
-            with open_source(file, bytes_read) as stream:
+            with open_source(file) as stream:
                 if in_folder and not stream.peek(1):
                     message = f"{name}: expected papers, found an empty file; fetch it again or remove it"
                     raise RecordError(message, "an empty file", is_fault=False)
@@ -220,14 +207,6 @@ def _papers(
                     remedy = "leave such records out with `on_error` skip"
                     if error.reason == records.NO_ABSTRACT:
                         remedy = f"keep such papers by their titles with `keep_without_abstract`, or {remedy}"
-                        next_ones = takewhile(lambda found: not found[1].where.endswith(".pdf"), source)
-                        with suppress(CorpusError):  # PDF files would take too long
-                            rest = [each.record for _, each in islice(next_ones, 10_000)]
-                            lack = sum(
-                                isinstance(each, Mapping) and not each.get("abstract") for each in rest
-                            )
-                            more = f"so do {lack:,} of the {len(rest):,} records behind it; "
-                            remedy = more * bool(lack) + remedy
                     raise RecordError(f"{error} ({remedy})", error.reason) from None
                 rejected.skip(entry.where, error, id_of(entry.record))
                 continue

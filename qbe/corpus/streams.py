@@ -17,7 +17,7 @@ import re
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path, PurePath
@@ -112,31 +112,6 @@ def not_recognized(name: str, kind: str) -> RecordError:
     return RecordError(f"{name}: {NOT_RECOGNIZED}: {expected}; {advice}", NOT_RECOGNIZED)
 
 
-class BytesRead:
-    """Counts the bytes read of some files, compressed as they are."""
-
-    def __init__(self, files: Iterable[str]) -> None:
-        """``files`` are all that will be read; pipes, which have no size, make the share unknown."""
-        paths = list(map(Path, files))
-        is_known = all(path.is_file() for path in paths)
-        self._total = sum(path.stat().st_size for path in paths) if is_known else 0
-        self._before = self._size = 0
-        self._stream: io.BufferedReader | None = None
-
-    def follow(self, stream: io.BufferedReader) -> None:
-        """Count a file that is being opened; the one before it has been read."""
-        self._before += self._size
-        self._size, self._stream = os.fstat(stream.fileno()).st_size, stream
-
-    @property
-    def share(self) -> float | None:
-        """The share of all bytes that has been read; None where it is not known."""
-        if not self._total:
-            return None
-        here = self._size if self._stream is None or self._stream.closed else self._stream.tell()
-        return min(1.0, (self._before + here) / self._total)
-
-
 class Bounded:
     """Ends the reading of a stream with an error where an item is too long, or brackets nest too deeply.
 
@@ -179,7 +154,7 @@ def is_folder(source: str) -> bool:
 
 
 @contextlib.contextmanager
-def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iterator[io.BufferedReader]:
+def open_source(source: str | Path) -> Iterator[io.BufferedReader]:
     """Open the decompressed bytes of a file, standard input (``-``) or an address.
 
     Raises CorpusError for a source that cannot be read and for damaged compressed data (also while the block
@@ -194,8 +169,6 @@ def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iter
                 raw = _stream_of(_of_address(str(source)))
             else:
                 raw = cast(io.BufferedReader, stack.enter_context(path.open("rb", _BUFFER_BYTES)))
-                if bytes_read is not None and path.is_file():
-                    bytes_read.follow(raw)
             suffix, start = path.suffix.lower(), raw.peek(8)[:8]
             if suffix not in _MAGIC.values():
                 suffix = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), "")

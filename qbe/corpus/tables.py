@@ -87,7 +87,6 @@ _LARGE_BYTES = 64 << 20
 _BUFFER_BYTES = 1 << 20
 
 _OWN = frozenset(("pred_labels", "metadata"))  # fields of records that tables of others lack
-_UNREADABLE: object = object()
 _CSV: Any = {"skipinitialspace": True, "strict": True}
 SAVED_DATASET = ("dataset_dict.json", "state.json")  # a folder that ``datasets`` saved has one of these files
 
@@ -400,34 +399,24 @@ def read_parquet(stream: io.BufferedReader, name: str, reading: Reading) -> Iter
 
 def _typed_rows(
     batches: Iterable[Mapping[str, Sequence[Any]]], needed: Mapping[str, str], place: str
-) -> Iterator[tuple[str, dict[str, Any] | RecordError]]:
+) -> Iterator[tuple[str, dict[str, Any]]]:
     columns = ([batch[column] for column in needed.values()] for batch in batches)
     rows = (row for each in columns for row in zip(*each, strict=True))
     for number, row in enumerate(rows, start=1):
-        where, values = f"{place}, row {number}", dict(zip(needed, row, strict=True))
-        lost = next((field for field, value in values.items() if value is _UNREADABLE), None)
-        expected, reason = f"UTF-8 text as {lost}", "text that is not UTF-8"
-        advice = "mend or remove the row"
-        yield where, fields.unfit(expected, "other bytes", advice, reason, where) if lost else values
+        yield f"{place}, row {number}", dict(zip(needed, row, strict=True))
 
 
 def _values(column: Any) -> list[Any]:
-    """Return the values as Python's; of timestamps the dates (UTC), None beyond the year 9999."""
+    """Return the values as Python's; of timestamps the dates (UTC), None beyond the years 1 to 9999."""
     import pyarrow as pa
+    from pyarrow import compute
 
-    def value(scalar: Any) -> Any:
-        try:
-            return scalar.as_py()
-        except (ValueError, OverflowError):
-            return default
-
-    default = _UNREADABLE
     if pa.types.is_timestamp(column.type):
-        column, default = column.view(pa.timestamp(column.type.unit)).cast(pa.date32(), safe=False), None
-    try:
-        values: list[Any] = column.to_pylist()
-    except (ValueError, OverflowError):  # one of them; the others are readable
-        values = list(map(value, column))
+        column = column.view(pa.timestamp(column.type.unit)).cast(pa.date32(), safe=False)
+        years = compute.year(column)
+        inside = compute.and_(compute.greater_equal(years, 1), compute.less_equal(years, 9999))
+        column = compute.if_else(inside, column, None)
+    values: list[Any] = column.to_pylist()
     return values
 
 

@@ -17,18 +17,24 @@ NAMES = {
     "blended": "graded pairs with papers that mix the facets of others (FaBLE)",
     GRADED_PAIRS: "a file of graded pairs of papers, as topics by facet with pools",
     ARXIV_CS: "arXiv's papers of computer science to the end of 2019, of which the graded pairs are",
+    "reviewers": "scores by 58 researchers of papers that they read (Stelmakh et al., 2023)",
+    "reviews": "ten systematic reviews: what people screened, kept and included",
+    "cisi": "CISI's queries that are whole abstracts, in information science",
+    "headings": "abstracts in medicine whose authors set headings, which label their sentences",
+    "irds": "any collection of ir_datasets, as in irds:vaswani",
+    "beir": "a folder of BEIR: corpus, queries and qrels",
     "mini": "3,000 arXiv papers and 60 judged queries, part of the package (CC0)",
     "sample": "the small collection that is part of the package",
 }
 """Data sets, each with one line that describes it."""
 
 TAKEN_BY = {
-    "source": tuple(name for name in NAMES if name not in ("mini", "sample")),
+    "source": tuple(name for name in NAMES if name not in ("mini", "sample", "irds")),
     "raw": ("csfcube", "relish", "treccovid", "sample"),
     "corpus": ("citations", GRADED_PAIRS, "blended"),
     "split_years": ("citations",),
     "leave_out": ("citations", "dblp", "pubmed", "open-research"),
 }
-"""The data sets that take each option (`qbe.datasets.registry.DatasetOptions`). ``mini`` and the sample have
-no source, being part of the package; ``raw`` would change nothing where abstracts are no lists of sentences.
+"""The data sets that take each option (`qbe.datasets.registry.DatasetOptions`). ``mini`` and the sample are
+part of the package, ir_datasets finds its own; ``raw`` changes nothing where abstracts are no lists.
 """

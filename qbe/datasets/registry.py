@@ -9,7 +9,18 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from qbe.datasets import arxiv, blended, citations, citeomatic, cocitations, csfcube, packaged, pools
+from qbe.datasets import (
+    arxiv,
+    blended,
+    citations,
+    citeomatic,
+    cocitations,
+    collections,
+    csfcube,
+    packaged,
+    people,
+    pools,
+)
 from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS, NAMES, TAKEN_BY
 from qbe.datasets.releases import DatasetOptions, Report
 from qbe.errors import OutputError, UsageError, output_error
@@ -24,6 +35,8 @@ WRITERS: dict[str, Callable[[DatasetOptions, Path, Report], list[str]]] = {
     "blended": blended.write,
     GRADED_PAIRS: arxiv.write_graded_pairs,
     ARXIV_CS: arxiv.write,
+    **people.WRITERS,
+    "beir": collections.write_beir,
     "mini": packaged.write_mini,
     "sample": packaged.write_sample,
 }
@@ -39,15 +52,17 @@ def write_dataset(
 ) -> list[str]:
     """Write a data set to a folder (corpus, topics, pools, qrels, folds) and return lines that summarize it.
 
-    ``report`` is called with one line for each downloaded file. Raises UsageError for an unknown name or
-    options that the data set does not take, CorpusError, FileFormatError and DatasetError for a release that
-    is missing or broken, OutputError where other files are in the way and ``overwrite`` is not given.
+    ``irds:NAME`` is a collection of ir_datasets. ``report`` is called with a line for what is downloaded.
+    Raises UsageError for an unknown name or options that the data set does not take, CorpusError,
+    FileFormatError and DatasetError for a release that is missing or broken, OutputError where other files
+    are in the way and ``overwrite`` is not given.
     """
-    if name not in NAMES:
-        raise UsageError(f"expected a data set `name` of {', '.join(NAMES)}, found {name!r}")
+    kind, _, part = name.partition(":")
+    if kind not in NAMES or (kind == "irds") != bool(part):
+        raise UsageError(f"expected a data set `name` of {', '.join(NAMES)} (irds:NAME), found {name!r}")
     options = options or DatasetOptions()
     for option, names in TAKEN_BY.items():
-        if getattr(options, option) not in (None, False, ()) and name not in names:
+        if getattr(options, option) not in (None, False, ()) and kind not in names:
             raise UsageError(f"{name} takes no `{option}`, {', '.join(names)} do; leave it out")
     if name == "citations" and options.corpus is not None and options.source is not None:
         raise UsageError("expected the release as `source` or a corpus of your own as `corpus`, found both")
@@ -60,7 +75,10 @@ def write_dataset(
         )
     folder = Path(output)
     with placed(folder, overwrite=overwrite) as written:
-        lines = WRITERS[name](options, written, report)
+        if part:
+            lines = collections.write_irds(part, written, report)
+        else:
+            lines = WRITERS[name](options, written, report)
     return [line.replace(str(written), str(folder)) for line in lines]
 
 

@@ -15,7 +15,7 @@ from qbe.errors import DatasetError
 from qbe.query import Topic
 from qbe.runs import Qrels, write_pools, write_qrels, write_topics
 from qbe.types import Paper
-from qbe.util.files import StrPath
+from qbe.util.files import StrPath, atomic_file
 
 Report = Callable[[str], None]
 Pools = dict[str, dict[str, int]]  # grades by candidate, by query paper
@@ -131,6 +131,15 @@ def read_object(path: Path) -> dict[str, Any]:
 def unsplit(abstract: str) -> list[str]:
     """Keep an abstract as one text, which the index splits into sentences."""
     return [abstract]
+
+
+def write_papers(output: Path, papers: Iterable[Paper]) -> int:
+    """Write papers as ``corpus.jsonl``, the abstract of unlabelled ones as one string; return how many."""
+    number = 0
+    with atomic_file(output / "corpus.jsonl") as stream:
+        for number, paper in enumerate(papers, start=1):  # noqa: B007
+            stream.write(dump_record(paper_to_record(paper)) if paper.labelled else raw_line(paper))
+    return number
 
 
 def raw_line(paper: Paper) -> bytes:

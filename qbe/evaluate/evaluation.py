@@ -51,6 +51,7 @@ class Evaluation:
         fold_figures: of CSFCube, measure -> scope -> the mean of each fold.
         with_relevant: of exploration, the queries of each scope that have a relevant paper.
         pairs: of crossed pairs, their number in each scope.
+        weights: measure -> query id -> weight, where the figure is a weighted mean.
     """
 
     queries: Mapping[str, tuple[str, ...]]
@@ -60,6 +61,7 @@ class Evaluation:
     fold_figures: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     with_relevant: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     pairs: Mapping[str, int] = field(default_factory=dict)
+    weights: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 def evaluate(qrels: Qrels, rankings: Rankings, measures: Iterable[str]) -> Evaluation:
@@ -68,15 +70,8 @@ def evaluate(qrels: Qrels, rankings: Rankings, measures: Iterable[str]) -> Evalu
     A judged query that is missing in the run scores as an empty ranking, with a warning; a facet without any
     query in the run has no figure, and then the mean over all queries has none.
     """
-    expected = "expected qrels as of qbe.read_qrels, whole numbers by query id and paper id, found"
-    if not isinstance(qrels, Mapping):
-        raise TypeError(f"{expected} {type(qrels).__name__}")
     for query_id, grades in qrels.items():
-        if not isinstance(query_id, str) or not isinstance(grades, Mapping):
-            raise TypeError(f"{expected} {type(grades).__name__} for {query_id!r}")
         for paper_id, grade in grades.items():
-            if not isinstance(paper_id, str) or not isinstance(grade, int):
-                raise TypeError(f"{expected} {grade!r} for {query_id!r} and {paper_id!r}")
             if abs(grade) > MAX_RELEVANCE:
                 span = f"from -{MAX_RELEVANCE} to {MAX_RELEVANCE}"
                 raise UsageError(

@@ -12,6 +12,7 @@ from qbe.evaluate.evaluation import AGGREGATED, ALL
 from qbe.evaluate.facets import EXPLORATION, NDCG
 from qbe.evaluate.measures import MAP, NDCG_PERCENT, definition
 from qbe.evaluate.report import IN_PER_CENT, PublishedRow, Report, published_papers
+from qbe.evaluate.significance import figure_interval
 
 _UNKNOWN = "-"
 
@@ -47,6 +48,8 @@ def to_text(report: Report, *, details: bool = False) -> str:
             ]
         is_brief = not details and len(tables) > 1 and NDCG_PERCENT in first.figures
         parts += [_brief_table(report)] if is_brief else [_table(report, *table) for table in tables]
+    if details and set(first.queries) == {ALL}:
+        parts.append(_intervals(report))
     if report.comparisons:
         parts += _comparisons(report) if details else [_differences(report)]
     if report.published and (details or report.scoring.protocol != CSFCUBE):
@@ -143,6 +146,17 @@ def _comparisons(report: Report) -> list[str]:
         + "Interval: percentiles of the mean over queries drawn with replacement. Without: the difference "
         "over all queries but the one that\nchanges it most.\n",
     ]
+
+
+def _intervals(report: Report) -> str:
+    """Format the interval of each figure that is a mean over queries or their like."""
+    rows = [["run", "measure", "figure", "95 % interval"]]
+    for name, evaluation in report.evaluations.items():
+        for measure in evaluation.per_query:
+            low, high = figure_interval(evaluation, measure, ALL)
+            shown = [_figure(measure, value) for value in (evaluation.figures[measure][ALL], low, high)]
+            rows.append([name, measure, shown[0], f"{shown[1]} to {shown[2]}"])
+    return _align(rows, left=2)
 
 
 def _p(value: float) -> str:

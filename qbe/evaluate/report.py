@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.errors import FileFormatError, UsageError
-from qbe.evaluate import evaluation, facets
+from qbe.evaluate import evaluation, facets, people
 from qbe.evaluate.csfcube import CSFCUBE, csfcube_protocol, judged_scopes, load_folds
 from qbe.evaluate.evaluation import Evaluation, evaluate
 from qbe.evaluate.measures import DEFAULT_MEASURES, MEASURES, parse_measures
 from qbe.evaluate.significance import Comparison, compare
 from qbe.query import SHAPES, split_query_id
-from qbe.runs import Rankings, RunFile, read_qrels, read_run
+from qbe.runs import RunFile, read_qrels, read_run
 from qbe.types import Facet, Hit
 from qbe.util.files import StrPath
 
@@ -28,9 +28,9 @@ IN_PER_CENT = {*MEASURES, *evaluation.POOL_DEFINITIONS}  # by publications
 class Protocol(NamedTuple):
     """A protocol as a report shows it.
 
-    ``evaluate`` takes judgements, grades by facet with ``of_facets``, else qrels. ``names`` are measures'
-    names in ir-measures where publications name them otherwise; ``compared`` are the measures of significance
-    tests (None: all).
+    ``evaluate`` takes judgements (grades by facet with ``of_facets``, labels of sentences with ``of_labels``,
+    else qrels), and ``measures`` unless ``own_measures``. ``names`` are measures' names in ir-measures where
+    publications name them otherwise; ``compared`` are the measures of significance tests (None: all).
     """
 
     title: str
@@ -39,6 +39,8 @@ class Protocol(NamedTuple):
     names: Mapping[str, str] = {}
     of_facets: bool = False
     compared: Sequence[str] | None = None
+    of_labels: bool = False
+    own_measures: bool = False
 
 
 PLAIN = Protocol("means over queries (relevant: grade 1 or more, or as a measure says)", evaluate)
@@ -80,10 +82,25 @@ PROTOCOLS: Mapping[str, Protocol] = {
         evaluation.CITATION_DEFINITIONS,
         evaluation.CITATION_NAMES,
     ),
+    people.REVIEWERS: Protocol(
+        "researchers' scores of papers, means over samples of their own",
+        people.reviewers_protocol,
+        people.REVIEWER_DEFINITIONS,
+        own_measures=True,
+    ),
+    people.REVIEWS: Protocol("systematic reviews, means over reviews", people.reviews_protocol),
+    people.HEADINGS: Protocol(
+        "labels of sentences against headings set by authors",
+        people.headings_protocol,
+        people.HEADING_DEFINITIONS,
+        of_labels=True,
+        own_measures=True,
+    ),
 }
 
 
-# Published figures on CSFCube and of citation recommendation, each with its source, for comparison.
+# Protocols with published figures, each with its source, for comparison.
+PUBLISHED = (CSFCUBE, evaluation.CITATIONS, people.REVIEWERS)
 
 
 class Publication(NamedTuple):
@@ -108,8 +125,8 @@ class PublishedRow(NamedTuple):
 @cache
 def _content(protocol: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read the publications, and the rows of a protocol."""
-    if protocol not in (CSFCUBE, evaluation.CITATIONS):
-        expected = f"a `protocol` with published figures ({CSFCUBE}, {evaluation.CITATIONS})"
+    if protocol not in PUBLISHED:
+        expected = f"a `protocol` with published figures ({', '.join(PUBLISHED)})"
         raise UsageError(f"expected {expected}, found {protocol}; give one")
     content = json.loads(resources.files(__package__).joinpath("published.json").read_text(encoding="utf-8"))
     return content["papers"], content[protocol]
@@ -186,7 +203,8 @@ def build_report(
         raise UsageError(f"expected a `protocol` of {', '.join(PROTOCOLS)}, found {scoring.protocol!r}")
     if scoring.measures:
         parse_measures(scoring.measures)  # a misspelt name, before any file is read
-    if scoring.described.of_facets and scoring.measures:
+    described = scoring.described
+    if scoring.measures and (described.of_facets or described.own_measures):
         raise UsageError(f"the `protocol` {scoring.protocol} has measures of its own; leave out `measures`")
     rows = published_rows(scoring.protocol) if published else ()
     run_paths, baseline_paths = [Path(path) for path in run_files], [Path(path) for path in baseline_files]
@@ -194,13 +212,19 @@ def build_report(
     files = group_runs([*run_paths, *(path for path in baseline_paths if path not in run_paths)])
     evaluations = {}
     for name, paths in files.items():
-        run = read_runs(paths, explored=scoring.protocol in (facets.EXPLORATION, facets.AS_ASKED))
+        run: Mapping[str, Any]
+        if described.of_labels:
+            run = people.read_labels(paths)
+        else:
+            run = read_runs(
+                paths, explored=scoring.protocol in (facets.EXPLORATION, facets.AS_ASKED)
+            ).rankings
         try:
-            evaluations[name] = evaluator(run.rankings)
+            evaluations[name] = evaluator(run)
         except FileFormatError as error:
             raise FileFormatError(f"{name}: {error}") from error
     baselines = {name: evaluations[name] for name, paths in files.items() if set(paths) & set(baseline_paths)}
-    comparisons = compare(evaluations, baselines, scoring.described.compared) if baselines else ()
+    comparisons = compare(evaluations, baselines, described.compared) if baselines else ()
     if baselines and not comparisons:
         raise UsageError(
             f"expected another run with figures to compare with {', '.join(baselines)}, the "
@@ -210,14 +234,18 @@ def build_report(
     return Report(scoring, evaluations, files, tuple(baselines), comparisons, rows)
 
 
-def _evaluator(qrels_files: Sequence[StrPath], scoring: Scoring) -> Callable[[Rankings], Evaluation]:
+def _evaluator(qrels_files: Sequence[StrPath], scoring: Scoring) -> Callable[..., Evaluation]:
     """Read the judgements and what belongs to them; return what evaluates a run."""
     described = scoring.described
     if described.of_facets:
         return partial(described.evaluate, facets.read_facet_grades(qrels_files))
+    if described.of_labels:
+        return partial(described.evaluate, people.read_labels(qrels_files))
     qrels = read_qrels(*qrels_files)
     if not qrels:
         raise FileFormatError("expected judgements in the qrels files, found none; give other qrels files")
+    if described.own_measures:
+        return partial(described.evaluate, qrels)
     if scoring.protocol != CSFCUBE:
         measures = scoring.measures if scoring.protocol else scoring.measures or DEFAULT_MEASURES
         return partial(described.evaluate, qrels, measures=measures)

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qbe.errors import UsageError, check_package
-from qbe.runs import Qrels, as_written, check_hits, format_run
+from qbe.runs import Qrels, as_written, format_run
 from qbe.types import Hit
 from qbe.util.files import StrPath, write_text
 
@@ -29,11 +29,6 @@ class Run(Mapping[str, Sequence[Hit]]):
 
     tag: str
     rankings: Mapping[str, Sequence[Hit]]
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.tag, str) or not isinstance(self.rankings, Mapping):
-            kinds = f"{type(self.tag).__name__} and {type(self.rankings).__name__}"
-            raise TypeError(f"expected a tag (str) and a mapping of query ids to hits, found {kinds}")
 
     def __repr__(self) -> str:
         return f"<Run {self.tag}: {len(self):,} queries, {sum(map(len, self.values())):,} hits>"
@@ -61,8 +56,6 @@ class Run(Mapping[str, Sequence[Hit]]):
     @classmethod
     def from_dataframe(cls, frame: pd.DataFrame, tag: str = "run") -> Run:
         """Make a run of columns ``qid``, ``docno``, ``score``, or ``query_id``, ``doc_id``, ``score``."""
-        if not hasattr(frame, "isna"):
-            raise TypeError(f"expected a pandas.DataFrame, found {type(frame).__name__}")
         frame = frame.rename(columns=IR_MEASURES)
         if missing := [name for name in COLUMNS[:3] if name not in frame.columns]:
             raise UsageError(
@@ -94,7 +87,6 @@ class Run(Mapping[str, Sequence[Hit]]):
 
         if names not in ("pyterrier", "ir_measures"):
             raise UsageError(f"expected `names` pyterrier or ir_measures, found {names!r}")
-        check_hits(self)
         ranked = ((query_id, rank, hit) for query_id, hits in self.items() for rank, hit in enumerate(hits))
         rows = [(query_id, hit.paper_id, hit.score, rank) for query_id, rank, hit in ranked]
         columns = COLUMNS if names == "pyterrier" else (*IR_MEASURES, *COLUMNS[2:])
@@ -115,13 +107,13 @@ class Run(Mapping[str, Sequence[Hit]]):
         """Evaluate the run by query, by facet (the end of the query id) and over all queries.
 
         Measures are names of ir-measures (``nDCG@20``, ``AP(rel=2)``) or of CSFCube's protocol (``NDCG%20``),
-        by default nDCG and AP, or those of the ``protocol``: csfcube (with its file of ``folds``), pools or
-        citations. A judged query that is missing in the run scores as an empty ranking.
+        by default nDCG and AP, or those of the ``protocol``: csfcube (with its file of ``folds``), pools,
+        citations, reviewers or reviews. A judged query that is missing in the run scores as an empty ranking.
         """
         from qbe.evaluate.csfcube import CSFCUBE, load_folds
         from qbe.evaluate.report import PLAIN, PROTOCOLS
 
-        of_qrels = [name for name, each in PROTOCOLS.items() if not each.of_facets]
+        of_qrels = [name for name, each in PROTOCOLS.items() if not (each.of_facets or each.of_labels)]
         if protocol not in (None, *of_qrels):
             raise UsageError(f"expected a `protocol` of {', '.join(of_qrels)}, found {protocol!r}")
         if (protocol == CSFCUBE) != (folds is not None):
@@ -130,9 +122,12 @@ class Run(Mapping[str, Sequence[Hit]]):
                 "folds='qrels/folds.json', which qbe datasets csfcube writes beside the qrels"
             )
         described = PLAIN if protocol is None else PROTOCOLS[protocol]
-        options = {} if folds is None else {"folds": load_folds(folds)}
-        measures = measures or (() if protocol else ("nDCG", "AP"))
-        return described.evaluate(qrels, as_written(self), measures=measures, **options)
+        options: dict[str, Any] = {} if folds is None else {"folds": load_folds(folds)}
+        if measures and described.own_measures:
+            raise UsageError(f"the `protocol` {protocol} has measures of its own; leave out `measures`")
+        if not described.own_measures:
+            options["measures"] = measures or (() if protocol else ("nDCG", "AP"))
+        return described.evaluate(qrels, as_written(self), **options)
 
     def compare(
         self, other: Run, qrels: Qrels, measures: Sequence[str] = ("nDCG", "AP")
@@ -140,8 +135,6 @@ class Run(Mapping[str, Sequence[Hit]]):
         """Compare with another run, by measure and scope, with paired two-sided tests (see `Comparison`)."""
         from qbe.evaluate.significance import compare
 
-        if not isinstance(other, Run):
-            raise TypeError(f"expected a qbe.Run to compare with, found {type(other).__name__}")
         name = other.tag if other.tag != self.tag else f"{other.tag} (other)"
         ours, theirs = self.evaluate(qrels, measures), other.evaluate(qrels, measures)
         return compare({self.tag: ours}, {name: theirs})
@@ -153,8 +146,6 @@ class Run(Mapping[str, Sequence[Hit]]):
         """
         runs = (self, *others)
         for run in runs:
-            if not isinstance(run, Run):
-                raise TypeError(f"expected a qbe.Run to fuse with, found {type(run).__name__}")
             as_written(run)  # what cannot be written
         weights = [1.0] * len(runs) if weights is None else weights
         if len(weights) != len(runs):

@@ -98,7 +98,12 @@ def _differences(
     values, others = system.per_query[measure], baseline.per_query[measure]
     for scope, figure in system.figures[measure].items():
         if figure is not None and baseline.figures[measure][scope] is not None:
-            yield scope, {query: values[query] - others[query] for query in system.queries[scope]}
+            ids = system.queries[scope]
+            weights = system.weights.get(measure) or dict.fromkeys(ids, 1.0)
+            unit = (
+                fmean(weights[query] for query in ids) or 1.0
+            )  # their mean is the difference of the figures
+            yield scope, {q: (values[q] - others[q]) * (weights[q] / unit) for q in ids}
 
 
 def most_influential(differences: Mapping[str, float]) -> tuple[str | None, float | None]:
@@ -112,17 +117,29 @@ def most_influential(differences: Mapping[str, float]) -> tuple[str | None, floa
     return query, fmean(value for query_id, value in differences.items() if query_id != query)
 
 
-def bootstrap_interval(differences: Sequence[float]) -> tuple[float, float]:
-    """Compute the 95 % percentile interval by the paired bootstrap (Efron and Tibshirani, 1993, ch. 13)."""
+def figure_interval(evaluation: Evaluation, measure: str, scope: str) -> tuple[float, float]:
+    """Compute the 95 % interval of a figure over the queries of a scope."""
+    weights = evaluation.weights.get(measure) or dict.fromkeys(evaluation.queries[scope], 1.0)
+    ids = [query for query in evaluation.queries[scope] if weights[query]]
+    return bootstrap_interval(
+        [evaluation.per_query[measure][query] for query in ids], [weights[query] for query in ids]
+    )
+
+
+def bootstrap_interval(differences: Sequence[float], weights: Sequence[float] = ()) -> tuple[float, float]:
+    """Compute the 95 % percentile interval of a (weighted) mean by the paired bootstrap (Efron and
+    Tibshirani, 1993, ch. 13).
+    """
     import numpy as np
 
     values = np.array(differences)
+    shares = np.array(weights or np.ones(values.size))
     generator = np.random.default_rng(SEED)
     block = max(1, 1_000_000 // values.size)
-    means = [
-        values[generator.integers(values.size, size=(min(block, left), values.size))].mean(axis=1)
-        for left in range(RESAMPLES, 0, -block)
-    ]
+    means = []
+    for left in range(RESAMPLES, 0, -block):
+        drawn = generator.integers(values.size, size=(min(block, left), values.size))
+        means.append((values * shares)[drawn].sum(axis=1) / shares[drawn].sum(axis=1))
     low, high = np.percentile(np.concatenate(means), [2.5, 97.5])
     return float(low), float(high)
 

@@ -222,7 +222,7 @@ def update_index(path: StrPath, folder: StrPath, execution: Execution | None = N
                     record: Mapping[str, Any] = json.loads(stream.readline())
                     yield parse_paper(record, f"{path}, {record['paper_id']}", split)
 
-        source = Source(papers, (str(path),), [[str(path), uuid.uuid4().hex]], sys.maxsize)
+        source = Source(papers, (str(path),), [[str(path), uuid.uuid4().hex]])
         if Path(folder).exists():
             written = append_papers(folder, source, update=True, execution=execution)
         else:

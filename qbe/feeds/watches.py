@@ -3,7 +3,7 @@
 The file has the ids of all papers that were ever seen in the index, as they came (`Watches.known`), and how
 many of them each watch has seen (`Watch.seen`); the papers behind that are new for it. Ids stay when papers
 leave the index, so that another version of a paper, or a rebuilt index, brings nothing twice. A watch whose
-search fails, or that has no room, keeps its number. Findings and numbers are written together, and a finding
+search fails keeps its number. Findings and numbers are written together, and a finding
 stays unreported until its report is written.
 """
 
@@ -32,14 +32,9 @@ from qbe.util.text import one_line
 
 VERSION = 1
 MAX_WATCH_NAME, MAX_WATCHES, MAX_ID = 100, 1000, 300
-MAX_SEARCH_BYTES = 16 << 20  # of the searches of all watches
 KEPT = 1000  # reported papers of a watch that stay in the file, the newest
-MAX_WAITING, MAX_OF_ONE = 100_000, 10_000  # papers of all watches, and of one, that may wait for their report
 GRADE, EXPLORATION_GRADE = 1.0, 0.5  # the default least grades of what is reported
 TOGETHER, SEARCHES = 500, 25  # new papers that are graded together, and for how many watches
-
-_MOST = f"at most {MAX_OF_ONE:,} papers of a watch and {MAX_WAITING:,} of all that are not reported yet"
-_FULL = f"expected {_MOST}, found more; report them with qbe watch run, or remove watches"
 
 
 @dataclass(slots=True)
@@ -110,17 +105,12 @@ class Watches:
     feed: str = field(default_factory=lambda: uuid.uuid4().urn)
 
     def add(self, watch: Watch) -> None:
-        """Add a watch for which all known papers are old; UsageError for a taken name or without room."""
+        """Add a watch for which all known papers are old; UsageError for a taken name."""
         if watch.name in self.watches:
             taken = f"expected another name than {watch.name!r}, which a watch has"
             raise UsageError(f"{taken}; choose one, or remove that watch")
         if len(self.watches) == MAX_WATCHES:
             raise UsageError(f"expected at most {MAX_WATCHES} watches; remove some")
-        every = self.watches.values()
-        if len(json.dumps([each.search for each in (*every, watch)])) > MAX_SEARCH_BYTES:
-            raise UsageError("expected searches of at most 16 MiB in all watches; remove some")
-        if waiting(*every) >= MAX_WAITING:
-            raise UsageError(_FULL)
         watch.seen = len(self.known)
         self.watches[watch.name] = watch
 
@@ -130,11 +120,6 @@ class Watches:
             return watch
         names = ", ".join(map(repr, self.watches)) or "none"
         raise UsageError(f"expected the name of a watch, found {name!r}; there are {names}")
-
-
-def waiting(*watches: Watch) -> int:
-    """Count the papers that are not reported yet."""
-    return sum(not each.reported for watch in watches for each in watch.found)
 
 
 def read_watches(path: StrPath) -> Watches:
@@ -215,7 +200,6 @@ def find(
     time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     problems: dict[str, QbeError] = {}
     every = list(watches.watches.values())
-    room = MAX_WAITING - waiting(*every)
     for some in (every[begin : begin + SEARCHES] for begin in range(0, len(every), SEARCHES)):
         searching = [watch for watch in some if watch.seen < len(watches.known)]
         grades = _graded(searching, watches.known, session, problems)
@@ -224,15 +208,9 @@ def find(
             if watch.name in problems:
                 continue
             new, graded = watches.known[watch.seen :], grades.get(watch.name, {})
-            most = max(0, min(room, MAX_OF_ONE - waiting(watch)))
-            found = [paper_id for paper_id in new if paper_id in graded]
-            if len(found) > most:  # papers beyond the room stay new
-                problems[watch.name] = QbeError(_FULL)
-                new = new[: new.index(found[most])]
-            best = sorted((-graded[paper_id], paper_id) for paper_id in found[:most])
+            best = sorted((-graded[paper_id], paper_id) for paper_id in new if paper_id in graded)
             watch.keep([Found(paper_id, -grade, time) for grade, paper_id in best])
             watch.seen += len(new)
-            room -= len(best)
     return problems
 
 

@@ -73,19 +73,11 @@ def build(
     discards an unfinished build.
 
     Raises IndexBuildError for an index or an unfinished build in the way, other inputs, or another writer;
-    TypeError for other arguments, CorpusError for the corpus; ModelError, JavaError and OutputError.
+    CorpusError for the corpus; ModelError, JavaError and OutputError.
     """
-    for name, value, kind, example in (
-        ("settings", settings, BuildSettings, "make them as in qbe.BuildSettings(dense=False)"),
-        ("reading", reading, Reading, 'make it as in qbe.Reading(on_error="skip")'),
-    ):
-        if value is not None and not isinstance(value, kind):
-            found = f"found {type(value).__name__}; {example}"
-            raise TypeError(f"expected qbe.{kind.__name__} as `{name}`, {found}")
     source = open_corpus(corpus, reading or AS_IT_COMES)
     settings, execution = settings or BuildSettings(), execution or Execution()
     output = Path(os.path.realpath(output))  # "." has no name, and a link must stay
-    check_replaceable(output)
     staging = output.parent / f".{output.name}.building"
     with store.write_lock(output), resumable_staging(staging, (staging / STATE).exists):
         finished = _finished(output, staging, source, settings, overwrite, resume)
@@ -155,15 +147,9 @@ def _finished(
                     f"expected no such path, or an index, at {output}, found {found}; choose another "
                     "`folder`, or remove it"
                 ) from error
-        if (
-            existing is not None
-            and resume
-            and not (overwrite or unfinished or "updates" in existing.corpus)
-            and existing.settings == settings.record(source.names)
-            and existing.corpus.get("reading", {}) == source.reading
-            and source.changed <= (store.current(output) / store.MANIFEST).stat().st_mtime_ns
-        ):
-            log.info("the build of %s had ended; nothing is left to do", output)
+        same = existing is not None and existing.settings == settings.record(source.names)
+        if same and resume and not (overwrite or unfinished):
+            log.info("%s is an index already, and no unfinished build of it is there to resume", output)
             return existing
         if not overwrite:
             go_on = "go on replacing it with `overwrite` and `resume`"
@@ -257,7 +243,7 @@ def read_papers(
     folder: Path, source: Source, models: BuildModels, execution: Execution, left_out: RejectedRecords
 ) -> State:
     """Read the corpus, split into sentences; return ``counts`` and ``tagger`` of a build's state."""
-    read = execution.progress.papers(source.papers(split_sentences, left_out), source.share_read)
+    read = execution.progress.papers(source.papers(split_sentences, left_out))
     papers = models.prepare(read)
     counts = write_papers(folder, write_input(folder, papers) if models.settings.bm25 else papers)
     predicted = 0 if models.encoder is None else counts["papers"] - counts["labelled"]
@@ -345,20 +331,6 @@ def rejected_file(output: Path) -> Path:
     """Where the records that were left out of an index are listed."""
     output = Path(os.path.realpath(output))  # the current folder has a name, too
     return output.with_name(output.name + REJECTED_SUFFIX)
-
-
-def check_replaceable(output: Path) -> None:
-    """Raise IndexBuildError where a file that is not qbe's is in the place of that list."""
-    path = rejected_file(output)
-    with contextlib.suppress(OSError, ValueError, TypeError), path.open(encoding="utf-8") as stream:
-        line = stream.readline()
-        if not line or set(json.loads(line)) >= {"where", "reason", "message"}:
-            return
-    if path.exists():
-        raise IndexBuildError(
-            f"expected no file, or an earlier list of skipped records, at {path}, found another file; "
-            "move it away, or choose another `folder`"
-        )
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from qbe.errors import MissingDependencyError, UsageError
 from qbe.index import jvm
 from qbe.index.papers import Mask, PaperLayout, Papers
-from qbe.index.reader import IndexReader, SeveralReader
+from qbe.index.reader import Ask, IndexReader, SeveralReader
 from qbe.index.store import Manifest
 from qbe.index.vectors import Vectors
 from qbe.models.pooling import PaperVectors
@@ -110,10 +110,14 @@ class Index(Closing):
             matching_encoder(self.folder, manifest, self._encoder_name)  # refused now, even if never used
 
     def _open_reader(self) -> IndexReader:
-        """Open the reader of the folder, or of several, which are asked in a thread each."""
         readers = [IndexReader(folder, self.threads) for folder in self.folders]
+        ask = self._asking(readers)
+        return readers[0] if ask is None else SeveralReader(readers, ask)
+
+    def _asking(self, readers: Sequence[IndexReader]) -> Ask | None:
+        """Return what asks several readers, in a thread each, and None for one; a cluster asks otherwise."""
         if len(readers) == 1:
-            return readers[0]
+            return None
         workers = Workers(len(readers))
         workers.at_exit(jvm.detach)
 
@@ -121,7 +125,7 @@ class Index(Closing):
             answers = workers.map(lambda place: getattr(readers[place], method)(*asked[place]), list(asked))
             return dict(zip(asked, answers, strict=True))
 
-        return SeveralReader(readers, ask)
+        return ask
 
     @property
     def reader(self) -> IndexReader:
@@ -193,7 +197,6 @@ class Index(Closing):
         """Return a query's paper with its sentences labelled, and its vectors if labelling made them; with
         ``facets`` "given" its labels are kept, with "predicted" only those that a tagger predicted.
         """
-        _check_paper(paper)
         if facets not in ("given", "predicted"):
             raise UsageError(f"expected `facets` given or predicted, found {facets!r}")
         if paper.predicted or (paper.labelled and facets == "given"):
@@ -212,7 +215,6 @@ class Index(Closing):
 
     def vectors(self, paper: Paper) -> PaperVectors:
         """Return vectors of any paper: those stored for a paper of the index; any other is encoded."""
-        _check_paper(paper)
         stored = self.reader.stored_vectors(paper)
         return self.encoder.encode_paper(paper) if stored is None else stored
 
@@ -222,7 +224,7 @@ class Index(Closing):
 
     def sync(self, corpus: Corpus, *, reading: Reading | None = None, overwrite: bool = False) -> Written:
         """Make the papers those of a corpus, by ``overwrite`` many; see `qbe.index.update.sync_papers`."""
-        return self._changed("sync_papers", corpus, reading=reading, confirm=lambda _: overwrite)
+        return self._changed("sync_papers", corpus, reading=reading, overwrite=overwrite)
 
     def delete(self, paper_ids: Iterable[str]) -> Written:
         """Delete papers by id, all of them or none; see `qbe.index.update.delete_papers`."""
@@ -245,8 +247,3 @@ class Index(Closing):
 
 
 open_index = Index
-
-
-def _check_paper(paper: object) -> None:
-    if not isinstance(paper, Paper):
-        raise TypeError(f"expected a qbe.Paper, found {paper!r:.60}; look one up with index.paper(id)")

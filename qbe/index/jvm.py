@@ -306,7 +306,7 @@ def anserini_jar() -> Path:
 
 
 def _address(file: str, remedy: str) -> str:
-    """Return the URL of a file of the pinned release, for whatever Python, from the index pip is set up for."""
+    """Return the URL of a file of the pinned release, for any Python, from the index pip is set up for."""
     command = [sys.executable, "-m", "pip", "index", "versions", "pyserini", "-vv", "--retries", "2"]
     listed = work.run([*command, "--disable-pip-version-check", "--ignore-requires-python"])
     text = listed.stdout + listed.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import SequenceMatcher
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -152,18 +151,6 @@ class Papers:
             lower = line.lower()
             lacks = line.isascii() and not all(part in lower for part in parts)
             yield None if lacks else self._paper(files, row, line)
-
-    def categories_like(self, name: str) -> str:
-        """Say which categories of papers, or parts of them behind a dot, are the most similar to a name."""
-        given = (metadata.get("categories") for metadata in self.read_metadata())
-        lists = (each.split() if isinstance(each, str) else each for each in given)
-        known = sorted({str(category) for each in lists if isinstance(each, list) for category in each})
-
-        def similarity(category: str) -> float:
-            parts = category.casefold(), *category.casefold().split(".")
-            return max(SequenceMatcher(None, name.casefold(), part).ratio() for part in parts)
-
-        return f"the nearest are {', '.join(sorted(known, key=similarity, reverse=True)[:3]) or 'none'}"
 
     def read_metadata(self) -> Iterator[Metadata]:
         return (metadata for _, _, metadata in self.read_headings())

@@ -13,7 +13,7 @@ import numpy as np
 
 from qbe.errors import EncoderMismatchError, IndexFormatError, PaperNotFoundError, UsageError
 from qbe.index.faiss import CandidateSource, FaissIndex
-from qbe.index.lucene import Ranked, TextSearch, break_ties
+from qbe.index.lucene import Ranked, TextSearch
 from qbe.index.papers import Mask, PaperLayout, Papers, facet_mask
 from qbe.index.params import FaissParams
 from qbe.index.scoring import COMPARISONS, Compared, Rows, Selection, SentenceBlock, sentence_rows
@@ -60,10 +60,7 @@ class IndexReader:
         return isinstance(paper_id, str) and self.papers.find(paper_id) is not None
 
     def paper(self, paper_id: str) -> Paper:
-        """A paper by id; raises PaperNotFoundError, TypeError for an id that is no str."""
-        if not isinstance(paper_id, str):
-            found = f"{paper_id!r:.60} ({type(paper_id).__name__})"
-            raise TypeError(f"expected the id of a paper as a str, found {found}")
+        """A paper by id; raises PaperNotFoundError."""
         return self.papers[self.papers.row(paper_id)]
 
     @property
@@ -74,7 +71,7 @@ class IndexReader:
 
     def find(self, name: str) -> Paper:
         """Return the one paper of a name: its id, DOI, id of arXiv or the ACL, URL, title or part of it."""
-        if not isinstance(name, str) or self.papers.find(name) is not None:
+        if self.papers.find(name) is not None:
             return self.paper(name)
         from qbe.index.names import MOST, shortcuts
 
@@ -84,7 +81,7 @@ class IndexReader:
             return self.paper(ids[0])
         text = (
             f"the id, DOI, arXiv id or title of one of the {len(self)} papers of the index, found {name!r}; "
-            "check it"
+            "qbe list shows ids and titles"
         )
         if ids:
             shown = [f"{paper_id} ({self.paper(paper_id).title:.60})" for paper_id in ids[:_SHOWN]]
@@ -182,8 +179,8 @@ class IndexReader:
         """Return the candidates of each query; see `qbe.index.faiss.CandidateSource.nearest`."""
         return list(self.candidate_source(nprobe).nearest(queries, k, allowed, by_mean))
 
-    def text_search(self, similarity: str = "bm25") -> TextSearch | None:
-        """Open what searches the texts by BM25 or tf-idf, once; None where other processes search them."""
+    def text_search(self, similarity: str = "bm25") -> TextSearch:
+        """Open what searches the texts by BM25 or tf-idf, once; of several indexes their processes do."""
         self._require("postings", self.manifest.lucene)
         return self._open_once(
             ("texts", similarity),
@@ -198,27 +195,12 @@ class IndexReader:
         allowed: Selection | None = None,
         similarity: str = "bm25",
     ) -> Ranked:
-        """Return the best papers for a bag of words, ties by id.
-
-        A ``pool`` (rows) is ranked as it is: also papers without any of the words. ``allowed`` restricts the
-        hits and changes no score, but for the millionths that break ties.
-        """
-        rows, scores = self.unbroken(text, k, pool, allowed, similarity)
-        return Ranked(rows, break_ties(scores))
-
-    def unbroken(
-        self, text: str, k: int, pool: Rows | None, allowed: Selection | None, similarity: str
-    ) -> Ranked:
-        """Search with the scores that Lucene gives, some of them equal."""
-        texts = self.text_search(similarity)
-        assert texts is not None
-        return texts.search(text, k, pool, allowed)
+        """Return the best papers for a bag of words; see `qbe.index.lucene.TextSearch.search`."""
+        return self.text_search(similarity).search(text, k, pool, allowed)
 
     def key_terms(self, text: str) -> list[str]:
         """Return the most telling words of a text; see `qbe.index.lucene.TextSearch.key_terms`."""
-        texts = self.text_search()
-        assert texts is not None
-        return texts.key_terms(text)
+        return self.text_search().key_terms(text)
 
     def stored_vectors(self, paper: Paper) -> PaperVectors | None:
         """Return the stored vectors of a paper, if the index has one of its id with the same texts."""
@@ -305,20 +287,23 @@ class SeveralReader(IndexReader):
             for place in range(len(queries))
         ]
 
-    def text_search(self, similarity: str = "bm25") -> None:  # noqa: ARG002
+    def text_search(self, similarity: str = "bm25") -> Any:  # noqa: ARG002
         self._require("postings", self.manifest.lucene)
 
-    def unbroken(
-        self, text: str, k: int, pool: Rows | None, allowed: Selection | None, similarity: str
+    def search(
+        self,
+        text: str,
+        k: int,
+        pool: Rows | None = None,
+        allowed: Selection | None = None,
+        similarity: str = "bm25",
     ) -> Ranked:
         some: Mapping[int, tuple[Any, Any]]
         if pool is not None:
             some = {number: (rows, None) for number, rows in self._local(pool)[1].items()}
         else:
             some = {number: (None, part) for number, part in self._parts(allowed).items()}
-        answers = self._ask(
-            "unbroken", {number: (text, k, *each, similarity) for number, each in some.items()}
-        )
+        answers = self._ask("search", {number: (text, k, *each, similarity) for number, each in some.items()})
         best = sorted(
             (-score, self.papers.ids[row], row)
             for number, ranked in answers.items()

@@ -6,8 +6,6 @@ Sentences of paper i are the rows ``starts[i]`` to ``starts[i + 1]``; ``starts``
 from __future__ import annotations
 
 import threading
-import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -30,7 +28,6 @@ TOLERANCE = 1e-3
 _BLOCK = 256
 # The ratio of numbers whose bits are the same once moved from half to single precision's place.
 _HALF_TO_SINGLE = 2.0**112
-KEPT_SELECTIONS = 32  # that a process keeps of those sent to it
 
 
 def run_starts(ordered: NDArray[Any]) -> Rows:
@@ -53,12 +50,11 @@ def sentence_rows(starts: Rows, papers: Rows) -> tuple[Rows, Rows]:
 class Selection:
     """Some papers of an index, by row: ``mask`` (papers,) says which; threads may share it.
 
-    What searches make of it, such as a filter of Lucene, is kept with it, also in processes that it is sent
-    to. No two selections are equal, but for such copies.
+    What searches make of it, such as a filter of Lucene, is kept with it. No two selections are equal.
     """
 
-    def __init__(self, mask: Mask, key: str | None = None) -> None:
-        self.mask, self._key = mask, key or uuid.uuid4().hex
+    def __init__(self, mask: Mask) -> None:
+        self.mask = mask
         self._made: dict[str, Any] = {}
         self._lock = threading.Lock()
 
@@ -78,19 +74,8 @@ class Selection:
             made: T = self._made[name]
             return made
 
-    def __reduce__(self) -> tuple[Callable[[Mask, str], Selection], tuple[Mask, str]]:
-        return _received, (self.mask, self._key)
-
-
-_sent: OrderedDict[str, Selection] = OrderedDict()
-
-
-def _received(mask: Mask, key: str) -> Selection:
-    """Return the selection that another process has sent, the same one each time."""
-    selection = _sent.setdefault(key, Selection(mask, key))
-    if len(_sent) > KEPT_SELECTIONS:
-        _sent.popitem(last=False)
-    return selection
+    def __reduce__(self) -> tuple[type[Selection], tuple[Mask]]:
+        return Selection, (self.mask,)
 
 
 def best_per_paper(similarities: Floats, starts: Rows) -> Floats:

@@ -15,7 +15,6 @@ import re
 import shutil
 import tarfile
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -33,7 +32,16 @@ from qbe.index.papers import OFFSETS
 from qbe.index.store import MANIFEST, RECORDS, Manifest
 from qbe.types import TEXT_NOT_INCLUDED
 from qbe.util import web
-from qbe.util.files import HUB, StrPath, atomic_file, cache_folder, is_remote, make_once, write_text
+from qbe.util.files import (
+    HUB,
+    StrPath,
+    atomic_file,
+    cache_folder,
+    check_output,
+    is_remote,
+    make_once,
+    write_text,
+)
 from qbe.util.work import thread_count
 
 DESCRIPTION = "pack.json"
@@ -45,8 +53,6 @@ _FILE = re.compile(r"[a-z_]+(\.[a-z]+)+|lucene/\w+(\.\w+)*", re.ASCII)  # no oth
 _BLOCK = 1 << 20
 _LONGEST = 16 << 20  # bytes of pack.json and of manifest.json
 _WINDOW = 128 << 20  # memory that zstd may use to look back
-_RESERVE = 64 << 20  # bytes of a disk that are left free
-_SAY_EVERY_S = 10.0
 
 Progress = Callable[[int, int], object]  # called with bytes done and bytes in all
 log = logging.getLogger(__name__)
@@ -89,6 +95,7 @@ def pack_index(
     license: str | None = None,
     source: str | None = None,
     abstracts: bool = True,
+    overwrite: bool = False,
     threads: int | None = None,
     progress: Progress = lambda done, total: None,  # noqa: ARG005
 ) -> tuple[Pack, int]:
@@ -101,15 +108,7 @@ def pack_index(
     import zstandard
 
     folder, output = Path(folder), Path(output)
-    if output.is_file() and output.stat().st_size:
-        head = b""
-        with output.open("rb") as stream, contextlib.suppress(zstandard.ZstdError):
-            head = zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(stream).read(100)
-        if not head.startswith(DESCRIPTION.encode() + b"\0"):
-            raise OutputError(
-                f"{output}: expected no such file, or a pack to replace, found another file; choose another "
-                "`output`, or remove it"
-            )
+    check_output(output, overwrite)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with (
@@ -142,10 +141,9 @@ def pack_index(
                         member.size = path.stat().st_size
                         archive.write(member.tobuf(tarfile.GNU_FORMAT))
                         with path.open("rb") as file:
-                            while block := file.read(_BLOCK):
-                                archive.write(block)
-                                done += len(block) if name in manifest.files else 0
-                                progress(done, size)
+                            shutil.copyfileobj(file, archive, _BLOCK)
+                        done += member.size if name in manifest.files else 0
+                        progress(done, size)
                         archive.write(bytes(-member.size % tarfile.BLOCKSIZE))
                     archive.write(bytes(2 * tarfile.BLOCKSIZE))
                 return pack, stream.tell()
@@ -189,17 +187,11 @@ def local_folder(address: StrPath) -> Path:
     if not is_remote(address):
         return Path(address)
     address = str(address)
-    target, said = cached_folder(address), -_SAY_EVERY_S
-
-    def say(done: int, total: int) -> None:
-        nonlocal said
-        if time.monotonic() - said >= _SAY_EVERY_S:
-            said = time.monotonic()
-            log.info("%s: %.0f of %.0f MB", address, done / 1e6, total / 1e6)
+    target = cached_folder(address)
 
     def first_pull() -> None:
         log.info("pulling %s, once, into %s ...", address, target)
-        pull(address, target, progress=say)
+        pull(address, target)
 
     waits = "waiting for another process that pulls %s ..."
     once = target.with_name(f"{target.name}.first")  # the pull itself locks the target
@@ -271,10 +263,9 @@ def _is_there(target: Path, pack: Pack, overwrite: bool) -> bool:
         return not overwrite
     before = pulled_as(target)
     if before is None or before.digest != present:
-        found = "one that was changed since" if before and present else "one that was not pulled"
         raise IndexBuildError(
-            f"expected an index as it was pulled at {target}, found {found if present else 'a damaged one'}; "
-            "choose another `folder`, or replace it with `overwrite`"
+            f"expected an index as it was pulled at {target}, found one that was not, or that was changed "
+            "since, or is damaged; choose another `folder`, or replace it with `overwrite`"
         )
     return False
 
@@ -321,11 +312,6 @@ def _unpacked(
             elif name == MANIFEST:
                 entries = dict(store.read_manifest(folder).files)
                 total = sum(entry["bytes"] for entry in entries.values())
-                if total + _RESERVE > (free := shutil.disk_usage(folder).free):
-                    raise OutputError(
-                        f"cannot write {target}: expected {(total + _RESERVE) / 1e6:,.0f} MB of disk, found "
-                        f"{free / 1e6:,.0f}; free some space or choose another disk"
-                    )
         if entries or not header or pack is None:
             raise EOFError
         with contextlib.suppress(OSError):  # not empty

@@ -7,7 +7,6 @@ import dataclasses
 import hashlib
 import itertools
 import os
-import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,6 @@ from typing import Any
 from qbe.corpus import paper_to_record, parse_paper, read_corpus
 from qbe.corpus.reading import files_of
 from qbe.corpus.records import AS_IT_COMES, Reading, RejectedRecords, Splitter
-from qbe.corpus.streams import BytesRead
 from qbe.errors import CorpusError, UsageError
 from qbe.index.papers import encode_paper
 from qbe.index.params import AUTO, STORED
@@ -26,18 +24,17 @@ from qbe.models.session import CPU, DEVICES, PRECISIONS, chosen_device, usual_pr
 from qbe.models.tagger import LABEL_SOURCES
 from qbe.types import Paper
 
-ShareRead = Callable[[], float | None]  # the share of a corpus that has been read; None: not known
 Steps = contextlib.AbstractContextManager[Callable[[int], Any]]
 
 
 class Progress:
     """An observer of a build's progress, which shows nothing; the command line shows bars.
 
-    The corpus passes through ``papers``, ``share_read`` saying how much of it has been read; ``steps`` gives
-    a function to call with the number of items just finished; ``stage`` begins one without steps.
+    The corpus passes through ``papers``; ``steps`` gives a function to call with the number of items just
+    finished; ``stage`` begins one without steps.
     """
 
-    def papers(self, papers: Iterable[Paper], share_read: ShareRead) -> Iterator[Paper]:  # noqa: ARG002
+    def papers(self, papers: Iterable[Paper]) -> Iterator[Paper]:
         return iter(papers)
 
     def steps(self, name: str, unit: str, total: int) -> Steps:  # noqa: ARG002
@@ -128,16 +125,14 @@ IN_MEMORY = "<papers>"  # what a manifest calls a corpus of papers that a progra
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A stream of ``papers``; ``names`` of its sources, ``facts`` that differ when the papers do, when files
-    last ``changed`` (nanoseconds), and the record of an unusual `Reading`.
+    """A stream of ``papers``; ``names`` of its sources, ``facts`` that differ when the papers do, and the
+    record of an unusual `Reading`.
     """
 
     papers: Callable[[Splitter, RejectedRecords], Iterator[Paper]]
     names: tuple[str, ...]
     facts: list[list[Any]]
-    changed: int
     reading: Mapping[str, Any] = field(default_factory=dict)
-    share_read: ShareRead = lambda: None
 
 
 # A path or ``hf:`` name, several of them, papers, or a source as it is.
@@ -167,21 +162,17 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
         )
     names = [os.fspath(item) for item in items]
     files = [file for name in names for file in files_of(name)]
-    facts, changed = list[list[Any]](), 0
+    facts = list[list[Any]]()
     for file in files:
         facts.append([file])
         if Path(file).is_file():
             status = Path(file).stat()
             facts[-1] += [status.st_size, status.st_mtime_ns]
-            changed = max(changed, status.st_mtime_ns)
-    bytes_read = BytesRead(files)
     return Source(
-        lambda split, left_out: read_corpus(names, split, reading, left_out, bytes_read),
+        lambda split, left_out: read_corpus(names, split, reading, left_out),
         tuple(names),
         facts,
-        changed,
         reading.record(),
-        lambda: bytes_read.share,
     )
 
 
@@ -210,4 +201,4 @@ def _in_memory(papers: Iterable[Any]) -> Source:
     if isinstance(papers, Sequence):
         fact = hashlib.sha256(b"".join(map(encode_paper, checked()))).hexdigest()
     facts: list[list[Any]] = [[IN_MEMORY, fact]]
-    return Source(lambda split, left_out: checked(), (IN_MEMORY,), facts, sys.maxsize)  # noqa: ARG005
+    return Source(lambda split, left_out: checked(), (IN_MEMORY,), facts)  # noqa: ARG005

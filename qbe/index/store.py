@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from qbe.errors import IndexBuildError, IndexFormatError, file_error, input_error
 from qbe.index.params import STORED, FaissParams
 from qbe.models.formats import COSINE, L2
-from qbe.util.files import atomic_file, lock, sha256, sync, sync_tree, write_text
+from qbe.util.files import lock, sha256, sync, sync_tree, write_text
 
 FORMAT_VERSION = 6
 MANIFEST = "manifest.json"
@@ -346,30 +346,15 @@ def check_index(index: Path) -> tuple[Mapping[str, Mapping[str, Any]], dict[str,
     """Read all files of an index; return their entries in its manifest, all damages by file, and the file of
     its papers unless it is damaged. Raises IndexFormatError for no index.
     """
-    damages: dict[str, str] = {}
-    try:
-        folder = current(index)
-    except IndexFormatError as error:
-        if not (generations := _generations(index)):
-            raise
-        folder, damages[CURRENT] = generations[-1], reason_of(error)
+    folder = current(index)
     try:
         entries = read_manifest(folder).files
     except IndexFormatError as error:
         if not (folder / MANIFEST).exists():
             raise
-        return {}, {**damages, MANIFEST: reason_of(error)}, None
-    damages |= {name: reason_of(error) for name, error in Files(folder, entries).damages()}
+        return {}, {MANIFEST: reason_of(error)}, None
+    damages = {name: reason_of(error) for name, error in Files(folder, entries).damages()}
     return entries, damages, folder / RECORDS if RECORDS in entries and RECORDS not in damages else None
-
-
-def save_papers(papers: Path | None, path: Path) -> int:
-    """Write the intact papers of an index as JSON lines; return how many. Raises OutputError."""
-    count = 0
-    with atomic_file(path) as corpus, Path(papers or os.devnull).open("rb") as records:
-        for count, line in enumerate(records, start=1):  # noqa: B007
-            corpus.write(line)
-    return count
 
 
 def reason_of(error: Exception) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -37,9 +37,7 @@ _ROWS = 65_536  # of vectors that are copied at a time
 # What becomes of a corpus's papers that an index holds with other content, and of papers that the corpus
 # lacks: the index keeps both; the first are replaced; the first are replaced and the second deleted.
 APPEND, UPDATE, SYNC = "append", "update", "sync"
-NAMED = 3  # how many papers a question or an error names
-
-Confirm = Callable[[str], bool]
+NAMED = 3  # how many papers an error names
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +94,22 @@ def sync_papers(
     corpus: Corpus,
     *,
     reading: Reading = AS_IT_COMES,
-    confirm: Confirm = lambda question: False,  # noqa: ARG005
+    overwrite: bool = False,
     execution: Execution | None = None,
     **models: str | None,
 ) -> Written:
     """Make the papers of an index those of a corpus, in one generation.
 
     A paper whose record was skipped stays. Without ``reading`` files are read as when the index was built.
-    ``confirm`` is asked before more than one paper and a tenth of all are deleted, or any while skipped
-    records do not tell their ids; UsageError where the answer is no.
+    Without ``overwrite`` raises UsageError before more than one paper and a tenth of all are deleted, or any
+    while skipped records do not tell their ids.
     """
     if reading.limit is not None:
         raise UsageError("`limit` is of no use with `sync`, which would delete the papers beyond it; drop it")
     with writing(folder) as generation:
         if reading == AS_IT_COMES:
             reading = Reading(**{**generation.manifest.corpus.get("reading", {}), "limit": None})
-        return _change(generation, open_corpus(corpus, reading), SYNC, models, execution, confirm)
+        return _change(generation, open_corpus(corpus, reading), SYNC, models, execution, overwrite)
 
 
 def _change(
@@ -120,11 +118,10 @@ def _change(
     how: str,
     models: Mapping[str, str | None],
     execution: Execution | None,
-    confirm: Confirm | None = None,
+    overwrite: bool = False,
 ) -> Written:
     """Write what a source changes of an index, if anything; ``how`` is that of `Additions`."""
     index, manifest, execution = generation.index, generation.manifest, execution or Execution()
-    build.check_replaceable(index)
     changed = {name: value for name, value in models.items() if value is not None}
     settings = BuildSettings.read(manifest.settings, **changed)
     if manifest.dense is not None:
@@ -137,13 +134,11 @@ def _change(
     with build.recorded(index, keeps=how != SYNC) as left_out:
         new = dataclasses.replace(source, papers=additions.read)
         state = build.read_papers(part, new, added, execution, left_out)
-        if additions.question is not None:
-            expected, missing = additions.question
-            if confirm is None or not confirm(f"found {missing}; delete these papers?"):
-                raise UsageError(
-                    f"expected {expected}, found {missing}; nothing was changed: check the corpus, or delete "
-                    "them with `overwrite`"
-                )
+        if additions.unexpected and not overwrite:
+            raise UsageError(
+                f"expected {additions.unexpected}; nothing was changed: check the corpus, or delete them by "
+                "`overwrite`"
+            )
     if additions.written:
         if settings.bm25:
             write_lucene_index(part, additions.written, settings, execution)
@@ -173,12 +168,7 @@ def delete_papers(
     folder: str | Path, paper_ids: Iterable[str], *, execution: Execution | None = None
 ) -> Written:
     """Delete papers from an index; none where it lacks one of the ids, or would be left empty."""
-    if isinstance(paper_ids, str) or not isinstance(paper_ids, Iterable):
-        found = "one str; put it into a list" if isinstance(paper_ids, str) else type(paper_ids).__name__
-        raise TypeError(f"expected `paper_ids` as an iterable of str, found {found}")
     paper_ids = list(paper_ids)
-    if wrong := [paper_id for paper_id in paper_ids if not isinstance(paper_id, str)]:
-        raise TypeError(f"expected `paper_ids` of str, found {type(wrong[0]).__name__} in them")
     with writing(folder) as generation:
         before, index = Papers(generation, predictions=False), generation.index
         rows = {paper_id: before.find(paper_id) for paper_id in paper_ids}
@@ -289,7 +279,7 @@ class Additions:
         self.replaced: list[int] = []
         self.kept: list[str] = []
         self.gone: dict[int, str] = {}
-        self.question: tuple[str, str] | None = None  # what was expected, and what is missing
+        self.unexpected = ""  # what was expected and found, where many papers go
 
     def read(self, split: Splitter, left_out: RejectedRecords) -> Iterator[Paper]:
         """Yield the papers to write; know at their end which ones go."""
@@ -366,7 +356,7 @@ class Additions:
 
     def _find_gone(self, left_out: RejectedRecords) -> None:
         """Find papers that the corpus lacks: one whose record is broken stays, one of another id there is
-        replaced. There is a question where many go, or one that may be among the records that were skipped.
+        replaced. Many that go are unexpected, and any that may be among the records that were skipped.
         """
         papers = self._papers
         for paper_id in left_out.ids:
@@ -392,4 +382,5 @@ class Additions:
         missing = f"{count:,} of the {total:,} papers of the index missing in the corpus ({named})"
         if left_out.nameless:
             missing += f" and {left_out.nameless:,} skipped records, which may be theirs"
-        self.question = "no skipped records" if is_few else "at most one paper or a tenth to delete", missing
+        expected = "no skipped records" if is_few else "at most one paper or a tenth to delete"
+        self.unexpected = f"{expected}, found {missing}"

@@ -23,7 +23,7 @@ from qbe.models.formats import (
     EncoderFormat,
     declared_format,
 )
-from qbe.models.large import LARGE, weights_folder
+from qbe.models.large import LARGE, MPNET, model_folder, weights_folder
 from qbe.models.session import HALF, PRECISIONS
 from qbe.util import work
 from qbe.util.files import cache_folder, sha256
@@ -61,6 +61,11 @@ _ALONE = EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=256)
 ENCODERS: Mapping[str, EncoderEntry] = {
     BASE_ENCODER: _MINILM,
     BASE_ENCODER_SENTENCES: _MINILM._replace(name=BASE_ENCODER_SENTENCES, encoder_format=_ALONE),
+}
+# The base of the large encoder as it is; of single sentences it is MPNET-1B of ASPIRE's tables.
+LARGE_BASES: Mapping[str, EncoderFormat] = {
+    MPNET.name: DEFAULT_FORMAT,
+    f"{MPNET.name}-sentences": EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=384),
 }
 
 
@@ -117,7 +122,7 @@ def find(kind: cards.ModelKind[Any], name: str) -> Path | Weights:
         return weights
     known, others = [kind.default], f" or a folder with a {kind.metadata_file}"
     if kind is cards.ENCODER:
-        known += [cards.LARGE_ENCODER, *ENCODERS, *PUBLISHED]
+        known += [cards.LARGE_ENCODER, *ENCODERS, *LARGE_BASES, *PUBLISHED]
     if kind.required:
         others = ", a folder, or a hub name such as owner/model"
     article = "an" if kind is cards.ENCODER else "a"
@@ -134,6 +139,9 @@ def find_weights(kind: cards.ModelKind[Any], name: str) -> Weights | None:
     elif is_encoder and (entry := ENCODERS.get(name)) is not None:
         digest = entry.digests["model.safetensors"]
         return Weights(name, entry.source, digest, lambda: packaged_weights(entry), entry.encoder_format)
+    elif is_encoder and name in LARGE_BASES:
+        digest = MPNET.digests["model.safetensors"]
+        return Weights(name, MPNET.source, digest, lambda: model_folder(MPNET), LARGE_BASES[name])
     elif is_encoder and name == cards.LARGE_ENCODER:
         graph, source = cards.PACKAGE / LARGE.name / cards.GRAPH, LARGE.base.source
         return Weights(name, source, LARGE.sha256, lambda: weights_folder(LARGE), DEFAULT_FORMAT, graph=graph)

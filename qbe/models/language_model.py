@@ -45,14 +45,7 @@ MAX_IN_MEMORY = 10_000  # answers that are kept where there is no file
 
 GUIDELINES = {"facets": "guideline.md", "sciface": "sciface.md"}  # shipped, by name
 _OPTIONAL = ("maxLength", "temperature", "max_tokens")  # which some endpoints refuse
-_REFUSED = {  # statuses after which no other request will be answered either
-    401: f"the key; check ${KEY_VARIABLE}",
-    402: "payment; check the account",
-    403: f"access; check ${KEY_VARIABLE} and what it may use",
-    404: "the address or the model; check `endpoint` and `model`",
-    405: "the address; check `endpoint`, such as http://127.0.0.1:8080/v1",
-    **dict.fromkeys((301, 302, 307, 308), "the address, which leads elsewhere; check `endpoint`"),
-}
+_REFUSED = (301, 302, 307, 308, 401, 402, 403, 404, 405)  # no other request will be answered either
 
 
 class AnswerError(ValueError):
@@ -248,11 +241,9 @@ class Client:
     def _status_error(self, error: Any) -> ModelError:
         url, status, hint = self.endpoint.url, error.status_code, ""
         reason = f"{status}: {self._plain(error.message)}"
-        wait = error.response.headers.get("retry-after", "")
-        if wait.isdigit() and int(wait) > 120:  # longer than the library waits
-            return EndpointError(f"{url} asks to wait {int(wait):,} s ({reason}); try again then")
         if status in _REFUSED:
-            return EndpointError(f"{url} refuses {_REFUSED[status]} ({reason})")
+            text = f"{url} refuses requests ({reason}); check `endpoint`, `model` and ${KEY_VARIABLE}"
+            return EndpointError(text)
         if "response_format" in reason or "json_schema" in reason:
             hint = f"; give another `response_format` or ${FORMAT_VARIABLE}"
         return RequestError(f"{url} refuses the request ({reason}){hint}")

@@ -224,13 +224,25 @@ def _as_asked(chances: Sequence[Scores], aspects: Sequence[Aspect]) -> Scores:
 
 
 def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str | None:
-    """Say how many hits are likely as asked; None where weights other than 1 make scores no chances."""
+    """Say how many hits are likely as asked, and of none how likely the best is; None where weights other
+    than 1 make scores no chances.
+    """
+    from qbe.search.grading import nothing_fits
+
     if not variety.mix and any(abs(aspect.weight) != 1 for aspect in query.aspects):
         return None
     corners = [hit.corner for hit in hits if (hit.chance or 0.0) >= LIKELY_FROM]
     shown = [hit.corner for hit in hits[:k]]
     if not corners:
-        return f"{NONE_LIKELY}{'; these are the nearest' if hits else ''}"
+        liked = [aspect.facet for aspect in query.aspects if aspect.weight > 0]
+        if not hits:
+            return NONE_LIKELY
+        told = next(filter(None, (nothing_fits(hits, facet) for facet in liked)), None)
+        best = max(hit.chance or 0.0 for hit in hits)
+        return (
+            told
+            or f"no paper has a chance of {LIKELY_FROM} of being what you ask for: the best has {best:.2f}"
+        )
     counted = "; ".join(
         f"{corners.count(name) or 'none'} of {name}"
         + (", filled up with the nearest" if corners.count(name) < shown.count(name) else "")

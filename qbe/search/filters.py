@@ -6,9 +6,10 @@ import dataclasses
 import re
 import threading
 import unicodedata
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from qbe.errors import UsageError, did_you_mean
@@ -249,7 +250,9 @@ class FilterCache:
     def __init__(self, reader: IndexReader) -> None:
         self._papers, self._lock = reader.papers, threading.Lock()
         self._years: NDArray[np.int16] | None = None
-        self._selected, self._matching = lru_cache(KEPT)(self._select), lru_cache(KEPT)(self._read)
+        own = weakref.proxy(self)  # a cycle would keep the generation until the next garbage collection
+        self._selected = lru_cache(KEPT)(partial(FilterCache._select, own))
+        self._matching = lru_cache(KEPT)(partial(FilterCache._read, own))
 
     def of(self, paper_filter: PaperFilter | None, query: Query | None = None) -> FilterResult:
         """Apply a filter, or none, for a query; raise UsageError for a key of ``where`` that no paper has."""
@@ -280,13 +283,12 @@ class FilterCache:
         return FilterResult(None if passing == total else selection, passing, total, missing, unmet)
 
     def _unmet(self, condition: PaperFilter) -> str:
-        """Name the condition, which no paper meets, of categories with the most similar ones of the index."""
+        """Name the condition, which no paper meets."""
         ((name, value),) = condition.record().items()
         parts = map("=".join, value.items()) if isinstance(value, dict) else value
         parts = [value] if isinstance(value, int) else parts
         text = ("-" if name == "years" else ", ").join(str(part or "") for part in parts)
-        told = f"no paper of the index passes `{name}` {text}"
-        return f"{told}; {self._papers.categories_like(text)}" if name == "categories" else told
+        return f"no paper of the index passes `{name}` {text}"
 
     def _read(self, paper_filter: PaperFilter) -> Mask:
         """Which papers (papers,) pass, years apart; years are read along with the first filter."""

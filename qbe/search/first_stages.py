@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from qbe.errors import UsageError
 from qbe.index import jvm
-from qbe.index.lucene import contents
+from qbe.index.lucene import break_ties, contents
 from qbe.index.papers import rows_of
 from qbe.index.reader import IndexReader
 from qbe.index.scoring import Selection, best_per_paper, distinct, kept_or_all, mean_max
@@ -131,8 +131,8 @@ class BM25Stage:
             query, pool = work
             text, most = query_text(query, self._form, self._reader), k if pool is None else len(pool)
             rows, scores = self._reader.search(text, most, pool, allowed, self._similarity)
-            # Anserini lowers equal scores by a millionth each; that must not make a score of 0 negative.
-            return rows, np.maximum(scores, 0.0)
+            # Equal scores are lowered by a millionth each; that must not make a score of 0 negative.
+            return rows, np.maximum(break_ties(scores), 0.0)
 
         return list(self._workers.map(search, list(zip(queries, pools, strict=True))))
 

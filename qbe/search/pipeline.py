@@ -6,7 +6,7 @@ import html
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +17,7 @@ from qbe.query import PLAIN, Query, Topic, Variety, facet_named, parse_wish
 from qbe.search.explain import ExplainedSentence, explain_query, shown
 from qbe.search.filters import PaperFilter
 from qbe.search.queries import paper_named, queries_of, query_by
-from qbe.search.rank import Progress, RerankerOpener
+from qbe.search.rank import Progress
 from qbe.search.request import BLOCK, SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Stages, default_stages
@@ -96,14 +96,12 @@ class Pipeline(Closing):
         reranker: Any = None,
         *,
         labels: str = "given",
-        open_reranker: RerankerOpener | None = None,
     ) -> None:
-        """``open_reranker`` opens cross-encoders in another place, such as a cluster."""
         if isinstance(stages, Stages) and reranker is not None:
             raise UsageError("expected a first stage with a `reranker`, found stages that have one; give one")
         if reranker is not None:
             stages = Stages(default_stages(index).first_stage if stages is None else stages, reranker)
-        self.session = SearchSession(index, stages, open_reranker=open_reranker)
+        self.session = SearchSession(index, stages)
         self.index, self.stages, self._labels = index, self.session.stages, labels
 
     def __repr__(self) -> str:
@@ -133,8 +131,6 @@ class Pipeline(Closing):
         ``query`` may be a paper, any name of one of the index (`Index.find`), or a text: an abstract or a
         question. Then ``facet`` says what counts, or ``like`` and ``unlike``, as on the command line.
         """
-        if not isinstance(query, Query | Paper | str):
-            raise TypeError(f"expected a qbe.Query, a qbe.Paper or a text, found {type(query).__name__}")
         if isinstance(query, Query):
             if facet or like or unlike:
                 raise UsageError("expected a paper or a text with `facet`, `like` or `unlike`, found a query")
@@ -164,9 +160,6 @@ class Pipeline(Closing):
         """Search for several queries, each in its pool, in less time than one by one; ``how`` are other
         parameters of `SearchRequest`.
         """
-        if isinstance(queries, Query) or not isinstance(queries, Collection):
-            kind = type(queries).__name__
-            raise TypeError(f"expected a sequence of qbe.Query, found a {kind}; make a list, or call search")
         if pools is not None and len(pools) != len(queries):
             raise UsageError(f"expected a pool for each of {len(queries)} queries, found {len(pools)} pools")
         requests = [
@@ -207,9 +200,6 @@ class Pipeline(Closing):
         if len(counts) < len(listed):
             repeated = counts.most_common(1)[0][0]
             raise UsageError(f"expected each query_id once, found {repeated} twice; give topics other ids")
-        if pools is not None and not isinstance(pools, Mapping):
-            kind = type(pools).__name__
-            raise TypeError(f"expected `pools` as a mapping (see qbe.read_pools), found a {kind}")
         if pools is not None:
             check_pools(pools, counts, self.index)
         rankings: dict[str, Sequence[Hit]] = {}

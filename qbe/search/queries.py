@@ -37,7 +37,6 @@ UNLIKE_WEIGHT = 0.5  # of all unwanted papers together, relative to the others t
 LONG_ABSTRACT = 20_000  # characters of abstracts that take seconds to encode
 LISTS = (".txt", ".ids", ".lst", ".md", "")  # suffixes of files that may be a list, if no bibliography
 
-_HINT = "qbe list shows ids and titles"
 _SUFFIXES = {".doc": "a Word document", ".docx": "a Word document", ".odt": "an OpenDocument file"}
 _LATEX = "a LaTeX document"
 _READ = ("plain text", "an empty file", "JSON", _LATEX)  # kinds of files that may hold a paper
@@ -149,10 +148,9 @@ def topics_of(index: Index, path: Path) -> list[Topic]:
         outside = _paper_of(topic, where) if topic.text else None
         for aspect in topic.resolved_aspects():
             if aspect.paper_id and aspect.paper_id not in index:
-                meant = index.reader.names.find(aspect.paper_id)
                 raise PaperNotFoundError(
                     f"{where}: expected the id of one of the {len(index)} papers of the index, found "
-                    f"{aspect.paper_id!r}; {f'did you mean {meant[0]}?' if len(meant) == 1 else _HINT}"
+                    f"{aspect.paper_id!r}; qbe list shows ids and titles"
                 )
             if aspect.positions is not None:
                 paper = index.paper(aspect.paper_id) if aspect.paper_id or not outside else outside
@@ -168,16 +166,6 @@ def distinct_papers(index: Index, names: Iterable[str]) -> list[Paper]:
     """The papers of names (`Index.find`), each once; raises PaperNotFoundError."""
     papers = (index.find(name) for name in dict.fromkeys(names))
     return list({paper.paper_id: paper for paper in papers}.values())
-
-
-def find_papers(index: Index, names: Iterable[str]) -> list[Paper]:
-    """As `distinct_papers`, with an error for people at a command line."""
-    try:
-        return distinct_papers(index, names)
-    except PaperNotFoundError as error:
-        is_file = any(each.lower().endswith((".bib", ".pdf", ".tex", ".txt")) for each in names)
-        hint = "a file goes with `paper_file`" if is_file else _HINT
-        raise PaperNotFoundError(str(error).replace("; check it", f"; {hint}")) from None
 
 
 def paper_named(index: Index, text: str) -> Paper:

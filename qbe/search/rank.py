@@ -159,9 +159,6 @@ class Reranker(Protocol):
         """Score the papers of each request, in their order; what concerns a candidate alone, once for all."""
 
 
-RerankerOpener = Callable[..., Reranker]  # as `qbe.search.rerankers.open_reranker`
-
-
 def scored_in_threads(
     score: Callable[[RerankRequest], list[RerankScore]],
     requests: Requests,

@@ -34,7 +34,6 @@ from qbe.search.rank import (
     Progress,
     RankingRequest,
     Reranker,
-    RerankerOpener,
     RerankStage,
     rank,
 )
@@ -108,13 +107,12 @@ class SearchSession(Closing):
         stages: Stages | None = None,
         executor: Executor | None = None,
         *,
-        open_reranker: RerankerOpener | None = None,
         chosen: bool | None = None,
     ) -> None:
         """Open the ``stages`` (default: `qbe.search.stages.default_stages`) over an index.
 
-        ``executor`` carries out stages, ``open_reranker`` opens cross-encoders elsewhere, and ``chosen`` says
-        whether a user asked for the reranker (default: whether stages are given).
+        ``executor`` carries out stages, and ``chosen`` says whether a user asked for the reranker (default:
+        whether stages are given).
         """
         check_index(index)
         self.index, self._execute = index, executor
@@ -129,7 +127,7 @@ class SearchSession(Closing):
             from qbe.search.rerankers import JointGrader
 
             self._regrader = Regrader(JointGrader(workers=self._workers), self.regrades)
-        parts = (reranker, index, self._workers, self._regrader, open_reranker)
+        parts = (reranker, index, self._workers, self._regrader)
         try:
             # Side by side: Java opens the postings while Python reads what reranks.
             opening: list[Callable[[], Any]] = [partial(open_rerank_stage, *parts), self._over_index]
@@ -224,9 +222,6 @@ class SearchSession(Closing):
 
     def grade(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
         """Add grades to hits of a query, however they were found; raises UsageError without a grade model."""
-        for hit in hits:
-            if not isinstance(hit, Hit):
-                raise TypeError(f"expected qbe.Hit objects to grade, found {type(hit).__name__}")
         if not self.can_grade:
             raise no_grades()
         with one_blas_thread():
@@ -457,11 +452,10 @@ def open_rerank_stage(
     index: Index,
     workers: Workers,
     regrader: Regrader | None = None,
-    open_reranker: RerankerOpener | None = None,
 ) -> RerankStage | None:
     """Open what a stage of `qbe.search.stages` reranks by, None for None.
 
-    ``regrader`` grades the best papers again; ``open_reranker`` opens cross-encoders elsewhere.
+    ``regrader`` grades the best papers again.
     """
     if stage is None:
         return None
@@ -477,7 +471,7 @@ def open_rerank_stage(
         model = read_model(find_model(dense["encoder"], Path(stage.model) if stage.model else None))
         reranker = ProjectedMatching(model.projections, stored_vectors(index), workers)
     elif isinstance(stage, CrossEncoder):
-        reranker = _cross_encoder(stage, workers, open_reranker)
+        reranker = _cross_encoder(stage, workers)
     elif isinstance(stage, LanguageModel):
         from qbe.models.language_model import Client, Endpoint, Grader
         from qbe.search.rerankers import LanguageModelReranker
@@ -497,14 +491,14 @@ def open_rerank_stage(
     return RerankStage(reranker, stage.depth, stage.weight, usual if penalty is None else penalty)
 
 
-def _cross_encoder(stage: CrossEncoder, workers: Workers, open_reranker: RerankerOpener | None) -> Reranker:
+def _cross_encoder(stage: CrossEncoder, workers: Workers) -> Reranker:
     from qbe.search import rerankers
 
     def opened(scorer: Any, device: str | None = stage.device) -> Reranker:
         if scorer is None or isinstance(scorer, str | Path):
             parameters = {"name": scorer and str(scorer), "device": device}
             named: Any = {name: value for name, value in parameters.items() if value is not None}
-            return (open_reranker or rerankers.open_reranker)(workers=workers, **named)
+            return rerankers.open_reranker(workers=workers, **named)
         if callable(getattr(scorer, "batch_score", None)):
             model: Reranker = scorer
             return model

@@ -105,13 +105,12 @@ def _match(query: Query, paper: Paper, match: Match, explain: bool) -> Record:
 def described(paper: Paper) -> Record:
     """Title, year, authors, venue, links and abstract of a paper as JSON values."""
     reference = reference_of(paper)
-    library = {name: link for name, link in paper.metadata.items() if str(link).startswith("zotero://")}
     return {
         "title": paper.title,
         "year": plain(paper.year or ""),
         "authors": list(reference.authors),
         "venue": reference.venue,
-        "links": {**reference.links, **library},
+        "links": dict(reference.links),
         "abstract": paper.abstract,
     }
 
@@ -262,18 +261,18 @@ def write_run(
     writer: ResultWriter,
     ids: Sequence[str],
     search: Callable[[Sequence[int]], Iterable[Result]],
-    inputs: str | None = None,
     *,
+    resumable: bool = False,
     resume: bool = False,
     overwrite: bool = False,
 ) -> None:
     """Write the results of queries to a file, or to standard output; ``search`` yields those at places of
     ``ids``.
 
-    With ``inputs``, a digest of all that they depend on, finished queries are kept in ``.NAME.part`` until
-    all are there. ``resume`` continues it, ``overwrite`` alone discards it.
+    A ``resumable`` run keeps finished queries in ``.NAME.part`` until all are there; ``resume`` searches for
+    those that it lacks, ``overwrite`` alone discards it.
     """
-    if path is None or inputs is None or (path.exists() and not path.is_file()):
+    if path is None or not resumable or (path.exists() and not path.is_file()):
         results = enumerate(search(range(len(ids))))
         texts = (writer.text(result, place == 0) for place, result in results)
         if path is not None:
@@ -291,20 +290,17 @@ def write_run(
                 raise RunError(f"{part} holds an unfinished run; go on with `overwrite` and `resume`")
             log.info("%s is complete: no unfinished run is there to resume", path)
             return
-        done = _finished(part, inputs, resume=resume, overwrite=overwrite) if part.exists() else set()
+        done = _finished(part, resume=resume, overwrite=overwrite) if part.exists() else set()
         missing = [place for place, query_id in enumerate(ids) if query_id not in done]
         try:
             with resumable_staging(part, lambda: bool(done)):
                 with part.open("a" if done else "w", encoding="utf-8") as stream:
-                    if not done:
-                        stream.write(json.dumps({"inputs": inputs}) + "\n")
                     for place, result in zip(missing, search(missing), strict=True):
                         record = {"query_id": ids[place], "text": writer.text(result, place == 0)}
                         stream.write(json.dumps(record) + "\n")
                         stream.flush()
                         done.add(ids[place])
                 with part.open("rb") as lines, atomic_file(path) as output:
-                    next(lines)
                     output.writelines(json.loads(line)["text"].encode() for line in lines)
                 part.unlink()
         except KeyboardInterrupt:
@@ -312,28 +308,22 @@ def write_run(
             raise KeyboardInterrupt(*hint) from None
 
 
-def _finished(part: Path, inputs: str, *, resume: bool, overwrite: bool) -> set[str]:
+def _finished(part: Path, *, resume: bool, overwrite: bool) -> set[str]:
     """The ids of the complete queries of an unfinished run; what was cut off behind them is removed."""
-    records, size = list[Record](), 0
+    done, size = set[str](), 0
     with part.open("rb") as lines:
         for line in lines:
             try:
-                records.append(json.loads(line if line.endswith(b"\n") else b""))
+                done.add(json.loads(line if line.endswith(b"\n") else b"")["query_id"])
             except ValueError:  # cut off; what follows would stand on the same line
                 break
-            records[-1].pop("text", None)
             size += len(line)
-    if len(records) < 2 or (overwrite and not resume):
+    if not done or (overwrite and not resume):
         return set()
     if not resume:
         raise RunError(
             f"{part} holds an unfinished run; continue it with `resume`, or discard it with `overwrite`"
         )
-    if records[0].get("inputs") != inputs:
-        raise RunError(
-            f"{part} holds an unfinished run of another index, other topics or options; repeat the command "
-            "as it was, or discard it with `overwrite`"
-        )
     os.truncate(part, size)
     log.info("continuing the unfinished run in %s", part)
-    return {record["query_id"] for record in records[1:]}
+    return done

@@ -36,6 +36,8 @@ PATH = "/mcp"
 LIMIT, RESERVED = 20_000, 300
 """Bytes of an answer as JSON, and of these for the sentence that says what was left out."""
 
+CUT = f"To stay below {LIMIT // 1000} kB,"
+
 MAX_AUTHORS, MAX_LINK = 10, 300  # authors of a paper, and characters of a link, in an answer
 HITS = 10  # in an answer by default: about as many as fit in with their abstracts
 FACETS = (
@@ -113,7 +115,7 @@ class Hit(Described):
     grades: dict[FacetName, Grade] | None = None
     corner: str | None = Field(default=None, description="of a mixed list, what the hit is there for")
     matches: Annotated[list[Pair], BeforeValidator(_closest)]
-    abstract: str | None = Field(description="null where it was left out; cut says so then")
+    abstract: Annotated[str, _clipped(3000)]
 
 
 class Searched(BaseModel):
@@ -177,33 +179,15 @@ def size_of(value: BaseModel | str) -> int:
 
 
 def fitting(answer: AnswerT, name: str, start: int) -> AnswerT:
-    """Cut a list of an answer, whose first item has number ``start``, to LIMIT: leave out the abstracts of
-    the last hits, then the last items, but for one.
-    """
-    excess, items = size_of(answer) - LIMIT, [*getattr(answer, name)]
-    if excess <= 0:
-        return answer
-    if isinstance(answer, Hits):
-        kept = len(items)
-        while kept and excess > -RESERVED:
-            kept -= 1
-            excess -= size_of(items[kept].abstract or "")
-            items[kept] = items[kept].model_copy(update={"abstract": None})
-        left_out = f"abstracts from hit {start + kept + 1} on were left out (get_paper gives them)"
-        answer = answer.model_copy(update={name: items, "cut": _cut(answer, left_out)})
+    """Cut a list of an answer, whose first item has number ``start``, to LIMIT; one item stays."""
+    items = getattr(answer, name)
     if size_of(answer) <= LIMIT:
         return answer
     room = LIMIT - RESERVED - size_of(answer.model_copy(update={name: []}))
     kept = max(1, sum(size <= room for size in accumulate(size_of(item) + 1 for item in items)))
     end = start + kept
-    cut = _cut(answer, f"{name} from {end} on were left out (call again with start={end})")
+    cut = f"{CUT} {name} from {end} on were left out (call again with start={end})."
     return answer.model_copy(update={name: items[:kept], "has_more": True, "next_start": end, "cut": cut})
-
-
-def _cut(answer: Answer, left_out: str) -> str:
-    if answer.cut:
-        return f"{answer.cut.removesuffix('.')}; {left_out}."
-    return f"To stay below {LIMIT // 1000} kB, {left_out}."
 
 
 K = Annotated[int, Field(ge=1, le=MAX_HITS, description="how many hits, at most")]
@@ -297,7 +281,7 @@ def export_citations(
     if kept < len(parts):
         end, left = start + kept, f"the last {len(parts) - kept} papers were left out"
         exported.has_more, exported.next_start = True, end
-        exported.cut = _cut(exported, f"{left} (call again with start={end}; the texts joined are the file)")
+        exported.cut = f"{CUT} {left} (call again with start={end}; the texts joined are the file)."
     return exported
 
 
@@ -348,7 +332,7 @@ class ServiceTool(Tool):
         except QbeError as error:
             message = str(error)
             if isinstance(error, PaperNotFoundError):
-                message = message.removesuffix("; check it") + "; search_papers gives ids that are valid"
+                message = message.partition("; qbe list")[0] + "; search_papers gives ids that are valid"
             raise ToolError(one_line(message), log_level=logging.DEBUG) from None
         return ToolResult(answer.model_dump_json(), answer.model_dump(mode="json"))
 
@@ -400,16 +384,7 @@ def _without_null(field: dict[str, Any]) -> dict[str, Any]:
 
 
 def serve_stdio(server: FastMCP[None]) -> None:
-    """Answer messages on standard input until its end; a line that is no message is told, and skipped."""
-
-    def told(record: logging.LogRecord) -> bool:
-        if record.levelno < logging.WARNING and record.msg.startswith("transport yielded exception"):
-            log.warning("expected messages of JSON-RPC on standard input, found another line; it was skipped")
-        return record.levelno >= logging.WARNING
-
-    dispatcher = logging.getLogger("mcp.shared.jsonrpc_dispatcher")
-    dispatcher.setLevel(logging.DEBUG)  # it tells of such lines, with their content, as of nothing
-    dispatcher.addFilter(told)
+    """Answer messages on standard input until its end; a line that is no message is skipped."""
     server.run("stdio", show_banner=False)
 
 

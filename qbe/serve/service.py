@@ -24,7 +24,7 @@ from qbe.search.queries import note_on_papers, pasted_paper
 from qbe.search.questions import ASKED
 from qbe.search.request import MAX_DEPTH, CitationForm, SearchForm, SearchRequest, SourceForm
 from qbe.search.session import FIRST, GRADED, RERANKED, Executor, Ranking, SearchSession, check_index
-from qbe.search.stages import FIRST_STAGES, Grades, Projections, Stages, default_stages, parse_reranker
+from qbe.search.stages import FIRST_STAGES, Stages, default_stages, parse_reranker
 from qbe.search.writers import Record, paper_record, sentence_records, to_record
 from qbe.serve.models import Abstract, PaperId, Title
 from qbe.serve.queue import MicroBatchQueue, OverloadedError
@@ -79,12 +79,8 @@ class SearchService(Closing):
         self.stages, self._chosen = default_stages(index) if stages is None else stages, stages is not None
         self._lock, self._reading = threading.Lock(), threading.Lock()
         self._queues: list[tuple[str, MicroBatchQueue]] = []  # by stage
-        self._sessions: dict[tuple[str | None, bool], SearchSession] = {}
+        self._sessions: dict[str | None, SearchSession] = {}
         self._citations: tuple[Recommender, MicroBatchQueue] | None = None
-        reranker, usual = self.stages.reranker, default_stages(index).reranker
-        is_quick = isinstance(reranker, Grades | Projections)
-        # Grades are shown until it has reranked.
-        self._is_slow = isinstance(usual, Grades) and reranker is not None and not is_quick
         if stages is not None:
             self._session(None)  # what cannot be opened fails here, not at the first search
 
@@ -150,14 +146,8 @@ class SearchService(Closing):
             begin, digest = time.perf_counter(), self.index.manifest.digest
             try:
                 session, request = self._session(form.first_stage), form.request(self.index)
-                if form.rerank and self._is_slow and session.reranks(request.query):
-                    for ranking in self._session(form.first_stage, is_quick=True).run(request):
-                        stage = FIRST if ranking.stage == FIRST else GRADED
-                        yield self._search_record(ranking._replace(stage=stage, is_final=False), form, begin)
-                    yield self._search_record(session.search(request), form, begin)
-                else:
-                    for ranking in session.run(request, rerank=form.rerank):
-                        yield self._search_record(ranking, form, begin)
+                for ranking in session.run(request, rerank=form.rerank):
+                    yield self._search_record(ranking, form, begin)
                 return
             except PaperNotFoundError:
                 if self.index.manifest.digest == digest:
@@ -276,22 +266,18 @@ class SearchService(Closing):
         self._queues += [(FIRST if stage == FIRST else RERANKED, queue) for stage, queue in queues.items()]
         return lambda stage, batch, task: queues[stage].result(batch, task)
 
-    def _session(self, first_stage: str | None, *, is_quick: bool = False) -> SearchSession:
-        """What searches by a first stage (None: that of the service) and, if ``is_quick``, reranks by grades;
-        sessions that rerank alike share what does.
-        """
+    def _session(self, first_stage: str | None) -> SearchSession:
+        """What searches by a first stage (None: that of the service); all sessions share what reranks."""
         if first_stage not in (None, "dense") and not self._has_postings:
             raise UsageError(f"expected a first stage of dense over this index, found {first_stage}")
         opened = self._sessions
         with self._lock:
-            if (None, is_quick) not in opened:
-                stages = replace(self.stages, reranker=Grades()) if is_quick else self.stages
-                session = SearchSession(self.index, stages, self._executor(), chosen=self._chosen)
-                opened[None, is_quick] = session
-            if (first_stage, is_quick) not in opened:
+            if None not in opened:
+                opened[None] = SearchSession(self.index, self.stages, self._executor(), chosen=self._chosen)
+            if first_stage not in opened:
                 stage, executor = FIRST_STAGES[str(first_stage)](), self._executor()
-                opened[first_stage, is_quick] = opened[None, is_quick].with_first_stage(stage, executor)
-            return opened[first_stage, is_quick]
+                opened[first_stage] = opened[None].with_first_stage(stage, executor)
+            return opened[first_stage]
 
     @cached_property
     def _lacking_for_citations(self) -> str:

@@ -13,18 +13,13 @@ from functools import partial
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
 
 from qbe.errors import InputError, UsageError
 
-HEAD_SECONDS, READ_SECONDS = 10.0, 30.0
-"""Within which the head of a request must arrive, and a client must read some of a response."""
-
+HEAD_SECONDS = 10.0  # within which the head of a request must arrive
 MAX_CONNECTIONS, BACKLOG = 320, 256
-LINGER_SECONDS = 0.5
-"""How long a server that ends waits for a next request of its open connections."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -57,41 +52,20 @@ def address_of(listening: socket.socket, path: str = "/") -> str:
 
 
 class Protocol(H11Protocol):
-    """HTTP/1.1 that drops clients which take too long to send the head of a request or to read a response."""
+    """HTTP/1.1 that drops clients which take too long to send the head of a request."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._watch((), 0)
+        self._watch(None, self.loop.time())
 
-    @property
-    def _is_answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
-
-    def _watch(self, before: tuple[Any, ...], since: float) -> None:
-        """Look, again and again, for how long nothing has happened to the connection."""
-        now, unread = self.loop.time(), self.transport.get_write_buffer_size()
-        state = id(self.cycle), self._is_answering, unread
-        since = since if state == before else now
-        if unread and now - since > READ_SECONDS:
-            self.transport.abort()  # closing would wait for the client as well
-        elif not self._is_answering and now - since > HEAD_SECONDS:
+    def _watch(self, before: object, since: float) -> None:
+        """Look, again and again, for how long no request has begun."""
+        now, is_idle = self.loop.time(), self.cycle is None or self.cycle.response_complete
+        since = since if self.cycle is before else now
+        if is_idle and now - since > HEAD_SECONDS:
             self.transport.close()
         if not self.transport.is_closing():
-            self.loop.call_later(min(HEAD_SECONDS, READ_SECONDS) / 4, self._watch, state, since)
-
-    def _close_if_idle(self) -> None:
-        if not self._is_answering:
-            self.transport.close()
-
-    def shutdown(self) -> None:
-        """Answer a request that is just coming as the last one: another worker answers the client's next."""
-        if CLOSE_HEADER not in self.server_state.default_headers:
-            self.server_state.default_headers = [*self.server_state.default_headers, CLOSE_HEADER]
-        if self._is_answering:
-            self.cycle.default_headers = self.server_state.default_headers
-            super().shutdown()
-        else:
-            self.loop.call_later(LINGER_SECONDS, self._close_if_idle)
+            self.loop.call_later(HEAD_SECONDS / 4, self._watch, self.cycle, since if is_idle else now)
 
 
 def server_of(app: Any, **settings: Any) -> uvicorn.Server:

@@ -25,7 +25,7 @@ from qbe.models.export.graph import store_graph
 from qbe.models.export.pytorch import write_tokenizer
 from qbe.models.export.quantize import channel_ranges
 from qbe.models.folders import BASE_ENCODER, find_start
-from qbe.models.large import MPNET, low_rank, make_weights, model_folder, write_weights
+from qbe.models.large import MPNET, low_rank, make_weights, write_weights
 from qbe.models.tagger import Tagger
 from qbe.models.tokenizer import PaperTokenizer
 from qbe.runs import GradedLists
@@ -136,8 +136,7 @@ class GradedTraining(Training):
 
     def open(self) -> dict[str, Any]:
         self._large, self._dtype = self.encoder == MPNET.name, matmul_dtype(self.run.device)
-        start = (MPNET.name, model_folder(MPNET)) if self._large else find_start(self.encoder)
-        self._start, self._base = start
+        self._start, self._base = find_start(self.encoder)
         encoder, tagger = Encoder.open(BASE_ENCODER, threads=self.run.threads), Tagger.open(DEFAULT_TAGGER)
         self._readers, self._digest = (encoder, tagger), sha256(self._base / WEIGHTS)
         return {"base": self._digest, "encoder": encoder.files.identity, "tagger": tagger.identity}

@@ -39,7 +39,7 @@ from qbe.train.card import APACHE, BY_FACET, GRADES_LIMITS, Card
 from qbe.train.fit import Schedule, Task, copied, fit_seeds, matmul_dtype
 from qbe.train.grades import platt, query_of, rms_errors
 from qbe.train.losses import FACETS, grades_of, pair_loss
-from qbe.train.network import LENGTH_MULTIPLE, WEIGHTS, TrainedEncoder, rounded
+from qbe.train.network import LENGTH_MULTIPLE, WEIGHTS, TrainedEncoder
 from qbe.train.pairs import (
     in_steps,
     papers_of,
@@ -61,7 +61,6 @@ PRODUCT = 4.0  # times the product of the papers' vectors, to make it about as l
 HEAD = ("hidden_weight", "hidden_bias", "out_weight", "out_bias")
 HEAD_WEIGHTS = "head.safetensors"  # beside those of an encoder to start from
 TOKENS = 24576  # of a chunk of pairs, padding included
-BITS = 7  # of weights: sums of two products with activations of 8 bits fit into 16 on every processor
 
 
 class Texts:
@@ -107,8 +106,8 @@ class JointNetwork(TrainedEncoder):
     the size of their difference, so that it begins with what encoders of single papers know.
     """
 
-    def __init__(self, folder: Path, dtype: torch.dtype = torch.bfloat16, bits: int | None = None) -> None:
-        super().__init__(folder, dtype, bits)
+    def __init__(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
+        super().__init__(folder, dtype)
         size = self.shape.dimension
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # so that each network begins with the same head
@@ -316,7 +315,7 @@ class JointTraining(Training):
     def _fitted(
         self, base: Path, recipe: FitRecipe, papers: Mapping[str, Paper], work: Path, *sets: GradedLists
     ) -> tuple[JointNetwork, Texts]:
-        network = JointNetwork(base, self._dtype, BITS if self._start else None).to(self.run.device)
+        network = JointNetwork(base, self._dtype).to(self.run.device)
         texts = Texts(papers, PaperTokenizer(base / TOKENIZER))
         schedule = Schedule(1, recipe.clip, warm_up=recipe.warm_up)
         fitted = fit_seeds(joint_task(network, texts, recipe, sets), schedule, self.run.seeds, work)
@@ -400,11 +399,6 @@ class JointTraining(Training):
 
     def _export(self, folder: Path) -> dict[str, float]:
         weights = {name: part.detach().cpu() for name, part in copied(self._network).items()}
-        if self._start:  # as in training
-            layers = {
-                name for name, part in weights.items() if name.startswith("layers.") and part.dim() == 2
-            }
-            weights |= {name: rounded(weights[name], BITS) for name in layers}
 
         class Head(nn.Module):
             def __init__(self) -> None:

@@ -133,25 +133,12 @@ def position_bias(distances: Tensor, length: int) -> Tensor:
     return distances[buckets].permute(2, 0, 1)
 
 
-def rounded(weights: Tensor, bits: int) -> Tensor:
-    """Round weights (outputs, inputs) to integers of a scale an output; gradients pass through unchanged.
-
-    Those of 7 bits are from -64 to 64, as in ONNX Runtime.
-    """
-    scale = weights.detach().abs().amax(1, keepdim=True).clamp(min=1e-12) / 2 ** (bits - 1)
-    near: Tensor = weights + (torch.round(weights / scale) * scale - weights).detach()
-    return near
-
-
 class Layer(nn.Module):
     """One layer of BERT (Devlin et al., 2019) or MPNet, post-normalized; products run in the states' type."""
 
-    def __init__(
-        self, shape: Shape, weights: Mapping[str, Tensor], number: int, bits: int | None = None
-    ) -> None:
-        """With ``bits`` products are of weights rounded to so many, as in the exported model."""
+    def __init__(self, shape: Shape, weights: Mapping[str, Tensor], number: int) -> None:
         super().__init__()
-        self.shape, self.bits = shape, bits
+        self.shape = shape
 
         def part(name: str, leaf: str) -> Tensor:
             return weights[f"encoder.layer.{number}.{name}.{leaf}"].float()
@@ -175,7 +162,6 @@ class Layer(nn.Module):
 
     def _linear(self, name: str, states: Tensor) -> Tensor:
         weight, bias = (self.parts[f"{name}_{leaf}"] for leaf in ("weight", "bias"))
-        weight = weight if self.bits is None else rounded(weight, self.bits)
         return F.linear(states, weight.to(states.dtype), bias.to(states.dtype))
 
     def _norm(self, name: str, states: Tensor) -> Tensor:
@@ -186,7 +172,7 @@ class Layer(nn.Module):
 class TrainedEncoder(nn.Module):
     """An encoder of BERT or MPNet whose layers are all trained, its embeddings not; products in ``dtype``."""
 
-    def __init__(self, folder: Path, dtype: torch.dtype = torch.bfloat16, bits: int | None = None) -> None:
+    def __init__(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
         """Raises ModelError for another architecture."""
         super().__init__()
         config = json.loads((folder / "config.json").read_text())
@@ -219,7 +205,7 @@ class TrainedEncoder(nn.Module):
         self.position_bias: Tensor | None
         self.register_buffer("position_bias", bias, persistent=False)
         numbers = range(self.shape.layers)
-        self.layers = nn.ModuleList(Layer(self.shape, weights, each, bits) for each in numbers)
+        self.layers = nn.ModuleList(Layer(self.shape, weights, each) for each in numbers)
 
     def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Final states (papers, tokens, dimension) float32 of padded token ids (papers, tokens) int64."""

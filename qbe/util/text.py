@@ -22,7 +22,6 @@ _HARMLESS: Mapping[int, str | None] = dict.fromkeys(_CONTROLS, " ") | dict.fromk
 
 _CONVERT = "convert the file to UTF-8"
 _GZIP = b"\x1f\x8b"
-_COMPRESSED = {b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\0": "xz", b"BZh91AY&SY": "bzip2"}
 
 
 def plain(value: object) -> str:
@@ -56,7 +55,7 @@ def write_lines(path: StrPath, lines: Iterable[str]) -> None:
 
 
 def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines that are not blank of text in UTF-8, in UTF-16 with a mark, or in gzip.
+    """Yield the numbered lines that are not blank of text in UTF-8, perhaps in gzip.
 
     The path ``-`` is standard input.
     """
@@ -74,18 +73,8 @@ def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
             stream: Any = opened
             is_gzip = stream.peek(8).startswith(_GZIP)
             lines = iter(gzip.GzipFile(fileobj=stream) if is_gzip else stream)
-            first = next(lines, b"")
-            for magic, compression in _COMPRESSED.items():
-                if first.startswith(magic):
-                    raise bad(f"a text file, found one that is compressed ({compression})", "decompress it")
-            if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                try:
-                    first = b"".join((first, *lines)).decode("utf-16").encode()
-                except UnicodeDecodeError as error:
-                    expected = f"UTF-16 text, as its byte order mark says, found {error.reason}"
-                    raise bad(expected, _CONVERT) from error
-            first_lines = first.removeprefix(codecs.BOM_UTF8).splitlines(keepends=True)
-            for number, line in enumerate(chain(first_lines, lines), start=1):
+            first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
+            for number, line in enumerate(chain([first], lines), start=1):
                 problem = "a NUL character, as of UTF-16" if b"\0" in line else ""
                 try:
                     text = line.decode().rstrip("\r\n")

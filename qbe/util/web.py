@@ -11,8 +11,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -74,21 +72,13 @@ def is_temporary_status(status: int) -> bool:
 
 
 def retry_after(headers: Mapping[str, str] | Any) -> float | None:
-    """Parse ``Retry-After``, a number of seconds or a date; None for anything else.
+    """Parse ``Retry-After``, a number of seconds; None for anything else.
 
-    >>> [retry_after({"Retry-After": value}) for value in ("1.5", "soon", "Thu, 01 Jan 1970 00:01:00 GMT")]
-    [1.5, None, 0.0]
+    >>> [retry_after({"Retry-After": value}) for value in ("15", "soon", "Thu, 01 Jan 1970 00:01:00 GMT")]
+    [15.0, None, None]
     """
     value = headers.get("Retry-After") or ""
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            date = parsedate_to_datetime(value)
-        except ValueError:
-            return None
-        seconds = (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
-    return max(seconds, 0.0) if seconds < float("inf") else None
+    return float(value) if value.isdecimal() else None
 
 
 def reason_of(error: Exception) -> str:

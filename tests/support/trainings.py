@@ -314,6 +314,7 @@ def graded_sources(request: pytest.FixtureRequest) -> Sources:
 
 
 def large_encoder(request: pytest.FixtureRequest) -> Training:
+    from qbe.models import folders
     from qbe.train import encoder as training
     from support.published import write_mpnet
 
@@ -325,7 +326,7 @@ def large_encoder(request: pytest.FixtureRequest) -> Training:
     @contextmanager
     def with_base() -> Iterator[None]:
         with small_readers(*readers), pytest.MonkeyPatch.context() as patch:
-            patch.setattr(training, "model_folder", lambda _: base)
+            patch.setattr(folders, "model_folder", lambda _: base)
             yield
 
     files = (

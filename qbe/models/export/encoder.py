@@ -111,7 +111,6 @@ def _write_models(
     heads: int = 0,
     *,
     optional: bool = False,
-    reduced_ranges: Sequence[bool] = (False, True),
 ) -> dict[str, Figures]:
     """Write the ``traced`` model in fp32, and the first of `int8_models` that ``is_near``; return figures.
 
@@ -132,7 +131,7 @@ def _write_models(
         raise ModelError(
             f"parity check: expected fp32 within {FP32_MAX_DIFFERENCE} of PyTorch, found {exact}"
         )
-    for _ in int8_models(traced, int8, ranges, reduced_ranges):
+    for _ in int8_models(traced, int8, ranges):
         if is_near(rounded := finished(int8)):
             return {"int8": rounded, "fp32": exact}
     if not optional:
@@ -382,7 +381,6 @@ def export_joint(encoder: Path, module: Any, folder: Path) -> Figures:
             f"within {INT8_MAX_DIFFERENCE} grades of PyTorch",
             lambda: channel_ranges(traced, feeds_of(itertools.pairwise(sample_texts()))),
             int(model.config.num_attention_heads),
-            reduced_ranges=(True,),
         )["int8"]
     return {"largest": rounded["max_abs_difference"], "root_mean_squared": rounded["root_mean_squared"]}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -27,26 +27,22 @@ def int8_models(
     fp32: Path,
     int8: Path,
     ranges: Callable[[], Mapping[str, NDArray[Any]]] | None,
-    reduced_ranges: Sequence[bool] = (False, True),
 ) -> Iterator[None]:
-    """Write ``fp32`` in int8 in one way after the other: plain, smoothed by ``ranges``, then both in 7 bits.
+    """Write ``fp32`` in int8, plain and then smoothed by ``ranges``.
 
-    Weights have a scale a channel; activations are quantized at each call (dynamic). With weights of 7 bits
-    (``reduced_ranges``) no processor's sums of two products overflow, as those of 8 do on AVX2 without VNNI.
+    Weights have a scale a channel; activations are quantized at each call (dynamic).
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
-        smoothed = Path(temporary, "smoothed.onnx")
-        for reduced in reduced_ranges:
-            settings: Any = {"per_channel": True, "reduce_range": reduced, "weight_type": QuantType.QInt8}
-            quantize_dynamic(fp32, int8, **settings)
-            yield
-            if ranges is not None:
-                if not smoothed.exists():
-                    smooth(fp32, ranges(), smoothed)
-                quantize_dynamic(smoothed, int8, **settings)
-                yield
+    settings: Any = {"per_channel": True, "weight_type": QuantType.QInt8}
+    quantize_dynamic(fp32, int8, **settings)
+    yield
+    if ranges is not None:
+        with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
+            smoothed = Path(temporary, "smoothed.onnx")
+            smooth(fp32, ranges(), smoothed)
+            quantize_dynamic(smoothed, int8, **settings)
+        yield
 
 
 def channel_ranges(fp32: Path, feeds: Iterable[Mapping[str, NDArray[Any]]]) -> dict[str, Floats]:
