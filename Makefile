@@ -7,7 +7,7 @@ endif
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install audit reproduce reproduce-all reproduce-large wild questions citation-pairs whole people runs models benchmarks test test-fast lint types examples cluster tests test-light docs peers clean
+.PHONY: help install audit reproduce reproduce-all reproduce-large wild questions ablations whole people runs models benchmarks test test-fast lint types examples cluster tests test-light docs peers clean
 
 help:
 	@echo "make reproduce  index mini and CSFCube, search every facet, evaluate, print the tables (4 minutes; mini alone: 2)"
@@ -15,7 +15,7 @@ help:
 	@echo "make reproduce-large  the same with the large encoder (6 to 30 minutes, 1.5 GB of models)"
 	@echo "make wild       searches over all arXiv papers in QBE_DATA, judged (an hour)"
 	@echo "make questions  questions in place of papers, judged (20 minutes; SPLIT=dev: those that choices were made on)"
-	@echo "make citation-pairs  the tables of rerankers for citations; TOKENS=128 VARIANTS=minilm for an hour, all take a day"
+	@echo "make ablations ONLY='facets crossed'  the papers' ablations by name (scripts/ablations.toml); OPTIONS='--steps 100 --seeds 0 1'"
 	@echo "make whole      the same queries over 180,525 papers, without pools (an hour)"
 	@echo "make people     people's judgements outside CSFCube: researchers' scores, reviews, CISI, headings (hours)"
 	@echo "make runs       the runs of README's table again, in runs/published, and the table (half an hour to an hour)"
@@ -53,8 +53,8 @@ $(RUNS)/installed: setup.cfg pyproject.toml constraints.txt
 reproduce reproduce-all reproduce-large wild questions whole: $(RUNS)/installed
 	PATH="$(abspath $(RUNS)/bin):$$PATH" bash scripts/$@.sh
 
-citation-pairs: install
-	PATH="$(abspath $(BIN)):$$PATH" bash scripts/citation-pairs.sh
+ablations: install
+	$(BIN)/python -m scripts.ablations $(ONLY) $(OPTIONS)
 
 runs: install
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m scripts.runs

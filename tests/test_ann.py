@@ -57,6 +57,19 @@ def test_all_lists_give_the_nearest_of_all(tmp_path, stored, factory, similarity
             assert len(set(every.tolist()) - {-1}) >= len(stored) - 5  # FAISS drops sums of parts near 0
 
 
+def test_centroids_are_learned_on_gpus_where_faiss_sees_some(tmp_path, stored, monkeypatch):
+    """With a stand-in for GPUs."""
+    made, copied, files = planned("IVF16,SQ8", stored), [], []
+    for gpus in (0, 1):
+        monkeypatch.setattr(faiss, "get_num_gpus", lambda gpus=gpus: gpus)
+        monkeypatch.setattr(faiss, "index_cpu_to_all_gpus", lambda index: copied.append(index) or index)
+        write_faiss(tmp_path, stored, "cosine", made)
+        files.append((tmp_path / FAISS).read_bytes())
+        assert len(copied) == gpus
+    assert copied[0].is_trained
+    assert files[0] == files[1]
+
+
 @pytest.mark.parametrize("factory", FACTORIES)
 def test_the_same_bytes_with_other_threads(tmp_path, stored, factory):
     made = planned(factory, stored)

@@ -17,6 +17,7 @@ from qbe.corpus.identity import TitleIndex
 from qbe.datasets.registry import DatasetOptions, write_dataset
 from qbe.runs import read_graded_pairs, read_qrels, read_topics
 from qbe.train.cocitations import read_cocitations
+from qbe.train.losses import OBJECTIVES
 
 
 def test_contexts_of_full_texts_become_pairs(tmp_path):
@@ -26,11 +27,13 @@ def test_contexts_of_full_texts_become_pairs(tmp_path):
         "cocitations: 2 pairs of 3 papers in 2 sets cited together, out of 1 files of full texts"
     )
     records = [json.loads(line) for line in (out / "cocitations.jsonl").open()]
-    assert [(record["cited_pids"], record["contexts"]) for record in records] == [
+    assert [(record["cited_pids"], record["citing_contexts"]) for record in records] == [
         (["11", "12"], ["Counting is hard [1][2]."]),
         (["11", "13", "14"], ["Others count by sonar [1][3][4]."]),
     ]
-    pairs = list(read_cocitations(out / "cocitations.jsonl", TitleIndex([])))
+    aligning = read_cocitations(out / "cocitations.jsonl", TitleIndex([]), OBJECTIVES["ts"], align=True)
+    pairs = list(aligning)
+    assert pairs[0].contexts == ("Counting is hard [1][2].",)
     assert [(pair.query.title, pair.positive.title) for pair in pairs] == [
         ("River 11", "River 12"),
         ("River 11", "River 13"),
@@ -51,7 +54,8 @@ def test_without_full_texts_papers_that_one_cites_are_pairs(tmp_path):
     write_lines(tmp_path / "corpus/papers.jsonl", records)
     write_dataset("cocitations", tmp_path / "out", DatasetOptions(tmp_path / "corpus"))
     (record,) = map(json.loads, (tmp_path / "out/cocitations.jsonl").open())
-    assert (record["cited_pids"], "contexts" in record) == (["p0", "p1"], False)
+    assert record["cited_pids"] == ["p0", "p1"]
+    assert " ".join(record["citing_contexts"]) == RIVERS.format(2)
 
 
 def test_blends_mix_the_facets_of_papers(tmp_path):

@@ -219,7 +219,9 @@ def test_the_page_of_the_command_line_is_that_of_its_parsers():
 @pytest.mark.parametrize("path", [path for path in TEXTS if path != CLI], ids=name_of)
 def test_every_option_shown_with_a_command_exists(path):
     text = read(path).replace("\\\n", " ")
-    for name, rest in re.findall(r"qbe (index|search|evaluate|tag|datasets|train|export)\b([^\n|`;]*)", text):
+    for name, rest in re.findall(
+        r"qbe (index|search|evaluate|tag|datasets|train|export)\b([^\n|`;&]*)", text
+    ):
         used = set(re.findall(r"(?<![\w-])--[a-z0-9][a-z0-9-]*", rest)) - {"--help"}
         assert not used - all_options(f"qbe {name}"), f"qbe {name}{rest}"
 
@@ -299,6 +301,19 @@ def test_every_dependency_has_its_line():
     rows = [line for line in read(ROOT / "docs" / "dependencies.md").splitlines() if line.startswith("|")]
     assert len(names) > 15
     assert not [name for name in names if not any(re.search(rf"\b{re.escape(name)}\b", row) for row in rows)]
+
+
+def test_builds_for_the_cpu_that_have_one_for_gpus_are_left_out_with_these():
+    """As ``uv pip install --overrides`` reads it."""
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    lines = [line for line in read(ROOT / "deploy" / "gpu.txt").splitlines() if not line.startswith("#")]
+    for line in lines:
+        name, _, marker = line.partition("; ")
+        assert name in setup["options"]["install_requires"].split("\n")
+        assert marker == "sys_platform == 'never'"
+        assert f"{name.removesuffix('-cpu')}-gpu" in str(dict(setup["options.extras_require"]))
+    assert len(lines) == 2
 
 
 # How it reads

@@ -13,6 +13,7 @@ from support.runs import run
 from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
 from qbe.evaluate.evaluation import pool_protocol
+from qbe.evaluate.report import published_rows
 from qbe.evaluate.run import Run
 from qbe.runs import write_qrels
 from qbe.types import Hit
@@ -127,3 +128,10 @@ def pooled_ndcg(order: str, other: float) -> float:
     """The same without the query paper."""
     gains = sum(QRELS["7"][d] / math.log2(rank + 1) for rank, d in enumerate(order, start=1))
     return (gains / (2 + 2 / math.log2(3) + 1 / math.log2(4)) + other) / 2
+
+
+def test_published_rows_are_of_two_collections() -> None:
+    rows = {(row.system, row.collection): row.figures for row in published_rows("pools")}
+    assert rows["SPECTER", "RELISH"] == {"NDCG%20": {"all": 0.772}, "MAP": {"all": 0.6062}}
+    assert rows["OTASPIRE, biomedical", "TRECCOVID-RF"]["MAP"] == {"all": 0.3092}
+    assert len(rows) == 8

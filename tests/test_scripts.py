@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from qbe.cli.index import main as index_main
+from qbe.cli.parser import parser_of
 from qbe.cli.search import main as search_main
 from qbe.datasets.csfcube import convert
-from scripts import models, runs
+from qbe.search.stages import parse_first_stage, parse_reranker
+from scripts import ablations, models, runs
 
 pytestmark = pytest.mark.slow
 
@@ -71,6 +73,50 @@ def test_commands_that_have_run_are_left_out(tmp_path):
     shutil.rmtree(tmp_path / "one")
     models.train("m", commands, tmp_path)
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["done.json", "two"]
+
+
+ABLATIONS = ablations.read_ablations()
+SIZES = [{"seed": seed, "steps": 2, "three": 6} for seed in (0, 1)]
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_ablations_are_commands_that_qbe_takes(name):
+    commands = ablations.commands_of(ABLATIONS, name, None, SIZES)
+    assert len(set(commands)) == len(commands) > 4
+    for line in commands:
+        _, command, *arguments = line.split()
+        options = parser_of(command).parse_args(arguments)
+        if command == "search":
+            parse_first_stage(options.first_stage)
+            parse_reranker(options.rerank)
+
+
+def test_an_ablation_comes_after_another_and_has_the_rows_asked_for():
+    lines = ablations.commands_of(ABLATIONS, "csfcube", ["ts+ot"], SIZES[:1])
+    assert [line.split()[1] for line in lines[2:4]] == ["train", "index"]
+    assert "--aligner all-MiniLM-L6-v2-sentences --steps 2 --seeds 0 --output ts+ot-2-0" in lines[2]
+
+
+def test_ablations_learn_from_whole_lists(tmp_path):
+    ablations.write_pairs(tmp_path / "pairs", 30)
+    lines = (tmp_path / "pairs" / "train.tsv").read_text().splitlines()
+    assert (len(lines), len({line.split("\t")[0] for line in lines})) == (29, 3)  # two lists of 14, a header
+    assert len((tmp_path / "pairs" / "dev-2.tsv").read_text().splitlines()) == 2881
+
+
+def test_a_table_has_the_means_of_seeds(tmp_path):
+    for seed, value in ((0, 0.25), (1, 0.75)):
+        folder = tmp_path / f"natural-2-{seed}"
+        folder.mkdir()
+        training = {"dev": {"reranked": {"f1": value}}, "steps_per_measurement": 5, "curves": {"s": [0.5]}}
+        (folder / "reranker.json").write_text(json.dumps({"training": training}))
+    (tmp_path / "runs").mkdir()
+    row = {"run": "natural-2-0.pairs", "figures": {"MRR": {"all": 0.125}, "P@20": {"all": 1.0}}}
+    (tmp_path / "runs" / "natural-2-0.pairs.json").write_text(json.dumps({"rows": [row]}))
+    lines = ablations.table(ABLATIONS["pairs"], tmp_path, SIZES).splitlines()
+    assert lines[0].startswith("|  | natural | balanced |")
+    assert lines[2].startswith("| reranked f1 | 0.500 ± 0.354 |  |")
+    assert [line.split(" | ")[1] for line in lines[3:]] == ["0.500 ± 0.000", "0.125"]
 
 
 DESCRIBED = json.loads((runs.FOLDER / "runs.json").read_text())

@@ -34,10 +34,12 @@ TEXTS = {
 }
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
 @pytest.mark.parametrize("read", TEXTS)
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path, read):
-    for name, code in (("plain", "utf-8"), ("marked", "utf-8-sig")):
-        (tmp_path / name).write_bytes(TEXTS[read].replace("\n", "\r\n").encode(code))
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path, read, encoding):
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    for name, start, code in (("plain", "", "utf-8"), ("marked", mark, encoding)):
+        (tmp_path / name).write_bytes((start + TEXTS[read]).replace("\n", "\r\n").encode(code))
     assert read(str(tmp_path / "marked")) == read(str(tmp_path / "plain"))
 
 

@@ -47,13 +47,14 @@ def test_sources_are_by_default_below_a_folder(calls, tmp_path, capsys):
     judged, dev = DATA / "facet-judgments/train.tsv", (DATA / "facet-judgments/dev.tsv",)
     names = ("train", *(f"train-{number}" for number in range(2, 8)))
     every = tuple(DATA / "graded-pairs" / f"{name}.tsv" for name in names)
+    wild = tuple(DATA / "graded-pairs" / f"wild-train{number}.tsv" for number in ("", "-2", "-3"))
     common = {"dev": dev, "leave_out": left_out}
     index = {**common, "index": Path("i")}
     for name, more, expected in (
         ("tagger", "", Sources(train=(data / "csabstruct",), corpus=papers, leave_out=left_out)),
         ("large-encoder", "", Sources(train=(judged, *every), corpus=papers, **common)),
         ("encoder", "--cocitations a b", Sources(train=(Path("a"), Path("b")), leave_out=left_out)),
-        ("grades", "--index i", Sources(train=(judged, *every), **index)),
+        ("grades", "--index i", Sources(train=(judged, *every, *wild), **index)),
         ("facet-projections", "--index i", Sources(train=(judged, *every), **index)),
     ):
         command.main([name, *EVERY.split(), *more.split()])
@@ -90,17 +91,17 @@ def test_sources_that_are_given(calls, tmp_path):
 
 def test_what_single_trainings_take(calls):
     given = f"{EVERY} --cocitations a --leave-out e --dev d --epochs 3 --learning-rate 0.5 --encoder m"
-    given += " --aligner n --margin 2 --temperature 0.3 --regularization 9 --batch 4 --warm-up 2000"
+    given += " --aligner n --margin 2 --temperature 0.3 --regularization 9 --batch 4 --warm-up 2000 --steps 7"
     command.main(["encoder", *given.split(), "--objective", "ts", "--similarity", "cosine"])
     recipe = CocitationRecipe(
-        "ts", "cosine", 3, 0.5, 4, warm_up=2000, margin=2, temperature=0.3, regularization=9
+        "ts", "cosine", 3, 0.5, 4, warm_up=2000, margin=2, temperature=0.3, regularization=9, steps=7
     )
     assert calls.pop()[3] == {"encoder": "m", "aligner": "n", "recipe": recipe}
 
 
 def test_a_cross_encoder_learns_from_grades_or_from_citations(calls):
     options = "--facet method --loss margin --texts whole --margin 0.4 --triplets 5 --batch 8 --warm-up 100"
-    line = f"--index i --encoder m --epochs 10 --learning-rate 2e-5 --evaluations 10 {options}"
+    line = f"--index i --encoder m --epochs 10 --steps 9 --learning-rate 2e-5 --evaluations 10 {options}"
     command.main(["cross-encoder", *EVERY.split(), *line.split(), *GIVEN.split()[:4]])
     recipe = CrossEncoderRecipe(
         facet="method",
@@ -111,6 +112,7 @@ def test_a_cross_encoder_learns_from_grades_or_from_citations(calls):
         batch=8,
         warm_up=100.0,
         epochs=10.0,
+        steps=9,
         learning_rate=2e-5,
         evaluations=10,
     )

@@ -112,7 +112,8 @@ def test_candidates_of_one_kind_teach_nothing(examples):
 
 def test_recipes_out_of_range(trained, tmp_path):
     choices = ({"facet": "problem"}, {"loss": "mse"}, {"texts": "title"}, {"texts": "facet"})
-    for wrong in ({"classes": "all"}, {"query_tokens": 7}, {"candidates": 0}, {"epochs": 0.0}, *choices):
+    counts = ({"query_tokens": 7}, {"candidates": 0}, {"epochs": 0.0}, {"steps": 0})
+    for wrong in ({"classes": "all"}, *counts, *choices):
         with pytest.raises(UsageError, match=f"`{next(iter(wrong))}`"):
             CrossEncoderRecipe(**wrong)
     with pytest.raises(UsageError, match=r"of together at most \d+, which \S+ reads, found 500 and 16$"):

@@ -177,7 +177,7 @@ Evaluate TREC runs against TREC qrels.
 --folds FILE  the folds (default: folds.json next to the first qrels file)
 --split test|dev  the test folds (default), or fold1_dev
 --baseline FILE...  runs that the others are compared with, by significance tests
---published  add published figures (csfcube, citations and reviewers)
+--published  add published figures (csfcube, pools, citations and reviewers)
 --details  print all measures, all published systems, intervals, and all significance tests
 --output FILE  write the whole report as JSON
 @overwrite

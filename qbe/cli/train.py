@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> None:
     sources = _sources(options)
     cites = options.command == "cross-encoder" and options.collection
     make = _training("citation-pairs" if cites else options.command)
-    named = ("encoder", "aligner", "start", "steps")
+    named = ("encoder", "aligner", "start", *(["steps"] if options.command == "joint-grades" else []))
     own = {name: getattr(options, name) for name in named if getattr(options, name, None)}
     if options.command == "encoder":
         from qbe.train.cocitations import CocitationRecipe

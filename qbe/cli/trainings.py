@@ -134,6 +134,7 @@ record in the tagger's card that it can be used with it.
 --similarity cosine|l2  l2: distances of vectors as they are, cosine: of unit length (default: l2)
 == @rates
 --epochs N  at most (default: 1)
+--steps N  of an epoch, at most, of three batches each (default: all pairs)
 --learning-rate RATE  default: 2e-5; 1e-5 for ts+ot
 == @lengths
 --query-tokens N  tokens of the query to read (default: 256)
@@ -155,6 +156,7 @@ record in the tagger's card that it can be used with it.
 --triplets N  of --loss margin, of a query and epoch (default: 10)
 == @passes
 --epochs X  passes over the pairs, such as 0.5 (default: 1)
+--steps N  of --batch pairs each, in place of --epochs
 --learning-rate RATE  the highest (default: 5e-5)
 --batch N  pairs a step (default: 16)
 --warm-up X  steps in which the rate rises, or below 1 their share of all (default: 0.1)

@@ -1,6 +1,6 @@
 """A Zotero library where it lies: items of its database (zotero.sqlite), also while Zotero runs.
 
-Names of tables and columns are those of Zotero 6 and later (github.com/zotero/zotero, resource/schema). It
+Names of tables and columns are those of Zotero's schema (github.com/zotero/zotero, resource/schema). Zotero
 keeps its database locked, so a consistent copy is read, and nothing is written beside it.
 """
 
@@ -76,6 +76,8 @@ def find_folder() -> Path:
     chosen = preferences().get("dataDir", "")
     places = [Path(chosen)] if chosen else []
     places.append(Path("~/Zotero").expanduser())
+    for each in _PROFILES:  # before Zotero 5
+        places += sorted(Path(each).expanduser().glob("*/zotero"))
     for place in places:
         if (place / DATABASE).is_file():
             return place
@@ -128,24 +130,31 @@ class _Library:
     def __init__(self, database: sqlite3.Connection, folder: Path) -> None:
         self._database, self._folder = database, folder
         self._base = preferences().get("baseAttachmentPath", "")
+        is_old = "sourceItemID" in self._columns("itemAttachments")  # before Zotero 5
+        parent, kind = ("sourceItemID", "mimeType") if is_old else ("parentItemID", "contentType")
+        data = "JOIN creatorData USING (creatorDataID)" if is_old else ""
+        names = "fieldsCombined" if self._columns("fieldsCombined") else "fields"
         self._fields: dict[int, dict[str, Any]] = defaultdict(dict)
         for item, name, value in database.execute(
-            "SELECT itemID, fieldName, value FROM itemData JOIN fieldsCombined USING (fieldID) "
+            f"SELECT itemID, fieldName, value FROM itemData JOIN {names} USING (fieldID) "  # noqa: S608
             "JOIN itemDataValues USING (valueID)"
         ):
             self._fields[item][name] = value
         self._creators = self._lists(
-            "SELECT itemID, creatorType, lastName, firstName, fieldMode FROM itemCreators "
-            "JOIN creators USING (creatorID) "
+            "SELECT itemID, creatorType, lastName, firstName, fieldMode FROM itemCreators "  # noqa: S608
+            f"JOIN creators USING (creatorID) {data} "
             "JOIN creatorTypes USING (creatorTypeID) ORDER BY orderIndex"
         )
         self._tags = self._lists("SELECT itemID, name FROM itemTags JOIN tags USING (tagID) ORDER BY tagID")
         self._pdfs = self._lists(
-            "SELECT parentItemID, key, path FROM itemAttachments JOIN items USING (itemID) "
-            "WHERE contentType = 'application/pdf' AND path IS NOT NULL AND parentItemID IS NOT NULL "
+            f"SELECT {parent}, key, path FROM itemAttachments JOIN items USING (itemID) "  # noqa: S608
+            f"WHERE {kind} = 'application/pdf' AND path IS NOT NULL AND {parent} IS NOT NULL "
             "AND itemID NOT IN (SELECT itemID FROM deletedItems) ORDER BY itemID"
         )
         self._collections = self._read_collections()
+
+    def _columns(self, table: str) -> set[str]:
+        return {row[1] for row in self._database.execute(f"PRAGMA table_info({table})")}
 
     def _lists(self, query: str) -> dict[int, list[tuple[Any, ...]]]:
         found: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
@@ -155,9 +164,10 @@ class _Library:
 
     def _read_collections(self) -> dict[int, list[str]]:
         """Return the names of each item's collections, each after those that contain it."""
+        trashed = "SELECT collectionID FROM deletedCollections"
+        without = f"WHERE collectionID NOT IN ({trashed})" if self._columns("deletedCollections") else ""
         rows = self._database.execute(
-            "SELECT collectionID, collectionName, parentCollectionID FROM collections "
-            "WHERE collectionID NOT IN (SELECT collectionID FROM deletedCollections)"
+            f"SELECT collectionID, collectionName, parentCollectionID FROM collections {without}"  # noqa: S608
         )
         known = {number: (name, parent) for number, name, parent in rows}
         found: dict[int, list[str]] = defaultdict(list)
@@ -177,12 +187,14 @@ class _Library:
                 f"expected a collection {collection!r} with items in {self._folder / DATABASE}, found "
                 f"{', '.join(sorted(names)[:20]) or 'none'}; check its name"
             )
+        kind = "type" if "type" in self._columns("libraries") else "libraryType"
+        has_feeds = bool(self._columns("feedItems"))
+        feeds = "AND itemID NOT IN (SELECT itemID FROM feedItems)" if has_feeds else ""
         rows = self._database.execute(
-            "SELECT itemID, key, typeName, groupID, groups.name FROM items "
+            "SELECT itemID, key, typeName, groupID, groups.name FROM items "  # noqa: S608
             "JOIN itemTypes USING (itemTypeID) LEFT JOIN libraries USING (libraryID) "
             "LEFT JOIN groups USING (libraryID) WHERE itemID NOT IN (SELECT itemID FROM deletedItems) "
-            "AND type != 'feed' AND itemID NOT IN (SELECT itemID FROM feedItems) "
-            "ORDER BY groupID IS NOT NULL, groupID, itemID"
+            f"AND ({kind} IS NULL OR {kind} != 'feed') {feeds} ORDER BY groupID IS NOT NULL, groupID, itemID"
         )
         seen = set[str]()
         for item, key, kind, group, group_name in rows:

@@ -2,9 +2,9 @@
 
 S2ORC (Lo et al., 2020) comes as folders ``metadata`` and ``pdf_parses`` of JSON lines. A sentence of a full
 text that cites two or three papers is a context of these papers. Without full texts, papers that one paper
-cites are taken for cited together: those of a corpus with ``metadata.cites``, such as ``papers.jsonl`` of
-`citations`. The files are those that ``qbe train encoder`` reads: ``cocitations.jsonl``, a pair of papers a
-line, and ``papers.jsonl``, all papers of them.
+cites are taken for cited together, with the sentences of its abstract as contexts: those of a corpus with
+``metadata.cites``, such as ``papers.jsonl`` of `citations`. The files are those that ``qbe train encoder``
+reads: ``cocitations.jsonl``, a pair of papers a line, and ``papers.jsonl``, all papers of them.
 """
 
 from __future__ import annotations
@@ -117,13 +117,14 @@ def _citing(paragraph: Mapping[str, Any], links: Mapping[str, str]) -> Iterator[
 
 
 def cited_together(papers: Iterable[Paper]) -> dict[frozenset[str], list[str]]:
-    """Draw pairs of the papers that each paper cites, by a seed of its id; they have no sentences."""
-    contexts: dict[frozenset[str], list[str]] = {}
+    """Draw pairs of the papers that each paper cites, by a seed of its id, with its sentences."""
+    contexts = defaultdict[frozenset[str], list[str]](list)
     for paper in papers:
         cites = paper.metadata.get("cites") or ()
         pairs = list(itertools.combinations(dict.fromkeys(map(str, cites)), 2))
         chosen = random.Random(paper.paper_id).sample(pairs, min(MOST_PAIRS, len(pairs)))
-        contexts |= {frozenset(pair): [] for pair in chosen}
+        for pair in chosen:
+            contexts[frozenset(pair)] += [sentence.text for sentence in paper.sentences]
     return contexts
 
 
@@ -131,6 +132,5 @@ def _line(cited: frozenset[str], pair: tuple[Paper, Paper], sentences: list[str]
     record: dict[str, Any] = {"cited_pids": sorted(cited)}
     for side, paper in zip(("query", "pos_context"), pair, strict=True):
         record[side] = {"TITLE": paper.title, "ABSTRACT": [sentence.text for sentence in paper.sentences]}
-    if sentences:
-        record["contexts"] = sentences
+    record["citing_contexts"] = sentences
     return json.dumps(record, ensure_ascii=False).encode() + b"\n"

@@ -100,7 +100,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
 
 
 # Protocols with published figures, each with its source, for comparison.
-PUBLISHED = (CSFCUBE, evaluation.CITATIONS, people.REVIEWERS)
+PUBLISHED = (CSFCUBE, evaluation.POOLS, evaluation.CITATIONS, people.REVIEWERS)
 
 
 class Publication(NamedTuple):

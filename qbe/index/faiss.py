@@ -131,6 +131,11 @@ def _train(vectors: Vectors, similarity: str, params: FaissParams) -> Any:
         for clustering in (ivf.cp, *([ivf.pq.cp] if hasattr(ivf, "pq") else [])):
             clustering.seed = params.seed + 1
             clustering.min_points_per_centroid = 1  # no warnings for a small corpus
+        if getattr(
+            faiss, "get_num_gpus", int
+        )():  # of a build for GPUs; it assigns vectors to centroids there
+            on_gpus = faiss.index_cpu_to_all_gpus(_empty("Flat", ivf.d, similarity))
+            ivf.clustering_index = on_gpus
     if not index.is_trained:
         count = min(len(vectors), max(SAMPLED * (params.nlist or 0), CODE_SAMPLED))
         rows = np.random.default_rng(params.seed).choice(len(vectors), count, replace=False)

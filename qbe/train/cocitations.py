@@ -266,9 +266,10 @@ class CocitationRecipe:
     margin: float = 1.0
     temperature: float | None = None  # None: the objective's
     regularization: float = 20.0
+    steps: int | None = None  # of an epoch, at most; None: all pairs
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "accumulate"):
+        for name in ("epochs", "batch", "accumulate", *(["steps"] if self.steps is not None else [])):
             check_count(name, getattr(self, name))
         check_positive("learning_rate", self.rate)
         for name in ("warm_up", "margin", "regularization"):
@@ -314,7 +315,7 @@ def cocitation_task(
 ) -> Task[tuple[Sequence[Pair], random.Random]]:
     """An encoder that learns from pairs; its scores are mean losses on dev, negated."""
     size = min(recipe.batch * recipe.accumulate, len(pairs))
-    steps = len(pairs) // size
+    steps = min(len(pairs) // size, recipe.steps or len(pairs))
 
     def by_batch(pairs: Sequence[Pair], rng: random.Random) -> Iterator[Tensor]:
         """The losses of the pairs that have a negative, by batches that are encoded in one pass."""

@@ -69,6 +69,7 @@ class CrossEncoderRecipe:
     unrelated: int = 4  # graded candidates of a query and epoch without a grade of 1 or more, at most
     crossed: float = 3.0  # see `qbe.train.losses.order_weights`
     epochs: float = 1.0
+    steps: int | None = None  # in place of epochs
     batch: int = 16  # pairs a step
     learning_rate: float = 5e-5
     weight_decay: float = 0.01
@@ -88,9 +89,9 @@ class CrossEncoderRecipe:
         if self.texts == OF_FACET and self.facet is None:
             raise UsageError(f"`texts` {OF_FACET} are of one `facet`, found none; give it, or other texts")
         least = {"query_tokens": 8, "candidate_tokens": 8, "batch": 2}
-        least |= dict.fromkeys(("candidates", "triplets", "evaluations", "dev_queries"), 1)
-        for name, smallest in least.items():
-            if getattr(self, name) < smallest:
+        counts = ("candidates", "triplets", "evaluations", "dev_queries", "steps")
+        for name, smallest in {**least, **dict.fromkeys(counts, 1)}.items():
+            if getattr(self, name) is not None and getattr(self, name) < smallest:
                 raise UsageError(f"expected `{name}` of at least {smallest}, found {getattr(self, name)}")
         for name in ("epochs", "learning_rate", "margin", "warm_up"):
             check_positive(name, getattr(self, name))
@@ -228,7 +229,8 @@ class CrossEncoderTraining(Training):
 
     def open(self) -> dict[str, Any]:
         self._outputs, self._texts, self._loss = self.settled()
-        self._dtype, (self._base, self._folder) = matmul_dtype(self.run.device), find_start(self.encoder)
+        self._half = matmul_dtype(self.run.device) is torch.bfloat16
+        self._base, self._folder = find_start(self.encoder)
         _, self._reader = self.open_index()
         weights = sha256(weights_file(ENCODER, self._folder))
         base = {"name": self._base, "weights_sha256": weights}
@@ -255,7 +257,7 @@ class CrossEncoderTraining(Training):
     def fit(self) -> None:
         recipe, work = self.recipe, self.work / "base"
         model = self._model = open_pair_reader(self._folder, work, self.run.device, self._outputs)
-        most = positions(cast(Any, model.transformers_model).base_model)
+        model.half, most = self._half, positions(cast(Any, model.transformers_model).base_model)
         if recipe.query_tokens + recipe.candidate_tokens > most:
             raise UsageError(
                 f"expected `query_tokens` and `candidate_tokens` of together at most {most}, which "
@@ -265,7 +267,8 @@ class CrossEncoderTraining(Training):
         sizes = recipe.query_tokens, recipe.candidate_tokens
         model.read(PaperTokenizer(work / TOKENIZER), self._reader, self._texts, facet, *sizes)
         examples, evaluator = self.read()
-        self._every = math.ceil(recipe.epochs * examples.steps / recipe.evaluations)
+        steps = recipe.steps or recipe.epochs * examples.steps
+        self._every = math.ceil(steps / recipe.evaluations)
         fitted, curves = [], {}
         for seed in self.run.seeds:
             kept = self.work / f"seed-{seed}.pt"
@@ -319,7 +322,7 @@ class CrossEncoderTraining(Training):
             metric_for_best_model=metric,
             greater_is_better=True,
             seed=seed,
-            bf16=self._dtype is torch.bfloat16,
+            bf16=self._half,
             use_cpu=on_cpu,
             dataloader_pin_memory=not on_cpu,
             disable_tqdm=True,

@@ -20,7 +20,7 @@ from qbe.models.pooling import EncodedAspect, Floats
 from qbe.models.tokenizer import PaperTokenizer
 from qbe.query import Aspect
 from qbe.runs import GradedPair
-from qbe.search.rerankers import Pair, candidate_side, pair, query_side
+from qbe.search.rerankers import OF_FACET, Pair, candidate_side, pair, query_side
 from qbe.types import Facet
 
 Places = tuple[int, int]  # the rows of a query and of a candidate in the index
@@ -30,6 +30,8 @@ FACETS = tuple(map(str, Facet))
 
 class PairReader(CrossEncoder):
     """A cross-encoder that reads papers of an index, by row, in place of texts, as search joins them."""
+
+    half = False  # whether products are in bfloat16
 
     def read(
         self,
@@ -41,10 +43,11 @@ class PairReader(CrossEncoder):
         candidate_tokens: int,
     ) -> None:
         """Set what is read: papers of an index, cut as search does."""
+        asked = facet if texts == OF_FACET else None
 
         @cache
         def query(row: int) -> list[int]:
-            encoded = EncodedAspect.of(Aspect(reader.papers[row], facet))
+            encoded = EncodedAspect.of(Aspect(reader.papers[row], asked))
             return query_side(tokenizer, encoded, query_tokens, texts)
 
         @cache
@@ -74,8 +77,9 @@ class PairReader(CrossEncoder):
     def scores_of(self, inputs: Sequence[Places]) -> torch.Tensor:
         """Scores (pairs, outputs), float32, of pairs of papers."""
         features = {name: part.to(self.device) for name, part in self.preprocess(inputs).items()}
-        scores: torch.Tensor = self(features)["scores"].float()
-        return scores
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
+            scores: torch.Tensor = self(features)["scores"]
+        return scores.float()
 
     @torch.no_grad()
     def scores(self, query: int, candidates: Sequence[int]) -> Floats:

@@ -55,7 +55,7 @@ def write_lines(path: StrPath, lines: Iterable[str]) -> None:
 
 
 def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines that are not blank of text in UTF-8, perhaps in gzip.
+    """Yield the numbered lines that are not blank of text in UTF-8, in UTF-16 with a mark, or in gzip.
 
     The path ``-`` is standard input.
     """
@@ -73,8 +73,15 @@ def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
             stream: Any = opened
             is_gzip = stream.peek(8).startswith(_GZIP)
             lines = iter(gzip.GzipFile(fileobj=stream) if is_gzip else stream)
-            first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
-            for number, line in enumerate(chain([first], lines), start=1):
+            first = next(lines, b"")
+            if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                try:
+                    first = b"".join((first, *lines)).decode("utf-16").encode()
+                except UnicodeDecodeError as error:
+                    expected = f"UTF-16 text, as its byte order mark says, found {error.reason}"
+                    raise bad(expected, _CONVERT) from error
+            first_lines = first.removeprefix(codecs.BOM_UTF8).splitlines(keepends=True)
+            for number, line in enumerate(chain(first_lines, lines), start=1):
                 problem = "a NUL character, as of UTF-16" if b"\0" in line else ""
                 try:
                     text = line.decode().rstrip("\r\n")

@@ -218,7 +218,7 @@ def facet_cross_encoder(request: pytest.FixtureRequest) -> Training:
     folder = mktemp(request, "facets")
     sources = listed_sources(request, folder)
     sizes = {"query_tokens": 40, "candidate_tokens": 40, "batch": 8, "evaluations": 2, "triplets": 8}
-    recipe = CrossEncoderRecipe(loss="margin", texts="whole", learning_rate=1e-3, **sizes)
+    recipe = CrossEncoderRecipe(loss="margin", texts="whole", steps=2, learning_rate=1e-3, **sizes)
     weights = ("model.safetensors", "model.fp32.onnx", "reranker.json")
     options = {"encoder": str(request.getfixturevalue("tiny_model"))}
     return Training(CrossEncoderTraining, sources, recipe, weights, options)
