@@ -51,7 +51,7 @@ $(RUNS)/installed: setup.cfg pyproject.toml constraints.txt
 	@touch $@
 
 reproduce reproduce-all reproduce-large wild questions whole: $(RUNS)/installed
-	PATH="$(abspath $(RUNS)/bin):$$PATH" bash scripts/$@.sh
+	@PATH="$(abspath $(RUNS)/bin):$$PATH" bash scripts/$@.sh
 
 ablations: install
 	$(BIN)/python -m scripts.ablations $(ONLY) $(OPTIONS)
