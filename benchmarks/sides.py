@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import os
 import subprocess
 import tempfile
 import time
@@ -90,13 +89,12 @@ class Ended(NamedTuple):
     peak: float
 
 
-def finished(command: Sequence[str], environment: dict[str, str] | None = None) -> Ended:
+def finished(command: Sequence[str]) -> Ended:
     """Run a command to its end and discard its output; raises SystemExit where it fails."""
     begin, peak = time.perf_counter(), 0.0
-    variables = {**os.environ, **(environment or {})}
     with (
         tempfile.TemporaryFile("w+") as errors,
-        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, env=variables) as process,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors) as process,
     ):
         # Not `getrusage`: a child's maximum starts with the memory of its parent.
         while process.poll() is None:

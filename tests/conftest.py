@@ -162,6 +162,21 @@ def model(tmp_path, tiny_model) -> Path:
     return Path(shutil.copytree(tiny_model, tmp_path / "model"))
 
 
+@pytest.fixture(scope="session")
+def with_jar() -> Callable[[Path], Path]:
+    """Makes a folder a cache with Anserini's jar, which is downloaded into the user's cache alone."""
+    from qbe.index.jvm import anserini_jar
+
+    jar = anserini_jar()
+
+    def link(folder: Path) -> Path:
+        (folder / "java").mkdir(parents=True, exist_ok=True)
+        (folder / "java" / jar.name).symlink_to(jar)
+        return folder
+
+    return link
+
+
 @pytest.fixture
 def cache(tmp_path, monkeypatch) -> Path:
     """An empty cache folder."""

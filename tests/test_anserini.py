@@ -1,4 +1,4 @@
-"""Anserini's jar: that of an installed pyserini, else taken out of the pinned source distribution, once."""
+"""Anserini's jar: taken out of the pinned source distribution of pyserini, once, by every Python."""
 
 import hashlib
 import io
@@ -18,32 +18,31 @@ from qbe.util.files import cache_folder
 pytestmark = pytest.mark.slow
 
 JAR = bytes(range(256)) * 5000
-NAME = f"pyserini-{_anserini.PYSERINI.version}"
+NAME = _anserini.PYSERINI
 
 
 @pytest.fixture
-def no_pyserini(monkeypatch, cache) -> None:
-    monkeypatch.setitem(sys.modules, "pyserini", None)
-
-
-@pytest.fixture
-def server(no_pyserini, tmp_path, monkeypatch):
-    """The index that pip is configured for: a server with a small jar in a file of the pinned name."""
+def server(cache, tmp_path, monkeypatch):
+    """The index that pip is configured for: a server with a small jar in a file of the pinned name, which is
+    of a release for later versions of Python.
+    """
     folder = tmp_path / "index" / "pyserini"
     folder.mkdir(parents=True)
     with tarfile.open(folder / f"{NAME}.tar.gz", "w:gz") as archive:
-        information = f"Metadata-Version: 2.1\nName: pyserini\nVersion: {_anserini.PYSERINI.version}\n"
+        information = f"Metadata-Version: 2.1\nName: pyserini\nVersion: {NAME.partition('-')[2]}\n"
         for path, content in (
             ("PKG-INFO", information.encode()),
             ("setup.py", b"raise SystemExit('nothing of it is run')\n"),
-            (f"pyserini/resources/jars/{_anserini.PYSERINI.jar}", JAR),
+            (f"pyserini/resources/jars/{_anserini.JAR}", JAR),
         ):
             member = tarfile.TarInfo(f"{NAME}/{path}")
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
-    (folder / "index.html").write_text(f'<a href="{NAME}.tar.gz">{NAME}.tar.gz</a>')
+    (folder / "index.html").write_text(
+        f'<a href="{NAME}.tar.gz" data-requires-python="&gt;=3.99">{NAME}.tar.gz</a>'
+    )
     digest = hashlib.sha256((folder / f"{NAME}.tar.gz").read_bytes()).hexdigest()
-    monkeypatch.setattr(_anserini, "PYSERINI", _anserini.PYSERINI._replace(sha256=digest))
+    monkeypatch.setattr(_anserini, "SHA256", digest)
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
@@ -51,18 +50,6 @@ def server(no_pyserini, tmp_path, monkeypatch):
     with served(tmp_path / "index", ranges=True) as running:
         monkeypatch.setenv("PIP_INDEX_URL", running.url)
         yield running
-
-
-def test_the_jar_of_an_installed_pyserini_is_taken(tmp_path, monkeypatch, cache):
-    jars = tmp_path / "pyserini" / "resources" / "jars"
-    jars.mkdir(parents=True)
-    (tmp_path / "pyserini" / "__init__.py").touch()
-    monkeypatch.delitem(sys.modules, "pyserini", raising=False)
-    monkeypatch.syspath_prepend(tmp_path)
-    assert find_jar() is None
-    (jars / "anserini-9.9.9-fatjar.jar").touch()
-    assert anserini_jar() == jars / "anserini-9.9.9-fatjar.jar"
-    assert not cache.exists()
 
 
 def test_the_jar_is_fetched_once_over_a_connection_that_breaks_and_goes_on_in_another_process(server):
@@ -74,7 +61,7 @@ def test_the_jar_is_fetched_once_over_a_connection_that_breaks_and_goes_on_in_an
     (jars / f".{NAME}.tar.gz.partial").write_bytes(archive.read_bytes()[:1000])
     assert find_jar() is None
     jar = anserini_jar()
-    assert (jar, jar.read_bytes()) == (jars / _anserini.PYSERINI.jar, JAR)
+    assert (jar, jar.read_bytes()) == (jars / _anserini.JAR, JAR)
     assert [path.name for path in jar.parent.iterdir()] == [jar.name]
     requests = server.requests.copy()
     assert anserini_jar() == find_jar() == jar
@@ -83,7 +70,7 @@ def test_the_jar_is_fetched_once_over_a_connection_that_breaks_and_goes_on_in_an
 
 
 def test_another_file_of_that_name_is_not_used(server, monkeypatch):
-    monkeypatch.setattr(_anserini, "PYSERINI", _anserini.PYSERINI._replace(sha256="0" * 64))
+    monkeypatch.setattr(_anserini, "SHA256", "0" * 64)
     with pytest.raises(MissingDependencyError, match=f"expected the digest sha256:{'0' * 64}, found"):
         anserini_jar()
     assert not list((cache_folder() / "java").iterdir())
@@ -91,7 +78,6 @@ def test_another_file_of_that_name_is_not_used(server, monkeypatch):
 
 SEARCHES = """
 import sys
-sys.modules["pyserini"] = None
 from qbe.cli import common as _cli
 from qbe.cli.search import main
 
@@ -101,7 +87,7 @@ _cli.run("qbe search", main, [*given, "fused"])
 """
 
 
-@pytest.mark.usefixtures("no_pyserini")
+@pytest.mark.usefixtures("cache")
 def test_neither_a_jar_nor_a_network(tmp_path, tiny_index):
     """Searching by words ends with one line; dense search works meanwhile."""
     environment = os.environ | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
@@ -111,4 +97,11 @@ def test_neither_a_jar_nor_a_network(tmp_path, tiny_index):
     assert done.stdout.count("\n") > 100
     message = done.stderr.splitlines()[-1]
     assert message.startswith("qbe search: expected Anserini's jar, which holds Lucene, found none, and pip ")
-    assert f"run: pip install 'pyserini=={_anserini.PYSERINI.version}'" in message
+    assert f"set PIP_FIND_LINKS to a folder with {NAME}.tar.gz; without" in message
+
+
+def test_a_file_of_a_folder_needs_no_network(server, monkeypatch):
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(server.folder / "pyserini"))
+    assert anserini_jar().read_bytes() == JAR
+    assert not server.requests

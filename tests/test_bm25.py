@@ -13,7 +13,9 @@ from qbe.index.build import build
 from qbe.index.index import Index
 from qbe.index.jvm import java_class, silence_log4j
 from qbe.index.lucene import contents
+from qbe.index.share import pull
 from qbe.index.source import BuildSettings
+from qbe.index.update import append_papers, delete_papers
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Query
 from qbe.runs import read_pools, read_topics
@@ -114,6 +116,24 @@ def indexed(folder: Path, records: Iterable[dict[str, Any]]) -> Index:
     (folder / "papers.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     build(folder / "index", [str(folder / "papers.jsonl")], BuildSettings(dense=False))
     return Index(folder / "index")
+
+
+def test_postings_of_an_earlier_lucene_are_searched_and_by_an_update_indexed_again(three, tmp_path):
+    """Those of the same papers by Lucene 9.9, packed; it does not add to them what it indexes itself."""
+    folder = tmp_path / "updated"
+    pull(str(Path(__file__).parent / "data" / "indexes" / "lucene-9.tar.zst"), folder)
+    query = Query(paper("q", "", "bird dog fish"), Facet.METHOD)
+    with Index(folder) as before:
+        assert before.manifest.lucene["version"] == "9.9.1"
+        assert bm25(before, query, 10) == bm25(three, query, 10)
+    fourth = paper("d4", "Birds", "Dogs.")
+    append_papers(folder, [fourth])
+    delete_papers(folder, ["d1"])
+    build(tmp_path / "fresh", [three.paper("d2"), three.paper("d3"), fourth], BuildSettings(dense=False))
+    with Index(folder) as after, Index(tmp_path / "fresh") as fresh:
+        assert after.manifest.lucene == fresh.manifest.lucene
+        assert bm25(after, query, 10) == bm25(fresh, query, 10) != []
+        assert not any("lucene-input" in name for name in after.manifest.files)
 
 
 def score(*terms: tuple[int, int, int, int]) -> float:

@@ -43,12 +43,11 @@ FORMER, FOREIGN = "0123abcd.jsa", "01234567-0123abcd.jsa"
 
 
 @pytest.fixture(scope="module")
-def cache(sample, tmp_path_factory) -> Path:
+def cache(sample, tmp_path_factory, with_jar) -> Path:
     """A cache with the archive that building an index with postings makes, and others before that."""
     folder = tmp_path_factory.mktemp("archive")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("QBE_CACHE", str(folder / "cache"))
-        (folder / "cache" / "java").mkdir(parents=True)
+        patch.setenv("QBE_CACHE", str(with_jar(folder / "cache")))
         archive = _jvm.class_archive(_jvm.find_java(), _jvm.anserini_jar())
         for name in (f"{archive.name.partition('-')[0]}-{FORMER}", FOREIGN):
             archive.with_name(name).touch()
@@ -61,7 +60,7 @@ def test_building_an_index_with_postings_makes_it_once_and_removes_those_of_othe
 ):
     monkeypatch.setenv("QBE_CACHE", str(cache))
     archive = _jvm.class_archive(_jvm.find_java(), _jvm.anserini_jar())
-    assert {*archive.parent.iterdir()} == {archive, archive.with_name(FOREIGN)}
+    assert {*archive.parent.glob("*.jsa")} == {archive, archive.with_name(FOREIGN)}
     before = archive.stat().st_mtime_ns
     assert not make_class_archive(tiny_index)
     assert archive.stat().st_mtime_ns == before
@@ -76,15 +75,13 @@ def test_building_an_index_without_postings_makes_none(tmp_path, monkeypatch, sa
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_search_uses_it_unless_it_is_damaged_and_finds_the_same(tiny_index, cache, expected, tmp_path):
+def test_a_search_uses_it_unless_it_is_damaged_and_finds_the_same(tiny_index, cache, expected):
     assert searched(tiny_index, cache) == (expected, True)
     if (_jvm.find_java() / "lib" / "server" / "classes.jsa").exists():
         pytest.skip("this Java comes with an archive of its own")
-    (archive,) = (path for path in (cache / "java").iterdir() if path.name != FOREIGN)
+    (archive,) = (path for path in (cache / "java").glob("*.jsa") if path.name != FOREIGN)
     content = bytearray(archive.read_bytes())
     middle = slice(len(content) // 7, len(content) // 7 + 100_000)
     content[middle] = bytes(byte ^ 90 for byte in content[middle])
-    damaged = tmp_path / "java" / archive.name
-    damaged.parent.mkdir()
-    damaged.write_bytes(content)
-    assert searched(tiny_index, tmp_path) == (expected, False)
+    archive.write_bytes(content)
+    assert searched(tiny_index, cache) == (expected, False)

@@ -38,17 +38,17 @@ def few(monkeypatch) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def indexed(tmp_path_factory) -> Path:
+def indexed(tmp_path_factory, with_jar) -> Path:
     """A cache with the index that a demonstration leaves."""
-    return tmp_path_factory.mktemp("indexed")
+    return with_jar(tmp_path_factory.mktemp("indexed"))
 
 
 @pytest.fixture
-def folder(indexed, few, cache, monkeypatch) -> Path:
+def folder(indexed, few, cache, with_jar, monkeypatch) -> Path:
     with monkeypatch.context() as patch:
         patch.setenv("QBE_CACHE", str(indexed))
         open_demo_index(lambda _: None).close()
-    return Path(shutil.copytree(indexed / "demo" / "mini", cache / "demo" / "mini"))
+    return Path(shutil.copytree(indexed / "demo" / "mini", with_jar(cache) / "demo" / "mini"))
 
 
 @pytest.fixture
@@ -124,26 +124,25 @@ def test_a_damaged_index_in_the_cache_and_one_of_other_papers_are_replaced(folde
         open_demo_index(lambda _: None)
 
 
-def test_without_lucene_and_a_network_it_searches_by_vectors(demo, cache, monkeypatch):
+def test_without_lucene_and_a_network_it_searches_by_vectors(demo, cache, with_jar, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(cache))
-    with monkeypatch.context() as without:
-        without.setitem(sys.modules, "pyserini", None)
-        printed, told = demo()
-        lines = told.splitlines()
-        assert lines[0] == f"indexing 30 papers in {cache / 'demo' / 'mini'}, once ..."
-        assert lines[-1].startswith("the searches below use vectors alone: expected Anserini's jar")
-        assert "[2509.11964]" in printed
-        assert demo() == (printed, "")
+    printed, told = demo()
+    lines = told.splitlines()
+    assert lines[0] == f"indexing 30 papers in {cache / 'demo' / 'mini'}, once ..."
+    assert lines[-1].startswith("the searches below use vectors alone: expected Anserini's jar")
+    assert "[2509.11964]" in printed
+    assert demo() == (printed, "")
+    with_jar(cache)
     reported: list[str] = []
     with open_demo_index(reported.append) as index:
         assert index.manifest.lucene is not None
     assert reported == [f"indexing 30 papers in {index.folder}, once ..."]
 
 
-def test_an_interrupt_leaves_no_index(tmp_path):
+def test_an_interrupt_leaves_no_index(tmp_path, with_jar):
     options: Any = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    options |= {"env": os.environ | {"QBE_CACHE": str(tmp_path)}}
+    options |= {"env": os.environ | {"QBE_CACHE": str(with_jar(tmp_path))}}
     # Where the tests run in a shell's background, the signal is ignored, and that is inherited.
     options |= {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
     process = subprocess.Popen([sys.executable, "-m", "qbe", "demo"], **options)

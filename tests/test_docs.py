@@ -63,7 +63,7 @@ WITH_SEARCHES = [path for path in TEXTS if any("$ qbe search" in code for _, cod
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory) -> Iterator[None]:
+def environment(tmp_path_factory, with_jar) -> Iterator[None]:
     """The environment of examples: ``qbe`` and ``python`` are those of the tests; nothing is downloaded. The
     collection of the package has the candidates of FEW queries alone.
     """
@@ -78,7 +78,7 @@ def environment(tmp_path_factory) -> Iterator[None]:
         )
         patch.setenv("COLUMNS", "100")
         patch.setenv("HF_HUB_OFFLINE", "1")
-        patch.setenv("QBE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("QBE_CACHE", str(with_jar(tmp_path_factory.mktemp("cache"))))
         patch.delenv("QBE_DATA", raising=False)
         patch.setattr(packaged, "corpus", lambda: b"".join(few))
         yield

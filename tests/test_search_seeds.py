@@ -41,12 +41,22 @@ def test_of_more_than_two_papers_the_best_two_of_each_candidate_count_as_much_as
     assert sum_of_papers(columns((1, 9), (3, -9), (5, 1)), three).tolist() == [3 / 2 * 8, 3 / 2 * 10]
     four = [*three, Aspect(seed("d"))]
     assert sum_of_papers(columns((1,), (3,), (5,), (4,)), four).tolist() == [4 / 2 * 9]
+    seven = [Aspect(seed(name)) for name in "abcdefg"]
+    assert sum_of_papers(columns(*((float(place),) for place in range(7))), seven).tolist() == [7 / 3 * 15]
     # Papers a, b and c come to 1 - 4, 2 and 3; a is liked, though its sum is below 0.
     aspects = [
         *(Aspect(seed("a"), BACKGROUND), Aspect(seed("a"), METHOD, weight=-2.0), Aspect(seed("b"), METHOD)),
         Aspect(seed("c"), METHOD),
     ]
     assert sum_of_papers(columns((1,), (2,), (2,), (3,)), aspects).tolist() == [3 / 2 * 5]
+
+
+def test_the_order_of_a_small_pool_is_that_of_the_whole_index(dense, index):
+    """Scores of a few papers are normalized over all that the aspects bring: here, the whole sample."""
+    query = Query.of(*(Aspect(index.paper(name)) for name in ("s001", "s036", "s099")))
+    whole = ids(dense.search(query, k=200))
+    for pool in (whole[3::40], whole[60:63], whole[-9:]):
+        assert ids(dense.search(query, k=9, pool=sorted(pool))) == pool
 
 
 def test_every_disliked_paper_counts_and_z_scores_are_divided_by_the_weights():

@@ -61,9 +61,10 @@ def script(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(hostile, tmp_path_factory):
+def run(hostile, tmp_path_factory, with_jar):
     """Runs Python in the hostile folder; gives what came of it, and fails where a module there was run."""
-    place = {"cwd": hostile, "env": os.environ | {"QBE_CACHE": str(tmp_path_factory.mktemp("cache"))}}
+    cache = with_jar(tmp_path_factory.mktemp("cache"))
+    place = {"cwd": hostile, "env": os.environ | {"QBE_CACHE": str(cache)}}
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, *map(str, arguments)]

@@ -73,15 +73,15 @@ def open_demo_index(report: Callable[[str], object]) -> qbe.Index:
             return index
         index.close()
     report(f"indexing {len(ids):,} papers in {folder}, once ...")
-    try:
-        anserini_jar()
-    except MissingDependencyError as error:
-        report(f"the searches below use vectors alone: {error}")
     source = folder.with_name("mini.jsonl")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError:
         raise OutputError(f"cannot write {folder}: no permission; set QBE_CACHE to another folder") from None
+    try:
+        anserini_jar()
+    except MissingDependencyError as error:
+        report(f"the searches below use vectors alone: {error}")
     with atomic_file(source) as stream:
         stream.write(corpus)
     return qbe.build_index(folder, source, qbe.BuildSettings(bm25=find_jar() is not None), overwrite=True)

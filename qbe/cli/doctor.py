@@ -116,7 +116,7 @@ def installation_checks() -> list[Check]:
     if jar := find_jar():
         checks.append(check("Lucene", f"{jar.name} in {jar.parent}"))
     else:
-        downloads = "what first needs it, for BM25, downloads it once (110 to 165 MB)"
+        downloads = "what first needs it, for BM25, downloads it once (113 MB)"
         checks.append(check("Lucene", "not here yet", downloads))
     for module, (requirement, purpose, *others) in (NEEDED | OPTIONAL).items():
         specification = importlib.util.find_spec(module)

@@ -48,10 +48,10 @@ def to_text(report: Report, *, details: bool = False) -> str:
             ]
         is_brief = not details and len(tables) > 1 and NDCG_PERCENT in first.figures
         parts += [_brief_table(report)] if is_brief else [_table(report, *table) for table in tables]
-    if details and set(first.queries) == {ALL}:
-        parts.append(_intervals(report))
     if report.comparisons:
         parts += _comparisons(report) if details else [_differences(report)]
+    if details and set(first.queries) == {ALL}:
+        parts.append(_intervals(report))
     if report.published and (details or report.scoring.protocol != CSFCUBE):
         parts.append(_sources(report))
     return "\n".join(parts)

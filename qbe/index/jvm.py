@@ -16,7 +16,7 @@ import tempfile
 import threading
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from qbe.errors import JavaError, MissingDependencyError, QbeError, check_package
 from qbe.util import work
@@ -34,22 +34,10 @@ _forked = threading.Event()
 QUICK = "-XX:TieredStopAtLevel=1"
 extra_options: list[str] = []
 
-
-class Release(NamedTuple):
-    """A pyserini release: the SHA-256 of its source distribution and the name of the jar in it."""
-
-    version: str
-    sha256: str
-    jar: str
-
-
-_10 = Release(
-    "2.3.0", "68e3729fc95853f85272fb413aa3202d31bda4b73b1e657fed62212b92fd3084", "anserini-2.2.0-fatjar.jar"
-)
-_9 = Release(
-    "1.6.0", "e34761d700b33613c26bc61113effc6d65598dee6ada28a33214f79350f833f4", "anserini-1.7.1-fatjar.jar"
-)
-PYSERINI = _10 if sys.version_info >= (3, 12) else _9  # Lucene 10 needs Python 3.12
+# The release of pyserini whose source distribution has Anserini's jar, its digest, and the jar's name in it.
+PYSERINI = "pyserini-2.4.0"
+SHA256 = "45979fa5fc8d54a35dce15cfd59d4d3dc4b4b29d8f0442e1e1f3a9ab0a303541"
+JAR = "anserini-2.3.0-fatjar.jar"
 
 # Signatures, in JNI's notation (@ is Lorg/apache/lucene/, & is Lcom/fasterxml/jackson/databind/), of the
 # methods that qbe calls; <init> is the constructor. pyjnius would ask Java for all methods of a class, which
@@ -285,37 +273,30 @@ def _release(home: Path) -> str:
 
 
 def find_jar() -> Path | None:
-    """Return Anserini's jar from the installed pyserini, which is not imported, or from the cache."""
-    specification = importlib.util.find_spec("pyserini")
-    if specification is not None and specification.submodule_search_locations:
-        folder = Path(specification.submodule_search_locations[0]) / "resources" / "jars"
-        if jars := sorted(folder.glob("anserini-*-fatjar.jar")):
-            return jars[-1]
-    jar = cache_folder() / "java" / PYSERINI.jar
+    """Return Anserini's jar, if it is in the cache."""
+    jar = cache_folder() / "java" / JAR
     return jar if jar.is_file() else None
 
 
 def anserini_jar() -> Path:
     """Return Anserini's jar; where there is none, take it out of pyserini's source distribution, unrun."""
-    if (found := find_jar()) is not None:
-        return found
-    jar, name = cache_folder() / "java" / PYSERINI.jar, f"pyserini-{PYSERINI.version}"
+    jar = cache_folder() / "java" / JAR
 
     def fetch() -> None:
         import tarfile  # not needed by a search
 
         from qbe.util.web import download
 
-        archive = jar.with_name(f"{name}.tar.gz")
+        archive = jar.with_name(f"{PYSERINI}.tar.gz")
         remedy = (
-            "connect to the network for the first search by words, or run: pip install "
-            f"'pyserini=={PYSERINI.version}'; without Lucene, dense search works"
+            "connect to the network for the first search by words, or set PIP_FIND_LINKS to a folder with "
+            f"{archive.name}; without Lucene, dense search works"
         )
-        log.info("downloading Lucene (the jar of %s, 110 to 165 MB), once, into %s ...", name, jar)
-        address, digest = _address(archive.name, remedy), f"sha256:{PYSERINI.sha256}"
+        log.info("downloading Lucene (the jar of %s, 113 MB), once, into %s ...", PYSERINI, jar)
+        address, digest = _address(archive.name, remedy), f"sha256:{SHA256}"
         download(address, archive, digest, MissingDependencyError, remedy)
         with tarfile.open(archive) as members, atomic_file(jar) as stream:
-            member = members.extractfile(f"{name}/pyserini/resources/jars/{PYSERINI.jar}")
+            member = members.extractfile(f"{PYSERINI}/pyserini/resources/jars/{JAR}")
             assert member is not None, "the digest is right"
             shutil.copyfileobj(member, stream, 1 << 20)
         archive.unlink()
@@ -325,9 +306,9 @@ def anserini_jar() -> Path:
 
 
 def _address(file: str, remedy: str) -> str:
-    """Return the URL of a file of the pinned release, from the package index that pip is configured for."""
+    """Return the URL of a file of the pinned release, for any Python, from the index pip is set up for."""
     command = [sys.executable, "-m", "pip", "index", "versions", "pyserini", "-vv", "--retries", "2"]
-    listed = work.run([*command, "--disable-pip-version-check"])
+    listed = work.run([*command, "--disable-pip-version-check", "--ignore-requires-python"])
     text = listed.stdout + listed.stderr
     if match := re.search(rf"Found link (\S+/{re.escape(file)})(?=[\s#,])", text):
         return match[1]

@@ -11,7 +11,7 @@ import re
 import shutil
 import threading
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from qbe.errors import IndexBuildError, IndexFormatError, JavaError
 from qbe.index import jvm
-from qbe.index.papers import IDS
+from qbe.index.papers import IDS, Papers
 from qbe.index.scoring import Rows, Selection, run_starts
 from qbe.index.store import Files, damaged
 from qbe.types import Paper
@@ -82,6 +82,13 @@ def write_lucene_index(
 ) -> dict[str, Any]:
     """Index the ``count`` papers that `write_input` wrote; return version, settings and term statistics."""
     execution.progress.stage("indexing with Lucene")
+    with _building(folder, count) as statistics:
+        _index_input(folder, settings, execution.threads)
+    stored = {"positions": settings.positions, "docvectors": settings.docvectors}
+    return {"version": jvm.lucene_version(), "k1": K1, "b": B, **stored, **statistics}
+
+
+def _index_input(folder: Path, settings: BuildSettings, threads: int) -> None:
     shutil.rmtree(folder / LUCENE, ignore_errors=True)
     jvm.silence_log4j()
     arguments = jvm.java_class("io.anserini.index.IndexCollection$Args")()
@@ -90,7 +97,7 @@ def write_lucene_index(
         "generatorClass": "DefaultLuceneDocumentGenerator",
         "input": str(folder / INPUT),
         "index": str(folder / LUCENE),
-        "threads": execution.threads,
+        "threads": threads,
         "storePositions": settings.positions,
         "storeDocvectors": settings.docvectors,
         "optimize": True,
@@ -98,46 +105,57 @@ def write_lucene_index(
     }
     for name, value in given.items():
         setattr(arguments, name, value)
-    with _building(folder, count) as statistics:
-        indexer = jvm.java_class("io.anserini.index.IndexCollection")(arguments)
-        jvm.silence_log4j()
-        indexer.run()
-    stored = {"positions": settings.positions, "docvectors": settings.docvectors}
-    return {"version": jvm.lucene_version(), "k1": K1, "b": B, **stored, **statistics}
+    indexer = jvm.java_class("io.anserini.index.IndexCollection")(arguments)
+    jvm.silence_log4j()
+    indexer.run()
 
 
-def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence[str]) -> dict[str, Any]:
+def update_lucene(
+    folder: Path, old: Path, added: Path | None, deleted: Sequence[str], settings: BuildSettings, threads: int
+) -> dict[str, Any]:
     """Write ``folder/lucene``: that of ``old`` without ``deleted`` papers and with those of ``added``.
 
     The papers of ``folder`` must be there already. Files of ``old`` are linked: Lucene never changes one.
+    Postings that an earlier major version of Lucene created take no others: all papers are indexed again.
     """
-    java, target = jvm.java_class, folder / LUCENE
-    count = (folder / IDS).read_bytes().count(b"\n")
-    with _building(folder, count) as statistics:
-        target.mkdir()
-        for file in (old / LUCENE).iterdir():
-            if file.name not in (ROWS, "write.lock"):
-                try:
-                    os.link(file, target / file.name)
-                except OSError:  # where links are impossible
-                    shutil.copyfile(file, target / file.name)
-        analyzer = java("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
-        config = java("org.apache.lucene.index.IndexWriterConfig")(analyzer)
-        config.setMergeScheduler(java("org.apache.lucene.index.SerialMergeScheduler")())
-        config.setSimilarity(java("org.apache.lucene.search.similarities.BM25Similarity")(K1, B))
-        writer = java("org.apache.lucene.index.IndexWriter")(jvm.open_lucene(target, reading=False), config)
-        try:
-            term, query = java("org.apache.lucene.index.Term"), java("org.apache.lucene.search.TermQuery")
-            for first in range(0, len(deleted), _IDS_AT_A_TIME):
-                some = deleted[first : first + _IDS_AT_A_TIME]
-                writer.deleteDocuments([query(term("id", paper_id)) for paper_id in some])
-            if added is not None:
-                writer.addIndexes([jvm.open_lucene(added / LUCENE, reading=False)])
-            writer.forceMerge(1)  # drops deleted papers from the statistics too
-            writer.commit()
-        finally:
-            writer.close()
+    papers = Papers(Files(folder), predictions=False)
+    with _building(folder, len(papers)) as statistics:
+        directory = jvm.open_lucene(old / LUCENE, reading=False)
+        before = jvm.java_class("org.apache.lucene.index.SegmentInfos").readLatestCommit(directory)
+        if before.getIndexCreatedVersionMajor() == int(jvm.lucene_version().partition(".")[0]):
+            _change_postings(folder / LUCENE, old / LUCENE, added and added / LUCENE, deleted)
+        else:
+            deque(write_input(folder, papers.read_from(0)), maxlen=0)
+            _index_input(folder, settings, threads)
+            shutil.rmtree(folder / INPUT)
     return {"version": jvm.lucene_version(), **statistics}
+
+
+def _change_postings(target: Path, old: Path, added: Path | None, deleted: Sequence[str]) -> None:
+    java = jvm.java_class
+    target.mkdir()
+    for file in old.iterdir():
+        if file.name not in (ROWS, "write.lock"):
+            try:
+                os.link(file, target / file.name)
+            except OSError:  # where links are impossible
+                shutil.copyfile(file, target / file.name)
+    analyzer = java("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+    config = java("org.apache.lucene.index.IndexWriterConfig")(analyzer)
+    config.setMergeScheduler(java("org.apache.lucene.index.SerialMergeScheduler")())
+    config.setSimilarity(java("org.apache.lucene.search.similarities.BM25Similarity")(K1, B))
+    writer = java("org.apache.lucene.index.IndexWriter")(jvm.open_lucene(target, reading=False), config)
+    try:
+        term, query = java("org.apache.lucene.index.Term"), java("org.apache.lucene.search.TermQuery")
+        for first in range(0, len(deleted), _IDS_AT_A_TIME):
+            some = deleted[first : first + _IDS_AT_A_TIME]
+            writer.deleteDocuments([query(term("id", paper_id)) for paper_id in some])
+        if added is not None:
+            writer.addIndexes([jvm.open_lucene(added, reading=False)])
+        writer.forceMerge(1)  # drops deleted papers from the statistics too
+        writer.commit()
+    finally:
+        writer.close()
 
 
 @contextlib.contextmanager
@@ -214,7 +232,7 @@ class TextSearch:
             if any(words in reason for words in _OF_A_LATER_LUCENE):
                 raise IndexFormatError(
                     f"{path}: expected an index that Lucene {jvm.lucene_version()} can read, "
-                    "found one of a later Lucene; open it with Python 3.12 or later, or build it again"
+                    "found one of a later Lucene; update qbe, or build it again"
                 ) from error
             raise damaged(path, "a Lucene index", reason) from error
         weakref.finalize(self, lambda reader: reader.close(), self.reader).atexit = False

@@ -235,8 +235,9 @@ def write_next(
     if manifest.lucene is not None:
         execution.progress.stage("indexing with Lucene")
         deleted = [old.ids[row] for row in dead]
-        statistics = update_lucene(folder, generation.folder, added and added[0], deleted)
-        state["lucene"] = {**manifest.lucene, **statistics}
+        changes = added and added[0], deleted
+        written = update_lucene(folder, generation.folder, *changes, settings, execution.threads)
+        state["lucene"] = {**manifest.lucene, **written}
     if manifest.dense is not None:
         if (shares := Papers(*parts).layout.probabilities) is not None and counts["predicted"]:
             np.save(folder / papers.PROBABILITIES_FILE, shares[sentences])

@@ -12,7 +12,8 @@ from qbe.types import Hit
 
 Floats = NDArray[np.float64]
 
-# Papers of a query that count for a candidate; chosen on the bibliographies of `citations` train.
+# Papers of a query that count for a candidate: two, chosen on the bibliographies of `citations` train, and of
+# more than six the nearest third, chosen on people's judgements (systematic reviews, CISI).
 BEST_PAPERS = 2
 
 
@@ -40,7 +41,9 @@ def combine_aspects(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floa
 
 
 def sum_of_papers(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats:
-    """Sum the aspects' weighted scores (n,); of n >= 3 liked papers ``n / 2`` times the best two."""
+    """Sum the aspects' weighted scores (n,); of n >= 3 liked papers the best two, or the best third of more
+    than six, count as much as all.
+    """
     by_paper: dict[str, Floats] = {}
     liked: set[str] = set()
     for score, aspect in zip(scores, aspects, strict=True):
@@ -52,7 +55,8 @@ def sum_of_papers(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats
     if not liked:  # where only disliked aspects are reranked
         return np.asarray(rest, dtype=np.float64)
     for_it = np.stack([each for name, each in by_paper.items() if name in liked])
-    best = for_it if len(liked) <= BEST_PAPERS else np.sort(for_it, axis=0)[-BEST_PAPERS:]
+    count = max(BEST_PAPERS, -(-len(liked) // 3))
+    best = for_it if len(liked) <= count else np.sort(for_it, axis=0)[-count:]
     return np.asarray(best.sum(axis=0) * (len(liked) / len(best)) + rest, dtype=np.float64)
 
 

@@ -23,6 +23,7 @@ from qbe.util.work import Workers
 
 NONE_LIKELY = "no paper is likely to be what you ask for"
 ASPECT_DEPTH = 1000  # papers that each liked aspect brings, where a query has several aspects
+SMALL_POOL = 50  # papers; scores of fewer are normalized over what the aspects bring, too
 
 
 class GradedQuery(NamedTuple):
@@ -84,10 +85,12 @@ def rank(
         if request.query.is_single:
             single.setdefault(request.allowed, []).append(number)
             continue
-        if pool is None:
-            pool = liked_candidates(stage, request, min(max(k, ASPECT_DEPTH), len(reader)))
+        others: list[str] = []
+        if pool is None or len(pool) < SMALL_POOL:
+            others = liked_candidates(stage, request, min(max(k, ASPECT_DEPTH), len(reader)))
+        pool, others = (others, []) if pool is None else (pool, others)
         if pool:
-            ranked[number] = _combined(stage, request, pool, k, explain)
+            ranked[number] = _combined(stage, request, pool, others, k, explain)
     for allowed, together in single.items():
         queries = [requests[number].aspects[0] for number in together]
         of_queries = [pools[number] for number in together]
@@ -99,13 +102,20 @@ def rank(
 
 
 def _combined(
-    stage: FirstStage, request: RankingRequest, pool: Sequence[str], k: int, explain: bool
+    stage: FirstStage,
+    request: RankingRequest,
+    pool: Sequence[str],
+    others: Sequence[str],
+    k: int,
+    explain: bool,
 ) -> list[Hit]:
-    """Rank a pool by the combined scores of several aspects."""
-    found = stage.batch_search(request.aspects, len(pool), [pool] * len(request.aspects))
+    """Rank a pool by the scores of several aspects, combined after those of ``others``, too, are known."""
+    both = list(dict.fromkeys([*pool, *others]))
+    found = stage.batch_search(request.aspects, len(both), [both] * len(request.aspects))
     scores = [{hit.paper_id: hit.score for hit in aspect_hits} for aspect_hits in found]
-    columns = [np.array([by_id[paper_id] for paper_id in pool]) for by_id in scores]
-    hits = best_hits(pool, combine_aspects(columns, request.query.aspects), k)
+    columns = [np.array([by_id[paper_id] for paper_id in both]) for by_id in scores]
+    combined = combine_aspects(columns, request.query.aspects)[: len(pool)]
+    hits = best_hits(pool, combined, k)
     if not explain:
         return hits
     by_label = {request.label(place): by_id for place, by_id in enumerate(scores)}
