@@ -269,9 +269,10 @@ JUDGED = "--qrels {sample}/sample.method.qrels --run {folder}/run.trec"
 )
 @pytest.mark.slow
 def test_a_command_without_a_package_names_it(
-    tiny_index, tiny_encoder, sample, cache, tmp_path, monkeypatch, package, pip, command, options
+    tiny_index, tiny_encoder, sample, cache, with_jar, tmp_path, monkeypatch, package, pip, command, options
 ):
     """The base of the large encoder is not downloaded before that."""
+    with_jar(cache)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     (tmp_path / "empty").mkdir()
     (tmp_path / "run.trec").write_text("s024_method Q0 s001 1 2.5 tag\n")

@@ -55,7 +55,8 @@ EVERY = ALWAYS.union(*(declared(EXTRAS[extra]) for extra in EXTRAS))
 DISTRIBUTIONS = {module: set(map(normal, names)) for module, names in packages_distributions().items()}
 # A distribution without modules, and the one that it requires for them.
 DISTRIBUTIONS["fastmcp"].add("fastmcp")
-DISTRIBUTIONS["onnxruntime"].add("onnxruntime-gpu")  # another build of the same module
+DISTRIBUTIONS["onnxruntime"].add("onnxruntime-gpu")  # other builds of the same modules
+DISTRIBUTIONS["faiss"].add("faiss-gpu")
 
 
 def imported(file: Path) -> set[str]:

@@ -36,7 +36,7 @@ def test_topics_and_pools_that_do_not_fit(index):
 def test_aspects_are_combined_by_hand(index, stage):
     pipeline = first_stage(index, stage)
     s024, s036 = index.paper("s024"), index.paper("s036")
-    pool = [paper.paper_id for paper in index if paper.paper_id not in ("s024", "s036")][:40]
+    pool = [paper.paper_id for paper in index if paper.paper_id not in ("s024", "s036")][:60]
     query = Query.of(
         Aspect(s024, Facet.BACKGROUND), Aspect(s024, Facet.METHOD, weight=-0.5), Aspect(s036, positions=(1,))
     )

@@ -86,11 +86,11 @@ def test_help_imports_what_argparse_does_and_one_command(command, argparse_alone
 
 USAGE_ERRORS = {
     "index stored twice": ["--corpus", "x", "--output", "y", "--store", "float16", "int8"],
-    "index appended to with its own settings": ["--append", "--corpus=x", "--output=y", "--faiss=SQ8"],
+    "index appended to and deleted from": ["--append", "--delete", "1", "--corpus=x", "--output=y"],
     "search gone on with nowhere": ["--index", "x", "--topics", "y", "--resume"],
     "search of no lists": ["--index", "x", "--paper", "1", "--first-stage", "dense:nprobe=0"],
     "search transported without lambda": ["--index=x", "--text=y", "--rerank=matching:regularization=0"],
-    "evaluate": ["--qrels", "x", "--run", "y", "--split", "dev"],
+    "evaluate": ["--qrels", "x", "--run", "y", "--protocol", "none"],
     "datasets": ["nosuch", "--output", "x"],
     "export read in passes too short": ["encoder", "--model=x", "--output=y", "--max-tokens=9"],
     "tag": ["--input", "x", "--output", "-", "--resume"],
