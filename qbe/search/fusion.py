@@ -13,7 +13,7 @@ from qbe.types import Hit
 Floats = NDArray[np.float64]
 
 # Papers of a query that count for a candidate: two, chosen on the bibliographies of `citations` train, and of
-# more than six the nearest third, chosen on people's judgements (systematic reviews, CISI).
+# more than five the nearer half, chosen on people's judgements (systematic reviews).
 BEST_PAPERS = 2
 
 
@@ -41,8 +41,8 @@ def combine_aspects(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floa
 
 
 def sum_of_papers(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats:
-    """Sum the aspects' weighted scores (n,); of n >= 3 liked papers the best two, or the best third of more
-    than six, count as much as all.
+    """Sum the aspects' weighted scores (n,); of n >= 3 liked papers the best two, or the best half of more
+    than five, count as much as all.
     """
     by_paper: dict[str, Floats] = {}
     liked: set[str] = set()
@@ -55,7 +55,7 @@ def sum_of_papers(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats
     if not liked:  # where only disliked aspects are reranked
         return np.asarray(rest, dtype=np.float64)
     for_it = np.stack([each for name, each in by_paper.items() if name in liked])
-    count = max(BEST_PAPERS, -(-len(liked) // 3))
+    count = max(BEST_PAPERS, len(liked) // 2)
     best = for_it if len(liked) <= count else np.sort(for_it, axis=0)[-count:]
     return np.asarray(best.sum(axis=0) * (len(liked) / len(best)) + rest, dtype=np.float64)
 
