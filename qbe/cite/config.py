@@ -24,8 +24,8 @@ class CiteConfig:
 
     Raises TypeError for a parameter of another type, UsageError for a value out of range.
 
-    >>> CiteConfig(depth=20).record()
-    {'depth': 20, 'query': 'abstract', 'links': True, 'rerank': None, 'filter': None}
+    >>> CiteConfig(depth=20, query="title").links
+    True
     """
 
     depth: int = 1000

@@ -257,7 +257,7 @@ class CrossEncoderTraining(Training):
     def fit(self) -> None:
         recipe, work = self.recipe, self.work / "base"
         model = self._model = open_pair_reader(self._folder, work, self.run.device, self._outputs)
-        model.half, most = self._half, positions(cast(Any, model.transformers_model).base_model)
+        model.in_bfloat16, most = self._half, positions(cast(Any, model.transformers_model).base_model)
         if recipe.query_tokens + recipe.candidate_tokens > most:
             raise UsageError(
                 f"expected `query_tokens` and `candidate_tokens` of together at most {most}, which "

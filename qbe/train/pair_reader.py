@@ -31,7 +31,7 @@ FACETS = tuple(map(str, Facet))
 class PairReader(CrossEncoder):
     """A cross-encoder that reads papers of an index, by row, in place of texts, as search joins them."""
 
-    half = False  # whether products are in bfloat16
+    in_bfloat16 = False  # products of matrices
 
     def read(
         self,
@@ -77,7 +77,7 @@ class PairReader(CrossEncoder):
     def scores_of(self, inputs: Sequence[Places]) -> torch.Tensor:
         """Scores (pairs, outputs), float32, of pairs of papers."""
         features = {name: part.to(self.device) for name, part in self.preprocess(inputs).items()}
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.in_bfloat16):
             scores: torch.Tensor = self(features)["scores"]
         return scores.float()
 
