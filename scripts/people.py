@@ -102,8 +102,9 @@ def tables(qrels: Path = Path("qrels", "people")) -> str:
             lines.append(f"| {of.name} | {' | '.join(row)} |")
     sources = published_papers("reviewers")
     for published in published_rows("reviewers"):
-        figures = [f"{published.figures[measure]['all']:g}" for measure in RANKED["reviewers"][1]]
-        row = [figure.removeprefix("0") for figure in figures]
+        figures = [published.figures[measure]["all"] for measure in RANKED["reviewers"][1]]
+        digits = max(len(str(figure)) - 2 for figure in figures)  # as many as are printed
+        row = [f"{figure:.{digits}f}".removeprefix("0") for figure in figures]
         lines.append(f"| {published.system} ({sources[published.paper].short}) | {' | '.join(row)} | | |")
     if tagged := figures_of(
         qrels / HEADINGS / "corpus.jsonl", Path(f"runs/people.{HEADINGS}.tagger.jsonl"), HEADINGS
