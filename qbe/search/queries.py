@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qbe.corpus.fields import ABSTRACT_FROM, NOT_READ
-from qbe.corpus.records import parse_paper
-from qbe.corpus.sentences import ABSTRACT, TITLE, paper_from_text, split_sentences, title_and_abstract
+from qbe.corpus.records import paper_from_text, parse_paper
+from qbe.corpus.sentences import ABSTRACT, TITLE, split_sentences, title_and_abstract
 from qbe.errors import CorpusError, FileFormatError, PaperNotFoundError, RecordError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query, Topic, TopicAspect
