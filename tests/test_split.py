@@ -241,7 +241,6 @@ def test_other_types_and_invalid_texts_are_refused(told):
         ("PURPOSE To fish. DESIGN A net. METHODS AND RESULTS Two were caught.", "objective method none"),
         ("Cod. Background and aims. It. Design/methodology/approach. A net.", "none background method"),
         ("Motivation: Cod. Results: We cast a net. Availability: At the sea.", "background none other"),
-        ("Fish swim. Results: none. We describe the Methods: nets.", "none"),
         ("Background: Fish swim. Conclusions: We count them.", "none"),
     ],
 )

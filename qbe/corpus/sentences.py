@@ -44,7 +44,7 @@ EXCLAIMED = frozenset(("Jeopardy", "Yahoo"))  # names that end in an exclamation
 # a heading has none of these; and words that stand beside them.
 _HEADINGS = {
     "background": _words(
-        "background backgrounds context importance introduction motivation motivations problem rationale"
+        "background backgrounds context importance introduction motivation problem rationale"
     ),
     "objective": _words("aim aims goal goals hypotheses hypothesis objective objectives purpose purposes"),
     "method": _words("""
@@ -55,18 +55,13 @@ _HEADINGS = {
     "other": _words("conclusion conclusions discussion interpretation"),
 }
 _WEAK_HEADINGS = {
-    "method": _words(
-        "approach extraction measurements measures outcome outcomes selection sources synthesis"
-    ),
-    "other": _words("""
-        availability funding implications keywords limitations originality registration relevance significance
-        summary value
-    """),
+    "method": _words("approach extraction measurements measures outcome outcomes selection sources"),
+    "other": _words("availability funding implications limitations originality relevance significance value"),
 }
-HEADINGS = _words("""
-    abstract and clinical contribution contributions data evaluation experimental key main of practical
-    research study the trial
-""").union(*_HEADINGS.values(), *_WEAK_HEADINGS.values())
+_BESIDE = (
+    "abstract and clinical contribution contributions data evaluation key main practical study summary the"
+)
+HEADINGS = _words(_BESIDE).union(*_HEADINGS.values(), *_WEAK_HEADINGS.values())
 
 # Words that begin sentences of abstracts (of CSAbstruct's training part) far more often than they are names.
 BEGINNINGS = _words("""
