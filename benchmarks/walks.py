@@ -129,7 +129,7 @@ def main() -> None:
         qbe = [sys.executable, "-m", "qbe"]
         lines = (SAMPLE / "corpus.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
         (work / "five.jsonl").write_text("".join(lines[:PAPERS]), encoding="utf-8")
-        command = [*qbe, "index", "--corpus", SAMPLE / "corpus.jsonl", "--output", work / "sample"]
+        command = [*qbe, "index", "--corpus", str(SAMPLE / "corpus.jsonl"), "--output", f"{work}/sample"]
         subprocess.run(command, check=True, capture_output=True)
         print(f"{'':24s} functions      files      calls    deepest")
         for name, what in (("index", "a paper into an index"), ("search", "a query over HTTP")):
