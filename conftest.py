@@ -6,6 +6,7 @@ vectors, opened, in ``indexes/sample``, and its ``corpus.jsonl``, ``topics.tsv``
 ``sample``.
 """
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,11 +26,10 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 @pytest.fixture(scope="session")
 def documented_index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """The sample, indexed as a user would."""
-    from qbe.datasets.packaged import copy_sample
     from qbe.search.pipeline import build_index
 
     folder = tmp_path_factory.mktemp("documented")
-    copy_sample(folder / "sample")
+    shutil.copytree(Path(__file__).parent / "tests" / "data" / "sample", folder / "sample")
     with build_index(folder / "indexes" / "sample", folder / "sample" / "corpus.jsonl") as index:
         yield index
 

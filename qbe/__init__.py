@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     )
     from qbe.evaluate.run import Run as Run
     from qbe.search.filters import PaperFilter as PaperFilter
-    from qbe.search.queries import paper_from_file as paper_from_file
+    from qbe.search.paper_file import paper_from_file as paper_from_file
     from qbe.search.questions import paper_from_question as paper_from_question
     from qbe.search.request import SearchRequest as SearchRequest
     from qbe.search.session import SearchSession as SearchSession
@@ -77,7 +77,7 @@ _NAMES = {
     "qbe.search.filters": "PaperFilter",
     "qbe.search.pipeline": "Index Pipeline build_index open_index",
     "qbe.search.session": "SearchSession",
-    "qbe.search.queries": "paper_from_file",
+    "qbe.search.paper_file": "paper_from_file",
     "qbe.search.questions": "paper_from_question",
     "qbe.search.request": "SearchRequest",
     "qbe.search.stages": (

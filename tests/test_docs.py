@@ -37,7 +37,7 @@ CLI = ROOT / "docs" / "cli.md"
 
 FEW = {"1904.00842", "2505.20979"}
 FOUND = {"2603.09359", "2607.06032"}  # hits of README that are no candidates
-SAMPLE = "qbe datasets sample --output sample\nqbe index --corpus sample/corpus.jsonl --output indexes/sample"
+SAMPLE = "qbe index --corpus sample/corpus.jsonl --output indexes/sample"
 
 _FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
@@ -105,6 +105,7 @@ def readme(tmp_path_factory, environment) -> tuple[Path, list[str]]:
     """The folder in which README's examples were run, with the sample and its index; what they printed."""
     folder = tmp_path_factory.mktemp("readme")
     printed = run_examples(README, folder)
+    shutil.copytree(ROOT / "tests" / "data" / "sample", folder / "sample")
     shell.run(SAMPLE, folder)
     return folder, printed
 

@@ -9,7 +9,8 @@ from qbe.cli.cite import main as cite
 from qbe.corpus.latex import cited_in, paper_of, source_of
 from qbe.errors import CorpusError, RecordError, UsageError
 from qbe.index.index import open_index
-from qbe.search.queries import note_on_papers, paper_from_bytes, paper_from_file, papers_of
+from qbe.search.paper_file import note_on_papers, paper_from_bytes, paper_from_file
+from qbe.search.queries import papers_of
 
 DRAFT = r"""
 % \title{An older title}

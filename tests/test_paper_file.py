@@ -9,7 +9,7 @@ import pytest
 from qbe.cli.search import main
 from qbe.corpus.sentences import title_and_abstract
 from qbe.errors import CorpusError, QbeError, UsageError
-from qbe.search.queries import paper_from_bytes, paper_from_file, pasted_paper
+from qbe.search.paper_file import paper_from_bytes, paper_from_file, pasted_paper
 
 TITLE, ABSTRACT = "On stone", "Stone is hard. We cut it."
 RECORD = {"title": TITLE, "abstract": ABSTRACT}

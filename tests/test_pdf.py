@@ -16,7 +16,7 @@ from qbe.corpus.reading import read_corpus
 from qbe.corpus.records import STANDS_IN, Reading, RejectedRecords
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import QbeError
-from qbe.search.queries import paper_from_file
+from qbe.search.paper_file import paper_from_file
 
 PAPER = Paper(
     "Efficient first-order classification of flying fish",

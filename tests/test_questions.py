@@ -8,7 +8,8 @@ from support.searching import ids
 
 from qbe import SHAPES, Facet, Pipeline, Query, UsageError, default_stages, open_index, paper_from_question
 from qbe.cli.search import main as search_main
-from qbe.search.queries import pasted_paper, query_by
+from qbe.search.paper_file import pasted_paper
+from qbe.search.queries import query_by
 from qbe.search.questions import ASKED, Question, question_of
 from qbe.serve.app import create_app
 from qbe.serve.mcp import Search, search_papers

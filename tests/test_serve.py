@@ -18,7 +18,7 @@ from support.serving import serving
 
 from qbe.cli.parser import parse
 from qbe.cli.serve import main, run
-from qbe.errors import InputError, UsageError
+from qbe.errors import CorpusError, InputError, UsageError
 from qbe.index.index import open_index
 from qbe.search.request import SearchForm
 from qbe.serve.app import page_files
@@ -330,6 +330,25 @@ def test_a_paper_may_be_sent_as_a_file(server, tmp_path):
     source = rf"\title{{T}}\input{{{tmp_path}/secret}}".encode()
     refused = server.ask("POST", "/api/paper-file?name=a.tex", source)
     assert (refused.status, refused.message[:15]) == (422, "a.tex: expected")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.bib", "a.tex", "a.json", "a.pdf"])
+def test_a_file_that_takes_too_long_is_given_up(service, monkeypatch, name):
+    monkeypatch.setattr("qbe.corpus.pdf.SECONDS", 0.01)
+    with pytest.raises(CorpusError, match=f"^{name}: expected a file that is read in 0.01 s and 1 GiB"):
+        service.read_file(b"%PDF-1.7", name)
+
+
+def test_texts_that_are_labelled_and_encoded_are_counted(server):
+    text = " ".join(f"We count fish number {place} in the lakes of the north." for place in range(380))[
+        :19_900
+    ]
+    asked = [("facets", {"text": text}), ("search", {"text": text, "k": 1, "rerank": False})] * 4
+    with ThreadPoolExecutor(9) as pool:
+        answers = [pool.submit(server.ask, "POST", f"/api/{path}", body) for path, body in asked]
+        assert server.search(paper_ids=["s036"], k=1).status == 200
+        assert {each.result().status for each in answers} == {200, 429}
+    assert server.ask("POST", "/api/facets", {"text": text}).status == 200
 
 
 def test_files_of_other_sites_and_of_any_size_are_refused(server):

@@ -14,7 +14,7 @@ from support.messages import messages_of
 from qbe.errors import FileFormatError
 from qbe.evaluate.csfcube import load_folds
 from qbe.runs import has_graded_pairs, read_graded_pairs, read_pools, read_qrels, read_run, read_topics
-from qbe.search.queries import paper_from_file
+from qbe.search.paper_file import paper_from_file
 from qbe.util.text import read_fields, read_ids
 
 FOLD = {name: ["q_method"] for name in ("fold1_dev", "fold2_dev", "fold1_test")} | {

@@ -82,7 +82,8 @@ def _papers(
     options: argparse.Namespace, index: qbe.Index
 ) -> tuple[Sequence[str], Callable[[int], qbe.Paper]]:
     """The ids in the run of the papers that the options state, and a function that loads one."""
-    from qbe.search.queries import distinct_papers, from_topics, note_on_papers
+    from qbe.search.paper_file import note_on_papers
+    from qbe.search.queries import distinct_papers, from_topics
 
     if options.topics:
         source = from_topics(index, Path(options.topics))

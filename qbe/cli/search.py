@@ -215,7 +215,7 @@ def _source(options: argparse.Namespace, index: qbe.Index, weights: Any) -> Quer
 
 def given_paper(options: argparse.Namespace) -> qbe.Paper:
     """The paper from outside that the options bring as a file or as text."""
-    from qbe.search.queries import note_on_papers, paper_from_file, pasted_paper
+    from qbe.search.paper_file import note_on_papers, paper_from_file, pasted_paper
 
     if options.text is None:
         paper = paper_from_file(options.paper_file)

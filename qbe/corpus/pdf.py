@@ -8,7 +8,6 @@ standard input, each after its length in eight bytes, and answers each with a li
 from __future__ import annotations
 
 import atexit
-import contextlib
 import io
 import json
 import re
@@ -88,27 +87,20 @@ _PROCESSES: list[work.Process] = []  # the process that reads, if there is one
 
 def _read(data: bytes) -> dict[str, str]:
     """Return the answer of the process that reads; ``error`` is empty where it ends, or is too slow."""
+    if work.is_limited:
+        return answer(data)
     with _LOCK:
         if not _PROCESSES or _PROCESSES[0].poll() is not None:
             end_worker()
             atexit.register(end_worker)  # once more does no harm
             _PROCESSES.append(work.start([sys.executable, "-m", "qbe.corpus.pdf"]))
-        process = _PROCESSES[0]
-        assert process.stdin is not None and process.stdout is not None
-        timer = threading.Timer(SECONDS, process.kill)
-        timer.start()
         line = b""
         try:
-            process.stdin.write(len(data).to_bytes(8, "big") + data)
-            process.stdin.flush()
-            line = process.stdout.readline()
-        except BrokenPipeError:
-            pass
+            line = work.answer_of(_PROCESSES[0], data, SECONDS)
         finally:
-            timer.cancel()
-            if not line.endswith(b"\n"):  # also on an interrupt: the answer is not that of the next document
+            if not line:  # also on an interrupt: the answer is not that of the next document
                 end_worker()
-        found: dict[str, str] = json.loads(line) if line.endswith(b"\n") else {"error": ""}
+        found: dict[str, str] = json.loads(line) if line else {"error": ""}
         return found
 
 
@@ -147,15 +139,7 @@ def answer(data: bytes) -> dict[str, str]:
 
 def main() -> None:
     """Answer documents until the input ends."""
-    import resource
-
-    for limit, value in (
-        (resource.RLIMIT_AS, MOST_BYTES),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-    ):
-        with contextlib.suppress(ValueError, OSError):  # where the system has no such limit, or a lower one
-            resource.setrlimit(limit, (value, value))
+    work.limit(MOST_BYTES)
     source, target = sys.stdin.buffer, sys.stdout.buffer
     while size := source.read(8):
         data = source.read(int.from_bytes(size, "big"))

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import logging
-import re
-from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from qbe.corpus.fields import ABSTRACT_FROM, NOT_READ
-from qbe.corpus.records import paper_from_text, parse_paper
-from qbe.corpus.sentences import ABSTRACT, TITLE, split_sentences, title_and_abstract
+from qbe.corpus.records import paper_from_text
 from qbe.errors import CorpusError, FileFormatError, PaperNotFoundError, RecordError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query, Topic, TopicAspect
 from qbe.runs import numbered_topics
+from qbe.search.paper_file import pasted_paper
 from qbe.search.questions import asked_paper
 from qbe.types import Facet, Paper
-from qbe.util.text import one_line, some
+from qbe.util.text import some
 
 if TYPE_CHECKING:
-    from qbe.corpus.records import Reader
     from qbe.index.reader import IndexReader
 
 log = logging.getLogger(__name__)
@@ -32,16 +25,8 @@ log = logging.getLogger(__name__)
 # What counts of a paper: weights of facets, a facet, sentence positions, or its whole abstract for None.
 AspectSpec = Mapping[Facet, float] | Facet | Sequence[int] | None
 
-ID = "query"  # of papers from outside that bring none
 UNLIKE_WEIGHT = 0.5  # of all unwanted papers together, relative to the others together
-LONG_ABSTRACT = 20_000  # characters of abstracts that take seconds to encode
 LISTS = (".txt", ".ids", ".lst", ".md", "")  # suffixes of files that may be a list, if no bibliography
-
-_SUFFIXES = {".doc": "a Word document", ".docx": "a Word document", ".odt": "an OpenDocument file"}
-_LATEX = "a LaTeX document"
-_READ = ("plain text", "an empty file", "JSON", _LATEX)  # kinds of files that may hold a paper
-
-_LINE_END = re.compile(r"\r\n?")
 
 
 class QuerySource(NamedTuple):
@@ -203,119 +188,6 @@ def _paper_of(topic: Topic, where: str) -> Paper:
         return paper_from_text(topic.title, topic.text)
     except CorpusError as error:
         raise CorpusError(f"{where}: {error}") from None
-
-
-def note_on_papers(papers: Iterable[Paper]) -> str:
-    """Tell users in one line of papers from outside with parts missing, or with far too long abstracts."""
-    papers = list(papers)
-    notes = []
-    for metadata in (paper.metadata for paper in papers):
-        if ABSTRACT_FROM in metadata:
-            notes.append(f"no abstract was found in the query; {metadata[ABSTRACT_FROM]} stands for it")
-        if NOT_READ in metadata:
-            notes.append(
-                "title or abstract of the query may lack parts in files that cannot be read "
-                f"({metadata[NOT_READ]}): give them as text"
-            )
-    if (longest := max((len(paper.abstract) for paper in papers), default=0)) > LONG_ABSTRACT:
-        notes.append(f"the query has {longest:,} characters, all of which are read: give the abstract alone")
-    return one_line("; ".join(notes))
-
-
-def pasted_paper(text: str, title: str) -> Paper:
-    """Make a paper with the id ``query`` of a pasted abstract, before which its title may stand as in a text
-    file; a ``title`` that is given counts. Raises CorpusError for an empty abstract.
-    """
-    text = _LINE_END.sub("\n", text).strip()
-    if not title or TITLE.match(text) or ABSTRACT.search(text):
-        with contextlib.suppress(UsageError):  # a first line that may be a title stays in the abstract
-            found, abstract = title_and_abstract(text, "`text`")
-            if abstract:
-                title, text = title or found, abstract
-    record = {"paper_id": ID, "title": title, "abstract": text}
-    return parse_paper(record, "`text`", split_sentences)
-
-
-def paper_from_file(path: str | Path) -> Paper:
-    r"""Read the paper of a file (``-``: standard input): a PDF, a LaTeX source with the files that it inputs,
-    a JSON object with title and abstract, the only entry of a file that `qbe index` reads, or text.
-
-    Its id is ``query`` if it has none. Raises UsageError for another kind or several papers, CorpusError for
-    one that cannot be read.
-    """
-    from qbe.corpus.streams import MAX_LINE_BYTES, STDIN, display_name, open_source
-
-    name = display_name(path)
-    if kind := _SUFFIXES.get(Path(name).suffix.lower()):
-        raise _other_kind(name, kind)
-    with open_source(path) as stream:
-        data = stream.read(MAX_LINE_BYTES + 1)
-    return paper_from_bytes(data, name, None if str(path) == STDIN else Path(path).parent)
-
-
-def paper_from_bytes(data: bytes, name: str, folder: Path | None = None) -> Paper:
-    """Read a paper as `paper_from_file` does; ``folder`` has the files that a LaTeX source inputs."""
-    from qbe.corpus import latex
-    from qbe.corpus.formats import FORMATS, JSON_LINES, kind_of
-    from qbe.corpus.json_stream import decode_record, decode_text
-    from qbe.corpus.streams import HEAD_BYTES, MAX_LINE_BYTES, Head, from_western
-
-    if len(data) > MAX_LINE_BYTES:
-        most = MAX_LINE_BYTES >> 20
-        raise CorpusError(f"{name}: expected one paper, found more than {most} MiB; shorten it")
-    head = Head(name, data[:HEAD_BYTES])
-    known = next((each for each in FORMATS.values() if each.recognizes(head)), None)
-    if known is FORMATS["pdf"]:
-        return _only(known.read, data, name)
-    kind = _SUFFIXES.get(head.suffix) or kind_of(head)
-    if head.suffix == ".pdf":
-        raise UsageError(f"{name}: expected a PDF, found {kind}; fetch the paper itself again")
-    data = from_western(io.BufferedReader(io.BytesIO(data)))[0].read().removeprefix(BOM_UTF8)
-    if head.suffix in latex.SUFFIXES or (known is None and kind == _LATEX):
-        source = latex.source_of(decode_text(data, name), folder)
-        return parse_paper(latex.paper_of(source, name), name, split_sentences, ID)
-    if known is None and not kind.startswith(_READ):
-        raise _other_kind(name, kind)
-    text = _LINE_END.sub("\n", decode_text(data, name)).strip()
-    if not text:
-        raise CorpusError(f"{name}: expected title and abstract, found nothing; give them")
-    broken = None
-    if text[0] == "{":
-        try:
-            record = decode_record(text, name)
-        except RecordError as error:  # or several objects
-            record, broken = {}, error
-        is_own = isinstance(record.get("title"), str) and isinstance(record.get("abstract"), str | list)
-        if is_own or (known is None and not broken):
-            return parse_paper(record, name, split_sentences, ID)
-    elif known is None and text[0] != "[":
-        title, abstract = title_and_abstract(text, name)
-        return parse_paper({"title": title, "abstract": abstract}, name, split_sentences, ID)
-    return _only((known or JSON_LINES).read, data, name, broken)
-
-
-def _only(read: Reader, data: bytes, name: str, broken: RecordError | None = None) -> Paper:
-    from qbe.corpus.records import Reading
-
-    entries = list(islice(read(io.BufferedReader(io.BytesIO(data)), name, Reading()), 2))
-    for _, entry in entries:
-        if isinstance(entry, RecordError):
-            raise broken or entry
-    if len(entries) != 1:
-        raise UsageError(
-            f"{name}: expected one paper, found {'several' if entries else 'none'}; give a file of one, or "
-            "search for papers like several with `cited`"
-        )
-    ((where, only),) = entries
-    assert not isinstance(only, RecordError)
-    return parse_paper(only, where, split_sentences, ID)
-
-
-def _other_kind(name: str, kind: str) -> UsageError:
-    return UsageError(
-        f"{name}: expected a paper as PDF, LaTeX, JSON, an entry of a bibliography, or text, found {kind}; "
-        "paste its abstract as `text`, its title as `title`"
-    )
 
 
 class NamedPapers(NamedTuple):

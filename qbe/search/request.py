@@ -13,7 +13,8 @@ from qbe.errors import UsageError, check_count
 from qbe.index.index import Index
 from qbe.query import PLAIN, SHAPES, Query, Variety, parse_wish
 from qbe.search.filters import PaperFilter, check_filter, parse_where
-from qbe.search.queries import AspectSpec, distinct_papers, pasted_paper, query_by
+from qbe.search.paper_file import pasted_paper
+from qbe.search.queries import AspectSpec, distinct_papers, query_by
 from qbe.types import AIM, Facet, Paper
 
 BLOCK = 16  # queries of a run that are searched together

@@ -6,9 +6,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial, wraps
-from itertools import islice
+from itertools import chain, islice
 from pathlib import PurePath
 from typing import Annotated, ParamSpec, cast
 
@@ -19,8 +20,8 @@ from qbe.cite.recommender import CiteRequest, Recommender
 from qbe.errors import PaperNotFoundError, QbeError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query
+from qbe.search.paper_file import pasted_paper, sent_paper
 from qbe.search.present import heading, language_note
-from qbe.search.queries import note_on_papers, pasted_paper
 from qbe.search.questions import ASKED
 from qbe.search.request import MAX_DEPTH, CitationForm, SearchForm, SearchRequest, SourceForm
 from qbe.search.session import FIRST, GRADED, RERANKED, Executor, Ranking, SearchSession, check_index
@@ -37,6 +38,7 @@ P = ParamSpec("P")
 Name = Annotated[str, Field(max_length=300)]
 Few = Annotated[int, Field(ge=1, le=50)]
 
+MAX_CHARACTERS = 40_000  # of pasted texts whose sentences are labelled and encoded at a time
 READING_SECONDS = 5.0  # how long an uploaded file waits until those before it are read
 
 
@@ -77,7 +79,8 @@ class SearchService(Closing):
         self._has_postings = reader.manifest.lucene is not None
         self.index = index
         self.stages, self._chosen = default_stages(index) if stages is None else stages, stages is not None
-        self._lock, self._reading = threading.Lock(), threading.Lock()
+        self._lock, self._reading, self._counting = (threading.Lock() for _ in range(3))
+        self._characters = 0  # of texts that are labelled and encoded
         self._queues: list[tuple[str, MicroBatchQueue]] = []  # by stage
         self._sessions: dict[str | None, SearchSession] = {}
         self._citations: tuple[Recommender, MicroBatchQueue] | None = None
@@ -130,7 +133,8 @@ class SearchService(Closing):
     def search(self, form: SearchForm) -> Record:
         """The final hits of a search, as `stream` has them; raises what that does."""
         begin, request = time.perf_counter(), form.request(self.index)
-        ranking = self._session(form.first_stage).search(request, rerank=form.rerank)
+        with self._admitted(form.text):
+            ranking = self._session(form.first_stage).search(request, rerank=form.rerank)
         return self._search_record(ranking, form, begin)
 
     def stream(self, form: SearchForm) -> Iterator[Record]:
@@ -146,7 +150,10 @@ class SearchService(Closing):
             begin, digest = time.perf_counter(), self.index.manifest.digest
             try:
                 session, request = self._session(form.first_stage), form.request(self.index)
-                for ranking in session.run(request, rerank=form.rerank):
+                rankings = session.run(request, rerank=form.rerank)
+                with self._admitted(form.text):
+                    first = next(rankings)
+                for ranking in chain([first], rankings):
                     yield self._search_record(ranking, form, begin)
                 return
             except PaperNotFoundError:
@@ -174,7 +181,8 @@ class SearchService(Closing):
         cited = [paper_id for paper_id in form.cited if paper_id in self.index]
         request, k = CiteRequest(paper, cited, excluded), form.start + form.k + 1
         recommend = partial(recommender.batch_recommend, [request], k, filter=form.paper_filter)
-        (hits,) = queue.result(lambda tasks: [task() for task in tasks], recommend)
+        with self._admitted(form.text):
+            (hits,) = queue.result(lambda tasks: [task() for task in tasks], recommend)
         missing = len(given) - len(excluded)
         are = "1 paper is" if missing == 1 else f"{missing} papers are"
         return {
@@ -191,25 +199,34 @@ class SearchService(Closing):
     def read_file(self, data: bytes, name: Name = "file") -> Record:
         """Title and abstract of a paper that is sent as a file: PDF, LaTeX, BibTeX, JSON, text.
 
-        There is a ``note``, '' where there is nothing to say. One is read at a time, a PDF in a process of
-        its own.
+        There is a ``note``, '' where there is nothing to say. One is read at a time, in a process of its own.
         """
-        from qbe.corpus.pdf import end_worker  # the readers of all formats take a while to load
-        from qbe.search.queries import paper_from_bytes
-
         if not self._reading.acquire(timeout=READING_SECONDS):
             raise OverloadedError
         try:
-            paper = paper_from_bytes(data, PurePath(name).name or "file")
+            return sent_paper(data, PurePath(name).name or "file")
         finally:
-            end_worker()  # so that a malicious document cannot affect the next one
             self._reading.release()
-        return {"title": paper.title, "text": paper.abstract, "note": note_on_papers([paper])}
 
     def label(self, text: Abstract, title: Title = "") -> Record:
         """The sentences of a pasted abstract with their facets."""
-        paper = self.index.label_facets(pasted_paper(text, title))
+        with self._admitted(text):
+            paper = self.index.label_facets(pasted_paper(text, title))
         return {"title": paper.title, "sentences": sentence_records(paper)}
+
+    @contextmanager
+    def _admitted(self, text: str | None) -> Iterator[None]:
+        """Count a text while it is labelled and encoded; raise OverloadedError where too much is already."""
+        size = len(text or "")
+        with self._counting:
+            if size and self._characters and self._characters + size > MAX_CHARACTERS:
+                raise OverloadedError
+            self._characters += size
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._characters -= size
 
     @_repeated
     def compare(
@@ -225,15 +242,16 @@ class SearchService(Closing):
         """
         if (paper_id is None) == (text is None):
             raise UsageError("expected paper_id or text, found " + ("neither" if text is None else "both"))
-        found = self.index.find(paper_id) if paper_id else pasted_paper(str(text), title)
-        paper, other = self.index.label_facets(found), self.index.find(other_id)
-        facets = [facet for facet in Facet if paper.facet_positions(facet)[0]]
-        query = Query.of(*(Aspect(paper, facet) for facet in facets)) if facets else Query(paper)
-        # One paper is ranked, for its grades and the closest sentences of each facet.
-        session, request = self._session(None), SearchRequest(query, 1, [other.paper_id], grades=True)
-        hits = session.search(request, rerank=False).hits
-        if session.regrades:
-            hits = session.grade(query, hits)
+        with self._admitted(text):
+            found = self.index.find(paper_id) if paper_id else pasted_paper(str(text), title)
+            paper, other = self.index.label_facets(found), self.index.find(other_id)
+            facets = [facet for facet in Facet if paper.facet_positions(facet)[0]]
+            query = Query.of(*(Aspect(paper, facet) for facet in facets)) if facets else Query(paper)
+            # One paper is ranked, for its grades and the closest sentences of each facet.
+            session, request = self._session(None), SearchRequest(query, 1, [other.paper_id], grades=True)
+            hits = session.search(request, rerank=False).hits
+            if session.regrades:
+                hits = session.grade(query, hits)
         grades = dict(hits[0].grades or {}) if hits else {}
         pairs: dict[Facet, Record] = {}
         for match in [match for hit in hits for match in hit.matches if facets]:

@@ -183,6 +183,40 @@ def run(command: Sequence[object], seconds: float | None = None) -> subprocess.C
     )
 
 
+is_limited = False  # whether `limit` was called in this process
+
+
+def limit(most_bytes: int) -> None:
+    """Let this process have so much memory, and write no files, since it reads what may be hostile."""
+    global is_limited
+    import resource
+
+    is_limited, limits = (
+        True,
+        {resource.RLIMIT_AS: most_bytes, resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: 0},
+    )
+    for each, value in limits.items():
+        with contextlib.suppress(ValueError, OSError):  # where the system has no such limit, or a lower one
+            resource.setrlimit(each, (value, value))
+
+
+def answer_of(process: Process, data: bytes, seconds: float) -> bytes:
+    """Send data after their length to a process; return its line, b"" where it ends or takes longer."""
+    assert process.stdin is not None and process.stdout is not None
+    timer = threading.Timer(seconds, process.kill)
+    timer.start()
+    line = b""
+    try:
+        process.stdin.write(len(data).to_bytes(8, "big") + data)
+        process.stdin.flush()
+        line = process.stdout.readline()
+    except BrokenPipeError:
+        pass
+    finally:
+        timer.cancel()
+    return line if line.endswith(b"\n") else b""
+
+
 def start(command: Sequence[object]) -> Process:
     """Start a command with pipes for input and output; drop its errors. It ends when its input does."""
     return subprocess.Popen(  # noqa: S603
