@@ -16,6 +16,10 @@ from qbe.corpus.streams import Head
 
 EMPTY = {"title": "On fish", "abstract": "Fish swim.", "metadata": {}}
 FISH = "We count fish."
+DOI = "10.5555/7"
+OF_LISTS = {"titles": [{"title": "On fish"}], "abstracts": [{"value": "Fish swim."}]}
+KINDS = {"Other": "Lakes.", "Abstract": "Fish swim."}
+DESCRIBED = {"descriptions": [{"description": t, "descriptionType": kind} for kind, t in KINDS.items()]}
 
 
 def only(form: str, text: str) -> dict:
@@ -139,8 +143,40 @@ def test_flaws_that_concern_one_record_stop_nothing(tmp_path):
 
 
 def test_other_exports_are_named():
-    for text, kind in (("{Reference Type}: Article", "NoteExpress"), ("<1. >\nTitle\n", "Ovid")):
+    for text, kind in (
+        *(("{Reference Type}: Article", "NoteExpress"), ("<1. >\nTitle\n", "Ovid"), ("#*Fish", "AMiner")),
+        ("Record #1 of 2\nID: 7", "Cochrane"),
+    ):
         assert kind_of(Head("a.txt", text.encode())) == f"an export of {kind}"
+
+
+def test_records_of_eric():
+    lines = "\nOWN - ERIC\nTI  - On fish\nOID - EJ7\nLID - http://eric.ed.gov/?id=EJ7\nAB  - Fish swim.\n"
+    [entry] = FORMATS["nbib"].read(buffered(lines), "eric", Reading())
+    assert entry.record["paper_id"] == "EJ7"
+    assert entry.record["metadata"] == {"url": "http://eric.ed.gov/?id=EJ7"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"response": {"docs": [{"title": ["On fish"], "abstract": "Fish swim.", "doi": ["10.5555/7"]}]}},
+        {"response": {"docs": [{"title_s": ["On fish", "x"], "abstract_s": ["Fish swim."], "doiId_s": DOI}]}},
+        {"hits": {"hits": [{"id": "1", "metadata": OF_LISTS | {"dois": [{"value": DOI}]}}]}},
+        {"data": [{"type": "dois", "attributes": {"titles": [{"title": "On fish"}]} | DESCRIBED}]},
+        {"collection": [{"title": "On fish", "abstract": "Fish swim.", "doi": DOI}]},
+        {"resultList": {"result": [{"title": "On fish", "abstractText": "Fish swim.", "doi": DOI}]}},
+        {"notes": [{"content": {"title": {"value": "On fish"}, "abstract": {"value": "Fish swim."}}}]},
+        {"results": [{"mainTitle": "On fish", "descriptions": ["Fish swim."], "doi": DOI}]},
+        {"paper_id": "7", "metadata": {"title": "On fish", "abstract": "Fish swim.", "doi": DOI}},
+    ],
+)
+def test_answers_of_databases(tmp_path, answer):
+    """Of NASA ADS, HAL, INSPIRE, DataCite, bioRxiv, Europe PMC, OpenReview, OpenAIRE; a line of unarXive."""
+    (tmp_path / "a.json").write_text(json.dumps(answer))
+    [paper] = read_corpus([str(tmp_path / "a.json")], lambda text: [text])
+    assert (paper.title, paper.abstract) == ("On fish", "Fish swim.")
+    assert paper.metadata.get("doi", DOI) == DOI
 
 
 def test_a_damaged_second_member_of_an_archive_is_told(tmp_path: Path):

@@ -38,23 +38,24 @@ _USUAL = {
     for name, columns in {
         "key": "identifier citationkey citekey bibtexkey bibkey",
         "id": "id paperid corduid recordid corpusid docid docno key",
-        "other id": "ut utuniquewosid eid lensid publicationid openalexid pmid pubmedid accessionnumber doi",
-        "title": "title articletitle documenttitle papertitle primarytitle",
-        "abstract": "abstract abstractnote abstracttext paperabstract summary text",
-        "year": "year publicationyear pubyear publishedyear yearpublished",
-        "date": "date publicationdate datepublished published publishtime coverdate",
+        "other id": "ut utuniquewosid eid lensid publicationid openalexid bibcode pmid pubmedid "
+        "accessionnumber doi",
+        "title": "title articletitle documenttitle papertitle primarytitle maintitle titles",
+        "abstract": "abstract abstractnote abstracttext paperabstract abstracts summary text descriptions",
+        "year": "year publicationyear pubyear publishedyear yearpublished produceddateyi",
+        "date": "date publicationdate datepublished published publishtime coverdate earliestdate",
         "authors": "authorfullnames authors author authornames authornamesfull authorshipsauthordisplayname "
-        "creators",
-        "venue": "venue venueraw journal journaltitle publicationtitle pubtitle sourcetitle "
+        "authorstring authfullnames creators",
+        "venue": "venue venueraw journal journaltitle journaltitles publicationtitle pubtitle sourcetitle "
         "sourcetitleanthologytitle journalbook primarylocationsourcedisplayname proceedingstitle booktitle "
-        "conferencename conference publication source",
+        "conferencename conference pub publication source",
         "categories": "categories category fieldsofstudy",
         "tags": "tags manualtags automatictags keywords authorkeywords indexkeywords keywordsplus meshterms "
         "ieeeterms subjects subjectterms labelsfiledin",
-        "doi": "doi doilink digitalobjectidentifier",
-        "url": "url link urls articleurl externalurl documenturl pdflink",
+        "doi": "doi doilink digitalobjectidentifier dois doiids",
+        "url": "url link urls articleurl externalurl documenturl pdflink uris",
         "cites": "cites",
-        "arxiv": "arxivid arxiv",
+        "arxiv": "arxivid arxiv arxiveprints",
         "pmid": "pmid pubmedid",
         "pmc": "pmcid pmc",
     }.items()
@@ -65,11 +66,11 @@ _WEB_OF_SCIENCE = {"AU": "authors", "AF": "authorfullnames", "TI": "title", "SO"
 _WEB_OF_SCIENCE |= {"PY": "year", "DI": "doi", "UT": "ut", "DE": "authorkeywords", "ID": "keywordsplus"}
 _USUAL["id"] += [*_KEYS, *_NOT_ALWAYS]
 _SEVERAL = ("authors", "tags", "venue")  # of these all columns are read: where one is empty, or together
-_VAGUE = ("publication", "source")  # venues where no other column is one
+_VAGUE = ("pub", "publication", "source")  # venues where no other column is one
 _NAMES = [  # keys of an object that says what it is called
     keys.split()
     for keys in (
-        *("name", "display_name", "title", "given family"),
+        *("full_name", "fullName", "name", "display_name", "title", "given family", "value"),
         *("first_name last_name", "firstName lastName", "first last"),
     )
 ]
@@ -154,11 +155,9 @@ def to_record(columns: Columns, row: Mapping[str, Any]) -> dict[str, Any]:
     """
     cells = {field: _cell(value) for field, value in row.items()}
     if columns.of_paperpile and isinstance(names := cells.get("authors"), str):
-        people = (_FAMILY_FIRST.fullmatch(name.strip()) for name in names.split(","))
-        cells["authors"] = "; ".join(
-            f"{each[1]}, {each[2]}" if each[2] else each[1] for each in people if each
-        )
+        cells["authors"] = "; ".join(_FAMILY_FIRST.sub(r"\1, \2", each.strip()) for each in names.split(","))
     paper_id = cells.get("id")
+    paper_id = (_name(paper_id) or None) if isinstance(paper_id, list) else paper_id
     if isinstance(paper_id, str) and (columns.may_lack_id or "//openalex.org/" in paper_id):
         if columns.positions.get("id") == columns.positions.get("doi"):
             paper_id = fields.doi(paper_id) or paper_id
@@ -206,7 +205,11 @@ def metadata_of(row: Mapping[str, Any]) -> dict[str, Any]:
         "doi": _name(cells.get("doi")),
         "url": _name(cells.get("url")),
         "cites": [cited for each in cites if isinstance(each, str | int) and (cited := str(each).strip())],
-        "ids": {name: str(value).removesuffix(".0") for name in _OTHER_IDS if (value := cells.get(name))},
+        "ids": {
+            name: _name(str(value) if type(value) is int else value).removesuffix(".0")
+            for name in _OTHER_IDS
+            if (value := cells.get(name))
+        },
         "tags": [tag for each in tags for tag in _names(each)],
     }
 
@@ -242,6 +245,7 @@ def _cell(value: Any) -> Any:
 
 
 def _name(value: Any) -> str:
+    value = value[0] if isinstance(value, list) and value else value
     if isinstance(value, Mapping):
         for parts in _NAMES:
             texts = [text for each in parts if isinstance(text := value.get(each), str)]
