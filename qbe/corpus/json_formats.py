@@ -309,7 +309,6 @@ def _from_s2(source: Mapping[str, Any]) -> dict[str, Any]:
 
 # --- Crossref ---
 
-_HEADING = re.compile(r"<(?:jats:)?title>([^<]{1,200})</(?:jats:)?title>")
 _TWICE = re.compile(r"(?<=tex-math>)\s*<mml:math\b")  # begins a formula in MathML after the same in LaTeX
 
 
@@ -332,10 +331,9 @@ def _from_crossref(source: Mapping[str, Any]) -> dict[str, Any]:
         "url": work.text("URL"),
         "cites": list(filter(None, dict.fromkeys(map(doi, work.all("reference[].DOI"))))),
     }
-    # The abstract is in JATS: a colon after each heading, and each formula once.
+    # The abstract is in JATS: each formula once.
     text, *others = _TWICE.split(work.text("abstract"))
     text += "".join(other.partition("</mml:math>")[2] for other in others)
-    text = _HEADING.sub(lambda it: f" {words}: " if (words := it[1].strip(" \t\n\r.:")) else " ", text)
     return record(own_doi, title, text, metadata, is_fault=False)
 
 

@@ -18,6 +18,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import resources
 from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,39 +34,14 @@ from qbe.util.text import one_line, some
 
 # Usual names of columns, in small letters and digits, the better ones first: libraries cite by a key, not
 # every paper has an "other id", and those of the Web of Science stand before usual ones.
-_USUAL = {
-    name: columns.split()
-    for name, columns in {
-        "key": "identifier citationkey citekey bibtexkey bibkey",
-        "id": "id paperid corduid recordid corpusid docid docno key",
-        "other id": "ut utuniquewosid eid lensid publicationid openalexid bibcode pmid pubmedid "
-        "accessionnumber doi",
-        "title": "title articletitle documenttitle papertitle primarytitle maintitle titles",
-        "abstract": "abstract abstractnote abstracttext paperabstract abstracts summary text descriptions",
-        "year": "year publicationyear pubyear publishedyear yearpublished produceddateyi",
-        "date": "date publicationdate datepublished published publishtime coverdate earliestdate",
-        "authors": "authorfullnames authors author authornames authornamesfull authorshipsauthordisplayname "
-        "authorstring authfullnames creators",
-        "venue": "venue venueraw journal journaltitle journaltitles publicationtitle pubtitle sourcetitle "
-        "sourcetitleanthologytitle journalbook primarylocationsourcedisplayname proceedingstitle booktitle "
-        "conferencename conference pub publication source",
-        "categories": "categories category fieldsofstudy",
-        "tags": "tags manualtags automatictags keywords authorkeywords indexkeywords keywordsplus meshterms "
-        "ieeeterms subjects subjectterms labelsfiledin",
-        "doi": "doi doilink digitalobjectidentifier dois doiids",
-        "url": "url link urls articleurl externalurl documenturl pdflink uris",
-        "cites": "cites",
-        "arxiv": "arxivid arxiv arxiveprints",
-        "pmid": "pmid pubmedid",
-        "pmc": "pmcid pmc",
-    }.items()
-}
-_OTHER_IDS = ("arxiv", "pmid", "pmc")
+_NAMED = resources.files("qbe.corpus").joinpath("columns.tsv").read_text("utf-8").splitlines()
+_USUAL = {name: columns.split() for name, columns in (line.split("\t") for line in _NAMED)}
 _KEYS, _NOT_ALWAYS = (_USUAL.pop(name) for name in ("key", "other id"))
 _WEB_OF_SCIENCE = {"AU": "authors", "AF": "authorfullnames", "TI": "title", "SO": "source", "AB": "abstract"}
 _WEB_OF_SCIENCE |= {"PY": "year", "DI": "doi", "UT": "ut", "DE": "authorkeywords", "ID": "keywordsplus"}
 _USUAL["id"] += [*_KEYS, *_NOT_ALWAYS]
 _SEVERAL = ("authors", "tags", "venue")  # of these all columns are read: where one is empty, or together
+_OTHER_IDS = ("arxiv", "pmid", "pmc")
 _VAGUE = ("pub", "publication", "source")  # venues where no other column is one
 _NAMES = [  # keys of an object that says what it is called
     keys.split()

@@ -14,7 +14,7 @@ from typing import Any
 
 from qbe.corpus import fields
 from qbe.corpus.json_stream import decode_text
-from qbe.corpus.markup import clean_title
+from qbe.corpus.markup import clean_title, language
 from qbe.corpus.names import ET_AL, credits
 from qbe.corpus.records import Entry, Reading, converted
 from qbe.corpus.streams import Head, numbered_lines
@@ -110,6 +110,8 @@ class Tagged:
         if whole := _IN_BRACKETS.fullmatch(title):  # a translated one
             title = whole[1]
         abstracts = next((values[tag] for tag in tags["abstract"] if tag in values), [])
+        spoken = {text: language(text) for text in abstracts} if len(abstracts) > 1 else {}
+        abstracts = [text for text in spoken if spoken[text] in ("", spoken[abstracts[0]])] or abstracts
         authors = max((values.get(tag, []) for tag in tags["authors"]), key=len)
         authors = authors + [note for note in values.get("N1", ()) if note == ET_AL]  # as qbe writes it
         dois = [value for value in found["doi"] if _DOI.match(value)] or values.get(tags["doi"][0], [])
