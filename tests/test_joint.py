@@ -188,6 +188,10 @@ def test_damage_is_told(tmp_path, told):
         "no-card": (card, None),
         "another-format": (card, another),
         "a-damaged-card": (card, "{"),
+        "files-of-another-type": (
+            card,
+            (JOINT_GRADES / card).read_text().replace('"files": {', '"files": [], "x": {'),
+        ),
         "no-model": (JOINT_MODEL, None),
         "another-model": (JOINT_MODEL, "x"),
     }
