@@ -231,7 +231,7 @@ def test_a_build_waits_for_unlimited_searches_alone():
         assert most == ONE_BY_ONE
 
 
-@pytest.mark.parametrize("factory", [EXACT, "IVF4,PQ128x4fs"])
+@pytest.mark.parametrize("factory", [EXACT, "IVF4,SQfp16"])
 def test_one_long_paper_does_not_hide_the_others(tmp_path, stored, factory):
     """A paper of more sentences near the query than are looked up."""
     near = np.repeat(stored[:1], 5000, axis=0)

@@ -214,8 +214,8 @@ def test_workers_end_with_the_process_that_started_them(light_index, tmp_path):
         wait_until(is_closed)
 
 
-def test_a_server_follows_its_index_whatever_fails(light_index, papers, tmp_path):
-    folder = Path(shutil.copytree(light_index, tmp_path / "index"))
+def test_a_server_follows_its_index_whatever_fails(graded_index, papers, tmp_path):
+    folder = Path(shutil.copytree(graded_index, tmp_path / "index"))
     watches = tmp_path / "watches.json"
     options = ("--rerank", "none", "--watches", str(watches))
     with serving(folder, tmp_path / "log", *options) as opened:
