@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib import metadata, resources
+from importlib import metadata
 from itertools import cycle, islice
 from pathlib import Path
 from threading import Thread
@@ -21,6 +21,9 @@ from typing import Any
 
 from qbe.errors import CorpusError
 from qbe.types import Paper
+
+SAMPLE = Path(__file__).parent.parent / "tests" / "data" / "sample"
+"""128 invented papers, with topics and pools."""
 
 Stage = Callable[[], object]
 
@@ -137,22 +140,15 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 def papers(corpus: Path | None, count: int, fits: Callable[[Paper], bool]) -> tuple[str, list[Paper]]:
     """A name and the first ``count`` fitting papers of a corpus, CSFCube below QBE_DATA, or the sample."""
-    name, source = _source(corpus)
-    fitting = list(islice(filter(fits, source), count))
-    if not fitting:
-        raise CorpusError(f"expected papers of at most one pass through the encoder, found none in {name}")
-    return name, list(islice(cycle(fitting), count))
-
-
-def _source(corpus: Path | None) -> tuple[str, Iterator[Paper]]:
     from qbe.corpus import read_corpus
 
     if corpus is None and os.environ.get("QBE_DATA"):
         corpus = Path(os.environ["QBE_DATA"]) / "csfcube" / "abstracts-csfcube-preds.jsonl"
-    if corpus is not None:
-        return corpus.name, read_corpus([str(corpus)])
-    with resources.as_file(resources.files("qbe.datasets") / "sample" / "papers.jsonl") as sample:
-        return "the sample of the package", iter(list(read_corpus([str(sample)])))
+    path = corpus or SAMPLE / "corpus.jsonl"
+    fitting = list(islice(filter(fits, read_corpus([str(path)])), count))
+    if not fitting:
+        raise CorpusError(f"expected papers of at most one pass through the encoder, found none in {path}")
+    return path.name, list(islice(cycle(fitting), count))
 
 
 @contextmanager

@@ -29,7 +29,7 @@ PACKAGES = ("torch", "transformers", "sentence-transformers", "onnxruntime", "to
 
 
 def main(argv: list[str]) -> None:
-    corpus = {"type": Path, "metavar": "FILE", "help": "default: CSFCube, else the sample"}
+    corpus = {"type": Path, "metavar": "FILE", "help": "default: CSFCube, else the sample of the tests"}
     large = {"action": "store_true", "help": f"{LARGE}, in place of all-MiniLM-L6-v2"}
     own: dict[str, Any] = {"corpus": corpus, "large": large, "papers": 300, "rounds": 5}
     options = parsed("encoding", __doc__, argv, **own, threads={}, peers={})

@@ -1,6 +1,6 @@
 """Digests of what qbe answers, for comparing two versions of the code on one machine.
 
-Every first stage with every reranker, over the sample of the package and CSFCube, by the command line and
+Every first stage with every reranker, over the sample of the tests and CSFCube, by the command line and
 over HTTP: `python -m benchmarks.golden --output golden.json`, then, with the other version, `--compare
 golden.json`. Digests of two processors differ where int8 is computed differently.
 """
@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import serving
+from benchmarks.common import SAMPLE, serving
 
 FIRST_STAGES = ("bm25", "dense", "fused", "fused:background_penalty=0")
 RERANKERS = (
@@ -55,7 +56,10 @@ def collection(name: str, work: Path) -> Path | None:
     folder = work / name
     if name == "csfcube" and not os.environ.get("QBE_DATA"):
         return None
-    qbe("datasets", name, "--output", folder)
+    if name == "sample":
+        shutil.copytree(SAMPLE, folder)
+    else:
+        qbe("datasets", name, "--output", folder)
     qbe("index", "--corpus", folder / "corpus.jsonl", "--output", folder / "index")
     return folder
 

@@ -29,9 +29,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import parsed, serving
+from benchmarks.common import SAMPLE, parsed, serving
 from qbe.corpus import read_jsonl
-from qbe.datasets.packaged import copy_sample
 from qbe.errors import IndexFormatError, QbeError
 from qbe.index.build import build
 from qbe.index.index import Index
@@ -82,10 +81,9 @@ class Trial:
     def __init__(self, work: Path, options: argparse.Namespace) -> None:
         self.work, self.index, self.clients = work, work / "place" / "index", options.clients
         self.chance = random.Random(options.seed)
-        copy_sample(work / "sample")
         titled = (
             replace(each, title=f"{each.title} {each.paper_id}")
-            for each in read_jsonl(work / "sample/corpus.jsonl")
+            for each in read_jsonl(SAMPLE / "corpus.jsonl")
         )
         self.papers = [paper for paper, _ in zip(titled, range(PAPERS + NEW), strict=False)]
         self.new = [*self.papers[PAPERS:], replace(self.papers[5], title="Another title s006")]

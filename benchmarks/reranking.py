@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.common import Stage, interleaved, machine, parsed, rate_table, spread
+from benchmarks.common import SAMPLE, Stage, interleaved, machine, parsed, rate_table, spread
 from qbe.cli import common as _cli
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect
@@ -50,20 +50,17 @@ class Task(NamedTuple):
 
 def tasks(folder: Path, pairs: int, each: int) -> tuple[str, list[Task]]:
     """Queries spaced evenly over the topics of CSFCube below QBE_DATA, or of the sample, with at most
-    ``each``
-    candidates, ``pairs`` in all: the query's pool, then other papers. ``folder`` gets the collection.
+    ``each`` candidates, ``pairs`` in all: the query's pool, then other papers. ``folder`` gets CSFCube.
     """
     from qbe.corpus import read_jsonl
     from qbe.datasets.csfcube import convert
-    from qbe.datasets.packaged import copy_sample
     from qbe.runs import read_pools, read_topics
 
     if os.environ.get("QBE_DATA"):
         name = "CSFCube"
         convert(Path(os.environ["QBE_DATA"]) / "csfcube", folder)
     else:
-        name = "the embedded sample"
-        copy_sample(folder)
+        name, folder = "the sample of the tests", SAMPLE
     papers = {paper.paper_id: paper for paper in read_jsonl(folder / "corpus.jsonl")}
     topics, pools = read_topics(folder / "topics.tsv"), read_pools(folder / "pools.tsv")
     count = min(math.ceil(pairs / each), len(topics))

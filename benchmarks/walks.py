@@ -3,7 +3,7 @@ hits.
 
     python -m benchmarks.walks
 
-Every call of a function of qbe is counted while the command `qbe index` indexes five papers of the sample,
+Every call of a function of qbe is counted while the command `qbe index` indexes five papers of the tests,
 and while a server answers one request that it has answered before.
 """
 
@@ -22,6 +22,8 @@ from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
+
+from benchmarks.common import SAMPLE
 
 PAPERS = 5
 UNCOUNTED = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>", "<lambda>", "<module>")
@@ -125,10 +127,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         qbe = [sys.executable, "-m", "qbe"]
-        subprocess.run([*qbe, "datasets", "sample", "--output", str(work)], check=True, capture_output=True)
-        lines = (work / "corpus.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = (SAMPLE / "corpus.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
         (work / "five.jsonl").write_text("".join(lines[:PAPERS]), encoding="utf-8")
-        command = [*qbe, "index", "--corpus", str(work / "corpus.jsonl"), "--output", str(work / "sample")]
+        command = [*qbe, "index", "--corpus", str(SAMPLE / "corpus.jsonl"), "--output", f"{work}/sample"]
         subprocess.run(command, check=True, capture_output=True)
         print(f"{'':24s} functions      files      calls    deepest")
         for name, what in (("index", "a paper into an index"), ("search", "a query over HTTP")):

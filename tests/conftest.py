@@ -132,8 +132,10 @@ def opened(folder: str, **options: Any) -> Any:
     return index
 
 
-# A folder with the embedded sample: corpus.jsonl, topics.tsv, pools.tsv, ...
-sample = made("sample", "qbe.datasets.packaged.copy_sample")
+@pytest.fixture(scope="session")
+def sample() -> Path:
+    """128 invented papers and their judgements (`tests/data/sample`), to be read alone."""
+    return Path(__file__).parent / "data" / "sample"
 
 
 @pytest.fixture(scope="session")

@@ -166,9 +166,9 @@ def test_markdown():
         "",
         "1. [**Fish \\& Chips: a {BERT for $O(n^2)$ menus**](https://arxiv.org/abs/1905.01234) (2019). "
         "Zoë van der Müller, Íñigo Ångström Jr., ATLAS Collaboration et al.; Journal of Chips \\& Dips; "
-        "1905.01234, 1.5000",
+        "1905.01234; score 1.5000",
         "   > method: Tails are what we count.",
-        "2. **On stone**. plain, 1.0000",
+        "2. **On stone**. plain; score 1.0000",
         "",
         "## Papers like “A question”, for its method",
         "",

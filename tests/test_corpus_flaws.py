@@ -64,11 +64,36 @@ def test_abstract_before_its_first_word():
         assert clean_abstract(text) == text
 
 
-def test_authors_between_full_width_marks_and_formulas_in_parentheses():
-    record = only(
-        "endnote", "%0 Journal Article\n%T On fish\n%A 王小明\uff1b李华\uff0c张三、陈\n%X Fish swim.\n"
-    )
-    assert record["metadata"] == {"authors": ["王小明", "李华", "张三", "陈"]}
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        *(("Eva Lund, Per Moe", ["Eva Lund", "Per Moe"]), ("Lund E, Moe P", ["E Lund", "P Moe"])),
+        *(("Ann Ek, Per Moe and Bo Dahl", ["Ann Ek", "Per Moe", "Bo Dahl"]), ("Ek, Ann", ["Ann Ek"])),
+        *(("Eva Lund,Per Moe, Ann Ek", ["Eva Lund", "Per Moe", "Ann Ek"]), ("王, 小明", ["小明 王"])),
+        *(("Ek, Ann, Per Moe", ["Ann Ek", "Per Moe"]), ("Ek Dahl, Ann Maria", ["Ek Dahl, Ann Maria"])),
+        *(
+            ("王小明\uff1b李华\uff0c张三、陈", ["王小明", "李华", "张三", "陈"]),
+            ("山田, 太郎", ["太郎 山田"]),
+        ),
+        *(("王小明, 李华", ["王小明", "李华"]), ("李华 张三", ["李华", "张三"])),
+        ("Ek Dahl, Ann Zoi and Moe, Per", ["Ek Dahl, Ann Zoi", "Per Moe"]),
+    ],
+)
+def test_authors_in_one_field(text, names):
+    readers = {
+        "bibtex": f"@misc{{a, title={{On fish}}, abstract={{Fish swim.}}, author={{{text}}}}}",
+        "ris": f"TY  - JOUR\nTI  - On fish\nAB  - Fish swim.\nAU  - {text}\nER  - \n",
+        "endnote": f"%0 Journal Article\n%T On fish\n%X Fish swim.\n%A {text}\n",
+        "table": f'title,abstract,authors\nOn fish,Fish swim.,"{text}"\n',
+    }
+    for form, export in readers.items():
+        assert only(form, export)["metadata"]["authors"] == names, form
+    item = {"title": "On fish", "abstract": "Fish swim.", "author": [{"literal": text}]}
+    if len(names) > 1:
+        assert only("csl-json", json.dumps([item]))["metadata"]["authors"] == names
+
+
+def test_formulas_in_parentheses():
     assert clean_bibtex(r"a \(p>2\) \[x_1\] b") == "a $p>2$ $x_1$ b"
 
 
@@ -83,7 +108,13 @@ def test_authors_between_full_width_marks_and_formulas_in_parentheses():
             "Fish Notes,10.5555/A",
             {"venue": "Fish Notes", "doi": "10.5555/a"},
         ),
-        ("venue.raw,Labels filed in", "Fish Notes,read", {"venue": "Fish Notes", "tags": ["read"]}),
+        ("venue.raw,cites", "Fish Notes,2", {"venue": "Fish Notes"}),
+        (
+            "Authors,Arxiv ID,Journal,Proceedings title,Labels filed in",  # Paperpile
+            '"van Ek Ann,Moe Per A",2101.00002,,Fish Notes,read',
+            {"authors": ["Ann van Ek", "Per A Moe"], "venue": "Fish Notes", "ids": {"arxiv": "2101.00002"}}
+            | {"tags": ["read"]},
+        ),
     ],
 )
 def test_usual_columns_of_large_sources(columns, cells, metadata):

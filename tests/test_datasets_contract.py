@@ -86,7 +86,6 @@ RELEASES: dict[str, Callable[[Path], DatasetOptions]] = {
     "beir": lambda folder: DatasetOptions(write_beir(folder)),
     "irds": lambda folder: DatasetOptions(),
     "mini": lambda folder: DatasetOptions(),
-    "sample": lambda folder: DatasetOptions(),
 }
 """How to write a tiny release of each data set, and the options that read it."""
 
@@ -112,7 +111,6 @@ EXPECTED = {  # papers, queries of all splits, judgements
     "beir": (2, 3, 4),
     "irds": (2, 1, 1),
     "mini": (3000, 120, 3597),
-    "sample": (128, 24, 1032),
 }
 
 
@@ -218,8 +216,8 @@ def test_arxivs_papers_say_where_they_come_from(tmp_path):
 # What is refused: one line that says what to give or names file and place, and nothing is written
 
 WRONG_OPTIONS: list[tuple[str, dict[str, Any]]] = [
-    *(("nosuch", {}), ("sample", {"source": "x"}), ("citations", {"raw": True})),
-    *(("csfcube", {"corpus": "x"}), ("sample", {"split_years": (2018,)}), ("csfcube", {"leave_out": ("x",)})),
+    *(("nosuch", {}), ("mini", {"source": "x"}), ("citations", {"raw": True})),
+    *(("csfcube", {"corpus": "x"}), ("mini", {"split_years": (2018,)}), ("csfcube", {"leave_out": ("x",)})),
     *(("citations", {"corpus": "x", "source": "y"}), ("citations", {"split_years": (2018,)})),
     ("citations", {"corpus": "x", "split_years": (2019, 2018)}),
     ("citations", {"corpus": "x", "split_years": (2018, 2018)}),

@@ -1,4 +1,4 @@
-"""CSFCube's release as corpus, topics, pools, judgements and folds; the download; the embedded sample."""
+"""CSFCube's release as corpus, topics, pools, judgements and folds; the download."""
 
 import json
 from collections import Counter
@@ -12,7 +12,7 @@ from support.releases import CSFCUBE_FOLDS, CSFCUBE_PAPERS, contents, write_csfc
 from qbe.cli.datasets import main
 from qbe.corpus import read_corpus
 from qbe.datasets.csfcube import DIGESTS, convert, find_release
-from qbe.datasets.packaged import copy_sample
+from qbe.datasets.registry import write_dataset
 from qbe.errors import DatasetError, OutputError
 from qbe.types import Facet
 from qbe.util.files import sha256
@@ -92,15 +92,15 @@ def test_the_release_is_downloaded_once_and_verified(
 # What cannot be had, and the real release.
 
 
-def test_a_file_as_output_and_an_installation_without_the_sample(
+def test_a_file_as_output_and_an_installation_without_the_collection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError):
         convert(write_csfcube(tmp_path / "release"), tmp_path / "file")
     monkeypatch.setattr("qbe.datasets.packaged.resources.files", lambda _: tmp_path / "nowhere")
-    with pytest.raises(DatasetError, match=r"expected papers\.jsonl in the installed package, found none"):
-        copy_sample(tmp_path / "out")
+    with pytest.raises(DatasetError, match=r"papers\.jsonl\.xz in the installed package, found none"):
+        write_dataset("mini", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -88,7 +88,7 @@ def test_the_wheel_holds_what_is_needed_and_no_more(wheel):
     assert wheel.stat().st_size < MOST_BYTES
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    expected = {"qbe/py.typed", "qbe/evaluate/published.json", "qbe/datasets/sample/papers.jsonl"}
+    expected = {"qbe/py.typed", "qbe/evaluate/published.json", "qbe/datasets/mini/papers.jsonl.xz"}
     for model in MODELS:
         expected |= {f"qbe/models/{model}/README.md", f"qbe/models/{model}/LICENSE"}
     shipped = (path for path in (ROOT / "qbe" / "models").glob("*/*") if path.suffix != ".pyc")
@@ -105,14 +105,15 @@ def test_the_installed_package_is_the_one_that_runs(run, installed):
     assert run(installed / "bin" / "qbe", "--version") == f"qbe {version()}\n"
 
 
-def test_the_sample_is_indexed_and_searched(run):
+def test_the_collection_is_indexed_and_searched(run):
     command = ("-m", "qbe")
-    run(*command, "datasets", "sample", "--output", "sample")
-    run(*command, "index", "--corpus", "sample/corpus.jsonl", "--output", "index", "--only=bm25")
+    run(*command, "datasets", "mini", "--output", "mini")
+    run(*command, "index", "--corpus", "mini/corpus.jsonl", "--output", "index", "--only=bm25")
     options = ("--first-stage", "bm25", "--rerank", "none", "--hits", "3", "--format", "trec")
-    lines = run(*command, "search", "--index", "index", "--paper", "s036", "--facet", "method", *options)
+    query = ("--paper", "1904.00842", "--facet", "method")
+    lines = run(*command, "search", "--index", "index", *query, *options)
     fields = [line.split() for line in lines.splitlines()]
-    assert [line[0] for line in fields] == ["s036_method"] * 3
+    assert [line[0] for line in fields] == ["1904.00842_method"] * 3
     assert [line[3] for line in fields] == ["1", "2", "3"]
 
 

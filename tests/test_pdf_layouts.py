@@ -19,12 +19,12 @@ from support.pdfs import HELD_OUT, WRITTEN_WITH, Paper, Template, laid_out, with
 from qbe.corpus import read_jsonl
 from qbe.corpus.pdf import answer
 from qbe.corpus.sentences import split_sentences
-from qbe.datasets.packaged import copy_sample
+from qbe.datasets import packaged
 
 pytestmark = pytest.mark.slow
 
 PAPERS = int(os.environ.get("QBE_PDF_PAPERS", "2"))
-"""For each template; of arXiv, where QBE_DATA has them, else of the sample."""
+"""For each template; of arXiv, where QBE_DATA has them, else of the package."""
 
 
 @cache
@@ -35,8 +35,7 @@ def texts(folder: Path) -> list[tuple[str, str]]:
         with lzma.open(Path(data) / "arxiv-cs" / "arxiv-cs.jsonl.xz") as stream:
             path.write_bytes(b"".join(islice(stream, 100 * PAPERS)))
     else:
-        copy_sample(folder)
-        path = folder / "corpus.jsonl"
+        path.write_bytes(b"".join(packaged.corpus().splitlines(keepends=True)[: 100 * PAPERS]))
     return [
         (paper.title, paper.abstract)
         for paper in read_jsonl(path, split_sentences)

@@ -1,24 +1,22 @@
-"""The sample in the package is as its README says, and its judgements follow from its layout."""
+"""The sample (`tests/data/sample`) is as its README says, and its judgements follow from its layout."""
 
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.layout import grade, pool, read_layout
+from support.layout import SAMPLE, grade, pool, read_layout
 
-import qbe.datasets.packaged
 from qbe.runs import read_topics, write_pools, write_qrels
 from qbe.types import Facet
 from qbe.util.files import sha256
 
-SAMPLE = Path(qbe.datasets.packaged.__file__).with_name("sample")
 LAYOUT = read_layout(SAMPLE / "layout.json")
 TOPICS = read_topics(SAMPLE / "topics.tsv")
 POOLS = {topic.query_id: pool(LAYOUT, topic.paper_id, topic.facet) for topic in TOPICS}
 
 
 FROZEN = {
-    "papers.jsonl": "0ee30d970b9910f1e1d00fa0f6e0262d6354c8a3a983c372998fe8cc68cdd38e",
+    "corpus.jsonl": "0ee30d970b9910f1e1d00fa0f6e0262d6354c8a3a983c372998fe8cc68cdd38e",
     "layout.json": "7f4552b4ae0a2faf8895cf776a121e7f14066ccb8fca99ceb706f67ff7b3a4de",
     "topics.tsv": "36ebdbad2a13af162d3f95dacd032d994bed63b1bec4a000fc644d2719250264",
     "folds.json": "16f05dc9a0ce8cf5e3e0f22c099fdc202f0cf6c4436562e6ac74fb35fe97ab0e",

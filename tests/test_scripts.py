@@ -68,7 +68,7 @@ def test_a_model_that_is_not_the_one_that_ships_is_stale(tmp_path, monkeypatch):
 
 
 def test_commands_that_have_run_are_left_out(tmp_path):
-    commands = ["qbe datasets sample --output one", "qbe datasets sample --output two"]
+    commands = ["qbe datasets mini --output one", "qbe datasets mini --output two"]
     models.train("m", commands[:1], tmp_path)
     shutil.rmtree(tmp_path / "one")
     models.train("m", commands, tmp_path)

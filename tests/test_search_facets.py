@@ -11,7 +11,7 @@ from support.papers import Papers
 from support.searching import first_stage
 
 from qbe import Aspect, BuildSettings, FacetNotFoundError, Index, ModelError, Query, UsageError, build_index
-from qbe.datasets.packaged import copy_sample
+from qbe.datasets.releases import raw_record
 from qbe.models.encoder import Encoder
 from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.search.present import to_table
@@ -33,9 +33,12 @@ PREDICTED = Paper("new", "A new paper", SENTENCES, labelled=True)
 
 
 @pytest.fixture(scope="module")
-def raw(tmp_path_factory) -> Path:
+def raw(tmp_path_factory, sample) -> Path:
+    """A folder with the sample's papers as they come from elsewhere: abstracts of one string, no labels."""
     folder = tmp_path_factory.mktemp("raw")
-    copy_sample(folder, raw=True)
+    records = map(json.loads, (sample / "corpus.jsonl").read_text().splitlines())
+    lines = (json.dumps(raw_record(record)) + "\n" for record in records)
+    (folder / "corpus.jsonl").write_text("".join(lines))
     return folder
 
 

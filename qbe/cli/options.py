@@ -397,11 +397,10 @@ Write a test collection: corpus, topics, pools, TREC qrels and folds.
 
 csfcube is read from --source, else from $QBE_DATA/csfcube; where that is absent it is downloaded from its
 public repository (CC BY-NC 4.0) to the cache, and so are reviewers, reviews, cisi and headings, which are
-looked for in $QBE_DATA/people. sample is demonstration data, not a benchmark. citations
-takes a --corpus in a format of qbe index that says what its papers cite, graded-pairs a file of graded
-pairs (query_id, paper_id, background, method, result), or a folder of such. irds:NAME is any collection of
-ir_datasets (needs qbe[irds]). docs/papers.md says where the
-others come from.
+looked for in $QBE_DATA/people. mini is part of the package (CC0). citations takes a --corpus in a format of
+qbe index that says what its papers cite, graded-pairs a file of graded pairs (query_id, paper_id,
+background, method, result), or a folder of such. irds:NAME is any collection of ir_datasets (needs
+qbe[irds]). docs/papers.md says where the others come from.
 == @source
 --source PATH  the folder of the release, or its file
 == @corpus-of-citations

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from qbe.corpus import fields
 from qbe.corpus.markup import symbol_of, without_latex
-from qbe.corpus.names import ET_AL, given_first, person_name, read_name, split_authors, split_name
+from qbe.corpus.names import ET_AL, WORDS, given_first, person_name, read_name, split_authors, split_name
 from qbe.errors import UsageError
 from qbe.types import Paper
 from qbe.util.text import one_line
@@ -45,16 +45,7 @@ _ACRONYM = re.compile(r"[A-Z][\w-]{0,20}[A-Z][\w-]{0,20}[ '\u2019]{0,3}\d{2}(?:\
 
 _TYPES = {ARTICLE: "JOUR", IN_PROCEEDINGS: "CONF"}
 # English articles, pronouns, prepositions, conjunctions and auxiliary verbs.
-FUNCTION_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        "about across after against all along also among an and are as at be been before between beyond "
-        "both but by can did do does each for from had has have how if in into is it its may more most no "
-        "not of off on onto or other our over so such than that the their them then there these they this "
-        "those through to toward towards under upon us using via was we were what when where which while "
-        "who why will with within without you your ",
-    )
-)
+FUNCTION_WORDS = WORDS["function words"]
 _LONGEST = 40  # letters of a name or a word in a key; longer ones are no words
 _ANONYMOUS = "Anonymous"
 _LETTERS = str.maketrans(  # letters that have no accent to be removed

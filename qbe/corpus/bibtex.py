@@ -17,7 +17,7 @@ from qbe.corpus import fields
 from qbe.corpus.fields import date, doi
 from qbe.corpus.json_stream import decode_text
 from qbe.corpus.markup import clean_address, clean_bibtex, plain
-from qbe.corpus.names import has_others, person_name, read_name, split_authors
+from qbe.corpus.names import are_several, has_others, person_name, read_name, split_authors
 from qbe.corpus.records import MAX_ABSTRACT_CHARS, Entry, Reading, converted
 from qbe.corpus.streams import numbered_lines
 from qbe.errors import RecordError
@@ -187,12 +187,13 @@ def _credits(text: str) -> dict[str, Any]:
     others = bool(names) and has_others(names[-1])
     if others:
         names[-1:] = split_authors(names[-1])
-    authors = [author for name in names for author in _people(name) if author]
+    is_only = sum("," in name for name in names) == 1
+    authors = [author for name in names for author in _people(name, is_only=is_only) if author]
     return {"authors": authors, "et_al": others or None}
 
 
 @lru_cache(maxsize=1 << 14)
-def _people(name: str) -> tuple[str, ...]:
+def _people(name: str, *, is_only: bool) -> tuple[str, ...]:
     name = _DBLP_NUMBER.sub("", name)
     parts = name.split(",")
     if _MARKED.search(name):
@@ -205,7 +206,8 @@ def _people(name: str) -> tuple[str, ...]:
             family = f"{values.get('prefix', '')} {values.get('family', '')}"
             return (person_name(family, values.get("given", ""), values.get("suffix", "")),)
     parts = [part for each in parts if (part := clean_bibtex(each).strip())]
-    if len(parts) > 3 or ";" in name or " & " in name:
+    is_list = "{" not in name and are_several(", ".join(parts), is_only=is_only)
+    if is_list or len(parts) > 3 or ";" in name or " & " in name:
         return tuple(split_authors(clean_bibtex(name)))
     if len(parts) == 3:
         return (read_name(", ".join(parts)),)

@@ -17,6 +17,7 @@ NOT_THIS_FORMAT = "not a record of this format"  # the reason where fields have 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
+_BETWEEN = re.compile(r"[;\uff1b\u3001\uff0c]")  # names that one field has together
 _YEAR = re.compile(r"\d{4}")
 _DATE = re.compile(
     r"(?<!\d)(1[4-9]\d\d|2[01]\d\d)(?:[/-](\d{1,2})(?!\d)(?:[/-](\d{1,2})(?!\d))?|(\d\d)(\d\d)(?!\d)|(?!\d))",
@@ -168,7 +169,9 @@ def dated(published: str, in_year: Any = None) -> dict[str, Any]:
 
 
 _CLEAN: dict[str, Callable[[Any], Any]] = {
-    "authors": lambda names: list(filter(None, map(clean_text, names))),
+    "authors": lambda names: [
+        name for each in names for part in _BETWEEN.split(clean_text(each)) if (name := part.strip())
+    ],
     "venue": clean_text,
     "categories": once,
     "tags": once,

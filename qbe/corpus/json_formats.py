@@ -30,7 +30,7 @@ from qbe.corpus.fields import (
 )
 from qbe.corpus.json_stream import decode_record, decode_text, json_objects, list_path, object_items
 from qbe.corpus.markup import plain, without_latex
-from qbe.corpus.names import person_name
+from qbe.corpus.names import are_several, person_name, split_authors
 from qbe.corpus.records import FIELDS, OFFSETS, Entry, Reader, Reading, Splitter, converted, parse_paper
 from qbe.corpus.streams import display_name, head_of, numbered_lines, open_source
 from qbe.errors import CorpusError, RecordError
@@ -317,12 +317,15 @@ def _from_crossref(source: Mapping[str, Any]) -> dict[str, Any]:
 
 def _authors(item: Fields) -> list[str]:
     """Return the authors of a work of Crossref or an item of CSL-JSON, which share their fields."""
-    names = []
-    for author in map(Fields, item.all("author[]", Mapping)):
+    names, people = list[str](), item.all("author[]", Mapping)
+    for author in map(Fields, people):
         particles = ("dropping-particle", "non-dropping-particle", "family")
         family = " ".join(filter(None, (plain(author.text(part)) for part in particles)))
         name = person_name(family, plain(author.text("given")), plain(author.text("suffix")))
-        names.append(name or author.text("literal", "name"))
+        if not name and are_several(name := plain(author.text("literal", "name")), is_only=len(people) == 1):
+            names += split_authors(name)
+        else:
+            names.append(name)
     return names
 
 

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from qbe.corpus.names import WORDS
+
 _END_CHARS = 700  # searched for a statement of rights
 _MAX_CHARS = 200  # of a placeholder; longer texts are abstracts
 _MOST_ESCAPES = 4
@@ -76,21 +78,7 @@ _RIGHTS = re.compile(r"<CopyrightInformation\b[^<>]*>[^<>]*</CopyrightInformatio
 
 # Words of texts that stand for an absent abstract: alone, or a negation and a subject among a few others.
 NO_VALUE, _ALONE, _NEGATIONS, _SUBJECTS, _OTHERS = (
-    frozenset(words.split())
-    for words in (
-        "na nan n/a <na> #n/a none null",
-        "na nan nil nat n/a n.a n/d n.d #n/a unknown undefined empty tba tbd pending abstract summary none "
-        "null missing unavailable absent omitted \u65e0\u6458\u8981",
-        "no not kein none null see publisher without lacks lacking missing unavailable absent omitted isn't "
-        "doesn't hasn't cannot",
-        "abstract abstracts summary figure available verf\u00fcgbar unavailable provided supplied submitted "
-        "displayed",
-        "a an and any are article as at author authors be been book but by chapter content contain contains "
-        "currently data database description do document does editorial english entry exist exists for "
-        "found from full given has have here html in included information is issue it item journal language "
-        "of on online paper pdf present preview publication publisher record recorded see so sorry source "
-        "specified text that the there this time title to was website with work yet",
-    )
+    WORDS[name] for name in ("no value", "alone", "negations", "subjects", "others")
 )
 
 _FORMULA = re.compile(r"(?<!\\)(\$\$[^$]++\$\$|\$(?:[^$\\]++|\\.)++\$)", re.DOTALL)

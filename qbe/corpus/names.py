@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from importlib import resources
 from typing import Any, NamedTuple
 
 ET_AL = "et al."  # stands for authors that are not named
 
+_LISTS = resources.files("qbe.corpus").joinpath("words.tsv").read_text("utf-8").splitlines()
+WORDS = {name: frozenset(words.split()) for name, words in (line.split("\t") for line in _LISTS)}
+# Frequent first names tell one person, "García Márquez, Gabriel José", from two, "Eva Lund, Per Moe".
+_GIVEN, _ORGANIZATIONS = WORDS["given"], WORDS["organizations"]
 _SUFFIXES = {"jr", "sr", "ii", "iii", "iv", "2nd", "3rd", "4th", "phd"}
-_ORGANIZATIONS = frozenset(
-    re.findall(
-        r"\w+",
-        "academy administration agency association authority bureau center centers centre centres college "
-        "collaboration commission committee company consortium corporation council department executive "
-        "faculty federation foundation gmbh government group hospital inc initiative institute institutes "
-        "institution investigators laboratories laboratory library ltd ministry museum nations network "
-        "office organisation organization program programme project school secretariat service "
-        "society task team trialists union university",
-    )
-)
+# Names of Chinese, Japanese and Korean people that have both parts.
+_WHOLE = rf"(?:[{''.join(WORDS['family'])}][\u4e00-\u9fff\uac00-\ud7a3]{{1,3}}|[\u4e00-\u9fff]{{4,6}})"
+_EASTERN = re.compile(rf"(?<!\w)({_WHOLE})(?:\s*+,\s*|\s+)(?={_WHOLE}(?!\w))")
 _IN_NAMES = ".'\u2019-\u2010"  # besides letters
 _OTHERS_CHARS = 40  # at the end of a list, where it may say that there are others
 _OTHERS = re.compile(
@@ -33,10 +30,12 @@ _OTHERS = re.compile(
 )
 _ELLIPSIS = re.compile(r"\.\s?\.\s?\.|\u2026")
 _SEPARATOR = re.compile(r"[;|\n\r\uff1b\u3001\uff0c]")
+_FULL_WIDTH = re.compile(r"[\uff1b\u3001\uff0c]")
 _WORDS = re.compile(r"[^\s,.()]+")
 _AND = re.compile(r"((?:^\s*+|(?<!\s)\s*+,\s*+|(?<!\s)\s++)(?:and|&)(?:\s+|$))", re.IGNORECASE)
 # The kinds of parts that are family and given names in turn.
 _PAIRS = re.compile(r"(?:[SFRI]I|S[SRF])+|FR|FS")
+_LIST = re.compile(r"R[FR]+|[FR]{2}[FRS]+|SSF+")  # of at least two people
 _DOTTED = re.compile(r"(?:[^\W\d_]{1,2}\.-?)+[^\W\d_]?")
 _UNDOTTED = re.compile(r"[^\W\d_]{1,2}(?:-[^\W\d_])?")
 _USUAL = re.compile(
@@ -66,10 +65,13 @@ def split_authors(text: str) -> list[str]:
     They stand between semicolons, bars or line breaks, else between "and", "&" and commas; names of
     organizations stay whole, and "et al." is no name (see `has_others`).
     """
+    if not text.isascii():
+        text = _EASTERN.sub(r"\1;", text)
     if has_others(text):
         text = _ELLIPSIS.sub(",", text[:-_OTHERS_CHARS] + _OTHERS.sub("", text[-_OTHERS_CHARS:]))
     parts = [part for part in _SEPARATOR.split(text) if part.strip()] if _SEPARATOR.search(text) else [text]
     names: list[str] = []
+    is_only = sum("," in part for part in parts) == 1
     for part in parts:
         if (usual := _USUAL.fullmatch(part)) and not _is_organization(part):
             names.append(f"{usual[2]} {usual[1]}")  # as below, in a fifth of the time
@@ -80,8 +82,10 @@ def split_authors(text: str) -> list[str]:
             commas = 1
         elif len(several) > 1 and several[0] and not any(" " in each.replace(", ", ",") for each in several):
             several = [family for each in several for family in each.split(",")]  # without given names
+        is_alone = is_only and sum("," in each for each in several) == 1
         for each in several:
-            names += map(read_name, [each] if each.count(",") <= commas else _between_commas(each))
+            is_one = each.count(",") <= commas and not are_several(each, is_only=is_alone)
+            names += map(read_name, [each] if is_one else _between_commas(each))
     return [name for name in names if name]
 
 
@@ -176,22 +180,53 @@ def _between_and(text: str) -> list[str]:
     return [part.strip(" ,") for part in parts]
 
 
-def _between_commas(text: str) -> list[str]:
+def are_several(text: str, *, is_only: bool) -> bool:
+    """Return True for names between commas where one in the form "Family, Given" may be expected.
+
+    ``is_only``: no other name of the list has a comma.
+    """
+    if not text.isascii() and (_FULL_WIDTH.search(text) or _EASTERN.search(text)):
+        return True
+    if "," not in text or _is_organization(text):
+        return False
+    parts, kinds = _kinds(text)
+    return _LIST.fullmatch(kinds) is not None or (is_only and kinds == "FF" and not _is_one(parts))
+
+
+def _is_one(parts: Sequence[str]) -> bool:
+    names = (unicodedata.normalize("NFKD", part).encode("ascii", "ignore").decode() for part in parts)
+    family, given = (name.split() or [""] for name in names)
+    is_given = [word.lower() in _GIVEN for word in (family[0], family[-1], given[-1])]
+    return is_given == [False, False, True] and not any(map(_is_initials, family))
+
+
+def _kinds(text: str) -> tuple[list[str], str]:
+    """Return the parts between commas, and of each its kind.
+
+    That is I (initials), R (family name before initials), S (family name) or F (natural order).
+    """
     parts: list[str] = []
     for part in filter(None, (each.strip() for each in text.split(","))):
         if parts and _is_suffix(part):
             parts[-1] += f" {part}"
         else:
             parts.append(part)
-    kinds = ""  # I (initials), R (family name before initials), S (family name) or F (natural order)
+    kinds = ""
     for part in parts:
-        words = part.split()
+        words = [word for word in part.split() if not _is_suffix(word)] or [part]
         if _is_initials(words[-1]):
             kinds += "I" if all(map(_is_initials, words)) else "R"
         else:
             kinds += "S" if len(words) == 1 or words[0].islower() else "F"
+    return parts, kinds
+
+
+def _between_commas(text: str) -> list[str]:
+    parts, kinds = _kinds(text)
     if len(parts) % 2 == 0 and _PAIRS.fullmatch(kinds):
         return [f"{family}, {given}" for family, given in zip(parts[::2], parts[1::2], strict=True)]
+    if kinds == "FF" and _is_one(parts):
+        return [", ".join(parts)]
     if len(parts) == 1 or not re.search("I|^SSF+$", kinds):
         return parts
     names = [parts[0]]

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from qbe.corpus.names import WORDS
+
 MOST_CHARACTERS = 40_000  # of a page; those of papers have some 6,000
 
 _BOLD = re.compile(r"bold|black|heavy|demi|medi\b|cmbx|sfbx|cmssbx|lmbx", re.IGNORECASE)
@@ -23,13 +25,7 @@ _ACCENTED = re.compile(rf"([{''.join(_ACCENTS)}]) ?([A-Za-z\u0131])")
 _HYPHENS = {0xAD, 0x2010, 0x2011, 0xFFFE, 0x02}  # with what PDFium puts for one at the end of a line
 _FOOTNOTE_MARKS = frozenset("*\u2020\u2021\u00a7\u00b6\u2217\u22c6\u2225#")
 # Words behind which a hyphen at the end of a line is mostly one of the word itself.
-_FIRST_PARTS = frozenset(
-    re.findall(
-        r"\w+",
-        "self well cross low high real large small short long end fine non multi semi state co pre post sub "
-        "open zero few one two three off on hand data user task domain model time cost rule",
-    )
-)
+_FIRST_PARTS = WORDS["first parts"]
 
 
 class Line(NamedTuple):

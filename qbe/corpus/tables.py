@@ -46,20 +46,26 @@ _USUAL = {
         "authors": "authorfullnames authors author authornames authornamesfull authorshipsauthordisplayname "
         "creators",
         "venue": "venue venueraw journal journaltitle publicationtitle pubtitle sourcetitle "
-        "sourcetitleanthologytitle journalbook primarylocationsourcedisplayname publication source",
+        "sourcetitleanthologytitle journalbook primarylocationsourcedisplayname proceedingstitle booktitle "
+        "conferencename conference publication source",
         "categories": "categories category fieldsofstudy",
         "tags": "tags manualtags automatictags keywords authorkeywords indexkeywords keywordsplus meshterms "
         "ieeeterms subjects subjectterms labelsfiledin",
         "doi": "doi doilink digitalobjectidentifier",
         "url": "url link urls articleurl externalurl documenturl pdflink",
         "cites": "cites",
+        "arxiv": "arxivid arxiv",
+        "pmid": "pmid pubmedid",
+        "pmc": "pmcid pmc",
     }.items()
 }
+_OTHER_IDS = ("arxiv", "pmid", "pmc")
 _KEYS, _NOT_ALWAYS = (_USUAL.pop(name) for name in ("key", "other id"))
 _WEB_OF_SCIENCE = {"AU": "authors", "AF": "authorfullnames", "TI": "title", "SO": "source", "AB": "abstract"}
 _WEB_OF_SCIENCE |= {"PY": "year", "DI": "doi", "UT": "ut", "DE": "authorkeywords", "ID": "keywordsplus"}
 _USUAL["id"] += [*_KEYS, *_NOT_ALWAYS]
-_SEVERAL = ("authors", "tags")  # of these all columns are read: where the first is empty, or together
+_SEVERAL = ("authors", "tags", "venue")  # of these all columns are read: where one is empty, or together
+_VAGUE = ("publication", "source")  # venues where no other column is one
 _NAMES = [  # keys of an object that says what it is called
     keys.split()
     for keys in (
@@ -67,6 +73,7 @@ _NAMES = [  # keys of an object that says what it is called
         *("first_name last_name", "firstName lastName", "first last"),
     )
 ]
+_FAMILY_FIRST = re.compile(r"^((?:[a-z]\S*\s)*\S+)\s(.+)")
 _QUOTED = re.compile(r"""'((?:[^'\\]|\\.?)*+)(?:'|\Z)|"((?:[^"\\]|\\.?)*+)(?:"|\Z)""", re.DOTALL)
 _ARXIV = re.compile(r"[a-z-]+\.[A-Za-z-]+|[a-z]+-[a-z]+")
 _MOST_COLUMNS, _MOST_CHARS = 20, 40  # in a message
@@ -94,12 +101,14 @@ SAVED_DATASET = ("dataset_dict.json", "state.json")  # a folder that ``datasets`
 class Columns(NamedTuple):
     """Hold the position of the column of each field (`qbe.corpus.records.COLUMNS`) that a table has.
 
-    Further columns for authors and tags are called ``authors 2``; ``has_keys``: ids are citation keys.
+    Further columns for authors and tags are called ``authors 2``; ``has_keys``: ids are citation keys;
+    ``of_paperpile``: authors are written "Family Given,Family Given".
     """
 
     positions: Mapping[str, int]
     may_lack_id: bool
     has_keys: bool = False
+    of_paperpile: bool = False
 
 
 def find_columns(header: Sequence[str], named: Mapping[str, str], may_lack_abstract: bool = False) -> Columns:
@@ -114,22 +123,27 @@ def find_columns(header: Sequence[str], named: Mapping[str, str], may_lack_abstr
     shown = [repr(each if len(each) <= _MOST_CHARS else f"{each[: _MOST_CHARS - 3]}...") for each in header]
     listed = some(shown, _MOST_COLUMNS) or "none"
     positions: dict[str, int] = {}
-    for field in COLUMNS:
+    for field in (*COLUMNS, *_OTHER_IDS):
         if field in named:
             if named[field] not in header:
                 expected = f"a column {named[field]!a:.{_MOST_CHARS}} for {field}"
                 raise fields.unfit(expected, listed, "check `columns`", "no title")
             positions[field] = header.index(named[field])
             continue
-        places = [usual[each] for each in _USUAL[field] if each in usual]
+        places = [usual[each] for each in _USUAL[field] if each in usual and each not in _VAGUE]
+        places = places or [usual[each] for each in _USUAL[field] if each in usual]
         for number, place in enumerate(places if field in _SEVERAL else places[:1], start=1):
             positions[field if number == 1 else f"{field} {number}"] = place
+    for field in _OTHER_IDS:
+        if positions.get(field, -1) == positions.get("id"):
+            del positions[field]
     needed = ("title",) if may_lack_abstract else ("title", "abstract")
     if missing := ", ".join(field for field in needed if field not in positions):
         advice = "rename them, or name yours with `columns`"
         raise fields.unfit(f"columns for {missing}", listed, advice, "no title")
     column = names[positions["id"]] if "id" in positions else ""
-    return Columns(positions, "id" not in named and column in ("", *_NOT_ALWAYS), column in _KEYS)
+    may_lack_id = "id" not in named and column in ("", *_NOT_ALWAYS)
+    return Columns(positions, may_lack_id, column in _KEYS, "labelsfiledin" in names)
 
 
 def to_record(columns: Columns, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,6 +153,11 @@ def to_record(columns: Columns, row: Mapping[str, Any]) -> dict[str, Any]:
     title.
     """
     cells = {field: _cell(value) for field, value in row.items()}
+    if columns.of_paperpile and isinstance(names := cells.get("authors"), str):
+        people = (_FAMILY_FIRST.fullmatch(name.strip()) for name in names.split(","))
+        cells["authors"] = "; ".join(
+            f"{each[1]}, {each[2]}" if each[2] else each[1] for each in people if each
+        )
     paper_id = cells.get("id")
     if isinstance(paper_id, str) and (columns.may_lack_id or "//openalex.org/" in paper_id):
         if columns.positions.get("id") == columns.positions.get("doi"):
@@ -163,7 +182,7 @@ def to_record(columns: Columns, row: Mapping[str, Any]) -> dict[str, Any]:
 def metadata_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata of a row (see `to_record`), still with markup."""
     cells = {field: _cell(value) for field, value in row.items()}
-    authors, tags = (
+    authors, tags, venues = (
         [value for name, value in cells.items() if value and name.partition(" ")[0] == field]
         for field in _SEVERAL
     )
@@ -182,11 +201,12 @@ def metadata_of(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **credits(named),
         **fields.dated(str(cells.get("date") or ""), cells.get("year")),
-        "venue": _name(cells.get("venue")),
+        "venue": next(filter(None, map(_name, venues)), ""),
         "categories": categories,
         "doi": _name(cells.get("doi")),
         "url": _name(cells.get("url")),
         "cites": [cited for each in cites if isinstance(each, str | int) and (cited := str(each).strip())],
+        "ids": {name: str(value).removesuffix(".0") for name in _OTHER_IDS if (value := cells.get(name))},
         "tags": [tag for each in tags for tag in _names(each)],
     }
 

@@ -24,17 +24,16 @@ NAMES = {
     "irds": "any collection of ir_datasets, as in irds:vaswani",
     "beir": "a folder of BEIR: corpus, queries and qrels",
     "mini": "3,000 arXiv papers and 60 judged queries, part of the package (CC0)",
-    "sample": "the small collection that is part of the package",
 }
 """Data sets, each with one line that describes it."""
 
 TAKEN_BY = {
-    "source": tuple(name for name in NAMES if name not in ("mini", "sample", "irds")),
-    "raw": ("csfcube", "relish", "treccovid", "sample"),
+    "source": tuple(name for name in NAMES if name not in ("mini", "irds")),
+    "raw": ("csfcube", "relish", "treccovid"),
     "corpus": ("citations", GRADED_PAIRS, "blended"),
     "split_years": ("citations",),
     "leave_out": ("citations", "dblp", "pubmed", "open-research"),
 }
-"""The data sets that take each option (`qbe.datasets.registry.DatasetOptions`). ``mini`` and the sample are
-part of the package, ir_datasets finds its own; ``raw`` changes nothing where abstracts are no lists.
+"""The data sets that take each option (`qbe.datasets.registry.DatasetOptions`). ``mini`` is part of the
+package, ir_datasets finds its own; ``raw`` changes nothing where abstracts are no lists.
 """

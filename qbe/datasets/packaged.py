@@ -1,9 +1,4 @@
-"""Collections in the package: ``mini``, 3,000 arXiv papers and 60 judged queries, and the small sample.
-
-``mini/README.md`` says how the queries were judged. The sample is invented, for tests and demonstrations; its
-judgements follow from its layout (``layout.json``): under each facet every paper belongs to a variant of a
-family, and families are related in pairs (``tests/support/layout.py``).
-"""
+"""``mini``, the collection in the package: 3,000 arXiv papers and 60 judged queries (``mini/README.md``)."""
 
 from __future__ import annotations
 
@@ -14,20 +9,17 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
-from qbe.corpus.records import dump_record
-from qbe.datasets.releases import DatasetOptions, Report, raw_record, write_queries
+from qbe.datasets.releases import DatasetOptions, Report, write_queries
 from qbe.errors import DatasetError
 from qbe.query import Topic
 from qbe.types import Facet
-from qbe.util.files import StrPath, atomic_file
-
-PAPERS = "papers.jsonl"  # of the sample
+from qbe.util.files import atomic_file
 
 
-def _packaged(collection: str, name: str) -> bytes:
-    """Return the bytes of a file of a collection in the package."""
+def _packaged(name: str) -> bytes:
+    """Return the bytes of a file of the collection."""
     try:
-        return resources.files("qbe.datasets").joinpath(collection, name).read_bytes()
+        return resources.files("qbe.datasets").joinpath("mini", name).read_bytes()
     except OSError as error:
         raise DatasetError(
             f"expected {name} in the installed package, found none ({error.strerror}); install qbe again"
@@ -36,11 +28,11 @@ def _packaged(collection: str, name: str) -> bytes:
 
 def corpus() -> bytes:
     """Return the 3,000 papers as JSON lines."""
-    return lzma.decompress(_packaged("mini", "papers.jsonl.xz"))
+    return lzma.decompress(_packaged("papers.jsonl.xz"))
 
 
 def rows(name: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(_packaged("mini", name).decode().splitlines(), delimiter="\t"))
+    return list(csv.DictReader(_packaged(name).decode().splitlines(), delimiter="\t"))
 
 
 def grades(query: str) -> dict[str, dict[str, int]]:
@@ -91,22 +83,3 @@ def _write_queries(judged: Mapping[str, Sequence[Mapping[str, str]]], folder: Pa
     with atomic_file(folder / "folds.json") as stream:
         stream.write(json.dumps(folds, indent=1).encode())
     return sum(map(len, judged.values()))
-
-
-def copy_sample(output: StrPath, *, raw: bool = False) -> list[str]:
-    """Copy the sample's files to a folder; return their names. With ``raw`` each abstract is one string."""
-    qrels = (f"sample.{facet}.qrels" for facet in Facet)
-    written = []
-    for name in (PAPERS, "topics.tsv", "pools.tsv", *qrels, "folds.json"):
-        data = _packaged("sample", name)
-        if raw and name == PAPERS:
-            data = b"".join(dump_record(raw_record(json.loads(line))) for line in data.splitlines())
-        written.append("corpus.jsonl" if name == PAPERS else name)
-        with atomic_file(Path(output, written[-1])) as stream:
-            stream.write(data)
-    return written
-
-
-def write_sample(options: DatasetOptions, output: Path, _: Report) -> list[str]:
-    """Write the sample to a folder; return a line that says so."""
-    return [f"sample: {', '.join(copy_sample(output, raw=options.raw))}"]

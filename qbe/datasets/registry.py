@@ -38,7 +38,6 @@ WRITERS: dict[str, Callable[[DatasetOptions, Path, Report], list[str]]] = {
     **people.WRITERS,
     "beir": collections.write_beir,
     "mini": packaged.write_mini,
-    "sample": packaged.write_sample,
 }
 
 

@@ -15,7 +15,7 @@ from qbe.search.questions import ASKED, Question
 from qbe.types import Hit, Paper
 from qbe.util.text import plain
 
-INDENT = 14
+INDENT, NARROW = 14, 6  # columns before a text with a score on its first line, and with grades below it
 AUTHOR = 20  # columns of a first author in a list of papers
 MAX_AUTHORS = 3  # that a table names
 NAMED, QUOTED = 3, 60  # papers that a heading names at most, and characters of a sentence that it quotes
@@ -46,8 +46,8 @@ def to_table(
     title: Heading | None = None,
     graded_by: str = "",
 ) -> str:
-    """Make a table of one query's result: rank, score, title, year, authors, venue, link, grades, and a
-    sentence that matched (`qbe.search.explain.shown`).
+    """Make a table of one query's result: rank, score, title, year, authors, venue, link, and a sentence that
+    matched (`qbe.search.explain.shown`). A score beside grades comes after them, lest it be read as one.
 
     ``title`` makes the heading, and ``graded_by`` is whose grades they are. ``explain`` adds the query's
     sentences, all matches with labels, and component scores.
@@ -59,16 +59,17 @@ def to_table(
     for rank, hit in enumerate(hits, start=1):
         paper = lookup(hit.paper_id)
         year = f" ({paper.year})" if paper.year else ""
-        block = _wrapped(
-            f"{rank:4d} {hit.score:8.4f} ", f"{paper.title or hit.paper_id}{year}  [{hit.paper_id}]", width
-        )
-        block += _wrapped("", credits_of(reference_of(paper)), width, whole_words=True)
-        if hit.grades is not None:
-            block += _wrapped("", grades_in_words(hit, graded_by), width)
+        graded = hit.grades is not None
+        text = f"{paper.title or hit.paper_id}{year}  [{hit.paper_id}]"
+        first, indent = (f"{rank:4d}", NARROW) if graded else (f"{rank:4d} {hit.score:8.4f}", INDENT)
+        block = _wrapped(first, text, width, indent)
+        block += _wrapped("", credits_of(reference_of(paper)), width, indent, whole_words=True)
+        if graded:
+            block += _wrapped("", f"{grades_in_words(hit, graded_by)}; score {hit.score:.4f}", width, indent)
         if explain:
-            block += _explained_lines(query, paper, hit, width)
+            block += _explained_lines(query, paper, hit, width, indent)
         elif best := shown(query, paper, hit):
-            block += _wrapped("", best[1], width)
+            block += _wrapped("", best[1], width, indent)
         blocks.append("\n".join(block))
     return "\n".join([*lines, *(["", "\n\n".join(blocks)] if hits else ["No paper was found."])])
 
@@ -90,18 +91,18 @@ def _query_lines(query: Query, hits: Sequence[Hit], width: int) -> list[str]:
     return [*lines, *textwrap.wrap(legend, width)]
 
 
-def _explained_lines(query: Query, paper: Paper, hit: Hit, width: int) -> list[str]:
+def _explained_lines(query: Query, paper: Paper, hit: Hit, width: int, indent: int) -> list[str]:
     lines = []
     if scores := hit.component_scores:
         words = [f"{name.replace('_', ' ')} {score:.4f}" for name, score in scores.items()]
         below = "first_stage" in scores and "reranker" not in scores
-        lines = _wrapped("", ", ".join([*words, "not reranked"] if below else words), width)
+        lines = _wrapped("", ", ".join([*words, "not reranked"] if below else words), width, indent)
     if in_common := techniques_in_common(query, [paper])[0]:
-        lines += _wrapped("", f"both: {', '.join(in_common)}", width)
+        lines += _wrapped("", f"both: {', '.join(in_common)}", width, indent)
     if hit.plan:  # masses from 0.005 on; no-break spaces before them keep lines from breaking there
         masses = [f"{each.query_position}→{each.position}{_TIED}{each.mass:.2f}" for each in hit.plan]
         plan = "transport " + ", ".join(each for each in masses if not each.endswith("0.00"))
-        lines += [line.replace(_TIED, " ") for line in _wrapped("", plan, width)]
+        lines += [line.replace(_TIED, " ") for line in _wrapped("", plan, width, indent)]
     pairs = [(">", hit.driven_by)] if hit.driven_by else []
     for mark, match in (*pairs, *(("~", match) for match in hit.matches)):
         aspect = "" if query.is_single else f"{match.aspect}."
@@ -112,12 +113,12 @@ def _explained_lines(query: Query, paper: Paper, hit: Hit, width: int) -> list[s
     return lines
 
 
-def _wrapped(first: str, text: str, width: int, *, whole_words: bool = False) -> list[str]:
+def _wrapped(first: str, text: str, width: int, indent: int = INDENT, whole_words: bool = False) -> list[str]:
     return textwrap.wrap(
         plain(text),
         max(width, 2 * INDENT),
-        initial_indent=first.ljust(INDENT),
-        subsequent_indent=" " * INDENT,
+        initial_indent=first.ljust(indent),
+        subsequent_indent=" " * indent,
         break_long_words=not whole_words,
         break_on_hyphens=not whole_words,
     )
@@ -240,9 +241,9 @@ def to_markdown(
     lines = [f"## {escaped(title(query, hits))}", ""]
     for rank, hit in enumerate(hits, start=1):
         paper = lookup(hit.paper_id)
-        said = [credits_of(reference_of(paper), link=False), f"{paper.paper_id}, {hit.score:.4f}"]
-        if hit.grades is not None:
-            said.append(grades_in_words(hit, graded_by))
+        said = [credits_of(reference_of(paper), link=False), paper.paper_id]
+        said += [] if hit.grades is None else [grades_in_words(hit, graded_by)]
+        said.append(f"score {hit.score:.4f}")
         number = f"{rank}. "
         lines.append(f"{number}{linked_title(paper)} {escaped('; '.join(filter(None, said)))}")
         if best := shown(query, paper, hit):

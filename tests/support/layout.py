@@ -1,4 +1,4 @@
-"""The layout of the sample in the package, from which its judgements follow."""
+"""The layout of the sample (`tests/data/sample`), from which its judgements follow."""
 
 import json
 from collections.abc import Mapping
@@ -8,6 +8,9 @@ from typing import NamedTuple
 from qbe.types import Facet
 
 FACTORS = {Facet.BACKGROUND: "problem", Facet.METHOD: "method", Facet.RESULT: "finding"}
+
+
+SAMPLE = Path(__file__).parent.parent / "data" / "sample"
 
 
 class Place(NamedTuple):

@@ -7,7 +7,6 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-import qbe.datasets.packaged
 from qbe.models.cards import JOINT_MODEL, TOKENIZER, JointCard, write_card
 from qbe.models.export.encoder import export_joint
 from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights
@@ -16,11 +15,10 @@ from qbe.train.fit import copied
 from qbe.train.joint import HEAD, JointNetwork, grades_of, head_scores
 from qbe.types import Facet
 from qbe.util.files import sha256
-from support.layout import grade, pool, read_layout
+from support.layout import SAMPLE, grade, pool, read_layout
 from support.tiny import Sizes, write_weights
 
 HIDDEN, LAYERS, HEADS, INNER, MAX_TOKENS = 32, 3, 2, 64, 160
-SAMPLE = Path(qbe.datasets.packaged.__file__).with_name("sample")
 
 
 def write_bert(folder: Path, seed: int = 0, positions: int = MAX_TOKENS) -> None:

@@ -155,7 +155,7 @@ def export_encoder(
     With ``graph``, a file of `qbe.models.export.graph.store_graph`, no PyTorch is needed, and int8 is
     compared with fp32. The models take ``input_ids`` (batch, tokens; int64; equally long) and return
     ``last_hidden_state``, ``hidden_state_0`` (the embeddings) and so on, each (batch, tokens, dimension;
-    float32). Activations are smoothed by the file RANGES beside ``graph``, else by the sample's papers.
+    float32). Activations are smoothed by the file RANGES beside ``graph``, else by papers of the package.
     """
     check_required(cards.ENCODER, folder)
     if graph is not None and adapter is not None:  # an adapter is put into a PyTorch model
