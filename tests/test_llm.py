@@ -395,12 +395,12 @@ def test_a_model_that_repeats_the_key_does_not_show_it(tmp_path, told):
 
 
 def test_an_endpoint_may_not_count_down():
-    with running(answer(json.dumps(WHOLE), -(10**9), -1), budget=(None, 2000)) as (_, asking):
+    with running(answer(json.dumps(RIGHT), -(10**9), -1), budget=(None, 2000)) as (_, asking):
         outcome = Grader(asking, parallel=1).grade(pairs(20))
     assert outcome.stopped and 0 < asking.tokens_spent <= 2000
 
 
-WHOLE = {name: {"rationale": "", "grade": 1} for name in ("background", "method", "result")}
+RIGHT = {name: {"rationale": "", "grade": 1} for name in ("background", "method", "result")}
 
 
 def test_a_head_that_drips_is_not_waited_for():

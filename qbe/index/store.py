@@ -299,7 +299,9 @@ def publish(staged: Path, index: Path) -> Path:
 def write_lock(index: Path) -> Iterator[None]:
     """Keep other processes from writing to an index, or building one there; ``index`` has no link in it."""
     if not index.name or any("\ud800" <= each <= "\udfff" for each in str(index)):  # which Java cannot open
-        raise OutputError(f"cannot write {str(index)!a}: expected a folder that has a name, in UTF-8; choose another")
+        raise OutputError(
+            f"cannot write {str(index)!a}: expected a folder that has a name, in UTF-8; choose another"
+        )
     with lock(index.with_name(f".{index.name}.lock")) as alone:
         if not alone:
             raise IndexBuildError(f"{index} is being written by another process; wait until it ends")

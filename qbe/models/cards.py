@@ -176,8 +176,8 @@ def read_card(folder: Path, kind: ModelKind[Card]) -> Card:
             record["encoder_format"] = EncoderFormat(**record.pop(_FORMAT_KEY))
         card = kind.card(**record)
         for name, hint in get_type_hints(kind.card).items():
-            kind = get_origin(hint) or hint
-            if kind in (Mapping, Sequence, str, int) and not isinstance(getattr(card, name), kind):
+            of: Any = get_origin(hint) or hint
+            if of in (Mapping, Sequence, str, int) and not isinstance(getattr(card, name), of):
                 raise TypeError(f"{name} {getattr(card, name)!r:.60}")
         return card
 

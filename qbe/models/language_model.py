@@ -219,7 +219,7 @@ class Client:
         try:
             answer = self._send(prompt, form)
             text, usage = self.without_key(str(answer.choices[0].message.content or "")), answer.usage
-            told = [getattr(usage, f"{part}_tokens", None) for part in ("prompt", "completion")]
+            told: list[Any] = [getattr(usage, f"{part}_tokens", None) for part in ("prompt", "completion")]
             guessed = (estimated_tokens(prompt), estimated_tokens(text))
             is_told = [isinstance(count, int) and 0 <= count <= MAX_TOLD_TOKENS for count in told]
             tokens = tuple(
