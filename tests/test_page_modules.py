@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="needs node
 PAGE = Path(qbe.__file__).parent / "serve" / "page"
 
 
-def run(script: str, *given: object) -> object:
+def run(script: str, *given: object) -> Any:
     names = {"state": "EMPTY, read, requestOf, stateOf, write", "plain": "parsed, readable"}
     imports = "".join(
         f"import {{ {each} }} from {json.dumps(f'{PAGE}/{name}.js')};\n" for name, each in names.items()

@@ -6,7 +6,7 @@ A search compares and transforms vectors one by one, since FAISS's matrix produc
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -307,7 +307,9 @@ class CandidateSource:
         count = max(self.sentences.params.depth, 2 * k)
         if allowed is None:
             if by_mean and self.sentences.has_similarities:
-                found = (self._may_be_best(group, k, count) for group in self._groups(queries, count))
+                found: Iterator[Iterable[Rows]] = (
+                    self._may_be_best(group, k, count) for group in self._groups(queries, count)
+                )
             else:
                 found = iter([self._papers(queries, count, self.sentences.nearest)])
             with_sentences = int(np.count_nonzero(np.diff(self._starts)))

@@ -155,11 +155,11 @@ class Index(Closing):
             if old.is_current():
                 return False
             reader = self._open_reader()
-            for part, was, now in (
+            for part, had, has in (
                 ("vectors", old.manifest.dense, reader.manifest.dense),
                 ("postings", old.manifest.lucene, reader.manifest.lucene),
             ):
-                if was and not now:  # of which a search that is open makes use
+                if had and not has:  # of which a search that is open makes use
                     found = f"expected an index with {part}, as before, found one without; open it again"
                     raise IndexFormatError(f"{self.folder}: {found}")
             before, now = (
