@@ -48,9 +48,9 @@ class Index(Closing):
 
     It reads the generation that was the newest when it was opened, refreshed, or updated by itself.
 
-    >>> with Index("indexes/sample") as opened:
-    ...     [paper.paper_id for paper in opened][:3], len(opened), opened.similarity
-    (['s001', 's002', 's003'], 128, 'cosine')
+    >>> with Index("indexes/mini") as opened:
+    ...     opened.paper("2505.20979").year, opened.similarity
+    ('2025', 'cosine')
     """
 
     generation = _OfReader[int]()

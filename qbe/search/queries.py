@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from qbe.corpus.sentences import paper_from_text
+from qbe.corpus.records import paper_from_text
 from qbe.errors import CorpusError, FileFormatError, PaperNotFoundError, RecordError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query, Topic, TopicAspect

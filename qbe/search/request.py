@@ -96,7 +96,7 @@ class SourceForm:
         list,
         "ids of papers of the index, or DOIs, arXiv ids, ACL ids, titles",
         MAX_PAPERS,
-        examples=[["s036"]],
+        examples=[["2505.20979"]],
     )
     text: str | None = _field(
         None, "an abstract, a few sentences that could stand in one, or a question", MAX_TEXT

@@ -46,12 +46,12 @@ STATUSES = {
 }
 
 EXAMPLES: dict[str, Any] = {
-    "by method": {"value": {"paper_ids": ["s036"], "facet": "method", "k": 5}},
+    "by method": {"value": {"paper_ids": ["2505.20979"], "facet": "method", "k": 5}},
     "a pasted abstract": {
         "value": {"title": "On stone", "text": "Stone is hard. We cut it with water.", "facet": "background"}
     },
     "same problem, other method": {
-        "value": {"paper_ids": ["s036"], "explore": "same-problem-other-method", "year_from": 2018}
+        "value": {"paper_ids": ["2505.20979"], "explore": "same-problem-other-method", "year_from": 2018}
     },
 }
 
