@@ -104,7 +104,7 @@ def run_examples(path: Path, folder: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def readme(tmp_path_factory, environment) -> tuple[Path, list[str]]:
-    """The folder in which README's examples were run, with the collection and its index; what they printed."""
+    """The folder in which README's examples were run, with the collection's index; what they printed."""
     folder = tmp_path_factory.mktemp("readme")
     return folder, run_examples(README, folder)
 
