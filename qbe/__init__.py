@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         Stages as Stages,
         default_stages as default_stages,
     )
-    from qbe.corpus.sentences import paper_from_text as paper_from_text
+    from qbe.corpus.records import paper_from_text as paper_from_text
     from qbe.runs import read_pools as read_pools, read_qrels as read_qrels, read_topics as read_topics
     from qbe.types import Facet as Facet, Hit as Hit, Match as Match, Paper as Paper, Sentence as Sentence
 
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "qbe.cite.config": "CiteConfig",
     "qbe.cite.recommender": "CiteRequest Recommender",
-    "qbe.corpus.records": "Reading",
+    "qbe.corpus.records": "Reading paper_from_text",
     "qbe.errors": (
         "CorpusError FacetNotFoundError FileFormatError IndexFormatError ModelError PaperNotFoundError "
         "QbeError UsageError"
@@ -83,7 +83,6 @@ _NAMES = {
     "qbe.search.stages": (
         "BM25 CrossEncoder Dense Fused Grades LanguageModel Matching Projections Stages default_stages"
     ),
-    "qbe.corpus.sentences": "paper_from_text",
     "qbe.runs": "read_pools read_qrels read_topics",
     "qbe.types": "Facet Hit Match Paper Sentence",
 }

@@ -157,7 +157,7 @@ class Paper:
     @property
     def predicted(self) -> bool:
         """Whether a tagger labelled this paper: its sentences carry probabilities."""
-        return any(sentence.probabilities is not None for sentence in self.sentences)
+        return self.labelled and any(sentence.probabilities is not None for sentence in self.sentences)
 
     def facet_positions(self, facet: Facet) -> tuple[tuple[int, ...], bool]:
         """Positions that stand for a facet, and whether they are a guess (the likeliest sentence)."""

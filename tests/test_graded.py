@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qbe.corpus.sentences import paper_from_text
+from qbe.corpus.records import paper_from_text
 from qbe.index.index import Index
 from qbe.models.pooling import PaperVectors
 from qbe.models.words import NAMES as WORD_FEATURES

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from support.messages import messages_of
 
 from benchmarks.splitting import checked, score
-from qbe.corpus.sentences import paper_from_text, split_sentences, split_spans
+from qbe.corpus.records import paper_from_text
+from qbe.corpus.sentences import headed_parts, split_sentences, split_spans
 from qbe.errors import CorpusError
 from qbe.query import Query
 from qbe.types import Paper, Sentence
@@ -227,3 +228,25 @@ def test_other_types_and_invalid_texts_are_refused(told):
     actions = [partial(paper_from_text, "T", abstract, paper_id=paper_id) for abstract, paper_id in WRONG]
     actions.append(partial(paper_from_text, None, "One."))
     told("papers of texts", messages_of(actions, (CorpusError, TypeError)))
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("AIM: Cod. METHODS AND MATERIALS: A net. Results: two.", "objective method result"),
+        (
+            "BACKGROUND\nCod.\nMain Outcomes\nIt.\nMeasurements and main results\n2.",
+            "background method result",
+        ),
+        ("PURPOSE To fish. DESIGN A net. METHODS AND RESULTS Two were caught.", "objective method none"),
+        ("Cod. Background and aims. It. Design/methodology/approach. A net.", "none background method"),
+        ("Motivation: Cod. Results: We cast a net. Availability: At the sea.", "background none other"),
+        ("Background: Fish swim. Conclusions: We count them.", "none"),
+    ],
+)
+def test_headings_say_the_label_of_their_sentences_and_leave_the_text(text, labels):
+    assert [part.label or "none" for part in headed_parts(text)] == labels.split()
+    paper = paper_from_text("Cod", text)
+    assert [text[begin:end] for begin, end in paper.offsets] == [each.text for each in paper.sentences]
+    found = [each.probabilities.label if each.probabilities else "none" for each in paper.sentences]
+    assert list(dict.fromkeys(found)) == labels.split() and not paper.predicted

@@ -71,6 +71,19 @@ def test_strings_are_split_and_lists_kept(tag, expected):
     assert list(second) == [*LIST, "pred_labels"]
 
 
+def test_headings_of_a_structured_abstract_decide(tag):
+    text = "AIM: To count cod. METHODS: We cast a net. RESULTS: Two cod. CONCLUSIONS: They are few."
+    (tagged,) = tag({**STRING, "abstract": f"Fish swim. {text}"}, options=("--facets", "predicted"))
+    assert tagged["abstract"] == [
+        "Fish swim.",
+        "To count cod.",
+        "We cast a net.",
+        "Two cod.",
+        "They are few.",
+    ]
+    assert tagged["pred_labels"][1:] == ["objective_label", "method_label", "result_label", "other_label"]
+
+
 def test_given_labels_are_kept_unless_all_are_predicted(tag, expected):
     assert tag(GIVEN, STRING)[0] == GIVEN
     (again,) = tag(GIVEN, options=("--facets", "predicted"))

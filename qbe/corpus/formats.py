@@ -25,7 +25,6 @@ class Format(NamedTuple):
     ids: str
 
 
-_S2ORC_FIELDS = ("s2_url", "outbound_citations", "has_pdf_parse")
 _FIRST_ENTRY = re.compile(
     r"^[^\S\n]*@(?:string|comment|preamble|article|book|inproceedings|misc|[\w-]+\s*\{[^\s,={}()\"]*\s*[,=}])",
     re.IGNORECASE | re.MULTILINE,
@@ -47,7 +46,10 @@ def _is_semantic_scholar(head: Head) -> bool:
         head.has("corpusid", "title", "externalids")
         or head.has("corpusid", "abstract")
         or head.has("paperId", "title")
-        or (head.has("paper_id", "title", "abstract") and any(map(head.has, _S2ORC_FIELDS)))
+        or (
+            head.has("paper_id", "title", "abstract")
+            and any(map(head.has, ("s2_url", "outbound_citations", "has_pdf_parse")))
+        )
         or (is_list and all(f'"{name}"' in head.text for name in ("paperId", "title")))
     )
 

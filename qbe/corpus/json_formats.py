@@ -111,15 +111,14 @@ def read_entries(stream: io.BufferedReader, name: str, reading: Reading) -> Iter
 
 
 _PARTS = ("metadata", "attributes", "content", "bibjson")  # of records of answers
-_TITLES = frozenset(("title", "titles", "title_s"))
+_TITLES = {"title", "titles", "title_s"}
 _OF_LANGUAGES = _TITLES | {"abstracts", "abstract_s", "descriptions"}
 
 
 def _opened(record: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a record with the fields of its part that has the title, and the first of texts in languages."""
-    parts = [part for name in _PARTS if isinstance(part := record.get(name), Mapping)]
-    part = next((each for each in parts if not _TITLES.isdisjoint(each)), None)
-    if part is not None and "title" not in record:
+    parts = (part for name in _PARTS if isinstance(part := record.get(name), Mapping))
+    if (part := next((each for each in parts if each.keys() & _TITLES), None)) and "title" not in record:
         record = {name: value for name, value in record.items() if name not in _PARTS} | dict(part)
     return {name: _first_text(name, value) for name, value in record.items()}
 

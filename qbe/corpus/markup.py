@@ -163,9 +163,8 @@ def language(text: str) -> str:
     if scripts and (script := scripts.most_common(1)[0][0]) != "LATIN":
         return script
     words = text.lower().split()
-    counts = {name: sum(word in WORDS[name] for word in words) for name in _LANGUAGES}
-    best = max(counts, key=lambda name: counts[name])
-    return best if counts[best] > max(1, len(words) // 10) else ""
+    count, best = max((sum(word in WORDS[name] for word in words), name) for name in _LANGUAGES)
+    return best if count > max(1, len(words) // 10) else ""
 
 
 def plain(text: str) -> str:

@@ -200,10 +200,7 @@ def _is_one(parts: Sequence[str]) -> bool:
 
 
 def _kinds(text: str) -> tuple[list[str], str]:
-    """Return the parts between commas, and of each its kind.
-
-    That is I (initials), R (family name before initials), S (family name) or F (natural order).
-    """
+    """Return parts and kinds: I (initials), R (family name and I), S (family name), F (natural order)."""
     parts: list[str] = []
     for part in filter(None, (each.strip() for each in text.split(","))):
         if parts and _is_suffix(part):

@@ -35,11 +35,14 @@ LIBRARIES = (
 
 
 def files_of(source: str) -> list[str]:
-    """Return the source itself, or the visible files in a folder and below, by name."""
+    """Return the source itself, or the visible files in a folder and below, but for indexes, by name."""
     if not is_folder(source) or is_library(source):
         return [source]
-    below = (path for path in Path(source).rglob("*") if path.is_file())
-    visible = (path for path in below if not any(part[0] == "." for part in path.relative_to(source).parts))
+    below = [path for path in Path(source).rglob("*") if path.is_file()]
+    indexes = {path.parent for path in below if path.name == "papers.ids"}
+    indexes |= {folder.parent for folder in indexes if (folder.parent / "CURRENT").is_file()}
+    outside = (path for path in below if (indexes - {Path(source)}).isdisjoint(path.parents))
+    visible = (path for path in outside if not any(part[0] == "." for part in path.relative_to(source).parts))
     return sorted(map(str, visible))
 
 

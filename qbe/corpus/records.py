@@ -8,6 +8,7 @@ counted by reason, and listed.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
@@ -20,9 +21,10 @@ from itertools import product
 from typing import IO, Any, NamedTuple, TypeVar
 
 from qbe.corpus.fields import placed, unfit
+from qbe.corpus.sentences import headed_parts, split_sentences
 from qbe.corpus.streams import NOT_RECOGNIZED
 from qbe.errors import CorpusError, RecordError, UsageError
-from qbe.types import Facet, Paper, Sentence
+from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 Original = TypeVar("Original")
 Splitter = Callable[[str], Sequence[str]]  # of abstracts into sentences
@@ -180,24 +182,53 @@ def parse_paper(
         if not isinstance(title, str):
             raise _invalid("a string as title", title, 'add "title", if need be the empty string', "no title")
         title = _clean(title, "title")
-        texts = _sentences(abstract, split)
-        offsets = record.get(OFFSETS)
-        if isinstance(abstract, str):
-            offsets = locate(abstract, texts)
-        elif offsets is not None:
-            offsets = _offsets(offsets, len(texts))
-        facets = [None] * len(texts) if labels is None else _facets(labels, abstract, len(texts))
-        kept = [place for place, text in enumerate(texts) if text]
+        if isinstance(abstract, str) and split is not None:
+            sentences, offsets = _split(abstract, split)
+        else:
+            sentences, offsets = list(map(Sentence, _sentences(abstract))), record.get(OFFSETS)
+            offsets = None if offsets is None else _offsets(offsets, len(sentences))
+        if labels is not None:
+            facets = _facets(labels, abstract, len(sentences))
+            sentences = [Sentence(each.text, facet) for each, facet in zip(sentences, facets, strict=True)]
+        kept = [place for place, sentence in enumerate(sentences) if sentence.text]
+        if not kept:
+            raise unfit("an abstract", "an empty one", NO_ABSTRACT_ADVICE, NO_ABSTRACT)
         return Paper(
             paper_id,
             title,
-            tuple(Sentence(texts[place], facets[place]) for place in kept),
+            tuple(sentences[place] for place in kept),
             labels is not None,
             {} if metadata is None else _metadata(metadata),
             None if offsets is None else tuple(offsets[place] for place in kept),
         )
     except RecordError as error:
         raise placed(error, where) from None
+
+
+def paper_from_text(title: str, abstract: str, *, paper_id: str | None = None) -> Paper:
+    """Make a paper of a title, which may be empty, and an abstract, which is split into sentences.
+
+    Without ``paper_id`` its id is ``sha-`` and 16 hexadecimal digits of the SHA-256 of both texts.
+
+    White space and control characters become single spaces. Raises TypeError for an argument that is not a
+    string, and CorpusError for an empty abstract, a text that no corpus may contain (NUL characters, lone
+    surrogates, over a million characters), or an id with white space.
+
+    >>> paper = paper_from_text("On fish", "Fish swim. We count them, e.g. cod.")
+    >>> [sentence.text for sentence in paper.sentences]
+    ['Fish swim.', 'We count them, e.g. cod.']
+    >>> paper.paper_id
+    'sha-18d06b14ce4412fd'
+    """
+    given = {"title": title, "abstract": abstract} | ({} if paper_id is None else {"paper_id": paper_id})
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise TypeError(f"expected `{name}` of type str, found {type(value).__name__}")
+    if paper_id is None:
+        texts = "\n".join(" ".join(text.split()) for text in (title, abstract))
+        paper_id = f"sha-{hashlib.sha256(texts.encode(errors='replace')).hexdigest()[:16]}"
+    record = {"paper_id": paper_id, "title": title, "abstract": abstract}
+    return parse_paper(record, f"paper {paper_id}" if paper_id.isprintable() else "paper", split_sentences)
 
 
 def paper_to_record(paper: Paper) -> dict[str, Any]:
@@ -254,24 +285,31 @@ def _paper_id(value: Any) -> str:
     raise unfit(expected, f"{found} in {_short(value)}", "rename the paper", reason)
 
 
-def _sentences(abstract: Any, split: Splitter | None) -> list[str]:
+def _split(abstract: str, split: Splitter) -> tuple[list[Sentence], Offsets | None]:
+    """Return the sentences of an abstract and their offsets; a heading gives a label the probability 1."""
+    _check_length(len(abstract), "abstract")
+    sentences, offsets = list[Sentence](), list[tuple[int, int]]()
+    for begin, end, label in headed_parts(abstract):
+        part = abstract[begin:end]
+        texts = [text.strip() for text in split(_clean(part, "abstract"))]
+        shares = label and FacetProbabilities(*(float(name == label) for name in FacetProbabilities._fields))
+        sentences += [Sentence(text, shares.facet, shares) if shares else Sentence(text) for text in texts]
+        offsets += [(begin + first, begin + last) for first, last in locate(part, texts) or ()]
+    return sentences, tuple(offsets) if len(offsets) == len(sentences) else None
+
+
+def _sentences(abstract: Any) -> list[str]:
     """Return cleaned sentences, empty ones kept, as labels count them."""
-    if isinstance(abstract, str) and split is not None:
-        texts = [text.strip() for text in split(_clean(abstract, "abstract"))]
-    elif isinstance(abstract, list | tuple):
+    if isinstance(abstract, list | tuple):
         _check_length(sum(len(text) for text in abstract if isinstance(text, str)), "abstract")
-        texts = [_clean(text, "abstract") for text in abstract]
-    elif isinstance(abstract, str):
+        return [_clean(text, "abstract") for text in abstract]
+    if isinstance(abstract, str):
         _check_length(len(abstract), "abstract")
         reason = "an abstract that is not split" if abstract.strip() else NO_ABSTRACT
         raise _invalid("a list of sentences as abstract", abstract, "split it into sentences", reason)
-    else:
-        expected, advice = "an abstract", 'add "abstract" or drop the paper'
-        reason = NO_ABSTRACT if abstract is None else "an abstract that is no text"
-        raise _invalid(expected, abstract, advice, reason)
-    if not any(texts):
-        raise unfit("an abstract", "an empty one", NO_ABSTRACT_ADVICE, NO_ABSTRACT)
-    return texts
+    expected, advice = "an abstract", 'add "abstract" or drop the paper'
+    reason = NO_ABSTRACT if abstract is None else "an abstract that is no text"
+    raise _invalid(expected, abstract, advice, reason)
 
 
 def _facets(labels: Any, abstract: Any, count: int) -> list[Facet | None]:

@@ -1,4 +1,4 @@
-"""Sentence splitting of scientific English, with offsets into the text; papers of plain text.
+"""Sentence splitting of scientific English, with offsets into the text; headings of structured abstracts.
 
 Rules for the places where a sentence may end, made for abstracts: abbreviations, initials, formulas,
 lists, headings, and full stops without a space after them. A rule only uses the words beside
@@ -7,35 +7,28 @@ such a place, so the time is linear in the length of any text.
 
 from __future__ import annotations
 
-import hashlib
-
 # ruff: noqa: RUF001 (the typographic characters below are meant)
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from qbe.corpus.names import WORDS
-from qbe.corpus.records import parse_paper
 from qbe.errors import UsageError
-from qbe.types import Paper
 
-# Words of words.tsv, which lack their last full stop ("e.g" stands for "e.g.").
-# First letter in lower case: something follows, so the sentence goes on whatever that is.
-LEADING = WORDS["leading"]
-
-# First letter in lower case: goes on before a number, a command or a formula ("Fig. 3", "Eq. $(2)$").
-NUMBERED = WORDS["numbered"]
-
-# As written: the sentence goes on unless the next word is a common way to begin one.
-OFTEN_INNER = WORDS["often inner"]
-
+# Abbreviations without their last full stop ("e.g" stands for "e.g."). The sentence goes on whatever follows,
+# before a number, command or formula ("Fig. 3"), or, as written, unless a common way to begin one follows:
+# words that begin sentences of abstracts (of CSAbstruct's training part) far more often than they are names.
+LEADING, NUMBERED, OFTEN_INNER, BEGINNINGS = (
+    WORDS[name] for name in ("leading", "numbered", "often inner", "beginnings")
+)
 EXCLAIMED = frozenset(("Jeopardy", "Yahoo"))  # names that end in an exclamation mark
-
-# In lower case: the words of a structured abstract's headings, which open the sentence after them.
-HEADINGS = WORDS["headings"]
-
-# Words that begin sentences of abstracts (of CSAbstruct's training part) far more often than they are names.
-BEGINNINGS = WORDS["beginnings"]
-
+# In lower case: words of structured abstracts' headings by the label of what follows; those that count where
+# a heading has none of these; and words that stand beside them.
+_HEADINGS = {
+    label: WORDS[f"{label} headings"] for label in ("background", "objective", "method", "result", "other")
+}
+_WEAK_HEADINGS = {label: WORDS[f"weak {label} headings"] for label in ("method", "other")}
+HEADINGS = WORDS["beside headings"].union(*_HEADINGS.values(), *_WEAK_HEADINGS.values())
 FORMULA_ENDS = ("$", "$$", "\\)", "\\]")
 
 _FORMULA = re.compile(
@@ -102,6 +95,9 @@ _NO_WORD = re.compile(r"[./@\\:#]|^\w\Z")
 _WINDOW = 24
 # Characters of the longest heading.
 _HEADING = 40
+
+_HEADING_END = re.compile(r"\s?[:.](?=\s)|\n|(?<=[A-Z]{3})(?=\s(?:[A-Z][a-z]|A\s|\d))")
+_IN_HEADING = re.compile(r"[^\W\d_]+|[^\s/&,]")
 
 TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[\s*]*(\S.*)", re.IGNORECASE)
 # No word of a line that begins within a sentence, such as "abstract-level".
@@ -202,30 +198,61 @@ def _is_full_stop(text: str, start: int, stop: int, window: str, word: str, begi
     return not words or any(word not in HEADINGS and word != "and" for word in words)
 
 
-def paper_from_text(title: str, abstract: str, *, paper_id: str | None = None) -> Paper:
-    """Make a paper of a title, which may be empty, and an abstract, which is split into sentences.
+class Part(NamedTuple):
+    """A part of an abstract (offsets), and the label that its heading gives."""
 
-    Without ``paper_id`` its id is ``sha-`` and 16 hexadecimal digits of the SHA-256 of both texts.
+    begin: int
+    end: int
+    label: str | None = None
 
-    White space and control characters become single spaces. Raises TypeError for an argument that is not a
-    string, and CorpusError for an empty abstract, a text that no corpus may contain (NUL characters, lone
-    surrogates, over a million characters), or an id with white space.
 
-    >>> paper = paper_from_text("On fish", "Fish swim. We count them, e.g. cod.")
-    >>> [sentence.text for sentence in paper.sentences]
-    ['Fish swim.', 'We count them, e.g. cod.']
-    >>> paper.paper_id
-    'sha-18d06b14ce4412fd'
+def headed_parts(text: str) -> list[Part]:
+    """Return the parts of a structured abstract without their headings, in linear time.
+
+    The headings give at least two labels, one of them method or result; other texts are one part.
+
+    >>> text = "AIM: To count cod. MATERIALS AND METHODS: A net. RESULTS: Two."
+    >>> [(part.label, text[part.begin : part.end]) for part in headed_parts(text)]
+    [('objective', ' To count cod. '), ('method', ' A net. '), ('result', ' Two.')]
     """
-    given = {"title": title, "abstract": abstract} | ({} if paper_id is None else {"paper_id": paper_id})
-    for name, value in given.items():
-        if not isinstance(value, str):
-            raise TypeError(f"expected `{name}` of type str, found {type(value).__name__}")
-    if paper_id is None:
-        texts = "\n".join(" ".join(text.split()) for text in (title, abstract))
-        paper_id = f"sha-{hashlib.sha256(texts.encode(errors='replace')).hexdigest()[:16]}"
-    record = {"paper_id": paper_id, "title": title, "abstract": abstract}
-    return parse_paper(record, f"paper {paper_id}" if paper_id.isprintable() else "paper", split_sentences)
+    parts, begin, label = list[Part](), 0, None
+    for stop in _HEADING_END.finditer(text):
+        if heading := _heading(text, begin, stop):
+            parts.append(Part(begin, heading.begin, label))
+            _, begin, label = heading
+    parts.append(Part(begin, len(text), label))
+    labels = {part.label for part in parts} - {None}
+    if len(labels) < 2 or labels.isdisjoint(("method", "result")):
+        return [Part(0, len(text))]
+    if "method" not in labels:  # "Motivation", "Results", "Availability": results are methods, too
+        parts = [part._replace(label=None) if part.label == "result" else part for part in parts]
+    return [part for part in parts if text[part.begin : part.end].strip()]
+
+
+def _heading(text: str, start: int, stop: re.Match[str]) -> Part | None:
+    """Return the heading before a stop, which begins with the first capital of its words."""
+    begin, end, words, passed = -1, stop.start(), set[str](), set[str]()
+    last = _TOKEN.search(text, max(start, end - _WINDOW), end)
+    window = 2 * _HEADING if last and last[0].lower() in HEADINGS else 0  # most stops are ends of sentences
+    for word in reversed(list(_IN_HEADING.finditer(text, max(start, end - window), end))):
+        if word[0].lower() not in HEADINGS:
+            break
+        passed.add(word[0].lower())
+        if word[0][0].isupper():
+            begin, words = word.start(), set(passed)
+    if begin < 0:
+        return None
+    in_capitals, opens = text[begin:end].isupper(), begin == 0 or text[begin - 1] == "\n"
+    if stop[0] != "\n":
+        before = text[max(0, begin - 4) : begin]
+        opens = "\n" in before or before.rstrip()[-1:] in ("", *".?!:;)]")
+    if not (in_capitals and ":" in stop[0]) and not (opens and (stop[0] or in_capitals)):
+        return None
+    by_word = ([name for name, its in of.items() if words & its] for of in (_HEADINGS, _WEAK_HEADINGS))
+    labels = next(filter(None, by_word), [])
+    # "Background and aims", "Results and discussion"; of "Methods and results" the tagger decides.
+    is_clear = len(labels) == 1 or labels in (["background", "objective"], ["result", "other"])
+    return Part(begin, stop.end(), labels[0] if is_clear else None)
 
 
 def title_and_abstract(text: str, name: str) -> tuple[str, str]:

@@ -43,13 +43,8 @@ _USUAL["id"] += [*_KEYS, *_NOT_ALWAYS]
 _SEVERAL = ("authors", "tags", "venue")  # of these all columns are read: where one is empty, or together
 _OTHER_IDS = ("arxiv", "pmid", "pmc")
 _VAGUE = ("pub", "publication", "source")  # venues where no other column is one
-_NAMES = [  # keys of an object that says what it is called
-    keys.split()
-    for keys in (
-        *("full_name", "fullName", "name", "display_name", "title", "given family", "value"),
-        *("first_name last_name", "firstName lastName", "first last"),
-    )
-]
+_NAMES = [("full_name",), ("fullName",), ("name",), ("display_name",), ("title",), ("value",)]
+_NAMES += [("given", "family"), ("first_name", "last_name"), ("firstName", "lastName"), ("first", "last")]
 _FAMILY_FIRST = re.compile(r"^((?:[a-z]\S*\s)*\S+)\s(.+)")
 _QUOTED = re.compile(r"""'((?:[^'\\]|\\.?)*+)(?:'|\Z)|"((?:[^"\\]|\\.?)*+)(?:"|\Z)""", re.DOTALL)
 _ARXIV = re.compile(r"[a-z-]+\.[A-Za-z-]+|[a-z]+-[a-z]+")
@@ -111,9 +106,8 @@ def find_columns(header: Sequence[str], named: Mapping[str, str], may_lack_abstr
         places = places or [usual[each] for each in _USUAL[field] if each in usual]
         for number, place in enumerate(places if field in _SEVERAL else places[:1], start=1):
             positions[field if number == 1 else f"{field} {number}"] = place
-    for field in _OTHER_IDS:
-        if positions.get(field, -1) == positions.get("id"):
-            del positions[field]
+    own = positions.get("id")
+    positions = {name: at for name, at in positions.items() if at != own or name not in _OTHER_IDS}
     needed = ("title",) if may_lack_abstract else ("title", "abstract")
     if missing := ", ".join(field for field in needed if field not in positions):
         advice = "rename them, or name yours with `columns`"

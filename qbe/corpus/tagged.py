@@ -76,7 +76,7 @@ class Tagged:
                 parts[-1][1].append(line)
             size += len(line)
             is_apart = line.isspace() and not (parts and self.begin.match(parts[-1][1][0]))
-            has_title = has_title or (tag != b"" and found is not None and found[1] in _TITLES)
+            has_title = has_title or (tag != b"" and found is not None and found[1] in (b"TI", b"T1", b"%T"))
             if self.end.match(line):
                 yield from ((where, b"".join(lines)) for where, lines in self._whole(parts))
                 parts = []
@@ -149,7 +149,6 @@ class Tagged:
         return values
 
 
-_TITLES = (b"TI", b"T1", b"%T")
 _BEGIN = r"(?:\xef\xbb\xbf|\s)*"
 # Tags that count with other blanks around them than the specification's.
 _OF_RIS = (

@@ -33,7 +33,7 @@ class Encoder:
     2022, section 3.1). In int8 and fp32 a paper is one call: dynamic quantization scales activations over a
     whole batch, so papers' vectors would depend on each other. In fp16 papers are encoded in batches.
 
-    >>> from qbe.corpus.sentences import paper_from_text
+    >>> from qbe.corpus.records import paper_from_text
     >>> encoder = Encoder.open()
     >>> vectors = encoder.encode_paper(paper_from_text("A title", "One sentence. Another one."))
     >>> vectors.sentences.shape, vectors.whole.shape

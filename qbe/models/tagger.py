@@ -124,8 +124,9 @@ def span_mask(spans: Sequence[tuple[int, int]], tokens: int) -> NDArray[np.bool_
 
 
 def labelled(paper: Paper, probabilities: Sequence[FacetProbabilities]) -> Paper:
+    """Label the sentences of a paper, but for those below the headings of a structured abstract."""
     sentences = tuple(
-        Sentence(sentence.text, shares.facet, shares)
+        sentence if 1 in (sentence.probabilities or ()) else Sentence(sentence.text, shares.facet, shares)
         for sentence, shares in zip(paper.sentences, probabilities, strict=True)
     )
     return replace(paper, sentences=sentences, labelled=True)

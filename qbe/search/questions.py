@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from qbe.corpus.sentences import paper_from_text
+from qbe.corpus.records import paper_from_text
 from qbe.errors import UsageError
 from qbe.query import Query
 from qbe.types import Facet, Paper, Sentence
