@@ -1,19 +1,19 @@
 """What ``pytest --doctest-modules qbe`` collects, and what the examples in docstrings may use.
 
 Collecting imports a module, which takes time: modules without examples are left out. Examples run in an empty
-folder. Those of the packages in WITH_INDEX have an ``index``, the sample with postings and
-vectors, opened, in ``indexes/sample``, and its ``corpus.jsonl``, ``topics.tsv`` and ``pools.tsv`` in
-``sample``.
+folder. Those of the packages in WITH_INDEX have an ``index``, opened, in ``indexes/mini``: a query paper of the
+collection in the package, and its candidates.
 """
 
-import shutil
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).parent / "qbe"
-WITH_INDEX = ("index", "rerank", "search", "cite", "cluster", "service", "serve", "mcp", "list", "label")
+WITH_INDEX = ("index", "search")
+QUERY = "2505.20979"
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -25,12 +25,15 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 @pytest.fixture(scope="session")
 def documented_index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
-    """The sample, indexed as a user would."""
+    """Few papers, indexed as a user would."""
+    from qbe.datasets import packaged
     from qbe.search.pipeline import build_index
 
-    folder = tmp_path_factory.mktemp("documented")
-    shutil.copytree(Path(__file__).parent / "tests" / "data" / "sample", folder / "sample")
-    with build_index(folder / "indexes" / "sample", folder / "sample" / "corpus.jsonl") as index:
+    folder, ids = tmp_path_factory.mktemp("documented"), {QUERY, *packaged.grades(QUERY)}
+    lines = packaged.corpus().splitlines(keepends=True)
+    corpus = folder / "few.jsonl"
+    corpus.write_bytes(b"".join(line for line in lines if json.loads(line)["paper_id"] in ids))
+    with build_index(folder / "indexes" / "mini", corpus) as index:
         yield index
 
 

@@ -43,6 +43,19 @@ def runs(name):
     return [f"{name}.{facet}.trec" for facet in FACETS]
 
 
+def test_values_of_queries_are_lines_as_of_trec_eval(collection, capsys):
+    one = ["--qrels", "c.method.qrels", "--measures", "P@2", "--per-query", "--run"]
+    main([*one, "good.method.trec"])
+    lines = ["P@2\t1_method\t1.0000", "P@2\t2_method\t1.0000", "P@2\tmethod\t1.0000", "P@2\tall\t1.0000"]
+    assert capsys.readouterr().out.splitlines() == lines
+    Path("bad.method.trec").write_text("1_method Q0 d4 1 1.0 bad\n")
+    main([*one, "good.method.trec", "bad.method.trec"])
+    assert capsys.readouterr().out.splitlines()[4:6] == [
+        "bad\tP@2\t1_method\t0.0000",
+        "bad\tP@2\t2_method\t0.0000",
+    ]
+
+
 def test_protocol_table_has_a_row_a_run(collection, capsys):
     arguments = ["--protocol", "csfcube", *qrels(), "--run", *runs("good"), *runs("bad")]
     main(arguments)

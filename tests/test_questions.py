@@ -59,6 +59,7 @@ def test_statements_are_no_questions(text):
     assert question_of(text) is None
 
 
+UNANSWERED = "no paper is likely to be what you ask for; these are the nearest"
 ASKING = "who else uses transformers for labelling sentences?"
 
 
@@ -92,7 +93,7 @@ def test_front_ends_rank_alike_and_say_what_was_searched_for(service, search, gr
     answer = client.post("/api/search", json={"text": ASKING, "k": 5}).json()
     assert [hit["paper_id"] for hit in answer["hits"]] == expected
     assert said in answer["query"]["heading"]
-    assert not answer["notes"]
+    assert answer["notes"] == [UNANSWERED]
     found = search_papers(service, Search(text=ASKING, k=5))
     assert ids(found.hits) == expected
     assert said in found.query.heading
@@ -104,6 +105,14 @@ def test_a_question_that_is_not_reranked_is_told_only_where_a_reranker_was_asked
     assert "not reranked" not in capsys.readouterr().err
     search_main([*line, "--rerank", "projections"])
     assert "1 of 1 queries: not reranked, since projections" in capsys.readouterr().err
+
+
+def test_a_question_that_no_paper_answers_is_told_so(graded_index, capsys):
+    line = ["--index", str(graded_index), "--format", "table", "--text"]
+    search_main([*line, ASKING])
+    assert UNANSWERED in capsys.readouterr().err
+    search_main([*line, "self-supervised vectors for suggesting citations"])  # as one does
+    assert not capsys.readouterr().err
 
 
 def test_facets_of_a_question_are_what_it_names():

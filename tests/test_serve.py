@@ -204,7 +204,9 @@ def test_the_interface_describes_itself(server):
     assert named <= set(paths)
     examples = paths["/api/search"]["post"]["requestBody"]["content"]["application/json"]["examples"]
     for example in examples.values():
-        assert server.search(**{**example["value"], "k": 1}).status == 200
+        value = example["value"]
+        known = {"paper_ids": ["s036"]} if "paper_ids" in value else {}  # for those of `mini`
+        assert server.search(**{**value, **known, "k": 1}).status == 200
 
 
 def test_metrics_count_requests_by_route_and_status(server):

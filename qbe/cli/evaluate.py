@@ -10,8 +10,19 @@ from qbe.cli.common import refuse
 from qbe.cli.parser import parse
 from qbe.errors import check_count
 from qbe.evaluate.render import to_json, to_text
-from qbe.evaluate.report import PUBLISHED, Scoring, build_report
+from qbe.evaluate.report import PUBLISHED, Report, Scoring, build_report
 from qbe.util.files import check_output, write_text
+
+
+def values_of_queries(report: Report) -> str:
+    """Return a line for each measure and query, and then each scope, of each run."""
+    lines = []
+    for name, evaluation in report.evaluations.items():
+        run = f"{name}\t" if len(report.evaluations) > 1 else ""
+        for measure, values in evaluation.per_query.items():
+            for query, value in (*sorted(values.items()), *evaluation.figures[measure].items()):
+                lines.append(f"{run}{measure}\t{query}\t{'-' if value is None else f'{value:.4f}'}\n")
+    return "".join(lines)
 
 
 def main(arguments: list[str]) -> None:
@@ -65,6 +76,8 @@ def main(arguments: list[str]) -> None:
     if options.output:
         text = json.dumps(to_json(report), indent=1, ensure_ascii=False, allow_nan=False)
         write_text(options.output, f"{text}\n")
-    print(to_text(report, details=options.details), end="")
+    print(
+        values_of_queries(report) if options.per_query else to_text(report, details=options.details), end=""
+    )
     if worst:
         print(f"\n{worst}", end="")

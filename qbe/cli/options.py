@@ -179,6 +179,8 @@ Evaluate TREC runs against TREC qrels.
 --baseline FILE...  runs that the others are compared with, by significance tests
 --published  add published figures (csfcube, pools, citations and reviewers)
 --details  print all measures, all published systems, intervals, and all significance tests
+--per-query  print the value of each query in place of tables, as trec_eval -q does: measure, query and value
+  (of several runs the run's name first), separated by tabs
 --output FILE  write the whole report as JSON
 @overwrite
 --plot FILE  draw the runs' figures, with a --baseline the differences (.svg, .png)

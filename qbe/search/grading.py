@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +16,7 @@ from qbe.index.reader import IndexReader
 from qbe.models.heads import Estimates, GradeModel, read_model, shipped_model
 from qbe.models.words import NAMES as WORD_FEATURES
 from qbe.models.words import PapersTerms, TechniqueWords, facet_shares, shipped_words
-from qbe.query import HIGHEST
+from qbe.query import HIGHEST, Query
 from qbe.search.projections import (
     ENCODERS,
     TERMS,
@@ -32,6 +32,7 @@ from qbe.search.projections import (
     mark_facet,
 )
 from qbe.search.projections import read_model as read_projections
+from qbe.search.questions import ASKED
 from qbe.search.rank import (
     NONE_LIKELY,
     GradedQuery,
@@ -209,7 +210,7 @@ class Regrader:
     """Grades the ``count`` best candidates again: the mean of the stored vectors' and the joint grade."""
 
     def __init__(self, grader: JointGrader, count: int) -> None:
-        self._grader, self._count = grader, count
+        self.grader, self._count = grader, count
         self._chances = np.array(grader.card.chances, np.float64)
 
     def best(self, scores: Doubles) -> Ints:
@@ -219,7 +220,7 @@ class Regrader:
     def regraded(
         self, paper: Paper, candidates: Sequence[Paper], estimates: Estimates, best: Ints
     ) -> Estimates:
-        joint = self._grader.grade(paper, [candidates[place] for place in best])
+        joint = self.grader.grade(paper, [candidates[place] for place in best])
         replaced = Estimates(*(part.copy() for part in estimates))
         grades = (estimates.grades[best] + joint) / 2
         intercepts, slopes = self._chances.T
@@ -244,6 +245,37 @@ def nothing_fits(hits: Sequence[Hit], facet: Facet | None) -> str | None:
         return None
     shown = ", ".join(f"{name} {grade:.1f}" for name, grade in best.items())
     return f"{NONE_LIKELY}; these are the nearest (best grade: {shown} of 3)"
+
+
+# Of lists of questions with a lower `answer` they are told so (``python -m benchmarks.fits --questions``).
+UNANSWERED = 0.42
+
+
+def answer(paper: Paper, hits: Sequence[Hit], papers: Sequence[Paper], joint: JointGrader) -> float:
+    """Estimate from 0 to 2 how well the best of some hits, which are these papers, answers a question.
+
+    Of a hit it is the share of the question's words, by weight, times the cosine of that part of the question
+    which is least like the paper, plus the mean joint grade in background and method as a share of 3.
+    """
+    words, count = shipped_words(), len(papers)
+    asked, found = words.of_papers([paper]), words.of_papers(papers)
+    shared = np.isin(found.numbers, asked.numbers)
+    weight = max(float(words.idf[asked.numbers].sum()), 1e-9)
+    covered = np.bincount(found.owners[shared], words.idf[found.numbers[shared]] / weight, count)
+    close = np.zeros((count, len(paper.sentences)))
+    for row, hit in enumerate(hits):
+        for match in hit.matches:
+            close[row, match.query_position] = max(close[row, match.query_position], match.score)
+    grades = joint.grade(replace(paper, title=paper.metadata[ASKED]["text"]), papers)
+    return float((covered * close.min(axis=1) + grades[:, :2].mean(axis=1) / HIGHEST).max())
+
+
+def unanswered(query: Query, hits: Sequence[Hit], papers: Sequence[Paper], joint: JointGrader) -> str | None:
+    """Say where no hit of a question is likely to answer it."""
+    first = hits[:FIRST_HITS]
+    if not first or answer(query.papers[0], first, papers[:FIRST_HITS], joint) > UNANSWERED:
+        return None
+    return f"{NONE_LIKELY}; these are the nearest"
 
 
 @dataclass(frozen=True)

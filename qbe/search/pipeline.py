@@ -83,10 +83,10 @@ class Pipeline(Closing):
     ``labels`` of the query's sentences are ``given`` (predicted where a paper brings none), or ``predicted``.
     Models and threads stay open until it is closed, which leaves the index open. Several threads may search.
 
-    >>> from qbe import Facet, Fused, Query
+    >>> from qbe import Fused, Query
     >>> with Pipeline(index, Fused()) as pipeline:
-    ...     [hit.paper_id for hit in pipeline.search(Query(index.paper("s036"), Facet.METHOD), k=1)]
-    ['s051']
+    ...     [hit.paper_id for hit in pipeline.search(Query(index.paper("2505.20979"), "problem"), k=1)]
+    ['2107.09889']
     """
 
     def __init__(
@@ -222,9 +222,9 @@ class Index(base.Index):
 
     It reads the generation that was the newest when it was opened, refreshed, or updated by itself.
 
-    >>> with Index("indexes/sample") as opened:
-    ...     [hit.paper_id for hit in opened.search("s036", facet="method", k=1)]
-    ['s051']
+    >>> with Index("indexes/mini") as opened:
+    ...     [hit.paper_id for hit in opened.search("2505.20979", facet="problem", k=1)]
+    ['2509.08282']
     """
 
     def __init__(

@@ -229,8 +229,9 @@ def _title(paper: Paper) -> str:
 
 
 _MARKUP = re.compile(r"[\\`*_\[\]<>|&~#$]")
+_LIVE = re.compile(r"<(?=[A-Za-z/!?])|\](?=[(\[:])")
 _BEGIN = re.compile(r"(\d*)([-+=.)])")  # of lists and headings
-_IN_LINKS = str.maketrans({"(": "%28", ")": "%29", "\\": "%5C"})
+_IN_LINKS = str.maketrans({"(": "%28", ")": "%29", "\\": "%5C", "<": "%3C", ">": "%3E", " ": "%20"})
 
 
 def to_markdown(
@@ -256,10 +257,13 @@ def linked_title(paper: Paper) -> str:
     title = f"**{escaped(reference.title or paper.paper_id)}**"
     if reference.link:
         title = f"[{title}]({reference.link.translate(_IN_LINKS)})"
-    return f"{title} ({reference.year})." if reference.year else f"{title}."
+    return f"{title} ({escaped(str(reference.year))})." if reference.year else f"{title}."
 
 
 def escaped(text: str) -> str:
-    """Escape a text for Markdown, except formulas."""
-    parts = [part if formula else _MARKUP.sub(r"\\\g<0>", part) for part, formula in with_formulas(text)]
+    """Escape a text for Markdown, except formulas, in which a blank ends what would be HTML or a link."""
+    parts = [
+        _LIVE.sub(r"\g<0> ", part) if formula else _MARKUP.sub(r"\\\g<0>", part)
+        for part, formula in with_formulas(text)
+    ]
     return _BEGIN.sub(r"\1\\\2", "".join(parts), count=1) if _BEGIN.match(text) else "".join(parts)

@@ -20,6 +20,7 @@ from qbe.search.explore import ExploreStage, likely, open_explore_stage
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
 from qbe.search.first_stages import FirstStage, open_first_stage
 from qbe.search.grading import (
+    FIRST_HITS,
     GradedReranker,
     Regrader,
     facet_places,
@@ -27,6 +28,7 @@ from qbe.search.grading import (
     nothing_fits,
     open_grader,
     stored_vectors,
+    unanswered,
 )
 from qbe.search.questions import is_question
 from qbe.search.rank import (
@@ -374,7 +376,11 @@ class SearchSession(Closing):
             if task.explores:
                 counts += filter(None, [likely(task.ranking.query, variety, task.hits, task.request.k)])
             is_last = task.again or not (rerank and self.reranks(query))
-            if is_last and query.is_single and task.request.grades and task.opened.explore_ranks:
+            if is_question(query):
+                if is_last and task.request.matches and self._regrader:
+                    found = [task.opened.reader.paper(hit.paper_id) for hit in each[:FIRST_HITS]]
+                    counts += filter(None, [unanswered(query, each, found, self._regrader.grader)])
+            elif is_last and query.is_single and task.request.grades and task.opened.explore_ranks:
                 counts += filter(None, [nothing_fits(each, query.aspects[0].facet)])
             if variety.bounds:
                 counts.append(f"papers with such grades: {len(task.hits) or 'none'}")
