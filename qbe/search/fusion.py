@@ -18,9 +18,7 @@ BEST_PAPERS = 2
 
 
 def z_normalize(scores: Floats, count: int | None = None) -> Floats:
-    """Normalize scores (n,) so that the first ``count`` (None: all) have mean 0 and standard deviation 1; all
-    are 0 where those do not differ.
-    """
+    """Normalize scores (n,) to mean 0 and deviation 1 of the first ``count``; all 0 where these are equal."""
     known = scores[:count]
     deviation = known.std() if len(known) else 0.0
     differ = deviation > 1e-9 * max(1.0, float(np.abs(known).max(initial=0.0)))
@@ -37,9 +35,7 @@ def weighted_sum(components: Mapping[str, Floats], weights: Mapping[str, float])
 
 
 def combine_aspects(scores: Sequence[Floats], aspects: Sequence[Aspect], count: int | None = None) -> Floats:
-    """Combine scores (n,) by several aspects, z-normalized over the first ``count`` (CombSUM, Fox and Shaw,
-    1994; Rocchio, 1971).
-    """
+    """Combine z-normalized scores (n,) by several aspects (CombSUM, Fox and Shaw, 1994; Rocchio, 1971)."""
     total = sum(abs(aspect.weight) for aspect in aspects)
     return sum_of_papers([z_normalize(each, count) for each in scores], aspects) / total
 

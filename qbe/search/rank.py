@@ -71,9 +71,8 @@ def rank(
 ) -> list[list[Hit]]:
     """Rank the best ``k`` papers for each query by a first stage, best first, ties by id.
 
-    A query of one aspect keeps the stage's scores. For several, the papers that the positive ones bring (or
-    the pool) are scored by every aspect, and scores are combined (`qbe.search.fusion.combine_aspects`); a
-    small pool is ranked together with what they bring.
+    A query of one aspect keeps the stage's scores. For several, the papers that the positive ones bring, a
+    small pool with these, or a larger pool are scored by every aspect, and scores are combined.
     """
     k = min(k, len(reader))
     pools = [request.candidates(reader) for request in requests]
@@ -113,12 +112,10 @@ def _combined(
     scores = [{hit.paper_id: hit.score for hit in aspect_hits} for aspect_hits in found]
     columns = [np.array([by_id[paper_id] for paper_id in both]) for by_id in scores]
     combined = combine_aspects(columns, request.query.aspects, len(liked) or None)
-    if pool is not None and len(pool) < SMALL_POOL:
-        k = len(both)
-    elif pool is not None:
-        place = {paper_id: place for place, paper_id in enumerate(both)}
-        both, combined = list(pool), combined[[place[paper_id] for paper_id in pool]]
-    hits = best_hits(both, combined, k)
+    hits = best_hits(both, combined, k if pool is None else len(both))
+    if pool is not None and len(pool) >= SMALL_POOL:
+        within = set(pool)
+        hits = [hit for hit in hits if hit.paper_id in within][:k]
     if not explain:
         return hits
     by_label = {request.label(place): by_id for place, by_id in enumerate(scores)}

@@ -447,8 +447,8 @@ def _varied(task: Task) -> list[Hit]:
 
 def _in_pool(task: Task, hits: list[Hit]) -> list[Hit]:
     """Return the hits of the pool, which may be ranked among others (`qbe.search.rank.rank`)."""
-    pool = None if task.request.pool is None else set(task.request.pool)
-    return [hit for hit in hits if pool is None or hit.paper_id in pool]
+    pool = set(task.request.pool or ())
+    return [hit for hit in hits if task.request.pool is None or hit.paper_id in pool]
 
 
 def _with_grades(task: Task, hits: list[Hit]) -> list[Hit]:
