@@ -32,6 +32,12 @@ _ENGLISH, _OTHERS = (
     )
 )
 
+_IN_COMMON = {
+    "background": ("the same problem", "another problem"),
+    "method": ("the same method", "another method"),
+    "result": ("the same findings", "other findings"),
+}
+
 Lookup = Callable[[str], Paper]  # a paper of the index by id
 Heading = Callable[[Query, Sequence[Hit]], str]
 
@@ -167,6 +173,14 @@ def heading(query: Query, hits: Sequence[Hit] = ()) -> str:
     if query.is_single:
         return f"Papers {_like(query.aspects[0])}{language_note(query, ' ({})')}"
     corners, liked = Counter(hit.corner for hit in hits if hit.corner), query.liked
+    if (
+        not corners
+        and query.is_by_facets
+        and len(query.papers) == 1
+        and {abs(each.weight) for each in query.aspects} == {1}
+    ):
+        asked = " and ".join(_IN_COMMON[str(each.facet)][each.weight < 0] for each in query.aspects)
+        return f"Papers like “{_title(query.papers[0])}”, with {asked}{language_note(query, ' ({})')}"
     ids = [paper.paper_id for paper in query.papers]
     unnamed = [[each for each in ids if (each in liked) is side][NAMED:] for side in (False, True)]
     parts: dict[tuple[str | bool, str], None] = {}  # of a paper, or of those of a side that are not named
