@@ -23,7 +23,15 @@ from qbe.types import Paper, Sentence
 from qbe.util.files import is_address
 
 HUGGING_FACE = "hf:"
-LIBRARIES = ("csl-json", "bibtex", "ris", "nbib", "wos", "endnote")  # what reference managers export
+LIBRARIES = (
+    "csl-json",
+    "bibtex",
+    "ris",
+    "nbib",
+    "wos",
+    "endnote",
+    "refworks",
+)  # what reference managers export
 
 
 def files_of(source: str) -> list[str]:
