@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +22,25 @@ class QbeError(Exception):
     """The base class of all errors of qbe; ``exit_code`` is the exit code of a command that fails with it."""
 
     exit_code = 1
+
+    def __init__(self, message: object = "", *more: object) -> None:
+        super().__init__(without_secrets(str(message)), *more)
+
+
+_SECRET = re.compile(
+    r"([?&][\w.-]{0,40}(?:signature|sig|token|key|credential|secret|password|auth)=|://[^/\s:@]{1,100}:)"
+    r"(?:(?<==)[^&\s'\",;)]+|(?<=:)[^/\s@]{1,200}(?=@))",
+    re.IGNORECASE,
+)
+
+
+def without_secrets(text: str) -> str:
+    """Replace what an address in a text signs a request with.
+
+    >>> without_secrets("https://ann:pass@a.org/x?a=1&X-Amz-Signature=7f3b")
+    'https://ann:...@a.org/x?a=1&X-Amz-Signature=...'
+    """
+    return _SECRET.sub(r"\1...", text) if "://" in text else text
 
 
 class UsageError(QbeError):

@@ -16,7 +16,15 @@ from support.searching import first_stage, paper_of
 from qbe.cli.index import main
 from qbe.errors import IndexFormatError, UsageError
 from qbe.index import faiss as ours
-from qbe.index.faiss import FAISS, ONE_BY_ONE, FaissIndex, check_factory, searching, write_faiss
+from qbe.index.faiss import (
+    FAISS,
+    ONE_BY_ONE,
+    CandidateSource,
+    FaissIndex,
+    check_factory,
+    searching,
+    write_faiss,
+)
 from qbe.index.index import Index
 from qbe.index.params import EXACT, FaissParams, resolve
 from qbe.index.store import Files
@@ -221,3 +229,16 @@ def test_a_build_waits_for_unlimited_searches_alone():
         assert faiss.cvar.distance_compute_blas_threshold == ONE_BY_ONE
     with searching() as most:
         assert most == ONE_BY_ONE
+
+
+@pytest.mark.parametrize("factory", [EXACT, "IVF4,SQfp16"])
+def test_one_long_paper_does_not_hide_the_others(tmp_path, stored, factory):
+    """A paper of more sentences near the query than are looked up."""
+    near = np.repeat(stored[:1], 5000, axis=0)
+    vectors, starts = np.concatenate([near, stored]), np.array([0, 5000, *range(5001, 5001 + len(stored))])
+    made = planned(factory, vectors)
+    write_faiss(tmp_path, vectors, "cosine", made)
+    source = CandidateSource(FaissIndex(Files(tmp_path), 1, made, made.nlist), starts)
+    for by_mean in (False, True):
+        (found,) = source.nearest([stored[:1].astype(np.float32)], 50, by_mean=by_mean)
+        assert len(found) >= 50

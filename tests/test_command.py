@@ -312,3 +312,26 @@ def test_a_package_that_does_not_load_says_why(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(MissingDependencyError, match=r"damaged_package does not load: libgomp\.so\.1"):
         check_package("damaged_package")
+
+
+def test_what_no_folder_can_be_and_too_many_threads(tmp_path, told):
+    corpus = tmp_path / "a.jsonl"
+    corpus.write_text('{"paper_id": "a", "title": "On fish", "abstract": "We count fish."}\n')
+    begin = [sys.executable, "-m", "qbe", "index", "--only", "bm25", "--corpus", corpus]
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = f"import os, runpy, sys; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); " + (
+        "sys.argv = ['qbe', 'doctor']; runpy.run_module('qbe', run_name='__main__')"
+    )
+    commands = [
+        [*begin, "--output", "/"],
+        [*begin, "--output", os.fsencode(tmp_path) + b"/bad\xff"],
+        [*begin, "--output", tmp_path / "out", "--threads", "100000"],
+        [sys.executable, "-c", script],
+    ]
+    messages = []
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.stderr.count("\n") == 1, done.stderr
+        messages.append(f"{done.returncode} {done.stderr.strip()}".replace(str(tmp_path), ""))
+    told("folders and threads that cannot be", messages)

@@ -16,6 +16,10 @@ from qbe.corpus.streams import Head
 
 EMPTY = {"title": "On fish", "abstract": "Fish swim.", "metadata": {}}
 FISH = "We count fish."
+DOI, CNKI = "10.5555/7", {"venue": "情报学报"}
+OF_LISTS = {"titles": [{"title": "On fish"}], "abstracts": [{"value": "Fish swim."}]}
+KINDS = {"Other": "Lakes.", "Abstract": "Fish swim."}
+DESCRIBED = {"descriptions": [{"description": t, "descriptionType": kind} for kind, t in KINDS.items()]}
 
 
 def only(form: str, text: str) -> dict:
@@ -41,6 +45,7 @@ def test_texts_that_stand_for_an_abstract():
             "Kein Abstract verfügbar.",
             "无摘要",
         ),
+        *("Resumen no disponible.", "Pas de résumé.", "[Table: see text]", "抄録なし", "Abstract to follow."),
         "An abstract is unavailable. This article is available as HTML full text and PDF.",
     ):
         assert is_placeholder([text])
@@ -51,14 +56,29 @@ def test_texts_that_stand_for_an_abstract():
     [
         *(f"ABSTRACT {FISH}", f"[Abstract] {FISH}", f"Résumé. {FISH}", f"Resumen: {FISH}", f"{FISH} {FISH}"),
         f"{FISH}Competing Interest StatementThe authors have declared no competing interest.",
-        f"{FISH}(ABSTRACT TRUNCATED AT 250 WORDS)",
+        *(f"{FISH}(ABSTRACT TRUNCATED AT 250 WORDS)", f"{FISH} [abstract truncated]", f"摘 要 {FISH}"),
+        *(
+            f"RESUMEN {FISH}",
+            f"Riassunto: {FISH}",
+            f"{FISH} [Figure: see text].",
+            f"{FISH} Graphical abstract",
+        ),
+        *(f"<title>Abstract</title><p>{FISH}</p>", f"{FISH} Competing interests: None declared."),
     ],
 )
 def test_residues_and_repetitions_are_no_part_of_an_abstract(text):
     assert clean_abstract(text) == FISH
 
 
+def test_of_abstracts_in_two_languages_the_first_counts():
+    for second in ("Contamos los peces de un lago y los del otro.", "我们数鱼。", FISH):
+        text = f"TY  - JOUR\nTI  - On fish\nAB  - We count the fish of a lake.\nAB  - {second}\nER  - \n"
+        both = f"We count the fish of a lake. {FISH}" if second == FISH else "We count the fish of a lake."
+        assert only("ris", text)["abstract"] == both
+
+
 def test_abstract_before_its_first_word():
+    assert clean_abstract("Summary 1. Fish swim. 2. We count.") == "1. Fish swim. 2. We count."
     assert clean_abstract("Abstract Graph networks are common.") == "Graph networks are common."
     for text in ("Abstract Interpretation gives bounds.", "Abstract Games are played.", "Abstract algebra."):
         assert clean_abstract(text) == text
@@ -110,6 +130,11 @@ def test_formulas_in_parentheses():
         ),
         ("venue.raw,cites", "Fish Notes,2", {"venue": "Fish Notes"}),
         (
+            "Author-作者,Year-年,Source-文献来源",
+            "王小明,2019,情报学报",
+            {"authors": ["王小明"], "year": 2019} | CNKI,
+        ),
+        (
             "Authors,Arxiv ID,Journal,Proceedings title,Labels filed in",  # Paperpile
             '"van Ek Ann,Moe Per A",2101.00002,,Fish Notes,read',
             {"authors": ["Ann van Ek", "Per A Moe"], "venue": "Fish Notes", "ids": {"arxiv": "2101.00002"}}
@@ -139,8 +164,40 @@ def test_flaws_that_concern_one_record_stop_nothing(tmp_path):
 
 
 def test_other_exports_are_named():
-    for text, kind in (("{Reference Type}: Article", "NoteExpress"), ("<1. >\nTitle\n", "Ovid")):
+    for text, kind in (
+        *(("{Reference Type}: Article", "NoteExpress"), ("<1. >\nTitle\n", "Ovid"), ("#*Fish", "AMiner")),
+        ("Record #1 of 2\nID: 7", "Cochrane"),
+    ):
         assert kind_of(Head("a.txt", text.encode())) == f"an export of {kind}"
+
+
+def test_records_of_eric():
+    lines = "\nOWN - ERIC\nTI  - On fish\nOID - EJ7\nLID - http://eric.ed.gov/?id=EJ7\nAB  - Fish swim.\n"
+    [entry] = FORMATS["nbib"].read(buffered(lines), "eric", Reading())
+    assert entry.record["paper_id"] == "EJ7"
+    assert entry.record["metadata"] == {"url": "http://eric.ed.gov/?id=EJ7"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"response": {"docs": [{"title": ["On fish"], "abstract": "Fish swim.", "doi": ["10.5555/7"]}]}},
+        {"response": {"docs": [{"title_s": ["On fish", "x"], "abstract_s": ["Fish swim."], "doiId_s": DOI}]}},
+        {"hits": {"hits": [{"id": "1", "metadata": OF_LISTS | {"dois": [{"value": DOI}]}}]}},
+        {"data": [{"type": "dois", "attributes": {"titles": [{"title": "On fish"}]} | DESCRIBED}]},
+        {"collection": [{"title": "On fish", "abstract": "Fish swim.", "doi": DOI}]},
+        {"resultList": {"result": [{"title": "On fish", "abstractText": "Fish swim.", "doi": DOI}]}},
+        {"notes": [{"content": {"title": {"value": "On fish"}, "abstract": {"value": "Fish swim."}}}]},
+        {"results": [{"mainTitle": "On fish", "descriptions": ["Fish swim."], "doi": DOI}]},
+        {"paper_id": "7", "metadata": {"title": "On fish", "abstract": "Fish swim.", "doi": DOI}},
+    ],
+)
+def test_answers_of_databases(tmp_path, answer):
+    """Of NASA ADS, HAL, INSPIRE, DataCite, bioRxiv, Europe PMC, OpenReview, OpenAIRE; a line of unarXive."""
+    (tmp_path / "a.json").write_text(json.dumps(answer))
+    [paper] = read_corpus([str(tmp_path / "a.json")], lambda text: [text])
+    assert (paper.title, paper.abstract) == ("On fish", "Fish swim.")
+    assert paper.metadata.get("doi", DOI) == DOI
 
 
 def test_a_damaged_second_member_of_an_archive_is_told(tmp_path: Path):

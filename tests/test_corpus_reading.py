@@ -282,3 +282,14 @@ def test_a_small_archive_does_not_become_a_large_buffer(tmp_path):
         stream.read(1)
         buffered = stream.raw._rest.nbytes  # type: ignore[attr-defined]
     assert 0 < buffered <= 33 << 20
+
+
+def test_an_index_in_the_folder_of_its_corpus_is_no_part_of_it(tmp_path):
+    (tmp_path / "papers.jsonl").write_text(
+        '{"paper_id": "a", "title": "On fish", "abstract": ["We count."]}\n'
+    )
+    generation = tmp_path / "index" / "000001"
+    generation.mkdir(parents=True)
+    for path in (generation.parent / "CURRENT", generation / "papers.ids", generation / "papers.jsonl"):
+        path.write_text("b")
+    assert [paper.paper_id for paper in read_corpus([str(tmp_path)])] == ["a"]

@@ -11,6 +11,7 @@ import pytest
 from qbe.cli import common as _cli
 from qbe.errors import InputError, OutputError, file_error
 from qbe.util import files
+from qbe.util.files import atomic_file, lock, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -191,3 +192,22 @@ def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     assert files.cache_folder() == Path("/c/qbe")
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert files.cache_folder() == Path.home() / ".cache" / "qbe"
+
+
+def test_what_a_killed_writer_left_goes_and_what_another_writes_stays(tmp_path):
+    target = tmp_path / "out.jsonl"
+    (tmp_path / ".out.jsonl.0123abcd.partial").write_text("left")
+    with atomic_file(target) as stream:
+        stream.write(b"slow")
+        write_text(target, "fast")
+        assert len(list(tmp_path.iterdir())) == 2
+    assert [each.read_text() for each in tmp_path.iterdir()] == ["slow"]
+
+
+@pytest.mark.parametrize("name", [".out.lock", ".out.part", ".out.building"])
+def test_a_link_in_the_place_of_a_hidden_file_is_refused(tmp_path, name):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / name).symlink_to(tmp_path / "thesis")
+    with pytest.raises(OutputError), lock(tmp_path / ".out.lock"):
+        pass
+    assert (tmp_path / name).is_symlink()

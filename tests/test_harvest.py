@@ -1,10 +1,14 @@
 """Harvests of arXiv's records from a server that fails, and indexes updated with them."""
 
+import contextlib
 import json
 import os
 import socket
 import time
+import urllib.parse
 import urllib.request
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
 from http.server import BaseHTTPRequestHandler
 from itertools import pairwise
 from pathlib import Path
@@ -342,3 +346,105 @@ def test_an_index_that_is_not_there_is_built(output, tmp_path):
 
 def _interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
+
+
+RECORD = (
+    "<record><header><identifier>oai:arXiv.org:2611.{0:05d}</identifier></header><metadata>"
+    '<arXivRaw xmlns="http://arxiv.org/OAI/arXivRaw/"><id>2611.{0:05d}</id><title>On fish {0}</title>'
+    "<authors>Ann Lee (1) ((1) Institute (Pond))</authors><categories>cs.CL</categories>"
+    "<abstract>We count fish{1}.</abstract></arXivRaw></metadata></record>"
+)
+
+
+@contextmanager
+def pages(answer):
+    """A repository whose pages are ``answer(arguments)``: records, the token with its element, the date."""
+    asked: list[dict[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query)))
+            records, token, day = answer(asked[-1])
+            self.send_response(200)
+            self.end_headers()
+            head = '<?xml version="1.0"?><OAI-PMH xmlns="http://www.openarchives.org/OAI/2.0/">'
+            body = f"{head}<responseDate>{day}T00:00:00Z</responseDate><ListRecords>".encode() + records
+            self.wfile.write(body + f"{token}</ListRecords></OAI-PMH>".encode())
+
+    with http_server(Handler) as address:
+        yield address, asked
+
+
+def whole(*numbers: int) -> bytes:
+    return "".join(RECORD.format(number, "") for number in numbers).encode()
+
+
+def harvested(address: str, output: Path):
+    return harvest(output, HarvestSpec(address), Repository(address, 0, pause=0))
+
+
+@pytest.mark.parametrize("day", ["2126-11-20", "soon", "2026-02-30", ""])
+def test_a_date_that_is_none_or_to_come_is_not_harvested_from(output, day):
+    with pages(lambda _: (whole(1), "", day)) as (address, asked):
+        for _ in range(2):
+            assert (
+                abs(date.fromisoformat(harvested(address, output).date) - datetime.now(UTC).date()).days <= 1
+            )
+    assert date.fromisoformat(asked[1]["from"])
+
+
+def test_a_list_that_ends_early_is_fetched_again_and_told(output, caplog):
+    token = '<resumptionToken completeListSize="50"/>'
+    with pages(lambda _: (whole(1, 2), token, "2026-11-20")) as (address, asked):
+        with pytest.raises(CorpusError, match="found 2 of the 50 that its list has"):
+            harvested(address, output)
+        assert harvested(address, output).records == 4  # as much once more: the size is an estimate
+    assert [each.get("from") for each in asked] == [None, None]
+    assert caplog.text.count("2 of 50 records came") == 2
+    assert len(records(output)) == 2
+
+
+@pytest.mark.parametrize("content", [whole(1), b""])
+def test_a_list_without_end_is_given_up(output, content):
+    def answer(arguments):
+        turn = str(len(asked)) if not content else "B" if arguments.get("resumptionToken") == "A" else "A"
+        return content, f"<resumptionToken>{turn}</resumptionToken>", "2026-11-20"
+
+    with (
+        pages(answer) as (address, asked),
+        pytest.raises(CorpusError, match="expected a new resumption token"),
+    ):
+        harvested(address, output)
+    assert len(asked) < 30
+
+
+FLAWS = [b"\x0b", b"&#x1F;", b"\xe9\xe8", b" & co", b"&nbsp;&eacute;", b"&bogus;"]
+
+
+@pytest.mark.parametrize("flaw", [*FLAWS, b"<b>", b"</abstract>", b"<![CDATA[", b"<" * 3])
+def test_one_bad_record_blocks_none_behind_it(output, flaw):
+    bad = RECORD.format(2, "@").encode().replace(b"@", flaw)
+    with pages(lambda _: (whole(1) + bad + whole(3), "", "2026-11-20")) as (address, _):
+        done = harvested(address, output)
+    found = [f"2611.{number:05d}" for number in ((1, 2, 3) if flaw in FLAWS else (1, 3))]
+    assert list(records(output)) == found
+    assert done.left_out == ({} if flaw in FLAWS else {"damaged XML": 1})
+    assert records(output)[found[0]]["metadata"]["authors"] == ["Ann Lee"]
+
+
+def test_an_answer_that_drips_is_given_up(output, monkeypatch):
+    monkeypatch.setattr("qbe.feeds.oai.PAGE_SECONDS", 0.3)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                for _ in range(50):
+                    self.wfile.write(b" ")
+                    time.sleep(0.1)
+
+    retries = RETRIES._replace(attempts=1)
+    monkeypatch.setattr("qbe.feeds.oai.RETRIES", retries)
+    with http_server(Handler) as address, pytest.raises(CorpusError, match="no whole answer within"):
+        harvested(address, output)

@@ -190,6 +190,10 @@ def test_damage_is_told(tmp_path, told):
         "no-card": (card, None),
         "another-format": (card, another),
         "a-damaged-card": (card, "{"),
+        "files-of-another-type": (
+            card,
+            re.sub(r'"files": \{[^}]*\}', '"files": []', another.replace(": 9", ": 1")),
+        ),
         "no-model": (JOINT_MODEL, None),
         "another-model": (JOINT_MODEL, "x"),
     }

@@ -493,6 +493,9 @@ def test_grades_by_hand_are_kept_for_each_assessor(tmp_path):
     assert again.turn("cy").graded == 0
     assert read_graded_pairs(tmp_path / "ann.tsv")["q"][0] == ("a", (1, 1, 1))
     assert agreement(tmp_path / "ann.tsv", tmp_path / "ben.tsv").pairs == 6
+    present = {"q", "b"}  # of papers that left the index nothing is asked, and no grade is lost
+    assert again.turn("cy", present) == (Pair("q", "b", "far"), 0, 1)
+    assert again.grade("cy", "q", "b", (0, 0, 0), present) == (None, 1, 1)
 
 
 def test_servers_of_the_same_pairs_lose_no_grade(tmp_path):

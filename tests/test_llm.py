@@ -1,9 +1,12 @@
 """Requests to a language model: what is retried, what ends all, what is kept, what is never shown."""
 
+import contextlib
 import json
 import math
+import socket
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain, repeat
@@ -371,3 +374,49 @@ def test_a_server_that_is_not_there_is_told_at_once():
     with pytest.raises(EndpointError, match="start it"):
         Grader(Client(Endpoint(server.url, "tiny"))).grade(pairs(9))
     assert issubclass(lm.RequestError, ModelError)
+
+
+@pytest.mark.parametrize(
+    "told", [f"You sent {KEY}", KEY[3:18], json.dumps({"background": {"rationale": KEY, "grade": 1}})]
+)
+def test_a_model_that_repeats_the_key_does_not_show_it(tmp_path, told):
+    escaped = "".join(f"\\u{ord(each):04x}" for each in KEY)
+    whole = json.dumps({name: {"rationale": "@", "grade": 1} for name in ("background", "method", "result")})
+    sent = [answer(told), answer(told), answer(whole.replace("@", escaped))]
+    with running(in_turn(*sent)) as (server, asking), Answers(tmp_path / "answers") as answers:
+        (found,) = Grader(asking, answers, parallel=1).grade(pairs(1)).answers
+    assert found.rationales == ("...",) * 3
+    with running(answer(told)) as (_, asking):
+        (problem,) = Grader(asking).grade(pairs(1)).problems.values()
+    shown = [problem, *(request.prompt for request in server.requests), *map(str, kept(tmp_path / "answers"))]
+    assert not [
+        text for text in shown if any(KEY[place : place + 12] in text for place in range(len(KEY) - 11))
+    ]
+
+
+def test_an_endpoint_may_not_count_down():
+    with running(answer(json.dumps(RIGHT), -(10**9), -1), budget=(None, 2000)) as (_, asking):
+        outcome = Grader(asking, parallel=1).grade(pairs(20))
+    assert outcome.stopped and 0 < asking.tokens_spent <= 2000
+
+
+RIGHT = {name: {"rationale": "", "grade": 1} for name in ("background", "method", "result")}
+
+
+def test_a_head_that_drips_is_not_waited_for():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nA: ")
+                    for _ in range(40):
+                        connection.sendall(b"x")
+                        time.sleep(0.1)
+
+        threading.Thread(target=drip, daemon=True).start()
+        url, begin = f"http://127.0.0.1:{server.getsockname()[1]}/v1", time.monotonic()
+        with pytest.raises(lm.RequestError, match="no answer within"):
+            Client(Endpoint(url, "tiny", timeout=0.5), retries=0).ask("p")
+        assert time.monotonic() - begin < 3

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from qbe.cli.search import main as search_main
 from qbe.cli.tag import main as tag_main
 from qbe.errors import OutputError
 from qbe.models.cards import check_model_folder
+from qbe.search.writers import export_parts
+from qbe.types import Paper, Sentence
 from qbe.util.files import check_output
 
 PAPER = '{"paper_id": "p7", "title": "On fish", "abstract": "Fish swim."}\n'
@@ -131,3 +134,15 @@ def test_every_model_that_ships_may_be_replaced():
     assert len(folders) > 10
     for folder in folders:
         check_model_folder(folder)
+
+
+def test_what_strangers_write_is_escaped_in_markdown():
+    about = {
+        "authors": ["<img src=x onerror=alert(1)>", "![x](http://127.0.0.1/seen.png)", "[Ann](http://evil)"],
+        "venue": "<script>alert(2)</script>",
+        "year": "2020",
+    }
+    title = "On $<img src=x>$ and $![x](http://evil)$ and $a<b$"
+    (text,) = export_parts([Paper("a<b>c", title, (Sentence("We count."),), metadata=about)], "markdown")
+    assert not re.search(r"(?<!\\)<(?=[a-z/])(?!b\$)|(?<!\\)\]\(", text), text
+    assert "< img src=x>" in text and "a<b" in text.replace("< b", "<b")

@@ -1,5 +1,6 @@
-"""Regular expressions of the readers take linear time for what they match, any part of it repeated."""
+"""Regular expressions take linear time for what they match, any part of it repeated."""
 
+import ast
 import importlib
 import pkgutil
 import re
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-import qbe.corpus
+import qbe
+from qbe.search.questions import _FORMS, _SLOTS
 
 pytestmark = pytest.mark.slow
 
@@ -23,20 +25,43 @@ MOST_CHARACTERS = {
     "sentences._TOKEN": 24,
 }
 """Of the texts that some are given: the ends of abstracts, of lists of names, and of what stands before."""
+MOST_CHARACTERS |= dict.fromkeys((f"questions form {place}" for place in range(40)), 200)
 ENDS = ("", "\0")
+CALLS = {
+    f"re.{each}" for each in ("match", "fullmatch", "search", "sub", "subn", "finditer", "findall", "split")
+}
+FLAGS = ("IGNORECASE", "MULTILINE", "DOTALL", "VERBOSE")
 
 
 def patterns() -> Iterator[tuple[str, re.Pattern[Any], set[str]]]:
-    """The patterns of the modules by name, with the methods by which they are asked."""
-    for module in pkgutil.iter_modules(qbe.corpus.__path__):
-        loaded = importlib.import_module(f"qbe.corpus.{module.name}")
-        source = Path(str(loaded.__file__)).read_text()
+    """The patterns of all modules by name, with the methods by which they are asked."""
+    for module in pkgutil.walk_packages(qbe.__path__, "qbe."):
+        if module.name.endswith("__main__"):
+            continue
+        try:
+            loaded = importlib.import_module(module.name)
+        except ImportError:  # of a package that is not installed
+            continue
+        short, source = module.name.removeprefix("qbe.corpus."), Path(str(loaded.__file__)).read_text()
         for name, value in vars(loaded).items():
             if isinstance(value, re.Pattern):
                 asked = set(
                     re.findall(rf"\b{name}\.(match|fullmatch|search|sub|subn|finditer|findall|split)", source)
                 )
-                yield f"{module.name}.{name}", value, asked or {"search"}
+                yield f"{short}.{name}", value, asked or {"search"}
+        for node in ast.walk(ast.parse(source)):  # those that are not kept
+            if (
+                isinstance(node, ast.Call)
+                and ast.unparse(node.func) in CALLS
+                and isinstance(node.args[0], ast.Constant)
+            ):
+                flags = sum(
+                    re.NOFLAG | getattr(re, each) for each in FLAGS if f"re.{each}" in ast.unparse(node)
+                )
+                name = f"{short}:{node.lineno}"
+                yield name, re.compile(node.args[0].value, flags), {ast.unparse(node.func)[3:]}
+    for place, form in enumerate((*_FORMS, *(slot[0] for slot in _SLOTS))):
+        yield f"questions form {place}", re.compile(form, re.IGNORECASE), {"fullmatch"}
 
 
 def texts(parsed: Any, parts: set[tuple[str, str]]) -> str:

@@ -4,18 +4,23 @@ import contextlib
 import gzip
 import json
 import logging
+import shutil
 import signal
 import socket
 import string
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.serving import serving, wait_until
 
+from qbe.index.build import build
 from qbe.index.index import open_index
+from qbe.index.source import BuildSettings
+from qbe.index.update import delete_papers
 from qbe.serve import guard, workers
 from qbe.serve.app import create_app
 from qbe.serve.queue import OverloadedError
@@ -207,3 +212,29 @@ def test_workers_end_with_the_process_that_started_them(light_index, tmp_path):
             return True
 
         wait_until(is_closed)
+
+
+def test_a_server_follows_its_index_whatever_fails(graded_index, papers, tmp_path):
+    folder = Path(shutil.copytree(graded_index, tmp_path / "index"))
+    watches = tmp_path / "watches.json"
+    options = ("--rerank", "none", "--watches", str(watches))
+    with serving(folder, tmp_path / "log", *options) as opened:
+
+        def served() -> tuple[int, int]:
+            return opened.ask("GET", "/health").status, opened.ask("GET", "/api/index").json()["papers"]
+
+        assert (
+            opened.ask("POST", "/api/watches", {"name": "w", "search": {"paper_ids": ["s036"]}}).status == 200
+        )
+        watches.write_text(watches.read_text().replace('"seen": 128', '"seen": "128"'))
+        delete_papers(folder, ["s001"])
+        wait_until(lambda: served() == (200, 127))
+        build(folder, papers[:20], BuildSettings(dense=False), overwrite=True)  # without vectors
+        wait_until(lambda: served() == (503, 127))
+        assert opened.search(paper_ids=["s036"], k=1, first_stage="dense").status == 200
+        assert opened.ask("GET", "/metrics").status == 200
+        assert "an index with vectors" in opened.log.read_text()
+        assert opened.ask("GET", "/api/papers/s001").status == 404
+        assert opened.ask("POST", "/api/export", {"paper_ids": ["s001"]}).status == 404
+        noted = opened.search(paper_ids=["s036"], k=1, exclude=["s001", "Two Crops"]).json()["notes"]
+        assert "2 papers are not in the index and left out" in noted

@@ -161,3 +161,13 @@ def test_without_the_texts_of_abstracts(tiny_index, tmp_path):
         assert {sentence.text for sentence in paper.sentences} == {"(text not included)"}
         assert (paper.title, paper.metadata) == (original.title, original.metadata)
         assert index.manifest.digest != whole.manifest.digest
+
+
+def test_no_file_behind_a_link_is_removed(pack, tmp_path):
+    thesis = tmp_path / "thesis" / "index"
+    thesis.mkdir(parents=True)
+    (thesis / "1.tex").write_text("chapter")
+    (tmp_path / ".out.pulling").symlink_to(thesis.parent)
+    with pytest.raises(OutputError, match="found a link"):
+        pull(str(pack), tmp_path / "out")
+    assert (thesis / "1.tex").read_text() == "chapter"

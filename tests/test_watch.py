@@ -13,7 +13,7 @@ from support.serving import serving, wait_until
 
 from qbe.cli import common
 from qbe.cli.watch import main
-from qbe.errors import FileFormatError, QbeError, UsageError
+from qbe.errors import FileFormatError, PaperNotFoundError, QbeError, UsageError
 from qbe.feeds.reports import ATOM, Watcher, items_of, report
 from qbe.feeds.watches import (
     KEPT,
@@ -32,6 +32,7 @@ from qbe.index.source import BuildSettings
 from qbe.index.update import append_papers, delete_papers
 from qbe.query import Query
 from qbe.search.grading import Features
+from qbe.search.queries import distinct_papers
 from qbe.search.request import SearchForm
 from qbe.types import Facet, Hit, Paper
 
@@ -414,3 +415,48 @@ def test_a_server_keeps_searches_and_finds_what_comes(index, some, tmp_path):
         assert text.startswith("## fish: 2 papers\n")
         assert server.ask("POST", "/api/watches/remove", {"name": "fish"}).json() == {"watches": []}
         assert server.ask("POST", "/api/watches/remove", {"name": "fish"}).status == 422
+
+
+WRONG = [
+    *({"seen": each} for each in ("5", True, -1, 10**6)),
+    *({"grade": each} for each in ("1", True)),
+    *({"found": each} for each in ([{"paper_id": 1, "grade": 1, "found": ""}], [{"paper_id": "a"}])),
+    *({"search": each} for each in ({"paper_ids": "s036"}, {"paper_ids": ["s036"], "like": [1]}, {"k": "2"})),
+]
+
+
+@pytest.mark.parametrize("wrong", [*WRONG, {"feed": "x"}, {"known": [1]}, {"known": "s"}])
+def test_a_file_of_watches_with_wrong_types_is_refused(tmp_path, wrong):
+    watch = {
+        "name": "w",
+        "search": {"paper_ids": ["s036"]},
+        "grade": 1.0,
+        "cited": "",
+        "seen": 0,
+        "found": [],
+    }
+    record = {"qbe_watches": 1, "feed": Watches().feed, "watches": [watch], "known": ["s036"]}
+    path = tmp_path / "watches.json"
+    path.write_text(json.dumps(record))
+    assert read_watches(path).named("w").search == watch["search"]
+    (watch if {*wrong} <= {*watch} else record).update(wrong)
+    path.write_text(json.dumps(record))
+    with pytest.raises(FileFormatError):
+        read_watches(path)
+
+
+def test_a_paper_that_is_gone_is_not_replaced_by_one_of_that_name(index, some, tmp_path):
+    bert = replace(some[0], paper_id="bert")
+    append_papers(index, [bert, replace(some[1], paper_id="kids", title="Bert and Ernie in the classroom")])
+    with Index(index, threads=1) as opened:
+        watcher = Watcher(tmp_path / "watches.json", opened)
+        watcher.add("like bert", SearchForm(paper_ids=["bert"]), 0.0)
+        delete_papers(index, ["bert"])
+        append_papers(index, [replace(some[1], paper_id="kids2")])
+        opened.refresh()
+        watcher.find()
+        (watch,) = watcher.records()["watches"]
+        assert (watch["papers"], "found 'bert'" in watch["problem"]) == ([], True)
+        assert distinct_papers(opened, ["bert"])[0].paper_id == "kids"  # of a first request
+        with pytest.raises(PaperNotFoundError):
+            distinct_papers(opened, ["bert"], titles=False)

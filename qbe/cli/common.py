@@ -37,7 +37,13 @@ def run(program: str, main: Callable[[list[str]], None], arguments: list[str] | 
     is one), each with one line on standard error; 130 when interrupted. Any other exception is a bug, and
     keeps its traceback.
     """
-    if "-m" in sys.orig_argv and not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:  # noqa: PTH109
+    Parser.program = program
+    try:
+        folder = os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:
+        note("expected a working folder, found one that was removed; change to another")
+        sys.exit(1)
+    if "-m" in sys.orig_argv and not sys.flags.safe_path and sys.path[:1] == [folder]:
         del sys.path[0]  # `python -m` puts the working directory before all other places
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by who started the process: no file takes its number
@@ -53,7 +59,6 @@ def run(program: str, main: Callable[[list[str]], None], arguments: list[str] | 
         logger.handlers = [log_handler()]
         logger.setLevel(logging.INFO)
     code: int | str | None = 0
-    Parser.program = program
     try:
         try:
             main(given)
@@ -146,11 +151,12 @@ def log_handler(form: str = "%(message)s") -> logging.Handler:
     """A handler that logs to standard error, each message as one harmless line of a form of `logging`."""
     import logging
 
+    from qbe.errors import without_secrets
     from qbe.util.text import plain
 
     class Plain(logging.Formatter):
         def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-            return plain(super().formatMessage(record))
+            return without_secrets(plain(super().formatMessage(record)))
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Plain(form))

@@ -60,15 +60,7 @@ _FORMULA = re.compile(
 _NOT_IN_FORMULAS = re.compile(r"(?<!\\)[%#&]|\^\^")
 _COMMAND = re.compile(r"\\([A-Za-z]+)")
 # Commands with arguments and names of functions that a formula may have, besides symbols.
-_MATHEMATICS = re.compile(
-    r"[dtc]?frac|[dt]?binom|sqrt|hat|tilde|widehat|widetilde|bar|overline|underline|vec|d{0,3}dot|check|breve|acute|"
-    r"grave|mathring|(?:over|under)(?:brace|set|(?:left|right|leftright)arrow)|x(?:left|right)arrow|stackrel|"
-    r"substack|left|right|middle|[bB]igg?[lrm]?|math(?:rm|bf|bb|cal|frak|sf|it|tt|scr|op|bin|rel|ord|normal)|"
-    r"boldsymbol|bm|pmb|text(?:rm|bf|it|sf|tt|normal|sc)?|mbox|emph|operatorname|rm|bf|it|sf|tt|cal|ensuremath|"
-    r"a?(?:rc)?(?:sin|cos|tan)h?|cot|sec|csc|log|ln|lg|exp|max|min|sup|inf|lim(?:sup|inf)?|arg(?:max|min)?|det|dim|"
-    r"ker|gcd|deg|hom|Pr|[bp]?mod|(?:no)?limits|q?quad|(?:display|text|script|scriptscript)style|[vh]?phantom|"
-    r"not|choose|over|atop|prime|nonumber|thinspace"
-)
+_MATHEMATICS = re.compile("|".join(sorted(WORDS["mathematics"])))
 _ESCAPED_BRACE = re.compile(r"\\[{}]")
 # Braces have names, since BibTeX counts escaped ones.
 _ESCAPES = str.maketrans(

@@ -2,5 +2,5 @@
 
 FORMAT_NAMES = (
     *("arxiv", "semantic-scholar", "openalex", "crossref", "pubmed", "acl-anthology", "csl-json", "bibtex"),
-    *("ris", "nbib", "wos", "endnote", "pdf", "parquet", "jsonl", "table"),
+    *("ris", "nbib", "wos", "endnote", "refworks", "pdf", "parquet", "jsonl", "table"),
 )

@@ -25,7 +25,6 @@ class Format(NamedTuple):
     ids: str
 
 
-_S2ORC_FIELDS = ("s2_url", "outbound_citations", "has_pdf_parse")
 _FIRST_ENTRY = re.compile(
     r"^[^\S\n]*@(?:string|comment|preamble|article|book|inproceedings|misc|[\w-]+\s*\{[^\s,={}()\"]*\s*[,=}])",
     re.IGNORECASE | re.MULTILINE,
@@ -47,7 +46,10 @@ def _is_semantic_scholar(head: Head) -> bool:
         head.has("corpusid", "title", "externalids")
         or head.has("corpusid", "abstract")
         or head.has("paperId", "title")
-        or (head.has("paper_id", "title", "abstract") and any(map(head.has, _S2ORC_FIELDS)))
+        or (
+            head.has("paper_id", "title", "abstract")
+            and any(map(head.has, ("s2_url", "outbound_citations", "has_pdf_parse")))
+        )
         or (is_list and all(f'"{name}"' in head.text for name in ("paperId", "title")))
     )
 
@@ -103,13 +105,18 @@ _BY_NAME: dict[str, tuple[Callable[[Head], bool], Reader, str]] = {
     "nbib": (tagged.NBIB.recognizes, tagged.NBIB.read, ASSIGNED),
     "wos": (tagged.WOS.recognizes, tagged.WOS.read, ASSIGNED),
     "endnote": (tagged.ENDNOTE.recognizes, tagged.ENDNOTE.read, CHOSEN),
+    "refworks": (
+        lambda head: tagged.REFWORKS.recognizes(head) and re.search(r"^[TA]1 ", head.text, re.M) is not None,
+        tagged.REFWORKS.read,
+        CHOSEN,
+    ),
     "pdf": (  # other bytes may stand before its own
         lambda head: b"%PDF-" in head.data[: 1024 if head.suffix == ".pdf" else len(b"%PDF-")],
         pdf.read,
         ASSIGNED,
     ),
     "parquet": (lambda head: head.data.startswith(b"PAR1"), tables.read_parquet, UNIQUE),
-    "jsonl": (_json_with(r'(?i)"[a-z_ ]*title"\s*:'), json_formats.read_entries, UNIQUE),
+    "jsonl": (_json_with(r'(?i)"[a-z_ ]*title(?:_?s)?"\s*:'), json_formats.read_entries, UNIQUE),
     "table": (tables.is_table, tables.read_table, CHOSEN),
 }
 FORMATS = {name: Format(name, *each) for name, each in _BY_NAME.items()}
@@ -124,6 +131,7 @@ _BEGINNINGS = {
     b"7z\xbc\xaf": "a 7z archive",
     b"Rar!": "a RAR archive",
 }
+_EXPORTS = {"{Reference Type}": "NoteExpress", "<1. >": "Ovid", "#*": "AMiner", "Record #1 of": "Cochrane"}
 _SUFFIXES = {".enl": "an EndNote library", ".enlx": "an EndNote library", ".numbers": "a spreadsheet"}
 _ELEMENT = re.compile(r"<([A-Za-z][\w:.-]*)")
 
@@ -157,8 +165,8 @@ def kind_of(head: Head) -> str:
     text = head.text[: 1 << 12]
     if re.match(r"<!doctype html|<html", text, re.IGNORECASE):
         return "an HTML page"
-    if text.startswith(("{Reference Type}", "<1. >")):
-        return f"an export of {'NoteExpress' if text[0] == '{' else 'Ovid'}"
+    if begun := next((each for each in _EXPORTS if text.startswith(each)), None):
+        return f"an export of {_EXPORTS[begun]}"
     if text.startswith("<"):
         element = _ELEMENT.search(head.text)
         of_element = f"XML of <{element[1]}>" if element else "XML"

@@ -81,6 +81,7 @@ def read_entries(stream: io.BufferedReader, name: str, reading: Reading) -> Iter
     lacking, known = set(reading.columns.values()), dict[tuple[str, ...], tables.Columns]()
 
     def to_record(original: Mapping[str, Any]) -> dict[str, Any]:
+        original = original if "title" in original and "paper_id" in original else _opened(original)
         is_own = "paper_id" in original and not reading.columns
         metadata = original.get("metadata")
         own_alone = original.keys() <= _OWN or "title" not in original
@@ -107,6 +108,28 @@ def read_entries(stream: io.BufferedReader, name: str, reading: Reading) -> Iter
     if lacking:
         names = ", ".join(map(ascii, sorted(lacking)))
         raise CorpusError(f"{name}: expected records with {names}, found none; check `columns`")
+
+
+_PARTS = ("metadata", "attributes", "content", "bibjson")  # of records of answers
+_TITLES = {"title", "titles", "title_s"}
+_OF_LANGUAGES = _TITLES | {"abstracts", "abstract_s", "descriptions"}
+
+
+def _opened(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a record with the fields of its part that has the title, and the first of texts in languages."""
+    parts = (part for name in _PARTS if isinstance(part := record.get(name), Mapping))
+    if (part := next((each for each in parts if each.keys() & _TITLES), None)) and "title" not in record:
+        record = {name: value for name, value in record.items() if name not in _PARTS} | dict(part)
+    return {name: _first_text(name, value) for name, value in record.items()}
+
+
+def _first_text(name: str, value: Any) -> Any:
+    if isinstance(value, list) and name in _OF_LANGUAGES:
+        kinds = {each.get("descriptionType"): each for each in value[::-1] if isinstance(each, Mapping)}
+        value = kinds.get("Abstract") or (value[0] if value else None)
+        if isinstance(value, Mapping):
+            return next((value[each] for each in ("title", "value", "description") if each in value), None)
+    return value["value"] if isinstance(value, Mapping) and "value" in value else value
 
 
 def _own_entries(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
@@ -285,7 +308,6 @@ def _from_s2(source: Mapping[str, Any]) -> dict[str, Any]:
 
 # --- Crossref ---
 
-_HEADING = re.compile(r"<(?:jats:)?title>([^<]{1,200})</(?:jats:)?title>")
 _TWICE = re.compile(r"(?<=tex-math>)\s*<mml:math\b")  # begins a formula in MathML after the same in LaTeX
 
 
@@ -308,10 +330,9 @@ def _from_crossref(source: Mapping[str, Any]) -> dict[str, Any]:
         "url": work.text("URL"),
         "cites": list(filter(None, dict.fromkeys(map(doi, work.all("reference[].DOI"))))),
     }
-    # The abstract is in JATS: a colon after each heading, and each formula once.
+    # The abstract is in JATS: each formula once.
     text, *others = _TWICE.split(work.text("abstract"))
     text += "".join(other.partition("</mml:math>")[2] for other in others)
-    text = _HEADING.sub(lambda it: f" {words}: " if (words := it[1].strip(" \t\n\r.:")) else " ", text)
     return record(own_doi, title, text, metadata, is_fault=False)
 
 

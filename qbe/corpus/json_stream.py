@@ -24,7 +24,7 @@ _ADVICE = "write one paper an object"
 _KINDS: dict[type, str] = {list: "an array", str: "a string"}
 # The names of lists of papers in the answers of databases.
 _LISTS = {"data", "items", "results", "papers", "recommendedPapers", "records", "documents", "publications"}
-_LISTS |= {"works", "articles", "hits", "docs"}
+_LISTS |= {"works", "articles", "hits", "docs", "collection", "result", "notes"}
 
 
 def decode_text(data: bytes, where: str = "") -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -60,19 +61,26 @@ _TAG = re.compile(
 _BLOCK = re.compile(
     r"<(/?)(?:(?:jats:)?(?:p|br|sec|title|list|list-item|div|abstracttext|h[1-6]|ul|ol|li))\b", re.IGNORECASE
 )
+_LABELS = "r\u00e9sum\u00e9|resum[eo]n?|riassunto|zusammenfassung|kurzfassung|samenvatting|sammanfattning"
 _LABEL = re.compile(
-    r"^\[?(?i:abstract|summary|r\u00e9sum\u00e9|resum[eo]n?|zusammenfassung|\u6458\u8981)\b\s*"
-    r"(?:[].:\u2014\u2013\uff1a]+\s*|-+\s+|(?=(?:We|In|This|The|An?|Background|Objectives?)\b))"
-    r"|^(?:ABSTRACT|SUMMARY) (?=[A-Z][a-z])"
+    rf"^[\[\u3010]?(?i:abstra[ck]t|summary|{_LABELS}|\u0430\u043d\u043d\u043e\u0442\u0430\u0446\u0438\u044f)\b\s*"
+    r"(?:[].:\u2014\u2013\uff1a\u3011]+\s*|-+\s+|(?=(?:We|In|This|The|An?|Background|Objectives?)\b))"
+    r"|^[\[\u3010]?(?:\u6458 ?\u8981|\u8981\u65e8|\u6284\u9332|\u8981\u7d04|\ucd08\ub85d)[].:\uff1a\u3011\s]+"
+    rf"|^(?:ABSTRACT|SUMMARY|{_LABELS.upper()}) (?=[A-Z][a-z])"
+    r"|^(?:Resumo|Resumen|Riassunto|Zusammenfassung|Kurzfassung) (?=[A-Z\u00c0-\u00dd])|^Summary (?=1\.\s)"
     # "Abstract Graph networks are", but not "Abstract Interpretation is".
     r"|^Abstract (?!(?:Interpretation|Algebra|Argument|Meaning|Syntax|Data|State|Machine|Domain|Reasoning)"
     r"|[A-Z]\w* (?:is|was|has|can|are|were|have|of|and|for)\b)(?=[A-Z][a-z]+ [a-z])"
 )
 _RESIDUE = re.compile(
-    r"(?<!\s)\s*(?:Competing Interest Statement\s*The authors? ha(?:ve|s) .*"
-    r"|\(ABSTRACT TRUNCATED[^()]*\)\s*)\Z",
+    r"(?<![\s#])[\s#]*(?:Competing Interests? Statement(?::|\s*[A-Z]).*"
+    r"|Competing interests?:\s*(?:The authors?|None|No)\b.{0,200}|Funding Statement\s*(?:Th|No).*"
+    r"|[(\[]?(?i:abstract truncated)[^()\[\]]{0,40}[)\]]?[.\s]*|Graphical abstract\.?"
+    r"|\[PUBLICATION ABSTRACT\]|\[(?:Figure|Image|Display|Graphic): see text\]\.?)\Z",
     re.DOTALL,
 )
+_WITH_RESIDUE = re.compile("Interest|interests?:|Statement|(?i:truncated)|see text|Graphical|PUBLICATION")
+_HEADING = re.compile(r"<(?:(?:jats:)?title|h[1-6])>([^<]{1,200})</(?:(?:jats:)?title|h[1-6])>")
 _RIGHTS = re.compile(r"<CopyrightInformation\b[^<>]*>[^<>]*</CopyrightInformation>", re.IGNORECASE)
 
 
@@ -81,6 +89,7 @@ NO_VALUE, _ALONE, _NEGATIONS, _SUBJECTS, _OTHERS = (
     WORDS[name] for name in ("no value", "alone", "negations", "subjects", "others")
 )
 
+_LANGUAGES = ("function words", "spanish", "portuguese", "french", "german", "italian")
 _FORMULA = re.compile(r"(?<!\\)(\$\$[^$]++\$\$|\$(?:[^$\\]++|\\.)++\$)", re.DOTALL)
 _MATHEMATICS = re.compile(
     r"(?<!\\)\\(?:\(((?:[^\\]|\\[^()])++)\\\)|\[((?:[^\\]|\\[^\[\]])++)\\\])", re.DOTALL
@@ -147,6 +156,17 @@ def is_placeholder(sentences: Sequence[str]) -> bool:
     return bool(negations and subjects) and _OTHERS.issuperset({*words} - negations - subjects)
 
 
+def language(text: str) -> str:
+    """Return the name of a text's script, or of its language where that is Latin; '' where none is known."""
+    letters = [each for each in text[:200] if each.isalpha()]
+    scripts = Counter(unicodedata.name(each, "").partition(" ")[0] for each in letters)
+    if scripts and (script := scripts.most_common(1)[0][0]) != "LATIN":
+        return script
+    words = text.lower().split()
+    count, best = max((sum(word in WORDS[name] for word in words), name) for name in _LANGUAGES)
+    return best if count > max(1, len(words) // 10) else ""
+
+
 def plain(text: str) -> str:
     """Return text without tags of HTML and JATS and without entities, in single spaces; other ``<`` stay."""
     for _ in range(_MOST_ESCAPES if "&" in text else 0):
@@ -163,11 +183,17 @@ def clean_title(text: str) -> str:
 
 
 def clean_abstract(text: str) -> str:
-    """Return an abstract without markup, the word Abstract before it and statements of rights."""
-    text = _without_rights(without_latex(plain(_RIGHTS.sub("", text) if "<" in text else text)))
+    """Return an abstract without markup, the word Abstract before it and statements of rights.
+
+    A colon follows each heading.
+    """
+    if "<" in text:
+        headed = _HEADING.sub(lambda it: f" {words}: " if (words := it[1].strip(" \t\n\r.:")) else " ", text)
+        text = _RIGHTS.sub("", headed)
+    text = _without_rights(without_latex(plain(text)))
     if label := _LABEL.match(text):
         text = _without_rights(text[label.end() :])
-    text = _RESIDUE.sub("", text) if "Interest" in text or "TRUNCATED" in text else text
+    text = _RESIDUE.sub("", text) if _WITH_RESIDUE.search(text) else text
     half = text[: len(text) // 2].rstrip()
     return half if half.endswith((".", "!", "?")) and text.endswith(f"{half} {half}") else text
 

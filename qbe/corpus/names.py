@@ -30,7 +30,6 @@ _OTHERS = re.compile(
 )
 _ELLIPSIS = re.compile(r"\.\s?\.\s?\.|\u2026")
 _SEPARATOR = re.compile(r"[;|\n\r\uff1b\u3001\uff0c]")
-_FULL_WIDTH = re.compile(r"[\uff1b\u3001\uff0c]")
 _WORDS = re.compile(r"[^\s,.()]+")
 _AND = re.compile(r"((?:^\s*+|(?<!\s)\s*+,\s*+|(?<!\s)\s++)(?:and|&)(?:\s+|$))", re.IGNORECASE)
 # The kinds of parts that are family and given names in turn.
@@ -185,7 +184,7 @@ def are_several(text: str, *, is_only: bool) -> bool:
 
     ``is_only``: no other name of the list has a comma.
     """
-    if not text.isascii() and (_FULL_WIDTH.search(text) or _EASTERN.search(text)):
+    if not text.isascii() and (any(map(text.__contains__, "\uff1b\u3001\uff0c")) or _EASTERN.search(text)):
         return True
     if "," not in text or _is_organization(text):
         return False
@@ -201,10 +200,7 @@ def _is_one(parts: Sequence[str]) -> bool:
 
 
 def _kinds(text: str) -> tuple[list[str], str]:
-    """Return the parts between commas, and of each its kind.
-
-    That is I (initials), R (family name before initials), S (family name) or F (natural order).
-    """
+    """Return parts and kinds: I (initials), R (family name and I), S (family name), F (natural order)."""
     parts: list[str] = []
     for part in filter(None, (each.strip() for each in text.split(","))):
         if parts and _is_suffix(part):

@@ -23,15 +23,26 @@ from qbe.types import Paper, Sentence
 from qbe.util.files import is_address
 
 HUGGING_FACE = "hf:"
-LIBRARIES = ("csl-json", "bibtex", "ris", "nbib", "wos", "endnote")  # what reference managers export
+LIBRARIES = (
+    "csl-json",
+    "bibtex",
+    "ris",
+    "nbib",
+    "wos",
+    "endnote",
+    "refworks",
+)  # what reference managers export
 
 
 def files_of(source: str) -> list[str]:
-    """Return the source itself, or the visible files in a folder and below, by name."""
+    """Return the source itself, or the visible files in a folder and below, but for indexes, by name."""
     if not is_folder(source) or is_library(source):
         return [source]
-    below = (path for path in Path(source).rglob("*") if path.is_file())
-    visible = (path for path in below if not any(part[0] == "." for part in path.relative_to(source).parts))
+    below = [path for path in Path(source).rglob("*") if path.is_file()]
+    indexes = {path.parent for path in below if path.name == "papers.ids"}
+    indexes |= {folder.parent for folder in indexes if (folder.parent / "CURRENT").is_file()}
+    outside = (path for path in below if (indexes - {Path(source)}).isdisjoint(path.parents))
+    visible = (path for path in outside if not any(part[0] == "." for part in path.relative_to(source).parts))
     return sorted(map(str, visible))
 
 

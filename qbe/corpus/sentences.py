@@ -12,71 +12,23 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from qbe.corpus.names import WORDS
 from qbe.errors import UsageError
 
-
-def _words(text: str) -> frozenset[str]:
-    """Split words, which lack their last full stop: ``e.g`` stands for "e.g."."""
-    return frozenset(text.split())
-
-
-# First letter in lower case: something follows, so the sentence goes on whatever that is.
-LEADING = _words("""
-    e.g eg i.e ie cf c.f vs viz resp w.r.t wrt s.t a.k.a aka approx incl ca dr drs prof mr mrs ms
-""")
-
-# First letter in lower case: goes on before a number, a command or a formula ("Fig. 3", "Eq. $(2)$").
-NUMBERED = _words("""
-    fig figs eq eqs eqn eqns sec secs sect ref refs thm lem prop def cor rem ch chap tab alg algs app no
-    nos nr vol vols p pp art ex ver v
-""")
-
-# As written: the sentence goes on unless the next word is a common way to begin one.
-OFTEN_INNER = _words("""
-    al Inc Ltd Co Corp GmbH Dept Univ Inst Jr Sr St Mt Proc Conf Symp Int Intl J Trans Lett Phys Rev
-    Math Comput Comp Comb Combin Numer Anal Statist Theor Sci Appl Eng Soc Am Amer Assoc Acad Natl Jan
-    Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Ph.D PhD Ed Eds ed eds
-""")
-
+# Abbreviations without their last full stop ("e.g" stands for "e.g."). The sentence goes on whatever follows,
+# before a number, command or formula ("Fig. 3"), or, as written, unless a common way to begin one follows:
+# words that begin sentences of abstracts (of CSAbstruct's training part) far more often than they are names.
+LEADING, NUMBERED, OFTEN_INNER, BEGINNINGS = (
+    WORDS[name] for name in ("leading", "numbered", "often inner", "beginnings")
+)
 EXCLAIMED = frozenset(("Jeopardy", "Yahoo"))  # names that end in an exclamation mark
-
 # In lower case: words of structured abstracts' headings by the label of what follows; those that count where
 # a heading has none of these; and words that stand beside them.
 _HEADINGS = {
-    "background": _words(
-        "background backgrounds context importance introduction motivation problem rationale"
-    ),
-    "objective": _words("aim aims goal goals hypotheses hypothesis objective objectives purpose purposes"),
-    "method": _words("""
-        animals design intervention interventions material materials method methodologies methodology methods
-        participants patients procedure procedures setting settings subjects
-    """),
-    "result": _words("findings result results"),
-    "other": _words("conclusion conclusions discussion interpretation"),
+    label: WORDS[f"{label} headings"] for label in ("background", "objective", "method", "result", "other")
 }
-_WEAK_HEADINGS = {
-    "method": _words("approach extraction measurements measures outcome outcomes selection sources"),
-    "other": _words("availability funding implications limitations originality relevance significance value"),
-}
-_BESIDE = (
-    "abstract and clinical contribution contributions data evaluation key main practical study summary the"
-)
-HEADINGS = _words(_BESIDE).union(*_HEADINGS.values(), *_WEAK_HEADINGS.values())
-
-# Words that begin sentences of abstracts (of CSAbstruct's training part) far more often than they are names.
-BEGINNINGS = _words("""
-    A Additionally After Also Although An And Another Are As At Based Because Before Besides Both But By
-    Can Compared Consequently Contrary Conversely Current Despite Do Does Due During Each Empirical Even
-    Existing Experimental Experiments Extensive Finally First Firstly Following For From Further
-    Furthermore Given Hence Here How However If In Indeed Initially Inspired Instead Is It Its Lastly
-    Let Many Meanwhile More Moreover Most Motivated Nevertheless Next Nonetheless Not Numerical On Once
-    One Other Our Over Overall Particularly Previous Prior Rather Recent Recently Results Second
-    Secondly Several Similarly Simulation Simulations Since So Some Specifically Subsequently Such
-    Thanks That The Their Then There Therefore These They Third This Those Though Three Through Thus To
-    Together Traditional Two Under Unfortunately Unlike Unless Until Using We What When Where Whereas
-    Whether Which While With Within Without Yet You
-""")
-
+_WEAK_HEADINGS = {label: WORDS[f"weak {label} headings"] for label in ("method", "other")}
+HEADINGS = WORDS["beside headings"].union(*_HEADINGS.values(), *_WEAK_HEADINGS.values())
 FORMULA_ENDS = ("$", "$$", "\\)", "\\]")
 
 _FORMULA = re.compile(

@@ -18,6 +18,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import resources
 from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,46 +34,17 @@ from qbe.util.text import one_line, some
 
 # Usual names of columns, in small letters and digits, the better ones first: libraries cite by a key, not
 # every paper has an "other id", and those of the Web of Science stand before usual ones.
-_USUAL = {
-    name: columns.split()
-    for name, columns in {
-        "key": "identifier citationkey citekey bibtexkey bibkey",
-        "id": "id paperid corduid recordid corpusid docid docno key",
-        "other id": "ut utuniquewosid eid lensid publicationid openalexid pmid pubmedid accessionnumber doi",
-        "title": "title articletitle documenttitle papertitle primarytitle",
-        "abstract": "abstract abstractnote abstracttext paperabstract summary text",
-        "year": "year publicationyear pubyear publishedyear yearpublished",
-        "date": "date publicationdate datepublished published publishtime coverdate",
-        "authors": "authorfullnames authors author authornames authornamesfull authorshipsauthordisplayname "
-        "creators",
-        "venue": "venue venueraw journal journaltitle publicationtitle pubtitle sourcetitle "
-        "sourcetitleanthologytitle journalbook primarylocationsourcedisplayname proceedingstitle booktitle "
-        "conferencename conference publication source",
-        "categories": "categories category fieldsofstudy",
-        "tags": "tags manualtags automatictags keywords authorkeywords indexkeywords keywordsplus meshterms "
-        "ieeeterms subjects subjectterms labelsfiledin",
-        "doi": "doi doilink digitalobjectidentifier",
-        "url": "url link urls articleurl externalurl documenturl pdflink",
-        "cites": "cites",
-        "arxiv": "arxivid arxiv",
-        "pmid": "pmid pubmedid",
-        "pmc": "pmcid pmc",
-    }.items()
-}
-_OTHER_IDS = ("arxiv", "pmid", "pmc")
+_NAMED = resources.files("qbe.corpus").joinpath("columns.tsv").read_text("utf-8").splitlines()
+_USUAL = {name: columns.split() for name, columns in (line.split("\t") for line in _NAMED)}
 _KEYS, _NOT_ALWAYS = (_USUAL.pop(name) for name in ("key", "other id"))
 _WEB_OF_SCIENCE = {"AU": "authors", "AF": "authorfullnames", "TI": "title", "SO": "source", "AB": "abstract"}
 _WEB_OF_SCIENCE |= {"PY": "year", "DI": "doi", "UT": "ut", "DE": "authorkeywords", "ID": "keywordsplus"}
 _USUAL["id"] += [*_KEYS, *_NOT_ALWAYS]
 _SEVERAL = ("authors", "tags", "venue")  # of these all columns are read: where one is empty, or together
-_VAGUE = ("publication", "source")  # venues where no other column is one
-_NAMES = [  # keys of an object that says what it is called
-    keys.split()
-    for keys in (
-        *("name", "display_name", "title", "given family"),
-        *("first_name last_name", "firstName lastName", "first last"),
-    )
-]
+_OTHER_IDS = ("arxiv", "pmid", "pmc")
+_VAGUE = ("pub", "publication", "source")  # venues where no other column is one
+_NAMES = [("full_name",), ("fullName",), ("name",), ("display_name",), ("title",), ("value",)]
+_NAMES += [("given", "family"), ("first_name", "last_name"), ("firstName", "lastName"), ("first", "last")]
 _FAMILY_FIRST = re.compile(r"^((?:[a-z]\S*\s)*\S+)\s(.+)")
 _QUOTED = re.compile(r"""'((?:[^'\\]|\\.?)*+)(?:'|\Z)|"((?:[^"\\]|\\.?)*+)(?:"|\Z)""", re.DOTALL)
 _ARXIV = re.compile(r"[a-z-]+\.[A-Za-z-]+|[a-z]+-[a-z]+")
@@ -134,9 +106,8 @@ def find_columns(header: Sequence[str], named: Mapping[str, str], may_lack_abstr
         places = places or [usual[each] for each in _USUAL[field] if each in usual]
         for number, place in enumerate(places if field in _SEVERAL else places[:1], start=1):
             positions[field if number == 1 else f"{field} {number}"] = place
-    for field in _OTHER_IDS:
-        if positions.get(field, -1) == positions.get("id"):
-            del positions[field]
+    own = positions.get("id")
+    positions = {name: at for name, at in positions.items() if at != own or name not in _OTHER_IDS}
     needed = ("title",) if may_lack_abstract else ("title", "abstract")
     if missing := ", ".join(field for field in needed if field not in positions):
         advice = "rename them, or name yours with `columns`"
@@ -154,11 +125,9 @@ def to_record(columns: Columns, row: Mapping[str, Any]) -> dict[str, Any]:
     """
     cells = {field: _cell(value) for field, value in row.items()}
     if columns.of_paperpile and isinstance(names := cells.get("authors"), str):
-        people = (_FAMILY_FIRST.fullmatch(name.strip()) for name in names.split(","))
-        cells["authors"] = "; ".join(
-            f"{each[1]}, {each[2]}" if each[2] else each[1] for each in people if each
-        )
+        cells["authors"] = "; ".join(_FAMILY_FIRST.sub(r"\1, \2", each.strip()) for each in names.split(","))
     paper_id = cells.get("id")
+    paper_id = (_name(paper_id) or None) if isinstance(paper_id, list) else paper_id
     if isinstance(paper_id, str) and (columns.may_lack_id or "//openalex.org/" in paper_id):
         if columns.positions.get("id") == columns.positions.get("doi"):
             paper_id = fields.doi(paper_id) or paper_id
@@ -206,7 +175,11 @@ def metadata_of(row: Mapping[str, Any]) -> dict[str, Any]:
         "doi": _name(cells.get("doi")),
         "url": _name(cells.get("url")),
         "cites": [cited for each in cites if isinstance(each, str | int) and (cited := str(each).strip())],
-        "ids": {name: str(value).removesuffix(".0") for name in _OTHER_IDS if (value := cells.get(name))},
+        "ids": {
+            name: _name(str(value) if type(value) is int else value).removesuffix(".0")
+            for name in _OTHER_IDS
+            if (value := cells.get(name))
+        },
         "tags": [tag for each in tags for tag in _names(each)],
     }
 
@@ -242,6 +215,7 @@ def _cell(value: Any) -> Any:
 
 
 def _name(value: Any) -> str:
+    value = value[0] if isinstance(value, list) and value else value
     if isinstance(value, Mapping):
         for parts in _NAMES:
             texts = [text for each in parts if isinstance(text := value.get(each), str)]

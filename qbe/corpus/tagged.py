@@ -1,4 +1,4 @@
-"""Text formats of records whose lines begin with tags: RIS, PubMed's, Web of Science's and EndNote's (refer).
+"""Text formats of records whose lines begin with tags: RIS, and those of databases and reference managers.
 
 White space and byte order marks may stand before a record; one without its last line ends where the next one
 begins, and one without its first line begins at its title, abstract or authors.
@@ -14,7 +14,7 @@ from typing import Any
 
 from qbe.corpus import fields
 from qbe.corpus.json_stream import decode_text
-from qbe.corpus.markup import clean_title
+from qbe.corpus.markup import clean_title, language
 from qbe.corpus.names import ET_AL, credits
 from qbe.corpus.records import Entry, Reading, converted
 from qbe.corpus.streams import Head, numbered_lines
@@ -35,7 +35,8 @@ class Tagged:
     abstract (whose tag is the group) or author, ``line`` one with a tag and a value (the groups). ``fields``
     lists each field's tags, better ones first. A tag of ``same`` is read as another. A line without a tag
     continues the value before, or is another value of a tag of ``separate``. The first line may stand again
-    within a record that ``repeats`` it.
+    within a record that ``repeats`` it. Some programs write no first lines: then what ``loose`` matches (the
+    group is a tag) begins a record at the beginning, behind a blank line, or with the same tag again.
     """
 
     begin: re.Pattern[bytes]
@@ -46,11 +47,15 @@ class Tagged:
     same: Mapping[str, str] = field(default_factory=dict)
     separate: tuple[str, ...] = ()
     repeats: bool = False
+    loose: re.Pattern[bytes] = re.compile(rb"(?!)")
 
     def recognizes(self, head: Head) -> bool:
         """Return True if a line begins a record, in a text that is none of JSON, XML or BibTeX."""
         is_other = head.text.startswith(("{", "[", "<", "@"))
-        return not is_other and any(map(self.begin.match, head.data.splitlines(keepends=True)))
+        lines = head.data.splitlines(keepends=True)
+        first = next(filter(bytes.strip, lines), b"")
+        is_loose = self.loose.match(first) is not None and sum(map(bool, map(self.inner.match, lines))) > 1
+        return not is_other and (is_loose or any(map(self.begin.match, lines)))
 
     def read(self, stream: io.BufferedReader, name: str, _: Reading) -> Iterator[Entry]:
         """Yield the records of a file, each with the place of its first line."""
@@ -58,16 +63,20 @@ class Tagged:
 
     def _records(self, stream: io.BufferedReader, name: str) -> Iterator[tuple[str, bytes]]:
         parts, size = list[tuple[str, list[bytes]]](), 0  # up to two, of which each may be a record
+        is_apart, tag, has_title = True, b"", False  # behind a blank line; of a record without a first line
         for number, line in numbered_lines(stream, name):
-            is_first = self.begin.match(line) is not None
-            if is_first or (not parts and self.inner.match(line)):
+            is_first, found = self.begin.match(line) is not None, self.loose.match(line)
+            is_next = found is not None and (is_apart or (has_title and found[1] == tag))
+            if is_first or is_next or (not parts and self.inner.match(line)):
                 *before, parts = [[each] for each in self._whole(parts)] or [[]]
                 yield from ((where, b"".join(lines)) for [(where, lines)] in before)
                 parts.append((f"{name}, line {number}", []))
-                size = 0
+                size, has_title, tag = 0, False, b"" if is_first or found is None else found[1]
             if parts and size <= MAX_RECORD_BYTES:  # what is longer is refused, and not kept
                 parts[-1][1].append(line)
             size += len(line)
+            is_apart = line.isspace() and not (parts and self.begin.match(parts[-1][1][0]))
+            has_title = has_title or (tag != b"" and found is not None and found[1] in (b"TI", b"T1", b"%T"))
             if self.end.match(line):
                 yield from ((where, b"".join(lines)) for where, lines in self._whole(parts))
                 parts = []
@@ -82,8 +91,10 @@ class Tagged:
             {found[1] for each in lines if (found := self.inner.match(each))} for lines in (before, after)
         ]
         has_first = self.begin.match(before[0]) is not None
+        first = [each[1] for lines in (before, after) if (each := self.loose.match(lines[0]))]
+        is_again = not has_first and len(first) == 2 and first[0] == first[1]
         lacks_title = self.repeats and not any(tag and tag.startswith(b"T") for tag in tags[1])
-        is_one = not (tags[0] & tags[1]) - {None} and (lacks_title or not has_first)
+        is_one = not (is_again or (tags[0] & tags[1]) - {None}) and (lacks_title or not has_first)
         return [(where, before + after)] if is_one else parts
 
     def _record(self, data: bytes) -> dict[str, Any]:
@@ -99,6 +110,8 @@ class Tagged:
         if whole := _IN_BRACKETS.fullmatch(title):  # a translated one
             title = whole[1]
         abstracts = next((values[tag] for tag in tags["abstract"] if tag in values), [])
+        spoken = {text: language(text) for text in abstracts} if len(abstracts) > 1 else {}
+        abstracts = [text for text in spoken if spoken[text] in ("", spoken[abstracts[0]])] or abstracts
         authors = max((values.get(tag, []) for tag in tags["authors"]), key=len)
         authors = authors + [note for note in values.get("N1", ()) if note == ET_AL]  # as qbe writes it
         dois = [value for value in found["doi"] if _DOI.match(value)] or values.get(tags["doi"][0], [])
@@ -154,14 +167,15 @@ RIS = Tagged(
     same={"A1": "AU"},
     separate=("KW", "UR"),
     repeats=True,
+    loose=re.compile(rf"{_BEGIN}({_OF_RIS})  -\s".encode()),
 )
 NBIB = Tagged(
-    begin=re.compile(rf"{_BEGIN}PMID\s*-\s".encode()),
+    begin=re.compile(rf"{_BEGIN}(?:PMID\s*-\s|OWN\s*-\s*ERIC\s)".encode()),
     end=re.compile(rb"\s*$"),
     inner=re.compile(rb"(?:(TI|BTI|AB)|F?AU)\s*-\s"),
     line=re.compile(r"([A-Z]{2,4})\s*-(.*)"),
-    fields="title TI CTI TT, book BTI, abstract AB OAB, authors FAU AU, venue JT TA, dates DP DEP, id PMID, "
-    "doi LID AID, pmc PMC, keywords OT MH",
+    fields="title TI CTI TT, book BTI, abstract AB OAB, authors FAU AU, venue JT TA, dates DP DEP, "
+    "id PMID OID, doi LID AID, url LID, pmc PMC, keywords OT MH",
     same={"CN": "FAU"},
 )
 WOS = Tagged(
@@ -181,4 +195,17 @@ ENDNOTE = Tagged(
     line=re.compile(r"%(\S)(?=\s|$)(.*)"),
     fields="title T, abstract X, authors A, venue J B, dates D 8, doi R, url U, id F, keywords K",
     separate=("K",),
+    loose=re.compile(rf"{_BEGIN}(%[A-Z]) ".encode()),
+)
+REFWORKS = Tagged(
+    begin=re.compile(rf"{_BEGIN}RT\s".encode()),
+    end=re.compile(rb"(?!)"),
+    inner=re.compile(rb"(?:(T1|AB)|A1) \S"),
+    line=re.compile(
+        r"(A[1-6BDNUV]|C[LNRTY]|D[BOS]|ED|F[DR]|I[DPS]|J[FO]|K1|L[AKL]|NO|O[LP]|P[BP]|RT|S[NPR]|T[1-3]|U[1-9L]|V[LO]|YR)"
+        r"( .*|\s*$)"
+    ),
+    fields="title T1, book T2, abstract AB, authors A1, venue JF JO T2, dates YR FD, doi DO, url LK UL, "
+    "id ID, keywords K1",
+    separate=("A1", "K1"),
 )

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import sys
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,12 @@ from qbe.index.update import Written, append_papers
 from qbe.types import Paper
 from qbe.util.files import StrPath, change_lock, write_text
 
+log = logging.getLogger("qbe.feeds")
+
 VERSION = 2
 FORMATS = ("arXivRaw", "arXiv")  # metadata formats that are read
+MAX_EMPTY = 20  # pages without records in a row
+ALMOST_ALL = 0.98  # of the stated size of a list, which may be an estimate
 MAX_RESTARTS = 3  # of a list whose resumption token is refused
 
 _PAGE, _DELETED = b'{"page"', b', "deleted": true}\n'
@@ -64,6 +70,8 @@ class Place:
     records: int = 0
     deleted: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
+    listed: int = 0  # records of this list
+    short: int = 0  # of how many it ended the last time, too few
 
 
 @dataclass(slots=True)
@@ -113,9 +121,14 @@ class Journal:
                 was, now = (" ".join(each) or "none" if name == "sets" else each for each in (was, now))
                 expected = f"expected the `{name}` of the harvest in {self.path}, {was}"
                 raise UsageError(f"{expected}, found {now}; choose another `output`")
-        if self.place is None or "" < spec.first_date < self.place.since:
+        place, today = self.place, _day(0)
+        if (
+            place is None
+            or "" < spec.first_date < place.since
+            or not _is_past(place.date or place.since or today)
+        ):
             return Place(spec.first_date, spec.first_date)
-        return Place(self.place.date, self.place.since) if self.is_complete else self.place
+        return Place(place.date, place.since) if self.is_complete else place
 
     def newest(self) -> tuple[dict[str, int], set[str]]:
         """Return offsets of the newest record of each paper, and the ids of deleted papers."""
@@ -169,6 +182,7 @@ def _fetch(
     stream: Any, spec: HarvestSpec, place: Place, repository: Repository, progress: Callable[[int], object]
 ) -> None:
     sets, restarts, left_out = spec.sets or ("",), 0, Counter(place.left_out)
+    tokens, empty, today = {place.token}, 0, _day(0)
     while place.number < len(sets):
         arguments = {"resumptionToken": place.token}
         if not place.token:
@@ -181,11 +195,17 @@ def _fetch(
                 found = f"its resumption token refused ({error!s:.100}) after {restarts} new beginnings"
                 expected = f"{repository.address}: expected the next page, found {found}"
                 raise CorpusError(f"{expected}; {KEPT}") from None
-            place.token, restarts = "", restarts + 1
+            place.token, place.listed, restarts = "", 0, restarts + 1
+            tokens.clear()
             continue
-        if page.token and page.token == place.token:
-            found = f"the same again, {page.token:.60}"
+        empty = 0 if page.records else empty + 1
+        if page.token and (page.token in tokens or empty > MAX_EMPTY):
+            found = f"{empty} pages without records" if empty > MAX_EMPTY else f"{page.token:.60} again"
             raise CorpusError(f"{repository.address}: expected a new resumption token, found {found}; {KEPT}")
+        tokens.add(page.token)
+        if not (place.date or _is_past(page.date[:10])):
+            told = "%s: expected the date of the answer, found %.30r: taken as of %s"
+            log.warning(told, repository.address, page.date, today)
         for paper_id, record in page.records:
             if isinstance(record, RecordError):
                 left_out[record.reason] += 1
@@ -193,13 +213,44 @@ def _fetch(
             place.records += 1
             place.deleted += record is None
             stream.write(dump_record(dict(record or {"paper_id": paper_id, "deleted": True})))
-        place.date, place.token, place.left_out = place.date or page.date[:10], page.token, dict(left_out)
+        place.date = place.date or (page.date[:10] if _is_past(page.date[:10]) else today)
+        place.token, place.left_out, place.listed = (
+            page.token,
+            dict(left_out),
+            place.listed + len(page.records),
+        )
+        is_short = not page.token and place.listed < page.size
+        if is_short:
+            log.warning("%s: %d of %d records came", repository.address, place.listed, page.size)
+        if is_short and place.listed != place.short and place.listed < ALMOST_ALL * page.size:
+            place.short, place.listed = place.listed, 0
+            _note(stream, place)
+            found = f"{place.short:,} of the {page.size:,} that its list has"
+            raise CorpusError(f"{repository.address}: expected all records, found {found}; {KEPT}")
         if not page.token:
-            place.number, restarts = place.number + 1, 0
-        stream.write(json.dumps({"page": dataclasses.asdict(place)}).encode() + b"\n")
-        stream.flush()
-        os.fsync(stream.fileno())
+            place.number, restarts, place.listed, place.short = place.number + 1, 0, 0, 0
+            tokens.clear()
+        _note(stream, place)
         progress(len(page.records))
+
+
+def _note(stream: Any, place: Place) -> None:
+    stream.write(json.dumps({"page": dataclasses.asdict(place)}).encode() + b"\n")
+    stream.flush()
+    os.fsync(stream.fileno())
+
+
+def _day(ahead: int) -> str:
+    return (datetime.now(UTC) + timedelta(days=ahead)).date().isoformat()
+
+
+def _is_past(day: str) -> bool:
+    """Return whether a server's date is one, and not after tomorrow."""
+    try:
+        check_day("date", day)
+    except UsageError:
+        return False
+    return "" < day <= _day(1)
 
 
 def update_index(path: StrPath, folder: StrPath, execution: Execution | None = None) -> Written:

@@ -6,6 +6,8 @@ date of the newest version; ``arXivRaw`` the dates of all versions, of which the
 
 from __future__ import annotations
 
+import contextlib
+import html
 import http.client
 import io
 import logging
@@ -15,6 +17,7 @@ import ssl
 import time
 import urllib.error
 import urllib.parse
+import zlib
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -29,15 +32,25 @@ log = logging.getLogger("qbe.feeds")
 
 RETRIES = web.Retries(attempts=8, pause=5.0, longest_pause=300.0, longest_wait=6 * 3600.0)
 TIMEOUT_S = 120.0
+PAGE_SECONDS = 600.0  # within which a page must have come
 MAX_PAGE_BYTES = 256 << 20
 KEPT = "what was harvested is kept: run the same command later to go on"
 _OAI = "{http://www.openarchives.org/OAI/2.0/}"
-_TAGS = [f"{_OAI}{name}" for name in ("record", "resumptionToken", "error", "responseDate")]
-_IN_PARENTHESES = re.compile(r"\s*\([^()]*\)")
+_TAGS = [f"{_OAI}{name}" for name in ("record", "resumptionToken", "error", "responseDate", "ListRecords")]
+_DECLARED = re.compile(rb"<\?xml[^>]{0,100}encoding=[\"']([\w.-]{1,40})[\"'][^>]{0,100}\?>")
+_ENTITY = re.compile(r"&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z]\w{0,30};")
+_RECORD = re.compile(r"(?=<(?:\w{1,20}:)?record[\s>])")
+_PREFIX = re.compile(r"<((?:\w{1,20}:)?)record")
+_END = re.compile(r"</(?:\w{1,20}:)?record\s?>")
+_AFTER = re.compile(r"<(?:\w{1,20}:)?resumptionToken|</(?:\w{1,20}:)?ListRecords")
+_CLOSE = re.compile(rb"</(?:\w{1,20}:)?OAI-PMH\s?>")
+_ROOT = re.compile(r"<((?:\w{1,20}:)?OAI-PMH)[^<>]*>")
+_IDENTIFIER = re.compile(r"identifier>([^<>&]{1,300})<")
 
 
 class Page(NamedTuple):
-    """A page of a list: its papers, the token of the next page ('' at the end), and the server's date.
+    """A page of a list: its papers, the token of the next page ('' at the end), and what the server says: its
+    date, and the size of the list (0: nothing).
 
     Papers are ids with records; None for a deleted paper, an error for a record that cannot be used.
     """
@@ -45,6 +58,7 @@ class Page(NamedTuple):
     records: list[tuple[str, Mapping[str, Any] | RecordError | None]]
     token: str
     date: str
+    size: int = 0
 
 
 class TokenError(Exception):
@@ -71,10 +85,11 @@ class Repository:
         self.address = address
         self._interval, self._retries = interval, RETRIES._replace(pause=pause)
         self._next, self._has_answered = 0.0, False
+        self._mends = False  # whether a page that is no XML is mended: it came so twice
 
     def records(self, arguments: Mapping[str, str]) -> Page:
         """Ask for a page of ``ListRecords``; raise TokenError, or CorpusError where there is none."""
-        told = partial(log.warning, "%s: %s; asking again in %.0f s", self.address)
+        told, self._mends = partial(log.warning, "%s: %s; asking again in %.0f s", self.address), False
         try:
             return self._retries.run(lambda: self._page(self._answer(arguments)), told)
         except web.TemporaryError as error:
@@ -85,15 +100,17 @@ class Repository:
         """The body of an answer, also with an error status where it may hold the protocol's own error."""
         time.sleep(max(0.0, self._next - time.monotonic()))
         url = f"{self.address}?{urllib.parse.urlencode({'verb': 'ListRecords', **arguments})}"
-        body = bytearray()
+        body, end = bytearray(), time.monotonic() + PAGE_SECONDS
         try:
             try:
                 response = web.open_url(url, {"Accept": "text/xml"}, TIMEOUT_S)
             except urllib.error.HTTPError as error:
                 response = error
             with response:
-                while block := web.read_block(response, 1 << 18):
+                while block := web.read_block(response, 1 << 18, at_once=True):
                     body += block
+                    if time.monotonic() > end:
+                        raise web.TemporaryError(f"no whole answer within {PAGE_SECONDS:g} s")
                     if len(body) > MAX_PAGE_BYTES:
                         raise self._bad(f"a page of at most {MAX_PAGE_BYTES >> 20} MiB, found more")
         except (OSError, http.client.HTTPException) as error:
@@ -114,27 +131,21 @@ class Repository:
         return CorpusError(f"{self.address}: expected {expected}; check {culprit}")
 
     def _page(self, data: bytes) -> Page:
+        if data.startswith(b"\x1f\x8b"):  # compressed, though it was not asked for
+            with contextlib.suppress(zlib.error):
+                data = zlib.decompressobj(31).decompress(data, MAX_PAGE_BYTES)
         if b"OAI-PMH" in data[: 1 << 12]:
             self._has_answered = True
         elif not self._has_answered:
             begin = data[:60].decode(errors="replace")
             raise self._bad(f"an answer by OAI-PMH, found another, {begin!r}")
         # Servers put blank lines before the answer, and notices of PHP behind it.
-        end = data.rfind(b"</OAI-PMH>")
-        data = data.lstrip() if end < 0 else data[: end + len(b"</OAI-PMH>")].lstrip()
-        records, texts, errors, is_list = [], {"resumptionToken": "", "responseDate": ""}, [], False
+        ends = [each.end() for each in _CLOSE.finditer(data)]
+        data = data[: ends[-1] if ends else None].lstrip()
         try:
-            for where, element in elements(io.BufferedReader(io.BytesIO(data)), "page", _TAGS):
-                name = element.tag.removeprefix(_OAI)
-                is_list |= name in ("record", "resumptionToken")
-                if name == "record":
-                    records.append(_harvested(element, where))
-                elif name == "error":
-                    errors.append((element.get("code", ""), text_of(element)))
-                else:
-                    texts[name] = text_of(element)
+            page, errors, is_list = _parsed(_mended(data) if self._mends and ends else data)
         except CorpusError as error:
-            reason = str(error).partition(";")[0]
+            self._mends, reason = True, str(error).partition(";")[0]
             raise web.TemporaryError(f"an answer that is not complete ({reason})") from None
         for code, message in errors:
             if code == "badResumptionToken":
@@ -144,7 +155,62 @@ class Repository:
                 raise self._bad(f"a list of records, {found}", "`sets`, `first_date` and `form`")
         if not (is_list or errors):
             raise web.TemporaryError("an answer that is no list of records")
-        return Page(records, texts["resumptionToken"], texts["responseDate"])
+        return page
+
+
+def _parsed(data: bytes) -> tuple[Page, list[tuple[str, str]], bool]:
+    """Return the page of an answer, its errors (code, message), and whether it is a list at all."""
+    records, errors, is_list, size = [], list[tuple[str, str]](), False, ""
+    texts = {"resumptionToken": "", "responseDate": ""}
+    for where, element in elements(io.BufferedReader(io.BytesIO(data)), "page", _TAGS):
+        name = element.tag.removeprefix(_OAI)
+        is_list |= name in ("record", "resumptionToken", "ListRecords")
+        if name == "record":
+            records.append(_harvested(element, where))
+        elif name == "error":
+            errors.append((element.get("code", ""), text_of(element)))
+        elif name in texts:
+            texts[name], size = text_of(element), element.get("completeListSize", size)
+    stated = int(size) if re.fullmatch("[0-9]{1,9}", size) else 0
+    return Page(records, texts["resumptionToken"], texts["responseDate"], stated), errors, is_list
+
+
+def _mended(data: bytes) -> bytes:
+    """Replace what is not of the encoding, and entities that XML does not know; leave out each record that is
+    still no XML, so that it is counted and none behind it is lost.
+    """
+    declared = _DECLARED.match(data)
+    body, encoding = data[declared.end() if declared else 0 :], declared[1].decode() if declared else "utf-8"
+    try:
+        text = body.decode(encoding, "replace")
+    except LookupError:
+        text = body.decode(errors="replace")
+    text = _ENTITY.sub(lambda found: html.escape(html.unescape(found[0])), text)
+    head, *parts = _RECORD.split(text)
+    root, mended = _ROOT.search(head), [head]
+    for place, part in enumerate(parts):
+        ends = [*_END.finditer(part)]
+        last, tag = place == len(parts) - 1, f"{_PREFIX.match(part)[1]}record"  # type: ignore[index]
+        end = (
+            ends[0].end()
+            if ends
+            else _AFTER.search(part).start()
+            if last and _AFTER.search(part)
+            else len(part)
+        )
+        record = part[:end]
+        try:
+            wrapped = f"{root[0] if root else '<x>'}{record}</{root[1] if root else 'x'}>"
+            _ = [*elements(io.BufferedReader(io.BytesIO(wrapped.encode())), "page", [f"{_OAI}record"])]
+            mended.append(record)
+        except CorpusError:
+            name = _IDENTIFIER.search(record)
+            identifier = html.escape(name[1] if name else "")
+            prefix = tag.removesuffix("record")
+            header = f"<{prefix}identifier>{identifier}</{prefix}identifier>"
+            mended.append(f'<{tag}><{prefix}header status="damaged">{header}</{prefix}header></{tag}>')
+        mended.append(part[end:] if last else "")
+    return "".join(mended).encode()
 
 
 def _harvested(element: Element, where: str) -> tuple[str, Mapping[str, Any] | RecordError | None]:
@@ -152,12 +218,28 @@ def _harvested(element: Element, where: str) -> tuple[str, Mapping[str, Any] | R
     paper_id = "" if header is None else text_of(header.find("{*}identifier")).removeprefix("oai:arXiv.org:")
     if header is not None and header.get("status") == "deleted":
         return paper_id, None
+    if header is not None and header.get("status") == "damaged":
+        return paper_id, RecordError(f"{where}: expected XML, found none", "damaged XML")
     try:
         record = _record(next(element.iterfind("{*}metadata/*"), element))
         parse_paper(record, where, lambda text: [text])
     except RecordError as error:
         return paper_id, error
     return record["paper_id"], record
+
+
+def _without_affiliations(authors: str) -> str:
+    """Leave out what is in parentheses, as in "Ann Lee (1) ((1) Institute (Pond))"."""
+    kept, opened = list[str](), list[int]()
+    for part in re.split("([()])", authors):
+        if part == ")" and opened:
+            del kept[opened.pop() :]
+            kept[-1:] = [each.rstrip() for each in kept[-1:]]
+            continue
+        if part == "(":
+            opened.append(len(kept))
+        kept.append(part)
+    return "".join(kept)
 
 
 def _record(element: Element) -> dict[str, Any]:
@@ -169,10 +251,7 @@ def _record(element: Element) -> dict[str, Any]:
         for author in element.iterfind("{*}authors/{*}author")
     ]
     if not source["authors_parsed"]:
-        authors, count = text_of(element.find("{*}authors")), 1
-        while count:  # affiliations, as in "Ann Lee (1) ((1) Institute (Pond))"
-            authors, count = _IN_PARENTHESES.subn("", authors)
-        source["authors"] = authors.strip()
+        source["authors"] = _without_affiliations(text_of(element.find("{*}authors"))).strip()
     source["update_date"] = text_of(element.find("{*}created"))
     versions = [{"created": text_of(each.find("{*}date"))} for each in element.iterfind("{*}version")]
     record = to_record(source | {"versions": versions})

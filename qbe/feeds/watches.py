@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from qbe.errors import FileFormatError, QbeError, UsageError, input_error
 from qbe.index.index import Index
@@ -136,14 +136,38 @@ def read_watches(path: StrPath) -> Watches:
         watches = [
             Watch(**{**each, "found": [Found(**one) for one in each["found"]]}) for each in record["watches"]
         ]
+        uuid.UUID(record["feed"])
         for watch in watches:
-            _ = SearchForm(**{**watch.search, **({"paper_ids": ["id"]} if watch.cited else {})})
+            form = SearchForm(**{**watch.search, **({"paper_ids": ["id"]} if watch.cited else {})})
+            for part in (watch, form, *watch.found):
+                kinds = get_type_hints(type(part))
+                if wrong := [name for name, kind in kinds.items() if not _is(getattr(part, name), kind)]:
+                    raise TypeError(wrong)
+            if not 0 <= watch.seen <= len(record["known"]):
+                raise ValueError
+        if not (
+            _is(record["known"], list[str]) and all(0 <= e.grade <= HIGHEST for w in watches for e in w.found)
+        ):
+            raise TypeError
         return Watches({watch.name: watch for watch in watches}, record["known"], record["feed"])
     except OSError as error:
         raise input_error(path, error) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError):
         expected = f"watches of version {VERSION}, as qbe watch writes them"
         raise FileFormatError(f"{path}: expected {expected}, found {found}; choose another file") from None
+
+
+def _is(value: object, hint: Any) -> bool:
+    """Return whether a value of JSON is of a type: a class, a list, a mapping, literals, or a union."""
+    kind, inner = get_origin(hint) or hint, get_args(hint)
+    if kind is list:
+        return isinstance(value, list) and all(_is(each, inner[0]) for each in value)
+    if kind is Literal:
+        return value in inner
+    if inner and kind is not Mapping:
+        return any(_is(value, each) for each in inner)
+    wanted = (int, float) if kind is float else kind
+    return isinstance(value, wanted) and (kind is bool or not isinstance(value, bool))
 
 
 @contextlib.contextmanager
@@ -224,7 +248,7 @@ def _graded(
     index, searches = session.index, list[_Search]()
     for watch in watches:
         try:
-            searches += [(watch, form, form.request(index)) for form in watch.forms(index)]
+            searches += [(watch, form, form.request(index, titles=False)) for form in watch.forms(index)]
         except QbeError as error:
             problems[watch.name] = error
     grades: dict[str, dict[str, float]] = {watch.name: {} for watch in watches}

@@ -6,9 +6,10 @@ A search compares and transforms vectors one by one, since FAISS's matrix produc
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -306,10 +307,20 @@ class CandidateSource:
         count = max(self.sentences.params.depth, 2 * k)
         if allowed is None:
             if by_mean and self.sentences.has_similarities:
-                for group in self._groups(queries, count):
-                    yield from self._may_be_best(group, k, count)
+                found: Iterator[Iterable[Rows]] = (
+                    self._may_be_best(group, k, count) for group in self._groups(queries, count)
+                )
             else:
-                yield from self._papers(queries, count, self.sentences.nearest)
+                found = iter([self._papers(queries, count, self.sentences.nearest)])
+            with_sentences = int(np.count_nonzero(np.diff(self._starts)))
+            for query, rows in zip(queries, chain.from_iterable(found), strict=True):
+                wider = count  # until there are k papers: a long one may have all of the nearest sentences
+                while len(rows) < min(k, with_sentences) and wider < self.sentences.sentences:
+                    wider *= 4
+                    (rows,) = self._papers(
+                        [query], wider, partial(self.sentences.nearest, breadth=wider // count)
+                    )
+                yield rows
             return
         mask, sizes = allowed.mask, np.diff(self._starts)
         selected = allowed.once("sentences", lambda: self.sentences.select(np.repeat(mask, sizes)))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from qbe.errors import MissingDependencyError, UsageError
+from qbe.errors import IndexFormatError, MissingDependencyError, UsageError
 from qbe.index import jvm
 from qbe.index.papers import Mask, PaperLayout, Papers
 from qbe.index.reader import Ask, IndexReader, SeveralReader
@@ -63,7 +63,7 @@ class Index(Closing):
     __iter__ = _OfReader[Callable[[], Iterator[Paper]]]()
     __contains__ = _OfReader[Callable[[object], bool]]()
     paper = _OfReader[Callable[[str], Paper]]()
-    find = _OfReader[Callable[[str], Paper]]()
+    find = _OfReader[Callable[..., Paper]]()
     facet_mask = _OfReader[Callable[[Facet], Mask]]()
     require_vectors = _OfReader[Callable[[], None]]()
 
@@ -146,12 +146,22 @@ class Index(Closing):
             self._reader = None
 
     def refresh(self) -> bool:
-        """Move to a newer generation, and say whether there was one; searches under way keep the old one."""
+        """Move to a newer generation, and say whether there was one; searches under way keep the old one.
+
+        Raises IndexFormatError for one that cannot be read, or lacks the vectors or postings of the old one.
+        """
         with self._changing:
             old = self.reader
             if old.is_current():
                 return False
             reader = self._open_reader()
+            for part, had, has in (
+                ("vectors", old.manifest.dense, reader.manifest.dense),
+                ("postings", old.manifest.lucene, reader.manifest.lucene),
+            ):
+                if had and not has:  # of which a search that is open makes use
+                    found = f"expected an index with {part}, as before, found one without; open it again"
+                    raise IndexFormatError(f"{self.folder}: {found}")
             before, now = (
                 (each.settings.get("encoder"), each.settings.get("tagger"), (each.dense or {}).get("encoder"))
                 for each in (old.manifest, reader.manifest)

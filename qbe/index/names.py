@@ -20,7 +20,7 @@ MOST = 1000  # papers that a part of a title may find
 
 _ARXIV_ID = r"(\d{4}\.\d{4,5}|[a-z-]+(?:\.[a-z]{2})?/\d{7})(?:v\d+)?(?![\w/])"
 _ARXIV = re.compile(rf"(?:^|arxiv[.:]\s*|arxiv\.org/\w+/){_ARXIV_ID}")
-_ARXIV_IDS = re.compile(rf"(?<![\w./]){_ARXIV_ID}")
+_ARXIV_IDS = re.compile(rf"(?<![\w./-]){_ARXIV_ID}")
 _PREFIX = re.compile(r"[a-z]+:\s*(?!/)")  # as of ``PMID: 7`` and ``doi:10.1234/5``
 # Where a number alone is a paper's id; "isbn:123" and the page of a publisher name others.
 _NUMBERED = re.compile(r"pubmed|ncbi\.nlm|pmid|pmc|semanticscholar|corpusid|mag:")
@@ -50,14 +50,15 @@ class Names:
         self._keys, first = np.unique(np.concatenate(keys), return_index=True)
         self._rows_of_keys = np.concatenate(rows)[first]
 
-    def find(self, text: str) -> list[str]:
+    def find(self, text: str, *, titles: bool = True) -> list[str]:
         """Return the ids of at most MOST papers that a text may name: by id, else by title, else those whose
         titles have these words in sequence, the last perhaps only begun, else those with all of them.
+        Without ``titles`` only by id.
         """
         named = self._named([text])
         if named is not None:
             return [self._papers.ids[named]]
-        title = normalized_title(text)
+        title = normalized_title(text) if titles else ""
         rows = self._by_title.get(title, [])[:MOST] if title else []
         if not rows and (" " in title or (title.isalpha() and len(title) >= _FEWEST_LETTERS)):
             rows = [*islice(self._with([title]), MOST)] or [*islice(self._with(title.split()), MOST)]

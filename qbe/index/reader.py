@@ -69,14 +69,16 @@ class IndexReader:
 
         return self._open_once("names", lambda: Names(self.papers))
 
-    def find(self, name: str) -> Paper:
-        """Return the one paper of a name: its id, DOI, id of arXiv or the ACL, URL, title or part of it."""
+    def find(self, name: str, *, titles: bool = True) -> Paper:
+        """Return the one paper of a name: its id, DOI, id of arXiv or the ACL, URL, and among ``titles`` its
+        title or part of it.
+        """
         if self.papers.find(name) is not None:
             return self.paper(name)
         from qbe.index.names import MOST, shortcuts
 
         ids = [each for each in shortcuts(name) if self.papers.find(each) is not None][:1]
-        ids = ids or self.names.find(name)
+        ids = ids or self.names.find(name, titles=titles)
         if len(ids) == 1:
             return self.paper(ids[0])
         text = (

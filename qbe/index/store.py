@@ -26,7 +26,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.errors import IndexBuildError, IndexFormatError, file_error, input_error
+from qbe.errors import IndexBuildError, IndexFormatError, OutputError, file_error, input_error
 from qbe.index.params import STORED, FaissParams
 from qbe.models.formats import COSINE, L2
 from qbe.util.files import lock, sha256, sync, sync_tree, write_text
@@ -298,6 +298,10 @@ def publish(staged: Path, index: Path) -> Path:
 @contextlib.contextmanager
 def write_lock(index: Path) -> Iterator[None]:
     """Keep other processes from writing to an index, or building one there; ``index`` has no link in it."""
+    if not index.name or any("\ud800" <= each <= "\udfff" for each in str(index)):  # which Java cannot open
+        raise OutputError(
+            f"cannot write {str(index)!a}: expected a folder that has a name, in UTF-8; choose another"
+        )
     with lock(index.with_name(f".{index.name}.lock")) as alone:
         if not alone:
             raise IndexBuildError(f"{index} is being written by another process; wait until it ends")

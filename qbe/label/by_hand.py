@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,14 +37,23 @@ class HandGrades:
         self._pairs = {(pair.query_id, pair.paper_id): pair for pair in pairs}
         self._folder = folder
 
-    def turn(self, assessor: str) -> Turn:
-        """Return what is next for an assessor; raises UsageError for an invalid name."""
+    def turn(self, assessor: str, index: Container[str] | None = None) -> Turn:
+        """Return what is next of pairs that an ``index`` has; raises UsageError for an invalid name."""
         given, order = self._grades_of(assessor), list(self._pairs)
         random.Random(assessor).shuffle(order)
+        if index is not None:
+            order = [key for key in order if key in given or (key[0] in index and key[1] in index)]
         left = [key for key in order if key not in given]
         return Turn(self._pairs[left[0]] if left else None, len(order) - len(left), len(order))
 
-    def grade(self, assessor: str, query_id: str, paper_id: str, grades: Grades) -> Turn:
+    def grade(
+        self,
+        assessor: str,
+        query_id: str,
+        paper_id: str,
+        grades: Grades,
+        index: Container[str] | None = None,
+    ) -> Turn:
         """Keep the grades of a pair in place of the assessor's earlier ones, and return what is next.
 
         Grades of pairs that are no longer handed out stay in the file. Raises UsageError for an unknown pair.
@@ -58,7 +67,7 @@ class HandGrades:
             earlier = {pair[:2]: pair for pair in read_pairs(path)} if path.exists() else {}
             kept = {key: pair for key, pair in {**self._pairs, **earlier}.items() if key in given}
             write_pairs(path, list(kept.values()), [given[key] for key in kept], assessor)
-            return self.turn(assessor)
+            return self.turn(assessor, index)
 
     def _grades_of(self, assessor: str) -> dict[tuple[str, str], Grades]:
         if not _NAME.fullmatch(assessor):

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_origin, get_type_hints
 
 from qbe.errors import ModelError, OutputError
 from qbe.models import reading
@@ -174,7 +174,12 @@ def read_card(folder: Path, kind: ModelKind[Card]) -> Card:
             raise ModelError(f"{expected}, found format {record.get('format')}; {remedy}")
         if kind.card is EncoderMetadata:
             record["encoder_format"] = EncoderFormat(**record.pop(_FORMAT_KEY))
-        return kind.card(**record)
+        card = kind.card(**record)
+        for name, hint in get_type_hints(kind.card).items():
+            of: Any = get_origin(hint) or hint
+            if of in (Mapping, Sequence, str, int) and not isinstance(getattr(card, name), of):
+                raise TypeError(f"{name} {getattr(card, name)!r:.60}")
+        return card
 
 
 def write_card(folder: Path, card: Card) -> None:

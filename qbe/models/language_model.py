@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,7 @@ from qbe.errors import (
 )
 from qbe.types import Facet, Paper
 from qbe.util.text import one_line
+from qbe.util.web import deadline
 from qbe.util.work import Closing
 
 log = logging.getLogger(__name__)
@@ -38,6 +40,8 @@ FORMAT_VARIABLE = "QBE_LLM_RESPONSE_FORMAT"
 RESPONSE_FORMATS = ("json_schema", "json_object", "none")
 TIMEOUT_SECONDS = 120.0
 RETRIES = 5
+KEY_PART = 12  # characters of a key that are not shown, either
+MAX_TOLD_TOKENS = 10_000_000  # that an endpoint may say one request took
 ANSWER_TOKENS, MAX_ANSWER_TOKENS = 150, 2048  # of an answer: estimated, and the most that are asked for
 MAX_ABSTRACT_CHARACTERS = 6000
 MAX_ATTEMPTS, MAX_FAILURES = 3, 3  # to get valid grades of a pair; pairs in a row before grading ends
@@ -163,20 +167,46 @@ class Client:
         self.endpoint, self.max_requests, self.max_tokens = endpoint, max_requests, max_tokens
         self.requests_spent = self.tokens_spent = 0
         self._lock = threading.Lock()
+
+        # The package is httpx, or httpx2 of later releases.
+        transport = sys.modules[openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]]
+
+        class Within(openai.DefaultHttpxClient):
+            """Ends a request after the timeout, whatever comes of its answer; each has its own connection."""
+
+            def send(self, request: Any, **options: Any) -> Any:
+                opened: list[Any] = []
+
+                def trace(event: str, info: Mapping[str, Any]) -> None:
+                    if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+                        opened.append(info["return_value"].get_extra_info("socket"))
+
+                request.extensions["trace"] = trace
+                try:
+                    with deadline(endpoint.timeout, opened):
+                        return super().send(request, **options)
+                except TimeoutError as error:
+                    raise transport.ReadTimeout("the answer is not complete", request=request) from error
+
         hooks = [] if endpoint.key else [lambda request: request.headers.pop("Authorization", None)]
         self._client = openai.OpenAI(
             base_url=endpoint.url,
             api_key=endpoint.key or "none",
             timeout=endpoint.timeout,
             max_retries=retries,
-            http_client=openai.DefaultHttpxClient(follow_redirects=False, event_hooks={"request": hooks}),
+            default_headers={"Connection": "close"},
+            http_client=Within(
+                follow_redirects=False,
+                event_hooks={"request": hooks},
+            ),
         )
         self._client.organization = self._client.project = None  # it takes OpenAI's from the environment
         self._refused: set[str] = set()
 
-    def ask(self, prompt: str, form: Form = OWN_FORM) -> tuple[str, tuple[int, int]]:
+    def ask(self, prompt: str, form: Form = OWN_FORM) -> tuple[str, tuple[int, ...]]:
         """Return a text, requested as JSON of `answer_schema`, and the tokens of prompt and text."""
-        estimate, tokens = estimated_tokens(prompt) + ANSWER_TOKENS, (0, 0)
+        estimate = estimated_tokens(prompt) + ANSWER_TOKENS
+        tokens: tuple[int, ...] = (0, 0)
         with self._lock:
             for spent, more, most, what in (
                 (self.requests_spent, 1, self.max_requests, "requests"),
@@ -188,11 +218,12 @@ class Client:
             self.tokens_spent += estimate
         try:
             answer = self._send(prompt, form)
-            text, usage = str(answer.choices[0].message.content or ""), answer.usage
-            asked, answered = (getattr(usage, f"{part}_tokens", None) for part in ("prompt", "completion"))
-            tokens = (
-                asked if isinstance(asked, int) else estimated_tokens(prompt),
-                answered if isinstance(answered, int) else estimated_tokens(text),
+            text, usage = self.without_key(str(answer.choices[0].message.content or "")), answer.usage
+            told: list[Any] = [getattr(usage, f"{part}_tokens", None) for part in ("prompt", "completion")]
+            guessed = (estimated_tokens(prompt), estimated_tokens(text))
+            is_told = [isinstance(count, int) and 0 <= count <= MAX_TOLD_TOKENS for count in told]
+            tokens = tuple(
+                count if right else guess for count, right, guess in zip(told, is_told, guessed, strict=True)
             )
             return text, tokens
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -248,8 +279,21 @@ class Client:
             hint = f"; give another `response_format` or ${FORMAT_VARIABLE}"
         return RequestError(f"{url} refuses the request ({reason}){hint}")
 
-    def _plain(self, text: str) -> str:  # in a line, without the key, which some endpoints repeat
-        return one_line(text.replace(self.endpoint.key, "...") if self.endpoint.key else text)[:200]
+    def _plain(self, text: str) -> str:
+        return one_line(self.without_key(text))[:200]
+
+    def without_key(self, text: str) -> str:
+        """Return a text with dots for the key, which some endpoints repeat, and for parts of it."""
+        key = self.endpoint.key or ""
+        size = min(len(key), KEY_PART)
+        parts = {key[place : place + size] for place in range(len(key) - size + 1)} if key else set()
+        shown, end = list[str](), 0
+        for place in range(len(text) - size + 1 if key else 0):
+            if text[place : place + size] in parts:
+                if place >= end:
+                    shown += text[end:place], "..."
+                end = place + size
+        return "".join((*shown, text[end:]))
 
 
 def estimated_tokens(text: str) -> int:
@@ -354,7 +398,7 @@ class Answers(Closing):
         grades, rationales = map(json.loads, row)
         return Answer(tuple(math.nan if grade is None else grade for grade in grades), tuple(rationales))
 
-    def add(self, digest: str, about: Sequence[str], answer: Answer | str, tokens: tuple[int, int]) -> None:
+    def add(self, digest: str, about: Sequence[str], answer: Answer | str, tokens: tuple[int, ...]) -> None:
         """Keep an answer, or what is wrong with an invalid one; raises OutputError where it cannot.
 
         ``about`` are the ids of both papers, the model and the version of the guideline.
@@ -527,9 +571,10 @@ class Grader:
         for _ in range(MAX_ATTEMPTS):
             text, tokens = self.client.ask(asked, form)
             try:
-                answer = parse_answer(text, form)
+                answer = parse_answer(text, form)  # of JSON that may write the key by escapes
+                answer = answer._replace(rationales=tuple(map(self.client.without_key, answer.rationales)))
             except AnswerError as error:
-                refusal = str(error)
+                refusal = self.client.without_key(str(error))
                 self.answers.add(digest, about, refusal, tokens)
                 asked = f"{prompt}\n\nAn earlier answer was refused: {refusal}. {form.told()}"
             else:

@@ -147,9 +147,9 @@ def topics_of(index: Index, path: Path) -> list[Topic]:
     return topics
 
 
-def distinct_papers(index: Index, names: Iterable[str]) -> list[Paper]:
-    """The papers of names (`Index.find`), each once; raises PaperNotFoundError."""
-    papers = (index.find(name) for name in dict.fromkeys(names))
+def distinct_papers(index: Index, names: Iterable[str], *, titles: bool = True) -> list[Paper]:
+    """The papers of names (`Index.find`), each once, without ``titles`` those of ids that were kept."""
+    papers = (index.find(name, titles=titles) for name in dict.fromkeys(names))
     return list({paper.paper_id: paper for paper in papers}.values())
 
 

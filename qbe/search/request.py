@@ -126,9 +126,9 @@ class SourceForm:
             where=parse_where(self.where),
         )
 
-    def papers(self, index: Index) -> list[Paper]:
+    def papers(self, index: Index, *, titles: bool = True) -> list[Paper]:
         if self.text is None:
-            return distinct_papers(index, self.paper_ids)
+            return distinct_papers(index, self.paper_ids, titles=titles)
         return [pasted_paper(self.text, self.title)]
 
 
@@ -217,10 +217,13 @@ class SearchForm(SourceForm):
         defaults = {each.name: each.default for each in dataclasses.fields(self)}
         return {name: value for name, value in values.items() if value not in ([], defaults[name])}
 
-    def request(self, index: Index) -> SearchRequest:
-        """Make the request: hits before the page, those left out, and one more to tell if it continues."""
-        unlike = distinct_papers(index, self.not_paper_ids)
-        papers = self.papers(index)
+    def request(self, index: Index, *, titles: bool = True) -> SearchRequest:
+        """Make the request: hits before the page, those left out, and one more to tell if it continues.
+
+        Without ``titles`` papers are named by ids that were kept, of which some may be gone.
+        """
+        unlike = distinct_papers(index, self.not_paper_ids, titles=titles)
+        papers = self.papers(index, titles=titles)
         if labels := self.corrected_labels:
             paper = index.label_facets(papers[0])
             if not all(position < len(paper.sentences) for position in labels):

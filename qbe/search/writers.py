@@ -18,7 +18,16 @@ from qbe.errors import RunError
 from qbe.query import Query
 from qbe.runs import format_run
 from qbe.search.explain import explain_query, facet_probability, shown, techniques_in_common
-from qbe.search.present import Heading, Lookup, credits_of, heading, linked_title, to_markdown, to_table
+from qbe.search.present import (
+    Heading,
+    Lookup,
+    credits_of,
+    escaped,
+    heading,
+    linked_title,
+    to_markdown,
+    to_table,
+)
 from qbe.search.questions import ASKED
 from qbe.types import Facet, Hit, Match, Paper, Sentence
 from qbe.util.files import atomic_file, lock, resumable_staging, write_text
@@ -156,7 +165,7 @@ def export_parts(papers: Iterable[Paper], form: str) -> list[str]:
             parts.append(to_csv([*header, [paper.paper_id, *_about(paper), paper.abstract]]))
         elif form == "markdown":
             said = filter(None, (credits_of(reference_of(paper), link=False), paper.paper_id))
-            parts.append(f"- {linked_title(paper)} {'; '.join(said)}\n")
+            parts.append(f"- {linked_title(paper)} {escaped('; '.join(said))}\n")
         else:
             record = paper_record(paper, inside=True)
             parts.append(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")

@@ -106,23 +106,24 @@ async def _follow(app: Starlette) -> None:
         try:
             if state.watcher is not None:
                 state.watcher.find()
-        except QbeError as error:
-            log.error("%s: %s", type(error).__name__, error)
+        except Exception as error:  # whatever is wrong with watches, searches are answered
+            log.error("%s: %s", type(error).__name__, error, exc_info=not isinstance(error, QbeError))
 
     await asyncio.to_thread(find_new)
     while True:
         await asyncio.sleep(REFRESH_SECONDS)
-        state.metrics.update()
         try:
+            state.metrics.update()
             if await asyncio.to_thread(state.service.index.refresh):
                 log.info("a newer commit of the index: %d papers", len(state.service.index))
                 await asyncio.to_thread(state.service.complete, "", 1)  # reads titles
                 await asyncio.to_thread(find_new)
             state.unreadable = ""
-        except QbeError as error:  # the next generation may be readable; until then the last one is served
-            if str(error) != state.unreadable:
-                log.error("%s: %s", type(error).__name__, error)
-            state.unreadable = str(error)
+        except Exception as error:  # the next generation may be readable; until then the last one is served
+            found = f"{type(error).__name__}: {error}"
+            if found != state.unreadable:
+                log.error("%s", found, exc_info=not isinstance(error, QbeError))
+            state.unreadable = found
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -46,8 +46,9 @@ FACETS = (
 )
 IDS = (
     "A paper of the index is named by its paper_id, as search_papers and recommend_citations give it, or by "
-    "its DOI, arXiv id, ACL id, title, or words of the title that no other paper has."
+    "its DOI, arXiv id, ACL id"
 )
+TITLES = ", title, or words of the title that no other paper has."
 PAGES = (
     "Where has_more is true, call again with start=next_start and all else the same for the next part. An "
     "answer stays below 20 kB; cut says what was left out, and how to get it."
@@ -224,7 +225,7 @@ def search_papers(service: SearchService, form: Search) -> Hits:
 
 def get_paper(service: SearchService, paper_id: PaperId, start: FirstSentence = 0) -> FullPaper:
     """Read a paper of the index: title, authors, year, venue, links, sentences with their facets."""
-    paper = FullPaper.model_validate(service.paper(paper_id))
+    paper = FullPaper.model_validate(service.paper(service.index.find(paper_id).paper_id))
     paper.sentences = paper.sentences[_within(start, len(paper.sentences), "sentences") :]
     return fitting(paper, "sentences", start)
 
@@ -268,7 +269,7 @@ def export_citations(
 
     All but Markdown have abstracts. A long file comes in parts, which joined are the file.
     """
-    parts = export_parts(distinct_papers(service.index, paper_ids), format)
+    parts = export_parts(distinct_papers(service.index, paper_ids, titles=False), format)
     parts = parts[_within(start, len(parts), "papers") :]
     kept = sum(size <= LIMIT - RESERVED for size in accumulate(size_of(part) for part in parts))
     if not kept:
@@ -295,18 +296,18 @@ def _within(start: int, count: int, things: str) -> int:
 TOOLS: dict[Callable[..., BaseModel], tuple[str, tuple[str, ...], str]] = {
     search_papers: (
         "Search papers by example",
-        (FACETS, PAGES, IDS),
+        (FACETS, PAGES, IDS + TITLES),
         "not_paper_ids sentences labels exclude where first_stage rerank",
     ),
-    get_paper: ("Read a paper", (FACETS, IDS), ""),
+    get_paper: ("Read a paper", (FACETS, IDS + TITLES), ""),
     label_facets: ("Label the sentences of an abstract", (FACETS,), ""),
-    compare_papers: ("Compare two papers", (FACETS, IDS), ""),
+    compare_papers: ("Compare two papers", (FACETS, IDS + TITLES), ""),
     recommend_citations: (
         "Recommend papers to cite",
-        (PAGES, IDS),
+        (PAGES, IDS + TITLES),
         "exclude year_from categories authors where",
     ),
-    export_citations: ("Export citations", (PAGES, IDS), ""),
+    export_citations: ("Export citations", (PAGES, IDS + "."), ""),
 }
 """By tool: a title for people, what the description adds to the docstring, fields that are not offered."""
 

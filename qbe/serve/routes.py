@@ -15,7 +15,6 @@ from starlette.routing import Route
 
 from qbe.errors import CorpusError, FacetNotFoundError, PaperNotFoundError, QbeError, UsageError
 from qbe.feeds.reports import Watcher
-from qbe.label.by_hand import HandGrades, Turn
 from qbe.models.language_model import read_guideline
 from qbe.search.queries import distinct_papers
 from qbe.search.request import SearchForm
@@ -103,7 +102,7 @@ def export(state: Any, paper_ids: PaperIds, format: Format = "bibtex") -> Respon
     """Papers as a file of BibTeX, RIS, CSV, Markdown or JSON lines."""
     media_type, ending = EXPORTS[format]
     return Response(
-        "".join(export_parts(distinct_papers(state.service.index, paper_ids), format)),
+        "".join(export_parts(distinct_papers(state.service.index, paper_ids, titles=False), format)),
         media_type=f"{media_type}; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="papers.{ending}"'},
     )
@@ -116,7 +115,7 @@ def feed(state: Any, name: str | None = None) -> Response:
 
 def next_pair(state: Any, assessor: Assessor) -> dict[str, Any]:
     """The next pair for an assessor: titles and abstracts alone, with nothing of how it was found."""
-    return _pair(state, lambda hands: hands.turn(assessor))
+    return _pair(state, assessor)
 
 
 def give(
@@ -129,20 +128,22 @@ def give(
     result: Grade,
 ) -> dict[str, Any]:
     """Keep the grades of a pair, in the place of earlier ones; answers with the next pair."""
-    grades = background, method, result
-    return _pair(state, lambda hands: hands.grade(assessor, query_id, paper_id, grades))
+    return _pair(state, assessor, (query_id, paper_id, (background, method, result)))
 
 
-def _pair(state: Any, take: Callable[[HandGrades], Turn]) -> dict[str, Any]:
+def _pair(
+    state: Any, assessor: str, given: tuple[str, str, tuple[int, int, int]] | None = None
+) -> dict[str, Any]:
     if state.hands is None:
         raise UsageError(
             "expected a server of pairs to grade; start it with qbe serve --pairs FILE --labels DIR"
         )
-    turn, pair = take(state.hands), dict[str, Any]()
+    reader, pair, hands = state.service.index.reader, dict[str, Any](), state.hands
+    turn = hands.turn(assessor, reader) if given is None else hands.grade(assessor, *given, reader)
     if turn.pair is not None:
         pair = {"query_id": turn.pair.query_id, "paper_id": turn.pair.paper_id}
         for name, paper_id in (("query", turn.pair.query_id), ("candidate", turn.pair.paper_id)):
-            shown = state.service.index.paper(paper_id)
+            shown = reader.paper(paper_id)
             pair[name] = {"title": shown.title, "abstract": shown.abstract}
     return {
         "graded": turn.graded,

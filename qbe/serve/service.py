@@ -183,18 +183,16 @@ class SearchService(Closing):
         recommend = partial(recommender.batch_recommend, [request], k, filter=form.paper_filter)
         with self._admitted(form.text):
             (hits,) = queue.result(lambda tasks: [task() for task in tasks], recommend)
-        missing = len(given) - len(excluded)
-        are = "1 paper is" if missing == 1 else f"{missing} papers are"
         return {
             "query": {"heading": f"Papers for “{paper.title or paper.abstract}” to cite"},
             "language_note": language_note(Query(paper)),
-            "notes": [f"{are} not in the index and left out"] if missing else [],
+            "notes": self._unknown(given),
             **self._page(Query(paper), hits, form, begin)[1],
         }
 
     def paper(self, paper_id: PaperId) -> Record:
-        """A paper of the index with its sentences and their facets."""
-        return paper_record(self.index.find(paper_id), inside=True)
+        """A paper of the index, by id or DOI, with its sentences and their facets."""
+        return paper_record(self.index.reader.find(paper_id, titles=False), inside=True)
 
     def read_file(self, data: bytes, name: Name = "file") -> Record:
         """Title and abstract of a paper that is sent as a file: PDF, LaTeX, BibTeX, JSON, text.
@@ -337,9 +335,14 @@ class SearchService(Closing):
             "passing": ranking.selected.papers,
             "papers": ranking.selected.total,
             "language_note": language_note(query),
-            "notes": list(ranking.notes),
+            "notes": [*ranking.notes, *self._unknown(form.exclude)],
             **page,
         }
+
+    def _unknown(self, paper_ids: Sequence[str]) -> list[str]:
+        missing = sum(paper_id not in self.index for paper_id in paper_ids)
+        are = "1 paper is" if missing == 1 else f"{missing} papers are"
+        return [f"{are} not in the index and left out"] if missing else []
 
     def _page(
         self, query: Query, ranked: Sequence[Hit], form: SourceForm, begin: float

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import hashlib
 import os
 import re
@@ -54,8 +55,12 @@ def atomic_file(path: StrPath) -> Iterator[IO[bytes]]:
     try:
         if not is_special:
             target.parent.mkdir(parents=True, exist_ok=True)
+            _remove_leftovers(target)
             written = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
         with written.open("wb" if is_special else "xb") as stream:
+            if not is_special:
+                with contextlib.suppress(OSError):  # a file system without locks
+                    fcntl.flock(stream, fcntl.LOCK_EX)
             in_block = True
             yield stream
             in_block = False
@@ -73,6 +78,14 @@ def atomic_file(path: StrPath) -> Iterator[IO[bytes]]:
         if written is not target:
             with contextlib.suppress(OSError):
                 written.unlink(missing_ok=True)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove what killed processes left of writing a file; those that still write hold a lock."""
+    for path in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}.partial"):
+        with contextlib.suppress(OSError), path.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
 
 
 def check_output(path: StrPath, overwrite: bool, parameter: str = "output") -> None:
@@ -151,13 +164,14 @@ def resumable_staging(staging: StrPath, resumable: Callable[[], bool]) -> Iterat
 def lock(path: StrPath, seconds: float = 0.0) -> Iterator[bool]:
     """Try for some seconds to hold an exclusive lock on a file in the block; yield whether it was acquired.
 
-    The operating system releases the lock when the process ends; the file is removed at the end.
+    The operating system releases the lock when the process ends; the file is removed at the end. Raises
+    OutputError where a hidden file of the same name, as of unfinished work, is a link that somebody made.
     """
     path, deadline, is_mine = Path(path), time.monotonic() + seconds, False
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            stream = path.open("a")
+            stream = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666), "w")
         except OSError as error:
             raise output_error(path, error) from error
         with stream:
@@ -166,12 +180,22 @@ def lock(path: StrPath, seconds: float = 0.0) -> Iterator[bool]:
                 is_mine = os.path.samestat(path.lstat(), os.fstat(stream.fileno()))  # else it was removed
             if is_mine or time.monotonic() >= deadline:
                 try:
+                    if is_mine:
+                        _refuse_links(path)
                     yield is_mine
                 finally:
                     if is_mine:
                         path.unlink(missing_ok=True)
                 return
         time.sleep(_POLL_SECONDS)
+
+
+def _refuse_links(path: Path) -> None:
+    """Raise OutputError where a hidden file that a lock protects is a link, with others' files behind it."""
+    with os.scandir(path.parent) as others:
+        for other in others:
+            if other.name.startswith(path.name.removesuffix("lock")) and other.is_symlink():
+                raise OutputError(f"{other.path}: expected a file or folder of qbe, found a link; remove it")
 
 
 @contextlib.contextmanager

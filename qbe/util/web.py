@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import io
 import logging
+import socket
 import ssl
+import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -96,15 +100,63 @@ def reason_of(error: Exception) -> str:
     return reason or type(cause).__name__
 
 
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, request: Any, *answer: Any) -> Any:
+        if not answer[-1].lower().startswith(("https://", "http://")):
+            raise urllib.error.URLError(PermissionError("it leads to an address without https:// or http://"))
+        return super().redirect_request(request, *answer)
+
+
 def open_url(url: str, headers: Mapping[str, str], timeout: float) -> Any:
-    """Open an address of qbe's own, or of the user's choice."""
+    """Open an address of qbe's own, or of the user's choice; the head of the answer comes in time, or
+    TimeoutError is raised, though a byte comes now and then.
+    """
     request = urllib.request.Request(url, headers={"User-Agent": f"qbe/{version('qbe')}", **headers})  # noqa: S310
-    return urllib.request.urlopen(request, timeout=timeout)  # noqa: S310
+    opened: list[Any] = []
+
+    def handler(of: Any, connection: Any, scheme: str) -> Any:
+        def connect(self: Any) -> None:
+            connection.connect(self)
+            opened.append(self.sock)
+
+        kind = type("Connection", (connection,), {"connect": connect})
+        return type("Handler", (of,), {f"{scheme}_open": lambda self, asked: self.do_open(kind, asked)})
+
+    handlers = (
+        handler(urllib.request.HTTPHandler, http.client.HTTPConnection, "http"),
+        handler(urllib.request.HTTPSHandler, http.client.HTTPSConnection, "https"),
+    )
+    with deadline(timeout, opened):
+        return urllib.request.build_opener(_Redirects, *handlers).open(request, timeout=timeout)
 
 
-def read_block(response: Any, count: int) -> bytes:
-    """Read from a response; IncompleteRead where it breaks off, of which http.client says nothing."""
-    block: bytes = response.read(count)
+@contextmanager
+def deadline(seconds: float, sockets: Sequence[socket.socket]) -> Iterator[None]:
+    """Shut the ``sockets`` that the block has opened down after some time, and raise TimeoutError."""
+    ended = threading.Event()
+
+    def end() -> None:
+        ended.set()
+        for each in sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Exception as error:
+        if ended.is_set():
+            raise TimeoutError from error
+        raise
+    finally:
+        timer.cancel()
+
+
+def read_block(response: Any, count: int, *, at_once: bool = False) -> bytes:
+    """Read from a response, ``at_once`` what has come; IncompleteRead where it breaks off."""
+    block: bytes = response.read1(count) if at_once else response.read(count)
     if not block and getattr(response, "length", None):
         raise http.client.IncompleteRead(b"", response.length)
     return block

@@ -19,11 +19,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from qbe.errors import check_count
+from qbe.errors import UsageError, check_count
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+MOST_THREADS = 1024  # more end in the libraries' own errors
 AHEAD = 8  # items a thread that are taken from a stream before their turn comes
 Process = subprocess.Popen[bytes]
 _inside = threading.local()
@@ -46,6 +47,8 @@ def thread_count(threads: int | None) -> int:
     if threads is None:
         return available_threads()
     check_count("threads", threads)
+    if threads > MOST_THREADS:
+        raise UsageError(f"expected `threads` of at most {MOST_THREADS}, found {threads}")
     return threads
 
 

@@ -109,6 +109,8 @@ def _texts() -> list[tuple[str, str, str, str]]:
     wos_text = _tagged(*wos, end="\nER\n\n", begin=begin, last="EF\n")
     enw = ("%0 Journal Article", "%T {t}", "%A Lee, Ann", "%D 200{n}", "%X {a}", "%F p{n}")
     endnote = _tagged(*enw, end="\n\n")
+    rt = ("RT Journal Article", "ID p{n}", "A1 Lee,Ann", "T1 {t}", "YR 200{n}", "AB {a}")
+    loose = {form: _tagged(*lines, end="\n\n") for form, lines in (("ris", ris_lines[1:]), ("enw", enw[1:]))}
     pubmed = f"{_XML}<PubmedArticleSet>\n{_tagged(_PUBMED, end='')}</PubmedArticleSet>\n"
     acl = f'{_XML}<collection id="2020.fish">\n<volume id="1">\n<meta>\n<year>2020</year>\n</meta>\n'
     object_line, results = r"^\{", '{"meta": {},\n"results": [\n'
@@ -124,6 +126,9 @@ def _texts() -> list[tuple[str, str, str, str]]:
         *(("bibtex", "refs.bib", _tagged(bib, end=""), r"^@misc"), ("ris", "refs.ris", ris, r"^TY  - ")),
         *(("nbib", "refs.nbib", nbib, r"^PMID- "), ("wos", "refs.ciw", wos_text, r"^PT ")),
         *(("endnote", "refs.enw", endnote, r"^%0 "), ("table", "papers.csv", _table(","), r"^p\d,")),
+        ("refworks", "refworks.txt", _tagged(*rt, end="\n\n"), r"^RT "),
+        ("ris", "cinahl.txt", loose["ris"], r"(?:\A|\n\n)ID  - "),
+        ("endnote", "refer.txt", loose["enw"], r"(?:\A|\n\n)%T "),
         ("table", "papers.tsv", _table("\t"), r"^p\d\t"),
         ("pubmed", "pubmed.xml", pubmed, r"<PubmedArticle>"),
         ("acl-anthology", "acl.xml", acl + _tagged(_ACL, end="") + "</volume>\n</collection>\n", r"<paper "),

@@ -1,7 +1,7 @@
 // Talks to the server this page came from.
 
 import { byId } from "./dom.js";
-import { onPage, readable } from "./plain.js";
+import { onPage, parsed } from "./plain.js";
 
 const KEY = "qbe-api-key";
 const MOST_TRIES = 8;
@@ -17,12 +17,12 @@ export const isAborted = (error) => error.name === "AbortError";
 
 /** The answer to a GET request, as a value. `options`: see `ask`. */
 export async function get(path, options) {
-  return JSON.parse(await (await ask(path, {}, options)).text(), readable);
+  return parsed(await (await ask(path, {}, options)).text());
 }
 
 /** The answer to a POST request, as a value. */
 export async function post(path, body, options) {
-  return JSON.parse(await (await ask(path, posted(body), options)).text(), readable);
+  return parsed(await (await ask(path, posted(body), options)).text());
 }
 
 /** What the server reads in a file. */
@@ -42,7 +42,7 @@ export async function download(path, body, options) {
 export async function* rankings(body, options) {
   const response = await ask("api/search/stream", posted(body), options);
   for await (const { event, data } of events(response.body)) {
-    if (event === "ranking") yield JSON.parse(data, readable);
+    if (event === "ranking") yield parsed(data);
     if (event === "error") throw new ServerError(JSON.parse(data).error.message);
   }
 }
@@ -140,14 +140,14 @@ async function* events(body) {
       if (done) return;
       const blocks = (text + value).replace(/\r\n/g, "\n").split("\n\n");
       text = blocks.pop();
-      for (const block of blocks) yield parsed(block);
+      for (const block of blocks) yield eventOf(block);
     }
   } finally {
     if (!isRead) reader.cancel().catch(() => {}); // nobody waits for what has failed
   }
 }
 
-function parsed(block) {
+function eventOf(block) {
   const fields = { event: "message", data: [] };
   for (const line of block.split("\n")) {
     const [, name, value] = /^([^:]*):? ?(.*)$/.exec(line);

@@ -106,8 +106,16 @@ function press(event) {
   event.preventDefault();
 }
 
+function named() {
+  try {
+    return decodeURIComponent(location.hash.slice(1));
+  } catch {
+    return ""; // such as "#%"
+  }
+}
+
 async function begin() {
-  assessor = decodeURIComponent(location.hash.slice(1));
+  assessor = named();
   pairs = [];
   place = 0;
   const answer = assessor && (await asked(get(`api/labels?assessor=${encodeURIComponent(assessor)}`)));

@@ -10,7 +10,7 @@ import { emphasize, showMap } from "./map.js";
 import { onPage } from "./plain.js";
 import * as querying from "./query.js";
 import { find, findMore } from "./search.js";
-import { EMPTY, asksForSomething, canCite, hasSource, labelled, read, requestOf, write } from "./state.js";
+import { EMPTY, asksForSomething, canCite, changesSearch, hasSource, labelled, read, requestOf, write } from "./state.js";
 import * as watching from "./watches.js";
 
 const FILTERS = ["from", "to", "categories", "authors", "technique"];
@@ -33,7 +33,7 @@ function emptyList() {
 /** Changes the state, as a step of the history or in place of the last one. */
 function go(changes, { replace = false } = {}) {
   sliding = false;
-  state = { ...state, ...changes };
+  state = { ...state, ...(changesSearch(changes) && { kept: "" }), ...changes };
   const address = write(state) || location.pathname;
   history[replace ? "replaceState" : "pushState"]({ isOurs: true }, "", address);
   show();

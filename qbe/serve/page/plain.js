@@ -1,6 +1,9 @@
 // Texts as people read them: formulas of LaTeX in letters and signs, and nothing that turns letters around.
 
-const table = (text) => Object.fromEntries(text.split(/\s+/).map((word, place, words) => [word, words[place + 1]]).filter((_, place) => place % 2 === 0));
+const table = (text) => {
+  const pairs = text.split(/\s+/).map((word, place, words) => [word, words[place + 1]]).filter((_, place) => place % 2 === 0);
+  return Object.assign(Object.create(null), Object.fromEntries(pairs)); // a formula may say \constructor
+};
 const SIGNS = table(
   "alpha α beta β gamma γ delta δ epsilon ε varepsilon ε zeta ζ eta η theta θ vartheta ϑ iota ι kappa κ lambda λ mu μ nu ν xi ξ pi π rho ρ " +
     "sigma σ tau τ upsilon υ phi φ varphi φ chi χ psi ψ omega ω Gamma Γ Delta Δ Theta Θ Lambda Λ Xi Ξ Pi Π Sigma Σ Phi Φ Psi Ψ Omega Ω " +
@@ -16,9 +19,18 @@ const SILENT =
   /^(math(bb|bf|cal|frak|it|rm|scr|sf|tt)|text(bf|it|rm|sc|sf|tt)?|operatorname|boldsymbol|emph|rm|bf|it|em|cal|left|right|[bB]igg?[lr]?|(display|text)style|limits|mathop)$/;
 const FORMULA = /\$\$([^$]{1,500})\$\$|\$([^$]{1,500})\$|\\\((.{1,500}?)\\\)/g;
 const DIRECTIONS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
-const EXACT = new Set(["paper_id", "query_id", "arxiv", "doi", "url"]);
+const EXACT = new Set(["paper_id", "query_id", "arxiv", "doi", "url", "name", "search"]);
 
-/** For JSON.parse: texts as people read them, addresses and ids as they are. */
+/** An answer of the server: texts as people read them, addresses, ids and what is kept as they are. */
+export const parsed = (text) => walked("", JSON.parse(text));
+
+function walked(name, value) {
+  if (EXACT.has(name) || value === null || typeof value !== "object") return readable(name, value);
+  if (Array.isArray(value)) return value.map((each) => walked(name, each));
+  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, walked(key, each)]));
+}
+
+/** A text as people read it, unless its name says that it is used as it is. */
 export function readable(name, value) {
   if (typeof value !== "string" || EXACT.has(name)) return value;
   const text = value.replace(DIRECTIONS, "");

@@ -2,7 +2,7 @@
 
 /** A page on which nothing was done yet. `papers` are ids, in place of `text`; `sentences` are the picked
  * ones; `labels` corrects their facets, such as 0:method,2:other; `problem` and `method` go from -1 (must differ) to 1 (same); all zero: the whole abstract counts.
- * `mix`: a list mixed of all shapes; `varied`: from 0 to 1, how much papers should differ from each other. */
+ * `kept`: the JSON of a kept search that the other fields cannot say; `mix`: a list mixed of all shapes; `varied`: from 0 to 1, how much papers should differ from each other. */
 export const EMPTY = Object.freeze({
   text: "",
   title: "",
@@ -20,6 +20,7 @@ export const EMPTY = Object.freeze({
   categories: "",
   authors: "",
   technique: "",
+  kept: "",
   since: "",
   sort: "rank",
   not: [],
@@ -31,7 +32,7 @@ const PAGE = 20;
 const MOST_SEEN = 1000; // papers that a request can leave out
 const LISTS = { papers: "paper", not: "not", seen: "seen", basket: "basket" };
 const TECHNIQUE = "technique="; // how a filter by what a paper says begins
-const TEXTS = ["text", "title", "from", "to", "categories", "authors", "technique", "since"];
+const TEXTS = ["text", "title", "from", "to", "categories", "authors", "technique", "since", "kept"];
 const CHOICES = { view: ["similar", "cite"], sort: ["rank", "newest", "oldest"] };
 
 /** The state that an address's fragment describes; what it does not describe, or wrongly, is as in EMPTY. */
@@ -50,6 +51,7 @@ export function read(fragment) {
   state.sentences = unique((fields.get("sentences") ?? "").split(",").filter((part) => /^\d{1,4}$/.test(part)).map(Number));
   state.labels = labelled(fields.get("labels") ?? "");
   if (state.papers.length) state.text = state.title = "";
+  if (state.kept && !isSearch(state.kept)) state.kept = "";
   if (!/^\d{4}-\d{2}-\d{2}$/.test(state.since)) state.since = "";
   return state;
 }
@@ -101,6 +103,19 @@ export const isWhole = (state) =>
 /** Whether citations can be recommended: for one paper, by a server that says so of its index. */
 export const canCite = (state, index) => state.papers.length < 2 && index.citations !== false;
 
+function isSearch(text) {
+  try {
+    return Object.getPrototypeOf(JSON.parse(text)) === Object.prototype;
+  } catch {
+    return false;
+  }
+}
+
+const BESIDE = ["view", "sort", "since", "seen", "basket", "not"];
+
+/** Whether changes of a state are such of a kept search, which then is what the page shows of it. */
+export const changesSearch = (changes) => Object.keys(changes).some((name) => !BESIDE.includes(name));
+
 /** The body of a request for this state: of /api/search, or of /api/citations. */
 export function requestOf(state) {
   const source = state.papers.length ? { paper_ids: state.papers } : { text: state.text, title: state.title };
@@ -113,6 +128,9 @@ export function requestOf(state) {
   };
   if (state.view === "cite") {
     return { ...source, ...filters, k: PAGE, cited: state.basket, exclude: leftOut(state) };
+  }
+  if (state.kept) {
+    return { ...JSON.parse(state.kept), k: PAGE, not_paper_ids: state.not, exclude: state.seen.slice(-MOST_SEEN) };
   }
   return {
     ...source,
@@ -134,12 +152,13 @@ const SHAPES = {
 
 /** What of a state a search is, in the form of `requestOf`, that was kept here or by the command line. */
 export function stateOf(search) {
-  const weights = { ...SHAPES[search.explore], ...(search.facet && { [search.facet]: 1 }) };
+  const weights = { ...SHAPES[search.explore], ...(search.facet && { [NAMES[search.facet] ?? search.facet]: 1 }) };
   for (const [sign, list] of [[1, search.like], [-1, search.unlike]]) {
     for (const [facet, most] of (list ?? []).map((each) => each.split(":"))) weights[facet] = sign * Number(most ?? 1);
   }
   const from = { text: search.text ?? "", title: search.title ?? "", papers: search.paper_ids ?? [] };
-  return {
+  const state = {
+    ...EMPTY,
     ...from,
     sentences: search.sentences ?? [],
     labels: (search.labels ?? []).join(","),
@@ -154,7 +173,22 @@ export function stateOf(search) {
     technique: (search.where ?? []).find((each) => each.startsWith(TECHNIQUE))?.slice(TECHNIQUE.length) ?? "",
     not: search.not_paper_ids ?? [],
   };
+  const { view, sort, since, seen, basket, ...changes } = state;
+  return { ...changes, kept: meaning(requestOf(state)) === meaning(search) ? "" : JSON.stringify(search) };
 }
+
+/** What a search means, whatever of the ways to state it is used. */
+function meaning({ facet, explore, like = [], unlike = [], k, exclude, ...others }) {
+  const weights = { ...SHAPES[explore], ...(facet && { [facet]: 1 }) };
+  for (const [sign, list] of [[1, like], [-1, unlike]]) {
+    for (const [name, most] of list.map((each) => each.split(":"))) weights[NAMES[name] ?? name] = sign * Number(most ?? 1);
+  }
+  const given = Object.entries({ ...others, weights: sorted(weights) }).filter(([, value]) => value !== "" && String(value) !== "");
+  return JSON.stringify(sorted(Object.fromEntries(given)));
+}
+
+const NAMES = { problem: "background", findings: "result" };
+const sorted = (fields) => Object.fromEntries(Object.entries(fields).sort());
 
 const leftOut = (state) => unique([...state.seen, ...state.not]).slice(-MOST_SEEN);
 

@@ -2,7 +2,7 @@
 
 import { get, post } from "./api.js";
 import { byId, credits, make } from "./dom.js";
-import { onPage } from "./plain.js";
+import { onPage, readable } from "./plain.js";
 import { hasSource, requestOf, stateOf } from "./state.js";
 
 const DAYS = 30; // how far back papers are shown, unless the address says since when
@@ -97,7 +97,7 @@ function entry(watch, { onOpen, onPaper, onRemove }) {
     make(
       "div",
       { class: "between" },
-      make("strong", {}, watch.name),
+      make("strong", {}, readable("title", watch.name)),
       make(
         "span",
         {},
