@@ -280,4 +280,6 @@ def escaped(text: str) -> str:
         _LIVE.sub(r"\g<0> ", part) if formula else _MARKUP.sub(r"\\\g<0>", part)
         for part, formula in with_formulas(text)
     ]
-    return _BEGIN.sub(r"\1\\\2", "".join(parts), count=1) if _BEGIN.match(text) else "".join(parts)
+    made = "".join(parts)
+    begin = _BEGIN.match(made) if _BEGIN.match(text) else None
+    return f"{made[: begin.start(2)]}\\{made[begin.start(2) :]}" if begin else made
