@@ -150,7 +150,7 @@ def update_lucene(
     Postings that an earlier major version of Lucene created take no others: all papers are indexed again.
     """
     papers = Papers(Files(folder), predictions=False)
-    with _building(folder, len(papers)) as statistics:
+    with _building(folder, len(papers), "try again") as statistics:
         directory = jvm.open_lucene(old / LUCENE, reading=False)
         before = jvm.java_class("org.apache.lucene.index.SegmentInfos").readLatestCommit(directory)
         if before.getIndexCreatedVersionMajor() == int(jvm.lucene_version().partition(".")[0]):
@@ -190,7 +190,7 @@ def _change_postings(target: Path, old: Path, added: Path | None, deleted: Seque
 
 
 @contextlib.contextmanager
-def _building(folder: Path, count: int) -> Iterator[dict[str, int]]:
+def _building(folder: Path, count: int, advice: str = "go on with `resume`") -> Iterator[dict[str, int]]:
     """Give the term statistics of what the block indexes; convert errors, of which a full disk has many."""
     statistics: dict[str, int] = {}
     failure: Exception | None = None
@@ -210,8 +210,7 @@ def _building(folder: Path, count: int) -> Iterator[dict[str, int]]:
     if failure is not None or statistics["documents"] != count:
         raise IndexBuildError(
             f"expected Lucene to index {count} papers into {folder / LUCENE}, found {result} and "
-            f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB left on the disk; check its free space, and go "
-            "on with `resume`"
+            f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB left on the disk; check its space, and {advice}"
         ) from failure
 
 
