@@ -225,9 +225,9 @@ def _papers(
                         remedy = f"keep such papers by their titles with `keep_without_abstract`, or {remedy}"
                     raise RecordError(f"{error} ({remedy})", error.reason) from None
                 title = entry.record.get("title") if isinstance(entry.record, Mapping) else None
-                before = rejected.broken
+                broken = rejected.broken
                 rejected.skip(entry.where, error, id_of(entry.record), title)
-                rejected.accepted += (rejected.broken - before) * of_library
+                rejected.accepted += (rejected.broken - broken) * of_library
                 continue
             if not is_new:
                 by, place = seen.by if seen and first else None, f"{paper.title!r}, {ids.first(paper_id)}"

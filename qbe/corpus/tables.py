@@ -45,8 +45,10 @@ _OTHER_IDS = ("arxiv", "pmid", "pmc")
 _VAGUE = ("pub", "publication", "source")  # venues where no other column is one
 _NAMES = [  # keys of an object that says what it is called
     keys.split()
-    for keys in ("full_name", "fullName", "name", "display_name", "title", "value", "given family")
-    + ("first_name last_name", "firstName lastName", "first last")
+    for keys in (
+        *("full_name", "fullName", "name", "display_name", "title", "value", "given family"),
+        *("first_name last_name", "firstName lastName", "first last"),
+    )
 ]
 _FAMILY_FIRST = re.compile(r"^((?:[a-z]\S*\s)*\S+)\s(.+)")
 _QUOTED = re.compile(r"""'((?:[^'\\]|\\.?)*+)(?:'|\Z)|"((?:[^"\\]|\\.?)*+)(?:"|\Z)""", re.DOTALL)
