@@ -148,7 +148,7 @@ def format_of(stream: io.BufferedReader, name: str, called: str | None = None) -
         raise UsageError(f"expected `format` of {', '.join(FORMATS)}, found {called!r}; {hint}")
     head = head_of(stream, name)
     form = next((each for each in FORMATS.values() if each.recognizes(head)), None)
-    is_json = re.search(r"^\s*\[?\s*\{", head.text, re.MULTILINE) is not None
+    is_json = re.search(r"^[^\S\n]*(?:\[\s*)?\{", head.text, re.MULTILINE) is not None
     may_be_papers = not head.text or (is_json and any(f'"{each}"' in head.text for each in FIELDS))
     if form is None and not may_be_papers:
         raise not_recognized(name, kind_of(head))

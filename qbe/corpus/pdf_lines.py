@@ -224,7 +224,7 @@ def joined_text(rows: Sequence[Line], words: Counter[str], *, plain: bool = Fals
             text += f" {piece}" if text else piece
             continue
         # The hyphen is one of the word itself where the same word elsewhere has it.
-        first, second = re.findall(r"[\w-]*$", text[:-1].lower())[0], re.findall(r"^[\w-]*", piece.lower())[0]
+        first, second = re.split(r"[^\w-]", text[-100:-1].lower())[-1], re.split(r"[^\w-]", piece.lower())[0]
         joined, parted = words[first + second], words[f"{first}-{second}"]
         keeps = parted > joined if joined or parted else first in _FIRST_PARTS
         if not (keeps or piece[0].isupper() or piece[0].isdigit() or "-" in first):

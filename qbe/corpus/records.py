@@ -21,7 +21,7 @@ from itertools import product
 from typing import IO, Any, NamedTuple, TypeVar
 
 from qbe.corpus.fields import placed, unfit
-from qbe.corpus.sentences import headed_parts, split_sentences
+from qbe.corpus.sentences import Part, headed_parts, split_sentences, unsplit
 from qbe.corpus.streams import NOT_RECOGNIZED
 from qbe.errors import CorpusError, RecordError, UsageError
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
@@ -289,7 +289,8 @@ def _split(abstract: str, split: Splitter) -> tuple[list[Sentence], Offsets | No
     """Return the sentences of an abstract and their offsets; a heading gives a label the probability 1."""
     _check_length(len(abstract), "abstract")
     sentences, offsets = list[Sentence](), list[tuple[int, int]]()
-    for begin, end, label in headed_parts(abstract):
+    whole = [Part(0, len(abstract))]
+    for begin, end, label in whole if split is unsplit else headed_parts(abstract):
         part = abstract[begin:end]
         texts = [text.strip() for text in split(_clean(part, "abstract"))]
         shares = label and FacetProbabilities(*(float(name == label) for name in FacetProbabilities._fields))

@@ -32,6 +32,12 @@ _ENGLISH, _OTHERS = (
     )
 )
 
+_IN_COMMON = {
+    "background": ("the same problem", "another problem"),
+    "method": ("the same method", "another method"),
+    "result": ("the same findings", "other findings"),
+}
+
 Lookup = Callable[[str], Paper]  # a paper of the index by id
 Heading = Callable[[Query, Sequence[Hit]], str]
 
@@ -164,13 +170,22 @@ def grades_in_words(hit: Hit, graded_by: str = "") -> str:
 
 def heading(query: Query, hits: Sequence[Hit] = ()) -> str:
     """Describe hits, such as ``Papers like “A title”, for its method``."""
+    return f"Papers {_asked(query, hits)}{language_note(query, ' ({})')}"
+
+
+def _asked(query: Query, hits: Sequence[Hit]) -> str:
+    aspects = query.aspects
     if query.is_single:
-        return f"Papers {_like(query.aspects[0])}{language_note(query, ' ({})')}"
+        return _like(aspects[0])
     corners, liked = Counter(hit.corner for hit in hits if hit.corner), query.liked
+    is_plain = len(query.papers) == 1 and {abs(each.weight) for each in aspects} == {1}
+    if is_plain and query.is_by_facets and not corners:
+        shared = " and ".join(_IN_COMMON[str(each.facet)][each.weight < 0] for each in aspects)
+        return f"like “{_title(query.papers[0])}”, with {shared}"
     ids = [paper.paper_id for paper in query.papers]
     unnamed = [[each for each in ids if (each in liked) is side][NAMED:] for side in (False, True)]
     parts: dict[tuple[str | bool, str], None] = {}  # of a paper, or of those of a side that are not named
-    for aspect in query.aspects:
+    for aspect in aspects:
         paper_id = aspect.paper.paper_id
         is_liked = paper_id in liked
         if paper_id in (rest := unnamed[is_liked]):
@@ -182,8 +197,7 @@ def heading(query: Query, hits: Sequence[Hit] = ()) -> str:
             weight = "" if abs(aspect.weight) == 1 else f" (weight {abs(aspect.weight):g})"
             parts[paper_id, f"{negation}{_like(aspect)}{weight}"] = None
     shapes = ", ".join(f"{count} {corner}" for corner, count in corners.items())
-    said = "; ".join(part for _, part in parts)
-    return f"Papers {said}{shapes and f': {shapes}'}{language_note(query, ' ({})')}"
+    return f"{'; '.join(part for _, part in parts)}{shapes and f': {shapes}'}"
 
 
 def heading_to_cite(query: Query, _: Sequence[Hit] = ()) -> str:
@@ -266,4 +280,6 @@ def escaped(text: str) -> str:
         _LIVE.sub(r"\g<0> ", part) if formula else _MARKUP.sub(r"\\\g<0>", part)
         for part, formula in with_formulas(text)
     ]
-    return _BEGIN.sub(r"\1\\\2", "".join(parts), count=1) if _BEGIN.match(text) else "".join(parts)
+    made = "".join(parts)
+    begin = _BEGIN.match(made) if _BEGIN.match(text) else None
+    return f"{made[: begin.start(2)]}\\{made[begin.start(2) :]}" if begin else made

@@ -22,8 +22,8 @@ from qbe.util.files import sha256
 
 log = logging.getLogger(__name__)
 
-_USING = re.compile(r"(.{4,}?)\s+(?:using|via|by|with|through|based on)\s+(.{4,})", re.IGNORECASE)
-_FOR = re.compile(r"(.{4,}?)\s+for\s+(.{4,})", re.IGNORECASE)
+_USING = re.compile(r"(.{3,}?\S)\s+(?:using|via|by|with|through|based on)\s+(.{4,})", re.IGNORECASE)
+_FOR = re.compile(r"(.{3,}?\S)\s+for\s+(.{4,})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
