@@ -1,8 +1,8 @@
 """What ``pytest --doctest-modules qbe`` collects, and what the examples in docstrings may use.
 
-Collecting imports a module, which takes time: modules without examples are left out. Examples run in an empty
-folder. Those of the packages in WITH_INDEX have an ``index``, opened, in ``indexes/mini``: a query paper of the
-collection in the package, and its candidates.
+Collecting imports a module, which takes time: modules without examples are left out. Examples run in an
+empty folder. Those of the packages in WITH_INDEX have an ``index``, opened, in ``indexes/mini``: a query
+paper of the collection in the package, and its candidates.
 """
 
 import json

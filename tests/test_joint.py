@@ -169,7 +169,9 @@ def test_the_first_ranking_of_an_exploration_waits_for_no_cross_encoder(index, m
         with SearchSession(index, Fused() >> Grades(joint=count)) as session:
             found.append(list(session.run(request)))
             aspects = [TopicAspect("s036", facet) for facet in SHAPE]
-            assert session.rerank_pairs(aspects, 20) == (count or 0)
+            done: list[int] = []
+            session.batch([request], done.append)
+            assert sum(done) == session.rerank_pairs(aspects, 20) == 20 + (count or 0)
     plain, twice = found
     assert [each.stage for each in plain] == ["first-stage"]
     assert [each.stage for each in twice] == ["first-stage", "reranked"]

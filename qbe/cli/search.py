@@ -260,7 +260,7 @@ def _results(
     pairs = sum(map(session.rerank_pairs, aspects, sizes))
     notice = not_reranked(session.stages) if session.stages.reranker else ""
     left_out, own, empty = 0, 0, list[str]()
-    bar = ("reranking", "candidates", pairs) if pairs else ("searching", "queries", len(places))
+    bar = ("ranking", "candidates", pairs) if pairs else ("searching", "queries", len(places))
     with common.Bar(*bar) as advance:
         for block in blocks:
             rankings = session.batch(load(block), advance if pairs else None)

@@ -15,7 +15,7 @@ from qbe.index.scoring import distinct
 from qbe.query import SHAPES, Aspect, Query, Variety
 from qbe.search.first_stages import BM25Stage, FirstStage, FusedStage, Rows, Scores
 from qbe.search.fusion import BEST_PAPERS, below, best_hits
-from qbe.search.rank import NONE_LIKELY, RankingRequest, liked_candidates
+from qbe.search.rank import NONE_LIKELY, Progress, RankingRequest, liked_candidates
 from qbe.search.stages import TELLING_WORDS
 from qbe.types import Facet, Hit, Paper
 from qbe.util.work import Workers
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from qbe.search.grading import Candidates, Grader, Regrader
 
 DEPTH = 300  # candidates that each first stage brings by each liked aspect
+GRADING = 20  # papers that a cross-encoder reads in the time in which candidates are graded by vectors
 LIKELY_FROM = 0.6  # papers with at least this chance are called likely
 VARIED_DEPTH = 100  # papers, of a mix by each shape, that are compared with each other to differ
 
@@ -52,7 +53,13 @@ class ExploreStage:
         return open_grader(self.index, self.reader)
 
     def rank(
-        self, requests: Sequence[RankingRequest], k: int, *, explain: bool, again: bool = False
+        self,
+        requests: Sequence[RankingRequest],
+        k: int,
+        *,
+        explain: bool,
+        again: bool = False,
+        progress: Progress | None = None,
     ) -> list[list[Hit]]:
         """Rank all candidates of each request, at least ``k`` where there are, with grades, ties by id."""
         known: _Known = {}
@@ -67,14 +74,21 @@ class ExploreStage:
             if not len(rows):
                 ranked.append([])
                 continue
-            graded = self._graded(request, rows, known, again=again)
+            graded = self._graded(request, rows, known, again=again, progress=progress)
             ids = [self.reader.papers.ids[row] for row in rows.tolist()]
             make = self._mixed if request.variety.mix else self._by_chance
             ranked.append(make(request, ids, graded, _named_grades(request, graded), explain))
         return ranked
 
     def _graded(
-        self, request: RankingRequest, rows: Rows, known: _Known, fit: Scores | None = None, *, again: bool
+        self,
+        request: RankingRequest,
+        rows: Rows,
+        known: _Known,
+        fit: Scores | None = None,
+        *,
+        again: bool,
+        progress: Progress | None = None,
     ) -> list[Estimates]:
         """Estimate papers by each paper of a request; ``known`` are those of the one before."""
         key = rows.astype(np.int64).tobytes()
@@ -84,13 +98,17 @@ class ExploreStage:
             known.clear()  # other threads may do so at any time
             known[key] = prepared
         papers, candidates = prepared
-        graded = [self._grader.grade(query, candidates)[0] for query in request.graded_by]
-        regrader = self.regrader
+        graded, done, regrader = [], progress or (lambda _: None), self.regrader
+        for query in request.graded_by:
+            graded.append(self._grader.grade(query, candidates)[0])
+            done(0 if again else GRADING)
         if regrader is None or not again:
             return graded
         best = regrader.best(_fit(request, graded) if fit is None else fit)
-        pairs = zip(request.graded_by, graded, strict=True)
-        return [regrader.regraded(query.paper, papers, estimates, best) for query, estimates in pairs]
+        for place, query in enumerate(request.graded_by):
+            graded[place] = regrader.regraded(query.paper, papers, graded[place], best)
+            done(len(best))
+        return graded
 
     def _by_chance(
         self,

@@ -16,7 +16,7 @@ from qbe.index.reader import IndexReader
 from qbe.models.pooling import EncodedAspect, PaperVectors
 from qbe.query import Aspect, Query, TopicAspect, Variety
 from qbe.search.explain import add_matches
-from qbe.search.explore import ExploreStage, likely, open_explore_stage
+from qbe.search.explore import GRADING, ExploreStage, likely, open_explore_stage
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
 from qbe.search.first_stages import FirstStage, open_first_stage
 from qbe.search.grading import (
@@ -188,7 +188,7 @@ class SearchSession(Closing):
     ) -> list[Ranking]:
         """Return the last ranking of `run` for each request, in less time."""
         with one_blas_thread():
-            tasks = self._stage(FIRST, self._tasks(requests), execute)
+            tasks = self._stage(FIRST, self._tasks(requests), execute, progress)
             again = [place for place, task in enumerate(tasks) if rerank and self.reranks(task.request.query)]
             reranked = self._stage(RERANKED, [tasks[place] for place in again], execute, progress)
             for place, task in zip(again, reranked, strict=True):
@@ -205,12 +205,13 @@ class SearchSession(Closing):
         return any(map(second.reranks, aspects))
 
     def rerank_pairs(self, aspects: Sequence[TopicAspect], papers: int) -> int:
-        """Return the most pairs that the reranker will score for a query of these aspects."""
-        if self._second is None:
-            return 0
+        """Return the most pairs that will be scored; grades by several facets count as GRADING."""
         by_facets = len(aspects) > 1 and all(aspect.facet for aspect in aspects)
         if by_facets and self._over_index().explore_ranks:
-            return min(self.regrades, papers) * len({aspect.paper_id for aspect in aspects})
+            again = 0 if self._second is None else min(self.regrades, papers)
+            return (GRADING + again) * len({aspect.paper_id for aspect in aspects})
+        if self._second is None:
+            return 0
         return min(self._second.depth, papers) * sum(map(self._second.reranks, aspects))
 
     def selected(self, query: Query, filter: PaperFilter | None) -> FilterResult:
@@ -339,11 +340,11 @@ class SearchSession(Closing):
             if opened.explore is not None and some[0].explores:
                 hits = list[list[Hit]]()
                 for part in [[each] for each in rankings] if again else [rankings]:
-                    hits += opened.explore.rank(part, depth, explain=explain, again=again)
-                    if progress:
-                        progress(min(self.regrades, len(hits[-1])) * len(part[-1].graded_by))
+                    hits += opened.explore.rank(part, depth, explain=explain, again=again, progress=progress)
             elif not again:
                 hits = rank(opened.first_stage, opened.reader, rankings, depth, explain=explain)
+                if second is None or not second.needs_labels:  # others would only take time
+                    hits = [_in_pool(task, each) for task, each in zip(some, hits, strict=True)]
             else:
                 assert second is not None
                 found = [task.hits for task in some]
@@ -357,7 +358,7 @@ class SearchSession(Closing):
         return [ranked[id(task)] for task in tasks]
 
     def _finished(self, tasks: Sequence[Task], *, rerank: bool) -> list[Ranking]:
-        tasks = [task._replace(hits=_varied(task)) for task in tasks]
+        tasks = [task._replace(hits=_in_pool(task, _varied(task))) for task in tasks]
         hits = [list(task.hits[: task.request.k]) for task in tasks]
         places = [place for place, task in enumerate(tasks) if task.request.matches]
         if places and (reader := tasks[0].opened.reader).manifest.dense is not None:  # all are of one reader
@@ -441,6 +442,12 @@ def _varied(task: Task) -> list[Hit]:
     if variety.bounds:
         hits = [hit for hit in _with_grades(task, hits) if variety.admits(hit.grades or {})]
     return explore.diversified(hits, variety.diversity or 0.0)
+
+
+def _in_pool(task: Task, hits: list[Hit]) -> list[Hit]:
+    """Return the hits of the pool, which may be ranked among others (`qbe.search.rank.rank`)."""
+    pool = set(task.request.pool or ())
+    return [hit for hit in hits if task.request.pool is None or hit.paper_id in pool]
 
 
 def _with_grades(task: Task, hits: list[Hit]) -> list[Hit]:
