@@ -418,14 +418,17 @@ class RejectedRecords:
         self.deleted: frozenset[str] = frozenset()
         self.ids: set[str] = set()
         self.broken = 0  # but for those that lack an abstract, non-papers and other formats
+        self.accepted = 0  # broken records of reference managers, whose libraries have some
         self.nameless = 0  # the broken records whose ids are not known
         self._stream = stream
 
     def __bool__(self) -> bool:
         return bool(self.skipped or self.merged or self.noted)
 
-    def skip(self, where: str, error: RecordError, paper_id: str | None = None) -> None:
-        """Count a record that cannot be used, of that id where it tells one."""
+    def skip(
+        self, where: str, error: RecordError, paper_id: str | None = None, title: str | None = None
+    ) -> None:
+        """Count a record that cannot be used, of that id and title where it tells them."""
         self.skipped[error.reason] += 1
         is_broken = error.is_fault and error.reason not in (NO_ABSTRACT, NOT_RECOGNIZED)
         self.broken += is_broken
@@ -433,7 +436,8 @@ class RejectedRecords:
             self.nameless += is_broken
         else:
             self.ids.add(paper_id)
-        self.note(error.reason, where, str(error))
+        told = {"paper_id": paper_id or next(iter(error.names), None), "title": title}
+        self.note(error.reason, where, str(error), **{k: v for k, v in told.items() if v})
 
     def merge(self, where: str, paper_id: str, first: str, by: str | None, place: str) -> None:
         """Count a duplicate of the paper ``first``, which occurred at ``place``; ``by`` is what both have."""
@@ -452,7 +456,7 @@ class RejectedRecords:
     def check(self, max_rejected: float, kept: int) -> None:
         """Raise CorpusError where too large a share of at least FEWEST records is broken."""
         total = kept + sum(self.skipped.values()) + self.merged
-        if self.broken > max_rejected * total and total >= FEWEST:
+        if self.broken - self.accepted > max_rejected * total and total >= FEWEST:
             raise CorpusError(
                 f"{self.broken:,} of {total:,} records are broken ({self.reasons()}), expected at most "
                 f"{100 * max_rejected:.3g} %; mend them, or accept them with `max_rejected` "
