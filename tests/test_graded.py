@@ -8,7 +8,7 @@ from qbe.index.index import Index
 from qbe.models.pooling import PaperVectors
 from qbe.models.words import NAMES as WORD_FEATURES
 from qbe.models.words import TechniqueWords
-from qbe.query import Query
+from qbe.query import Aspect, Query
 from qbe.search.grading import FEATURES, NOTHING_FITS, Features, GradedQuery, open_grader
 from qbe.search.pipeline import Pipeline
 from qbe.search.projections import FacetProjection, StoredPapers
@@ -126,3 +126,11 @@ def test_a_search_says_where_nothing_fits(index):
         "We sampled soil in forests. We counted beetles by hand for three years. Their number fell by half."
     )
     assert "these are the nearest (best grade: method 0." in notes(paper_from_text("Beetles", soil))
+
+
+def test_grades_by_several_papers_order_a_small_pool_as_the_whole_index(index):
+    query = Query.of(*(Aspect(index.paper(name)) for name in ("s001", "s036", "s099")))
+    with Pipeline(index, Fused() >> Grades()) as pipeline:
+        whole = [hit.paper_id for hit in pipeline.search(query, k=200)]
+        for pool in (whole[1::20], whole[-5:]):
+            assert [hit.paper_id for hit in pipeline.search(query, pool=sorted(pool))] == pool

@@ -62,13 +62,14 @@ def main(arguments: list[str]) -> None:
     if options.worst:
         from qbe.corpus.reading import read_corpus
         from qbe.corpus.records import Reading
+        from qbe.corpus.sentences import unsplit
         from qbe.evaluate.queries import outcomes, worst_to_text
 
         results = outcomes(report, options.qrels)
         titles = dict[str, str]()
         if options.corpus:
             reading = Reading(keep_without_abstract=True)
-            papers = read_corpus([options.corpus], lambda abstract: [abstract], reading)
+            papers = read_corpus([options.corpus], unsplit, reading)
             titles = {paper.paper_id: paper.title for paper in papers}
         worst = worst_to_text(report, results, options.worst, titles)
     if options.plot:

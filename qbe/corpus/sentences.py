@@ -198,6 +198,11 @@ def _is_full_stop(text: str, start: int, stop: int, window: str, word: str, begi
     return not words or any(word not in HEADINGS and word != "and" for word in words)
 
 
+def unsplit(abstract: str) -> list[str]:
+    """Leave an abstract as it is, its headings too."""
+    return [abstract]
+
+
 class Part(NamedTuple):
     """A part of an abstract (offsets), and the label that its heading gives."""
 

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from qbe.corpus.reading import read_corpus
 from qbe.corpus.records import REJECTED_SUFFIX, SKIP, Reading
+from qbe.corpus.sentences import unsplit
 from qbe.datasets.citations import listing
 from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS
-from qbe.datasets.releases import DatasetOptions, Report, raw_line, unsplit, write_queries
+from qbe.datasets.releases import DatasetOptions, Report, raw_line, write_queries
 from qbe.errors import DatasetError, UsageError
 from qbe.query import Topic
 from qbe.runs import read_graded_pairs

@@ -23,8 +23,9 @@ from qbe.corpus.fields import year
 from qbe.corpus.identity import TitleIndex
 from qbe.corpus.json_formats import write_jsonl
 from qbe.corpus.records import Reading, RejectedRecords
+from qbe.corpus.sentences import unsplit
 from qbe.corpus.streams import display_name
-from qbe.datasets.releases import DatasetOptions, Report, find_release, unsplit, write_queries
+from qbe.datasets.releases import DatasetOptions, Report, find_release, write_queries
 from qbe.errors import CorpusError, DatasetError
 from qbe.query import Topic
 from qbe.runs import read_qrels

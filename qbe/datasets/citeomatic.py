@@ -19,9 +19,10 @@ from typing import Any
 from qbe.corpus import parse_paper
 from qbe.corpus.json_stream import json_objects
 from qbe.corpus.records import RejectedRecords
+from qbe.corpus.sentences import unsplit
 from qbe.corpus.streams import display_name, open_source
 from qbe.datasets import citations
-from qbe.datasets.releases import DatasetOptions, Report, unsplit
+from qbe.datasets.releases import DatasetOptions, Report
 from qbe.errors import DatasetError, RecordError
 from qbe.types import Paper
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from qbe.corpus import parse_paper, read_records
-from qbe.datasets.releases import DatasetOptions, Report, unsplit, write_papers, write_queries
+from qbe.corpus.sentences import unsplit
+from qbe.datasets.releases import DatasetOptions, Report, write_papers, write_queries
 from qbe.errors import DatasetError, UsageError, check_package
 from qbe.query import Topic
 from qbe.runs import Qrels

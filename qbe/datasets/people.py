@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.corpus import parse_paper, read_corpus
-from qbe.corpus.sentences import split_sentences
-from qbe.datasets.releases import DatasetOptions, Report, read_object, unsplit, write_papers, write_queries
+from qbe.corpus.sentences import split_sentences, unsplit
+from qbe.datasets.releases import DatasetOptions, Report, read_object, write_papers, write_queries
 from qbe.errors import DatasetError
 from qbe.query import Topic, TopicAspect
 from qbe.runs import Qrels, read_qrels

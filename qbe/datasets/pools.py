@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from qbe.corpus import parse_paper, read_records
 from qbe.corpus.records import FIELDS, dump_record
+from qbe.corpus.sentences import unsplit
 from qbe.datasets.releases import (
     DatasetOptions,
     Pools,
@@ -23,7 +24,6 @@ from qbe.datasets.releases import (
     raw_record,
     read_object,
     read_pools,
-    unsplit,
     write_queries,
 )
 from qbe.errors import CorpusError, DatasetError

@@ -128,11 +128,6 @@ def read_object(path: Path) -> dict[str, Any]:
     return content
 
 
-def unsplit(abstract: str) -> list[str]:
-    """Keep an abstract as one text, which the index splits into sentences."""
-    return [abstract]
-
-
 def write_papers(output: Path, papers: Iterable[Paper]) -> int:
     """Write papers as ``corpus.jsonl``, the abstract of unlabelled ones as one string; return how many."""
     number = 0

@@ -17,12 +17,12 @@ Floats = NDArray[np.float64]
 BEST_PAPERS = 2
 
 
-def z_normalize(scores: Floats) -> Floats:
-    """Normalize scores (n,) to mean 0 and standard deviation 1; all 0 where they do not differ."""
-    centred = scores - scores.mean() if len(scores) else scores
-    deviation = centred.std() if len(scores) else 0.0
-    differ = deviation > 1e-9 * max(1.0, float(np.abs(scores).max(initial=0.0)))
-    return np.asarray(centred / deviation) if differ else np.zeros_like(centred)
+def z_normalize(scores: Floats, count: int | None = None) -> Floats:
+    """Normalize scores (n,) to mean 0 and deviation 1 of the first ``count``; all 0 where these are equal."""
+    known = scores[:count]
+    deviation = known.std() if len(known) else 0.0
+    differ = deviation > 1e-9 * max(1.0, float(np.abs(known).max(initial=0.0)))
+    return np.asarray((scores - known.mean()) / deviation) if differ else np.zeros_like(scores)
 
 
 def weighted_sum(components: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
@@ -34,10 +34,10 @@ def weighted_sum(components: Mapping[str, Floats], weights: Mapping[str, float])
     return np.asarray(fused / total if total else fused, dtype=np.float64)
 
 
-def combine_aspects(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats:
+def combine_aspects(scores: Sequence[Floats], aspects: Sequence[Aspect], count: int | None = None) -> Floats:
     """Combine z-normalized scores (n,) by several aspects (CombSUM, Fox and Shaw, 1994; Rocchio, 1971)."""
     total = sum(abs(aspect.weight) for aspect in aspects)
-    return sum_of_papers([z_normalize(each) for each in scores], aspects) / total
+    return sum_of_papers([z_normalize(each, count) for each in scores], aspects) / total
 
 
 def sum_of_papers(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats:

@@ -23,7 +23,7 @@ from qbe.util.work import Workers
 
 NONE_LIKELY = "no paper is likely to be what you ask for"
 ASPECT_DEPTH = 1000  # papers that each liked aspect brings, where a query has several aspects
-SMALL_POOL = 50  # papers; scores of fewer are normalized over what the aspects bring, too
+SMALL_POOL = 50  # papers; fewer are ranked, by several aspects, among those that a search would find
 
 
 class GradedQuery(NamedTuple):
@@ -71,8 +71,8 @@ def rank(
 ) -> list[list[Hit]]:
     """Rank the best ``k`` papers for each query by a first stage, best first, ties by id.
 
-    A query of one aspect keeps the stage's scores. For several, the papers that the positive ones bring (or
-    the pool) are scored by every aspect, and scores are combined (`qbe.search.fusion.combine_aspects`).
+    A query of one aspect keeps the stage's scores. For several, the papers that the positive ones bring, a
+    small pool with these, or a larger pool are scored by every aspect, and scores are combined.
     """
     k = min(k, len(reader))
     pools = [request.candidates(reader) for request in requests]
@@ -85,12 +85,9 @@ def rank(
         if request.query.is_single:
             single.setdefault(request.allowed, []).append(number)
             continue
-        others: list[str] = []
-        if pool is None or len(pool) < SMALL_POOL:
-            others = liked_candidates(stage, request, min(max(k, ASPECT_DEPTH), len(reader)))
-        pool, others = (others, []) if pool is None else (pool, others)
-        if pool:
-            ranked[number] = _combined(stage, request, pool, others, k, explain)
+        depth = ASPECT_DEPTH if pool is not None else max(k, ASPECT_DEPTH)
+        liked = liked_candidates(stage, request, min(depth, len(reader)))
+        ranked[number] = _combined(stage, request, pool, liked, k, explain)
     for allowed, together in single.items():
         queries = [requests[number].aspects[0] for number in together]
         of_queries = [pools[number] for number in together]
@@ -104,18 +101,21 @@ def rank(
 def _combined(
     stage: FirstStage,
     request: RankingRequest,
-    pool: Sequence[str],
-    others: Sequence[str],
+    pool: Sequence[str] | None,
+    liked: Sequence[str],
     k: int,
     explain: bool,
 ) -> list[Hit]:
-    """Rank a pool by the scores of several aspects, combined after those of ``others``, too, are known."""
-    both = list(dict.fromkeys([*pool, *others]))
+    """Rank a pool or all ``liked`` papers by several aspects, with scores normalized over those liked."""
+    both = list(dict.fromkeys([*liked, *(pool or ())]))
     found = stage.batch_search(request.aspects, len(both), [both] * len(request.aspects))
     scores = [{hit.paper_id: hit.score for hit in aspect_hits} for aspect_hits in found]
     columns = [np.array([by_id[paper_id] for paper_id in both]) for by_id in scores]
-    combined = combine_aspects(columns, request.query.aspects)[: len(pool)]
-    hits = best_hits(pool, combined, k)
+    combined = combine_aspects(columns, request.query.aspects, len(liked) or None)
+    hits = best_hits(both, combined, k if pool is None else len(both))
+    if pool is not None and len(pool) >= SMALL_POOL:
+        within = set(pool)
+        hits = [hit for hit in hits if hit.paper_id in within][:k]
     if not explain:
         return hits
     by_label = {request.label(place): by_id for place, by_id in enumerate(scores)}

@@ -343,6 +343,8 @@ class SearchSession(Closing):
                     hits += opened.explore.rank(part, depth, explain=explain, again=again, progress=progress)
             elif not again:
                 hits = rank(opened.first_stage, opened.reader, rankings, depth, explain=explain)
+                if second is None or not second.needs_labels:  # others would only take time
+                    hits = [_in_pool(task, each) for task, each in zip(some, hits, strict=True)]
             else:
                 assert second is not None
                 found = [task.hits for task in some]
@@ -356,7 +358,7 @@ class SearchSession(Closing):
         return [ranked[id(task)] for task in tasks]
 
     def _finished(self, tasks: Sequence[Task], *, rerank: bool) -> list[Ranking]:
-        tasks = [task._replace(hits=_varied(task)) for task in tasks]
+        tasks = [task._replace(hits=_in_pool(task, _varied(task))) for task in tasks]
         hits = [list(task.hits[: task.request.k]) for task in tasks]
         places = [place for place, task in enumerate(tasks) if task.request.matches]
         if places and (reader := tasks[0].opened.reader).manifest.dense is not None:  # all are of one reader
@@ -440,6 +442,12 @@ def _varied(task: Task) -> list[Hit]:
     if variety.bounds:
         hits = [hit for hit in _with_grades(task, hits) if variety.admits(hit.grades or {})]
     return explore.diversified(hits, variety.diversity or 0.0)
+
+
+def _in_pool(task: Task, hits: list[Hit]) -> list[Hit]:
+    """Return the hits of the pool, which may be ranked among others (`qbe.search.rank.rank`)."""
+    pool = set(task.request.pool or ())
+    return [hit for hit in hits if task.request.pool is None or hit.paper_id in pool]
 
 
 def _with_grades(task: Task, hits: list[Hit]) -> list[Hit]:
