@@ -1,5 +1,6 @@
 """Flaws of publishers' and databases' exports, each of which every reader that can have it mends."""
 
+import io
 import json
 import lzma
 from pathlib import Path
@@ -11,8 +12,9 @@ from qbe import paper_from_file
 from qbe.corpus import read_corpus
 from qbe.corpus.formats import FORMATS, kind_of
 from qbe.corpus.markup import clean_abstract, clean_bibtex, is_placeholder
-from qbe.corpus.records import Reading
+from qbe.corpus.records import Reading, RejectedRecords
 from qbe.corpus.streams import Head
+from qbe.errors import RecordError
 
 EMPTY = {"title": "On fish", "abstract": "Fish swim.", "metadata": {}}
 FISH = "We count fish."
@@ -161,6 +163,21 @@ def test_flaws_that_concern_one_record_stop_nothing(tmp_path):
     papers = list(read_corpus([str(tmp_path / "a.xml")], lambda text: [text]))
     assert [paper.title for paper in papers] == ["On fish", "On fish & nets", "On nets", "On & on"]
     assert {(paper.abstract, *paper.metadata["tags"]) for paper in papers} == {(FISH, "Birds/physiology")}
+
+
+def test_a_library_is_read_whole_and_what_is_left_out_is_named(tmp_path):
+    entries = "@misc{a, title={On fish}}\n@misc{b, title={On {nets}\n@misc{c, note={x}}\n"
+    (tmp_path / "a.bib").write_text(
+        entries + "\n".join(f"@misc{{d{i}, title={{On {i}}}}}" for i in range(100))
+    )
+    stream = io.BytesIO()
+    rejected = RejectedRecords(stream)
+    papers = list(read_corpus([str(tmp_path / "a.bib")], lambda text: [text], rejected=rejected))
+    assert (len(papers), rejected.skipped) == (101, {"a broken entry": 1, "no title": 1})
+    told = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [each["paper_id"] for each in told if "title stands" not in each["message"]] == ["b", "c"]
+    with pytest.raises(RecordError):
+        list(read_corpus([str(tmp_path / "a.bib")], lambda text: [text], Reading(on_error="stop")))
 
 
 def test_other_exports_are_named():

@@ -293,7 +293,10 @@ def _parsed(text: str, number: int, name: str, strings: MutableMapping[str, str]
         except _BrokenError as error:
             if kind != "string":
                 expected, found, there = error.args
-                yield f"{name}, {line(begin.start(1))}", _broken(expected, f"{found} ({line(there)})")
+                key = _KEY["}"].match(text, begin.end())
+                broken = _broken(expected, f"{found} ({line(there)})")
+                broken.names = (key[1].strip(),) if key else ()
+                yield f"{name}, {line(begin.start(1))}", broken
             return  # what follows may be parts of this entry
         if kind == "string":
             strings.update(entry.fields)

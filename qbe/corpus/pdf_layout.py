@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from importlib import resources
 
 from qbe.corpus.pdf_lines import Line, joined_text, overlap
 
@@ -14,6 +15,12 @@ HEADING, BLOCK, INTRODUCTION, FIRST = "heading", "block", "introduction", "first
 
 FEWEST_WORDS, MOST_WORDS = 30, 700  # of a paragraph that may be an abstract; where reading of one ends
 
+_LINES = resources.files("qbe.corpus").joinpath("layout.tsv").read_text("utf-8").splitlines()
+# What ends an abstract; what footnotes and notes on authors have, and abstracts have not; names of journals.
+_END, _NO_PROSE, _JOURNAL = (
+    re.compile("|".join(line.partition("\t")[2] for line in _LINES if line.startswith(name)), re.IGNORECASE)
+    for name in ("end\t", "no prose\t", "journal\t")
+)
 _ABSTRACT = re.compile(
     r"(?:\d+\.?\s+)?(?P<name>a ?b ?s ?t ?r ?a ?c ?t|(?:executive )?s ?u ?m ?m ?a ?r ?y|synopsis)\b"
     r"(?P<mark>\s*[.:\u2013\u2014\u2015|-]+)?\s*(?P<rest>.*)",
@@ -24,36 +31,7 @@ _INTRODUCTION = re.compile(
     r"(?:\s*[.:\u2013\u2014-]*|\s+(?:and|&)\s+[\w ]{3,40})",
     re.IGNORECASE,
 )
-_END = re.compile(
-    r"(?:author )?key ?[- ]?(?:words?|phrases)\b(?: and phrases)?\s*(?:[:.\u2013\u2014-]|$|(?-i:[A-Z]))|"
-    r"(?:additional|general) (?:key ?words|terms)\b|index[- ]terms?\b|subject (?:terms|class|headings)|"
-    r"categories and subject|ccs concepts|acm (?:reference|classification|ccs)|pacs\b|"
-    r"(?:math(?:ematics|ematical)?\.? subject|ams|msc|jel|ccs|physh)\b[\s(:]*"
-    r"(?:class|codes?|numbers?|subject|\d)|"
-    r"a ?r ?t ?i ?c ?l ?e i ?n ?f ?o|article history|received\b.{0,60}\d{4}|(?:table of )?contents\s*$|"
-    r"permission to make|copyright\b|\u00a9|\(c\) ?\d{4}|c\u20dd|preprint submitted|submitted to\b|"
-    r"corresponding author|correspondence\b|e-?mail(?: address)?:|abbreviations:|funding:|doi\b|"
-    r"(?:code|data|project page|availability).{0,30}https?://\S+$|https?://\S+$|"
-    r"r ?\u00e9 ?s ?u ?m ?\u00e9|zusammenfassung|resumen\b",
-    re.IGNORECASE,
-)
 _SECTION = re.compile(r"(?:\d{1,2}|[IVX]{1,4})[.)]?\s+[A-Z][^.]{2,60}")
-# What footnotes and notes on authors have, and abstracts have not.
-_NO_PROSE = re.compile(
-    r"e-?mail|\S@\S|\bsupported (?:in part by|by .{0,60}(?:award|grant|foundation))|permission to make|"
-    r"preliminary version",
-    re.IGNORECASE,
-)
-_JOURNAL = re.compile(
-    r"(?:the )?(?:journal of|proceedings of|international journal|transactions on|ieee |acm |annals of|"
-    r"physical review|physics letters|nuclear physics|lecture notes|european organi[sz]ation|"
-    r"deutsches elektronen|preprint|typeset using|draft version|technical report|working paper|"
-    r"research (?:article|paper|report)|original (?:article|research|paper)|review article|"
-    r"regular (?:article|paper)|article\b|letters?\b|short (?:paper|communication)|communication$|report no|"
-    r"open access|under review|published (?:as|in|by)|available (?:at|online)|contents lists?|https?:|www\.|"
-    r"doi\b|arxiv|volume \d|vol\. ?\d)|.{0,40}\bjournal\b(?: of .{0,40})?$|journal homepage",
-    re.IGNORECASE,
-)
 _MARKS = re.compile(
     r"(?<![\s*\u2020\u2021\u00a7\u00b6\u2217\u22c6\u2225#])[\s*\u2020\u2021\u00a7\u00b6\u2217\u22c6\u2225#]+$"
     r"|^[\s*\u2020\u2021\u2217]+"

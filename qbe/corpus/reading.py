@@ -51,7 +51,7 @@ def entries(source: str, reading: Reading = records.AS_IT_COMES) -> Iterator[Ent
 
     Raises CorpusError for a source that cannot be read, UsageError for an unknown format.
     """
-    return (entry for _, entry in _records(source, reading))
+    return (entry for _, _, entry in _records(source, reading))
 
 
 def read_corpus(
@@ -140,15 +140,20 @@ def _records(
     reading: Reading,
     rejected: RejectedRecords | None = None,
     left: Counter[str] | None = None,
-) -> Iterator[tuple[str, Entry]]:
-    """Yield the records of a source, each with whose ids they have (`qbe.corpus.identity`)."""
+) -> Iterator[tuple[str, bool, Entry]]:
+    """Yield the records of a source, each with whose ids they have (`qbe.corpus.identity`).
+
+    Those of reference managers come with True, where nothing says what to do with unusable ones.
+    """
     if _is_dataset(source, reading):
-        yield from ((UNIQUE, entry) for entry in read_dataset(source.removeprefix(HUGGING_FACE), reading))
+        yield from (
+            (UNIQUE, False, entry) for entry in read_dataset(source.removeprefix(HUGGING_FACE), reading)
+        )
         return
     if is_library(source):
         from qbe.corpus import zotero
 
-        yield from ((CHOSEN, entry) for entry in zotero.read(source, reading))
+        yield from ((CHOSEN, reading.on_error is None, entry) for entry in zotero.read(source, reading))
         return
     in_folder = is_folder(source)
     for file in files_of(source):
@@ -181,17 +186,17 @@ def _records(
                     ):
                         about = {**record["metadata"], ABSTRACT_FROM: TITLE}
                         record = {**record, "abstract": [record["title"]], "metadata": about}
-                    yield form.ids, Entry(entry.where, record)
+                    yield form.ids, by_title, Entry(entry.where, record)
                     count += 1
         except CorpusError as error:
             if count or not in_folder:
                 raise
             known = error if isinstance(error, RecordError) else RecordError(str(error), NOT_RECOGNIZED)
-            yield UNIQUE, Entry(name, known)
+            yield UNIQUE, False, Entry(name, known)
 
 
 def _papers(
-    sources: Iterable[Iterator[tuple[str, Entry]]],
+    sources: Iterable[Iterator[tuple[str, bool, Entry]]],
     ids: Ids,
     split: Splitter | None,
     reading: Reading,
@@ -201,7 +206,7 @@ def _papers(
     """Yield each paper with None; a duplicate with the number (from 1) of the paper that it is."""
     seen = Seen(reading.dedupe) if reading.dedupe else None
     for source in sources:
-        for whose, entry in source:
+        for whose, of_library, entry in source:
             try:
                 paper = _paper(entry, whose, split, reading)
                 if paper is None:
@@ -212,14 +217,17 @@ def _papers(
                 first = seen.first(paper) if seen is not None else None
                 paper_id, is_new = (first, False) if first else ids.place(paper, entry.where, whose)
             except RecordError as error:
-                if stops and error.is_fault:
+                if stops and error.is_fault and not of_library:
                     if reading.on_error == records.STOP:  # as was asked for
                         raise error from None
                     remedy = "leave such records out with `on_error` skip"
                     if error.reason == records.NO_ABSTRACT:
                         remedy = f"keep such papers by their titles with `keep_without_abstract`, or {remedy}"
                     raise RecordError(f"{error} ({remedy})", error.reason) from None
-                rejected.skip(entry.where, error, id_of(entry.record))
+                title = entry.record.get("title") if isinstance(entry.record, Mapping) else None
+                broken = rejected.broken
+                rejected.skip(entry.where, error, id_of(entry.record), title)
+                rejected.accepted += (rejected.broken - broken) * of_library
                 continue
             if not is_new:
                 by, place = seen.by if seen and first else None, f"{paper.title!r}, {ids.first(paper_id)}"

@@ -43,8 +43,13 @@ _USUAL["id"] += [*_KEYS, *_NOT_ALWAYS]
 _SEVERAL = ("authors", "tags", "venue")  # of these all columns are read: where one is empty, or together
 _OTHER_IDS = ("arxiv", "pmid", "pmc")
 _VAGUE = ("pub", "publication", "source")  # venues where no other column is one
-_NAMES = [("full_name",), ("fullName",), ("name",), ("display_name",), ("title",), ("value",)]
-_NAMES += [("given", "family"), ("first_name", "last_name"), ("firstName", "lastName"), ("first", "last")]
+_NAMES = [  # keys of an object that says what it is called
+    keys.split()
+    for keys in (
+        *("full_name", "fullName", "name", "display_name", "title", "value", "given family"),
+        *("first_name last_name", "firstName lastName", "first last"),
+    )
+]
 _FAMILY_FIRST = re.compile(r"^((?:[a-z]\S*\s)*\S+)\s(.+)")
 _QUOTED = re.compile(r"""'((?:[^'\\]|\\.?)*+)(?:'|\Z)|"((?:[^"\\]|\\.?)*+)(?:"|\Z)""", re.DOTALL)
 _ARXIV = re.compile(r"[a-z-]+\.[A-Za-z-]+|[a-z]+-[a-z]+")
