@@ -185,10 +185,10 @@ def parse_paper(
         if isinstance(abstract, str) and split is not None:
             sentences, offsets = _split(abstract, split)
         else:
-            headed, offsets = record.get(HEADED), record.get(OFFSETS)
-            texts = _sentences(abstract)
-            fits = isinstance(headed, list) and len(headed) == len(texts)
-            sentences = list(map(headed_sentence, texts, headed if fits else [None] * len(texts)))
+            headed, offsets, texts = record.get(HEADED), record.get(OFFSETS), _sentences(abstract)
+            if not (isinstance(headed, list) and len(headed) == len(texts)):
+                headed = [None] * len(texts)
+            sentences = list(map(headed_sentence, texts, headed))
             offsets = None if offsets is None else _offsets(offsets, len(sentences))
         if labels is not None:
             facets = _facets(labels, abstract, len(sentences))
