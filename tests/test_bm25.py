@@ -231,3 +231,29 @@ def test_equal_scores_at_the_last_place_are_told_apart_by_id(tmp_path):
     for k in (1, 3, 50, 99, 100):
         hits = bm25(index, Query(paper("q", "", "fish"), Facet.METHOD), k)
         assert [hit.paper_id for hit in hits] == sorted(ids)[:k]
+
+
+def test_texts_are_found_whatever_form_their_letters_have(tmp_path):
+    """Those of another width or height, and queries in any form; a word in a rare form finds its like."""
+    texts = {
+        "plain": "Fish of G\u00f6del networks with CO2 and DNA",
+        "wide": "\uff24\uff2e\uff21 of newts",
+        "low": "CO\u2082 of ponds",
+        "joined": "net\u200bworks of ponds",
+        "parted": "Go\u0308del and \ufb01sh and net\u00adworks",
+    }
+    papers = [Paper(name, text, (Sentence("We measure it."),)) for name, text in texts.items()]
+    build(tmp_path / "index", papers, BuildSettings(dense=False))
+    expected = {
+        "DNA": {"plain", "wide"},
+        "CO2": {"plain", "low"},
+        "CO\u2082": {"plain", "low"},
+        "networks": {"plain", "joined"},
+        "net\u00adworks": {"plain", "joined", "parted"},
+        "\ufb01sh": {"plain", "parted"},
+        "Go\u0308del": {"plain", "parted"},
+    }
+    with Index(tmp_path / "index") as index:
+        for text, found in expected.items():
+            rows = index.reader.search(text, 9).rows.tolist()
+            assert {index.papers.ids[row] for row in rows} == found, text

@@ -189,16 +189,10 @@ def _mended(data: bytes) -> bytes:
     head, *parts = _RECORD.split(text)
     root, mended = _ROOT.search(head), [head]
     for place, part in enumerate(parts):
-        ends = [*_END.finditer(part)]
-        last, tag = place == len(parts) - 1, f"{_PREFIX.match(part)[1]}record"  # type: ignore[index]
-        end = (
-            ends[0].end()
-            if ends
-            else _AFTER.search(part).start()
-            if last and _AFTER.search(part)
-            else len(part)
-        )
-        record = part[:end]
+        last, closed, begin = place == len(parts) - 1, _END.search(part), _PREFIX.match(part)
+        after = _AFTER.search(part) if last and not closed else None
+        end = closed.end() if closed else after.start() if after else len(part)
+        record, prefix = part[:end], begin[1] if begin else ""
         try:
             wrapped = f"{root[0] if root else '<x>'}{record}</{root[1] if root else 'x'}>"
             _ = [*elements(io.BufferedReader(io.BytesIO(wrapped.encode())), "page", [f"{_OAI}record"])]
@@ -206,9 +200,8 @@ def _mended(data: bytes) -> bytes:
         except CorpusError:
             name = _IDENTIFIER.search(record)
             identifier = html.escape(name[1] if name else "")
-            prefix = tag.removesuffix("record")
-            header = f"<{prefix}identifier>{identifier}</{prefix}identifier>"
-            mended.append(f'<{tag}><{prefix}header status="damaged">{header}</{prefix}header></{tag}>')
+            header = f"<{prefix}identifier>{identifier}</{prefix}identifier></{prefix}header>"
+            mended.append(f'<{prefix}record><{prefix}header status="damaged">{header}</{prefix}record>')
         mended.append(part[end:] if last else "")
     return "".join(mended).encode()
 

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import threading
+import unicodedata
 import weakref
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,9 +53,39 @@ _OF_A_LATER_LUCENE = ("IndexFormatTooNewException", "indexCreatedVersionMajor is
 BUILDER_LOCK = threading.Lock()
 
 
+# Full width, raised and lowered signs, and what has no width: plain in postings and in queries.
+_WIDE = re.compile("[\uff01-\uff9f\u00b2\u00b3\u00b9\u2070-\u209c]+")
+_NO_WIDTH = re.compile("[\u200b-\u200d\u2060\ufeff]")
+# Soft hyphens, ligatures and letters in two parts: in queries alone, since published indexes have some.
+_HYPHENS, _LIGATURES = re.compile("\u00ad"), re.compile("[\ufb00-\ufb06]")
+
+
 def contents(paper: Paper) -> str:
-    """Return the text that is indexed for BM25: title and abstract, with a space between."""
+    """Return the text of a paper for BM25: title and abstract, with a space between."""
     return f"{paper.title} {paper.abstract}"
+
+
+def _plain(text: str) -> str:
+    """Return a text as it is indexed, with plain signs for those of another width or height.
+
+    >>> _plain("\uff24\uff2e\uff21 in CO\u2082")
+    'DNA in CO2'
+    """
+    if text.isascii():
+        return text
+    return _WIDE.sub(lambda found: unicodedata.normalize("NFKC", found[0]), _NO_WIDTH.sub("", text))
+
+
+def _asked(text: str) -> str:
+    """Return a query in its usual form, and the words that are written otherwise as they are, too."""
+    if text.isascii():
+        return text
+    usual, others = list[str](), list[str]()
+    for word in text.split():
+        plain = _LIGATURES.sub(lambda found: unicodedata.normalize("NFKC", found[0]), _HYPHENS.sub("", word))
+        usual.append(_plain(unicodedata.normalize("NFC", plain)))
+        others += [word] if usual[-1] != word else []
+    return " ".join((*usual, *others))
 
 
 def write_input(folder: Path, papers: Iterable[Paper]) -> Iterator[Paper]:
@@ -68,7 +99,7 @@ def write_input(folder: Path, papers: Iterable[Paper]) -> Iterator[Paper]:
                 files.close()
                 path = target / f"{number:010d}.jsonl"
                 lines = files.enter_context(path.open("w", encoding="utf-8"))
-            lines.write(json.dumps({"id": paper.paper_id, "contents": contents(paper)}) + "\n")
+            lines.write(json.dumps({"id": paper.paper_id, "contents": _plain(contents(paper))}) + "\n")
             try:
                 yield paper
             except GeneratorExit:  # the consumer failed, and its error matters more than a full disk
@@ -119,7 +150,7 @@ def update_lucene(
     Postings that an earlier major version of Lucene created take no others: all papers are indexed again.
     """
     papers = Papers(Files(folder), predictions=False)
-    with _building(folder, len(papers)) as statistics:
+    with _building(folder, len(papers), "try again") as statistics:
         directory = jvm.open_lucene(old / LUCENE, reading=False)
         before = jvm.java_class("org.apache.lucene.index.SegmentInfos").readLatestCommit(directory)
         if before.getIndexCreatedVersionMajor() == int(jvm.lucene_version().partition(".")[0]):
@@ -159,7 +190,7 @@ def _change_postings(target: Path, old: Path, added: Path | None, deleted: Seque
 
 
 @contextlib.contextmanager
-def _building(folder: Path, count: int) -> Iterator[dict[str, int]]:
+def _building(folder: Path, count: int, advice: str = "go on with `resume`") -> Iterator[dict[str, int]]:
     """Give the term statistics of what the block indexes; convert errors, of which a full disk has many."""
     statistics: dict[str, int] = {}
     failure: Exception | None = None
@@ -179,8 +210,7 @@ def _building(folder: Path, count: int) -> Iterator[dict[str, int]]:
     if failure is not None or statistics["documents"] != count:
         raise IndexBuildError(
             f"expected Lucene to index {count} papers into {folder / LUCENE}, found {result} and "
-            f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB left on the disk; check its free space, and go "
-            "on with `resume`"
+            f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB left on the disk; check its space, and {advice}"
         ) from failure
 
 
@@ -259,7 +289,7 @@ class TextSearch:
         A ``pool`` (rows) is ranked as it is: also papers without any of the words. ``allowed`` restricts the
         hits and changes no score.
         """
-        query = self._generator.buildQuery("contents", self._analyzer, text)
+        query = self._generator.buildQuery("contents", self._analyzer, _asked(text))
         if pool is not None or allowed is not None:  # these papers add nothing to a score
             java = jvm.java_class
             occur = java("org.apache.lucene.search.BooleanClause$Occur")

@@ -321,7 +321,7 @@ class ServiceTool(Tool):
     def answer(self, arguments: dict[str, Any]) -> BaseModel:
         try:
             self.service.index.refresh()
-        except QbeError as error:  # what is open goes on
+        except Exception as error:  # whatever fails, what is open goes on
             log.warning("the newest commit of the index was not opened: %s", error)
         answer: BaseModel = call(self.function, self.service, arguments)
         return answer
