@@ -1,8 +1,8 @@
-"""Make the pictures of docs/serve.md: the page of ``qbe serve`` over the sample, on a screen and on a phone.
+"""Make the pictures of docs/serve.md: the page of ``qbe serve`` over ``mini``, on a screen and on a phone.
 
     python -m scripts.screenshots [--output docs/images] [--chromium PROGRAM]
 
-Needs Playwright (``pip install playwright``) and Chromium. The sample is indexed in the cache, as by
+Needs Playwright (``pip install playwright``) and Chromium. ``mini`` is indexed in the cache, as by
 ``qbe demo``.
 """
 

@@ -1,5 +1,6 @@
 """Facets of an index: given ones kept, missing ones predicted in the pass that makes the vectors."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -160,3 +161,15 @@ def test_a_tagger_exchanged_since_the_build_began_is_refused(tmp_path, settings,
         build_job(output, job, resume=True)
     built = build_job(output, job, overwrite=True)
     assert built.tagger["sha256"] == Tagger.open(str(tagger)).identity["sha256"]
+
+
+def test_headings_of_a_structured_abstract_label_its_sentences(tmp_path, tiny_encoder, tiny_tagger):
+    text = "AIM: To count cod. METHODS: We cast a net. RESULTS: Two cod. CONCLUSIONS: They are few."
+    record = {"paper_id": "cod", "title": "Cod", "abstract": f"Fish swim. {text}"}
+    (tmp_path / "cod.jsonl").write_text(json.dumps(record))
+    job = Job(corpus=(str(tmp_path / "cod.jsonl"),), encoder=str(tiny_encoder), tagger=str(tiny_tagger))
+    for name, settings in (("vectors", {"bm25": False}), ("postings", {"dense": False})):
+        build_job(tmp_path / name, replace(job, **settings))
+        with Index(tmp_path / name, tagger=str(tiny_tagger)) as index:
+            labels = [each.label for each in index.label_facets(index.paper("cod")).sentences]
+        assert labels[1:] == ["aim", "method", "result", "other"]

@@ -31,7 +31,17 @@ from qbe.corpus.fields import (
 from qbe.corpus.json_stream import decode_record, decode_text, json_objects, list_path, object_items
 from qbe.corpus.markup import plain, without_latex
 from qbe.corpus.names import are_several, person_name, split_authors
-from qbe.corpus.records import FIELDS, OFFSETS, Entry, Reader, Reading, Splitter, converted, parse_paper
+from qbe.corpus.records import (
+    FIELDS,
+    HEADED,
+    OFFSETS,
+    Entry,
+    Reader,
+    Reading,
+    Splitter,
+    converted,
+    parse_paper,
+)
 from qbe.corpus.streams import display_name, head_of, numbered_lines, open_source
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper
@@ -45,7 +55,7 @@ def reader(to_record: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Reader:
 # --- qbe's own, and others with usual names ---
 
 _MAPPING = re.compile(r'\{\s*"([^"\\]*)"\s*:\s*\{')
-_OF_SENTENCES = ("pred_labels", OFFSETS)
+_OF_SENTENCES = ("pred_labels", OFFSETS, HEADED)
 _TEXTS = {"id", "title", "abstract"}
 _OWN = frozenset((*FIELDS, *_OF_SENTENCES))
 

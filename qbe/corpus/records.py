@@ -31,7 +31,7 @@ Splitter = Callable[[str], Sequence[str]]  # of abstracts into sentences
 Offsets = tuple[tuple[int, int], ...]  # (begin, end) of each sentence, end exclusive, in characters
 
 FIELDS = ("paper_id", "title", "abstract", "pred_labels", "metadata")
-OFFSETS = "sentence_offsets"
+OFFSETS, HEADED = "sentence_offsets", "heading_labels"
 STOP, SKIP = "stop", "skip"
 SKIP_BYTES = 256 << 20
 CHOICES = {"on_error": (STOP, SKIP), "dedupe": ("title", "doi")}
@@ -185,7 +185,10 @@ def parse_paper(
         if isinstance(abstract, str) and split is not None:
             sentences, offsets = _split(abstract, split)
         else:
-            sentences, offsets = list(map(Sentence, _sentences(abstract))), record.get(OFFSETS)
+            headed, offsets, texts = record.get(HEADED), record.get(OFFSETS), _sentences(abstract)
+            if not (isinstance(headed, list) and len(headed) == len(texts)):
+                headed = [None] * len(texts)
+            sentences = list(map(headed_sentence, texts, headed))
             offsets = None if offsets is None else _offsets(offsets, len(sentences))
         if labels is not None:
             facets = _facets(labels, abstract, len(sentences))
@@ -241,6 +244,9 @@ def paper_to_record(paper: Paper) -> dict[str, Any]:
             for each in paper.sentences
         )
         record["pred_labels"] = [f"{label}_label" for label in labels]
+    elif any(each.probabilities for each in paper.sentences):
+        headed = (each.probabilities and each.probabilities.label for each in paper.sentences)
+        record[HEADED] = list(headed)
     if paper.offsets is not None:
         record[OFFSETS] = [list(pair) for pair in paper.offsets]
     if paper.metadata:
@@ -286,17 +292,24 @@ def _paper_id(value: Any) -> str:
 
 
 def _split(abstract: str, split: Splitter) -> tuple[list[Sentence], Offsets | None]:
-    """Return the sentences of an abstract and their offsets; a heading gives a label the probability 1."""
+    """Return the sentences of an abstract, labelled where it has headings, and their offsets."""
     _check_length(len(abstract), "abstract")
     sentences, offsets = list[Sentence](), list[tuple[int, int]]()
     whole = [Part(0, len(abstract))]
     for begin, end, label in whole if split is unsplit else headed_parts(abstract):
         part = abstract[begin:end]
         texts = [text.strip() for text in split(_clean(part, "abstract"))]
-        shares = label and FacetProbabilities(*(float(name == label) for name in FacetProbabilities._fields))
-        sentences += [Sentence(text, shares.facet, shares) if shares else Sentence(text) for text in texts]
+        sentences += [headed_sentence(text, label) for text in texts]
         offsets += [(begin + first, begin + last) for first, last in locate(part, texts) or ()]
     return sentences, tuple(offsets) if len(offsets) == len(sentences) else None
+
+
+def headed_sentence(text: str, label: Any) -> Sentence:
+    """Make a sentence; the ``label`` of its heading has the probability 1."""
+    if label not in FacetProbabilities._fields:
+        return Sentence(text)
+    shares = FacetProbabilities(*(float(name == label) for name in FacetProbabilities._fields))
+    return Sentence(text, shares.facet, shares)
 
 
 def _sentences(abstract: Any) -> list[str]:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from qbe.corpus.records import HEADED, dump_record, headed_sentence, paper_to_record
 from qbe.corpus.records import OFFSETS as OFFSETS_FIELD
-from qbe.corpus.records import dump_record, paper_to_record
 from qbe.errors import CorpusError, PaperNotFoundError
 from qbe.index.scoring import Mask, Rows, run_starts
 from qbe.index.store import RECORDS, Files, damaged
@@ -213,10 +213,13 @@ class Papers:
                 first, last = starts[row : row + 2].tolist()
                 facets = (FACET_CODES[code] for code in codes[first:last].tolist())
                 predicted = (FacetProbabilities(*shares) for shares in probabilities[first:last].tolist())
+            sentences = tuple(Sentence(*each) for each in zip(texts, facets, predicted, strict=True))
+            if HEADED in record and not is_predicted:
+                sentences = tuple(map(headed_sentence, texts, record[HEADED]))
             return Paper(
                 record["paper_id"],
                 record["title"],
-                tuple(Sentence(*each) for each in zip(texts, facets, predicted, strict=True)),
+                sentences,
                 labels is not None or is_predicted,
                 record.get("metadata", {}),
                 None if offsets is None else tuple((begin, end) for begin, end in offsets),
@@ -232,6 +235,9 @@ def rows_of(papers: Papers, paper_ids: Iterable[str]) -> Rows:
 
 
 def without_labels(paper: Paper) -> Paper:
+    """Drop labels that a corpus gave; those of headings stay."""
+    if not paper.labelled:
+        return paper
     sentences = tuple(Sentence(sentence.text) for sentence in paper.sentences)
     return dataclasses.replace(paper, sentences=sentences, labelled=False)
 
