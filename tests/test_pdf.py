@@ -9,7 +9,18 @@ import pytest
 
 pytest.importorskip("reportlab")
 from reportlab.lib.pdfencrypt import StandardEncryption
-from support.pdfs import SERIF, Column, Paper, Sheet, article, cover, laid_out, springer, without_abstract
+from support.pdfs import (
+    SANS_BOLD,
+    SERIF,
+    Column,
+    Paper,
+    Sheet,
+    article,
+    cover,
+    laid_out,
+    springer,
+    without_abstract,
+)
 
 from qbe.corpus import pdf
 from qbe.corpus.reading import read_corpus
@@ -58,6 +69,41 @@ def test_the_introduction_stands_for_an_abstract_and_this_is_said(tmp_path, tiny
     main(["--index", str(tiny_index), "--paper-file", str(path), "--first-stage=bm25", "--hits=1"])
     said = "no abstract was found in the query; the introduction's first paragraph stands for it"
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("gap", [14, 30])
+def test_a_structured_abstract_behind_a_cover_in_two_languages(gap):
+    """Headings in bold on lines of their own (14 points apart), or before their text, blank lines between."""
+    sheet = Sheet()
+    sheet.line(72, 80, "White Lake Repository", SANS_BOLD, 20)
+    sheet.line(
+        72,
+        120,
+        "Items deposited in the repository are protected by copyright, all rights reserved.",
+        SERIF,
+        9,
+    )
+    sheet.canvas.showPage()
+    sheet.line(72, 80, "On the flying fish of lakes", SANS_BOLD, 18)
+    sheet.line(72, 130, "Abstract", SANS_BOLD, 11)
+    y, parts = (
+        150,
+        {"Background": "Fish fly over lakes.", "Methods": "We count fish.", "Results": "They are ten."},
+    )
+    for heading, text in parts.items():
+        if gap == 14:
+            sheet.line(72, y, heading, SANS_BOLD, 10)
+            y += 12
+        long = f"{text} This is known of all the fish that fly over all of the lakes of all countries."
+        sheet.line(72, y, long if gap == 14 else f"{heading}: {long}", SERIF, 10)
+        sheet.line(72, y + 12, "It is said in a second line, too.", SERIF, 10)
+        y += 12 + gap
+    sheet.line(72, y, "Resumo", SANS_BOLD, 10)
+    sheet.line(72, y + 12, "Os peixes voam sobre os lagos.", SERIF, 10)
+    found = pdf.answer(sheet.data())
+    assert found["title"] == "On the flying fish of lakes"
+    assert [heading for heading in parts if f"{heading}: " in found["abstract"]] == [*parts]
+    assert found["abstract"].endswith("It is said in a second line, too.")
 
 
 def test_a_folder_is_a_corpus(tmp_path):

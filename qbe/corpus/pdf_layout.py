@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib import resources
 
 from qbe.corpus.pdf_lines import Line, joined_text, overlap
+from qbe.corpus.sentences import HEADINGS
 
 # Where an abstract was found: under its heading, as a paragraph without one before the introduction, or
 # nowhere, and the introduction's first paragraph, or the first one of all, stands for it.
@@ -17,10 +18,11 @@ FEWEST_WORDS, MOST_WORDS = 30, 700  # of a paragraph that may be an abstract; wh
 
 _LINES = resources.files("qbe.corpus").joinpath("layout.tsv").read_text("utf-8").splitlines()
 # What ends an abstract; what footnotes and notes on authors have, and abstracts have not; names of journals.
-_END, _NO_PROSE, _JOURNAL = (
+_END, _NO_PROSE, _JOURNAL, _COVER = (  # the last: what stands on sheets of libraries before a paper
     re.compile("|".join(line.partition("\t")[2] for line in _LINES if line.startswith(name)), re.IGNORECASE)
-    for name in ("end\t", "no prose\t", "journal\t")
+    for name in ("end\t", "no prose\t", "journal\t", "cover\t")
 )
+_OF_SECTION = re.compile(r"[^.:\u2013\u2014]{3,40}")
 _ABSTRACT = re.compile(
     r"(?:\d+\.?\s+)?(?P<name>a ?b ?s ?t ?r ?a ?c ?t|(?:executive )?s ?u ?m ?m ?a ?r ?y|synopsis)\b"
     r"(?P<mark>\s*[.:\u2013\u2014\u2015|-]+)?\s*(?P<rest>.*)",
@@ -62,6 +64,13 @@ def find(lines: Sequence[Line], named: str) -> dict[str, str]:
     return {"title": title, "abstract": abstract, "source": source}
 
 
+def _is_heading(text: str) -> bool:
+    """Return True for the words of a heading of a structured abstract, which may begin a line."""
+    match = _OF_SECTION.match(text)
+    words = re.findall(r"[a-z]+", match[0].lower()) if match else []
+    return 0 < len(words) < 6 and text[:1].isupper() and HEADINGS.issuperset(words)
+
+
 def _heading(lines: Sequence[Line]) -> tuple[Line | None, str]:
     found = list[tuple[bool, Line, str]]()
     for line in lines:
@@ -94,7 +103,12 @@ def _under(lines: Sequence[Line], heading: Line, rest: str) -> list[Line]:
         begin = min(close or beside or below, key=lambda each: (each.y, each.x0), default=None)
         if begin is None or _ends(begin, begin):
             return []
-    return _grown([line for line in lines if line is not heading], begin)
+    rows = _grown([line for line in lines if line is not heading], begin)
+    are_alone = (len(each.text) < 40 and each.text[-1].isalpha() and _is_heading(each.text) for each in rows)
+    return [
+        row._replace(text=f"{row.text}:") if alone else row
+        for row, alone in zip(rows, are_alone, strict=True)
+    ]
 
 
 def _beginning(lines: Sequence[Line], heading: Line, most: float, letters: int) -> list[Line]:
@@ -105,21 +119,26 @@ def _beginning(lines: Sequence[Line], heading: Line, most: float, letters: int) 
         if line.page == heading.page
         and 0.4 * line.size < line.y - heading.y < most * line.size
         and overlap(line, heading.x0 - 20, heading.x1 + 20) > 0
-        and len(line.text) > letters
+        and (len(line.text) > letters or _is_heading(line.text))
     ]
 
 
 def _grown(lines: Sequence[Line], begin: Line, *, one_paragraph: bool = False) -> list[Line]:
     rows, words = [begin], len(begin.text.split())
     x0, x1, leading, last = begin.x0, begin.x1, 0.0, begin
-    used = {begin}
+    used, style = {begin}, begin  # the latter has the size and weight of the text
     while words < MOST_WORDS:
         row = _row_below(lines, last, x0, x1, leading, used)
+        if not row and leading and _is_heading(begin.text):  # blank lines may stand between sections
+            wider = _row_below(lines, last, x0, x1, 1.8 * leading, used)
+            row = wider if wider and _is_heading(wider[0].text) else []
         if not row and not one_paragraph:
             row = _row_of_next_column(lines, last, x0, x1, begin, used)
             if row:
                 x0, x1 = row[0].x0, row[-1].x1
-        if not row or _ends(row[0], begin):
+        if row and _is_heading(style.text) and style.text[-1:].isalpha():
+            style = row[0]
+        if not row or _ends(row[0], style):
             break
         first, is_same_page = row[0], row[0].page == last.page
         if one_paragraph and len(rows) > 1 and words >= FEWEST_WORDS:
@@ -176,6 +195,8 @@ def _ends(line: Line, begin: Line) -> bool:
         return True
     if line.size > 1.1 * begin.size or (line.size < 0.88 * begin.size and len(line.text) > 12):
         return True
+    if _is_heading(line.text):
+        return False
     if begin.bold and not line.bold and len(line.text) > 25:
         return True
     is_marked = line.bold > begin.bold or line.text.isupper()
@@ -231,6 +252,8 @@ def _title(
 ) -> tuple[str, Line | None]:
     """Return the title and its last line; ``heading`` is the abstract's, ``named`` the stated title."""
     first = next((line.page for line in lines if len(line.text) > 3), 0)
+    is_cover = any(line.page == first and _COVER.search(line.text) for line in lines)
+    first += is_cover and (heading is None or heading.page > first) and lines[-1].page > first
     page = [line for line in lines if line.page == first]
     bottom = 0.7 * max((each.y for each in page), default=0.0)
     if heading is not None and heading.page == first:

@@ -130,7 +130,7 @@ class Watcher:
         self._change(kept.find)
 
     def add(self, name: str, search: SearchForm, grade: float | None = None) -> dict[str, Any]:
-        """Keep a search: papers that come into the index from now on, of at least a grade, are reported."""
+        """Keep a search, for papers that come into the index from now on."""
         watch = kept.watch_of(name, search, grade)
         self._change(lambda watches, session: kept.keep(watches, watch, session))
         return self.records()

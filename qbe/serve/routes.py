@@ -108,6 +108,13 @@ def export(state: Any, paper_ids: PaperIds, format: Format = "bibtex") -> Respon
     )
 
 
+def watch(state: Any, name: str, search: SearchForm, grade: float | None = None) -> dict[str, Any]:
+    """Keep a search: papers that come into the index from now on, of at least a grade, are reported."""
+    with state.service.admitted(search.text):
+        records: dict[str, Any] = state.watcher.add(name, search, grade)
+    return records
+
+
 def feed(state: Any, name: str | None = None) -> Response:
     """The papers that came for the searches that are kept, or for one, as an Atom feed."""
     return Response(state.watcher.feed(name), media_type="application/atom+xml; charset=utf-8")
@@ -173,7 +180,7 @@ ADDRESSES: dict[str, dict[str, Callable[..., Any]]] = {
     "/api/export": {"GET": export, "POST": export},
     "/api/labels": {"GET": next_pair, "POST": give},
     "/metrics": {"GET": metrics},
-    WATCHES: {"GET": Watcher.records, "POST": Watcher.add},
+    WATCHES: {"GET": Watcher.records, "POST": watch},
     f"{WATCHES}/remove": {"POST": Watcher.remove},
     f"{WATCHES}/feed": {"GET": feed},
 }

@@ -38,7 +38,7 @@ P = ParamSpec("P")
 Name = Annotated[str, Field(max_length=300)]
 Few = Annotated[int, Field(ge=1, le=50)]
 
-MAX_CHARACTERS = 40_000  # of pasted texts whose sentences are labelled and encoded at a time
+MAX_CHARACTERS = 20_000  # of pasted texts whose sentences are labelled and encoded at a time
 READING_SECONDS = 5.0  # how long an uploaded file waits until those before it are read
 
 
@@ -133,7 +133,7 @@ class SearchService(Closing):
     def search(self, form: SearchForm) -> Record:
         """The final hits of a search, as `stream` has them; raises what that does."""
         begin, request = time.perf_counter(), form.request(self.index)
-        with self._admitted(form.text):
+        with self.admitted(form.text):
             ranking = self._session(form.first_stage).search(request, rerank=form.rerank)
         return self._search_record(ranking, form, begin)
 
@@ -151,7 +151,7 @@ class SearchService(Closing):
             try:
                 session, request = self._session(form.first_stage), form.request(self.index)
                 rankings = session.run(request, rerank=form.rerank)
-                with self._admitted(form.text):
+                with self.admitted(form.text):
                     first = next(rankings)
                 for ranking in chain([first], rankings):
                     yield self._search_record(ranking, form, begin)
@@ -181,7 +181,7 @@ class SearchService(Closing):
         cited = [paper_id for paper_id in form.cited if paper_id in self.index]
         request, k = CiteRequest(paper, cited, excluded), form.start + form.k + 1
         recommend = partial(recommender.batch_recommend, [request], k, filter=form.paper_filter)
-        with self._admitted(form.text):
+        with self.admitted(form.text):
             (hits,) = queue.result(lambda tasks: [task() for task in tasks], recommend)
         return {
             "query": {"heading": f"Papers for “{paper.title or paper.abstract}” to cite"},
@@ -208,12 +208,12 @@ class SearchService(Closing):
 
     def label(self, text: Abstract, title: Title = "") -> Record:
         """The sentences of a pasted abstract with their facets."""
-        with self._admitted(text):
+        with self.admitted(text):
             paper = self.index.label_facets(pasted_paper(text, title))
         return {"title": paper.title, "sentences": sentence_records(paper)}
 
     @contextmanager
-    def _admitted(self, text: str | None) -> Iterator[None]:
+    def admitted(self, text: str | None) -> Iterator[None]:
         """Count a text while it is labelled and encoded; raise OverloadedError where too much is already."""
         size = len(text or "")
         with self._counting:
@@ -240,7 +240,7 @@ class SearchService(Closing):
         """
         if (paper_id is None) == (text is None):
             raise UsageError("expected paper_id or text, found " + ("neither" if text is None else "both"))
-        with self._admitted(text):
+        with self.admitted(text):
             found = self.index.find(paper_id) if paper_id else pasted_paper(str(text), title)
             paper, other = self.index.label_facets(found), self.index.find(other_id)
             facets = [facet for facet in Facet if paper.facet_positions(facet)[0]]

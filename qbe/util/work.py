@@ -194,6 +194,7 @@ def limit(most_bytes: int) -> None:
     global is_limited
     import resource
 
+    os.nice(10)  # others wait for what strangers send no longer than for anything else
     is_limited, limits = (
         True,
         {resource.RLIMIT_AS: most_bytes, resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: 0},
