@@ -216,7 +216,7 @@ def test_progress_is_for_terminals(tiny_index, sample, tiny_cross_encoder, monke
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     main(arguments)
     last = capsys.readouterr().err.splitlines()[-1].rpartition("\r")[2]
-    assert last.startswith("reranking: 100%")
+    assert last.startswith("ranking: 100%")
     assert " 40/40 " in last  # 8 queries, 5 candidates each
 
 

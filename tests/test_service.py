@@ -195,12 +195,15 @@ def test_papers_go_by_any_name(service):
     named = ["two crops of a", "S036", title]
     by_name = service.search(like_s036(paper_ids=named, k=3, not_paper_ids=["S051"]))
     assert by_name["hits"] == by_id["hits"]
-    assert service.paper(title.upper())["paper_id"] == "s036"
+    assert service.paper("S036")["paper_id"] == "s036"
     compared = service.compare(paper_id="two crops", other_id="S051")
     assert (compared["paper"]["paper_id"], compared["other"]["paper_id"]) == ("s036", "s051")
     assert len(distinct_papers(service.index, ["two crops", "s036"])) == 1
     with pytest.raises(PaperNotFoundError, match=r"found [0-9]+ with 'citation' in their titles: s"):
-        service.paper("citation")
+        service.search(like_s036(paper_ids=["citation"]))
+    for text in ("citation", title):  # an id that is gone is never replaced by a title with its word
+        with pytest.raises(PaperNotFoundError, match="expected the id, DOI"):
+            service.paper(text)
 
 
 def test_exports(service):
