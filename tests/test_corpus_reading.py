@@ -167,6 +167,28 @@ def test_values_that_are_not_possible(name, value):
         Reading(**{name: value})
 
 
+def test_duplicates_by_doi_or_title_keep_a_complete_list_of_authors(tmp_path):
+    title = "Bird sound detection with neural networks"
+    some = {
+        "title": title,
+        "metadata": {"year": 2020, "authors": ["Sue Kahl"], "et_al": True, "doi": "10.1234/a"},
+    }
+    all_ = {"title": "Bird sounds", "metadata": {"authors": ["Sue Kahl", "Per Moe"], "doi": "10.1234/a"}}
+    last = {"title": title, "metadata": {"year": 2020, "authors": ["Sue Kahl"]}}
+    records = (
+        {"paper_id": name, "abstract": "Birds sing.", **each}
+        for name, each in zip("abc", (some, all_, last), strict=True)
+    )
+    source = tmp_path / "birds.jsonl"
+    source.write_text("\n".join(map(json.dumps, records)))
+    (paper,) = read_corpus([str(source)], whole, Reading(dedupe="both"))
+    assert (paper.title, paper.metadata["authors"], "et_al" in paper.metadata) == (
+        title,
+        ["Sue Kahl", "Per Moe"],
+        False,
+    )
+
+
 def test_duplicates_are_merged_before_ids_are_compared(tmp_path):
     first = paper("1", doi="10.1000/ABC", year=2019, ids={"pmid": "7"}, tags=["a", "b"])
     short = paper("1", "On stone in mountains", tags=["x"])

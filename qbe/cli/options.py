@@ -24,7 +24,8 @@ second writer is refused, and when anything fails the index is unchanged.
   more than this share is skipped (default: stop; skip:0.01 for files of more than 256 MB)
 --keep-without-abstract  keep papers that have a title alone, which stands for the abstract (default: of
   BibTeX, RIS and other libraries, without --on-error)
---dedupe title|doi  merge papers that repeat the title, year and first author, or the DOI, of one before
+--dedupe title|doi|both  merge papers that repeat the title, year and first author, or the DOI, of one
+  before
 --limit N  read only the first N papers, to try things out
 # changes of an index; without any of these one is built
 ? --append  add the papers of --corpus that the index lacks, with the index's own settings

@@ -189,29 +189,32 @@ class Ids:
 
 
 class Seen:
-    """The papers before, by title (with year and first author) or by DOI."""
+    """The papers before, by ``title`` (with year and first author), by ``doi``, or by ``both``."""
 
     def __init__(self, by: str) -> None:
-        self.by = "DOI" if by == "doi" else "title, year and first author"
+        names = {"doi": "DOI", "title": "title, year and first author"}
+        self._by = tuple(names) if by == "both" else (by,)
+        self.by = " or ".join(names[each] for each in self._by)
         self._papers = defaultdict[str, list[tuple[str, Told | None]]](list)
 
-    def _key(self, paper: Paper) -> tuple[str, Told | None]:
-        if self.by == "DOI":
-            return _doi(paper), None
-        title, author = normalized_title(paper.title), first_author(paper.metadata.get("authors"))
-        if not title or (title.count(" ") + 1 < FEWEST_WORDS and not (paper.year and author)):
-            return "", None
-        return f"{title}|{paper.year}|{author}", told_apart(paper)
+    def _keys(self, paper: Paper) -> Iterator[tuple[str, Told | None]]:
+        if "doi" in self._by and (own := _doi(paper)):
+            yield own, None
+        if "title" in self._by:
+            title, author = normalized_title(paper.title), first_author(paper.metadata.get("authors"))
+            if title and (title.count(" ") + 1 >= FEWEST_WORDS or (paper.year and author)):
+                yield f"{title}|{paper.year}|{author}", told_apart(paper)
 
     def first(self, paper: Paper) -> str | None:
         """Return the id of an earlier paper that is the same one; None where this is the first."""
-        key, told = self._key(paper)
-        before = self._papers.get(key, ()) if key else ()
-        return next((each for each, its in before if not (told and its and are_apart(told, its))), None)
+        for key, told in self._keys(paper):
+            for each, its in self._papers.get(key, ()):
+                if not (told and its and are_apart(told, its)):
+                    return each
+        return None
 
     def add(self, paper: Paper) -> None:
-        key, told = self._key(paper)
-        if key:
+        for key, told in self._keys(paper):
             self._papers[key].append((paper.paper_id, told))
 
 
@@ -244,6 +247,9 @@ def _merge(paper: Paper, other: Paper) -> Paper:
     """Return the paper with the longer abstract, the metadata that it lacks, and all ids of both."""
     longer = max(paper, other, key=lambda each: len(each.abstract))
     metadata = {**other.metadata, **present(paper.metadata)}
+    complete = [each.metadata for each in (paper, other) if not each.metadata.get("et_al")]
+    if authors := next((its["authors"] for its in complete if its.get("authors")), None):
+        metadata = {name: value for name, value in metadata.items() if name != "et_al"} | {"authors": authors}
     for name in ("tags", "collections", MERGED_IDS):
         lists = [each.metadata.get(name) for each in (paper, other)]
         values = [value for each in lists if isinstance(each, list) for value in each]

@@ -34,7 +34,7 @@ FIELDS = ("paper_id", "title", "abstract", "pred_labels", "metadata")
 OFFSETS, HEADED = "sentence_offsets", "heading_labels"
 STOP, SKIP = "stop", "skip"
 SKIP_BYTES = 256 << 20
-CHOICES = {"on_error": (STOP, SKIP), "dedupe": ("title", "doi")}
+CHOICES = {"on_error": (STOP, SKIP), "dedupe": ("title", "doi", "both")}
 # The fields of a table that `Reading.columns` may name.
 COLUMNS: tuple[str, ...] = ("id", "title", "abstract", "year", "date", "authors")
 COLUMNS += ("venue", "categories", "tags", "doi", "url", "cites")
@@ -76,7 +76,7 @@ class Reading:
     records cannot be used, reading ends with an error; papers that lack only an abstract do not count.
     ``keep_without_abstract`` keeps such papers, with the title as abstract, as do formats of reference
     managers where ``on_error`` is None. ``dedupe`` merges papers of one ``title`` (normalized, with year and
-    first author) or one ``doi``. Reading ends after ``limit`` papers.
+    first author), one ``doi``, or ``both``. Reading ends after ``limit`` papers.
 
     >>> Reading(categories=("cs.*",)).keeps({"categories": ["math.CO", "cs.CG"]})
     True
