@@ -17,6 +17,7 @@ from typing import Any
 
 from qbe.corpus.fields import doi, present, unfit
 from qbe.corpus.records import MAX_ID_CHARS, is_id, paper_to_record, parse_paper
+from qbe.corpus.sentences import unsplit
 from qbe.corpus.streams import display_name
 from qbe.errors import output_error
 from qbe.types import Paper
@@ -280,7 +281,7 @@ class TitleIndex:
         """Index the titles of a corpus in JSON lines; raises CorpusError where it cannot be read."""
         from qbe.corpus.json_formats import read_jsonl
 
-        return cls(paper.title for paper in read_jsonl(source, lambda text: [text]))
+        return cls(paper.title for paper in read_jsonl(source, unsplit))
 
     def holds(self, title: str) -> bool:
         """Return True if the set has this title or a near duplicate of it."""

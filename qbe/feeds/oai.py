@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from qbe.corpus.json_formats import from_arxiv as to_record
 from qbe.corpus.records import parse_paper
+from qbe.corpus.sentences import unsplit
 from qbe.corpus.xml_formats import Element, elements, text_of
 from qbe.errors import CorpusError, RecordError, UsageError
 from qbe.util import web
@@ -215,7 +216,7 @@ def _harvested(element: Element, where: str) -> tuple[str, Mapping[str, Any] | R
         return paper_id, RecordError(f"{where}: expected XML, found none", "damaged XML")
     try:
         record = _record(next(element.iterfind("{*}metadata/*"), element))
-        parse_paper(record, where, lambda text: [text])
+        parse_paper(record, where, unsplit)
     except RecordError as error:
         return paper_id, error
     return record["paper_id"], record

@@ -294,6 +294,7 @@ class CandidateSource:
 
     def __init__(self, sentences: FaissIndex, starts: Rows) -> None:
         self.sentences, self._starts = sentences, starts
+        self._with_sentences = int(np.count_nonzero(np.diff(starts)))
 
     def nearest(
         self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
@@ -312,10 +313,9 @@ class CandidateSource:
                 )
             else:
                 found = iter([self._papers(queries, count, self.sentences.nearest)])
-            with_sentences = int(np.count_nonzero(np.diff(self._starts)))
             for query, rows in zip(queries, chain.from_iterable(found), strict=True):
                 wider = count  # until there are k papers: a long one may have all of the nearest sentences
-                while len(rows) < min(k, with_sentences) and wider < self.sentences.sentences:
+                while len(rows) < min(k, self._with_sentences) and wider < self.sentences.sentences:
                     wider *= 4
                     (rows,) = self._papers(
                         [query], wider, partial(self.sentences.nearest, breadth=wider // count)

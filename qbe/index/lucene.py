@@ -57,7 +57,7 @@ BUILDER_LOCK = threading.Lock()
 _WIDE = re.compile("[\uff01-\uff9f\u00b2\u00b3\u00b9\u2070-\u209c]+")
 _NO_WIDTH = re.compile("[\u200b-\u200d\u2060\ufeff]")
 # Soft hyphens, ligatures and letters in two parts: in queries alone, since published indexes have some.
-_HYPHENS, _LIGATURES = re.compile("\u00ad"), re.compile("[\ufb00-\ufb06]")
+_HYPHEN, _LIGATURES = "\u00ad", re.compile("[\ufb00-\ufb06]")
 
 
 def contents(paper: Paper) -> str:
@@ -82,7 +82,8 @@ def _asked(text: str) -> str:
         return text
     usual, others = list[str](), list[str]()
     for word in text.split():
-        plain = _LIGATURES.sub(lambda found: unicodedata.normalize("NFKC", found[0]), _HYPHENS.sub("", word))
+        plain = word.replace(_HYPHEN, "")
+        plain = _LIGATURES.sub(lambda found: unicodedata.normalize("NFKC", found[0]), plain)
         usual.append(_plain(unicodedata.normalize("NFC", plain)))
         others += [word] if usual[-1] != word else []
     return " ".join((*usual, *others))

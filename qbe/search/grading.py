@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
@@ -270,10 +270,13 @@ def answer(paper: Paper, hits: Sequence[Hit], papers: Sequence[Paper], joint: Jo
     return float((covered * close.min(axis=1) + grades[:, :2].mean(axis=1) / HIGHEST).max())
 
 
-def unanswered(query: Query, hits: Sequence[Hit], papers: Sequence[Paper], joint: JointGrader) -> str | None:
+def unanswered(
+    query: Query, hits: Sequence[Hit], lookup: Callable[[str], Paper], joint: JointGrader
+) -> str | None:
     """Say where no hit of a question is likely to answer it."""
     first = hits[:FIRST_HITS]
-    if not first or answer(query.papers[0], first, papers[:FIRST_HITS], joint) > UNANSWERED:
+    papers = [lookup(hit.paper_id) for hit in first]
+    if not first or answer(query.papers[0], first, papers, joint) > UNANSWERED:
         return None
     return f"{NONE_LIKELY}; these are the nearest"
 

@@ -20,7 +20,6 @@ from qbe.search.explore import GRADING, ExploreStage, likely, open_explore_stage
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
 from qbe.search.first_stages import FirstStage, open_first_stage
 from qbe.search.grading import (
-    FIRST_HITS,
     GradedReranker,
     Regrader,
     facet_places,
@@ -376,9 +375,9 @@ class SearchSession(Closing):
                 counts += filter(None, [likely(task.ranking.query, variety, task.hits, task.request.k)])
             is_last = task.again or not (rerank and self.reranks(query))
             if is_question(query):
-                if is_last and task.request.matches and self._regrader:
-                    found = [task.opened.reader.paper(hit.paper_id) for hit in each[:FIRST_HITS]]
-                    counts += filter(None, [unanswered(query, each, found, self._regrader.grader)])
+                if is_last and task.request.matches and task.request.grades and self._regrader:
+                    lookup, joint = task.opened.reader.paper, self._regrader.grader
+                    counts += filter(None, [unanswered(query, each, lookup, joint)])
             elif is_last and query.is_single and task.request.grades and task.opened.explore_ranks:
                 counts += filter(None, [nothing_fits(each, query.aspects[0].facet)])
             if variety.bounds:

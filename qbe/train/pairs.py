@@ -14,7 +14,7 @@ import numpy as np
 
 from qbe.corpus import read_jsonl
 from qbe.corpus.identity import TitleIndex
-from qbe.corpus.sentences import split_sentences
+from qbe.corpus.sentences import split_sentences, unsplit
 from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader
 from qbe.models.encoder import Encoder
@@ -153,7 +153,7 @@ def read_graded_papers(
     log.info("looking for %d papers in %s", len(missing), sources.corpus)
     papers = {
         paper.paper_id: replace(paper, sentences=tuple(map(Sentence, split_sentences(paper.abstract))))
-        for paper in read_jsonl(sources.corpus, lambda text: [text])
+        for paper in read_jsonl(sources.corpus, unsplit)
         if paper.paper_id in missing
     }
     missing -= set(papers)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from qbe.corpus import read_jsonl, read_records
 from qbe.corpus.identity import TitleIndex
-from qbe.corpus.sentences import split_sentences
+from qbe.corpus.sentences import split_sentences, unsplit
 from qbe.errors import CorpusError, ModelError
 from qbe.models.cards import DEFAULT_TAGGER, HEAD, TaggerFiles, TaggerMetadata, write_card
 from qbe.models.encoder import Encoder
@@ -91,7 +91,7 @@ def sample_papers(source: str | Path, evaluated: TitleIndex, count: int, seed: i
     larger sample holds every smaller one of the seed.
     """
     rng, papers = random.Random(seed), list[Paper]()
-    read = enumerate(read_jsonl(source, lambda text: [text]))
+    read = enumerate(read_jsonl(source, unsplit))
     for _, _, paper in sorted((rng.random(), number, paper) for number, paper in read):
         if len(papers) >= count:
             break
