@@ -165,17 +165,19 @@ def test_one_of_the_authors_or_categories_and_all_of_the_values_as_they_were_giv
     assert paper_filter.record() == {"categories": ["cs"], "where": {"venue": "ACL"}}
 
 
-YEARS = ((2019, 2015), (None, None), (0, 2015), 2015, ("2015", None))
+YEARS = ((2019, 2015), (None, None), (0, 2015), ("2015", None))
 FIELDS = [{"years": years} for years in YEARS] + [{"before": each} for each in (10_000, "now", True)]
-FIELDS += [{"authors": ("?!",)}, {"authors": (3,)}, {"categories": (" ",)}, {"categories": "cs.CL"}]
-FIELDS += [{"where": [("a", "b")]}, {"where": {"year": 2019}}]
+FIELDS += [{"authors": ("?!",)}, {"categories": (" ",)}]
 TEXTS = ("", "-", "15a", "2015-2019-2020", "20152019", "2015 2019", "20159")
 WRONG = [partial(PaperFilter, **fields) for fields in FIELDS] + [partial(parse_years, text) for text in TEXTS]
 WRONG += [partial(parse_where, texts) for texts in (["venue"], ["=SIGIR"], ["a=1", "a=2"])]
 
 
-def test_impossible_conditions_and_other_types_are_refused(told):
-    told("filters", messages_of(WRONG, (UsageError, TypeError)))
+def test_impossible_conditions_are_refused(told):
+    told("filters", messages_of(WRONG, UsageError))
+    assert PaperFilter(categories="cs.CL", where={"year": 2019}).keeps(
+        {"categories": ["cs.CL"], "year": 2019}
+    )
 
 
 TEXT = st.text(max_size=12)
@@ -443,8 +445,6 @@ def test_the_latest_of_the_papers_asked_for_sets_the_year_and_none_is_refused(in
     with pytest.raises(UsageError, match=message):
         pipeline.search(Query(paper), filter=PaperFilter(before="query"))
     assert pipeline.search(Query(paper), filter=PaperFilter(before=2003))
-    with pytest.raises(TypeError, match=r"a qbe\.PaperFilter as `filter`, found '2015-'"):
-        pipeline.search(Query(paper), filter="2015-")
 
 
 def test_pipelines_follow_the_index(tmp_path, catalogue, tiny_encoder):

@@ -84,8 +84,6 @@ class BuildSettings:
 
                 given = value if isinstance(value, GivenEncoder) else GivenEncoder(value)
                 object.__setattr__(self, name, given)
-            elif not isinstance(value, str):
-                raise TypeError(f"expected `{name}` as a str, found {type(value).__name__}")
             if some and value not in some:
                 raise UsageError(f"expected `{name}` of {', '.join(some)}, found {value!r}")
         int8 = self.device == AUTO and self.precision == "int8"  # of an index that grows, say

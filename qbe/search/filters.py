@@ -65,8 +65,6 @@ class PaperFilter:
 
     def __post_init__(self) -> None:
         if self.years is not None:
-            if not isinstance(self.years, tuple | list) or len(self.years) != 2:
-                raise TypeError(f"expected `years` as the first and the last, found {self.years!r}")
             object.__setattr__(self, "years", tuple(self.years))
         first, last = self.years or (None, None)
         before = None if self.before == OF_QUERY else self.before
@@ -80,16 +78,12 @@ class PaperFilter:
             raise UsageError(f"expected `years` from an earlier to a later one, found {first}-{last}")
         for name in ("categories", "authors"):
             values = getattr(self, name)
-            if isinstance(values, str) or not all(isinstance(value, str) for value in values):
-                raise TypeError(f"expected a tuple of str as `{name}`, found {values!r:.60}")
+            values = (values,) if isinstance(values, str) else tuple(values)
             for value in values:
                 if not (_name_words(value) if name == "authors" else value.strip()):
                     raise UsageError(f"expected names as `{name}`, found {value!r}")
-            object.__setattr__(self, name, tuple(values))
-        given = self.where.items() if isinstance(self.where, Mapping) else [(self.where, None)]
-        if not all(isinstance(key, str) and isinstance(value, str) for key, value in given):
-            raise TypeError(f"expected a mapping of str to str as `where`, found {self.where!r:.60}")
-        object.__setattr__(self, "where", dict(self.where))
+            object.__setattr__(self, name, values)
+        object.__setattr__(self, "where", {key: str(value) for key, value in self.where.items()})
 
     def __hash__(self) -> int:
         where = tuple(sorted(self.where.items()))
@@ -226,12 +220,6 @@ def _has_value(key: str, value: str) -> Callable[[Metadata], bool]:
         return any(map(is_value, stored)) if isinstance(stored, list) else is_value(stored)
 
     return keeps
-
-
-def check_filter(value: object) -> None:
-    """Raise TypeError for anything but a `PaperFilter` or None."""
-    if value is not None and not isinstance(value, PaperFilter):
-        raise TypeError(f"expected a qbe.PaperFilter as `filter`, found {value!r:.60}")
 
 
 class FilterResult(NamedTuple):
