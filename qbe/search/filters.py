@@ -223,13 +223,12 @@ def _has_value(key: str, value: str) -> Callable[[Metadata], bool]:
 
 
 class FilterResult(NamedTuple):
-    """What passes a filter (``selection``: None for all), how many lack a year, and what no paper meets."""
+    """What passes a filter (``selection``: None for all), and how many lack a year."""
 
     selection: Selection | None
     papers: int
     total: int
     unknown_year: int
-    unmet: str = ""
 
 
 class FilterCache:
@@ -263,20 +262,8 @@ class FilterCache:
             latest = min(each for each in (last, paper_filter.before, LAST_YEAR) if isinstance(each, int))
             mask = mask & (self._years >= (first or NO_YEAR + 1)) & (self._years <= latest)
         selection = Selection(mask)
-        passing, unmet = len(selection), ""
-        if not passing:
-            alone = [PaperFilter(**{name: value}) for name, value in paper_filter.record().items()]
-            tried = (self._selected(each).unmet if len(alone) > 1 else self._unmet(each) for each in alone)
-            unmet = next(filter(None, tried), "")
-        return FilterResult(None if passing == total else selection, passing, total, missing, unmet)
-
-    def _unmet(self, condition: PaperFilter) -> str:
-        """Name the condition, which no paper meets."""
-        ((name, value),) = condition.record().items()
-        parts = map("=".join, value.items()) if isinstance(value, dict) else value
-        parts = [value] if isinstance(value, int) else parts
-        text = ("-" if name == "years" else ", ").join(str(part or "") for part in parts)
-        return f"no paper of the index passes `{name}` {text}"
+        passing = len(selection)
+        return FilterResult(None if passing == total else selection, passing, total, missing)
 
     def _read(self, paper_filter: PaperFilter) -> Mask:
         """Which papers (papers,) pass, years apart; years are read along with the first filter."""
@@ -345,9 +332,8 @@ def _words(text: str) -> list[str]:
 
 def describe(passing: Sequence[FilterResult], hits: int | None) -> str | None:
     """Tell users that filters leave fewer papers than ``hits``, or drop those without a year."""
-    parts = sorted({each.unmet for each in passing if each.unmet})
-    few = [each for each in passing if hits is not None and each.papers < hits]
-    if few and not (parts and len(passing) == 1):
+    parts = list[str]()
+    if few := [each for each in passing if hits is not None and each.papers < hits]:
         least, several = min(few, key=lambda each: each.papers), len(passing) > 1
         parts.append(
             f"{least.papers} of {least.total} papers pass the filter{' of a query' if several else ''}, "
