@@ -9,7 +9,6 @@ from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
 from qbe.evaluate.facets import REQUIREMENTS, as_asked_protocol, is_as_asked
 from qbe.evaluate.run import Run
-from qbe.query import SHAPES
 from qbe.types import Facet
 
 B, M, R = Facet
@@ -39,10 +38,6 @@ GRADES = {
 )
 def test_what_is_asked_for_by_shape(scope, right):
     assert [name for name, row in GRADES["p"].items() if is_as_asked(row, scope)] == list(right)
-
-
-def test_every_facet_and_every_shape_of_exploration_has_its_requirements():
-    assert set(REQUIREMENTS) == {facet.value for facet in Facet} | set(SHAPES)
 
 
 def test_measures_by_hand():
@@ -119,12 +114,3 @@ def test_the_command_joins_the_files_of_the_shapes(tmp_path, capsys, monkeypatch
     assert (fused["figures"]["P@5"]["method"], fused["figures"]["P@5"]["competitors"]) == (0.1, 0.0)
     assert (bm25["figures"]["P@5"]["method"], bm25["figures"]["P@5"]["competitors"]) == (0.0, None)
     assert "first hits that are as asked, means over query papers" in capsys.readouterr().out
-
-
-def test_a_scope_without_judgements_by_its_facets():
-    grades = {"p": {"a": {M: 2.0}}}
-    with pytest.raises(FileFormatError, match="judgements by all facets that competitors asks for"):
-        as_asked_protocol(grades, {"p_competitors": hits("a")})
-    both = as_asked_protocol(grades, {"p_competitors": hits("a"), "p_method": hits("a")})
-    assert both.warnings[0] == "all queries by competitors without judgements left out"
-    assert both.figures["P@5"]["method"] == 0.2
