@@ -59,10 +59,7 @@ def test_measures_by_hand():
     }
     figures = {scope: figure for scope, figure in result.figures["P@5"].items() if figure is not None}
     assert figures == {"method": 1 / 5, "competitors": 1 / 10}
-    assert result.warnings == (
-        "2 of the first 10 hits by method are not judged",
-        "1 of 2 queries by competitors missing (q, ...)",
-    )
+    assert result.warnings == ("1 of 2 queries by competitors missing (q, ...)",)
 
 
 def test_what_is_not_judged_in_a_scope_does_not_count_there():
@@ -75,13 +72,9 @@ def test_what_is_not_judged_in_a_scope_does_not_count_there():
     assert result.queries["same-method-other-problem"] == ()
     assert result.per_query["judged@10"]["p_method"] == 0.5
     assert result.figures["mean method grade"]["method"] == 3
-    assert result.warnings == (
-        "1 of 2 queries by background missing (p, ...)",
-        "1 of the first 10 hits by method are not judged",
-    )
+    assert result.warnings == ("1 of 2 queries by background missing (p, ...)",)
     more = as_asked_protocol(grades, Run("by-hand", {**rankings, "r_method": hits("b")}))
     assert more.figures == result.figures
-    assert "queries by method without judgements left out: 1 (r, ...)" in more.warnings
 
 
 def test_searches_named_as_in_exploration():

@@ -100,9 +100,6 @@ def test_a_ranking_of_both_facets_is_taken_before_that_of_the_liked_one():
     plain = exploration_protocol(GRADES, run({"p_background": "bca", "1*p_method&-1*p_background": "d"}))
     assert plain.per_query["nDCG@10"]["p_background-not-method"] < 1
     assert plain.per_query["nDCG@10"]["p_method-not-background"] == 1
-    rankings = {"1*p_background&-1*p_method": "abc", "q_background": "ad"}
-    (warning,) = exploration_protocol(BACKGROUND_NOT_METHOD, run(rankings)).warnings
-    assert warning.startswith("1 of 2 queries for background-not-method are ranked by the liked facet alone")
 
 
 def test_a_missing_query_scores_0_and_others_are_left_out_with_warnings():

@@ -207,9 +207,7 @@ WRONG = (
     "--output hand --sample 1",
     "--output hand --pairs hand --model m",
     "--output o.tsv --keywords nosuchword",
-    "--output o.tsv --topics queries.txt",
     "--output o.tsv --runs queries.txt",
-    "--output o.tsv --model m --adjudicate graded graded graded",
     "--output o.tsv --differences graded graded",
 )
 

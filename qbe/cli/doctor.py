@@ -97,8 +97,10 @@ def installation_checks() -> list[Check]:
     from qbe.index.jvm import find_jar
 
     distributions, folder = packages_distributions(), str(Path(__file__).absolute().parent.parent)
-    about = f"{version('qbe')} in {folder}, Python {platform.python_version()} in {sys.prefix}"
-    checks = [check("qbe", about), java_check()]
+    own = version("qbe") if "qbe" in distributions else ""
+    about = f"{own or 'not installed'} in {folder}, Python {platform.python_version()} in {sys.prefix}"
+    advice = "" if own else "in its checkout run: pip install -c constraints.txt ."
+    checks = [check("qbe", about, advice), java_check()]
     if jar := find_jar():
         checks.append(check("Lucene", f"{jar.name} in {jar.parent}"))
     else:

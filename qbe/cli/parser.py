@@ -92,6 +92,14 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"unrecognized argument: {name}{hint and f'; {hint}'}")
         return super().parse_known_args(words, namespace)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            from qbe.errors import did_you_mean
+
+            listed = ", ".join(action.choices)
+            hint = did_you_mean(value, action.choices, "choose one of these")
+            raise argparse.ArgumentError(action, f"expected one of {listed}, found {value!r}; {hint}")
+
     def error(self, message: str) -> NoReturn:
         """End the process with 2 and one line; the usage of commands with many options would hide it."""
         from qbe.util.text import one_line

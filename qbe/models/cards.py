@@ -259,7 +259,7 @@ class EncoderFiles(ModelFolder[EncoderMetadata]):
 
 def check_model_folder(folder: Path) -> None:
     """Raise OutputError where a folder has files and is no model, which would be lost if it was replaced."""
-    names = {path.name for path in folder.glob("*")}
+    names = {path.name for path in folder.rglob("*") if not path.is_dir()}
     is_model = names >= {"config.json", "model.safetensors"} or any(
         name in (DIFFERENCE, "words.tsv.gz", "citation.json", "grades.json", "facet-projections.json")
         or name.endswith(".onnx")
