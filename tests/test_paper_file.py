@@ -120,7 +120,7 @@ def test_a_pasted_text_may_begin_with_its_title_but_one_that_is_given_counts():
 def test_the_name_of_a_file_is_no_abstract_and_other_texts_are(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes").touch()
-    with pytest.raises(UsageError, match="found the name of a file, notes; give --paper-file notes$"):
+    with pytest.raises(UsageError, match=r"found the name of a file, notes; give --paper-file notes$"):
         main(["--index", "nosuch", "--text", "notes"])
     for other in ("notes on stone.txt", "BERT", "We use Node.js and libpng.txt files."):
         with pytest.raises(QbeError, match="nosuch"):
