@@ -3,7 +3,6 @@
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -271,15 +270,6 @@ def test_a_filter_of_a_call_gives_what_that_of_a_configuration_gives(opened, ind
     expected = filtered.recommend(paper, 50)
     assert plain.recommend(paper, 50, filter=NOT_YOUNGER) == expected != plain.recommend(paper, 50)
     assert plain.selected(paper, NOT_YOUNGER)[1:] == filtered.selected(paper)[1:] != plain.selected(paper)[1:]
-
-
-def test_recommendations_do_not_depend_on_threads(opened, index, citing_folder, config):
-    alone = opened().batch_recommend(requests_of(index), 9)
-    with Index(citing_folder, threads=1) as other, Recommender.open(other, config) as one:
-        assert one.batch_recommend(requests_of(other), 9) == alone
-    with ThreadPoolExecutor(4) as pool:
-        again = pool.map(lambda _: opened().batch_recommend(requests_of(index), 9), range(4))
-        assert all(each == alone for each in again)
 
 
 def test_matches_are_pairs_of_sentences(opened, index):

@@ -25,7 +25,7 @@ from qbe.errors import (
     PaperNotFoundError,
     UsageError,
 )
-from qbe.index import params, store
+from qbe.index import params
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.index.source import Execution
@@ -193,21 +193,6 @@ def test_readers_keep_their_generation(index, built, papers, tmp_path):
     delete_papers(index, ["s062"])
     assert names(index) == ["000005", "CURRENT"]
     assert rankings(built, papers[:60]) == expected
-
-
-def test_a_generation_that_goes_while_an_index_is_opened_is_no_error(index, monkeypatch):
-    read, wrote = current, []
-
-    def slow(folder: Path) -> Path:
-        newest = read(folder)
-        if not wrote:
-            wrote.append(folder)
-            delete_papers(folder, ["s001"])
-        return newest
-
-    monkeypatch.setattr(store, "current", slow)
-    with Index(index) as opened:
-        assert (opened.generation, len(opened)) == (2, 59)
 
 
 READS = {
