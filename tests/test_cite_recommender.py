@@ -271,8 +271,6 @@ def test_a_filter_of_a_call_gives_what_that_of_a_configuration_gives(opened, ind
     expected = filtered.recommend(paper, 50)
     assert plain.recommend(paper, 50, filter=NOT_YOUNGER) == expected != plain.recommend(paper, 50)
     assert plain.selected(paper, NOT_YOUNGER)[1:] == filtered.selected(paper)[1:] != plain.selected(paper)[1:]
-    with pytest.raises(TypeError, match="filter"):
-        plain.recommend(paper, filter="2015-")
 
 
 def test_recommendations_do_not_depend_on_threads(opened, index, citing_folder, config):

@@ -246,14 +246,6 @@ def test_readers_need_no_right_to_write(index):
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
-def test_an_index_exchanged_by_hand_is_read_after_a_refresh(index, tiny_index):
-    with Index(index) as opened:
-        shutil.rmtree(index)
-        shutil.copytree(tiny_index, index)
-        assert opened.refresh()
-        assert len(opened) == 128
-
-
 def test_an_index_of_an_older_version_becomes_a_generation_and_is_removed_when_nobody_reads_it(
     tmp_path, built, papers
 ):

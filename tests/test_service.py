@@ -14,12 +14,9 @@ from qbe.cite.recommender import Recommender
 from qbe.errors import CorpusError, PaperNotFoundError, UsageError
 from qbe.index.index import open_index
 from qbe.index.source import BuildSettings
-from qbe.models.encoder import Encoder
-from qbe.search.first_stages import BM25Stage
 from qbe.search.pipeline import Pipeline, build_index
 from qbe.search.queries import distinct_papers
 from qbe.search.request import CitationForm, SearchForm
-from qbe.search.rerankers import JointGrader
 from qbe.search.writers import export_parts
 from qbe.serve.models import call
 from qbe.serve.queue import MicroBatchQueue, OverloadedError, TooSlowError
@@ -76,16 +73,6 @@ def test_a_reranking_that_cannot_be_had(tiny_index):
             stages_of(other, "nosuch")
         with pytest.raises(UsageError, match="projections"):
             SearchService(other, stages_of(other, "projections"))
-
-
-def test_all_first_stages_share_what_reranks(index, monkeypatch):
-    opened, begin = [], JointGrader.__init__
-    monkeypatch.setattr(JointGrader, "__init__", lambda *given, **by: opened.append(begin(*given, **by)))
-    with SearchService(index, stages_of(index, "grades:joint=3")) as service:
-        for stage in (None, "dense", "bm25", "fused"):
-            body = like_s036(k=2, first_stage=stage, rerank=True)
-            assert service.search(body)["stage"] == RERANKED
-    assert len(opened) == 1
 
 
 def test_what_is_reranked_comes_after_the_first_stage(index):
@@ -214,17 +201,6 @@ def test_exports(service):
         assert text.startswith(begin) and "Two Crops of a Paragraph" in text
 
 
-def test_titles_are_completed(service):
-    found = {
-        text: [paper["paper_id"] for paper in service.complete(text, 4)["papers"]]
-        for text in ("Crops two par", "s051", "no such words", "  ", "a")
-    }
-    assert found["Crops two par"] == ["s036"]
-    assert found["s051"][0] == "s051"
-    assert found["no such words"] == found["  "] == []
-    assert len(found["a"]) == 4
-
-
 WRONG: list[dict[str, object]] = [
     {},
     {"paper_ids": ["s036"], "text": "a"},
@@ -347,48 +323,12 @@ def test_searches_beyond_the_limit_are_refused_and_cancelled_ones_do_not_count(h
         queue.submit(held, lambda: 1)
 
 
-def test_a_queue_closes_though_a_search_that_waits_was_cancelled(held):
-    queue = MicroBatchQueue()
-    in_progress = queue.submit(held, lambda: 1)
-    held.started.wait(30)
-    given_up, refused = (queue.submit(held, lambda: 1) for _ in range(2))
-    assert given_up.cancel()
-    with ThreadPoolExecutor(1) as pool:
-        closing = pool.submit(queue.close)
-        with pytest.raises(OverloadedError):
-            refused.result(30)
-        held.may_go_on.set()
-        closing.result(30)
-    assert in_progress.result() == 1
-
-
 def test_a_step_that_takes_too_long_is_given_up(held, monkeypatch):
     monkeypatch.setattr("qbe.serve.queue.MAX_SECONDS", 0.05)
     with MicroBatchQueue() as queue:
         with pytest.raises(TooSlowError, match=r"longer than 0\.05 s"):
             queue.result(held, lambda: 1)
         held.may_go_on.set()
-
-
-def test_a_click_encodes_its_text_once_and_runs_the_first_stage_once(index, monkeypatch):
-    """Whatever is done for it: labels, the first stage, its grades and matches, reranking."""
-    called = []
-
-    def counted(function):
-        return lambda *given, **options: (called.append(function.__name__), function(*given, **options))[1]
-
-    with SearchService(index) as service:
-        service.warm()
-        for owner, name in ((Encoder, "encode_paper"), (BM25Stage, "batch_candidates")):
-            monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
-        for body in ({"facet": "method"}, {}, {"like": ["background"], "unlike": ["method"]}):
-            called.clear()
-            first, *rest = service.stream(SearchForm(text=ABSTRACT, title="Letters", **body))
-            # An exploration looks for candidates again before its best are graded again.
-            stages = 2 if "like" in body else 1
-            assert sorted(called) == ["batch_candidates"] * stages + ["encode_paper"], body
-            assert all(hit["grades"] and hit["matches"] for hit in first["hits"])
-            assert [record["stage"] for record in rest] == (["graded"] * ("like" not in body) + [RERANKED])
 
 
 def test_a_new_commit_is_followed(tiny_index, tmp_path):
