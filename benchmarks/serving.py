@@ -2,9 +2,8 @@
 
 Some clients at a time ask a server of an index for the papers that are like papers of the index in one
 facet; a client asks again as soon as it has its answer, or after the time that it is told to wait. The same
-queries go to the library in one process, without a server: once for the same answers (grades, matches and
-records of the hits in JSON), once for rankings alone. Servers of several numbers of workers and the library
-take turns. Processor time is that of all processes of a side; memory is the proportional set size of the
+queries go to the library in one process, for the same answers (grades, matches and records of the hits in
+JSON). Servers of several numbers of workers and the library take turns. Processor time is that of all processes of a side; memory is the proportional set size of the
 server, in which what processes share counts once, and its anonymous part, at the end.
 """
 
@@ -138,11 +137,8 @@ def served(
         return Measured(statuses, answers, seconds, processor, memory(tree(pid)))
 
 
-def alone(index: Path, ids: Sequence[str], options: argparse.Namespace, records: bool = False) -> Measured:
-    """What the library answers, in blocks and with all processors, for as long as the server was asked.
-
-    With ``records`` each answer has what the server's has: grades, matches and records of the hits in JSON.
-    """
+def alone(index: Path, ids: Sequence[str], options: argparse.Namespace) -> Measured:
+    """The same answers by the library, in blocks and with all processors, for as long as the server was asked."""
     from qbe import Facet, Fused, Query, default_stages, open_index
     from qbe.search.request import SearchRequest
     from qbe.search.session import SearchSession
@@ -153,12 +149,11 @@ def alone(index: Path, ids: Sequence[str], options: argparse.Namespace, records:
         SearchSession(opened, default_stages(opened) if options.rerank else Fused()) as session,
     ):
         queries = [Query(opened.paper(paper_id), Facet.METHOD) for paper_id in ids]
-        requests = [SearchRequest(each, HITS + 1, matches=records, grades=records) for each in queries]
+        requests = [SearchRequest(each, HITS + 1, grades=True) for each in queries]
 
         def answer(block: list[SearchRequest]) -> None:
             for each in session.batch(block):
-                if records:
-                    json.dumps(to_record(opened.paper, each.query.query_id, each.query, each.hits[:HITS]))
+                json.dumps(to_record(opened.paper, each.query.query_id, each.query, each.hits[:HITS]))
 
         answer(requests[:BLOCK])
         begin, own, count, times = time.perf_counter(), time.process_time(), 0, list[float]()
@@ -223,17 +218,15 @@ def main(argv: list[str]) -> None:
         request: dict[str, Any] = {"paper_ids": [paper_id], "facet": "method", "k": HITS}
         return json.dumps({**request, "rerank": options.rerank}).encode()
 
-    bodies, library, ranked = list(map(body, ids)), list[Measured](), list[Measured]()
+    bodies, library = list(map(body, ids)), list[Measured]()
     sides: dict[int, list[Measured]] = {count: [] for count in options.workers}
     with tempfile.TemporaryDirectory(prefix="qbe-") as work:
         for _ in range(options.rounds):
             for count, rounds in sides.items():
                 rounds.append(served(options.index, count, bodies, Path(work) / "log", options))
-            library.append(alone(options.index, ids, options, records=True))
-            ranked.append(alone(options.index, ids, options))
+            library.append(alone(options.index, ids, options))
     rows = [row(f"{count} worker{'s' * (count > 1)}", rounds, library) for count, rounds in sides.items()]
-    rows += [row("the same without a server", library, library), row("rankings alone", ranked, library)]
-    print(table(HEADER, rows))
+    print(table(HEADER, [*rows, row("the library", library, library)]))
 
 
 if __name__ == "__main__":
