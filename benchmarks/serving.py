@@ -3,8 +3,9 @@
 Some clients at a time ask a server of an index for the papers that are like papers of the index in one
 facet; a client asks again as soon as it has its answer, or after the time that it is told to wait. The same
 queries go to the library in one process, for the same answers (grades, matches and records of the hits in
-JSON). Servers of several numbers of workers and the library take turns. Processor time is that of all processes of a side; memory is the proportional set size of the
-server, in which what processes share counts once, and its anonymous part, at the end.
+JSON). Servers of several numbers of workers and the library take turns. Processor time is that of all
+processes of a side; memory is the proportional set size of the server, in which what processes share counts
+once, and its anonymous part, at the end.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def served(
 
 
 def alone(index: Path, ids: Sequence[str], options: argparse.Namespace) -> Measured:
-    """The same answers by the library, in blocks and with all processors, for as long as the server was asked."""
+    """The same answers by the library, in blocks with all processors, for as long as the server was asked."""
     from qbe import Facet, Fused, Query, default_stages, open_index
     from qbe.search.request import SearchRequest
     from qbe.search.session import SearchSession
