@@ -65,7 +65,8 @@ class Tagged:
         parts, size = list[tuple[str, list[bytes]]](), 0  # up to two, of which each may be a record
         is_apart, tag, has_title = True, b"", False  # behind a blank line; of a record without a first line
         for number, line in numbered_lines(stream, name):
-            is_first, found = self.begin.match(line) is not None, self.loose.match(line)
+            is_first = self.begin.match(line) is not None
+            found = self.loose.match(line) if is_apart or tag or not parts else None
             is_next = found is not None and (is_apart or (has_title and found[1] == tag))
             if is_first or is_next or (not parts and self.inner.match(line)):
                 whole = self._whole(parts)
