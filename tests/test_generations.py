@@ -25,9 +25,8 @@ from qbe.errors import (
     PaperNotFoundError,
     UsageError,
 )
-from qbe.index import params, store
+from qbe.index import params
 from qbe.index.index import Index
-from qbe.index.reader import IndexReader
 from qbe.index.source import Execution
 from qbe.index.store import current, open_generation, read_manifest
 from qbe.index.update import Written, append_papers, delete_papers
@@ -193,47 +192,6 @@ def test_readers_keep_their_generation(index, built, papers, tmp_path):
     delete_papers(index, ["s062"])
     assert names(index) == ["000005", "CURRENT"]
     assert rankings(built, papers[:60]) == expected
-
-
-def test_a_generation_that_goes_while_an_index_is_opened_is_no_error(index, monkeypatch):
-    read, wrote = current, []
-
-    def slow(folder: Path) -> Path:
-        newest = read(folder)
-        if not wrote:
-            wrote.append(folder)
-            delete_papers(folder, ["s001"])
-        return newest
-
-    monkeypatch.setattr(store, "current", slow)
-    with Index(index) as opened:
-        assert (opened.generation, len(opened)) == (2, 59)
-
-
-READS = {
-    "paper": lambda index: index.paper("s001"),
-    "stored_vectors": lambda index: index.vectors(next(iter(index))).whole[0],
-    "__contains__": lambda index: "s001" in index,
-    "__iter__": lambda index: next(iter(index)),
-    "facet_mask": lambda index: index.facet_mask(Facet.METHOD).sum(),
-}
-
-
-@pytest.mark.parametrize(("read", "use"), READS.items(), ids=READS)
-def test_a_refresh_in_the_middle_of_a_reading_leaves_it_its_reader(index, papers, monkeypatch, read, use):
-    with Index(index) as opened:
-        expected = use(opened)
-        append_papers(index, papers[60:62])
-        original = getattr(IndexReader, read)
-
-        def slow(reader, *arguments):
-            opened.refresh()
-            return original(reader, *arguments)
-
-        monkeypatch.setattr(IndexReader, read, slow)
-        assert use(opened) == expected
-        monkeypatch.undo()
-        assert len(opened) == 62
 
 
 def test_readers_need_no_right_to_write(index):

@@ -28,7 +28,7 @@ from qbe.label.by_hand import HandGrades
 from qbe.label.candidates import FAR, POOLS, ids_with, pool_candidates
 from qbe.label.pairs import Pair, parse_merges, read_grades, read_pairs, write_pairs
 from qbe.runs import read_graded_pairs
-from qbe.search.stages import Fused, parse_reranker
+from qbe.search.stages import Fused
 from qbe.types import Facet
 from qbe.util.work import ordered_map
 
@@ -437,13 +437,6 @@ def test_an_endpoint_that_answers_nothing_ends_the_search(index, asked):
         pytest.raises(QbeError, match="choose another"),
     ):
         session.search(asked)
-
-
-def test_a_language_model_as_the_command_line_has_it():
-    stage = parse_reranker("llm:model=qwen3:4b,endpoint=http://127.0.0.1:8080/v1,depth=5")
-    assert stage == LanguageModel("qwen3:4b", "http://127.0.0.1:8080/v1", 5)
-    with pytest.raises(UsageError, match="llm:model=NAME"):
-        parse_reranker("llm")
 
 
 def test_grades_by_hand_are_kept_for_each_assessor(tmp_path):

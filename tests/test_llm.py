@@ -217,20 +217,6 @@ def test_answers_in_the_form_of_sciface_are_taken():
     assert found.rationales == ("stone", "", "")
 
 
-def test_grades_of_two_facets_are_kept_and_found_again(tmp_path):
-    sent = answer('{"background": {"reason": "stone", "score": 3}, "method": {"reason": "", "score": 1}}')
-    guideline = lm.read_guideline(Path("sciface"))
-    with endpoint(sent) as server:
-        for _ in range(2):
-            with Answers(tmp_path / "answers.sqlite") as answers:
-                asking = Client(Endpoint(server.url, "tiny"))
-                (found,) = Grader(asking, answers, guideline).grade(pairs(1)).answers
-                assert found.grades[:2] == (3, 1)
-                assert math.isnan(found.grades[2])
-        assert len(server.requests) == 1
-    assert kept(tmp_path / "answers.sqlite")[0]["grades"] == [3, 1, None]
-
-
 @pytest.mark.parametrize(("first", "facets"), [("Facets: Method", "method"), ("Grade.", "all")])
 def test_a_guideline_says_which_facets_are_graded(tmp_path, first, facets):
     (tmp_path / "own.md").write_text(f"{first}\nBe fair.\n")

@@ -178,10 +178,6 @@ def test_impossible_conditions_are_refused(told):
     )
 
 
-TEXT = st.text(max_size=12)
-TEXT |= st.sampled_from(['"metadata": ', '{"metadata": {}', "metadata", '\\"'])
-
-
 ALL = {"years": (2001, None), "categories": ("cs.*",), "authors": ("O'Neill", "Li"), "where": {"keys": "x"}}
 FILTERS = {
     "years": PaperFilter(years=(2005, 2012)),
