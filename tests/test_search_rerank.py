@@ -213,6 +213,9 @@ def test_progress_is_for_terminals(tiny_index, sample, tiny_cross_encoder, monke
     arguments = [*map(str, ("--index", tiny_index, *topics, "--rerank", f"{tiny_cross_encoder}:depth=5"))]
     main(arguments)
     assert capsys.readouterr().err.count("\n") == 1  # that topics of other facets are left out
+    monkeypatch.setattr("qbe.cli.common.EVERY", 0.0)
+    main(arguments)
+    assert capsys.readouterr().err.splitlines()[-1] == "ranking: 40 of 40 candidates"
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     main(arguments)
     last = capsys.readouterr().err.splitlines()[-1].rpartition("\r")[2]

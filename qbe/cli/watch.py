@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 import qbe
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from qbe.feeds.watches import Watch
 
 
+SHORT = 70  # characters of a value in a list of searches
+SAID = {"paper_ids": "like", "text": "like", "title": "like", "cited": "like those of", "facet": "by"}
+SAID |= {"explore": "", "like": "the same", "unlike": "another", "not_paper_ids": "not like"}
 FORM_OF_NAME = {".json": "json", ".jsonl": "json", ".md": "markdown", ".xml": "atom", ".atom": "atom"}
 
 
@@ -40,7 +44,7 @@ def _add(options: argparse.Namespace) -> None:
     ):
         keep(watches, watch, session)
         write_watches(options.watches, watches)
-    print(f"{options.watches}: {watch.name}: from grade {watch.grade:g} on, papers that come from now on")
+    print(f"{options.watches}: {watch.name}: new papers of grade {watch.grade:g} or more will be reported")
 
 
 def _watch(options: argparse.Namespace) -> Watch:
@@ -82,13 +86,16 @@ def _list(options: argparse.Namespace) -> None:
 
     watches = read_watches(options.watches).watches.values()
     for watch in watches:
-        values = {"cited": watch.cited, **watch.search} if watch.cited else watch.search
-        words = (
-            f"{name} {' '.join(map(str, value if isinstance(value, list) else [value])):.60}"
-            for name, value in values.items()
-        )
-        found = f"{len(watch.found):,} found, {sum(not each.reported for each in watch.found):,} not reported"
-        print(f"{plain(watch.name)}: {plain(', '.join(words))}, grade {watch.grade:g} or more; {found}")
+        asked = {"cited": watch.cited, **watch.search} if watch.cited else watch.search
+        words = []
+        for name, value in asked.items():
+            if name != "text" or not asked.get("title"):
+                value = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+                begin = SAID.get(name, name.replace("_", " "))
+                words.append(f"{begin} {shorten(value, SHORT, placeholder=' ...')}".strip())
+        new = sum(not each.reported for each in watch.found)
+        found = f"{len(watch.found):,} found, {new:,} not yet reported"
+        print(f"{plain(watch.name)}: {plain('; '.join(words))}; grade {watch.grade:g} or more; {found}")
     if not watches:
         print(f"{options.watches}: no search is kept; qbe watch add keeps one")
 

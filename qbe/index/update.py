@@ -313,7 +313,8 @@ class Additions:
                 continue
             if paper.paper_id != each.paper_id and row is None:
                 reason = f"the index has another paper of the id {each.paper_id!r}; this one is "
-                left_out.note(RENAMED, each.paper_id, f"{reason}{paper.paper_id!r}")
+                told = f"{reason}{paper.paper_id!r}"
+                left_out.note(RENAMED, each.paper_id, told, paper_id=paper.paper_id)
             self.written += 1
             if row is not None:
                 self.replaced.append(row)
