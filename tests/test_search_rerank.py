@@ -208,7 +208,7 @@ def test_an_index_without_vectors_is_reranked(search, sample, tiny_joint_grades,
         assert hit["matches"] == []
 
 
-def test_progress_is_for_terminals(tiny_index, sample, tiny_cross_encoder, monkeypatch, capsys):
+def test_progress_is_a_bar_or_lines(tiny_index, sample, tiny_cross_encoder, monkeypatch, capsys):
     topics = ("--topics", sample / "topics.tsv", "--pool", sample / "pools.tsv", "--facet", "method")
     arguments = [*map(str, ("--index", tiny_index, *topics, "--rerank", f"{tiny_cross_encoder}:depth=5"))]
     main(arguments)

@@ -234,7 +234,7 @@ def _like(aspect: Aspect) -> str:
         return f"for “{plain(asked['text'])}”: searched for {plain(named)}"
     seen = f"for its {aspect.facet}" if aspect.facet else "by its abstract"
     if aspect.positions is not None:
-        seen = "by sentences " + ", ".join(map(str, aspect.positions))
+        seen = f"by sentence{'s' * (len(aspect.positions) > 1)} " + ", ".join(map(str, aspect.positions))
     if aspect.is_guess:
         sentence = aspect.paper.sentences[aspect.selected_positions()[0]].text
         begin = sentence if len(sentence) <= QUOTED else f"{sentence[:QUOTED].rpartition(' ')[0]} ..."
