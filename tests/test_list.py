@@ -124,8 +124,8 @@ def test_words_of_one_title_show_it(index, capsys, words, shown):
     ("words", "listed", "message"),
     [
         (["fish"], ["lee2019", "doe2020", "x3"], "found 3 papers with them; give an id"),
-        (["whales"], [], "of one of the 3 papers of the index, found 'whales'"),
-        (["lee2019", "whales"], [], "title of one of the 3 papers of the index, found 'whales'"),
+        (["whales"], [], "of one of the 4 papers of the index, found 'whales'"),
+        (["lee2019", "whales"], [], "title of one of the 4 papers of the index, found 'whales'"),
         (["gone"], [], "of the index, found 'gone'"),
     ],
 )
