@@ -2,9 +2,10 @@
 
 Some clients at a time ask a server of an index for the papers that are like papers of the index in one
 facet; a client asks again as soon as it has its answer, or after the time that it is told to wait. The same
-queries go to `Pipeline.batch_search` in one process, without a server. Servers of several numbers of workers
-and the library take turns. Processor time is that of all processes of a side; memory is the proportional set
-size of the server, in which what processes share counts once, and its anonymous part, at the end.
+queries go to the library in one process, for the same answers (grades, matches and records of the hits in
+JSON). Servers of several numbers of workers and the library take turns. Processor time is that of all
+processes of a side; memory is the proportional set size of the server, in which what processes share counts
+once, and its anonymous part, at the end.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ BLOCK = 16
 IDLE_SECONDS = 0.1  # of a processor within a second
 TICKS = os.sysconf("SC_CLK_TCK")
 HEADER = (
-    *("side", "answers", "refused", "other", "a second", "of batch_search", "ms / p95"),
+    *("side", "answers", "refused", "other", "a second", "of the library", "ms / p95"),
     *("processor ms an answer", "MiB", "anonymous"),
 )
 
@@ -138,20 +139,30 @@ def served(
 
 
 def alone(index: Path, ids: Sequence[str], options: argparse.Namespace) -> Measured:
-    """What the library answers, in blocks and with all processors, for as long as the server was asked."""
-    from qbe import Facet, Fused, Pipeline, Query, default_stages, open_index
+    """The same answers by the library, in blocks with all processors, for as long as the server was asked."""
+    from qbe import Facet, Fused, Query, default_stages, open_index
+    from qbe.search.request import SearchRequest
+    from qbe.search.session import SearchSession
+    from qbe.search.writers import to_record
 
     with (
         open_index(index) as opened,
-        Pipeline(opened, default_stages(opened) if options.rerank else Fused()) as pipeline,
+        SearchSession(opened, default_stages(opened) if options.rerank else Fused()) as session,
     ):
         queries = [Query(opened.paper(paper_id), Facet.METHOD) for paper_id in ids]
-        pipeline.batch_search(queries[:BLOCK], HITS + 1)
+        requests = [SearchRequest(each, HITS + 1, grades=True) for each in queries]
+
+        def answer(block: list[SearchRequest]) -> None:
+            for each in session.batch(block):
+                json.dumps(to_record(opened.paper, each.query.query_id, each.query, each.hits[:HITS]))
+
+        answer(requests[:BLOCK])
         begin, own, count, times = time.perf_counter(), time.process_time(), 0, list[float]()
         while time.perf_counter() - begin < options.seconds:
-            block = [queries[(count + place) % len(queries)] for place in range(BLOCK)]
+            block = [requests[(count + place) % len(requests)] for place in range(BLOCK)]
             start = time.perf_counter()
-            count += len(pipeline.batch_search(block, HITS + 1))
+            answer(block)
+            count += BLOCK
             times += [time.perf_counter() - start] * BLOCK
         seconds = time.perf_counter() - begin
         return Measured(Counter({200: count}), times, seconds, time.process_time() - own)
@@ -216,7 +227,7 @@ def main(argv: list[str]) -> None:
                 rounds.append(served(options.index, count, bodies, Path(work) / "log", options))
             library.append(alone(options.index, ids, options))
     rows = [row(f"{count} worker{'s' * (count > 1)}", rounds, library) for count, rounds in sides.items()]
-    print(table(HEADER, [*rows, row("batch_search", library, library)]))
+    print(table(HEADER, [*rows, row("the library", library, library)]))
 
 
 if __name__ == "__main__":

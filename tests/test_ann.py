@@ -1,7 +1,6 @@
 """Approximate candidates, exact scores: FAISS indexes of several kinds, against brute force."""
 
 import contextlib
-import shutil
 import threading
 from dataclasses import asdict, replace
 
@@ -9,7 +8,6 @@ import faiss
 import numpy as np
 import pytest
 from support.builds import Job, build_job
-from support.damage import change_manifest
 from support.factories import FACTORIES, GRAPH, ROUNDED, vectors_apart
 from support.searching import first_stage, paper_of
 
@@ -133,14 +131,6 @@ def test_another_index_than_the_manifest_states_is_told(tmp_path, stored):
         FaissIndex(Files(tmp_path), 1, FaissParams(), 4)
 
 
-def test_positions_that_cannot_be_are_told(tmp_path, stored):
-    write_faiss(tmp_path, stored, "cosine")
-    segment = FaissIndex(Files(tmp_path), 1)
-    segment.sentences -= 100
-    with pytest.raises(IndexFormatError, match=r"expected positions below \d+, found \d+; the index is dam"):
-        segment.search(stored[-2:].astype(np.float32), 5)
-
-
 def test_last_ties_are_left_out_unless_nothing_else_was_found():
     distances = np.array([[4, 3, 2, 2], [1, 1, 1, 1], [3, 2, -9, -9], [5, 4, 3, 2]], np.float32)
     positions = np.array([[9, 8, 7, 6], [5, 4, 3, 2], [1, 2, -1, -1], [3, 4, 5, 6]])
@@ -186,21 +176,6 @@ def test_settings_that_do_not_fit_leave_nothing(tmp_path, settings):
         with pytest.raises(UsageError, match=f"expected `faiss` .*{message}"):
             build_job(tmp_path / "index", replace(settings, faiss=factory))
         assert not any(tmp_path.iterdir())
-
-
-def test_an_unknown_form_and_vectors_of_another_form_are_told(copy, tmp_path, tiny_index):
-    for change, told in (
-        ({"similarity": "hamming"}, "compared by hamming"),
-        ({"similarity": "l2", "stored": "int4"}, "vectors stored as int4"),
-        ({"stored": "float16", "ann": {"kind": "lsh"}}, "factory"),
-    ):
-        change_manifest(copy, lambda record, change=change: record["dense"].update(change))
-        with pytest.raises(IndexFormatError, match=rf"expected a manifest, found .*{told}"):
-            Index(copy)
-    other = shutil.copytree(tiny_index, tmp_path / "other")
-    change_manifest(other, lambda record: record["dense"].update(stored="int8"))
-    with pytest.raises(IndexFormatError, match=r"vectors.npy: expected an array of int8 .* one of float16"):
-        Index(other).sentence_vectors  # noqa: B018
 
 
 def test_a_build_waits_for_unlimited_searches_alone():

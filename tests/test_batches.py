@@ -1,27 +1,23 @@
 """Papers in batches: the same vectors and labels as one by one, from graphs made of int8 and of fp32."""
 
-from itertools import chain, islice
+from itertools import chain
 
 import numpy as np
-import onnxruntime
 import pytest
 
 from qbe.errors import UsageError
 from qbe.models.cards import state_output
 from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder, resolve_reranker
-from qbe.models.gpu import BatchModel, Graph, batches, encoder_batches, halve
+from qbe.models.gpu import Graph, halve
 from qbe.models.pooling import EncodedAspect
 from qbe.models.tagger import Tagger, TaggingEncoder
-from qbe.models.tokenizer import Window
 from qbe.query import Aspect
 from qbe.search.rank import RerankRequest
 from qbe.search.rerankers import CrossEncoder, open_reranker
 from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow
-
-TOLERANCE = 1e-5  # of numbers near 1 in single precision, whatever the batch
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,13 +31,6 @@ def graphs(tmp_path_factory):
 def mixed(papers):
     long = Paper("long", "A long paper", tuple(Sentence(f"Sentence {i} of many in it.") for i in range(70)))
     return [papers[0], long, Paper("short", "No", (Sentence("Yes."),)), *papers[1:3]]
-
-
-def test_batches_hold_each_pass_once_and_no_more_tokens_than_they_may():
-    lengths = [5, 200, 40, 40, 512, 17, 33]
-    found = list(batches(lengths, 600))
-    assert sorted(place for batch in found for place in batch) == list(range(7))
-    assert [[lengths[place] for place in batch] for batch in found] == [[512], [200, 40], [40, 33, 17, 5]]
 
 
 @pytest.fixture(scope="module")
@@ -87,17 +76,6 @@ def test_in_fp32_the_graph_gives_what_the_exported_one_does(tiny_encoder, mixed)
         np.testing.assert_allclose(vectors.whole, expected.whole, atol=2**-11)
 
 
-def test_padding_changes_no_sum(tiny_encoder):
-    model = BatchModel(resolve_encoder(str(tiny_encoder), "fp16"), half=False)
-    short, long = Window([2, 7, 8, 9, 3], [(1, 3), (3, 4)]), Window([2, *range(5, 60), 3], [(1, 50)])
-    beside, _ = model.run([short, long])
-    (alone,) = model.run([short])
-    np.testing.assert_allclose(beside.sums, alone.sums, atol=TOLERANCE)
-    assert beside.sums.shape == (3, 16)
-    # The whole is the sum over all tokens: more than its sentences, by [CLS] and [SEP].
-    assert np.abs(beside.sums[0] - beside.sums[1:].sum(axis=0)).max() > 0.1
-
-
 def test_half_precision_stays_near_single(mixed, half, tagged):
     assert half.batched
     for place in (0, 2):
@@ -125,16 +103,6 @@ def test_tagging_keeps_order_and_given_labels(papers, half):
     assert [paper.labelled for paper in given] == [True, False, True]
     assert labelled[0][0] is given[0]
     assert all(sentence.probabilities for sentence in labelled[1][0].sentences)
-
-
-def test_the_stream_is_not_read_to_its_end(tiny_encoder, papers, monkeypatch):
-    monkeypatch.setattr("qbe.models.encoder.CHUNK", 2)
-    read = []
-    stream = (read.append(paper) or paper for paper in papers[:40])
-    encoder = Encoder(resolve_encoder(str(tiny_encoder), "fp16"), threads=2)
-    first = next(encoder.encode(stream))
-    assert first.sentences.shape == (len(papers[0].sentences), 16)
-    assert len(read) <= 8
 
 
 def test_positions_keep_their_precision(tmp_path):
@@ -176,13 +144,3 @@ def test_a_pair_reranker_scores_side_by_side(tiny_cross_encoder, papers):
 def test_joint_grades_are_refused_a_gpu():
     with pytest.raises(UsageError, match="in which joint grades run, found cuda and int8; drop it"):
         open_reranker(device="cuda")
-
-
-def test_the_graph_is_made_once(tiny_encoder, monkeypatch):
-    files = resolve_encoder(str(tiny_encoder), "fp16")
-    made = encoder_batches(files)
-    monkeypatch.setattr("qbe.models.gpu.Graph", None)
-    assert encoder_batches(files) == made
-    inputs = [each.name for each in onnxruntime.InferenceSession(str(made)).get_inputs()]
-    assert inputs == ["input_ids", "lengths", "spans"]
-    assert list(islice(made.parent.glob(".making-*"), 1)) == []

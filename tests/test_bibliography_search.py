@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import rispy
-from support.bibliographies import CHIPS, paper_of, read_bibtex
+from support.bibliographies import CHIPS, read_bibtex
 from support.papers import Papers
 
 from qbe.cli.parser import parse
@@ -112,12 +112,6 @@ def test_a_heading_names_shapes_and_the_first_of_many_papers():
     )
 
 
-def test_an_address_is_not_broken():
-    address = "https://example.org/" + "a-b" * 30
-    table = to_table(Papers(paper_of("On fish", url=address)).paper, BY_METHOD, [Hit("7", 1.0)], 60)
-    assert table.splitlines()[-1] == f"              {address}"
-
-
 def test_json_tells_of_authors_venue_links_and_abstract():
     first, second = to_record(LOOKUP, "q", BY_METHOD, [found(1), Hit("plain", 1.0)])["hits"]
     assert first["authors"] == CHIPS.metadata["authors"]
@@ -188,12 +182,6 @@ def test_characters_with_a_meaning_in_markdown_are_escaped(text, expected):
     assert escaped(text) == expected
 
 
-def test_an_address_does_not_end_a_link():
-    papers = Papers(paper_of("T", url="http://x.org/(a)b\\"))
-    text = written("markdown", Result("q", BY_METHOD, [Hit("7", 1.0)]), papers=papers)
-    assert "[**T**](http://x.org/%28a%29b%5C)." in text
-
-
 RESULTS = (Result("q1", BY_METHOD, [found(1)]), Result("q@2", BY_METHOD, [Hit("plain", 2.0), found(1)]))
 
 
@@ -232,26 +220,3 @@ def test_people_get_ten_hits_and_programs_all(search):
     for form, count, mark in (("csv", 10, "\ns024,"), ("bibtex", 10, "\n@"), ("json", 127, '"rank"')):
         text = search("--paper", "s024", "--first-stage", "dense", "--rerank", "none", "--format", form)
         assert text.count(mark) == count
-
-
-@pytest.mark.parametrize("form", ["bibtex", "ris"])
-def test_an_interrupted_bibliography_leaves_nothing(search, sample, tmp_path, monkeypatch, form):
-    """Its finished blocks would be of no use: later ones depend on the papers of earlier ones."""
-    from qbe.search import request, writers
-
-    monkeypatch.setattr(request, "BLOCK", 4)
-    output = tmp_path / "refs"
-    options = ("--topics", sample / "topics.tsv", "--first-stage", "dense", "--rerank", "none", "--hits", 5)
-    search(*options, "--format", form, "--output", output)
-    entries = output.read_text()
-    papers = len(read_bibtex(entries) if form == "bibtex" else rispy.loads(entries))
-    assert 5 < papers < 24 * 5
-    output.unlink()
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(writers, "write_text", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        search(*options, "--format", form, "--output", output)
-    assert list(tmp_path.iterdir()) == []

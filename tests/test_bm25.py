@@ -148,29 +148,6 @@ def score(*terms: tuple[int, int, int, int]) -> float:
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("dog", {"d1": score((1, 1, 2, 1))}),
-        ("cat", {"d2": score((2, 2, 4, 1)), "d1": score((2, 1, 2, 1))}),
-        ("Cats and dogs", {"d1": score((2, 1, 2, 1), (1, 1, 2, 1)), "d2": score((2, 2, 4, 1))}),
-        (
-            "bird bird fish",
-            {"d3": score((2, 2, 3, 2), (2, 1, 3, 1)), "d2": score((2, 1, 4, 2), (2, 1, 4, 1))},
-        ),
-        ("the", {}),
-        ("🧬", {}),
-    ],
-)
-def test_scores_worked_by_hand(three, words, expected):
-    query = Query(paper("q", "", words), Facet.METHOD)
-    found = bm25(three, query, 10)
-    assert [hit.paper_id for hit in found] == list(expected)
-    assert [hit.score for hit in found] == pytest.approx(list(expected.values()), abs=ROUNDING)
-    if words == "dog":  # ln(1 + 2.5 / 1.5) / (1 + 0.9 * (0.6 + 0.4 * 2 / 3)) = 0.980829 / 1.78
-        assert found[0].score == pytest.approx(0.551028, abs=ROUNDING)
-
-
 def test_pools_keep_papers_without_a_common_word(three):
     query = Query(paper("q", "", "dog"), Facet.METHOD)
     found = bm25(three, query, 10, ["d3", "d2", "d1"])

@@ -16,9 +16,8 @@ from support.searching import ids
 from qbe import CiteConfig, CiteRequest, Recommender, paper_from_text
 from qbe.cli import common as _cli
 from qbe.cli.cite import main
-from qbe.errors import OutputError, RunError
+from qbe.errors import OutputError
 from qbe.runs import read_run
-from qbe.search import request
 from qbe.search.stages import CrossEncoder
 
 QUERY = "s031"
@@ -177,34 +176,6 @@ def test_topics_make_a_run(cite, recommender, citing_index, topics, tmp_path):
         query_id: ids(found) for query_id, found in zip(TOPICS, hits, strict=True)
     }
     assert cite("--topics", topics, "--hits", 9, "--run-tag", "mine", "--threads", 1) == output.read_text()
-
-
-def test_an_interrupted_run_goes_on(monkeypatch, cite, citing_folder, citing_model, topics, tmp_path):
-    """Of five topics, in the third block; tables go on in their width alone."""
-    monkeypatch.setattr(request, "BLOCK", 2)
-    monkeypatch.setenv("COLUMNS", "90")
-    whole, calls = Recommender.batch_recommend, []
-
-    def interrupt(self, requests, *rest, **options):
-        calls.append(len(requests))
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return whole(self, requests, *rest, **options)
-
-    line = ["--index", str(citing_folder), "--model", str(citing_model), "--topics", str(topics)]
-    line += ["--hits", "5", "--format", "table", "--output", str(tmp_path / "run")]
-    with monkeypatch.context() as patch:
-        patch.setattr(Recommender, "batch_recommend", interrupt)
-        with pytest.raises(KeyboardInterrupt, match="--resume"):
-            main(line)
-    assert calls == [2, 2, 1]
-    assert not (tmp_path / "run").exists()
-    with pytest.raises(RunError, match="holds an unfinished run"):
-        main(line)
-    main([*line, "--resume"])
-    expected = cite("--topics", topics, "--hits", 5, "--format", "table")
-    assert (tmp_path / "run").read_text() == expected
-    assert not (tmp_path / ".run.part").exists()
 
 
 PAPER = f"--paper {QUERY}"

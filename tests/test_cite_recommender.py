@@ -3,7 +3,6 @@
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from qbe import Aspect, CiteConfig, CiteRequest, Index, Paper, Recommender, pape
 from qbe.cite.links import Evidence
 from qbe.cite.model import write_model
 from qbe.cite.scoring import NEAR, NEAREST, FeatureSet
-from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError, UsageError
+from qbe.errors import ModelError, PaperNotFoundError, UsageError
 from qbe.index.update import append_papers, delete_papers
 from qbe.models.pooling import EncodedAspect
 from qbe.search.filters import PaperFilter, year_of
@@ -265,25 +264,6 @@ def test_many_at_a_time_are_each_as_alone(opened, index, parameters):
     assert recommender.batch_recommend([], 9) == []
 
 
-def test_a_filter_of_a_call_gives_what_that_of_a_configuration_gives(opened, index):
-    paper = index.paper(QUERY)
-    plain, filtered = opened(), opened(filter=NOT_YOUNGER)
-    expected = filtered.recommend(paper, 50)
-    assert plain.recommend(paper, 50, filter=NOT_YOUNGER) == expected != plain.recommend(paper, 50)
-    assert plain.selected(paper, NOT_YOUNGER)[1:] == filtered.selected(paper)[1:] != plain.selected(paper)[1:]
-    with pytest.raises(TypeError, match="filter"):
-        plain.recommend(paper, filter="2015-")
-
-
-def test_recommendations_do_not_depend_on_threads(opened, index, citing_folder, config):
-    alone = opened().batch_recommend(requests_of(index), 9)
-    with Index(citing_folder, threads=1) as other, Recommender.open(other, config) as one:
-        assert one.batch_recommend(requests_of(other), 9) == alone
-    with ThreadPoolExecutor(4) as pool:
-        again = pool.map(lambda _: opened().batch_recommend(requests_of(index), 9), range(4))
-        assert all(each == alone for each in again)
-
-
 def test_matches_are_pairs_of_sentences(opened, index):
     paper = index.paper(QUERY)
     (hit,) = opened().recommend(paper, 1)
@@ -346,13 +326,6 @@ def test_evidence_is_read_from_metadata(index, citing):
     assert np.flatnonzero(evidence.citing_papers(2001, 2)).tolist() == [0, 1, 3]
     assert np.flatnonzero(~evidence.citing_papers(None, 2)).tolist() == [2]
     assert evidence.citing_papers(None, None).all()
-
-
-@pytest.mark.parametrize(("lacking", "bm25"), [("vectors", True), ("postings", False)])
-def test_an_index_without_a_part(tmp_path, config, citing, tiny_encoder, lacking, bm25):
-    folder = index_of(tmp_path / "index", citing[:4], None if bm25 else tiny_encoder, bm25=bm25)
-    with Index(folder) as index, pytest.raises(IndexFormatError, match=f"found one without {lacking};"):
-        Recommender.open(index, config)
 
 
 def test_vectors_of_another_encoder_than_the_models(tmp_path, index):

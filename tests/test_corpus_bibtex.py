@@ -51,7 +51,7 @@ def test_a_defect_concerns_one_entry(told) -> None:
     messages = []
     for broken in (
         *("@book{a, title = {A}", "@book{a, title = {A\n", '@book{a, title = "A,\n}', "@book{a, title}"),
-        *("@book{a title = {A}}", "@book{a,\n title={A}\n year={1}}", "@book{a,\n title={A}},\n year={1}}"),
+        *("@book{a title = {A}}", "@book{a,\n title={A} year={1}}", "@book{a,\n title={A}},\n year={1}}"),
         *("@book{a, title = {A} {B}}", "@book{a, title = in press}", "@book{a, year = 1}"),
         *("@book{a, title = {\xfc}}", "@xdata{a, title = {A}}"),
         f"@book{{a, title={{A}}, abstract={{{'xxxxxxxxx ' * 500_000}}}}}",

@@ -31,13 +31,23 @@ def test_encodings_are_told_by_a_mark_and_what_is_not_utf8_is_western_and_noted(
 
 def test_lines_in_utf8_stay_so_beside_others_and_unknown_bytes_are_replaced():
     data = "Gödel\n".encode() + "Müller\n".encode("cp1252") + b"\x81\n"
-    stream, is_western = from_western(io.BufferedReader(io.BytesIO(data)))
+    stream, is_western = from_western(io.BufferedReader(io.BytesIO(data)), "a")
     assert (stream.read().decode(), is_western) == ("Gödel\nMüller\n\ufffd\n", True)
+
+
+OTHERS = {"koi8-r": "щука плыла", "cp1253": "ψάρια", "gbk": "基于图的", "sjis": "山田の魚"}
+
+
+@pytest.mark.parametrize("encoding", OTHERS)
+def test_encodings_of_other_letters_are_refused_with_the_line(tmp_path, encoding):
+    data = f"TY  - JOUR\nTI  - On fish\nAU  - {OTHERS[encoding]}\nER  - \n".encode(encoding)
+    with pytest.raises(CorpusError, match=r"a.ris, line 3: expected UTF-8 text, found an encoding"):
+        title(tmp_path / "a.ris", data)
 
 
 def test_a_character_that_the_end_of_the_sample_cuts_is_no_other_encoding():
     data = b"x" * ((1 << 20) - 1) + "ö".encode()
-    stream, is_western = from_western(io.BufferedReader(io.BytesIO(data), 1 << 20))
+    stream, is_western = from_western(io.BufferedReader(io.BytesIO(data), 1 << 20), "a")
     assert (stream.read() == data, is_western) == (True, False)
 
 

@@ -99,6 +99,7 @@ def test_abstract_before_its_first_word():
         ),
         *(("王小明, 李华", ["王小明", "李华"]), ("李华 张三", ["李华", "张三"])),
         ("Ek Dahl, Ann Zoi and Moe, Per", ["Ek Dahl, Ann Zoi", "Per Moe"]),
+        ("Moe, Per (per@fish.org)", ["Per Moe"]),
     ],
 )
 def test_authors_in_one_field(text, names):
@@ -123,6 +124,7 @@ def test_formulas_in_parentheses():
     ("columns", "cells", "metadata"),
     [
         ("Cites,Source", "12,Fish Notes", {"venue": "Fish Notes"}),  # Publish or Perish counts
+        ("Cites,Source", "12,...", {}),
         ("cord_uid,publish_time", "ug7v,2001-07-04", {"year": 2001, "date": "2001-07-04"}),
         ("authorships.author.display_name", "Eva Lund|Per Moe", {"authors": ["Eva Lund", "Per Moe"]}),
         (
@@ -151,6 +153,7 @@ def test_usual_columns_of_large_sources(columns, cells, metadata):
 def test_flaws_that_concern_one_record_stop_nothing(tmp_path):
     entry = "@article{doi:10.5555/7},\ntitle = {On fish},\nyear = {2020},\nabstract = {Fish swim.}\n}\n"
     assert only("bibtex", entry)["metadata"] == {"key": "doi:10.5555/7", "year": 2020}
+    assert only("bibtex", entry.replace("7},\n", "7,\n").replace("},\n", "}\n")) == only("bibtex", entry)
     titles = ("On \x0bfish", "On fish & nets", "On &#1; nets", "On &amp; on")
     articles = "".join(
         f"<PubmedArticle><MedlineCitation><PMID>{number}</PMID><Article><ArticleTitle>{title}</ArticleTitle>"
@@ -182,7 +185,7 @@ def test_a_library_is_read_whole_and_what_is_left_out_is_named(tmp_path):
 
 def test_other_exports_are_named():
     for text, kind in (
-        *(("{Reference Type}: Article", "NoteExpress"), ("<1. >\nTitle\n", "Ovid"), ("#*Fish", "AMiner")),
+        *(("{Reference Type}: Article", "NoteExpress"), ("\n <17. >\nTI", "Ovid"), ("#*Fish", "AMiner")),
         ("Record #1 of 2\nID: 7", "Cochrane"),
     ):
         assert kind_of(Head("a.txt", text.encode())) == f"an export of {kind}"

@@ -169,15 +169,15 @@ def test_values_that_are_not_possible(name, value):
 
 def test_duplicates_by_doi_or_title_keep_a_complete_list_of_authors(tmp_path):
     title = "Bird sound detection with neural networks"
-    some = {
-        "title": title,
-        "metadata": {"year": 2020, "authors": ["Sue Kahl"], "et_al": True, "doi": "10.1234/a"},
-    }
-    all_ = {"title": "Bird sounds", "metadata": {"authors": ["Sue Kahl", "Per Moe"], "doi": "10.1234/a"}}
-    last = {"title": title, "metadata": {"year": 2020, "authors": ["Sue Kahl"]}}
+    kahl = {"year": 2020, "authors": ["Sue Kahl"]}
+    some = {"title": title, "metadata": {**kahl, "et_al": True, "doi": "10.1234/a"}}
+    all_ = {"title": "Bird sounds of lakes in the north"}
+    all_["metadata"] = {"authors": ["Sue Kahl", "Per Moe"], "doi": "10.1234/a"}
+    again = all_ | {"metadata": {"authors": ["S. Kahl"]}}  # by the title of the second
+    last = {"title": title, "metadata": kahl}
     records = (
         {"paper_id": name, "abstract": "Birds sing.", **each}
-        for name, each in zip("abc", (some, all_, last), strict=True)
+        for name, each in zip("abcd", (some, all_, last, again), strict=True)
     )
     source = tmp_path / "birds.jsonl"
     source.write_text("\n".join(map(json.dumps, records)))

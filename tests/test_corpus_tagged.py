@@ -19,6 +19,13 @@ def only(lines: str) -> Any:
     return entry.record
 
 
+def test_dates_of_ris() -> None:
+    """A date of access (Y2) counts where PY is a month, a deprecated one (Y1) where there is no other."""
+    dates = {"PY  - May\nY2  - 2014/05/03": "2014-05-03", "PY  - 2014\nY2  - 2015": None, "Y2  - 2014": None}
+    dates |= {"Y1  - 1900/01/01\nDA  - 1950/01/02": "1950-01-02", "Y1  - 2014/07/01\nPY  - 2015": None}
+    assert {lines: only(lines)["metadata"].get("date") for lines in dates} == dates
+
+
 def test_lines_without_a_tag_continue_the_value_before() -> None:
     record = only(
         "AU  - Lee,\n  Ann\nAB  - Fish\n\n XX - swim\nfar.\nZZ  - ignored\nas this\nAB  - And well."

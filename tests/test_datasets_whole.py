@@ -4,14 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.whole import (
-    CITE,
-    OTHER,
-    RELISH,
-    papers,
-    write_relish,
-    write_small_scidocs,
-)
+from support.whole import CITE, OTHER, RELISH, papers, write_relish, write_small_scidocs
 
 from qbe.cli.datasets import main as prepare
 from qbe.query import Topic

@@ -1,15 +1,10 @@
 """``qbe demo``: papers of the package are indexed once, searched by two facets, and explained."""
 
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from support.serving import wait_until
@@ -23,7 +18,6 @@ from qbe.errors import OutputError
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
-SECONDS = 120.0
 
 
 @pytest.fixture(autouse=True)
@@ -138,20 +132,6 @@ def test_without_lucene_and_a_network_it_searches_by_vectors(demo, cache, with_j
     with open_demo_index(reported.append) as index:
         assert index.manifest.lucene is not None
     assert reported == [f"indexing 30 papers in {index.folder}, once ..."]
-
-
-def test_an_interrupt_leaves_no_index(tmp_path, with_jar):
-    options: Any = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    options |= {"env": os.environ | {"QBE_CACHE": str(with_jar(tmp_path))}}
-    # Where the tests run in a shell's background, the signal is ignored, and that is inherited.
-    options |= {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
-    process = subprocess.Popen([sys.executable, "-m", "qbe", "demo"], **options)
-    wait_until((tmp_path / "demo/.mini.building/papers.jsonl").exists)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=SECONDS)
-    assert (process.returncode, out) == (130, "")
-    assert err == f"indexing 3,000 papers in {tmp_path / 'demo' / 'mini'}, once ...\nqbe demo: interrupted\n"
-    assert not (tmp_path / "demo" / "mini").exists()
 
 
 def test_the_first_commands_of_the_readme_are_those_that_run_here():

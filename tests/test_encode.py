@@ -2,7 +2,6 @@
 
 import itertools
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from support.tiny import HIDDEN, MAX_TOKENS, layer_states
 from tokenizers import Tokenizer
 
-from qbe.errors import ModelError
 from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder
 from qbe.models.tokenizer import SpecialTokens, Window, passes
@@ -107,23 +105,6 @@ class MeanHook:
         return np.array(means).reshape(len(spans), HIDDEN * len(self.layers))
 
 
-@pytest.mark.parametrize("layers", [(2, 0), (1,)])
-def test_a_hook_receives_the_states_of_its_layers(tiny_encoder, tiny_model, some, layers):
-    """PAPERS[-1] is longer than one window: its values follow the order of its sentences."""
-    encoder = Encoder(resolve_encoder(str(tiny_encoder), "fp32"))
-    for item in some:
-        expected = []
-        for window in windows_of(item, tiny_model):
-            states = layer_states(tiny_model, window.ids)
-            expected += [
-                np.concatenate([states[layer][begin:end].mean(axis=0) for layer in layers])
-                for begin, end in window.spans
-            ]
-        values = encoder.encode_paper(item, MeanHook(*layers)).hook_values
-        assert values.dtype == np.float32
-        np.testing.assert_allclose(values, expected, rtol=0, atol=1e-4)
-
-
 def test_vectors_depend_on_neither_threads_nor_neighbours_nor_a_hook(encoder, some):
     alone = [encoder.encode_paper(item) for item in some]
     turned = list(encoder.encode(reversed(some)))[::-1]
@@ -133,20 +114,6 @@ def test_vectors_depend_on_neither_threads_nor_neighbours_nor_a_hook(encoder, so
             assert (vectors.sentences == other.sentences).all()
             assert (vectors.whole == other.whole).all()
         assert others[1].hook_values.shape == (len(vectors.sentences), 3 * HIDDEN)
-
-
-def test_only_the_states_of_the_hook_are_computed(tiny_encoder):
-    encoder, requested = Encoder(resolve_encoder(str(tiny_encoder))), []
-    run = encoder._session.run
-    encoder._session = SimpleNamespace(
-        run=lambda outputs, feed: requested.append(outputs) or run(outputs, feed)
-    )
-    encoder.encode_paper(PAPERS[0])
-    encoder.encode_paper(PAPERS[0], MeanHook(1))
-    assert requested == [["last_hidden_state"], ["last_hidden_state", "hidden_state_1"]]
-    for layer in (-1, 3):
-        with pytest.raises(ModelError, match=f"expected layers from 0 to 2, found {layer}"):
-            encoder.encode_paper(PAPERS[0], MeanHook(0, layer))
 
 
 def test_what_is_cut_is_told(encoder, caplog):

@@ -7,7 +7,7 @@ from support.runs import run
 
 from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
-from qbe.evaluate.facets import crossed_pairs, crossed_protocol, read_facet_grades
+from qbe.evaluate.facets import crossed_protocol, read_facet_grades
 from qbe.runs import write_qrels
 from qbe.types import Facet, Hit
 
@@ -22,13 +22,6 @@ GRADES = {
     },
     "p": {"a": {B: 2.0, M: 0.0}, "e": {B: 0.5, M: 1.0}},
 }
-
-
-def test_pairs_by_hand():
-    # a beats b, c and d for method by a grade or more, and each of them beats it for background.
-    assert crossed_pairs(GRADES["q"], M, B) == [("a", "b"), ("a", "c"), ("a", "d")]
-    assert crossed_pairs(GRADES["p"], B, M) == [("a", "e")]
-    assert crossed_pairs(GRADES["q"], R, B) == [("a", "c")]
 
 
 def test_equal_scores_count_half_and_a_candidate_that_is_missing_ranks_last():
@@ -61,13 +54,6 @@ def test_the_protocol_by_hand():
         "right by both": {"method-background": 2 / 4, "result-background": 1.0},
     }
     assert evaluation.per_query["right by first"]["q_method-background"] == 2 / 3
-
-
-def test_a_ranking_that_ignores_the_facet_is_right_by_one_at_a_time():
-    blind = crossed_protocol(GRADES, run(**{f"{q}_{f}": "aebcd" for q in "qp" for f in Facet}))
-    first, second, both = (blind.figures[name]["method-background"] for name in blind.figures)
-    assert first + second == 1
-    assert both == 0
 
 
 def test_a_missing_query_ranks_no_pair_right():

@@ -4,14 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.runs import folds_text, run
 
 from qbe.cli.evaluate import main
 from qbe.errors import UsageError
-from qbe.evaluate.measures import ndcg_percent
-from qbe.evaluate.queries import RankedPaper, best_missed, outcomes, overranked
+from qbe.evaluate.queries import RankedPaper, outcomes
 from qbe.evaluate.report import Scoring, build_report
 from qbe.runs import write_qrels
 
@@ -75,35 +72,6 @@ def test_outcomes_of_every_query(collection):
     assert by_query["2_result"].overranked == (RankedPaper("e", 0, 1), RankedPaper("d", 1, 2))
 
 
-def test_the_ranks_with_the_largest_losses_are_listed_in_their_order():
-    grades = {f"p{i:02}": 3 if i < 3 else 1 if i < 8 else 0 for i in range(25)}
-    ranked = ["p03", "p04", "p20", "p05", "p21"]
-    first, *both = RankedPaper("p03", 1, 1), RankedPaper("p04", 1, 2), RankedPaper("p20", 0, 3)
-    # Ideal 3 3 3 1 1: the losses are 2, 2, 3 / log2(3) = 1.89, 0 and 1 / log2(5) = 0.43.
-    assert overranked(ranked, grades) == (first, *both)
-    assert overranked(["p00", *ranked[1:]], grades) == (*both, RankedPaper("p21", 0, 5))
-
-
-def test_the_best_missed_paper_has_the_highest_grade_and_stands_lowest():
-    assert best_missed("beafcdghij", GRADES) == RankedPaper("a", 3, 3)
-    assert best_missed("aebfcdghij", GRADES) == RankedPaper("c", 2, 5)
-    assert best_missed("aeb", GRADES) == RankedPaper("c", 2, None)
-    assert best_missed("acbefghijd", GRADES) == RankedPaper("d", 1, 10)
-    assert best_missed("acbdfe", GRADES) is None
-    assert best_missed("", dict.fromkeys("ab", 0)) is None
-
-
-@given(st.lists(st.integers(-1, 3), min_size=5, max_size=30))
-def test_a_paper_is_missed_unless_no_worse_one_stands_above_it(grades):
-    pool = {f"p{i:02}": grade for i, grade in enumerate(grades)}
-    gains = [max(grade, 0) for grade in grades]
-    assert (best_missed(list(pool), pool) is None) == (gains == sorted(gains, reverse=True))
-    high = overranked(list(pool), pool)
-    assert high or ndcg_percent(grades, grades) in (0.0, pytest.approx(1.0))
-    assert [placed.rank for placed in high] == sorted({placed.rank or 0 for placed in high})
-    assert all(pool[placed.paper_id] == placed.grade < max(grades) for placed in high)
-
-
 ARGUMENTS = ["--protocol", "csfcube", "--qrels", "all.qrels"]
 
 
@@ -123,11 +91,3 @@ def test_worst_queries_are_printed_behind_the_tables(collection, capsys):
     )
     losses, scores = worst.format(" against run"), worst.format("")
     assert capsys.readouterr().out.endswith(f"Largest losses{losses}\nLowest scores{scores}")
-
-
-def test_without_a_corpus_ids_stand_alone(collection, capsys):
-    Path("run+rerank.method.trec").write_text("1_method Q0 e 1 2 r\n2_method Q0 b 1 2 r\n")
-    main([*arguments(), "--worst", "1"])
-    out = capsys.readouterr().out
-    assert "\n1_method  0.00 against 100.00 (-100.00)\n  high    rank 1 of 10, grade 0: e\n" in out
-    assert "  missed  not retrieved, grade 3: a\n" in out

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qbe.cli import common as _cli
-from qbe.errors import InputError, OutputError, file_error
+from qbe.errors import OutputError
 from qbe.util import files
 from qbe.util.files import atomic_file, lock, write_text
 
@@ -46,25 +46,6 @@ def test_atomic_file_keeps_the_former_content_on_an_exception_and_a_kill(tmp_pat
     assert (tmp_path / "x").read_bytes() == b"old"
 
 
-def test_atomic_file_below_a_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    for target in (tmp_path / "file" / "x", tmp_path / "file" / "deeper" / "x"):
-        with pytest.raises(OutputError, match=r"cannot write .*; check the path"):
-            files.write_text(target, "")
-    with pytest.raises(OutputError, match="Is a directory; check the path"):
-        files.write_text(tmp_path, "")
-
-
-@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES])
-def test_atomic_file_in_a_read_only_folder(tmp_path, monkeypatch, code):
-    def refuse(*_: object, **__: object) -> None:
-        raise refused(tmp_path / "x.partial", code)
-
-    monkeypatch.setattr(Path, "mkdir", refuse)
-    with pytest.raises(OutputError, match="check the path"):
-        files.write_text(tmp_path / "x", "")
-
-
 def test_atomic_file_tells_of_a_full_disk_and_passes_on_errors_of_other_files(tmp_path: Path) -> None:
     full = pytest.raises(OutputError, match=r"cannot write .*x: No space left on device; free some space")
     with full, files.atomic_file(tmp_path / "x"):
@@ -76,37 +57,6 @@ def test_atomic_file_tells_of_a_full_disk_and_passes_on_errors_of_other_files(tm
 
 def refused(path: object, code: int = errno.EACCES) -> OSError:
     return OSError(code, os.strerror(code), None if path is None else str(path))
-
-
-def test_an_error_on_reading_is_not_one_on_writing(tmp_path: Path) -> None:
-    (tmp_path / "corpus.jsonl").touch()
-    error = file_error(refused(tmp_path / "corpus.jsonl"))
-    assert type(error) is InputError
-    assert str(error) == f"cannot read {tmp_path}/corpus.jsonl: Permission denied; check the path"
-    assert type(file_error(refused(tmp_path / "absent", errno.ENOENT))) is InputError
-    assert type(file_error(refused(tmp_path / "corpus.jsonl"), tmp_path / "output")) is InputError
-    for error in (
-        file_error(refused(tmp_path / "new")),  # it does not exist: reading it would have said so
-        file_error(refused(tmp_path / "corpus.jsonl", errno.EROFS)),
-        file_error(refused(None, errno.ENOSPC), tmp_path / "output"),
-        file_error(refused(tmp_path), tmp_path / "output"),
-        file_error(refused(tmp_path / "output" / "x"), tmp_path / "output"),
-    ):
-        assert type(error) is OutputError
-
-
-def test_staging_tells_reading_from_writing(tmp_path: Path) -> None:
-    staging = tmp_path / ".staging"
-    (tmp_path / "corpus.jsonl").touch()
-    for path, message in (
-        ("corpus.jsonl", r"cannot read .*corpus.jsonl: .*; what is finished is kept: continue it with `resu"),
-        (".staging/x", r"cannot write .*\.staging: .*; what is finished is kept: continue it with `resume`$"),
-    ):
-        with (
-            pytest.raises((InputError, OutputError), match=message),
-            files.resumable_staging(staging, lambda: True),
-        ):
-            raise refused(tmp_path / path)
 
 
 def test_the_command_line_says_what_could_not_be_read(tmp_path, capsys):
@@ -143,45 +93,6 @@ def directory(path: Path, content: str) -> Path:
     (path / "sub").mkdir(parents=True)
     (path / "sub" / "x").write_text(content)
     return path
-
-
-def test_publish_directory(tmp_path: Path) -> None:
-    target = tmp_path / "index"
-    for content in ("first", "second"):
-        files.publish_directory(directory(tmp_path / "staged", content), target)
-        assert (target / "sub" / "x").read_text() == content
-        assert names(tmp_path) == ["index"]
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(OutputError, match="it is a file"):
-        files.publish_directory(target, tmp_path / "file")
-    assert (tmp_path / "file").read_text() == "mine"
-
-
-def test_lock_across_processes(tmp_path: Path) -> None:
-    code = (
-        "import sys, pathlib; from qbe.util.files import lock\n"
-        "with lock(pathlib.Path(sys.argv[1])) as held: print(held, flush=True); sys.stdin.readline()\n"
-    )
-
-    def start() -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", code, str(tmp_path / "x.lock")]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    with start() as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "True\n"
-        with files.lock(tmp_path / "x.lock") as held:
-            assert not held
-        holder.kill()
-    with files.lock(tmp_path / "x.lock") as held:
-        assert held
-        with files.lock(tmp_path / "x.lock") as again:
-            assert not again
-    with files.lock(tmp_path / "x.lock") as held:
-        assert held
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="cannot write"), files.lock(tmp_path / "file" / "x"):
-        pass
 
 
 def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:

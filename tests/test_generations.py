@@ -25,9 +25,8 @@ from qbe.errors import (
     PaperNotFoundError,
     UsageError,
 )
-from qbe.index import params, store
+from qbe.index import params
 from qbe.index.index import Index
-from qbe.index.reader import IndexReader
 from qbe.index.source import Execution
 from qbe.index.store import current, open_generation, read_manifest
 from qbe.index.update import Written, append_papers, delete_papers
@@ -195,47 +194,6 @@ def test_readers_keep_their_generation(index, built, papers, tmp_path):
     assert rankings(built, papers[:60]) == expected
 
 
-def test_a_generation_that_goes_while_an_index_is_opened_is_no_error(index, monkeypatch):
-    read, wrote = current, []
-
-    def slow(folder: Path) -> Path:
-        newest = read(folder)
-        if not wrote:
-            wrote.append(folder)
-            delete_papers(folder, ["s001"])
-        return newest
-
-    monkeypatch.setattr(store, "current", slow)
-    with Index(index) as opened:
-        assert (opened.generation, len(opened)) == (2, 59)
-
-
-READS = {
-    "paper": lambda index: index.paper("s001"),
-    "stored_vectors": lambda index: index.vectors(next(iter(index))).whole[0],
-    "__contains__": lambda index: "s001" in index,
-    "__iter__": lambda index: next(iter(index)),
-    "facet_mask": lambda index: index.facet_mask(Facet.METHOD).sum(),
-}
-
-
-@pytest.mark.parametrize(("read", "use"), READS.items(), ids=READS)
-def test_a_refresh_in_the_middle_of_a_reading_leaves_it_its_reader(index, papers, monkeypatch, read, use):
-    with Index(index) as opened:
-        expected = use(opened)
-        append_papers(index, papers[60:62])
-        original = getattr(IndexReader, read)
-
-        def slow(reader, *arguments):
-            opened.refresh()
-            return original(reader, *arguments)
-
-        monkeypatch.setattr(IndexReader, read, slow)
-        assert use(opened) == expected
-        monkeypatch.undo()
-        assert len(opened) == 62
-
-
 def test_readers_need_no_right_to_write(index):
     paths = [index, *index.rglob("*")]
     for path in paths:
@@ -244,14 +202,6 @@ def test_readers_need_no_right_to_write(index):
         assert len(opened.papers.ids) == opened.reader.text_search().reader.maxDoc() == 60
     for path in paths:
         path.chmod(0o755 if path.is_dir() else 0o644)
-
-
-def test_an_index_exchanged_by_hand_is_read_after_a_refresh(index, tiny_index):
-    with Index(index) as opened:
-        shutil.rmtree(index)
-        shutil.copytree(tiny_index, index)
-        assert opened.refresh()
-        assert len(opened) == 128
 
 
 def test_an_index_of_an_older_version_becomes_a_generation_and_is_removed_when_nobody_reads_it(

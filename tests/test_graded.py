@@ -69,22 +69,6 @@ def test_features_by_hand():
     assert not compared.values[:, -len(WORD_FEATURES) :].any()
 
 
-def test_no_candidates(index):
-    paper = index.paper("s036")
-    estimates, compared = open_grader(index).grade(GradedQuery(paper, index.vectors(paper)), [])
-    assert estimates.grades.shape == (0, 3)
-    assert compared.values.shape == (0, len(FEATURES))
-
-
-def test_candidates_are_graded_one_by_one_as_together(index):
-    grader, paper = open_grader(index), index.paper("s036")
-    query = GradedQuery(paper, index.vectors(paper))
-    candidates = [index.paper(f"s{number:03}") for number in range(1, 9)]
-    together = np.hstack(grader.grade(query, candidates)[0])
-    alone = np.vstack([np.hstack(grader.grade(query, [each])[0]) for each in candidates])
-    np.testing.assert_allclose(together, alone, atol=1.1e-6)
-
-
 @pytest.mark.parametrize("facet", Facet)
 def test_a_search_is_reranked_by_the_grade_in_its_facet(index, facet):
     paper = index.paper("s036")

@@ -1,14 +1,11 @@
 """Damaged indexes, and indexes of another encoder, are told in one line."""
 
-import zlib
-
 import pytest
-from support.damage import change_manifest, vouch_index
+from support.damage import change_manifest
 from support.searching import first_stage
 
 from qbe.errors import EncoderMismatchError, IndexFormatError
 from qbe.index.index import Index
-from qbe.index.jvm import lucene_version
 from qbe.index.store import current
 from qbe.query import Query
 from qbe.types import Paper, Sentence
@@ -37,25 +34,6 @@ def test_a_damaged_name_of_the_generation_is_told(copy, text):
     (copy / "CURRENT").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(IndexFormatError, match=r"CURRENT: expected the name of a gen|manifest\.json, found"):
         Index(copy)
-
-
-def test_postings_of_a_later_lucene_are_told_from_damaged_ones(copy):
-    """Of the file of segments the numbers behind the header are changed: the Lucene that wrote it, and the
-    major version of the one that created it.
-    """
-    path = current(copy) / "lucene" / "segments_1"
-    content = bytearray(path.read_bytes())
-    suffix = 4 + 1 + len("segments") + 4 + 16
-    writer = suffix + 1 + content[suffix]
-    major = int(lucene_version().partition(".")[0])
-    assert (content[writer], content[writer + 3]) == (major, major)
-    content[writer], content[writer + 3] = major + 1, major + 1
-    content[-8:] = zlib.crc32(content[:-8]).to_bytes(8, "big")
-    path.write_bytes(content)
-    vouch_index(copy, "lucene/segments_1")
-    message = rf"Lucene {major}\.\d+\.\d+ can read, found one of a later Lucene; update qbe"
-    with Index(copy) as index, pytest.raises(IndexFormatError, match=message):
-        first_stage(index, "bm25").search(Query(index.paper("s001")))
 
 
 def test_a_folder_that_is_no_index(tmp_path, copy):

@@ -98,16 +98,6 @@ def test_python_may_recurse_as_deep_as_before_java_started():
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
-def test_methods_that_are_not_declared_are_looked_up(index):
-    """`numDocs`, of an object, and `getMaxClauseCount`, of a class, are not in `qbe.index.jvm`."""
-    searcher = _jvm.java_class("org.apache.lucene.search.IndexSearcher")
-    assert searcher.getMaxClauseCount() == _jvm.MAX_CLAUSES
-    reader = index.reader.text_search().reader
-    assert reader.numDocs() == len(index)
-    with pytest.raises(AttributeError):
-        reader.no_method()
-
-
 FORKED = """
 import multiprocessing, sys, qbe
 index = qbe.open(sys.argv[1])

@@ -1,14 +1,12 @@
 """Joint grades: the input worked by hand, and searches whose best papers they grade again."""
 
-import re
 import shutil
 
 import numpy as np
 import pytest
-from support.messages import messages_of
 
 from qbe.index.index import Index
-from qbe.models.cards import JOINT_GRADER, JOINT_GRADES, JOINT_MODEL, read_card
+from qbe.models.cards import JOINT_GRADER, JOINT_GRADES, read_card
 from qbe.models.folders import resolve_encoder
 from qbe.models.heads import Estimates
 from qbe.models.tokenizer import PaperTokenizer
@@ -181,28 +179,3 @@ def test_the_first_ranking_of_an_exploration_waits_for_no_cross_encoder(index, m
     monkeypatch.setattr(JointGrader, "grade", lambda *_: pytest.fail("graded"))
     with SearchSession(index, Fused() >> Grades(joint=3)) as session:
         assert session.search(request, rerank=False).hits == plain[0].hits
-
-
-def test_damage_is_told(tmp_path, told):
-    card = JOINT_GRADER.metadata_file
-    another = (JOINT_GRADES / card).read_text().replace('"format": 1', '"format": 9')
-    damages = {  # None: the file is not there
-        "no-card": (card, None),
-        "another-format": (card, another),
-        "a-damaged-card": (card, "{"),
-        "files-of-another-type": (
-            card,
-            re.sub(r'"files": \{[^}]*\}', '"files": []', another.replace(": 9", ": 1")),
-        ),
-        "no-model": (JOINT_MODEL, None),
-        "another-model": (JOINT_MODEL, "x"),
-    }
-    for name, (file, text) in damages.items():
-        path = shutil.copytree(JOINT_GRADES, tmp_path / name) / file
-        path.unlink()
-        if text is not None:
-            path.write_text(text)
-    paper = Paper("p", "A title", (Sentence("We read."),))
-    graders = [lambda name=name: JointGrader(tmp_path / name).grade(paper, [paper]) for name in damages]
-    messages = messages_of(graders, folder=tmp_path)
-    told("damaged joint grades", [re.sub("[0-9a-f]{64}", "DIGEST", message) for message in messages])

@@ -20,19 +20,16 @@ from support.searching import ids
 from qbe import LanguageModel, Query, SearchRequest, SearchSession
 from qbe.cli.label import main
 from qbe.cli.search import main as search_main
-from qbe.errors import FileFormatError, OutputError, QbeError, UsageError
-from qbe.index.build import build
+from qbe.errors import FileFormatError, QbeError, UsageError
 from qbe.index.index import Index
 from qbe.index.share import pack_index, pull
-from qbe.index.source import BuildSettings
 from qbe.label.agreement import agreement
-from qbe.label.by_hand import MOST_ASSESSORS, HandGrades
+from qbe.label.by_hand import HandGrades
 from qbe.label.candidates import FAR, POOLS, ids_with, pool_candidates
 from qbe.label.pairs import Pair, parse_merges, read_grades, read_pairs, write_pairs
 from qbe.runs import read_graded_pairs
-from qbe.search.stages import Fused, parse_reranker
+from qbe.search.stages import Fused
 from qbe.types import Facet
-from qbe.util.files import lock
 from qbe.util.work import ordered_map
 
 pytestmark = pytest.mark.slow
@@ -69,12 +66,6 @@ def test_candidates_come_from_all_pools_in_turn(pairs):
         assert candidates == sorted(set(candidates) - {query})
 
 
-def test_candidates_depend_on_the_seed_and_not_on_the_other_queries(index, pairs):
-    assert pool_candidates(index, QUERIES[1:2], 14, seed=0) == [p for p in pairs if p.query_id == QUERIES[1]]
-    assert pool_candidates(index, QUERIES, 14, seed=1) != pairs
-    assert len(pool_candidates(index, ["s036"], 1000, seed=0)) == len(index) - 1  # all of a small index
-
-
 def test_the_best_by_each_facet_are_candidates_and_far_ones_are_in_no_ranking(index, pairs):
     with SearchSession(index, Fused()) as session:
         for query in QUERIES:
@@ -84,14 +75,6 @@ def test_the_best_by_each_facet_are_candidates_and_far_ones_are_in_no_ranking(in
                 assert best.paper_id in found
             near = session.search(SearchRequest(Query(index.paper(query)), 60)).hits
             assert FAR not in {found.get(hit.paper_id) for hit in near}
-
-
-def test_an_index_of_one_paper_has_no_candidates(sample, tiny_encoder, tmp_path):
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text((sample / "corpus.jsonl").read_text().partition("\n")[0])
-    build(tmp_path / "index", [str(corpus)], BuildSettings(encoder=str(tiny_encoder)))
-    with Index(tmp_path / "index") as alone, pytest.raises(UsageError, match="give a larger one"):
-        pool_candidates(alone, alone.papers.ids, 16, seed=0)
 
 
 def test_pairs_without_a_model_have_no_grades(label):
@@ -205,16 +188,6 @@ def test_pairs_without_a_grade_are_told_and_asked_for_again(label):
     assert len(read_graded_pairs("graded.tsv")["s036"]) == 3
 
 
-def test_two_commands_do_not_write_the_same_answers(label):
-    with (
-        lock(".graded.tsv.answers.sqlite.lock"),
-        endpoint(by_words) as server,
-        pytest.raises(OutputError, match="another qbe label"),
-    ):
-        label(*GRADED, "--endpoint", server.url)
-    assert not server.requests
-
-
 WRONG = (
     "",
     "--output o.tsv --model m --endpoint http://127.0.0.1:1/v1 --pairs none",
@@ -234,9 +207,7 @@ WRONG = (
     "--output hand --sample 1",
     "--output hand --pairs hand --model m",
     "--output o.tsv --keywords nosuchword",
-    "--output o.tsv --topics queries.txt",
     "--output o.tsv --runs queries.txt",
-    "--output o.tsv --model m --adjudicate graded graded graded",
     "--output o.tsv --differences graded graded",
 )
 
@@ -468,13 +439,6 @@ def test_an_endpoint_that_answers_nothing_ends_the_search(index, asked):
         session.search(asked)
 
 
-def test_a_language_model_as_the_command_line_has_it():
-    stage = parse_reranker("llm:model=qwen3:4b,endpoint=http://127.0.0.1:8080/v1,depth=5")
-    assert stage == LanguageModel("qwen3:4b", "http://127.0.0.1:8080/v1", 5)
-    with pytest.raises(UsageError, match="llm:model=NAME"):
-        parse_reranker("llm")
-
-
 def test_grades_by_hand_are_kept_for_each_assessor(tmp_path):
     pairs = [Pair("q", name, "far") for name in "abcdef"]
     hands = HandGrades(pairs, tmp_path)
@@ -510,14 +474,6 @@ def test_servers_of_the_same_pairs_lose_no_grade(tmp_path):
     assert hands[0].turn("ann").graded == 40
 
 
-def test_grades_of_pairs_that_are_not_handed_out_any_more_are_kept(tmp_path):
-    HandGrades([Pair("q", "a", "far"), Pair("q", "b")], tmp_path).grade("ann", "q", "a", (1, 2, 3))
-    later = HandGrades([Pair("q", "c"), Pair("q", "b")], tmp_path)
-    assert later.grade("ann", "q", "c", (0, 0, 0))[1:] == (1, 2)
-    assert read_graded_pairs(tmp_path / "ann.tsv") == {"q": [("c", (0, 0, 0)), ("a", (1, 2, 3))]}
-    assert read_pairs(tmp_path / "ann.tsv") == [Pair("q", "c"), Pair("q", "a", "far")]
-
-
 def test_what_is_no_name_or_pair_writes_nothing(tmp_path, told):
     hands = HandGrades([Pair("q", "a")], tmp_path / "grades")
     (tmp_path / "outside.tsv").write_text("notes")
@@ -526,15 +482,3 @@ def test_what_is_no_name_or_pair_writes_nothing(tmp_path, told):
     told("grades by hand", messages_of(graded, UsageError))
     assert (tmp_path / "outside.tsv").read_text() == "notes"
     assert not (tmp_path / "grades").exists()
-
-
-def test_other_files_are_not_replaced_and_assessors_are_limited(tmp_path):
-    hands = HandGrades([Pair("q", "a")], tmp_path)
-    (tmp_path / "ann.tsv").write_text("query_id\tpaper_id\nmy\tnotes\n")
-    with pytest.raises(QbeError):
-        hands.grade("ann", "q", "a", (0, 0, 0))
-    hands.turn("cy")  # makes no file, so that the limit holds for it as well
-    for number in range(MOST_ASSESSORS - 1):
-        hands.grade(f"ben-{number}", "q", "a", (0, 0, 0))
-    with pytest.raises(UsageError, match="at most 100"):
-        hands.grade("cy", "q", "a", (0, 0, 0))

@@ -23,7 +23,7 @@ LEE = {"authors": ["Ann Lee", "Bo Ek"], "year": 2019, "venue": "Fish Letters", *
 PAPERS = [
     paper("lee2019", "On fish ladders", Facet.METHOD, None, **LEE),
     paper("doe2020", "On fish", authors=["José Doe"], year=2020, tags=["nlp"]),
-    paper("x3", "Stone\x1b[2J and \x9b31m fish", authors=["Di\x1b[31m Fu"], year="20\x1b[2J21"),
+    paper("x3", "Stone\x1b[2J and \x9b31m fish 基于图的论文", authors=["Di\x1b[31m Fu"], year="20\x1b[2J21"),
     paper("stock", "On stock", file="stock.pdf"),
     paper("gone", "Deleted", keys=["old"]),
 ]
@@ -40,7 +40,7 @@ def index(tmp_path_factory) -> str:
 @pytest.mark.parametrize(
     ("options", "ids"),
     [
-        *(([], ["lee2019", "doe2020", "x3", "stock"]), (["jose"], ["doe2020"])),
+        *(([], ["lee2019", "doe2020", "x3", "stock"]), (["jose"], ["doe2020"]), (["论文"], ["x3"])),
         *((["fish", "lad"], ["lee2019"]), (["ek", "lee"], ["lee2019"]), (["10.1000/AB"], ["lee2019"])),
         (["--where", "tags=nlp"], ["lee2019", "doe2020"]),
         (["--where", "tags=Nlp", "collections=thesis"], ["lee2019"]),

@@ -128,14 +128,6 @@ def test_what_no_request_can_change_ends_all_and_shows_no_key(
     assert KEY not in str(told.value) + repr(asking.endpoint)
 
 
-def test_the_newest_answers_are_kept_where_there_is_no_file(monkeypatch):
-    monkeypatch.setattr("qbe.models.language_model.MAX_IN_MEMORY", 2)
-    answers = Answers()
-    for digest in "abc":
-        answers.add(digest, [""] * 4, lm.Answer((1, 2, 3), ("", "", "")), (1, 1))
-    assert [answers.get(digest) is not None for digest in "abc"] == [False, True, True]
-
-
 def test_parameters_that_an_endpoint_refuses_are_left_out_from_then_on():
     together = threading.Barrier(4, timeout=10)
 
@@ -225,20 +217,6 @@ def test_answers_in_the_form_of_sciface_are_taken():
     assert found.rationales == ("stone", "", "")
 
 
-def test_grades_of_two_facets_are_kept_and_found_again(tmp_path):
-    sent = answer('{"background": {"reason": "stone", "score": 3}, "method": {"reason": "", "score": 1}}')
-    guideline = lm.read_guideline(Path("sciface"))
-    with endpoint(sent) as server:
-        for _ in range(2):
-            with Answers(tmp_path / "answers.sqlite") as answers:
-                asking = Client(Endpoint(server.url, "tiny"))
-                (found,) = Grader(asking, answers, guideline).grade(pairs(1)).answers
-                assert found.grades[:2] == (3, 1)
-                assert math.isnan(found.grades[2])
-        assert len(server.requests) == 1
-    assert kept(tmp_path / "answers.sqlite")[0]["grades"] == [3, 1, None]
-
-
 @pytest.mark.parametrize(("first", "facets"), [("Facets: Method", "method"), ("Grade.", "all")])
 def test_a_guideline_says_which_facets_are_graded(tmp_path, first, facets):
     (tmp_path / "own.md").write_text(f"{first}\nBe fair.\n")
@@ -308,25 +286,6 @@ def test_another_file_is_no_file_of_answers(tmp_path):
     assert not (tmp_path / "absent").exists()
 
 
-def test_no_request_exceeds_the_budget():
-    with running(grades(), [4]) as (server, asking):
-        outcome = Grader(asking, parallel=3).grade(pairs(9))
-    assert len(server.requests) == len([*filter(None, outcome.answers)]) == 4
-    assert "4 of 4 requests" in outcome.stopped
-    assert not outcome.problems
-
-
-def test_answers_that_are_kept_are_used_when_the_budget_is_spent():
-    answers = Answers()
-    with running(grades()) as (server, asking):
-        Grader(asking, answers).grade(pairs(6)[3:])
-        spent = Client(Endpoint(server.url, "tiny"), max_requests=0)
-        outcome = Grader(spent, answers, parallel=1).grade(pairs(6))
-    assert [each is not None for each in outcome.answers] == [False] * 3 + [True] * 3
-    assert "0 of 0 requests" in outcome.stopped
-    assert len(server.requests) == 3
-
-
 def test_tokens_are_counted_as_the_endpoint_counts_them():
     with running(grades(), [None, 2700]) as (server, asking):
         outcome = Grader(asking, guideline=lm.Guideline("Grade."), parallel=1).grade(pairs(20))
@@ -334,18 +293,6 @@ def test_tokens_are_counted_as_the_endpoint_counts_them():
     assert len(server.requests) == 6
     assert asking.tokens_spent == 6 * 430
     assert "2,580 of 2,700 tokens" in outcome.stopped
-
-
-def test_a_request_that_fails_counts_once():
-    with (
-        running(error(500), [1], tries=2) as (server, asking),
-        pytest.raises(lm.RequestError, match="500"),
-    ):
-        asking.ask("Grade.")
-    assert len(server.requests) == 2
-    assert (asking.requests_spent, asking.tokens_spent) == (1, 0)
-    with pytest.raises(lm.BudgetSpentError):
-        asking.ask("Grade.")
 
 
 def test_addresses_that_are_none(told, monkeypatch):

@@ -18,8 +18,6 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
-from hypothesis import given
-from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from support.messages import refusals
 from support.serving import serving
@@ -29,7 +27,7 @@ from qbe.errors import UsageError
 from qbe.index.index import open_index
 from qbe.search.writers import export_parts
 from qbe.serve import mcp
-from qbe.serve.mcp import LIMIT, Hit, Hits, create_server
+from qbe.serve.mcp import LIMIT, Hit, create_server
 from qbe.serve.service import SearchService
 from qbe.types import Paper, Sentence
 
@@ -298,34 +296,8 @@ def test_options_that_do_not_go_together_are_refused(told):
     told("options of qbe mcp", refusals(lambda *line: main(["--index", "nosuch", *line]), wrong))
 
 
-CHARACTERS = st.sampled_from(["a", "é", "鱼", "🐟", '"', "\n", "\x01"])
-TEXTS = st.builds(lambda character, count: character * count, CHARACTERS, st.integers(0, 8000))
 RECORD = {"paper_id": "p1", "title": "On fish", "year": "2019", "authors": ["Ann Lee"], "links": {}}
 RECORD |= {"venue": "Fish Letters", "rank": 1, "score": 0.12345678, "matches": [], "abstract": ""}
-
-
-def page_of(hits: list[tuple[str, str]], start: int = 0, *, has_more: bool = False) -> Hits:
-    records = [
-        {**RECORD, "rank": rank, "abstract": abstract, "title": title}
-        for rank, (abstract, title) in enumerate(hits, start=start + 1)
-    ]
-    end = start + len(hits) if has_more else None
-    fields = {"query": {"heading": ""}, "notes": [], "hits": records, "has_more": has_more}
-    return Hits.model_validate({**fields, "next_start": end})
-
-
-@given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=40), st.integers(0, 900), st.booleans())
-def test_a_page_is_within_its_limit_and_loses_nothing(texts, start, has_more):
-    whole = page_of(texts, start, has_more=has_more)
-    cut = mcp.fitting(whole, "hits", start)
-    assert mcp.size_of(cut) <= LIMIT
-    assert 1 <= len(cut.hits) <= len(whole.hits)
-    assert cut.hits == whole.hits[: len(cut.hits)]
-    if len(cut.hits) < len(whole.hits):
-        assert (cut.has_more, cut.next_start) == (True, start + len(cut.hits))
-    else:
-        assert (cut.has_more, cut.next_start) == (whole.has_more, whole.next_start)
-    assert (cut.cut is None) is (cut.hits == whole.hits)
 
 
 def test_a_hit_of_many_authors_names_the_first():

@@ -3,7 +3,6 @@
 import json
 import shutil
 import sys
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,9 +15,8 @@ from qbe.errors import ModelError, UsageError
 from qbe.models import folders
 from qbe.models.cards import CROSS_ENCODER, DEFAULT_RERANKER, ENCODER, read_card, write_card
 from qbe.models.encoder import Encoder
-from qbe.models.folders import BASE_ENCODER, ENCODERS, cached_export, resolve_encoder, resolve_reranker
+from qbe.models.folders import BASE_ENCODER, ENCODERS, resolve_encoder, resolve_reranker
 from qbe.models.session import open_session
-from qbe.util import files
 from qbe.util.files import sha256
 
 KINDS = {"encoder": (ENCODER, resolve_encoder), "cross-encoder": (CROSS_ENCODER, resolve_reranker)}
@@ -160,25 +158,6 @@ def test_an_encoder_is_exported_once_into_the_cache(tmp_path, model, tiny_encode
     assert first.folder == second.folder == cache / "encoders" / f"known-{digest}-{ENCODER.format}"
     assert (first.model.name, second.model.name) == ("model.int8.onnx", "model.fp32.onnx")
     assert first.identity == {**second.identity, "precision": "int8"}
-
-
-def test_an_export_under_way_is_waited_for(model, cache, tiny_encoder, monkeypatch, caplog):
-    destination = cached_export(ENCODER, "model", sha256(model / "model.safetensors"))
-    waited = []
-
-    def ready(seconds):
-        if waited:  # at the second look the other process has come to its end
-            shutil.copytree(tiny_encoder, destination)
-            other.close()
-        waited.append(seconds)
-
-    monkeypatch.setattr(files.time, "sleep", ready)
-    caplog.set_level("INFO")
-    with ExitStack() as other:
-        assert other.enter_context(files.lock(destination.with_name(f".{destination.name}.lock")))
-        assert resolve_encoder(str(model)).folder == destination
-    assert waited == [files._POLL_SECONDS] * 2
-    assert caplog.messages == ["another process is exporting the encoder model: waiting for it ..."]
 
 
 def test_an_export_that_fails_is_told(model, cache, monkeypatch):

@@ -27,7 +27,6 @@ from qbe.models.export.quantize import channel_ranges, smooth
 from qbe.models.folders import find
 from qbe.models.large import LargeEncoder, WheelParts, applied, low_rank, read_weights, write_weights
 from qbe.models.tokenizer import Window
-from qbe.train.losses import list_loss
 from qbe.train.network import GradedEncoder, ProjectedPapers, StoredVectors, table_of, vector_terms
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -263,16 +262,3 @@ def test_padded_batches_give_the_states_and_terms_of_single_papers(tiny_mpnet):
             inside = torch.cat(marked)[:, facet]
             papers = ProjectedPapers.of(stored, every, inside, torch.eye(24))
             torch.testing.assert_close(terms, vector_terms(papers, papers), atol=1e-5, rtol=1e-5)
-
-
-def test_crossed_pairs_count_more():
-    tie, right = float(np.log(2)), float(np.log1p(np.exp(-1)))
-    grades = torch.tensor([[0.0, 2, 0], [2.0, 0, 0], [0.0, 1, 0]])  # by method: the second is crossed to both
-    scores = torch.zeros(1, 3, 3)
-    scores[0, 0, 1] = 1
-    method = {1: (3 * right + tie) / 4, 3: (7 * right + 3 * tie) / 10}
-    for weight, loss in method.items():
-        actual = list_loss(scores, torch.tensor([0, 0, 0]), grades, weight)
-        assert float(actual) == pytest.approx((loss + tie) / 3)
-    one_each = torch.tensor([0, 1]), grades[[0, 2]]
-    assert float(list_loss(torch.zeros(2, 2, 3), *one_each)) == 0  # pairs are of one list

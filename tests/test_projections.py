@@ -47,16 +47,6 @@ def test_terms_worked_by_hand():
         assert np.allclose(row, expected[name]), name
 
 
-def test_a_model_is_read_as_it_was_written(tmp_path):
-    model = read_model(SMALL)
-    write_model(tmp_path, model)
-    read = read_model(tmp_path)
-    assert read.encoder == model.encoder
-    for facet in Facet:
-        assert np.array_equal(read.projections[facet].matrix, model.projections[facet].matrix)
-        assert np.array_equal(read.projections[facet].weights, model.projections[facet].weights)
-
-
 def test_a_search_mixes_both_stages(graded_index):
     with Index(graded_index) as index:
         query = Query(index.paper("s036"), Facet.METHOD)

@@ -46,7 +46,7 @@ def read(path: Path, data: bytes, reading: Reading = LENIENT) -> tuple[list[Pape
 
 
 def look(sample: Sample, data: bytes) -> int:
-    return len(re.findall(sample.begins.encode(), data.replace(b"\r", b"\n"), re.MULTILINE))
+    return len(re.findall(sample.begins.encode(), re.sub(rb"\r\n?", b"\n", data), re.MULTILINE))
 
 
 def test_every_format_has_a_sample_and_all_files_of_programs_their_records():

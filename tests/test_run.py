@@ -3,7 +3,6 @@
 import math
 from functools import partial
 
-import ir_measures
 import pandas as pd
 import pytest
 from support.searching import ids
@@ -106,22 +105,6 @@ def test_a_data_frame_and_back():
 def test_a_data_frame_that_is_no_run_is_refused(rows, found):
     with pytest.raises(UsageError, match=found):
         Run.from_dataframe(pd.DataFrame(rows, columns=["qid", "docno", "score"]))
-
-
-def test_figures_are_those_of_ir_measures():
-    ranked, names = run(q1="bca", q2="ab"), ["nDCG@2", "AP(rel=2)", "RR"]
-    figures = ranked.evaluate(QRELS, names).figures
-    frame = ranked.to_dataframe().rename(columns={"qid": "query_id", "docno": "doc_id"})
-    measures = [ir_measures.parse_measure(name) for name in names]
-    expected = ir_measures.calc_aggregate(measures, QRELS, frame)
-    assert {name: by_scope["all"] for name, by_scope in figures.items()} == pytest.approx(
-        {str(measure): value for measure, value in expected.items()}
-    )
-    assert run(q1="ab", q2="b").evaluate(QRELS, ["NDCG%20"]).figures["CSFCube_nDCG"]["method"] == 0
-    with pytest.raises(UsageError, match="found 'foo'"):
-        ranked.evaluate(QRELS, ["foo"])
-    with pytest.raises(UsageError, match="from -1000 to 1000, found 1001 for 1_method and a; mend"):
-        ranked.evaluate({"1_method": {"a": 1001}})
 
 
 def test_comparisons_are_those_of_the_command():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qbe import SearchSession, UsageError
-from qbe.errors import OutputError, RunError
+from qbe.errors import RunError
 from qbe.index import jvm as _jvm
 from qbe.search import request
 from qbe.util.files import lock
@@ -109,21 +109,6 @@ def test_a_finished_run_is_complete_and_a_new_one_goes_on(search, arguments, out
         search(*arguments, "--output", output, "--resume")
     search(*arguments, "--output", output, "--overwrite", "--resume")
     assert (searched, output.read_text()) == ([5, 5, 5, 5, 4, 5, 5, 5, 5, 5, 4], whole)
-
-
-def test_what_is_finished_is_kept_when_the_disk_is_full(search, arguments, output, part, searched):
-    searched.stop, searched.error = 4, OSError(28, "No space left on device")
-    message = r"No space left on device.*; what is finished is kept: continue it with `resume`"
-    with pytest.raises(OutputError, match=message):
-        search(*arguments, "--output", output)
-    assert len(part.read_text().splitlines()) == 3 * 5
-
-
-def test_where_nothing_is_finished_nothing_stays(search, arguments, output, searched):
-    searched.stop = 1
-    with pytest.raises(KeyboardInterrupt):
-        search(*arguments, "--output", output)
-    assert list(output.parent.iterdir()) == []
 
 
 def test_a_killed_run_goes_on(search, arguments, output, part, tiny_index):

@@ -249,14 +249,6 @@ def test_a_title_without_words_is_no_paper_without_a_title(found):
         found("refs.bib", "@misc{a, title = {???}}")
 
 
-def test_some_of_what_is_missing_is_named():
-    missing = tuple("abcde")
-    assert NamedPapers(["s004"], 6, missing).missing_in_words("refs.bib") == (
-        "refs.bib: 5 of 6 entries are not in the index and are left out (a, b, c, ...)"
-    )
-    assert NamedPapers(["s004"], 1).missing_in_words("refs.bib") is None
-
-
 @pytest.mark.parametrize("metadata", ["[1]", '"10.5555/s006"', "7", '{"doi": 7, "ids": [1]}', "{}", "null"])
 def test_metadata_of_another_type_names_nothing(found, metadata):
     text = '{"paper_id": "x", "title": "X", "abstract": "A.", "metadata": ' + metadata + "}\n"

@@ -15,7 +15,6 @@ from qbe.datasets.releases import raw_record
 from qbe.models.encoder import Encoder
 from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.search.present import to_table
-from qbe.search.request import SearchRequest
 from qbe.types import Facet, FacetProbabilities, Hit, Match, Paper, Sentence
 
 
@@ -153,37 +152,9 @@ def test_another_tagger_and_none(raw_index, tiny_encoder, tmp_path, papers):
 
 
 @pytest.fixture
-def passes(index, monkeypatch) -> list[Paper]:
-    passed, encode = [], index.encoder.encode_paper
-    noting = lambda paper, *reader: passed.append(paper) or encode(paper, *reader)  # noqa: E731
-    monkeypatch.setattr(index.encoder, "encode_paper", noting)
-    return passed
-
-
-@pytest.fixture
 def bare(papers) -> Paper:
     """The paper s024 as one from outside, without labels."""
     return Paper("query", papers[23].title, tuple(Sentence(s.text) for s in papers[23].sentences))
-
-
-@pytest.mark.parametrize("stage", ["bm25", "dense", "fused"])
-def test_aspects_of_one_paper_pass_through_the_encoder_once(index, passes, bare, stage):
-    pipeline = first_stage(index, stage)
-    for facets in ((Facet.METHOD,), (Facet.METHOD, Facet.RESULT), (Facet.METHOD, None), (None, None)):
-        query = Query.of(*(Aspect(bare, facet, weight=place + 1) for place, facet in enumerate(facets)))
-        hits = pipeline.search(query, 3)
-        assert {match.aspect for match in hits[0].matches} == set(range(len(facets)))
-        assert passes == [bare]
-        passes.clear()
-
-
-def test_queries_of_one_paper_are_labelled_once(index, passes, bare, tag):
-    pipeline = first_stage(index, "dense")
-    queries = [Query(bare, Facet.METHOD), Query(bare), Query(bare, Facet.RESULT)]
-    rankings = pipeline.session.batch([SearchRequest(query, 3) for query in queries])
-    assert passes == [bare]
-    assert [each.query.papers for each in rankings] == [(tag(bare),), (bare,), (tag(bare),)]
-    assert [each.hits for each in rankings] == [pipeline.search(query, 3) for query in queries]
 
 
 def facets(output: str) -> list[str | None]:

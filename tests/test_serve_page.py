@@ -465,40 +465,6 @@ def test_the_first_ranking_is_replaced_by_the_final_one_and_said_politely(visit)
     expect(visit.page.locator("#note")).to_have_attribute("aria-live", "polite")
 
 
-def test_a_search_that_is_overtaken_is_aborted(visit):
-    visit.paste()
-    held: list[Any] = []
-    aborted: list[Any] = []
-    visit.page.on("requestfailed", lambda request: aborted.append(request))
-
-    def hold_the_first(route: Any) -> Any:
-        return route.continue_() if held else held.append(route.request)
-
-    visit.page.route("**/api/search/stream", hold_the_first)
-    visit.button("Findings").click()
-    visit.until_asked(facet="result", answered=False)
-    assert not aborted
-    visit.button("Method").click()
-    visit.until_asked(like=["method:1"])
-    assert held[0] in aborted
-    expect(visit.page.locator("#failure")).to_be_hidden()
-
-
-def test_a_slider_that_moves_on_makes_one_search_and_one_step_back(visit):
-    visit.paste()
-    method = visit.page.get_by_label("Method", exact=True)
-    count, steps = len(visit.requests), visit.page.evaluate("history.length")
-    for value in ("0.25", "0.5", "0.75", "1"):
-        method.fill(value)
-    visit.until_asked(like=["method:1"])
-    assert (len(visit.requests), visit.page.evaluate("history.length")) == (count + 1, steps + 1)
-    # Where nothing is to be the same, nothing is searched for.
-    method.fill("-1")
-    expect(visit.page.locator("#same-summary")).to_contain_text("Move a slider to the right")
-    visit.page.wait_for_timeout(400)
-    assert len(visit.requests) == count + 1
-
-
 def test_a_paper_is_found_by_words_of_its_title_and_by_its_id(visit):
     page = visit.page
     pick = page.get_by_label("Or a paper of this collection")

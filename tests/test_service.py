@@ -1,6 +1,5 @@
 """Answers of the service: those of the library, as records, for many callers at a time."""
 
-import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -11,18 +10,14 @@ from support.messages import messages_of
 from qbe import CrossEncoder, Facet, Fused, PaperFilter, Projections, Query, Stages
 from qbe.cite.config import CiteConfig
 from qbe.cite.recommender import Recommender
-from qbe.errors import CorpusError, PaperNotFoundError, UsageError
+from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index.index import open_index
 from qbe.index.source import BuildSettings
-from qbe.models.encoder import Encoder
-from qbe.search.first_stages import BM25Stage
 from qbe.search.pipeline import Pipeline, build_index
 from qbe.search.queries import distinct_papers
 from qbe.search.request import CitationForm, SearchForm
-from qbe.search.rerankers import JointGrader
-from qbe.search.writers import export_parts
 from qbe.serve.models import call
-from qbe.serve.queue import MicroBatchQueue, OverloadedError, TooSlowError
+from qbe.serve.queue import MicroBatchQueue, TooSlowError
 from qbe.serve.service import FIRST, RERANKED, SearchService, stages_of
 
 pytestmark = pytest.mark.slow
@@ -76,26 +71,6 @@ def test_a_reranking_that_cannot_be_had(tiny_index):
             stages_of(other, "nosuch")
         with pytest.raises(UsageError, match="projections"):
             SearchService(other, stages_of(other, "projections"))
-
-
-def test_all_first_stages_share_what_reranks(index, monkeypatch):
-    opened, begin = [], JointGrader.__init__
-    monkeypatch.setattr(JointGrader, "__init__", lambda *given, **by: opened.append(begin(*given, **by)))
-    with SearchService(index, stages_of(index, "grades:joint=3")) as service:
-        for stage in (None, "dense", "bm25", "fused"):
-            body = like_s036(k=2, first_stage=stage, rerank=True)
-            assert service.search(body)["stage"] == RERANKED
-    assert len(opened) == 1
-
-
-def test_what_is_reranked_comes_after_the_first_stage(index):
-    form = SearchForm(paper_ids=["s036"], facet="method", k=5)
-    with SearchService(index, stages_of(index, "matching:depth=30")) as slow:
-        first, last = slow.stream(form)
-        assert last == {**slow.search(form), "seconds": last["seconds"]}
-    assert [each["stage"] for each in (first, last)] == [FIRST, RERANKED]
-    assert [each["is_final"] for each in (first, last)] == [False, True]
-    assert ids(last) != ids(first)
 
 
 def test_a_text_of_another_language_is_noted(service):
@@ -206,25 +181,6 @@ def test_papers_go_by_any_name(service):
             service.paper(text)
 
 
-def test_exports(service):
-    beginnings = {"bibtex": "@misc{", "ris": "TY  - ", "csv": "paper_id,title,authors"}
-    beginnings |= {"markdown": "- **Two Crops", "json": '{"paper_id": "s036"'}
-    for form, begin in beginnings.items():
-        text = "".join(export_parts(distinct_papers(service.index, ["s036", "s051", "s036"]), form))
-        assert text.startswith(begin) and "Two Crops of a Paragraph" in text
-
-
-def test_titles_are_completed(service):
-    found = {
-        text: [paper["paper_id"] for paper in service.complete(text, 4)["papers"]]
-        for text in ("Crops two par", "s051", "no such words", "  ", "a")
-    }
-    assert found["Crops two par"] == ["s036"]
-    assert found["s051"][0] == "s051"
-    assert found["no such words"] == found["  "] == []
-    assert len(found["a"]) == 4
-
-
 WRONG: list[dict[str, object]] = [
     {},
     {"paper_ids": ["s036"], "text": "a"},
@@ -266,17 +222,6 @@ def test_values_are_taken_as_clients_write_them(written, meant):
     assert form.rerank is ("rerank" not in written)
 
 
-def test_unknown_papers_and_positions(service):
-    with pytest.raises(PaperNotFoundError, match="found 'nope'"):
-        service.search(SearchForm(paper_ids=["nope"]))
-    with pytest.raises(UsageError, match="sentence positions from 0 to 4"):
-        service.search(SearchForm(paper_ids=["s036"], sentences=[9]))
-    with pytest.raises(PaperNotFoundError):
-        service.compare(paper_id="s036", other_id="nope")
-    with pytest.raises(CorpusError):
-        service.label(" ")
-
-
 def test_many_callers_get_what_each_would_get_alone(service):
     requests = [
         SearchForm(paper_ids=[f"s{number:03}"], facet=facet, k=k, rerank=False)
@@ -306,17 +251,6 @@ def held():
     return Held()
 
 
-def test_searches_that_wait_are_made_together(held):
-    with MicroBatchQueue() as queue:
-        answers = [queue.submit(held, lambda: 0)]
-        held.started.wait(30)
-        answers += [queue.submit(held, lambda number=number: number) for number in range(1, 20)]
-        assert queue.waiting == 20
-        held.may_go_on.set()
-        assert [answer.result(30) for answer in answers] == list(range(20))
-    assert held.batches == [1, 16, 3]
-
-
 def test_an_error_of_one_search_fails_no_other(held):
     with MicroBatchQueue() as queue:
         first = queue.submit(held, lambda: 1)
@@ -328,76 +262,9 @@ def test_an_error_of_one_search_fails_no_other(held):
             bad.result(30)
 
 
-def test_searches_beyond_the_limit_are_refused_and_cancelled_ones_do_not_count(held, monkeypatch):
-    monkeypatch.setattr("qbe.serve.queue.MAX_WAITING", 3)
-    made = []
-    with MicroBatchQueue() as queue:
-        in_progress = queue.submit(held, lambda: made.append("a"))
-        held.started.wait(30)
-        given_up, waits = (queue.submit(held, lambda name=name: made.append(name)) for name in "bc")
-        with pytest.raises(OverloadedError, match="try again in 1 s"):
-            queue.submit(held, lambda: made.append("d"))
-        assert given_up.cancel()
-        last = queue.submit(held, lambda: made.append("e"))
-        held.may_go_on.set()
-        for each in (in_progress, waits, last):
-            each.result(30)
-    assert made == ["a", "c", "e"]
-    with pytest.raises(OverloadedError):
-        queue.submit(held, lambda: 1)
-
-
-def test_a_queue_closes_though_a_search_that_waits_was_cancelled(held):
-    queue = MicroBatchQueue()
-    in_progress = queue.submit(held, lambda: 1)
-    held.started.wait(30)
-    given_up, refused = (queue.submit(held, lambda: 1) for _ in range(2))
-    assert given_up.cancel()
-    with ThreadPoolExecutor(1) as pool:
-        closing = pool.submit(queue.close)
-        with pytest.raises(OverloadedError):
-            refused.result(30)
-        held.may_go_on.set()
-        closing.result(30)
-    assert in_progress.result() == 1
-
-
 def test_a_step_that_takes_too_long_is_given_up(held, monkeypatch):
     monkeypatch.setattr("qbe.serve.queue.MAX_SECONDS", 0.05)
     with MicroBatchQueue() as queue:
         with pytest.raises(TooSlowError, match=r"longer than 0\.05 s"):
             queue.result(held, lambda: 1)
         held.may_go_on.set()
-
-
-def test_a_click_encodes_its_text_once_and_runs_the_first_stage_once(index, monkeypatch):
-    """Whatever is done for it: labels, the first stage, its grades and matches, reranking."""
-    called = []
-
-    def counted(function):
-        return lambda *given, **options: (called.append(function.__name__), function(*given, **options))[1]
-
-    with SearchService(index) as service:
-        service.warm()
-        for owner, name in ((Encoder, "encode_paper"), (BM25Stage, "batch_candidates")):
-            monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
-        for body in ({"facet": "method"}, {}, {"like": ["background"], "unlike": ["method"]}):
-            called.clear()
-            first, *rest = service.stream(SearchForm(text=ABSTRACT, title="Letters", **body))
-            # An exploration looks for candidates again before its best are graded again.
-            stages = 2 if "like" in body else 1
-            assert sorted(called) == ["batch_candidates"] * stages + ["encode_paper"], body
-            assert all(hit["grades"] and hit["matches"] for hit in first["hits"])
-            assert [record["stage"] for record in rest] == (["graded"] * ("like" not in body) + [RERANKED])
-
-
-def test_a_new_commit_is_followed(tiny_index, tmp_path):
-    request, folder = SearchForm(paper_ids=["s036"], k=1, rerank=False), tmp_path / "index"
-    shutil.copytree(tiny_index, folder)
-    with open_index(folder) as index, SearchService(index) as service:
-        first = ids(service.search(request))
-        with open_index(folder) as writer:
-            writer.delete(first)
-        assert (index.refresh(), index.refresh()) == (True, False)
-        assert first != ids(service.search(request))
-        assert service.about()["papers"] == 127

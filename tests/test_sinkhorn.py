@@ -1,6 +1,5 @@
 """Regularized transport: worked by hand, against POT, and what must change nothing."""
 
-import math
 import os
 
 import numpy as np
@@ -62,24 +61,6 @@ def test_plans_cost_what_pot_says(problems, plans):
     for (costs, rows, columns), plan in zip(problems, plans, strict=True):
         peer = ot.sinkhorn(rows, columns, costs, 1 / 20, stopThr=1e-11, numItermax=10_000, warn=False)
         assert cost(plan, costs) == pytest.approx(cost(peer, costs), rel=1e-6)
-
-
-def test_marginals_are_held(problems, plans):
-    for (_, rows, columns), plan in zip(problems, plans, strict=True):
-        assert plan.min() >= 0
-        assert np.abs(plan.sum(axis=1) - rows).sum() <= 1.1e-9
-        assert np.abs(plan.sum(axis=0) - columns).sum() <= 1e-14
-
-
-def test_plans_near_the_optimum_as_lambda_grows(problems):
-    """A regularized plan costs at least the least, and at most log(m * n) / lambda more."""
-    some = problems[:15]
-    least = [ot.emd2(rows, columns, costs) for costs, rows, columns in some]
-    for regularization in (1.0, 100.0, 10_000.0):
-        plans = solve(some, regularization=regularization)
-        for (costs, _, _), plan, lowest in zip(some, plans, least, strict=True):
-            excess = cost(plan, costs) - lowest
-            assert -1e-8 <= excess <= math.log(costs.size) / regularization
 
 
 @pytest.mark.parametrize("spread", [0.1, 30.0, 300.0])

@@ -135,49 +135,6 @@ def test_offsets_point_into_the_text_as_given() -> None:
 
 
 LONG = 80_000
-HOSTILE = {
-    "punctuation": ".,;:!?-()[]{}'\"",
-    "opening brackets": "(",
-    "closing brackets": ".)))))))))",
-    "full stops": ".",
-    "full stops set apart": ". ",
-    "full stops without an end": "x" + "." * 98 + "x",
-    "dotted letters": "a.b.c.d.",
-    "dotted capitals": "A.B.C.D.",
-    "initials": "A. ",
-    "dollars": "$",
-    "dollars and words": "$a ",
-    "opened formulas": "\\(",
-    "formulas": "$x. Y$ ",
-    "backslashes": "\\",
-    "citations": ".[1,2,",
-    "one word": "x",
-    "white space": " ",
-    "white space and full stops": ".               ",
-    "right to left": "\u202eשלום עולם. ",
-    "digits": "1. ",
-    "NUL": "\0",
-    "lone surrogates": "\ud800. ",
-    "ideographic": "。",
-    "sentences": "We show that it is so. ",
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_time_is_linear_in_the_length(name: str) -> None:
-    """Eight times the text takes about eight times the time; 80,000 characters, half a second at most."""
-    piece = HOSTILE[name]
-
-    def seconds(length: int) -> float:
-        text = (piece * (length // len(piece) + 1))[:length]
-        begin = time.process_time()
-        split_spans(text)
-        return time.process_time() - begin
-
-    # The least of three: beside other work the processor's time rises, too.
-    short, long = (min(seconds(length) for _ in range(3)) for length in (LONG // 8, LONG))
-    assert long < 0.5
-    assert long < 0.1 or long < 24 * short
 
 
 @pytest.mark.parametrize("head, tail", [("x", ""), (".", "x"), ("$", "x"), ("We show (", " It is")])
@@ -219,15 +176,13 @@ WRONG = [
     ("", "query"),
     (" \n", "query"),
     ("One\0.", "7"),
-    *(("One.", paper_id) for paper_id in ("a b", "a\nb", "", 7)),
-    *((abstract, None) for abstract in (["One."], b"One.")),
+    *(("One.", paper_id) for paper_id in ("a b", "a\nb", "")),
 ]
 
 
-def test_other_types_and_invalid_texts_are_refused(told):
+def test_invalid_texts_are_refused(told):
     actions = [partial(paper_from_text, "T", abstract, paper_id=paper_id) for abstract, paper_id in WRONG]
-    actions.append(partial(paper_from_text, None, "One."))
-    told("papers of texts", messages_of(actions, (CorpusError, TypeError)))
+    told("papers of texts", messages_of(actions, CorpusError))
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.builds import Job, build_job, interrupt
-from support.live import corpus, files, rankings
+from support.live import corpus, files
 
 from qbe.cli.index import main
 from qbe.corpus import read_corpus
@@ -14,11 +13,9 @@ from qbe.corpus.identity import made_id
 from qbe.corpus.records import Reading
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, UsageError
-from qbe.index import update
 from qbe.index.build import build
 from qbe.index.index import Index
 from qbe.index.source import BuildSettings
-from qbe.index.store import current
 from qbe.index.update import append_papers, delete_papers, sync_papers
 from qbe.types import Paper, Sentence
 
@@ -126,31 +123,6 @@ def test_files_are_read_as_when_the_index_was_built(tmp_path):
     build(tmp_path / "index", export, WORDS_ONLY, reading=reading)
     with Index(tmp_path / "index") as index:
         assert counts(index.sync(export)) == (0, 0, 0, 2)
-
-
-def test_an_interrupted_sync_is_run_again(index, monkeypatch):
-    export, before = [paper(number, year=2020) for number in range(1, 20)], files(index)
-    with monkeypatch.context() as patched:
-        patched.setattr(update, "write_lucene_index", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            sync_papers(index, export)
-    assert files(index) == before
-    assert counts(sync_papers(index, export)) == (0, 19, 1, 0)
-    assert current(index).name == "000002"
-
-
-@pytest.mark.parametrize("facets", ["given", "predicted"])
-def test_papers_with_vectors_are_those_of_a_build(tmp_path, papers, tiny_encoder, tiny_tagger, facets):
-    """Vectors and predicted facets of papers that did not change stay; scores are those of one build."""
-    job = Job(encoder=str(tiny_encoder), tagger=str(tiny_tagger), facets=facets, bm25=False)
-    first, changed = papers[10:40], replace(papers[13], title="On whales")
-    build_job(tmp_path / "index", replace(job, corpus=(corpus(tmp_path, "first", first),)))
-    export = [*papers[15:40], changed, *papers[40:42]]
-    written = sync_papers(tmp_path / "index", [corpus(tmp_path, "second", export)], overwrite=True)
-    assert counts(written) == (2, 1, 4, 25)
-    build_job(tmp_path / "whole", replace(job, corpus=(corpus(tmp_path, "second", export),)))
-    assert rankings(tmp_path / "index", export, ["dense"]) == rankings(tmp_path / "whole", export, ["dense"])
-    assert counts(sync_papers(tmp_path / "index", export)) == (0, 0, 0, 28)
 
 
 def test_what_the_index_has_is_appended_once_and_replaced_where_it_differs(index, capsys):

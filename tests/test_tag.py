@@ -2,15 +2,12 @@
 
 import dataclasses
 import json
-import re
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.messages import messages_of
 from support.tiny import HIDDEN, layer_states, write_model
 from support.tiny_tagger import LAYERS
 
@@ -18,7 +15,6 @@ from qbe.errors import ModelError
 from qbe.models.cards import HEAD, TAGGER
 from qbe.models.encoder import Encoder
 from qbe.models.export.encoder import export_encoder
-from qbe.models.folders import resolve_tagger
 from qbe.models.tagger import Tagger, TaggingEncoder, marginals, open_trunk
 from qbe.types import FacetProbabilities, Paper, Sentence
 from qbe.util.files import sha256
@@ -77,18 +73,6 @@ DAMAGES: list[Callable[[Path], object]] = [
     lambda folder: (folder / TAGGER.metadata_file).unlink(),
     shutil.rmtree,
 ]
-
-
-def test_damage_is_told(tiny_tagger, tmp_path, monkeypatch, told):
-    messages = []
-    for harm in DAMAGES:
-        folder = Path(shutil.copytree(tiny_tagger, tmp_path / "tagger", dirs_exist_ok=True))
-        harm(folder)
-        messages += messages_of([partial(Tagger.open, str(folder))], ModelError, tmp_path)
-    monkeypatch.setattr("qbe.models.cards.PACKAGE", tmp_path)  # a registered tagger whose card is gone
-    messages += messages_of([partial(resolve_tagger, "facet-tagger")], ModelError, tmp_path)
-    said_by_others = r"\b[0-9a-f]{64}\b|(?<=an ONNX model, found: ).*|(?<=metadata, found: ).+(?=; [ti])"
-    told("taggers", [re.sub(said_by_others, "X", each) for each in messages])
 
 
 def test_the_identity_is_name_head_and_trunk(tagger, tiny_tagger, tiny_model):

@@ -2,11 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from qbe.errors import ModelError
-from qbe.models.words import FILE, NAMES, PapersTerms, TechniqueWords, shipped_words, terms_of
+from qbe.models.words import NAMES, PapersTerms, TechniqueWords, shipped_words
 from qbe.types import TEXT_NOT_INCLUDED, Facet, FacetProbabilities, Paper, Sentence
 
 BACKGROUND, METHOD = Facet.BACKGROUND, Facet.METHOD
@@ -52,12 +49,6 @@ def test_a_pair_of_words_stands_in_one_sentence_and_a_text_not_included_has_none
     assert words.of_papers([left_out]).numbers.tolist() == [1]
 
 
-@given(st.text(alphabet="graph kernels traffic-the,. 1é", max_size=60))
-def test_terms_are_those_of_the_text(text):
-    known = {WORDS.terms.index(term) for term in terms_of(text) if term in WORDS.terms}
-    assert set(of(Paper("p", "", (Sentence(text or " "),))).numbers.tolist()) == known
-
-
 def test_features_by_hand():
     """By all words of method the query has graph, kernel and their pair with weights 1/2, 1 and 9/4 of title
     and sentence; traffic of the title weighs 3/2.
@@ -76,35 +67,10 @@ def test_features_by_hand():
     assert best == pytest.approx([4.5, 2, 0.5], abs=0.02)
 
 
-def test_papers_without_known_terms():
-    nothing = paper("Fish", ("They swim.", METHOD))
-    assert not WORDS.compare(nothing, WORDS.of_papers([QUERY, nothing])).any()
-    assert of(nothing).shares.shape == (4, 0)
-    assert WORDS.in_common(nothing, [QUERY]) == [()]
-    assert WORDS.in_common(QUERY, []) == []
-
-
 def test_words_in_common_are_techniques_and_queries_repeat_what_tells_the_facet():
     assert WORDS.in_common(QUERY, [SAME_METHOD, SAME_PROBLEM]) == [("graph kernel",), ()]
     assert WORDS.query_text(QUERY, METHOD) == "graph graph kernel kernel kernel kernel"
     assert WORDS.query_text(QUERY, BACKGROUND) == "graph graph traffic traffic traffic traffic"
-
-
-def test_words_are_read_as_they_were_written(tmp_path):
-    WORDS.write(tmp_path)
-    read = TechniqueWords.read(tmp_path / FILE)
-    assert read.terms == WORDS.terms
-    assert (read.idf.tolist(), read.lean.tolist()) == (WORDS.idf.tolist(), WORDS.lean.tolist())
-    before = (tmp_path / FILE).read_bytes()
-    read.write(tmp_path)
-    assert (tmp_path / FILE).read_bytes() == before
-
-
-@pytest.mark.parametrize("content", [b"", b"term\tidf\tlean\n", b"\x1f\x8b\x08\x00garbage"])
-def test_damaged_words_are_told(tmp_path, content):
-    (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(ModelError, match=r"expected technique words, found: .*qbe train technique-words"):
-        TechniqueWords.read(tmp_path / FILE)
 
 
 def test_the_words_that_ship_tell_techniques_from_problems():

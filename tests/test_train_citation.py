@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.citing import CITING, NO_YEAR, papers_that_cite
-from support.trainings import write_qrels
 
 from qbe.cite.config import CiteConfig
 from qbe.cite.model import read_model
 from qbe.cite.projected import MeasuredPapers, lengths, terms
 from qbe.cite.recommender import Recommender
 from qbe.cite.scoring import FEATURE_SETS
-from qbe.errors import CorpusError, QbeError, UsageError
+from qbe.errors import CorpusError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.search.filters import PaperFilter
@@ -162,13 +160,6 @@ def test_what_is_cited_is_learned(toy, tmp_path):
     assert toy_mrr(toy, fitted(toy, tmp_path / "fit.pt")) > 0.9
 
 
-def test_queries_that_cite_nothing_cannot_be_fitted_to(toy):
-    """No step would be done, and the identity taken for what was learned."""
-    citations = {20: np.zeros(0, np.int64)}, {20: np.array([1])}, np.full(TOY, 2001.0)
-    with pytest.raises(CorpusError, match="expected papers that cite others"):
-        projection_task(ProjectionNetwork(toy[0]), *citations, FAST)
-
-
 @pytest.mark.parametrize(
     ("year", "is_rival"), [(1999.0, True), (2001.0, True), (2002.0, False), (math.nan, True)]
 )
@@ -261,18 +252,3 @@ def test_an_index_without_citations_is_refused(trained, tiny_index, tmp_path):
     sources = replace(trained.sources, index=tiny_index)
     with pytest.raises(CorpusError, match="expected an `index` whose papers say what they cite"):
         trained.again(tmp_path, sources)
-
-
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_bibliographies_of_one_paper_have_no_half_to_be_seeds(trained, tmp_path):
-    (tmp_path / "dev.qrels").write_text("s045 0 s003 1\ns046 0 s012 1\n")
-    with pytest.raises(QbeError):
-        trained.again(tmp_path, replace(trained.sources, dev=(tmp_path / "dev.qrels",)))
-
-
-@pytest.mark.parametrize("without_year", [[], [NO_YEAR]])
-def test_too_few_years_to_hold_back(trained, papers, tmp_path, without_year):
-    places = [place for place in range(8, CITING) if place != NO_YEAR]
-    train = write_qrels(tmp_path / "train.qrels", papers_that_cite(papers), [*places, *without_year])
-    with pytest.raises(UsageError, match="citing papers of more than 8 years to train on, found 8"):
-        trained.again(tmp_path, replace(trained.sources, train=(train,)), held_back=8)

@@ -2,7 +2,6 @@
 
 import json
 import math
-import random
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 from support.cocitations import SENTENCES, planted_pairs, write_bert
 from support.messages import messages_of
-from support.trainings import left_out, new_folders, write
+from support.trainings import new_folders, write
 
 from qbe.corpus.identity import TitleIndex
 from qbe.errors import CorpusError, ModelError, UsageError
@@ -30,9 +29,7 @@ from qbe.train.cocitations import (
     Pair,
     align,
     cocitation_task,
-    draw_negatives,
     read_pairs,
-    read_parts,
 )
 from qbe.train.fit import Schedule, fit, lr_factor
 from qbe.train.losses import (
@@ -40,12 +37,11 @@ from qbe.train.losses import (
     PaperVectors,
     Settings,
     Triplets,
-    attention_distance,
     transport_cost,
     triplet_losses,
 )
 from qbe.train.network import CocitationEncoder, PaperTable, table_of
-from qbe.train.work import RunOptions, Sources, run_training
+from qbe.train.work import RunOptions, run_training
 from qbe.types import Paper, Sentence
 from qbe.util.files import sha256
 
@@ -200,14 +196,6 @@ def test_lines_that_cannot_be_read(tmp_path, told):
     told("co-citations", messages_of(map(reads, HOSTILE), CorpusError, tmp_path))
 
 
-def test_sets_are_held_out_whole(tmp_path):
-    lines = [changed(cited_pids=[f"{number // 3}", f"x{number // 3}"]) for number in range(180)]
-    sources = Sources(train=(write(tmp_path / "train.jsonl", *lines),), leave_out=left_out(tmp_path))
-    train, dev = read_parts(sources, OBJECTIVES["ot"], align=False)
-    assert (len(train), len(dev), len({pair.cited for pair in dev})) == (171, 9, 3)
-    assert not {pair.cited for pair in dev} & {pair.cited for pair in train}
-
-
 def of(sentences: torch.Tensor, present: torch.Tensor, whole: torch.Tensor) -> PaperVectors:
     return PaperVectors(sentences, present, whole, present)
 
@@ -259,13 +247,6 @@ def test_objectives_are_margins_of_distances_worked_by_hand():
     assert actual.keys() == {*BY_HAND, "ts+ot"}
 
 
-@pytest.mark.parametrize("distance", [transport_cost, attention_distance])
-def test_a_low_temperature_leaves_what_is_near(distance):
-    """Of 0, 0 and 4, 0 against 0, 4 and 4, 2 all mass goes from 4, 0 to 4, 2."""
-    query, other = vectors(QUERY), vectors(TWO)
-    assert distance(query, other, Settings(temperature=0.05)).item() == pytest.approx(2)
-
-
 def test_hyper_parameters_are_those_of_the_paper_or_given():
     recipes = {name: CocitationRecipe(name) for name in OBJECTIVES}
     rates = {name for name, each in recipes.items() if each.rate != 2e-5}
@@ -309,27 +290,6 @@ def test_the_gradient_of_transport_is_its_plan():
     plan = torch.from_numpy(entropic_transport(apart.numpy(), masses[0], masses[1], 5)).float()
     (expected,) = torch.autograd.grad((costs * plan).sum(), ours)
     np.testing.assert_allclose(gradient, expected, atol=1e-5)
-
-
-def test_equal_papers_leave_gradients_finite():
-    ours, theirs = (torch.tensor([QUERY, QUERY]).requires_grad_() for _ in range(2))
-    present, alignment = torch.tensor([[True, True], [True, False]]), torch.zeros(2, 2, dtype=torch.int64)
-    for name, objective in OBJECTIVES.items():
-        query, positive = (of(part, present, part.mean(1)) for part in (ours, theirs))
-        triplets = Triplets(query, positive, query, alignment, alignment[:, 0])
-        lost = triplet_losses(objective, triplets, Settings())
-        gradients = torch.autograd.grad(lost.sum(), [ours, theirs])
-        assert all(part.isfinite().all() for part in gradients), name
-
-
-def test_negatives_are_of_other_sets():
-    def pair(*cited: str) -> Pair:
-        return Pair(frozenset(cited), *planted_pairs(1, 0)[0][1:3])
-
-    pairs = [pair("a", "b"), pair("b", "c"), pair("d", "e")]
-    drawn = {tuple(draw_negatives(pairs, random.Random(seed))) for seed in range(20)}
-    assert drawn == {((0, 2), (1, 2), (2, 0)), ((0, 2), (1, 2), (2, 1))}
-    assert draw_negatives(pairs[:2], random.Random(0)) == []
 
 
 def table(tokenizer: PaperTokenizer, papers: list[Paper]) -> PaperTable:

@@ -60,42 +60,6 @@ def test_errors_of_grades_and_of_their_differences():
     assert grade_loss(predicted, crossed, **{**alone, "crossed": 3.0}).item() == pytest.approx(4 * 2)
 
 
-def test_the_entropy_of_chances():
-    """Log odds of 0 cost log 2 each; those of a similar method here nothing."""
-    odds = [0.0, 100.0, 0.0, 0.0, 0.0, 0.0]
-    predicted, grades = torch.tensor([[1.0, 1.5, 1.5, *odds]]), torch.tensor([[1.0, 1.5, 1.5]])
-    loss = grade_loss(predicted, grades, differences=0.0, chances=2.0, crossed=4.0)
-    assert loss.item() == pytest.approx(2 * 5 / 6 * np.log(2))
-
-
-def relation(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    features = np.random.default_rng(seed).standard_normal((count, 4)) * [1, 10, 0.1, 3] + [0, 5, -1, 2]
-    standard = (features - [0, 5, -1, 2]) / [1, 10, 0.1, 3]
-    slopes = np.array([[0.5, 0, 0.1], [0, 0.7, 0], [0.2, -0.3, 0], [0, 0, 0]])
-    return features, standard @ slopes + [1, 1.5, 2]
-
-
-def test_a_linear_relation_is_learned(tmp_path):
-    recipe = GradeRecipe(epochs=60, batch=200, learning_rate=1e-2, crossed=0.0)
-    head = fit_grade_head(*relation(600, seed=1), recipe, 0, tmp_path / "head.pt")
-    features, grades = relation(200, seed=2)
-    scores = head.scores(features)
-    assert np.sqrt(np.mean((scores[:, :3] - grades) ** 2, axis=0)).max() < 0.1
-    assert np.mean((scores[:, 3:6] > 0) == (grades >= 1.5)) > 0.97
-    assert np.mean((scores[:, 6:] > 0) == (grades <= 1)) > 0.97
-
-
-def test_features_that_are_missing_are_left_out_of_means_and_do_not_matter(tmp_path):
-    features, grades = relation(300, seed=1)
-    known = np.mean(features[100:, 1])
-    features[:100, 1] = np.nan
-    recipe = GradeRecipe(epochs=2, batch=150)
-    head = fit_grade_head(features, grades, recipe, 0, tmp_path / "head.pt")
-    assert head.mean[1] == pytest.approx(known)
-    filled = np.where(np.isnan(features), known, features)
-    np.testing.assert_allclose(head.scores(features), head.scores(filled))
-
-
 def test_calibrated_chances_are_the_shares_and_grades_stay():
     """A feature of 1 says odds of e to 1; a quarter of such pairs and a tenth of the others are similar."""
     direct = np.zeros((1, OUTPUTS))
@@ -108,20 +72,6 @@ def test_calibrated_chances_are_the_shares_and_grades_stay():
     assert scores[:, 0].tolist() == [0.5, 0]
     chances = 1 / (1 + np.exp(-scores[:, 3:]))
     np.testing.assert_allclose(chances, [[0.25] * 3 + [0.75] * 3, [0.1] * 3 + [0.9] * 3], atol=1e-3)
-
-
-@pytest.mark.parametrize("share", [0.0, 0.02])
-def test_chances_of_what_is_hardly_there_stay_finite(share):
-    random = np.random.default_rng(7)
-    direct = np.zeros((1, OUTPUTS))
-    direct[0, 3:] = 1.0
-    head = Head(np.zeros(1), np.ones(1), np.zeros((1, 1)), np.zeros(1), direct, np.zeros((1, OUTPUTS)))
-    features = 3 * random.standard_normal((500, 1))
-    grades = np.where(random.random((500, 3)) < share, 2.0, 0.0)
-    scores = calibrated(head, features, grades).scores(features)[:, 3:]
-    chances = 1 / (1 + np.exp(-scores))
-    assert np.abs(scores).max() < 100
-    np.testing.assert_allclose(chances[:, :3].mean(axis=0), (grades > 1).mean(axis=0), atol=2e-3)
 
 
 def test_pairs_are_measured_over_the_index(reader, source, pairs, tmp_path):

@@ -1,17 +1,12 @@
 """Training of the facet tagger: its data, its parts worked by hand, and the whole of it on a tiny encoder."""
 
 import json
-import math
-import random
 from collections.abc import Callable
 from dataclasses import asdict
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from support.messages import messages_of
 from support.trainings import small_heads, unlabelled_papers, write
 
@@ -27,16 +22,14 @@ from qbe.train.tagger import (
     LabelledAbstract,
     Recipe,
     Schedule,
-    batches,
     fit,
-    loss,
     measure,
     read_csabstruct,
     record_states,
     sample_papers,
     score,
 )
-from qbe.train.tagger_network import Chain, Head, Teacher, Tokens
+from qbe.train.tagger_network import Head, Teacher, Tokens
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 TRAINED = "tagger"
@@ -125,71 +118,10 @@ def made_up(seed: int, labels: list[int]) -> Tokens:
     return Tokens(ids, tuple(spans), np.array(numbers, np.int8), scales)
 
 
-def small_head(seed: int = 0) -> Head:
-    torch.manual_seed(seed)
-    head = Head(2 * WIDTH, width=16, pools=2, sentence_width=32, depth=1, dropout=0.1).eval()
-    for parameter in head.chain.parameters():
-        torch.nn.init.normal_(parameter)
-    return head
-
-
 def scores(head: Head, *papers: Tokens) -> list[np.ndarray]:
     with torch.inference_mode():
         actual = head(*head.collate(papers)).numpy()
     return [rows[: len(paper.spans)] for rows, paper in zip(actual, papers, strict=True)]
-
-
-def test_padding_does_not_change_scores():
-    head = small_head()
-    papers = [made_up(0, [0]), made_up(1, [3, 1, 4, 2, 0, 0, 1]), made_up(2, [2, 2])]
-    for paper, actual in zip(papers, scores(head, *papers), strict=True):
-        assert actual.shape == (len(paper.spans), 5)
-        np.testing.assert_allclose(actual, scores(head, paper)[0], rtol=0, atol=1e-5)
-
-
-def test_tokens_outside_of_sentences_do_not_matter():
-    head = small_head()
-    paper = made_up(4, [1, 2])
-    numbers = paper.numbers.copy()
-    numbers[[0, 1, 2, -1]] = 100
-    changed = scores(head, paper._replace(numbers=numbers))
-    for row, other_row in zip(scores(head, paper), changed, strict=True):
-        np.testing.assert_allclose(row, other_row, rtol=0, atol=1e-6)
-
-
-def example(targets: list[list[float]], weights: list[float]) -> Example:
-    paper = made_up(0, [0] * len(targets))
-    return Example(paper, np.array(targets, np.float32), np.array(weights, np.float32))
-
-
-def cross_entropy(row: list[float], targets: list[float]) -> float:
-    total = math.log(sum(map(math.exp, row)))
-    return sum(target * (total - value) for value, target in zip(row, targets, strict=True))
-
-
-def test_the_loss_of_sentences_without_a_chain():
-    model = SimpleNamespace(chain=Chain())  # of zeros: sentences do not act on each other
-    first, second, soft = [1.0, 2.0, 0.5, -1.0, 0.0], [0.0, 3.0, 0.0, 0.0, 1.0], [0.5, 0.25, 0.25, 0.0, 0.0]
-    label = [0.0, 0.0, 1.0, 0.0, 0.0]
-    padded = torch.tensor([[first, second], [second, [9.0] * 5]])
-    present = torch.tensor([[True, True], [True, False]])
-    with torch.inference_mode():
-        single = loss(model, padded[:1, :1], present[:1, :1], [example([label], [0.25])])
-        several = loss(model, padded, present, [example([label, soft], [1.0, 0.5]), example([label], [0.25])])
-    assert single.item() == pytest.approx(cross_entropy(first, label))
-    parts = [cross_entropy(first, label), cross_entropy(second, soft), cross_entropy(second, label)]
-    assert several.item() == pytest.approx((parts[0] + 0.5 * parts[1] + 0.25 * parts[2]) / 1.75)
-
-
-@given(st.lists(st.integers(1, 60), max_size=40), st.integers(1, 9), st.integers(0, 3))
-def test_batches_hold_every_paper_once(lengths, size, seed):
-    for order in (None, random.Random(seed)):
-        groups = batches(lengths, size, order)
-        assert sorted(i for group in groups for i in group) == list(range(len(lengths)))
-        assert all(0 < len(group) <= size for group in groups)
-        assert len(groups) == -(-len(lengths) // size)
-    plain = [lengths[i] for group in batches(lengths, size, None) for i in group]
-    assert plain == sorted(lengths)
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,11 @@ import torch
 from torch import nn
 
 from qbe.errors import ModelError
-from qbe.train import work
-from qbe.train.fit import Schedule, fit, fit_seeds, lr_factor, with_weights
+from qbe.train.fit import Schedule, fit, lr_factor
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
-STEPS, EVERY = 3, 2
+STEPS = 3
 SCHEDULE = Schedule(epochs=3, clip=1.0, patience=3, warm_up=0.2, ema_decay=0.5)
 
 
@@ -49,13 +48,6 @@ class ToyTask:
         fixed = torch.eye(4)
         error = ((self.network(fixed)[:, 0] - 1) ** 2).mean().item()
         return -error
-
-
-def toy_fit(checkpoint: Path) -> nn.Module:
-    """9 steps, with a checkpoint after each 2 and each epoch of 3."""
-    task = ToyTask()
-    fit(task, SCHEDULE, 1, checkpoint, EVERY)
-    return task.network
 
 
 def fitted(task: ToyTask, schedule: Schedule, folder: Path) -> tuple[int, list[float]]:
@@ -100,17 +92,6 @@ def test_an_average_is_what_is_scored_and_kept(tmp_path):
     assert torch.equal(task.network[1].weight, start)
 
 
-def test_gradients_are_clipped_to_a_norm(tmp_path):
-    """By plain descent a step is as long as the rate, where the gradients are longer than 1."""
-    task = ToyTask(dev=[0.0])
-    task.steps_per_epoch = 1
-    task.optimizer = lambda: torch.optim.SGD(task.network.parameters(), lr=0.25)
-    before = nn.utils.parameters_to_vector(task.network.parameters()).detach().clone()
-    fitted(task, Schedule(epochs=1, clip=1.0), tmp_path)
-    after = nn.utils.parameters_to_vector(task.network.parameters())
-    assert torch.linalg.norm(after - before).item() == pytest.approx(0.25, rel=1e-4)
-
-
 def test_a_loss_that_is_no_number(tmp_path):
     task = ToyTask()
     task.losses = lambda batch: iter([batch.new_tensor(math.nan, requires_grad=True)])
@@ -119,80 +100,9 @@ def test_a_loss_that_is_no_number(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_each_seed_has_its_weights(tmp_path):
-    weights = fit_seeds(ToyTask(), SCHEDULE, (3, 1), tmp_path)
-    assert list(weights) == ["seed 3", "seed 1", "mean"]
-    mean = (weights["seed 3"]["1.weight"] + weights["seed 1"]["1.weight"]) / 2
-    assert torch.allclose(weights["mean"]["1.weight"], mean)
-    assert not torch.equal(weights["seed 3"]["1.weight"], weights["seed 1"]["1.weight"])
-    task = ToyTask()
-    fit(task, SCHEDULE, 1, tmp_path / "alone.pt")
-    assert torch.equal(task.network[1].weight, weights["seed 1"]["1.weight"])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.pt", "seed-1.pt", "seed-3.pt"]
-
-
-def test_weights_are_lent_and_given_back():
-    network = ToyTask().network
-    before = network[1].weight.detach().clone()
-    lent = {"1.weight": torch.zeros(1, 4)}
-    assert with_weights(network, lent, lambda: network[1].weight.abs().sum().item()) == 0
-    with pytest.raises(ZeroDivisionError):
-        with_weights(network, lent, lambda: 1 / 0)
-    assert torch.equal(network[1].weight, before)
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory):
-    checkpoint = tmp_path_factory.mktemp("fit") / "checkpoint.pt"
-    return toy_fit(checkpoint), checkpoint
-
-
 def parts(value: object) -> list[object]:
     if isinstance(value, dict):
         return [part for name, each in value.items() for part in (name, *parts(each))]
     if isinstance(value, list):
         return [part for each in value for part in parts(each)]
     return [value.tolist() if isinstance(value, torch.Tensor) else value]
-
-
-def contents(checkpoint: Path) -> list[object]:
-    return parts(torch.load(checkpoint, weights_only=True))
-
-
-def test_an_interrupted_fit_ends_in_the_same_weights(uninterrupted, tmp_path, monkeypatch):
-    """Interrupted at its second checkpoint it goes on within an epoch; what a killed one leaves goes."""
-    network, whole = uninterrupted
-    checkpoint, calls, replacing = tmp_path / "checkpoint.pt", iter(range(2)), work._replacing
-
-    def interrupted(path: Path):
-        if next(calls) == 1:
-            raise KeyboardInterrupt
-        return replacing(path)
-
-    monkeypatch.setattr(work, "_replacing", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        toy_fit(checkpoint)
-    monkeypatch.undo()
-    (tmp_path / ".checkpoint.pt.0a1b.partial").write_bytes(b"cut")
-    again = toy_fit(checkpoint)
-    assert torch.equal(again[1].weight, network[1].weight)
-    assert contents(checkpoint) == contents(whole)
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
-
-
-@pytest.mark.parametrize("harm", ["cut", "empty", "no checkpoint", "other things", "another network"])
-def test_checkpoints_that_cannot_be_read(uninterrupted, tmp_path, harm):
-    content = uninterrupted[1].read_bytes()
-    checkpoint = tmp_path / "seed-1.pt"
-    if harm == "other things":
-        torch.save({"weights": torch.zeros(2)}, checkpoint)
-    elif harm == "another network":
-        state = torch.load(uninterrupted[1], weights_only=True)
-        state["network"]["1.weight"] = torch.zeros(3, 4)
-        torch.save(state, checkpoint)
-    else:
-        checkpoint.write_bytes({"cut": content[:2000], "empty": b"", "no checkpoint": b"not one"}[harm])
-    message = r"seed-1\.pt: expected a checkpoint of this training, found: .+; delete it, or give another `wo"
-    with pytest.raises(ModelError, match=message) as caught:
-        toy_fit(checkpoint)
-    assert "\n" not in str(caught.value)

@@ -16,8 +16,6 @@ from qbe.cli.watch import main
 from qbe.errors import FileFormatError, PaperNotFoundError, QbeError, UsageError
 from qbe.feeds.reports import ATOM, Watcher, items_of, report
 from qbe.feeds.watches import (
-    KEPT,
-    Found,
     Watch,
     Watches,
     find,
@@ -31,7 +29,6 @@ from qbe.index.index import Index
 from qbe.index.source import BuildSettings
 from qbe.index.update import append_papers, delete_papers
 from qbe.query import Query
-from qbe.search.grading import Features
 from qbe.search.queries import distinct_papers
 from qbe.search.request import SearchForm
 from qbe.types import Facet, Hit, Paper
@@ -153,23 +150,6 @@ def test_a_search_that_fails_sees_its_new_papers_another_time(index, some, tmp_p
     assert searched(index, content) == {}
     found = {paper_id for name, paper_id in found_in(content) if name == "bib"}
     assert found == {each.paper_id for each in some[OLD + 1 :]}  # but its own
-
-
-def test_new_papers_are_read_once_for_many_watches(index, some, monkeypatch):
-    bodies = [SearchForm(paper_ids=[some[place].paper_id], facet="method") for place in range(8)]
-    exploring = SearchForm(paper_ids=["s036"], like=["background"], unlike=["method"])
-    searches = [watch_of(str(place), body, 0) for place, body in enumerate([*bodies, exploring])]
-    content = kept(index, *searches)
-    append_papers(index, some[OLD:])
-    read = []
-    candidates = Features.candidates
-    monkeypatch.setattr(
-        Features, "candidates", lambda self, some: read.append(len(some)) or candidates(self, some)
-    )
-    assert searched(index, content) == {}
-    new = len(some) - OLD
-    assert read == [new, new]  # for those by a facet, and for explorations
-    assert all(len(watch.found) == new for watch in content.watches.values())
 
 
 def test_of_a_bibliography_the_best_grade_counts(index, some, tmp_path, monkeypatch):
@@ -309,17 +289,6 @@ def test_a_feed_has_what_was_found_under_ids_that_stay(watch, index, some):
     assert len(set(ids)) == 3
     assert entry.findtext("a:id", None, names) in ids
     assert before.findtext("a:id", None, names) == after.findtext("a:id", None, names)
-
-
-def test_the_newest_reported_papers_stay_in_the_file(index):
-    watch = Watch("all", {"paper_ids": ["s036"]}, 0)
-    watch.keep(
-        [Found(f"p{number}", 1.0, "2026-11-25T00:00:00Z", reported=number < 1500) for number in range(2000)]
-    )
-    assert len(watch.found) == KEPT
-    assert watch.found[0].paper_id == "p1000"
-    watch.keep([Found(f"q{number}", 1.0, "2026-11-26T00:00:00Z") for number in range(900)])
-    assert next(each.paper_id for each in watch.found if not each.reported) == "p1500"
 
 
 def test_what_cannot_be_watched_is_told(watch, index, told, tiny_index, tmp_path):

@@ -185,15 +185,13 @@ class Bar:
 
     def __call__(self, done: int, total: int | None = None) -> None:
         """Count items as done; with a total, ``done`` is the number of all that are."""
-        if self._bar is not None:
-            if total is not None:
-                self._bar.total, done = total, done - self._bar.n
-            self._bar.update(done)
-            return
         self._done = self._done + done if total is None else done
-        if time.monotonic() >= self._due:
-            self._due = time.monotonic() + EVERY
-            of = f" of {total:,}" if (total := total or self._settings["total"]) else ""
+        total = total or self._settings["total"]
+        if self._bar is not None:
+            self._bar.total = total
+            self._bar.update(self._done - self._bar.n)
+        elif time.monotonic() >= self._due:
+            self._due, of = time.monotonic() + EVERY, f" of {total:,}" if total else ""
             print(f"{self._settings['desc']}: {self._done:,}{of}{self._settings['unit']}", file=sys.stderr)
 
 

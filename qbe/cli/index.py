@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -184,7 +183,7 @@ def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
                 found = (each for each in map(json.loads, lines) if each["reason"] == noted)
                 ids = [plain(each["paper_id"]) for each in list(found)[-count:] if "paper_id" in each]
             some = f" ({', '.join(ids[:3])}{', ...' * (len(ids) > 3)})" if ids else ""
-            what = re.sub(r"^(paper|file)s", r"\1", noted) if count == 1 else noted
+            what = noted.replace("s", "", 1) if count == 1 else noted  # of papers and files
             print(f"{count:,} {what}{some}, {listed}")
     if reasons := {reason: count for reason, count in left_out.items() if reason not in NOTED}:
         total, each = sum(reasons.values()), (f"{plain(name)}: {count:,}" for name, count in reasons.items())

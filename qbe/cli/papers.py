@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ from qbe.search.filters import FilterCache
 from qbe.util.text import plain
 
 WIDEST_ID = 32
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
 
 def list_main(arguments: list[str]) -> None:
@@ -95,7 +97,9 @@ def _text(paper: qbe.Paper) -> str:
 
 def _having(papers: Iterable[qbe.Paper], words: Sequence[str]) -> Iterator[qbe.Paper]:
     """Papers whose title, authors or ids have all words, each perhaps only begun, case and accents apart."""
-    patterns = [f" {normalized_title(word)}" for word in words]
+    folded = map(normalized_title, words)
+    # Chinese, Japanese and Thai have no blanks between words.
+    patterns = [each if _UNSPACED.search(each) else f" {each}" for each in folded]
     for paper in papers:
         metadata = paper.metadata
         ids = metadata.get("ids")

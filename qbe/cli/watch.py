@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from textwrap import shorten
 from typing import TYPE_CHECKING
 
 import qbe
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
     from qbe.feeds.watches import Watch
 
 
-SHORT = 70  # characters of a value in a list of searches
-SAID = {"paper_ids": "like", "text": "like", "title": "like", "cited": "like those of", "facet": "by"}
-SAID |= {"explore": "", "like": "the same", "unlike": "another", "not_paper_ids": "not like"}
 FORM_OF_NAME = {".json": "json", ".jsonl": "json", ".md": "markdown", ".xml": "atom", ".atom": "atom"}
 
 
@@ -83,19 +79,14 @@ def _watch(options: argparse.Namespace) -> Watch:
 
 def _list(options: argparse.Namespace) -> None:
     from qbe.feeds.watches import read_watches
+    from qbe.search.present import search_in_words
 
     watches = read_watches(options.watches).watches.values()
     for watch in watches:
         asked = {"cited": watch.cited, **watch.search} if watch.cited else watch.search
-        words = []
-        for name, value in asked.items():
-            if name != "text" or not asked.get("title"):
-                value = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-                begin = SAID.get(name, name.replace("_", " "))
-                words.append(f"{begin} {shorten(value, SHORT, placeholder=' ...')}".strip())
         new = sum(not each.reported for each in watch.found)
         found = f"{len(watch.found):,} found, {new:,} not yet reported"
-        print(f"{plain(watch.name)}: {plain('; '.join(words))}; grade {watch.grade:g} or more; {found}")
+        print(f"{plain(watch.name)}: {search_in_words(asked)}; grade {watch.grade:g} or more; {found}")
     if not watches:
         print(f"{options.watches}: no search is kept; qbe watch add keeps one")
 

@@ -17,7 +17,7 @@ from qbe.corpus import fields
 from qbe.corpus.fields import date, doi
 from qbe.corpus.json_stream import decode_text
 from qbe.corpus.markup import clean_address, clean_bibtex, plain
-from qbe.corpus.names import are_several, has_others, person_name, read_name, split_authors
+from qbe.corpus.names import IDENTIFIER, are_several, has_others, person_name, read_name, split_authors
 from qbe.corpus.records import MAX_ABSTRACT_CHARS, Entry, Reading, converted
 from qbe.corpus.streams import numbered_lines
 from qbe.errors import RecordError
@@ -194,7 +194,7 @@ def _credits(text: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=1 << 14)
 def _people(name: str, *, is_only: bool) -> tuple[str, ...]:
-    name = _DBLP_NUMBER.sub("", name)
+    name = IDENTIFIER.sub("", _DBLP_NUMBER.sub("", name))
     parts = name.split(",")
     if _MARKED.search(name):
         name = plain(name)
@@ -343,7 +343,8 @@ def _entry(text: str, begin: re.Match[str], strings: MutableMapping[str, str]) -
                 raise _unexpected(text, place, "a field or a closing brace")
             name = field[1]
             value, place = _value(text, place, strings)
-            if not text.startswith((",", closer), place):
+            is_next = not text[text.rfind("\n", 0, place) + 1 : place].strip() and _LOST.match(text, place)
+            if not (text.startswith((",", closer), place) or is_next):
                 raise _unexpected(text, place, f"a comma after '{name}'")
         name = name.lower()
         if not values.get(name):

@@ -131,7 +131,7 @@ _BEGINNINGS = {
     b"7z\xbc\xaf": "a 7z archive",
     b"Rar!": "a RAR archive",
 }
-_EXPORTS = {"{Reference Type}": "NoteExpress", "<1. >": "Ovid", "#*": "AMiner", "Record #1 of": "Cochrane"}
+_EXPORTS = {r"\{Reference T": "NoteExpress", r"<\d+\. ?>": "Ovid", r"#\*": "AMiner", "Record #": "Cochrane"}
 _SUFFIXES = {".enl": "an EndNote library", ".enlx": "an EndNote library", ".numbers": "a spreadsheet"}
 _ELEMENT = re.compile(r"<([A-Za-z][\w:.-]*)")
 
@@ -165,7 +165,7 @@ def kind_of(head: Head) -> str:
     text = head.text[: 1 << 12]
     if re.match(r"<!doctype html|<html", text, re.IGNORECASE):
         return "an HTML page"
-    if begun := next((each for each in _EXPORTS if text.startswith(each)), None):
+    if begun := next((each for each in _EXPORTS if re.match(each, text)), None):
         return f"an export of {_EXPORTS[begun]}"
     if text.startswith("<"):
         element = _ELEMENT.search(head.text)

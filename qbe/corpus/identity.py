@@ -35,9 +35,7 @@ MAX_JACCARD = 0.7  # titles of a higher similarity (words in both / words in eit
 _ARXIV = re.compile(r"(?:arxiv:\s*)?(\S+?)(?:v\d+)?", re.IGNORECASE)
 _WORDS = re.compile(r"\w+")
 _MARKS = re.compile(r"(?<=\w)[+#]+")  # of "C++" and "C#"
-_ASCII = {
-    code: chr(code).lower() if chr(code).isalnum() else "" if chr(code) == "'" else " " for code in range(128)
-}
+_ASCII = {ord(c): c.lower() if c.isalnum() else "" if c == "'" else " " for c in map(chr, range(128))}
 Told = tuple[str, str, str]
 
 
@@ -196,7 +194,7 @@ class Seen:
         names = {"doi": "DOI", "title": "title, year and first author"}
         self._by = tuple(names) if by == "both" else (by,)
         self.by = " or ".join(names[each] for each in self._by)
-        self._papers = defaultdict[str, list[tuple[str, Told | None]]](list)
+        self._papers = defaultdict[str, dict[tuple[str, Told | None], None]](dict)
 
     def _keys(self, paper: Paper) -> Iterator[tuple[str, Told | None]]:
         if "doi" in self._by and (own := _doi(paper)):
@@ -214,9 +212,10 @@ class Seen:
                     return each
         return None
 
-    def add(self, paper: Paper) -> None:
+    def add(self, paper: Paper, paper_id: str) -> None:
+        """Note a paper by its own id, or a duplicate by that of the first."""
         for key, told in self._keys(paper):
-            self._papers[key].append((paper.paper_id, told))
+            self._papers[key].setdefault((paper_id, told))
 
 
 def merged(papers: Iterable[tuple[Paper, int | None]]) -> Iterator[Paper]:

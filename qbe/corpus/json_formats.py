@@ -256,8 +256,7 @@ def _inverted(work: Fields) -> str:
     return " ".join(word for _, word in sorted(words))
 
 
-_INVERTED = "abstract_inverted_index"
-_PMC = re.compile(r"^(?:PMC)?(?=.)", re.IGNORECASE)
+_INVERTED, _PMC = "abstract_inverted_index", re.compile(r"^(?:PMC)?(?=.)", re.IGNORECASE)
 
 read_openalex = reader(_from_openalex)
 

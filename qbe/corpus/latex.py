@@ -80,7 +80,7 @@ def _included(text: str, folder: Path | None, left: list[int], lacking: list[str
             path = None if folder is None else _inside(folder, name)
             if path is not None and left[0] > 0 and path.stat().st_size <= left[1]:
                 with open_source(path) as stream:
-                    more = from_western(stream)[0].read(left[1]).decode(errors="replace")
+                    more = from_western(stream, name)[0].read(left[1]).decode(errors="replace")
                 left[:] = left[0] - 1, left[1] - len(more)
                 return _included(more, folder, left, lacking)
         # A name too long, with a NUL; a loop of links.

@@ -41,7 +41,7 @@ _USUAL = re.compile(
     r"\s*((?:(?:van|von|de|del|della|der|den|di|da|la|le)\s)*[^\W\d_]+(?:[-'\u2019][^\W\d_]+)*), "
     r"((?:[A-Z][a-z\u00df-\u00ff]{2,}|[A-Z]\.)(?: [A-Z][a-z\u00df-\u00ff]{2,}|[ -]?[A-Z]\.)*)\s*"
 )
-_IDENTIFIER = re.compile(r"(?<!\s)\s*[(\[][\d\s-]++X?[)\]]\s*$")
+IDENTIFIER = re.compile(r"(?<!\s)\s*[(\[](?:[\d\s-]++X?|[^\s()\[\]@]+@[^\s()\[\]@]+)[)\]]\s*$")
 
 
 class Name(NamedTuple):
@@ -75,7 +75,7 @@ def split_authors(text: str) -> list[str]:
         if (usual := _USUAL.fullmatch(part)) and not _is_organization(part):
             names.append(f"{usual[2]} {usual[1]}")  # as below, in a fifth of the time
             continue
-        several = _between_and(_IDENTIFIER.sub("", part))
+        several = _between_and(IDENTIFIER.sub("", part))
         commas = 0 if part is text else 2  # within a name
         if len(several) > 1 and all("," in each for each in several):
             commas = 1

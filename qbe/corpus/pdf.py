@@ -59,8 +59,7 @@ def read(stream: io.BufferedReader, name: str, _: Reading) -> Iterator[Entry]:
     check_package("pypdfium2")
     data = stream.read(MAX_LINE_BYTES + 1)
     if len(data) > MAX_LINE_BYTES:
-        expected = f"a PDF of at most {MAX_LINE_BYTES >> 20} MiB"
-        reason = "a PDF that is too large"
+        expected, reason = f"a PDF of at most {MAX_LINE_BYTES >> 20} MiB", "a PDF that is too large"
         yield Entry(name, fields.unfit(expected, "a larger one", "give its text", reason, name))
         return
     found = _read(data)

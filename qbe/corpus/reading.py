@@ -23,15 +23,7 @@ from qbe.types import Paper, Sentence
 from qbe.util.files import is_address
 
 HUGGING_FACE = "hf:"
-LIBRARIES = (
-    "csl-json",
-    "bibtex",
-    "ris",
-    "nbib",
-    "wos",
-    "endnote",
-    "refworks",
-)  # what reference managers export
+LIBRARIES = ("csl-json", "bibtex", "ris", "nbib", "wos", "endnote", "refworks")  # of reference managers
 
 
 def files_of(source: str) -> list[str]:
@@ -162,7 +154,7 @@ def _records(
                     raise RecordError(message, "an empty file", is_fault=False)
                 form = format_of(stream, name, reading.format)
                 if form.ids == CHOSEN:
-                    stream, is_western = streams.from_western(stream)
+                    stream, is_western = streams.from_western(stream, name)
                     if is_western and rejected is not None:
                         advice = "where letters are wrong, convert the file"
                         rejected.note(
@@ -229,6 +221,8 @@ def _papers(
             if not is_new:
                 by, place = seen.by if seen and first else None, f"{paper.title!r}, {ids.first(paper_id)}"
                 rejected.merge(entry.where, paper.paper_id, paper_id, by, place)
+                if seen and first:
+                    seen.add(paper, first)
                 yield paper, ids.numbers[paper_id]
                 continue
             if paper_id != paper.paper_id:
@@ -240,7 +234,7 @@ def _papers(
                 told = f"no abstract was found; {stands_in} stands for it"
                 rejected.note(records.STANDS_IN, entry.where, told, paper_id=paper_id)
             if seen is not None:
-                seen.add(paper)
+                seen.add(paper, paper_id)
             yield paper, None
             if len(ids.numbers) == reading.limit:
                 break

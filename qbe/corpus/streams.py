@@ -33,6 +33,7 @@ HEAD_BYTES = 1 << 16
 MAX_DEPTH = 1000  # of brackets in each other
 ZOTERO, DATABASE = "zotero", "zotero.sqlite"
 NOT_RECOGNIZED = "format not recognized"  # the reason of the error
+_NOT_ASCII, _MOST_FLAWS = re.compile(rb"[\x80-\xff]+"), 4
 WESTERN = "cp1252"  # the encoding of Windows; Latin-1 is part of it
 
 _MAGIC = {
@@ -291,8 +292,12 @@ def _as_utf8(stream: io.BufferedReader, name: str) -> io.BufferedReader:
     return _stream_of(utf8()) if encoding else stream
 
 
-def from_western(stream: io.BufferedReader) -> tuple[io.BufferedReader, bool]:
-    """Recode text whose first MiB is not UTF-8: the lines that are not are taken for WESTERN."""
+def from_western(stream: io.BufferedReader, name: str) -> tuple[io.BufferedReader, bool]:
+    """Recode text whose first MiB is not UTF-8: the lines that are not are taken for WESTERN.
+
+    Raises CorpusError for other encodings, in which most letters beyond ASCII stand together.
+    """
+    head = stream.peek(_BUFFER_BYTES)[:_BUFFER_BYTES]
 
     def utf8(line: bytes) -> bytes:
         try:
@@ -302,8 +307,15 @@ def from_western(stream: io.BufferedReader) -> tuple[io.BufferedReader, bool]:
         return line
 
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(stream.peek(_BUFFER_BYTES)[:_BUFFER_BYTES])
-    except UnicodeDecodeError:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError as error:
+        lines = [line for line in head.splitlines() if not line.isascii()]
+        runs = [run for line in lines for run in _NOT_ASCII.findall(line)]
+        together, count = sum(len(run) for run in runs if len(run) > 1), sum(map(len, runs))
+        if together > count / 2 and count > _MOST_FLAWS and all(utf8(line) is not line for line in lines):
+            where = f"{name}, line {head.count(10, 0, error.start) + 1}"
+            found = "an encoding that is not of Western Europe either"
+            raise CorpusError(f"{where}: expected UTF-8 text, found {found}; convert the file") from None
         return _stream_of(map(utf8, iter(partial(stream.readline, _BUFFER_BYTES), b""))), True
     return stream, False
 

@@ -61,8 +61,7 @@ _DELIMITERS = (",", _TAB, ";", "|")
 _DELIMITER_OF = {".csv": None, ".tsv": _TAB, ".tab": _TAB}
 _SEPARATOR = re.compile(r"\"?sep=([^\"\w])\"?\s*", re.IGNORECASE)  # Excel writes it before a header
 _CELL = re.compile(r'"[^"]*"')
-_MOST_LINES_BEFORE = 20
-_MOST_HEADER_LINES = 100
+_MOST_LINES_BEFORE, _MOST_HEADER_LINES = 20, 100
 
 _BATCH_ROWS = 1000
 # Of a file with a group of more than _LARGE_BYTES of rows _BUFFER_BYTES are read at once. A small column is
@@ -275,11 +274,9 @@ def read_table(stream: io.BufferedReader, name: str, reading: Reading) -> Iterat
     yield from converted(rows, record)
 
 
-def _of_header(
-    header: Sequence[str], reading: Reading, name: str, may_lack_abstract: bool = False
-) -> Columns:
+def _of_header(header: Sequence[str], reading: Reading, name: str, lacks_abstract: bool = False) -> Columns:
     try:
-        return find_columns(header, reading.columns, may_lack_abstract)
+        return find_columns(header, reading.columns, lacks_abstract)
     except RecordError as error:
         raise CorpusError(f"{name}: {error}") from None
 

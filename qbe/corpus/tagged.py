@@ -117,6 +117,8 @@ class Tagged:
         dois = [value for value in found["doi"] if _DOI.match(value)] or values.get(tags["doi"][0], [])
         addresses = (address[0] for value in found.get("url", ()) if (address := _ADDRESS.search(value)))
         dates = [date for text in found["dates"] if (date := fields.date(text))]
+        if found["dates"] and not dates:  # a month alone: ScienceDirect has the year in another field
+            dates = list(filter(None, map(fields.date, values.get("Y2", ()))))
         metadata = {
             **credits(dict.fromkeys(map(clean_title, authors))),
             **fields.dated(max((each for each in dates if each[:4] == dates[0][:4]), key=len, default="")),
@@ -162,7 +164,7 @@ RIS = Tagged(
     line=re.compile(
         rf"\s*((?:{_OF_RIS})(?=\s*-(?:\s|$))|ER(?=\s*-\s*$)|(?<!\s)[A-Z][A-Z0-9](?=  -))\s*-(.*)"
     ),
-    fields="title TI T1 CT, book BT, abstract AB N2, authors AU, venue JF JO T2 JA, dates PY Y1 DA, "
+    fields="title TI T1 CT, book BT, abstract AB N2, authors AU, venue JF JO T2 JA, dates PY DA Y1, "
     "doi DO M3 AN L3 UR, url UR LK, id ID, keywords KW",
     same={"A1": "AU"},
     separate=("KW", "UR"),
@@ -170,7 +172,7 @@ RIS = Tagged(
     loose=re.compile(rf"{_BEGIN}({_OF_RIS})  -\s".encode()),
 )
 NBIB = Tagged(
-    begin=re.compile(rf"{_BEGIN}(?:PMID\s*-\s|OWN\s*-\s*ERIC\s)".encode()),
+    begin=re.compile(rf"{_BEGIN}(?:PMID\s*-\s|OWN\s*-\s*ERIC\b)".encode()),
     end=re.compile(rb"\s*$"),
     inner=re.compile(rb"(?:(TI|BTI|AB)|F?AU)\s*-\s"),
     line=re.compile(r"([A-Z]{2,4})\s*-(.*)"),

@@ -109,8 +109,7 @@ _CITES = XPath(
     "*/ReferenceList//Reference/ArticleIdList/ArticleId[not(@IdType) or @IdType='pubmed']/text()",
     smart_strings=False,
 )
-_DELETION = "DeleteCitation"
-_CITATIONS = ("MedlineCitation", "BookDocument")
+_DELETION, _CITATIONS = "DeleteCitation", ("MedlineCitation", "BookDocument")
 # The last period of an ellipsis, or of an abbreviation such as U.S.
 _KEPT_PERIOD = re.compile(r"(?:\.\.|\b(?:[^\W\d_]\.){2,})$")
 _IN_BRACKETS = re.compile(r"\[[^\[\]]*+(?:\[[^\[\]]*+\][^\[\]]*+)*\]")

@@ -7,7 +7,7 @@ highest grade, and the published figures are computed without it.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from qbe.corpus import read_corpus, read_records
@@ -15,20 +15,17 @@ from qbe.corpus.records import FIELDS, dump_record
 from qbe.datasets import releases
 from qbe.datasets.releases import (
     DatasetOptions,
-    Pools,
     Report,
     raw_record,
-    read_object,
     read_pools,
     write_queries,
 )
 from qbe.errors import DatasetError
 from qbe.query import Topic
-from qbe.types import Facet, Paper
+from qbe.types import Facet
 from qbe.util.files import StrPath, atomic_file, cache_folder, sha256
 from qbe.util.web import download, matches
 
-HIGHEST = 3  # grade
 # Release v1.1 of November 2021, which has evaluation scripts.
 COMMIT = "7ffe012c1d92c470f185fc086086caf5b8e05ef3"
 WHERE = "https://github.com/iesl/CSFCube"
@@ -72,15 +69,13 @@ def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:
 
 
 def convert(source: Path, output: Path, *, raw: bool = False) -> list[str]:
-    """Check a release, write it to a folder, and return lines that summarize it.
-
-    Nothing is written unless the whole release is valid.
-    """
-    papers, facets = _read(source)
+    """Write a release to a folder, and return lines that summarize it."""
+    papers = {paper.paper_id: paper for paper in read_corpus([str(source / ABSTRACTS)])}
+    facets = {facet: read_pools(source / JUDGMENTS[facet], papers, ABSTRACTS) for facet in Facet}
     topics = [Topic(f"{query}_{facet}", query, facet) for facet, pools in facets.items() for query in pools]
     pools = {topic.query_id: facets[topic.facet][topic.paper_id] for topic in topics if topic.facet}
     in_own_pool = [t.query_id for t in topics if pools[t.query_id].pop(t.paper_id, None) is not None]
-    folds = _read_folds(source / FOLDS, pools.keys())
+    folds = (source / FOLDS).read_bytes()
 
     with atomic_file(output / "corpus.jsonl") as stream:
         for _, record in read_records(source / ABSTRACTS):
@@ -109,28 +104,3 @@ def convert(source: Path, output: Path, *, raw: bool = False) -> list[str]:
         for name, digest in DIGESTS.items()
         if not matches(source / name, digest)
     ]
-
-
-def _read(source: Path) -> tuple[dict[str, Paper], dict[Facet, Pools]]:
-    papers = {paper.paper_id: paper for paper in read_corpus([str(source / ABSTRACTS)])}
-    unlabelled = [paper_id for paper_id, paper in papers.items() if not paper.labelled]
-    if unlabelled:
-        raise DatasetError(
-            f"{source / ABSTRACTS}: expected pred_labels for every paper, found none for {unlabelled[0]}; "
-            "take the file of the release"
-        )
-    return papers, {
-        facet: read_pools(source / JUDGMENTS[facet], papers, ABSTRACTS, HIGHEST) for facet in Facet
-    }
-
-
-def _read_folds(path: Path, query_ids: Collection[str]) -> bytes:
-    for facet, folds in read_object(path).items():
-        for name, members in folds.items() if isinstance(folds, dict) else [(facet, folds)]:
-            unknown = [q for q in members if q not in query_ids] if isinstance(members, list) else [members]
-            if unknown:
-                raise DatasetError(
-                    f"{path}: expected lists of judged queries, found {unknown[0]!r} in {facet}/{name}; "
-                    "take all files from one release"
-                )
-    return path.read_bytes()

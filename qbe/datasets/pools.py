@@ -55,37 +55,25 @@ class Release(NamedTuple):
     read: Callable[[Path, Papers], Splits]
 
 
-def _read_aspire(name: str, highest: int, source: Path, papers: Papers) -> Splits:
+def _read_aspire(name: str, source: Path, papers: Papers) -> Splits:
     """Read the splits of RELISH or TRECCOVID-RF; a query may be in both."""
     release = RELEASES[name]
     judgments, splits_file = (source / file for file in release.judgments)
-    pools = read_pools(judgments, papers.ids | papers.without_text, release.papers, highest)
-    content, splits = read_object(splits_file), {}
-    for split in ("dev", "test"):
-        ids = content.get(split)
-        wrong = [q for q in ids if not isinstance(q, str) or q not in pools] if isinstance(ids, list) else ids
-        if wrong or not ids:
-            raise DatasetError(
-                f"{splits_file}: expected a list of judged queries as {split}, found {ascii(wrong)[:60]}; "
-                "take all files from one release"
-            )
+    pools = read_pools(judgments, papers.ids | papers.without_text, release.papers)
+    content = read_object(splits_file)
+    try:
         # RELISH lists a query twice whose paper two people judged; its scorer counts it once.
-        splits[split] = {query: pools[query] for query in ids}
-    return splits
+        return {split: {query: pools[query] for query in content[split]} for split in ("dev", "test")}
+    except (KeyError, TypeError) as error:
+        expected = "expected lists of judged queries as dev and test"
+        raise DatasetError(
+            f"{splits_file}: {expected}, found {error}; take all files from one release"
+        ) from error
 
 
 def _read_scidocs(source: Path, _: Papers) -> Splits:
     """Read the splits ``{task}.{split}`` of SciDocs; keep papers that are judged and missing."""
-    splits = {}
-    for split in SCIDOCS_SPLITS:
-        path = source / f"{split}.qrel"
-        pools = splits[split.replace("/", ".")] = read_qrels(path)
-        unfit = {grade for pool in pools.values() for grade in pool.values()} - {0, 1}
-        if unfit:
-            raise DatasetError(
-                f"{path}: expected grades 0 and 1, found {min(unfit)}; take the file of the release"
-            )
-    return splits
+    return {split.replace("/", "."): read_qrels(source / f"{split}.qrel") for split in SCIDOCS_SPLITS}
 
 
 RELEASES = {
@@ -93,9 +81,9 @@ RELEASES = {
         f"abstracts-{name}.jsonl",
         (f"test-pid2anns-{name}.json", f"{name}-evaluation_splits.json"),
         f"https://figshare.com/articles/dataset/{number}",
-        functools.partial(_read_aspire, name, highest),
+        functools.partial(_read_aspire, name),
     )
-    for name, highest, number in (("relish", 2, 19425506), ("treccovid", 1, 19425515))
+    for name, number in (("relish", 19425506), ("treccovid", 19425515))
 }
 RELEASES["scidocs"] = Release(
     "paper_metadata_view_cite_read.json",

@@ -88,33 +88,26 @@ def placed(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
     Raises OutputError, and changes nothing, where a file of other content is there, unless with
     ``overwrite``.
     """
-    absent = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         temporary = tempfile.TemporaryDirectory(prefix=".dataset-", dir=folder)
     except OSError as error:
         raise output_error(folder, error) from error
-    try:
-        with temporary as name:
-            written = Path(name)
-            yield written
-            files = (path for path in written.rglob("*") if path.is_file())
-            targets = {path: folder / path.relative_to(written) for path in files}
+    with temporary as name:
+        written = Path(name)
+        yield written
+        files = (path for path in written.rglob("*") if path.is_file())
+        targets = {path: folder / path.relative_to(written) for path in files}
+        for path, target in targets.items():
+            is_same = target.is_file() and filecmp.cmp(path, target, shallow=False)
+            if target.exists() and not (overwrite or is_same):
+                raise OutputError(
+                    f"{target}: expected no such file, or the data set's own, found another; choose another "
+                    "`output`, or replace it with `overwrite`"
+                )
+        try:
             for path, target in targets.items():
-                is_same = target.is_file() and filecmp.cmp(path, target, shallow=False)
-                if target.exists() and not (overwrite or is_same):
-                    raise OutputError(
-                        f"{target}: expected no such file, or the data set's own, found another; choose "
-                        "another `output`, or replace it with `overwrite`"
-                    )
-            try:
-                for path, target in targets.items():
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    path.replace(target)
-            except OSError as error:
-                raise output_error(folder, error) from error
-    except BaseException:
-        with contextlib.suppress(OSError):
-            for each in absent:
-                each.rmdir()
-        raise
+                target.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(target)
+        except OSError as error:
+            raise output_error(folder, error) from error

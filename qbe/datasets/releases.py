@@ -59,37 +59,22 @@ def find_release(name: str, files: Iterable[str], where: str, source: StrPath | 
     return folder
 
 
-def read_pools(path: Path, papers: Container[str], papers_file: str, highest: int) -> Pools:
-    """Read judged pools, ``{query: {"cands": [...], "relevance_adju": [...]}}``, both lists equally long.
-
-    Raises DatasetError for another form, a candidate judged twice, a grade out of range, and an unknown
-    paper.
-    """
+def read_pools(path: Path, papers: Container[str], papers_file: str) -> Pools:
+    """Read judged pools, ``{query: {"cands": [...], "relevance_adju": [...]}}``, both lists equally long."""
     pools: Pools = {}
     for query, entry in read_object(path).items():
-        found: list[Any] = [
-            entry.get(key) if isinstance(entry, dict) else None for key in (CANDIDATES, GRADES)
-        ]
-        names, grades = found
-        are_lists = isinstance(names, list) and isinstance(grades, list) and len(names) == len(grades)
-        if not are_lists or not all(isinstance(paper_id, str) for paper_id in names):
+        try:
+            pools[query] = dict(zip(entry[CANDIDATES], entry[GRADES], strict=True))
+            entry.clear()  # both forms of a large collection would not fit into memory
+        except (KeyError, TypeError, ValueError) as error:
             raise DatasetError(
                 f"{path}: expected equally long lists cands and relevance_adju for {query}, found others; "
                 "take the file of the release"
+            ) from error
+        if absent := [paper_id for paper_id in (query, *pools[query]) if paper_id not in papers]:
+            raise DatasetError(
+                f"{path}: {absent[0]} is not in {papers_file}; take all files from one release"
             )
-        pools[query] = dict(zip(names, grades, strict=True))
-        wrong = [grade for grade in grades if type(grade) is not int or not 0 <= grade <= highest]
-        absent = [paper_id for paper_id in (query, *names) if paper_id not in papers]
-        if not (absent or wrong) and len(pools[query]) == len(names):
-            entry.clear()  # both forms of a large collection would not fit into memory
-            continue
-        problem = f"{absent[0]}, which {papers_file} lacks" if absent else "a candidate twice"
-        if wrong and not absent:
-            problem = f"the grade {wrong[0]!r}"
-        raise DatasetError(
-            f"{path}: expected papers of the corpus for {query}, each once with a grade from 0 to {highest}, "
-            f"found {problem}; take all files from one release"
-        )
     return pools
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.errors import IndexBuildError, IndexFormatError, JavaError
+from qbe.errors import IndexBuildError, JavaError
 from qbe.index import jvm
 from qbe.index.papers import IDS, Papers
 from qbe.index.scoring import Rows, Selection, run_starts
@@ -45,7 +45,6 @@ KEY_TERMS = 5  # words of a text, as many as Whoosh finds by default
 _WARM_UP = 2  # uses of a costly filter before Lucene caches its documents
 # Extra documents per search: all ties at the last place must be known, since ties are ordered by id.
 _SPARE = 16
-_OF_A_LATER_LUCENE = ("IndexFormatTooNewException", "indexCreatedVersionMajor is in the future")
 
 # Pyjnius binds a method to the object it was last looked up on, in whatever thread. So only one thread at a
 # time may call methods of objects that belong to one thread, such as a builder; shared objects need no
@@ -101,12 +100,7 @@ def write_input(folder: Path, papers: Iterable[Paper]) -> Iterator[Paper]:
                 path = target / f"{number:010d}.jsonl"
                 lines = files.enter_context(path.open("w", encoding="utf-8"))
             lines.write(json.dumps({"id": paper.paper_id, "contents": _plain(contents(paper))}) + "\n")
-            try:
-                yield paper
-            except GeneratorExit:  # the consumer failed, and its error matters more than a full disk
-                with contextlib.suppress(OSError):
-                    lines.close()
-                raise
+            yield paper
 
 
 def write_lucene_index(
@@ -259,13 +253,8 @@ class TextSearch:
         except JavaError:
             raise
         except Exception as error:
-            reason = jvm.java_message(error)
-            if any(words in reason for words in _OF_A_LATER_LUCENE):
-                raise IndexFormatError(
-                    f"{path}: expected an index that Lucene {jvm.lucene_version()} can read, "
-                    "found one of a later Lucene; update qbe, or build it again"
-                ) from error
-            raise damaged(path, "a Lucene index", reason) from error
+            expected = f"an index that Lucene {jvm.lucene_version()} can read"
+            raise damaged(path, expected, jvm.java_message(error)) from error
         weakref.finalize(self, lambda reader: reader.close(), self.reader).atexit = False
         self.rows, self._ids = files.array(f"{LUCENE}/{ROWS}", "int32", 1), ids
         if not np.array_equal(np.sort(self.rows), np.arange(len(ids))) or self.reader.maxDoc() != len(ids):

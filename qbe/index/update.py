@@ -288,7 +288,7 @@ class Additions:
         if by is not None and self._how != SYNC:
             before = Seen(by)
             for paper_id, title, metadata in papers.read_headings():
-                before.add(Paper(paper_id, title, (), metadata=metadata))
+                before.add(Paper(paper_id, title, (), metadata=metadata), paper_id)
         for each in self._source.papers(split, left_out):
             paper, row = self._placed(each)
             if row is not None:

@@ -99,12 +99,12 @@ def paper_from_bytes(data: bytes, name: str, folder: Path | None = None) -> Pape
     kind = _SUFFIXES.get(head.suffix) or kind_of(head)
     if head.suffix == ".pdf":
         raise UsageError(f"{name}: expected a PDF, found {kind}; fetch the paper itself again")
-    data = from_western(io.BufferedReader(io.BytesIO(data)))[0].read().removeprefix(BOM_UTF8)
+    if known is None and not kind.startswith(_READ):
+        raise _other_kind(name, kind)
+    data = from_western(io.BufferedReader(io.BytesIO(data)), name)[0].read().removeprefix(BOM_UTF8)
     if head.suffix in latex.SUFFIXES or (known is None and kind == _LATEX):
         source = latex.source_of(decode_text(data, name), folder)
         return parse_paper(latex.paper_of(source, name), name, split_sentences, ID)
-    if known is None and not kind.startswith(_READ):
-        raise _other_kind(name, kind)
     text = _LINE_END.sub("\n", decode_text(data, name)).strip()
     if not text:
         raise CorpusError(f"{name}: expected title and abstract, found nothing; give them")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from qbe.corpus.bibliography import Reference, reference_of, with_formulas
 from qbe.corpus.names import ET_AL, split_name
@@ -37,6 +38,9 @@ _IN_COMMON = {
     "method": ("the same method", "another method"),
     "result": ("the same findings", "other findings"),
 }
+
+_SAID = {"paper_ids": "like", "text": "like", "title": "like", "cited": "like those of", "facet": "by"}
+_SAID |= {"explore": "", "like": "the same", "unlike": "another", "not_paper_ids": "not like"}
 
 Lookup = Callable[[str], Paper]  # a paper of the index by id
 Heading = Callable[[Query, Sequence[Hit]], str]
@@ -203,6 +207,17 @@ def _asked(query: Query, hits: Sequence[Hit]) -> str:
 
 def _weight_of(aspect: Aspect) -> str:
     return "" if abs(aspect.weight) == 1 else f" (weight {abs(aspect.weight):g})"
+
+
+def search_in_words(search: Mapping[str, Any]) -> str:
+    """Describe the fields of a `qbe.search.request.SearchForm`, such as ``like s036; by method``."""
+    words = []
+    for name, value in search.items():
+        if name != "text" or not search.get("title"):
+            value = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            begin = _SAID.get(name, name.replace("_", " "))
+            words.append(f"{begin} {textwrap.shorten(plain(value), QUOTED, placeholder=' ...')}".strip())
+    return "; ".join(words)
 
 
 def heading_to_cite(query: Query, _: Sequence[Hit] = ()) -> str:

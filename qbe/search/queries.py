@@ -273,7 +273,7 @@ def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
     from qbe.corpus.streams import MAX_LINE_BYTES, from_western, open_source
 
     with open_source(path) as stream:
-        text = from_western(stream)[0].read(MAX_LINE_BYTES).decode(errors="replace")
+        text = from_western(stream, str(path))[0].read(MAX_LINE_BYTES).decode(errors="replace")
     lacking = list[str]()
     files, keys = cited_in(source_of(text, path.parent, lacking))
     if lacking:

@@ -6,16 +6,15 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qbe.corpus.records import AS_IT_COMES, Reading, dump_record, paper_to_record
+from qbe.corpus.records import AS_IT_COMES, Reading
 from qbe.index.build import build
 from qbe.index.source import BuildSettings, Execution
 from qbe.index.store import Manifest
-from qbe.types import Paper
 
 SCRIPT = Path(__file__).parent / "killed_build.py"
 
@@ -32,17 +31,6 @@ class Job(BuildSettings):
     def settings(self) -> BuildSettings:
         names = [field.name for field in dataclasses.fields(BuildSettings)]
         return BuildSettings(**{name: getattr(self, name) for name in names})
-
-
-def dated_job(folder: Path, papers: Sequence[Paper], encoder: Path, **settings: Any) -> Job:
-    """A build of papers with years of publication, from 2000 to 2019, whose corpus is written to a folder."""
-    corpus = folder / "corpus.jsonl"
-    dated = [
-        dataclasses.replace(paper, metadata={"year": 2000 + number % 20})
-        for number, paper in enumerate(papers)
-    ]
-    corpus.write_bytes(b"".join(dump_record(paper_to_record(paper)) for paper in dated))
-    return Job(corpus=(str(corpus),), encoder=str(encoder), **settings)
 
 
 def build_job(output: Path, job: Job, *, overwrite: bool = False, resume: bool = False) -> Manifest:

@@ -31,12 +31,6 @@ def change_manifest(folder: Path, change: Callable[[dict[str, Any]], object]) ->
     path.write_text(json.dumps({"checksum": checksum(record), **record}))
 
 
-def vouch_index(folder: Path, name: str) -> None:
-    path = current(folder) / name
-    content = {"bytes": path.stat().st_size, "sha256": sha256(path)}
-    change_manifest(folder, lambda record: record["files"].update({name: content}))
-
-
 @contextlib.contextmanager
 def full_disk(kilobytes: int) -> Iterator[None]:
     """A limit on the size of files stands in for a full disk."""
