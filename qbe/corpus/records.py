@@ -295,7 +295,7 @@ def _split(abstract: str, split: Splitter) -> tuple[list[Sentence], Offsets | No
     for begin, end, label in whole if split is unsplit else headed_parts(abstract):
         part = abstract[begin:end]
         texts = [text.strip() for text in split(_clean(part, "abstract"))]
-        sentences += [headed_sentence(text, label) for text in texts]
+        sentences += [headed_sentence(text, label) for text in texts] if label else map(Sentence, texts)
         offsets += [(begin + first, begin + last) for first, last in locate(part, texts) or ()]
     return sentences, tuple(offsets) if len(offsets) == len(sentences) else None
 
