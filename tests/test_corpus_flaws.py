@@ -210,10 +210,11 @@ def test_records_of_eric():
         {"notes": [{"content": {"title": {"value": "On fish"}, "abstract": {"value": "Fish swim."}}}]},
         {"results": [{"mainTitle": "On fish", "descriptions": ["Fish swim."], "doi": DOI}]},
         {"paper_id": "7", "metadata": {"title": "On fish", "abstract": "Fish swim.", "doi": DOI}},
+        {"title": "On fish", "indexed_abstract": {"InvertedIndex": {"swim.": [1], "Fish": [0]}}},
     ],
 )
 def test_answers_of_databases(tmp_path, answer):
-    """Of NASA ADS, HAL, INSPIRE, DataCite, bioRxiv, Europe PMC, OpenReview, OpenAIRE; a line of unarXive."""
+    """Of NASA ADS, HAL, INSPIRE, DataCite, bioRxiv, Europe PMC, OpenReview, OpenAIRE; unarXive, AMiner."""
     (tmp_path / "a.json").write_text(json.dumps(answer))
     [paper] = read_corpus([str(tmp_path / "a.json")], lambda text: [text])
     assert (paper.title, paper.abstract) == ("On fish", "Fish swim.")

@@ -1,16 +1,20 @@
 """Hostile names, abstracts and records take a moment, not an hour."""
 
+import contextlib
 import json
+import re
 import time
 from collections.abc import Callable
 
 import pytest
 from support.formats import buffered
+from support.samples import Sample, samples
 
 from qbe.corpus.formats import FORMATS
 from qbe.corpus.markup import clean_abstract
 from qbe.corpus.names import split_authors
 from qbe.corpus.records import Reading
+from qbe.errors import CorpusError
 
 pytestmark = pytest.mark.slow
 
@@ -62,3 +66,19 @@ def test_hostile_texts_take_a_moment(read):
         start = time.process_time()
         read(text)
         assert time.process_time() - start < 4, text[:40]
+
+
+@pytest.mark.parametrize("sample", samples(), ids=lambda sample: sample.name)
+def test_200_kb_of_any_sign_word_or_line_take_a_moment(sample: Sample) -> None:
+    """Before all records, and within the title of the first."""
+    first = sample.data[: sample.data.index(b"birds")]
+    parts = {line + b"\n" for line in first.splitlines()} | set(re.findall(rb"[<{\[(\"%@][\w/]*", first))
+    parts |= {bytes([sign]) for sign in sample.data + b"\\ \t\n$&" if sign < 128 and not chr(sign).isalnum()}
+    for part in sorted(parts):
+        for place in (0, first.index(b"fish")):
+            data = sample.data[:place] + part * (200_000 // len(part)) + sample.data[place:]
+            start = time.process_time()
+            with contextlib.suppress(CorpusError):
+                for _ in FORMATS[sample.format].read(buffered(data), "hostile", Reading()):
+                    pass
+            assert time.process_time() - start < 4, (part, place)

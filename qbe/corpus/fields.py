@@ -18,7 +18,7 @@ MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", 
 
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
 _BETWEEN = re.compile(r"[;\uff1b\u3001\uff0c]")  # names that one field has together
-_YEAR = re.compile(r"\d{4}")
+_YEAR, _PLAIN = re.compile(r"\d{4}"), re.compile(r"[\w.,:()-]+(?: [\w.,:()-]+)*")
 _DATE = re.compile(
     r"(?<!\d)(1[4-9]\d\d|2[01]\d\d)(?:[/-](\d{1,2})(?!\d)(?:[/-](\d{1,2})(?!\d))?|(\d\d)(\d\d)(?!\d)|(?!\d))",
     re.ASCII,
@@ -103,7 +103,7 @@ def cleaned(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def clean_text(text: str) -> str:
     """Return a title, name or tag without markup; '' for a placeholder such as nan or None."""
-    text = clean_title(text)
+    text = text if _PLAIN.fullmatch(text) else clean_title(text)
     return "" if text.casefold() in NO_VALUE else text
 
 

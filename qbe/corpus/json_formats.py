@@ -130,10 +130,13 @@ def _opened(record: Mapping[str, Any]) -> Mapping[str, Any]:
     parts = (part for name in _PARTS if isinstance(part := record.get(name), Mapping))
     if (part := next((each for each in parts if each.keys() & _TITLES), None)) and "title" not in record:
         record = {name: value for name, value in record.items() if name not in _PARTS} | dict(part)
-    return {name: _first_text(name, value) for name, value in record.items()}
+    made = {name: _first_text(name, value) for name, value in record.items()}
+    return made | ({"cites": record.get("references")} if "indexed_abstract" in record else {})  # AMiner
 
 
 def _first_text(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping) and isinstance(words := value.get("InvertedIndex"), Mapping):  # AMiner
+        return _inverted(Fields({_INVERTED: words}))
     if isinstance(value, list) and name in _OF_LANGUAGES:
         kinds = {each.get("descriptionType"): each for each in value[::-1] if isinstance(each, Mapping)}
         value = kinds.get("Abstract") or (value[0] if value else None)

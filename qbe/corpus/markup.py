@@ -79,7 +79,7 @@ _RESIDUE = re.compile(
     r"|\[PUBLICATION ABSTRACT\]|\[(?:Figure|Image|Display|Graphic): see text\]\.?)\Z",
     re.DOTALL,
 )
-_WITH_RESIDUE = re.compile("Interest|interests?:|Statement|(?i:truncated)|see text|Graphical|PUBLICATION")
+_RESIDUES = ("nterest", "Statement", "runcated", "RUNCATED", "see text", "Graphical", "PUBLICATION")
 _HEADING = re.compile(r"<(?:(?:jats:)?title|h[1-6])>([^<]{1,200})</(?:(?:jats:)?title|h[1-6])>")
 _RIGHTS = re.compile(r"<CopyrightInformation\b[^<>]*>[^<>]*</CopyrightInformation>", re.IGNORECASE)
 
@@ -193,7 +193,7 @@ def clean_abstract(text: str) -> str:
     text = _without_rights(without_latex(plain(text)))
     if label := _LABEL.match(text):
         text = _without_rights(text[label.end() :])
-    text = _RESIDUE.sub("", text) if _WITH_RESIDUE.search(text) else text
+    text = _RESIDUE.sub("", text) if any(map(text.__contains__, _RESIDUES)) else text
     half = text[: len(text) // 2].rstrip()
     return half if half.endswith((".", "!", "?")) and text.endswith(f"{half} {half}") else text
 

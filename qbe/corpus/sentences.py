@@ -58,15 +58,15 @@ def formulas(text: str) -> Iterator[tuple[int, int]]:
 
 _CLOSERS = r"""["'”’»)\]}」』）】]"""
 
-# No group but an alternation repeats possessively: before Python 3.11.5 one that fails does not go back.
+# A set of characters stands first, for which Python searches in a tenth of the time of an alternation.
 _STOP = re.compile(
-    rf"""(?P<full>[。！？｡]++{_CLOSERS}*+)       # full stops of Chinese and Japanese: no space follows
-    | (?<![.!?…؟۔।])(?P<marks>[.!?…؟۔।]++){_CLOSERS}*+
+    rf"""(?P<marks>[.!?…؟۔।。！？｡](?:(?<=[。！？｡])(?P<full>)[。！？｡]*+|(?<=[.!?…؟۔।])(?<![.!?…؟۔।].)[.!?…؟۔।]*+))
+    {_CLOSERS}*+(?(full)|                        # full stops of Chinese and Japanese: no space follows
       (?:\s[”’»]++(?=\s))?                       # a quotation mark set apart
       (?:\[\d[\d,\ –-]{{0,30}}+\])?               # a citation set behind the full stop
-      (?=\s|\$|\\[)\]]|[A-Z])                     # white space, the end of a formula, or no space at all
+      (?=\s|\$|\\[)\]]|[A-Z]))                    # white space, the end of a formula, or no space at all
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.DOTALL,
 )
 
 _NEXT = re.compile(
@@ -91,13 +91,12 @@ _ENUMERATOR = re.compile(r"(?:\d{1,2}|[ivx]{1,4}|[a-zA-Z])\Z")
 _NUMBER = re.compile(r"[IVX]+\Z|[B-Z]\d*\Z|A\d+\Z")
 # An address, a path or a dotted name; a single letter.
 _NO_WORD = re.compile(r"[./@\\:#]|^\w\Z")
-# Characters examined before a full stop: more than the longest abbreviation has.
-_WINDOW = 24
-# Characters of the longest heading.
-_HEADING = 40
+# Characters examined before a full stop (more than the longest abbreviation has), and of the longest heading.
+_WINDOW, _HEADING = 24, 40
 
 _HEADING_END = re.compile(r"\s?[:.](?=\s)|\n|(?<=[A-Z]{3})(?=\s(?:[A-Z][a-z]|A\s|\d))")
 _IN_HEADING = re.compile(r"[^\W\d_]+|[^\s/&,]")
+_CAPITAL, _TELLING = re.compile("[A-Z][A-Za-z]{2,}"), HEADINGS - {"the", "and"}
 
 TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[\s*]*(\S.*)", re.IGNORECASE)
 # No word of a line that begins within a sentence, such as "abstract-level".
@@ -142,7 +141,7 @@ def _ends(text: str) -> Iterator[int]:
             if text[end : formula[1]].lstrip() not in FORMULA_ENDS:
                 continue
             end = formula[1]
-        if stop["full"] or _is_end(text, start, stop.start(), stop["marks"], end):
+        if stop["full"] is not None or _is_end(text, start, stop.start(), stop["marks"], end):
             yield end
             start = end
 
@@ -221,6 +220,8 @@ def headed_parts(text: str) -> list[Part]:
     [('objective', ' To count cod. '), ('method', ' A net. '), ('result', ' Two.')]
     """
     parts, begin, label = list[Part](), 0, None
+    if sum(map(_TELLING.__contains__, map(str.lower, _CAPITAL.findall(text)))) < 2:  # a fast test for most
+        return [Part(0, len(text))]
     for stop in _HEADING_END.finditer(text):
         if heading := _heading(text, begin, stop):
             parts.append(Part(begin, heading.begin, label))

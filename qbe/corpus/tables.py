@@ -46,7 +46,7 @@ _VAGUE = ("pub", "publication", "source")  # venues where no other column is one
 _NAMES = [  # keys of an object that says what it is called
     keys.split()
     for keys in (
-        *("full_name", "fullName", "name", "display_name", "title", "value", "given family"),
+        *("full_name", "fullName", "name", "display_name", "title", "value", "raw", "given family"),
         *("first_name last_name", "firstName lastName", "first last"),
     )
 ]

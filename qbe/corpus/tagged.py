@@ -65,12 +65,16 @@ class Tagged:
         parts, size = list[tuple[str, list[bytes]]](), 0  # up to two, of which each may be a record
         is_apart, tag, has_title = True, b"", False  # behind a blank line; of a record without a first line
         for number, line in numbered_lines(stream, name):
-            is_first, found = self.begin.match(line) is not None, self.loose.match(line)
+            is_first = self.begin.match(line) is not None
+            found = self.loose.match(line) if is_apart or tag or not parts else None
             is_next = found is not None and (is_apart or (has_title and found[1] == tag))
             if is_first or is_next or (not parts and self.inner.match(line)):
-                *before, parts = [[each] for each in self._whole(parts)] or [[]]
-                yield from ((where, b"".join(lines)) for [(where, lines)] in before)
-                parts.append((f"{name}, line {number}", []))
+                whole = self._whole(parts)
+                kept = (
+                    whole[-1:] if len(whole) == len(parts) else []
+                )  # two that are one are not looked at again
+                yield from ((where, b"".join(lines)) for where, lines in whole[: len(whole) - len(kept)])
+                parts = [*kept, (f"{name}, line {number}", [])]
                 size, has_title, tag = 0, False, b"" if is_first or found is None else found[1]
             if parts and size <= MAX_RECORD_BYTES:  # what is longer is refused, and not kept
                 parts[-1][1].append(line)
@@ -102,7 +106,6 @@ class Tagged:
             expected = f"a record of at most {MAX_RECORD_BYTES >> 20} MiB"
             raise fields.unfit(expected, "a longer one", "mend or remove it", "a broken entry")
         values = self._values(decode_text(data))
-
         tags = {name: tags for name, *tags in map(str.split, self.fields.split(","))}
         found = {name: [value for tag in of for value in values.get(tag, ())] for name, of in tags.items()}
         firsts = {name: of[0] for name, of in found.items() if of}

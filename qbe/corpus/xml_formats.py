@@ -29,10 +29,8 @@ MAX_RECORD_BYTES = 8 << 20  # a paper of 15,000 authors has 5 MiB; libxml2 itsel
 _PROLOG = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>)\s*", re.DOTALL)
 _ENTITY_BYTES = 40
 _BARE = re.compile(rb"&(?![\w#][\w:.-]{0,38};)")
-_FORBIDDEN = re.compile(
-    rb"[\x01-\x08\x0b\x0c\x0e-\x1f]|&#(?:0*(?:[0-8]|1[124-9]|2\d|3[01])|x0*(?:[0-8bcef]|1[0-9a-f]));",
-    re.IGNORECASE,
-)
+_FORBIDDEN = re.compile(rb"&#(?:0*(?:[0-8]|1[124-9]|2\d|3[01])|[xX]0*(?:[0-8bcefBCEF]|1[0-9a-fA-F]));")
+_CONTROLS = bytes(32 if code < 32 and code not in (9, 10, 13) else code for code in range(256))
 _START = re.compile(r"<([^\s/>!?]+)")
 
 
@@ -65,7 +63,7 @@ class _Repaired(Bounded):
         place = data.rfind(b"&", max(1, len(data) - _ENTITY_BYTES)) if len(data) > _ENTITY_BYTES else -1
         is_cut = place > 0 and b";" not in data[place:]
         data, self._rest = (data[:place], data[place:]) if is_cut else (data, b"")
-        return _BARE.sub(b"&amp;", _FORBIDDEN.sub(b" ", data))
+        return _BARE.sub(b"&amp;", _FORBIDDEN.sub(b" ", data.translate(_CONTROLS)))
 
 
 def elements(stream: io.BufferedReader, name: str, tags: Sequence[str]) -> Iterator[tuple[str, Element]]:
