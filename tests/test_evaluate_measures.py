@@ -77,7 +77,7 @@ def test_ir_measures_computes_the_protocols_measures_and_agrees_where_it_has_the
     ],
 )
 def test_a_measure_that_cannot_be_is_refused(name):
-    with pytest.raises(UsageError, match=r"CSFCube_nDCG|did you mean NDCG%20"):
+    with pytest.raises(UsageError, match="CSFCube_nDCG"):
         parse_measures([name])
 
 

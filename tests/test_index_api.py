@@ -60,7 +60,7 @@ def test_papers_that_cannot_be_indexed(tmp_path, settings, told):
 def test_updates_are_seen_and_others_after_a_refresh(index, papers):
     other = open_index(index.folder, threads=1)
     assert index.append(papers[12:14]).papers == 14
-    assert index.delete(["s001"]).papers == 13
+    assert index.delete("s001").papers == 13
     assert ("s013" in index, "s001" in index, len(index)) == (True, False, 13)
     assert (len(other), other.generation) == (12, 1)
     assert other.refresh()

@@ -146,7 +146,7 @@ def test_the_command_says_what_an_append_left_out(tmp_path, copy, capsys):
     library = tmp_path / "library.bib"
     library.write_text("@misc{a, title={On sand}}\n@misc{b, title={On sun}}\n")
     main(["--append", "--corpus", str(library), "--output", str(copy)])
-    told = "2 papers have no abstract: indexed by title (or first paragraph), such as a, b, listed in"
+    told = "2 papers without an abstract, indexed by title or first paragraph (a, b), listed in"
     assert capsys.readouterr().out.startswith(f"{told} {copy}.rejected.jsonl\n")
 
 

@@ -18,12 +18,13 @@ def paper(paper_id: str, title: str, *labels: Facet | None, **metadata: object) 
     return Paper(paper_id, title, sentences, bool(labels), metadata)
 
 
-KEPT = {"doi": "10.1000/ab", "tags": ["NLP", "rivers"], "collections": ["Thesis"]}
+KEPT = {"doi": "10.1000/ab", "file": "ladders.pdf", "tags": ["NLP", "rivers"], "collections": ["Thesis"]}
 LEE = {"authors": ["Ann Lee", "Bo Ek"], "year": 2019, "venue": "Fish Letters", **KEPT}
 PAPERS = [
     paper("lee2019", "On fish ladders", Facet.METHOD, None, **LEE),
     paper("doe2020", "On fish", authors=["José Doe"], year=2020, tags=["nlp"]),
     paper("x3", "Stone\x1b[2J and \x9b31m fish 基于图的论文", authors=["Di\x1b[31m Fu"], year="20\x1b[2J21"),
+    paper("stock", "On stock", file="stock.pdf"),
     paper("gone", "Deleted", keys=["old"]),
 ]
 
@@ -39,8 +40,8 @@ def index(tmp_path_factory) -> str:
 @pytest.mark.parametrize(
     ("options", "ids"),
     [
-        *(([], ["lee2019", "doe2020", "x3"]), (["fish", "lad"], ["lee2019"]), (["jose"], ["doe2020"])),
-        *((["ek", "lee"], ["lee2019"]), (["10.1000/AB"], ["lee2019"]), (["论文"], ["x3"])),
+        *(([], ["lee2019", "doe2020", "x3", "stock"]), (["jose"], ["doe2020"]), (["论文"], ["x3"])),
+        *((["fish", "lad"], ["lee2019"]), (["ek", "lee"], ["lee2019"]), (["10.1000/AB"], ["lee2019"])),
         (["--where", "tags=nlp"], ["lee2019", "doe2020"]),
         (["--where", "tags=Nlp", "collections=thesis"], ["lee2019"]),
         *((["fish", "--year", "2020-"], ["doe2020"]), (["--author", "doe"], ["doe2020"])),
@@ -59,9 +60,11 @@ def test_papers_are_listed_by_words_and_conditions(index, capsys, options, ids):
 def test_a_line_has_id_year_author_and_title(index, capsys):
     list_papers(["--index", index, "fish"])
     first, second, third = capsys.readouterr().out.splitlines()
-    assert first == "lee2019  2019  Ann Lee et al.        On fish ladders"
-    assert second == "doe2020  2020  José Doe              On fish"
+    assert first == "lee2019  2019  Lee et al.            On fish ladders"
+    assert second == "doe2020  2020  Doe                   On fish"
     assert third.split()[:3] == ["x3", "Di", "[31m"]
+    list_papers(["--index", index, "stock"])
+    assert capsys.readouterr().out == "stock          stock.pdf             On stock\n"
     list_papers(["--index", index, "ladders", "--format", "bibtex"])
     assert "title = {On fish ladders}" in capsys.readouterr().out
 
@@ -69,7 +72,7 @@ def test_a_line_has_id_year_author_and_title(index, capsys):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        (["whales"], PaperNotFoundError, r"found none of its 3; give fewer"),
+        (["whales"], PaperNotFoundError, r"found none of its 4; give fewer"),
         (["--where", "tagz=nlp"], UsageError, r"no paper of the index has 'tagz'.*did you mean tags\?"),
         (["--where", "tags=other"], PaperNotFoundError, "found none"),
     ],
@@ -89,6 +92,7 @@ def test_a_paper_is_shown_whole(index, capsys):
         "  tags         NLP, rivers",
         "  collections  Thesis",
         "  id           lee2019",
+        "  file         ladders.pdf",
         "  doi          https://doi.org/10.1000/ab",
         "",
         "  method  Sentence 0.",
@@ -103,7 +107,7 @@ def test_a_paper_is_shown_whole(index, capsys):
     record = json.loads(capsys.readouterr().out)
     assert [record[name] for name in ("paper_id", "tags", "collections")] == [
         "lee2019",
-        *[*KEPT.values()][1:],
+        *[*KEPT.values()][2:],
     ]
     assert [sentence["facet"] for sentence in record["sentences"]] == ["method", None]
 
@@ -120,8 +124,8 @@ def test_words_of_one_title_show_it(index, capsys, words, shown):
     ("words", "listed", "message"),
     [
         (["fish"], ["lee2019", "doe2020", "x3"], "found 3 papers with them; give an id"),
-        (["whales"], [], "of one of the 3 papers of the index, found 'whales'"),
-        (["lee2019", "whales"], [], "title of one of the 3 papers of the index, found 'whales'"),
+        (["whales"], [], "of one of the 4 papers of the index, found 'whales'"),
+        (["lee2019", "whales"], [], "title of one of the 4 papers of the index, found 'whales'"),
         (["gone"], [], "of the index, found 'gone'"),
     ],
 )

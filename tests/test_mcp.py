@@ -43,7 +43,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "search_papers": {"text": ABSTRACT, "title": "On search", "facet": "method", "year_to": 2018, "k": 3},
     "get_paper": {"paper_id": "s036"},
     "label_facets": {"text": ABSTRACT},
-    "compare_papers": {"paper_id": "s036", "other_id": "s051"},
+    "compare_papers": {"text": ABSTRACT, "other_id": "s051"},
     "recommend_citations": {"paper_ids": ["s036"], "cited": ["s051"], "year_to": 2021, "k": 3},
     "export_citations": {"paper_ids": ["s036", "s051"], "format": "ris"},
 }

@@ -31,6 +31,7 @@ applications of Gaussian processes | Gaussian processes |
 variational autoencoders | variational autoencoders |
 approaches to the travelling salesman problem | | travelling salesman problem
 how can fake news be detected? | | fake news be detected
+how do people count frogs? | | count frogs
 malware detection on Android | | malware detection on Android
 speech recognition for low-resource languages | | speech recognition for low-resource languages
 mechanisms for differential privacy | | differential privacy

@@ -78,7 +78,7 @@ def test_likely_papers_are_counted(index, query):
         ranking = session.search(SearchRequest(query(weights), k=3))
         hits = session.search(SearchRequest(query(weights), ALL)).hits
         likely = sum(hit.score >= LIKELY_FROM for hit in hits)
-        told = f"papers that are likely what you ask for: {likely}"
+        told = f"papers that are likely to be what you ask for: {likely}"
         best = max(hit.score for hit in hits)
         none = f"no paper has a chance of 0.6 of being what you ask for: the best has {best:.2f}"
         told = told if likely else nothing_fits(hits, BACKGROUND) or nothing_fits(hits, METHOD) or none

@@ -208,11 +208,14 @@ def test_an_index_without_vectors_is_reranked(search, sample, tiny_joint_grades,
         assert hit["matches"] == []
 
 
-def test_progress_is_for_terminals(tiny_index, sample, tiny_cross_encoder, monkeypatch, capsys):
+def test_progress_is_a_bar_or_lines(tiny_index, sample, tiny_cross_encoder, monkeypatch, capsys):
     topics = ("--topics", sample / "topics.tsv", "--pool", sample / "pools.tsv", "--facet", "method")
     arguments = [*map(str, ("--index", tiny_index, *topics, "--rerank", f"{tiny_cross_encoder}:depth=5"))]
     main(arguments)
     assert capsys.readouterr().err.count("\n") == 1  # that topics of other facets are left out
+    monkeypatch.setattr("qbe.cli.common.EVERY", 0.0)
+    main(arguments)
+    assert capsys.readouterr().err.splitlines()[-1] == "ranking: 40 of 40 candidates"
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     main(arguments)
     last = capsys.readouterr().err.splitlines()[-1].rpartition("\r")[2]

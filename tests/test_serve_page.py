@@ -539,6 +539,7 @@ def test_papers_are_sorted_by_year_more_are_added_and_a_list_is_mixed_and_varied
     visit.button("A mix of these three").click()
     visit.until_asked(like=list(SHAPES))
     expect(visit.page.locator("#hits .corner")).to_have_count(20)
+    expect(visit.page.locator("#remarks")).to_contain_text(" with the same method and another problem")
     visit.page.get_by_label("Varied").fill("0.3")
     visit.until_asked(diversity=0.3, like=list(SHAPES))
     assert visit.fragment["mix"] and visit.fragment["varied"] == ["0.3"]
@@ -653,7 +654,7 @@ def test_what_is_wrong_is_shown_in_one_line(visit):
     page.get_by_label("From year").fill("2020")
     page.get_by_label("To year").fill("2019")
     page.get_by_label("To year").blur()
-    expect(error).to_contain_text("from an earlier to a later one")
+    expect(error).to_contain_text(") must not be after To year (")
     assert "`" not in error.inner_text()
     expect(error).to_be_in_viewport()
     visit.button("Remove filters").click()

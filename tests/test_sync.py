@@ -107,7 +107,7 @@ def test_a_paper_whose_record_is_broken_stays(index, tmp_path):
     assert content(index)["k0"][0] == "On fish number 0"
     # A record without an id may be any paper's: nothing is deleted for it unasked.
     export.write_text("\n".join(["{}", *lines[:-1]]))
-    message = r"expected no skipped .* 1 of the 19 papers .* and 1 skipped records, which may be theirs"
+    message = r"expected all papers .* 1 of the 19 missing .* and records without an id .*: 1"
     with pytest.raises(UsageError, match=message):
         sync_papers(index, export, reading=SKIP)
     assert sync_papers(index, export, reading=SKIP, overwrite=True).papers == 18

@@ -189,7 +189,7 @@ def test_filters_and_explorations_count(index, some):
 
 
 def test_the_command_keeps_lists_runs_and_removes(watch, index, some):
-    assert "fish: from grade 0.3 on" in watch(
+    assert "fish: new papers of grade 0.3 or more" in watch(
         "add", "fish", "--paper", "s036", "--facet", "method", "--grade", "0.3"
     )
     Path("draft.txt").write_text(f"{some[OLD + 5].title}\n\n{some[OLD + 5].abstract}\n")
@@ -197,9 +197,9 @@ def test_the_command_keeps_lists_runs_and_removes(watch, index, some):
     Path("refs.txt").write_text("s001\ns002\n")
     watch("add", "bib", "--cited", "refs.txt", "--like", "background", "--unlike", "method")
     listed = watch("list")
-    assert "fish: paper_ids s036, facet method, grade 0.3 or more; 0 found, 0 not reported\n" in listed
-    assert f"bib: cited {Path('refs.txt').resolve()}"[:60] in listed
-    assert ", like background, unlike method, grade 0.5 or more" in listed
+    assert "fish: like s036; by method; grade 0.3 or more; 0 found, 0 not yet reported\n" in listed
+    assert "bib: like those of " in listed
+    assert "; the same background; another method; grade 0.5 or more" in listed
     assert watch("run") == "nothing new\n"
     append_papers(index, some[OLD:])
     table = watch("run")

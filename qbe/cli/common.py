@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import sys
+import time
 
 from qbe.cli.parser import Parser
 
@@ -26,6 +27,7 @@ max_rejected=--on-error output=FILE path=--watches workers=--threads
 
 TOPICS, CORPUS, INDEXES = "qrels/topics.tsv", "qrels/corpus.jsonl", "indexes"
 VARIABLE = "QBE_INDEX"
+EVERY = 60.0  # seconds between lines of progress where there is no terminal
 _BUILT = ("--corpus", "--output", "--append", "--update", "--sync", "--delete")
 """What is taken where nothing is named: the layout that ``make reproduce`` leaves."""
 
@@ -164,10 +166,11 @@ def log_handler(form: str = "%(message)s") -> logging.Handler:
 
 
 class Bar:
-    """A progress bar on standard error, if that is a terminal; a context to call with what is done."""
+    """A progress bar on standard error, elsewhere a line a minute; a context to call with what is done."""
 
     def __init__(self, name: str, unit: str, total: int | None = None, **settings: Any) -> None:
         self._settings, self._bar = {"desc": name, "unit": f" {unit}", "total": total} | settings, None
+        self._done, self._due = 0, time.monotonic() + EVERY
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -182,10 +185,14 @@ class Bar:
 
     def __call__(self, done: int, total: int | None = None) -> None:
         """Count items as done; with a total, ``done`` is the number of all that are."""
+        self._done = self._done + done if total is None else done
+        total = total or self._settings["total"]
         if self._bar is not None:
-            if total is not None:
-                self._bar.total, done = total, done - self._bar.n
-            self._bar.update(done)
+            self._bar.total = total
+            self._bar.update(self._done - self._bar.n)
+        elif time.monotonic() >= self._due:
+            self._due, of = time.monotonic() + EVERY, f" of {total:,}" if total else ""
+            print(f"{self._settings['desc']}: {self._done:,}{of}{self._settings['unit']}", file=sys.stderr)
 
 
 def searched(parser: Parser, arguments: list[str]) -> list[str]:

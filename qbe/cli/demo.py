@@ -38,9 +38,7 @@ def main(arguments: list[str]) -> None:
                 print(f"$ {command} --format table")
                 print(f"{to_table(index.paper, query, hits, width)}\n")
                 known = [judged[hit.paper_id] for hit in hits if hit.paper_id in judged]
-                method, problem = (
-                    sum(each[name] >= 2 for each in known) for name in ("method", "background")
-                )
+                method, problem = (sum(each[n] >= 2 for each in known) for n in ("method", "background"))
                 verdict = f"{method} similar in method, {problem} in problem"
                 print(f"Assessors read {len(known)} of these {len(hits)} papers: {verdict}.\n", flush=True)
     print("What to do next\n")

@@ -44,13 +44,9 @@ def main(arguments: list[str]) -> None:
         check_output(options.plot, options.overwrite, "plot")
         is_same = options.output and os.path.realpath(options.plot) == os.path.realpath(options.output)
         refuse(is_same, f"expected --plot and --output to name two files, found {options.plot} for both")
-    scoring = Scoring(options.protocol, tuple(options.measures or ()), options.split or "test", options.folds)
+    how = Scoring(options.protocol, tuple(options.measures or ()), options.split or "test", options.folds)
     report = build_report(
-        options.qrels,
-        options.run,
-        scoring,
-        baseline_files=options.baseline or (),
-        published=options.published,
+        options.qrels, options.run, how, baseline_files=options.baseline or (), published=options.published
     )
     for name, evaluation in report.evaluations.items():
         for warning in evaluation.warnings:
@@ -65,8 +61,7 @@ def main(arguments: list[str]) -> None:
         results = outcomes(report, options.qrels)
         titles = dict[str, str]()
         if options.corpus:
-            reading = Reading(keep_without_abstract=True)
-            papers = read_corpus([options.corpus], unsplit, reading)
+            papers = read_corpus([options.corpus], unsplit, Reading(keep_without_abstract=True))
             titles = {paper.paper_id: paper.title for paper in papers}
         worst = worst_to_text(report, results, options.worst, titles)
     if options.plot:

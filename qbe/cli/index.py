@@ -182,8 +182,9 @@ def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
             with rejected_file(output).open(encoding="utf-8") as lines:
                 found = (each for each in map(json.loads, lines) if each["reason"] == noted)
                 ids = [plain(each["paper_id"]) for each in list(found)[-count:] if "paper_id" in each]
-            some = f", such as {', '.join(ids[:3])}" if ids else ""
-            print(f"{count:,} {noted}{some}, {listed}")
+            some = f" ({', '.join(ids[:3])}{', ...' * (len(ids) > 3)})" if ids else ""
+            what = noted.replace("s", "", 1) if count == 1 else noted  # of papers and files
+            print(f"{count:,} {what}{some}, {listed}")
     if reasons := {reason: count for reason, count in left_out.items() if reason not in NOTED}:
         total, each = sum(reasons.values()), (f"{plain(name)}: {count:,}" for name, count in reasons.items())
         print(f"{total:,} {'record' if total == 1 else 'records'} left out ({', '.join(each)}), {listed}")

@@ -83,6 +83,7 @@ def _text(paper: qbe.Paper) -> str:
         ("venue", reference.venue),
         *((name, ", ".join(values)) for name, values in _tags_of(paper).items()),
         ("id", paper.paper_id),
+        ("file", reference.file),
         *reference.links.items(),
     ]
     rows = [(name, plain(value)) for name, value in rows if value]

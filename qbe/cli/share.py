@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from qbe.cli import common
 from qbe.cli.parser import parse
 from qbe.util.text import plain
@@ -24,11 +26,7 @@ def pack_main(arguments: list[str]) -> None:
             threads=thread_count(options.threads),
             progress=progress,
         )
-    print(
-        f"{options.file}: {pack.papers:,} papers{'' if pack.abstracts else ', abstracts not included'}, "
-        f"{size / 1e6:,.1f} MB (the index {pack.bytes / 1e6:,.1f}), license {pack.license or 'not stated'}, "
-        f"digest {pack.digest[:12]}"
-    )
+    _tell(options.file, pack, f"{size / 1e6:,.1f} MB (the index {pack.bytes / 1e6:,.1f})")
 
 
 def pull_main(arguments: list[str]) -> None:
@@ -40,10 +38,10 @@ def pull_main(arguments: list[str]) -> None:
         folder, pack, was_there = pull(
             options.address, options.output, overwrite=options.overwrite, progress=progress
         )
-    print(
-        plain(
-            f"{folder}: {pack.papers:,} papers{'' if pack.abstracts else ', abstracts not included'}, "
-            f"{pack.bytes / 1e6:,.1f} MB{', was there' if was_there else ''}, "
-            f"license {pack.license or 'not stated'}, digest {pack.digest[:12]}"
-        )
-    )
+    _tell(folder, pack, f"{pack.bytes / 1e6:,.1f} MB{', was there' if was_there else ''}")
+
+
+def _tell(name: object, pack: Any, size: str) -> None:
+    without = "" if pack.abstracts else ", abstracts not included"
+    about = f"license {pack.license or 'not stated'}, digest {pack.digest[:12]}"
+    print(plain(f"{name}: {pack.papers:,} papers{without}, {size}, {about}"))

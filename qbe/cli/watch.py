@@ -40,7 +40,7 @@ def _add(options: argparse.Namespace) -> None:
     ):
         keep(watches, watch, session)
         write_watches(options.watches, watches)
-    print(f"{options.watches}: {watch.name}: from grade {watch.grade:g} on, papers that come from now on")
+    print(f"{options.watches}: {watch.name}: new papers of grade {watch.grade:g} or more will be reported")
 
 
 def _watch(options: argparse.Namespace) -> Watch:
@@ -79,16 +79,14 @@ def _watch(options: argparse.Namespace) -> Watch:
 
 def _list(options: argparse.Namespace) -> None:
     from qbe.feeds.watches import read_watches
+    from qbe.search.present import search_in_words
 
     watches = read_watches(options.watches).watches.values()
     for watch in watches:
-        values = {"cited": watch.cited, **watch.search} if watch.cited else watch.search
-        words = (
-            f"{name} {' '.join(map(str, value if isinstance(value, list) else [value])):.60}"
-            for name, value in values.items()
-        )
-        found = f"{len(watch.found):,} found, {sum(not each.reported for each in watch.found):,} not reported"
-        print(f"{plain(watch.name)}: {plain(', '.join(words))}, grade {watch.grade:g} or more; {found}")
+        asked = {"cited": watch.cited, **watch.search} if watch.cited else watch.search
+        new = sum(not each.reported for each in watch.found)
+        found = f"{len(watch.found):,} found, {new:,} not yet reported"
+        print(f"{plain(watch.name)}: {search_in_words(asked)}; grade {watch.grade:g} or more; {found}")
     if not watches:
         print(f"{options.watches}: no search is kept; qbe watch add keeps one")
 

@@ -105,6 +105,7 @@ class Reference(NamedTuple):
     links: Mapping[str, str]
     link: str
     page: str
+    file: str
 
 
 def reference_of(paper: Paper) -> Reference:
@@ -159,6 +160,7 @@ def reference_of(paper: Paper) -> Reference:
         links=fields.present(links),
         link=next(filter(None, links.values()), ""),
         page=url or links["arxiv"],
+        file=_clean(metadata.get("file"), latex=False),
     )
 
 

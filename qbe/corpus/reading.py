@@ -128,10 +128,7 @@ def _last_of_each(found: Iterable[Entry], left: Counter[str], deleted: frozenset
 
 
 def _records(
-    source: str,
-    reading: Reading,
-    rejected: RejectedRecords | None = None,
-    left: Counter[str] | None = None,
+    source: str, reading: Reading, rejected: RejectedRecords | None = None, left: Counter[str] | None = None
 ) -> Iterator[tuple[str, bool, Entry]]:
     """Yield the records of a source, each with whose ids they have (`qbe.corpus.identity`).
 
@@ -230,7 +227,8 @@ def _papers(
                 continue
             if paper_id != paper.paper_id:
                 before = f"the id {paper.paper_id!r} is that of another paper before"
-                rejected.note(records.RENAMED, entry.where, f"{before}; this one is {paper_id!r}")
+                told = f"{before}; this one is {paper_id!r}"
+                rejected.note(records.RENAMED, entry.where, told, paper_id=paper_id)
                 paper = replace(paper, paper_id=paper_id)
             if stands_in := paper.metadata.get(ABSTRACT_FROM):
                 told = f"no abstract was found; {stands_in} stands for it"

@@ -45,9 +45,9 @@ MAX_DEPTH = 100  # of objects and lists within metadata, which other code follow
 NO_ABSTRACT = "no abstract"  # the reason of the error
 NO_ABSTRACT_ADVICE = "add its text or drop the paper"
 
-RENAMED, RECODED = "papers kept by another id", "files not in UTF-8"
+RENAMED, RECODED = "papers with a new id", "files not in UTF-8"
 KEPT = "papers that the index has with other content"
-STANDS_IN = "papers have no abstract: indexed by title (or first paragraph)"
+STANDS_IN = "papers without an abstract, indexed by title or first paragraph"
 NOTED = (RENAMED, RECODED, KEPT, STANDS_IN)
 FEWEST = 100  # of fewer records any share may be broken: it is reported, and for a person to judge
 REJECTED_SUFFIX = ".rejected.jsonl"  # of the file next to an index that lists them

@@ -58,15 +58,15 @@ def formulas(text: str) -> Iterator[tuple[int, int]]:
 
 _CLOSERS = r"""["'”’»)\]}」』）】]"""
 
-# No group but an alternation repeats possessively: before Python 3.11.5 one that fails does not go back.
+# A set of characters stands first, for which Python searches in a tenth of the time of an alternation.
 _STOP = re.compile(
-    rf"""(?P<full>[。！？｡]++{_CLOSERS}*+)       # full stops of Chinese and Japanese: no space follows
-    | (?<![.!?…؟۔।])(?P<marks>[.!?…؟۔।]++){_CLOSERS}*+
+    rf"""(?P<marks>[.!?…؟۔।。！？｡](?:(?<=[。！？｡])(?P<full>)[。！？｡]*+|(?<=[.!?…؟۔।])(?<![.!?…؟۔।].)[.!?…؟۔।]*+))
+    {_CLOSERS}*+(?(full)|                        # full stops of Chinese and Japanese: no space follows
       (?:\s[”’»]++(?=\s))?                       # a quotation mark set apart
       (?:\[\d[\d,\ –-]{{0,30}}+\])?               # a citation set behind the full stop
-      (?=\s|\$|\\[)\]]|[A-Z])                     # white space, the end of a formula, or no space at all
+      (?=\s|\$|\\[)\]]|[A-Z]))                    # white space, the end of a formula, or no space at all
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.DOTALL,
 )
 
 _NEXT = re.compile(
@@ -96,7 +96,7 @@ _WINDOW, _HEADING = 24, 40
 
 _HEADING_END = re.compile(r"\s?[:.](?=\s)|\n|(?<=[A-Z]{3})(?=\s(?:[A-Z][a-z]|A\s|\d))")
 _IN_HEADING = re.compile(r"[^\W\d_]+|[^\s/&,]")
-_CAPITAL, _TELLING = re.compile("[A-Z][A-Za-z]+"), HEADINGS - {"the", "and"}
+_CAPITAL, _TELLING = re.compile("[A-Z][A-Za-z]{2,}"), HEADINGS - {"the", "and"}
 
 TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[\s*]*(\S.*)", re.IGNORECASE)
 # No word of a line that begins within a sentence, such as "abstract-level".
@@ -141,7 +141,7 @@ def _ends(text: str) -> Iterator[int]:
             if text[end : formula[1]].lstrip() not in FORMULA_ENDS:
                 continue
             end = formula[1]
-        if stop["full"] or _is_end(text, start, stop.start(), stop["marks"], end):
+        if stop["full"] is not None or _is_end(text, start, stop.start(), stop["marks"], end):
             yield end
             start = end
 

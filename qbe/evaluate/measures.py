@@ -169,7 +169,9 @@ def parse_measures(names: Iterable[str]) -> dict[str, ir_measures.Measure]:
             measure = ir_measures.parse_measure(_ALIASES.get(name, name))
             why = "" if pipeline.supports(measure) else "no provider of it is installed"
         except (AssertionError, ValueError, NameError, TypeError, KeyError) as error:
-            why = str(error) or "a parameter such as @20 is missing or not allowed"
+            why = str(error)
+            if isinstance(error, AssertionError):  # whose text names objects by their addresses
+                why = "a parameter such as @20 is missing or not allowed"
         else:
             # Beyond these, evaluators in C fail, or abort the process.
             if not all(1 <= measure.params.get(parameter, 1) < 2**31 for parameter in ("cutoff", "rel")):

@@ -31,7 +31,8 @@ class Run(Mapping[str, Sequence[Hit]]):
     rankings: Mapping[str, Sequence[Hit]]
 
     def __repr__(self) -> str:
-        return f"<Run {self.tag}: {len(self):,} queries, {sum(map(len, self.values())):,} hits>"
+        queries = f"{len(self):,} {'query' if len(self) == 1 else 'queries'}"
+        return f"<Run {self.tag}: {queries}, {sum(map(len, self.values())):,} hits>"
 
     def __getitem__(self, query_id: str) -> Sequence[Hit]:
         return self.rankings[query_id]

@@ -236,9 +236,9 @@ class Index(Closing):
         """Make the papers those of a corpus, by ``overwrite`` many; see `qbe.index.update.sync_papers`."""
         return self._changed("sync_papers", corpus, reading=reading, overwrite=overwrite)
 
-    def delete(self, paper_ids: Iterable[str]) -> Written:
-        """Delete papers by id, all of them or none; see `qbe.index.update.delete_papers`."""
-        return self._changed("delete_papers", paper_ids)
+    def delete(self, paper_ids: str | Iterable[str]) -> Written:
+        """Delete a paper or several by id, all of them or none; see `qbe.index.update.delete_papers`."""
+        return self._changed("delete_papers", [paper_ids] if isinstance(paper_ids, str) else paper_ids)
 
     def _changed(self, change: str, changed: Any, **named: Any) -> Written:
         from qbe.corpus.records import Reading

@@ -313,7 +313,8 @@ class Additions:
                 continue
             if paper.paper_id != each.paper_id and row is None:
                 reason = f"the index has another paper of the id {each.paper_id!r}; this one is "
-                left_out.note(RENAMED, each.paper_id, f"{reason}{paper.paper_id!r}")
+                told = f"{reason}{paper.paper_id!r}"
+                left_out.note(RENAMED, each.paper_id, told, paper_id=paper.paper_id)
             self.written += 1
             if row is not None:
                 self.replaced.append(row)
@@ -379,8 +380,8 @@ class Additions:
             return
         some = [f"{title:.60} [{papers.ids[row]}]" for row, title in islice(self.gone.items(), NAMED)]
         named = ", ".join(some) + (f" and {count - NAMED:,} more" if count > NAMED else "")
-        missing = f"{count:,} of the {total:,} papers of the index missing in the corpus ({named})"
+        missing = f"{count:,} of the {total:,} missing from the corpus ({named})"
         if left_out.nameless:
-            missing += f" and {left_out.nameless:,} skipped records, which may be theirs"
-        expected = "no skipped records" if is_few else "at most one paper or a tenth to delete"
+            missing += f", and records without an id that cannot be used: {left_out.nameless:,}"
+        expected = "all papers of the index" if is_few else "at most one paper or a tenth to delete"
         self.unexpected = f"{expected}, found {missing}"

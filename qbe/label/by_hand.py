@@ -47,12 +47,7 @@ class HandGrades:
         return Turn(self._pairs[left[0]] if left else None, len(order) - len(left), len(order))
 
     def grade(
-        self,
-        assessor: str,
-        query_id: str,
-        paper_id: str,
-        grades: Grades,
-        index: Container[str] | None = None,
+        self, assessor: str, query_id: str, paper_id: str, grades: Grades, index: Container[str] | None = None
     ) -> Turn:
         """Keep the grades of a pair in place of the assessor's earlier ones, and return what is next.
 

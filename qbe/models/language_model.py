@@ -195,10 +195,7 @@ class Client:
             timeout=endpoint.timeout,
             max_retries=retries,
             default_headers={"Connection": "close"},
-            http_client=Within(
-                follow_redirects=False,
-                event_hooks={"request": hooks},
-            ),
+            http_client=Within(follow_redirects=False, event_hooks={"request": hooks}),
         )
         self._client.organization = self._client.project = None  # it takes OpenAI's from the environment
         self._refused: set[str] = set()

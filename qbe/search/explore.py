@@ -266,7 +266,7 @@ def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str |
         + (", filled up with the nearest" if corners.count(name) < shown.count(name) else "")
         for name in variety.mix
     )
-    return f"papers that are likely what you ask for: {counted or len(corners)}"
+    return f"papers that are likely to be what you ask for: {counted or len(corners)}"
 
 
 def _named_grades(request: RankingRequest, graded: Sequence[Estimates]) -> list[dict[str, float]]:

@@ -90,12 +90,7 @@ class Pipeline(Closing):
     """
 
     def __init__(
-        self,
-        index: base.Index,
-        stages: Any = None,
-        reranker: Any = None,
-        *,
-        labels: str = "given",
+        self, index: base.Index, stages: Any = None, reranker: Any = None, *, labels: str = "given"
     ) -> None:
         if isinstance(stages, Stages) and reranker is not None:
             raise UsageError("expected a first stage with a `reranker`, found stages that have one; give one")

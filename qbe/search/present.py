@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from qbe.corpus.bibliography import Reference, reference_of, with_formulas
-from qbe.corpus.names import ET_AL
+from qbe.corpus.names import ET_AL, split_name
 from qbe.query import Aspect, Query
 from qbe.search.explain import describe, explain_query, shown, techniques_in_common
 from qbe.search.questions import ASKED, Question
@@ -37,6 +38,9 @@ _IN_COMMON = {
     "method": ("the same method", "another method"),
     "result": ("the same findings", "other findings"),
 }
+
+_SAID = {"paper_ids": "like", "text": "like", "title": "like", "cited": "like those of", "facet": "by"}
+_SAID |= {"explore": "", "like": "the same", "unlike": "another", "not_paper_ids": "not like"}
 
 Lookup = Callable[[str], Paper]  # a paper of the index by id
 Heading = Callable[[Query, Sequence[Hit]], str]
@@ -144,9 +148,10 @@ def columns(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
 
 
 def line(paper: Paper, id_width: int) -> str:
-    """Describe a paper in one line: id, year, first author and title."""
+    """Describe a paper in one line: id, year, first author's family name (or its file's name) and title."""
     reference = reference_of(paper)
-    author = plain(reference.authors[0]) if reference.authors else ""
+    names = [each.family if (each := split_name(name)) else name for name in reference.names]
+    author = plain(names[0]) if names else reference.file
     if len(reference.authors) > 1:
         author = f"{author[: AUTHOR - 7]} {ET_AL}"
     title = plain(reference.title)
@@ -154,10 +159,10 @@ def line(paper: Paper, id_width: int) -> str:
 
 
 def credits_of(reference: Reference, *, link: bool = True) -> str:
-    """A paper's first authors, venue and, with ``link``, a link, as far as known."""
+    """A paper's first authors, venue, file and, with ``link``, a link, as far as known."""
     first = [author for author in reference.authors[:MAX_AUTHORS] if author != ET_AL]
     authors = ", ".join(first) + (f" {ET_AL}" if len(first) < len(reference.authors) else "")
-    return "; ".join(filter(None, (authors, reference.venue, reference.link if link else "")))
+    return "; ".join(filter(None, (authors, reference.venue, reference.file, reference.link if link else "")))
 
 
 def grades_in_words(hit: Hit, graded_by: str = "") -> str:
@@ -178,9 +183,10 @@ def _asked(query: Query, hits: Sequence[Hit]) -> str:
     if query.is_single:
         return _like(aspects[0])
     corners, liked = Counter(hit.corner for hit in hits if hit.corner), query.liked
-    is_plain = len(query.papers) == 1 and {abs(each.weight) for each in aspects} == {1}
-    if is_plain and query.is_by_facets and not corners:
-        shared = " and ".join(_IN_COMMON[str(each.facet)][each.weight < 0] for each in aspects)
+    if len(query.papers) == 1 and query.is_by_facets and not corners:
+        shared = " and ".join(
+            _IN_COMMON[str(each.facet)][each.weight < 0] + _weight_of(each) for each in aspects
+        )
         return f"like “{_title(query.papers[0])}”, with {shared}"
     ids = [paper.paper_id for paper in query.papers]
     unnamed = [[each for each in ids if (each in liked) is side][NAMED:] for side in (False, True)]
@@ -194,10 +200,24 @@ def _asked(query: Query, hits: Sequence[Hit]) -> str:
             parts[paper_id, f"{'' if is_liked else 'not '}like “{_title(aspect.paper)}”"] = None
         else:
             negation = "not " if aspect.weight < 0 else ""
-            weight = "" if abs(aspect.weight) == 1 else f" (weight {abs(aspect.weight):g})"
-            parts[paper_id, f"{negation}{_like(aspect)}{weight}"] = None
+            parts[paper_id, f"{negation}{_like(aspect)}{_weight_of(aspect)}"] = None
     shapes = ", ".join(f"{count} {corner}" for corner, count in corners.items())
     return f"{'; '.join(part for _, part in parts)}{shapes and f': {shapes}'}"
+
+
+def _weight_of(aspect: Aspect) -> str:
+    return "" if abs(aspect.weight) == 1 else f" (weight {abs(aspect.weight):g})"
+
+
+def search_in_words(search: Mapping[str, Any]) -> str:
+    """Describe the fields of a `qbe.search.request.SearchForm`, such as ``like s036; by method``."""
+    words = []
+    for name, value in search.items():
+        if name != "text" or not search.get("title"):
+            value = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            begin = _SAID.get(name, name.replace("_", " "))
+            words.append(f"{begin} {textwrap.shorten(plain(value), QUOTED, placeholder=' ...')}".strip())
+    return "; ".join(words)
 
 
 def heading_to_cite(query: Query, _: Sequence[Hit] = ()) -> str:
@@ -229,7 +249,7 @@ def _like(aspect: Aspect) -> str:
         return f"for “{plain(asked['text'])}”: searched for {plain(named)}"
     seen = f"for its {aspect.facet}" if aspect.facet else "by its abstract"
     if aspect.positions is not None:
-        seen = "by sentences " + ", ".join(map(str, aspect.positions))
+        seen = f"by sentence{'s' * (len(aspect.positions) > 1)} " + ", ".join(map(str, aspect.positions))
     if aspect.is_guess:
         sentence = aspect.paper.sentences[aspect.selected_positions()[0]].text
         begin = sentence if len(sentence) <= QUOTED else f"{sentence[:QUOTED].rpartition(' ')[0]} ..."

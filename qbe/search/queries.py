@@ -39,11 +39,7 @@ class QuerySource(NamedTuple):
 
 
 def from_topics(
-    index: Index,
-    path: Path,
-    counted: Facet | Mapping[Facet, float] | None = None,
-    *,
-    predicted: bool = True,
+    index: Index, path: Path, counted: Facet | Mapping[Facet, float] | None = None, *, predicted: bool = True
 ) -> QuerySource:
     """Read the queries of a topics file, under the topics' ids.
 

@@ -48,7 +48,7 @@ _FORMS: Sequence[str] = (
     rf"how\s+(?:do|does)\s+{_X}\s+work",
     rf"(?:{_PAPERS})\s+(?:(?:that|which|who)\s+)?(?:{_USE}|using|with)\s+{_X}(?:\s+{_FOR}\s+{_Y})?",
     rf"(?:{_PAPERS})\s+(?:for|to)\s+{_Y}",
-    rf"(?:how|why|when)\s+(?:can|could|do|does|to|should|may)\s+{_Y}",
+    rf"(?:how|why|when)\s+(?:can|could|do|does|to|should|may)\s+(?:(?:people|others|i|you|one)\s+)?{_Y}",
     rf"(?:what|which)\s+(?:(?:results?|work|papers?|methods?|research)\s+)?(?:is|are|exists?)\s*"
     rf"(?:known|there|new|done|published)?\s+(?:about|on|for|in|of)\s+{_Z}",
     rf"(?:{_PAPERS})\s+(?:on|about|of|in)\s+{_Z}",

@@ -30,14 +30,7 @@ from qbe.search.grading import (
     unanswered,
 )
 from qbe.search.questions import is_question
-from qbe.search.rank import (
-    GradedQuery,
-    Progress,
-    RankingRequest,
-    Reranker,
-    RerankStage,
-    rank,
-)
+from qbe.search.rank import GradedQuery, Progress, RankingRequest, Reranker, RerankStage, rank
 from qbe.search.request import SearchRequest
 from qbe.search.stages import (
     RERANK_DEPTH,
@@ -451,10 +444,7 @@ def _with_grades(task: Task, hits: list[Hit]) -> list[Hit]:
 
 
 def open_rerank_stage(
-    stage: Any,
-    index: Index,
-    workers: Workers,
-    regrader: Regrader | None = None,
+    stage: Any, index: Index, workers: Workers, regrader: Regrader | None = None
 ) -> RerankStage | None:
     """Open what a stage of `qbe.search.stages` reranks by, None for None.
 

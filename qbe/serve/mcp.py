@@ -95,7 +95,7 @@ class Answer(BaseModel):
 
 
 class Described(BaseModel):
-    paper_id: str
+    paper_id: str | None = Field(description="null for a text that was sent")
     title: Short
     year: Year
     authors: Authors
@@ -242,12 +242,19 @@ def label_facets(
     return fitting(labelled, "sentences", start)
 
 
-def compare_papers(service: SearchService, paper_id: PaperId, other_id: PaperId) -> Compared:
-    """Say how alike two papers of the index are in each facet.
+def compare_papers(
+    service: SearchService,
+    other_id: PaperId,
+    paper_id: PaperId | None = None,
+    text: Abstract | None = None,
+    title: Title = "",
+) -> Compared:
+    """Say how alike a paper of the index, or text (the abstract of a draft), and another are in each facet.
 
     That is an estimated grade from 0 (not alike) to 3 (nearly the same), and the closest sentences.
     """
-    return Compared.model_validate(service.compare(paper_id=paper_id, other_id=other_id))
+    compared = service.compare(other_id=other_id, paper_id=paper_id, text=text, title=title)
+    return Compared.model_validate(compared)
 
 
 def recommend_citations(service: SearchService, form: Draft) -> Hits:
@@ -260,10 +267,7 @@ def recommend_citations(service: SearchService, form: Draft) -> Hits:
 
 
 def export_citations(
-    service: SearchService,
-    paper_ids: PaperIds,
-    format: Format = "bibtex",
-    start: FirstPaper = 0,
+    service: SearchService, paper_ids: PaperIds, format: Format = "bibtex", start: FirstPaper = 0
 ) -> Exported:
     """Give papers of the index as the content of a file: BibTeX, RIS, CSV, Markdown or JSON.
 

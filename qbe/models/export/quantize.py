@@ -25,9 +25,7 @@ _LEAST = 1e-5  # smaller ranges would make factors without bounds
 
 
 def int8_models(
-    fp32: Path,
-    int8: Path,
-    ranges: Callable[[], Mapping[str, NDArray[Any]]] | None,
+    fp32: Path, int8: Path, ranges: Callable[[], Mapping[str, NDArray[Any]]] | None
 ) -> Iterator[None]:
     """Write ``fp32`` in int8, plain and then smoothed by ``ranges``.
 

@@ -53,6 +53,10 @@ const MESSAGES = [
   [/(expected one paper, found (?:several|more)[^;]*);.*/, "$1; give a file of one. To search in a library: qbe index --corpus FILE indexes it"],
   [", or search for papers like several with `cited`", ""],
   ["such as technique=attention", "such as attention"],
+  ["of same-problem-other-method", "with the same problem and another method"],
+  ["of same-method-other-problem", "with the same method and another problem"],
+  ["of competitors", "with the same problem and method"],
+  [/expected `years` from an earlier to a later one, found (\d+)-(\d+)/, "From year ($1) must not be after To year ($2)"],
   ["`where` technique=", "`where` "],
   [/expected facets or one shape as `like`, found a mix.*/, "a mix cannot be watched; choose one of its three"],
 ];
