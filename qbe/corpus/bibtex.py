@@ -10,22 +10,19 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSet
 from functools import lru_cache, partial
-from importlib import resources
 from typing import Any, NamedTuple
 
 from qbe.corpus import fields
 from qbe.corpus.fields import date, doi
 from qbe.corpus.json_stream import decode_text
 from qbe.corpus.markup import clean_address, clean_bibtex, plain
-from qbe.corpus.names import IDENTIFIER, are_several, has_others, person_name, read_name, split_authors
+from qbe.corpus.names import IDENTIFIER, are_several, has_others, person_name, read_name, rows, split_authors
 from qbe.corpus.records import MAX_ABSTRACT_CHARS, Entry, Reading, converted
 from qbe.corpus.streams import numbered_lines
 from qbe.errors import RecordError
 from qbe.util.text import one_line
 
-# The journals by their macros in ADS, without the backslash.
-_MACROS = resources.files("qbe.corpus").joinpath("journals.tsv").read_text()
-JOURNALS = dict(line.split("\t") for line in _MACROS.splitlines())
+JOURNALS = dict(rows("journals"))  # by their macros in ADS, without the backslash
 
 _AND = re.compile(r"(?<!\s)\s+and(?=\s)", re.IGNORECASE)
 _COMMA, _SPACE = re.compile(","), re.compile(r"(?<!\\[uvHckrdb])(?:\s|(?<!\\)~)+")

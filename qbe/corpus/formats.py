@@ -10,6 +10,7 @@ from typing import NamedTuple
 from qbe.corpus import bibtex, json_formats, pdf, tables, tagged, xml_formats
 from qbe.corpus.identity import ASSIGNED, CHOSEN, UNIQUE
 from qbe.corpus.json_stream import list_path
+from qbe.corpus.names import KINDS, PATTERNS
 from qbe.corpus.records import FIELDS, Reader
 from qbe.corpus.streams import Head, head_of, not_recognized
 from qbe.corpus.xml_formats import PUBMED_ROOTS, root_tag
@@ -31,13 +32,14 @@ _FIRST_ENTRY = re.compile(
 )
 
 
-def _json_with(*patterns: str, lacking: str = "(?!)") -> Callable[[Head], bool]:
-    found, absent = list(map(re.compile, patterns)), re.compile(lacking)
-    return lambda head: (
-        head.text[:1] in ("{", "[")
-        and all(each.search(head.text) for each in found)
-        and not absent.search(head.text)
-    )
+def _json_with(name: str) -> Callable[[Head], bool]:
+    found = [re.compile(pattern) for of, pattern in PATTERNS if of == name]
+    return lambda head: head.text[:1] in ("{", "[") and all(each.search(head.text) for each in found)
+
+
+def _is_bibtex(head: Head) -> bool:
+    is_named = head.suffix in (".bib", ".bibtex") or _FIRST_ENTRY.search(head.text) is not None
+    return is_named and not head.text.startswith(("{", "[", "<"))
 
 
 def _is_semantic_scholar(head: Head) -> bool:
@@ -54,85 +56,33 @@ def _is_semantic_scholar(head: Head) -> bool:
     )
 
 
-_BY_NAME: dict[str, tuple[Callable[[Head], bool], Reader, str]] = {
+_BY_NAME: dict[str, tuple[Callable[[Head], bool], Reader]] = {
     "arxiv": (
-        lambda head: head.has("id", "title", "abstract", "categories", "versions"),
+        lambda it: it.has("id", "title", "abstract", "categories", "versions"),
         json_formats.read_arxiv,
-        ASSIGNED,
     ),
-    "semantic-scholar": (_is_semantic_scholar, json_formats.read_semantic_scholar, ASSIGNED),
-    "openalex": (
-        _json_with(
-            r'"id"\s*:\s*"https://openalex\.org/W\d+"',
-            '"(?:authorships|abstract_inverted_index|publication_year|referenced_works|primary_location)"',
-        ),
-        json_formats.read_openalex,
-        ASSIGNED,
-    ),
-    "crossref": (
-        # The titles of CSL-JSON, which is similar, are strings.
-        _json_with(r'"DOI"\s*:\s*"', r'"(?:container-)?title"\s*:\s*\[', lacking='"paper_id"'),
-        json_formats.read_crossref,
-        ASSIGNED,
-    ),
-    "pubmed": (lambda head: root_tag(head) in PUBMED_ROOTS, xml_formats.read_pubmed, ASSIGNED),
+    "semantic-scholar": (_is_semantic_scholar, json_formats.read_semantic_scholar),
+    "openalex": (_json_with("openalex"), json_formats.read_openalex),
+    "crossref": (_json_with("crossref"), json_formats.read_crossref),
+    "pubmed": (lambda it: root_tag(it) in PUBMED_ROOTS, xml_formats.read_pubmed),
     "acl-anthology": (  # other formats have collections of other things
-        lambda head: (
-            root_tag(head) == "collection" and "<volume" in head.text and "<collection id=" in head.text
-        ),
+        lambda it: root_tag(it) == "collection" and "<volume" in it.text and "<collection id=" in it.text,
         xml_formats.read_anthology,
-        ASSIGNED,
     ),
-    "csl-json": (
-        _json_with(  # what an item of CSL-JSON or Zotero has and other formats lack
-            r'"itemType"\s*:|"type"\s*:\s*"(?:article-(?:journal|magazine|newspaper)|paper-conference|review-book)"'
-            r'|"(?:date-parts|container-title|citation-key|issued)"\s*:|"author"\s*:\s*\[\s*\{\s*'
-            r'"(?:family|given|literal|(?:non-)?dropping-particle)"',
-            lacking=r'"(?:display_name|paper_id|paperId)"|"title"\s*:\s*\[',
-        ),
-        json_formats.read_csl,
-        CHOSEN,
-    ),
-    "bibtex": (
-        lambda head: (
-            (head.suffix in (".bib", ".bibtex") or _FIRST_ENTRY.search(head.text) is not None)
-            and not head.text.startswith(("{", "[", "<"))
-        ),
-        bibtex.read,
-        CHOSEN,
-    ),
-    "ris": (tagged.RIS.recognizes, tagged.RIS.read, CHOSEN),
-    "nbib": (tagged.NBIB.recognizes, tagged.NBIB.read, ASSIGNED),
-    "wos": (tagged.WOS.recognizes, tagged.WOS.read, ASSIGNED),
-    "endnote": (tagged.ENDNOTE.recognizes, tagged.ENDNOTE.read, CHOSEN),
-    "refworks": (
-        lambda head: tagged.REFWORKS.recognizes(head) and re.search(r"^[TA]1 ", head.text, re.M) is not None,
-        tagged.REFWORKS.read,
-        CHOSEN,
-    ),
-    "pdf": (  # other bytes may stand before its own
-        lambda head: b"%PDF-" in head.data[: 1024 if head.suffix == ".pdf" else len(b"%PDF-")],
-        pdf.read,
-        ASSIGNED,
-    ),
-    "parquet": (lambda head: head.data.startswith(b"PAR1"), tables.read_parquet, UNIQUE),
-    "jsonl": (_json_with(r'(?i)"[a-z_ ]*title(?:_?s)?"\s*:'), json_formats.read_entries, UNIQUE),
-    "table": (tables.is_table, tables.read_table, CHOSEN),
+    "csl-json": (_json_with("csl-json"), json_formats.read_csl),
+    "bibtex": (_is_bibtex, bibtex.read),
+    **{name: (its.recognizes, its.read) for name, its in tagged.FORMATS.items()},
+    # Before a PDF other bytes may stand.
+    "pdf": (lambda it: b"%PDF-" in it.data[: 1024 if it.suffix == ".pdf" else len(b"%PDF-")], pdf.read),
+    "parquet": (lambda it: it.data.startswith(b"PAR1"), tables.read_parquet),
+    "jsonl": (_json_with("jsonl"), json_formats.read_entries),
+    "table": (tables.is_table, tables.read_table),
 }
-FORMATS = {name: Format(name, *each) for name, each in _BY_NAME.items()}
+_IDS = dict.fromkeys(("csl-json", "bibtex", "ris", "endnote", "refworks", "table"), CHOSEN)
+_IDS |= dict.fromkeys(("parquet", "jsonl"), UNIQUE)
+FORMATS = {name: Format(name, *each, _IDS.get(name, ASSIGNED)) for name, each in _BY_NAME.items()}
 JSON_LINES = FORMATS["jsonl"]
 
-_BEGINNINGS = {
-    b"{\\rtf": "an RTF document",
-    b"\xd0\xcf\x11\xe0": "a document of Microsoft Office before 2007",
-    b"\x89PNG": "an image",
-    b"\xff\xd8\xff": "an image",
-    b"SQLite format 3": "an SQLite database, as reference managers keep",
-    b"7z\xbc\xaf": "a 7z archive",
-    b"Rar!": "a RAR archive",
-}
-_EXPORTS = {r"\{Reference T": "NoteExpress", r"<\d+\. ?>": "Ovid", r"#\*": "AMiner", "Record #": "Cochrane"}
-_SUFFIXES = {".enl": "an EndNote library", ".enlx": "an EndNote library", ".numbers": "a spreadsheet"}
 _ELEMENT = re.compile(r"<([A-Za-z][\w:.-]*)")
 
 
@@ -157,16 +107,11 @@ def format_of(stream: io.BufferedReader, name: str, called: str | None = None) -
 
 def kind_of(head: Head) -> str:
     """Say what a file of another kind is, by its beginning and its name."""
-    known = (kind for beginning, kind in _BEGINNINGS.items() if head.data.startswith(beginning))
-    if kind := next(known, _SUFFIXES.get(head.suffix)):
-        return kind
-    if head.data[257:262] == b"ustar":
-        return "a tar archive"
     text = head.text[: 1 << 12]
-    if re.match(r"<!doctype html|<html", text, re.IGNORECASE):
-        return "an HTML page"
-    if begun := next((each for each in _EXPORTS if re.match(each, text)), None):
-        return f"an export of {_EXPORTS[begun]}"
+    told = {"begins": head.data[: 1 << 12].decode("latin-1"), "suffix": head.suffix, "text": text}
+    known = (kind for what, sign, kind in KINDS if what in told and re.match(f"(?s){sign}", told[what]))
+    if kind := next(known, ""):
+        return kind
     if text.startswith("<"):
         element = _ELEMENT.search(head.text)
         of_element = f"XML of <{element[1]}>" if element else "XML"

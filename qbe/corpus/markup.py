@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from qbe.corpus.names import WORDS
+from qbe.corpus.names import WORDS, alternatives
 
 _END_CHARS = 700  # searched for a statement of rights
 _MAX_CHARS = 200  # of a placeholder; longer texts are abstracts
@@ -28,15 +28,9 @@ _MARK = (
 )
 _WORD = (
     r"(?:(?:[A-Z0-9\u00c0-\u00dd(&|\u2013-]|[a-z][A-Z])[^\s.,;:]*"
-    r"|(?:an?|and|as|authors?|behalf|by|de|der|employers?|et|exclusive|for|in|its?|la|licen[cs]ee?|of|on|or|part|published"
-    r"|the|their|to|trading|und|under|und|with)(?:\(s\)+)?(?![^\s.,;:)]))"
+    rf"|(?:{alternatives('holder words')})(?:\(s\)+)?(?![^\s.,;:)]))"
 )
-_LEGAL = (
-    r"\s*(?:all\s+rights\s+reserved|published\s+by|this\s+is\s+an\s+open[\s-]access|this\s+(?:article|work)\s+is"
-    r"\s+(?:protected|licensed|distributed|an\s+open)|open[\s-]access|peer[\s-]?review|distributed\s+under|no\s+claim"
-    r"|see\s+rights|re-?use\s+permitted|no\s+commercial|for\s+permissions?|licensee)"
-    r"(?:[^.]|\.(?=(?-i:[a-z0-9/]))){0,250}(?:\.|$)"
-)
+_LEGAL = rf"\s*(?:{alternatives('legal')})(?:[^.]|\.(?=(?-i:[a-z0-9/]))){{0,250}}(?:\.|$)"
 _STATEMENT = rf"(?:{_MARK})[\s.,;:]*(?-i:{_WORD})"
 _AT_BEGIN = re.compile(
     rf"\s*{_STATEMENT}(?:[\s.,;:]+(?-i:{_WORD})){{0,30}}?(?:(?<=\w\w)|(?<=\.(?-i:[A-Z]))|(?<=\)))\.(?!\s*,)(?:{_LEGAL})*\s*",
@@ -49,35 +43,13 @@ _AT_END = re.compile(
     re.IGNORECASE,
 )
 _OF_EBSCO = re.compile(
-    r"\s*(?:\[?ABSTRACT\s+FROM\s+(?:AUTHORS?|PUBLISHER)\b|Copyright\s+of\s.{1,300}?\sis\s+the\s+property\s+of\b).*$",
-    re.DOTALL,
+    r"(?s)\s*(?:\[?ABSTRACT\s+FROM\s+(?:AUTHORS?|PUBLISHER)\b|Copyright\s+of\s.{1,300}?\sis\s+the\s+property\s+of\b).*$"
 )
-_TAG = re.compile(
-    r"<(/?)(?:(?:jats|mml|ns\d*):[\w-]+|p|br|i|b|u|em|strong|sup|sub|span|div|sec|title|italic|bold|sc|"
-    r"underline|list|list-item|abstract|abstracttext|copyrightinformation|articletitle|inf|fixed-case|scp|tex-math|url|a|inline-formula|h[1-6]|ul|"
-    r"ol|li|tt|code)(?:\s+[\w:-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'))*\s*/?>",
-    re.IGNORECASE,
-)
-_BLOCK = re.compile(
-    r"<(/?)(?:(?:jats:)?(?:p|br|sec|title|list|list-item|div|abstracttext|h[1-6]|ul|ol|li))\b", re.IGNORECASE
-)
-_LABELS = "r\u00e9sum\u00e9|resum[eo]n?|riassunto|zusammenfassung|kurzfassung|samenvatting|sammanfattning"
-_LABEL = re.compile(
-    rf"^[\[\u3010]?(?i:abstra[ck]t|summary|{_LABELS}|\u0430\u043d\u043d\u043e\u0442\u0430\u0446\u0438\u044f)\b\s*"
-    r"(?:[].:\u2014\u2013\uff1a\u3011]+\s*|-+\s+|(?=(?:We|In|This|The|An?|Background|Objectives?)\b))"
-    r"|^[\[\u3010]?(?:\u6458 ?\u8981|\u8981\u65e8|\u6284\u9332|\u8981\u7d04|\ucd08\ub85d)[].:\uff1a\u3011\s]+"
-    rf"|^(?:ABSTRACT|SUMMARY|{_LABELS.upper()}) (?=[A-Z][a-z])"
-    r"|^(?:Resumo|Resumen|Riassunto|Zusammenfassung|Kurzfassung) (?=[A-Z\u00c0-\u00dd])|^Summary (?=1\.\s)"
-    # "Abstract Graph networks are", but not "Abstract Interpretation is".
-    r"|^Abstract (?!(?:Interpretation|Algebra|Argument|Meaning|Syntax|Data|State|Machine|Domain|Reasoning)"
-    r"|[A-Z]\w* (?:is|was|has|can|are|were|have|of|and|for)\b)(?=[A-Z][a-z]+ [a-z])"
-)
-_RESIDUE = re.compile(
-    r"(?<![\s#])[\s#]*(?:Competing Interests? Statement(?::|\s*[A-Z]).*"
-    r"|Competing interests?:\s*(?:The authors?|None|No)\b.{0,200}|Funding Statement\s*(?:Th|No).*"
-    r"|[(\[]?(?i:abstract truncated)[^()\[\]]{0,40}[)\]]?[.\s]*|Graphical abstract\.?"
-    r"|\[PUBLICATION ABSTRACT\]|\[(?:Figure|Image|Display|Graphic): see text\]\.?)\Z",
-    re.DOTALL,
+_TAG = re.compile(rf"(?i)</?(?:{alternatives('elements')})(?:\s+[\w:-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'))*\s*/?>")
+_BLOCK = re.compile(rf"(?i)</?(?:jats:)?(?:{alternatives('blocks')})\b")
+_LABEL, _RESIDUE = (
+    re.compile(pattern, re.DOTALL)
+    for pattern in (alternatives("label"), rf"(?<![\s#])[\s#]*(?:{alternatives('residue')})\Z")
 )
 _RESIDUES = ("nterest", "Statement", "runcated", "RUNCATED", "see text", "Graphical", "PUBLICATION")
 _HEADING = re.compile(r"<(?:(?:jats:)?title|h[1-6])>([^<]{1,200})</(?:(?:jats:)?title|h[1-6])>")
@@ -85,15 +57,11 @@ _RIGHTS = re.compile(r"<CopyrightInformation\b[^<>]*>[^<>]*</CopyrightInformatio
 
 
 # Words of texts that stand for an absent abstract: alone, or a negation and a subject among a few others.
-NO_VALUE, _ALONE, _NEGATIONS, _SUBJECTS, _OTHERS = (
-    WORDS[name] for name in ("no value", "alone", "negations", "subjects", "others")
-)
-
+_NAMED = ("no value", "alone", "negations", "subjects", "others")
+NO_VALUE, _ALONE, _NEGATIONS, _SUBJECTS, _OTHERS = map(WORDS.__getitem__, _NAMED)
 _LANGUAGES = ("function words", "spanish", "portuguese", "french", "german", "italian")
 _FORMULA = re.compile(r"(?<!\\)(\$\$[^$]++\$\$|\$(?:[^$\\]++|\\.)++\$)", re.DOTALL)
-_MATHEMATICS = re.compile(
-    r"(?<!\\)\\(?:\(((?:[^\\]|\\[^()])++)\\\)|\[((?:[^\\]|\\[^\[\]])++)\\\])", re.DOTALL
-)
+_MATHEMATICS = re.compile(r"(?<!\\)\\(?:\(((?:[^\\]|\\[^()])++)\\\)|\[((?:[^\\]|\\[^\[\]])++)\\\])")
 _RELATION = re.compile(r"\$\s*(?:([<>|])|\\sim)\s*\$")
 _PLAIN = re.compile(r"\\?[A-Za-z]+|[^\\^_]*")  # in \ensuremath: one symbol, or no mathematics
 _ENSURED = re.compile(r"\\ensuremath\s*\{((?:[^{}]++|\{[^{}]*+\})*+)\}")
@@ -114,13 +82,7 @@ _SYMBOLS = (
 # Names of symbols that end with white space, which is not part of the text.
 _EATS_SPACE = re.compile("[aA][aAeE]|[oO][eE]?|[dDtT]h|D[HJ]|TH|dj|ss|ng|NG|[lLij]|text(?:quote|en|em).*")
 # Commands that change the look of the text after them, or nothing.
-_FONT = re.compile(
-    "em|it|bf|sl|sc|tt|rm|sf|(?:it|sc|sl|up)shape|bfseries|(?:tt|rm|sf)family|normal(?:font|size)|small|"
-    "footnotesize|scriptsize|tiny|[lL]arge|LARGE|huge|relax|protect|noindent|nobreak|allowbreak|xspace"
-)
-_STYLE = re.compile(
-    "emph|text(?:it|bf|rm|sc|tt|sf|sl|up|md|normal|superscript|subscript)?|underline|[mh]box|url|path|mkbib.*"
-)
+_FONT, _STYLE = map(re.compile, map(alternatives, ("fonts", "styles")))
 _QUOTE = re.compile("enquote|mkbibquote|textquote")
 _DROPPED = re.compile("(?i:noopsort|sortnoop)|[vh]?phantom|label|index|thanks|[vh]space|color")
 _TWO = re.compile(r"\\(?:href|textcolor|foreignlanguage|texorpdfstring)\s*\{[^{}]*\}(?=\s*\{)")

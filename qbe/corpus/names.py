@@ -14,8 +14,22 @@ from typing import Any, NamedTuple
 
 ET_AL = "et al."  # stands for authors that are not named
 
-_LISTS = resources.files("qbe.corpus").joinpath("words.tsv").read_text("utf-8").splitlines()
-WORDS = {name: frozenset(words.split()) for name, words in (line.split("\t") for line in _LISTS)}
+
+def rows(table: str) -> list[list[str]]:
+    """Return the rows of one of the package's tables."""
+    text = resources.files("qbe.corpus").joinpath(f"{table}.tsv").read_text("utf-8")
+    return [line.split("\t") for line in text.splitlines()]
+
+
+WORDS = {name: frozenset(words.split()) for name, words in rows("words")}
+PATTERNS, KINDS = rows("patterns"), rows("kinds")
+
+
+def alternatives(name: str) -> str:
+    """Return a pattern of those that patterns.tsv has by a name."""
+    return "|".join(pattern for of, pattern in PATTERNS if of == name)
+
+
 # Frequent first names tell one person, "García Márquez, Gabriel José", from two, "Eva Lund, Per Moe".
 _GIVEN, _ORGANIZATIONS = WORDS["given"], WORDS["organizations"]
 _SUFFIXES = {"jr", "sr", "ii", "iii", "iv", "2nd", "3rd", "4th", "phd"}
@@ -25,8 +39,7 @@ _EASTERN = re.compile(rf"(?<!\w)({_WHOLE})(?:\s*+,\s*|\s+)(?={_WHOLE}(?!\w))")
 _IN_NAMES = ".'\u2019-\u2010"  # besides letters
 _OTHERS_CHARS = 40  # at the end of a list, where it may say that there are others
 _OTHERS = re.compile(
-    r"(?:(?:^|[;,|\n]|\s(?:and|&))\s*(?:\d+\s+)?(?:others|more)|(?:^|[\s,;|])et\.?\s+al\b)[\s,;.]*$",
-    re.IGNORECASE,
+    r"(?i)(?:(?:^|[;,|\n]|\s(?:and|&))\s*(?:\d+\s+)?(?:others|more)|(?:^|[\s,;|])et\.?\s+al\b)[\s,;.]*$"
 )
 _ELLIPSIS = re.compile(r"\.\s?\.\s?\.|\u2026")
 _SEPARATOR = re.compile(r"[;|\n\r\uff1b\u3001\uff0c]")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from importlib import resources
 
+from qbe.corpus.names import alternatives
 from qbe.corpus.pdf_lines import Line, joined_text, overlap
 from qbe.corpus.sentences import HEADINGS
 
@@ -16,11 +16,9 @@ HEADING, BLOCK, INTRODUCTION, FIRST = "heading", "block", "introduction", "first
 
 FEWEST_WORDS, MOST_WORDS = 30, 700  # of a paragraph that may be an abstract; where reading of one ends
 
-_LINES = resources.files("qbe.corpus").joinpath("layout.tsv").read_text("utf-8").splitlines()
 # What ends an abstract; what footnotes and notes on authors have, and abstracts have not; names of journals.
 _END, _NO_PROSE, _JOURNAL, _COVER = (  # the last: what stands on sheets of libraries before a paper
-    re.compile("|".join(line.partition("\t")[2] for line in _LINES if line.startswith(name)), re.IGNORECASE)
-    for name in ("end\t", "no prose\t", "journal\t", "cover\t")
+    re.compile(alternatives(name), re.IGNORECASE) for name in ("end", "no prose", "journal", "cover")
 )
 _OF_SECTION = re.compile(r"[^.:\u2013\u2014]{3,40}")
 _ABSTRACT = re.compile(

@@ -24,6 +24,7 @@ from pathlib import Path, PurePath
 from typing import IO, Any, cast
 
 from qbe.corpus.format_names import FORMAT_NAMES
+from qbe.corpus.names import KINDS
 from qbe.errors import CorpusError, MissingDependencyError, RecordError, check_package
 from qbe.util.files import is_address
 
@@ -36,13 +37,8 @@ NOT_RECOGNIZED = "format not recognized"  # the reason of the error
 _NOT_ASCII, _MOST_FLAWS = re.compile(rb"[\x80-\xff]+"), 4
 WESTERN = "cp1252"  # the encoding of Windows; Latin-1 is part of it
 
-_MAGIC = {
-    b"\x1f\x8b": ".gz",
-    b"BZh": ".bz2",
-    b"\xfd7zXZ\0": ".xz",
-    b"\x28\xb5\x2f\xfd": ".zst",
-    b"PK\3\4": ".zip",
-}
+_MAGIC = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
+_MAGIC[b"PK\3\4"] = ".zip"
 _BUFFER_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 13
 _COMPRESSED_BYTES = 1 << 10  # a block of 4 bytes may become 128 KiB: the output of these is at most 32 MiB
@@ -56,13 +52,6 @@ _RETURN = re.compile(rb"(?<=\r)(?!\n)(?=.)", re.DOTALL)
 _MARKS = dict.fromkeys((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "utf-32")
 _MARKS |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16")
 _XML_ENCODING = re.compile(rb"(<\?xml[^>]{0,100}?)\s+encoding\s*=\s*[\"'][^\"']*[\"']")
-_DOCUMENTS = {  # zip archives by the beginning of a member
-    "word/": "a Word document",
-    "xl/": "an Excel workbook",
-    "ppt/": "a PowerPoint document",
-    "content.xml": "an OpenDocument file",
-    "sdb/": "an EndNote library",
-}
 
 
 @dataclass(frozen=True)
@@ -199,8 +188,8 @@ def _zip_member(raw: io.BufferedReader, name: str) -> io.BufferedIOBase:
     try:
         archive = zipfile.ZipFile(raw)
         members = [m for m in archive.namelist() if not m.endswith("/") and not m.startswith("__MACOSX/")]
-        for begin, kind in _DOCUMENTS.items():
-            if any(member.startswith(begin) for member in members):
+        for what, begin, kind in KINDS:
+            if what == "holds" and any(member.startswith(begin) for member in members):
                 raise not_recognized(name, kind)
         members = [m for m in members if not Path(m).name.startswith(".")]
         if len(members) != 1:

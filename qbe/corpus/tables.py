@@ -18,7 +18,6 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from importlib import resources
 from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ from typing import Any, NamedTuple
 from qbe.corpus import fields
 from qbe.corpus.json_stream import DECODER, decode_text
 from qbe.corpus.markup import NO_VALUE, clean_title
-from qbe.corpus.names import credits
+from qbe.corpus.names import credits, rows
 from qbe.corpus.records import COLUMNS, FIELDS, Entry, Reading, converted
 from qbe.corpus.streams import Head, is_folder, numbered_lines
 from qbe.errors import CorpusError, RecordError, UsageError, check_package
@@ -34,8 +33,7 @@ from qbe.util.text import one_line, some
 
 # Usual names of columns, in small letters and digits, the better ones first: libraries cite by a key, not
 # every paper has an "other id", and those of the Web of Science stand before usual ones.
-_NAMED = resources.files("qbe.corpus").joinpath("columns.tsv").read_text("utf-8").splitlines()
-_USUAL = {name: columns.split() for name, columns in (line.split("\t") for line in _NAMED)}
+_USUAL = {name: columns.split() for name, columns in rows("columns")}
 _KEYS, _NOT_ALWAYS = (_USUAL.pop(name) for name in ("key", "other id"))
 _WEB_OF_SCIENCE = {"AU": "authors", "AF": "authorfullnames", "TI": "title", "SO": "source", "AB": "abstract"}
 _WEB_OF_SCIENCE |= {"PY": "year", "DI": "doi", "UT": "ut", "DE": "authorkeywords", "ID": "keywordsplus"}

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from typing import Any
 
 from qbe.corpus import fields
@@ -35,23 +37,25 @@ class Tagged:
     abstract (whose tag is the group) or author, ``line`` one with a tag and a value (the groups). ``fields``
     lists each field's tags, better ones first. A tag of ``same`` is read as another. A line without a tag
     continues the value before, or is another value of a tag of ``separate``. The first line may stand again
-    within a record that ``repeats`` it. Some programs write no first lines: then what ``loose`` matches (the
-    group is a tag) begins a record at the beginning, behind a blank line, or with the same tag again.
+    within a record that ``repeats`` it. ``needs`` is found in each file. Some programs write no first lines:
+    then what ``loose`` matches (the group is a tag) begins a record at the beginning, behind a blank line, or
+    with the same tag again.
     """
 
     begin: re.Pattern[bytes]
     end: re.Pattern[bytes]
     inner: re.Pattern[bytes]
+    loose: re.Pattern[bytes]
     line: re.Pattern[str]
     fields: str
+    separate: Sequence[str] = ()
     same: Mapping[str, str] = field(default_factory=dict)
-    separate: tuple[str, ...] = ()
     repeats: bool = False
-    loose: re.Pattern[bytes] = re.compile(rb"(?!)")
+    needs: str = ""
 
     def recognizes(self, head: Head) -> bool:
         """Return True if a line begins a record, in a text that is none of JSON, XML or BibTeX."""
-        is_other = head.text.startswith(("{", "[", "<", "@"))
+        is_other = head.text.startswith(("{", "[", "<", "@")) or not re.search(self.needs, head.text)
         lines = head.data.splitlines(keepends=True)
         first = next(filter(bytes.strip, lines), b"")
         is_loose = self.loose.match(first) is not None and sum(map(bool, map(self.inner.match, lines))) > 1
@@ -70,9 +74,7 @@ class Tagged:
             is_next = found is not None and (is_apart or (has_title and found[1] == tag))
             if is_first or is_next or (not parts and self.inner.match(line)):
                 whole = self._whole(parts)
-                kept = (
-                    whole[-1:] if len(whole) == len(parts) else []
-                )  # two that are one are not looked at again
+                kept = whole[-1:] if len(whole) == len(parts) else []  # a pair that is one is done
                 yield from ((where, b"".join(lines)) for where, lines in whole[: len(whole) - len(kept)])
                 parts = [*kept, (f"{name}, line {number}", [])]
                 size, has_title, tag = 0, False, b"" if is_first or found is None else found[1]
@@ -91,9 +93,8 @@ class Tagged:
         if len(parts) < 2:
             return parts
         (where, before), (_, after) = parts
-        tags = [
-            {found[1] for each in lines if (found := self.inner.match(each))} for lines in (before, after)
-        ]
+        matches = (map(self.inner.match, lines) for lines in (before, after))
+        tags = [{found[1] for found in each if found} for each in matches]
         has_first = self.begin.match(before[0]) is not None
         first = [each[1] for lines in (before, after) if (each := self.loose.match(lines[0]))]
         is_again = not has_first and len(first) == 2 and first[0] == first[1]
@@ -154,63 +155,8 @@ class Tagged:
         return values
 
 
-_BEGIN = r"(?:\xef\xbb\xbf|\s)*"
-# Tags that count with other blanks around them than the specification's.
-_OF_RIS = (
-    r"A[1-4BDNUV]|BT|C[1-8ANPTY]|D[ABOPS]|E[DPT]|I[DS]|J[12AFO]|KW|L[1-4ABK]|M[1-3]|N[12V]|OP|P[BPY]|R[INP]"
-    r"|S[ENPTV]|T[1-3AITY]|U[1-5R]|V[LO]|Y[12]"
-)
-RIS = Tagged(
-    begin=re.compile(rf"{_BEGIN}(?i:TY)\s*-\s".encode()),
-    end=re.compile(rb"\s*(?i:ER)\s*-\s*$|ER  -"),
-    inner=re.compile(rb"\s*(?:(TI|T1|AB|N2)|AU|A1)\s*-\s"),
-    line=re.compile(
-        rf"\s*((?:{_OF_RIS})(?=\s*-(?:\s|$))|ER(?=\s*-\s*$)|(?<!\s)[A-Z][A-Z0-9](?=  -))\s*-(.*)"
-    ),
-    fields="title TI T1 CT, book BT, abstract AB N2, authors AU, venue JF JO T2 JA, dates PY DA Y1, "
-    "doi DO M3 AN L3 UR, url UR LK, id ID, keywords KW",
-    same={"A1": "AU"},
-    separate=("KW", "UR"),
-    repeats=True,
-    loose=re.compile(rf"{_BEGIN}({_OF_RIS})  -\s".encode()),
-)
-NBIB = Tagged(
-    begin=re.compile(rf"{_BEGIN}(?:PMID\s*-\s|OWN\s*-\s*ERIC\b)".encode()),
-    end=re.compile(rb"\s*$"),
-    inner=re.compile(rb"(?:(TI|BTI|AB)|F?AU)\s*-\s"),
-    line=re.compile(r"([A-Z]{2,4})\s*-(.*)"),
-    fields="title TI CTI TT, book BTI, abstract AB OAB, authors FAU AU, venue JT TA, dates DP DEP, "
-    "id PMID OID, doi LID AID, url LID, pmc PMC, keywords OT MH",
-    same={"CN": "FAU"},
-)
-WOS = Tagged(
-    begin=re.compile(rf"{_BEGIN}PT [A-Z]\s*$".encode()),
-    end=re.compile(rb"E[RF]\s*$"),
-    inner=re.compile(rb"(?:(TI|AB)|AU|AF) \S"),
-    line=re.compile(r"([A-Z][A-Z0-9])( .*|\s*$)"),
-    fields="title TI, abstract AB, authors AF AU, venue SO, dates PY EY, doi DI D2, id UT, pmid PM, "
-    "keywords DE ID",
-    same={"CA": "AF"},
-    separate=("AU", "AF"),
-)
-ENDNOTE = Tagged(
-    begin=re.compile(rf"{_BEGIN}%0\s".encode()),
-    end=re.compile(rb"(?!)"),  # the next one begins
-    inner=re.compile(rb"%(?:([TX])|A) "),
-    line=re.compile(r"%(\S)(?=\s|$)(.*)"),
-    fields="title T, abstract X, authors A, venue J B, dates D 8, doi R, url U, id F, keywords K",
-    separate=("K",),
-    loose=re.compile(rf"{_BEGIN}(%[A-Z]) ".encode()),
-)
-REFWORKS = Tagged(
-    begin=re.compile(rf"{_BEGIN}RT\s".encode()),
-    end=re.compile(rb"(?!)"),
-    inner=re.compile(rb"(?:(T1|AB)|A1) \S"),
-    line=re.compile(
-        r"(A[1-6BDNUV]|C[LNRTY]|D[BOS]|ED|F[DR]|I[DPS]|J[FO]|K1|L[AKL]|NO|O[LP]|P[BP]|RT|S[NPR]|T[1-3]|U[1-9L]|V[LO]|YR)"
-        r"( .*|\s*$)"
-    ),
-    fields="title T1, book T2, abstract AB, authors A1, venue JF JO T2, dates YR FD, doi DO, url LK UL, "
-    "id ID, keywords K1",
-    separate=("A1", "K1"),
-)
+_TABLE = tomllib.loads(resources.files("qbe.corpus").joinpath("tagged.toml").read_text("utf-8"))
+for its in _TABLE.values():
+    its |= {name: re.compile(its[name].encode()) for name in ("begin", "end", "inner", "loose")}
+    its["line"] = re.compile(its["line"])
+FORMATS = {name: Tagged(**its) for name, its in _TABLE.items()}
