@@ -54,7 +54,7 @@ def test_results_and_indexes_show_themselves(index):
     assert index.paper(hits[0].paper_id).sentences[best.position].text[:20] in table
     assert repr(index) == f"<Index {index.folder}: 128 papers, generation 1>"
     run = qbe.Run("mine", {"s036_method": hits})
-    assert repr(run) == "<Run mine: 1 queries, 4 hits>"
+    assert repr(run) == "<Run mine: 1 query, 4 hits>"
     assert repr(qbe.Pipeline(index, Fused())).startswith("<Pipeline qbe-fused over <Index")
     assert repr(qbe.Run("none", {})) == "<Run none: 0 queries, 0 hits>"
 

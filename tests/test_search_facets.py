@@ -250,7 +250,6 @@ def test_the_table_explained_and_plain_marks_best_guesses():
         "Searched with the sentences marked *; ~3 below is the match of sentence 3, with its similarity.",
         "",
         "   1   1.5000 A new paper  [new]",
-        "              both: thank",
         "  ~1   0.5000 aim 0.50, best guess for method 0.31: We aim to find it.",
         "  ~0   0.2500 background 0.88: Nobody finds code.",
         "",

@@ -74,7 +74,7 @@ def test_more_than_a_tenth_is_not_deleted_unasked(tmp_path, size, left, is_asked
     build(folder, export, WORDS_ONLY)
     before = content(folder)
     if is_asked:
-        with pytest.raises(UsageError, match=rf"found {size - left} of the {size} papers .* `overwrite`"):
+        with pytest.raises(UsageError, match=rf"found {size - left} of the {size} missing .* `overwrite`"):
             sync_papers(folder, export[:left])
         assert content(folder) == before
     with Index(folder) as index:

@@ -256,19 +256,24 @@ class EncoderFiles(ModelFolder[EncoderMetadata]):
 
 # Folders that are being made
 
+_NAMED = ("citation", "grades", "facet-projections", "joint-grades")  # cards and weights with their name
+_CARDS = {*(kind.metadata_file for kind in _KINDS.values()), *(f"{name}.json" for name in _NAMED)}
+_CARDS |= {DIFFERENCE, "words.tsv.gz"}
+_BESIDE = {"config.json", "model.safetensors", TOKENIZER, RANGES, *(f"{name}.npz" for name in _NAMED)}
+_BESIDE |= {"README.md", "LICENSE", "NOTICE"}
+
 
 def check_model_folder(folder: Path) -> None:
-    """Raise OutputError where a folder has files and is no model, which would be lost if it was replaced."""
-    names = {path.name for path in folder.rglob("*") if not path.is_dir()}
-    is_model = names >= {"config.json", "model.safetensors"} or any(
-        name in (DIFFERENCE, "words.tsv.gz", "citation.json", "grades.json", "facet-projections.json")
-        or name.endswith(".onnx")
-        for name in names
-    )
-    if names and not is_model:
+    """Raise OutputError where a folder holds files that are not a model's and would be lost if replaced."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    names = {path.name for path in paths}
+    models = {path.name for path in paths if path.suffix == ".onnx"}
+    is_model = bool(names & _CARDS or models) or names >= {"config.json", "model.safetensors"}
+    lost = [path for path in paths if not is_model or path.name not in _CARDS | _BESIDE | models]
+    if lost:
         raise OutputError(
-            f"{folder}: expected no such folder, or a model to replace, found {min(names)} in it; choose "
-            "another `output`, or move that away"
+            f"{folder}: expected no such folder, or a model to replace, found {lost[0].relative_to(folder)} "
+            "in it; choose another `output`, or move that away"
         )
 
 
