@@ -10,8 +10,9 @@ from itertools import accumulate, count
 from typing import Any, NamedTuple
 
 from qbe.corpus import fields
+from qbe.corpus import names as lists
 from qbe.corpus.markup import symbol_of, without_latex
-from qbe.corpus.names import ET_AL, WORDS, given_first, person_name, read_name, split_authors, split_name
+from qbe.corpus.names import ET_AL, given_first, person_name, read_name, split_authors, split_name
 from qbe.errors import UsageError
 from qbe.types import Paper
 from qbe.util.text import one_line
@@ -28,16 +29,7 @@ _ARXIV_CLASS = re.compile(r"[a-z-]{2,20}(?:\.[A-Za-z-]{2,20})?")
 _PREPRINTS = re.compile(r"(?:arxiv|corr)\b.*", re.IGNORECASE)
 _ADDRESS = re.compile(r"https?://[^\s<>\"]+", re.IGNORECASE)
 _ZOTERO = re.compile(r"zotero://(?:select|open-pdf)/[\w/]+", re.ASCII)
-_JOURNAL = re.compile(
-    r"\b(?:journal|transactions|letters|magazine|review|annals|quarterly|bulletin)\b"
-    r"|^proceedings of the (?:acm on|ieee$|national academy|royal society|vldb endowment)",
-    re.IGNORECASE,
-)
-_MEETING = re.compile(
-    r"\b(?:proceedings|proc\.|conference|conf\.|workshop|symposium|congress|colloquium|meeting)(?!\w)"
-    r"|^(?:advances in neural|findings of the|lecture notes)\b",
-    re.IGNORECASE,
-)
+_JOURNAL, _MEETING = (re.compile(lists.alternatives(name), re.I) for name in ("journals", "meetings"))
 _NO_NAME = re.compile(r"\[?no authors?(?: names?)? (?:available|listed|found)\]?", re.IGNORECASE)
 _KEY = re.compile(r'[^\s"#%,={}\\~@^$]{1,200}')
 # With a year, such as "ACL 2020".
@@ -45,7 +37,7 @@ _ACRONYM = re.compile(r"[A-Z][\w-]{0,20}[A-Z][\w-]{0,20}[ '\u2019]{0,3}\d{2}(?:\
 
 _TYPES = {ARTICLE: "JOUR", IN_PROCEEDINGS: "CONF"}
 # English articles, pronouns, prepositions, conjunctions and auxiliary verbs.
-FUNCTION_WORDS = WORDS["function words"]
+FUNCTION_WORDS = lists.WORDS["function words"]
 _LONGEST = 40  # letters of a name or a word in a key; longer ones are no words
 _ANONYMOUS = "Anonymous"
 _LETTERS = str.maketrans(  # letters that have no accent to be removed
@@ -60,18 +52,12 @@ _FORMULA = re.compile(
 _NOT_IN_FORMULAS = re.compile(r"(?<!\\)[%#&]|\^\^")
 _COMMAND = re.compile(r"\\([A-Za-z]+)")
 # Commands with arguments and names of functions that a formula may have, besides symbols.
-_MATHEMATICS = re.compile("|".join(sorted(WORDS["mathematics"])))
+_MATHEMATICS = re.compile("|".join(sorted(lists.WORDS["mathematics"])))
 _ESCAPED_BRACE = re.compile(r"\\[{}]")
 # Braces have names, since BibTeX counts escaped ones.
 _ESCAPES = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "{": r"\textbraceleft{}",
-        "}": r"\textbraceright{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        **{character: f"\\{character}" for character in "&%$#_"},
-    }
+    {"\\": r"\textbackslash{}", "{": r"\textbraceleft{}", "}": r"\textbraceright{}"}
+    | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", **{sign: f"\\{sign}" for sign in "&%$#_"}}
 )
 _PERCENT = str.maketrans({"\\": "%5C", "{": "%7B", "}": "%7D"})
 _WORD = re.compile(r"[^\W_][\w&'\u2019]*")
@@ -134,11 +120,9 @@ def reference_of(paper: Paper) -> Reference:
     is_meeting = not _JOURNAL.search(venue) and (_MEETING.search(venue) or _ACRONYM.fullmatch(venue))
     names = tuple(author_names(metadata.get("authors")))
     others = (ET_AL,) if metadata.get("et_al") is True else ()
+    own = {name: str(metadata.get(name)) for name in ("zotero", "pdf")}
     links = {
-        **{
-            name: address if _ZOTERO.fullmatch(address := str(metadata.get(name))) else ""
-            for name in ("zotero", "pdf")
-        },
+        **{name: address for name, address in own.items() if _ZOTERO.fullmatch(address)},
         "arxiv": arxiv and f"https://arxiv.org/abs/{arxiv}",
         "doi": doi and f"https://doi.org/{quote(doi, safe='/:;()')}",
         "url": url,

@@ -125,9 +125,7 @@ def _with_inherited(
 def _record(entry: BibtexEntry, values: Mapping[str, str]) -> dict[str, Any]:
     if _NO_PUBLICATION.fullmatch(entry.kind):
         raise fields.unfit("a paper", f"@{entry.kind}", "left it out", "not a paper", is_fault=False)
-    first, text, address = (
-        partial(_first, values, clean=each) for each in (str, clean_bibtex, clean_address)
-    )
+    text, address = (partial(_first, values, clean=each) for each in (clean_bibtex, clean_address))
     title, subtitle = text("title"), text("subtitle")
     tags, collections = (
         [word for each in map(text, names) for word in each.split(";" if ";" in each else ",")]
@@ -135,7 +133,7 @@ def _record(entry: BibtexEntry, values: Mapping[str, str]) -> dict[str, Any]:
     )
     url = next(iter(address("url", "adsurl", "ee").split()), "")
     arxiv, acl = _arxiv(values, url), _ANTHOLOGY.search(url) if "acl" in url else None
-    venue = first(*_VENUES)
+    venue = _first(values, *_VENUES)
     macro = venue.strip("{} \t\r\n") if "\\" in venue else ""
     metadata = {
         "key": entry.key,
@@ -268,9 +266,8 @@ def _entries(
 
 
 def _broken(expected: str, found: str) -> RecordError:
-    return fields.unfit(
-        expected, one_line(found.replace("`", "'")), "mend or remove the entry", "a broken entry"
-    )
+    found = one_line(found.replace("`", "'"))
+    return fields.unfit(expected, found, "mend or remove the entry", "a broken entry")
 
 
 def _parsed(text: str, number: int, name: str, strings: MutableMapping[str, str]) -> Iterator[Original]:

@@ -20,8 +20,7 @@ _DOI = re.compile(r"10\.\d{4,9}/\S+")
 _BETWEEN = re.compile(r"[;\uff1b\u3001\uff0c]")  # names that one field has together
 _YEAR, _PLAIN = re.compile(r"\d{4}"), re.compile(r"[\w.,:()-]+(?: [\w.,:()-]+)*")
 _DATE = re.compile(
-    r"(?<!\d)(1[4-9]\d\d|2[01]\d\d)(?:[/-](\d{1,2})(?!\d)(?:[/-](\d{1,2})(?!\d))?|(\d\d)(\d\d)(?!\d)|(?!\d))",
-    re.ASCII,
+    r"(?a)(?<!\d)(1[4-9]\d\d|2[01]\d\d)(?:[/-](\d{1,2})(?!\d)(?:[/-](\d{1,2})(?!\d))?|(\d\d)(\d\d)(?!\d)|(?!\d))"
 )
 _DATE_CHARS = 100
 _NAMED_MONTH = re.compile(

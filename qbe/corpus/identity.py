@@ -106,9 +106,8 @@ def first_author(authors: Any, *, whole: bool = False) -> str:
         authors = authors.replace(";", ",").split(",")
     first = authors[0] if isinstance(authors, list) and authors else ""
     name = first.get("name") or first.get("last") or first.get("family") if isinstance(first, dict) else first
-    return (
-        str(name or "") if whole else normalized_title(str(name or "").partition(",")[0]).rpartition(" ")[2]
-    )
+    name = str(name or "")
+    return name if whole else normalized_title(name.partition(",")[0]).rpartition(" ")[2]
 
 
 def told_apart(paper: Paper) -> Told:
@@ -267,9 +266,8 @@ class TitleIndex:
     """Find titles and near duplicates of them (Jaccard similarity of the words above MAX_JACCARD)."""
 
     def __init__(self, titles: Iterable[str]) -> None:
-        self._titles = list(
-            {words for title in titles if (words := frozenset(_WORDS.findall(title.lower())))}
-        )
+        found = {frozenset(_WORDS.findall(title.lower())) for title in titles}
+        self._titles = list(found - {frozenset()})
         self._titles_by_word: dict[str, list[int]] = defaultdict(list)
         for number, words in enumerate(self._titles):
             for word in words:

@@ -15,33 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-from qbe.corpus import records, tables
-from qbe.corpus.fields import (
-    NOT_THIS_FORMAT,
-    Fields,
-    cleaned,
-    date_of_parts,
-    dated,
-    doi,
-    present,
-    record,
-    unfit,
-    wrong_type,
-)
+from qbe.corpus import fields, records, tables
+from qbe.corpus.fields import NOT_THIS_FORMAT, Fields, date_of_parts, dated, doi, record, unfit, wrong_type
 from qbe.corpus.json_stream import decode_record, decode_text, json_objects, list_path, object_items
 from qbe.corpus.markup import plain, without_latex
 from qbe.corpus.names import are_several, person_name, split_authors
-from qbe.corpus.records import (
-    FIELDS,
-    HEADED,
-    OFFSETS,
-    Entry,
-    Reader,
-    Reading,
-    Splitter,
-    converted,
-    parse_paper,
-)
+from qbe.corpus.records import FIELDS, HEADED, OFFSETS, Entry, Reader, Reading, Splitter, converted
 from qbe.corpus.streams import display_name, head_of, numbered_lines, open_source
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper
@@ -78,7 +57,7 @@ def read_jsonl(source: str | Path, split: Splitter | None = None) -> Iterator[Pa
     ``split`` splits abstracts that are one string. Raises CorpusError with the place for anything invalid.
     """
     for where, original in read_records(source):
-        yield parse_paper(original, where, split)
+        yield records.parse_paper(original, where, split)
 
 
 def write_jsonl(papers: Iterable[Paper], stream: IO[bytes]) -> int:
@@ -105,8 +84,8 @@ def read_entries(stream: io.BufferedReader, name: str, reading: Reading) -> Iter
         columns = known[names]
         values = {field: original[names[position]] for field, position in columns.positions.items()}
         if is_own:
-            told = cleaned(tables.metadata_of({each: values[each] for each in values.keys() - _TEXTS}))
-            return {**original, "metadata": told | present(metadata or {})}
+            told = fields.cleaned(tables.metadata_of({each: values[each] for each in values.keys() - _TEXTS}))
+            return {**original, "metadata": told | fields.present(metadata or {})}
         made = tables.to_record(columns, values)
         if isinstance(made["abstract"], list):
             made |= {each: original[each] for each in _OF_SENTENCES if each in original}
@@ -274,10 +253,8 @@ def read_semantic_scholar(stream: io.BufferedReader, name: str, reading: Reading
     """Yield the papers of data sets, lists and answers of the API; raises CorpusError for abstracts alone."""
     head = head_of(stream, name)
     if head.has("corpusid", "abstract") and not head.has("title"):
-        raise CorpusError(
-            f"{name}: expected Semantic Scholar's papers, found its abstracts, which have no titles; join "
-            "both by corpusid first"
-        )
+        found = "its abstracts, which have no titles; join both by corpusid first"
+        raise CorpusError(f"{name}: expected Semantic Scholar's papers, found {found}")
     return reader(_from_s2)(stream, name, reading)
 
 

@@ -133,6 +133,5 @@ def object_items(
         said = error.args[0] if error.args else ""
         said = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
         reason = ascii(said.partition("\n")[0].strip())[1:-1]
-        raise CorpusError(
-            f"{place}: expected JSON, found it malformed or cut ({reason}); mend the file or fetch it again"
-        ) from None
+        found = f"it malformed or cut ({reason}); mend the file or fetch it again"
+        raise CorpusError(f"{place}: expected JSON, found {found}") from None

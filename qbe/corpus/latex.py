@@ -10,6 +10,7 @@ from typing import Any
 
 from qbe.corpus import fields
 from qbe.corpus.markup import clean_bibtex
+from qbe.corpus.names import alternatives
 from qbe.corpus.streams import from_western, open_source
 from qbe.errors import CorpusError
 
@@ -24,21 +25,16 @@ _UNSEEN = re.compile(r"\\begin\{comment\}|\\iffalse\b|\\end\{document\}")
 _END_OF_UNSEEN = {r"\begin{comment}": r"\\end\{comment\}", r"\iffalse": r"\\fi\b", r"\end{document}": r"\Z"}
 _INPUT = re.compile(r"\\(?:input|include|subfile)(?![A-Za-z])\s*(?:\{\s*([^{}]+?)\s*\}|([^\s{}\\]+))")
 _TITLE = re.compile(r"\\(?:[a-z]*title|Title)\*?\s*(?:\[[^\[\]]*\]\s*)?(?=\{)")
-_OTHER_TITLE = re.compile(
-    r"\\(?:running|sub|short|pdf|book|journal|head|section|make|note|icmlrunning)title|\\title(?:note|running)"
-)
+_OTHER_TITLE = re.compile(alternatives("other title"))
 _ABSTRACT = re.compile(r"\\begin\{(\w*abstract\*?)\}(?:\[[^\[\]]*\])?", re.IGNORECASE)
 _ABSTRACT_COMMAND = re.compile(r"\\(?:abstracts?|Abstract|abst)\s*(?=\{)")
 _SECTION = re.compile(
-    r"\\(?:chapter|section|paragraph)\*?\s*\{\s*(?i:abstract)\s*\}(.*?)(?=\\(?:sub)*(?:section|chapter)\b|\Z)",
-    re.DOTALL,
+    r"(?s)\\(?:chapter|section|paragraph)\*?\s*\{\s*(?i:abstract)\s*\}(.*?)(?=\\(?:sub)*(?:section|chapter)\b|\Z)"
 )
 _INTRODUCTION = re.compile(
     r"\\(?:chapter|section)\*?\s*\{[^{}]*(?i:introduction)[^{}]*\}(.*?)(?=\\section\b|\Z)", re.DOTALL
 )
-_MACRO = re.compile(
-    r"\\(?:(?:re|provide)?newcommand|providecommand|DeclareRobustCommand|def)\*?\s*+\{?\s*+\\([A-Za-z]+)\s*+\}?\s*+(?=\{)"
-)
+_MACRO = re.compile(rf"\\(?:{alternatives('macro')})\*?\s*+\{{?\s*+\\([A-Za-z]+)\s*+\}}?\s*+(?=\{{)")
 _USE = re.compile(r"\\([A-Za-z]+)(?:\s*\{\}|\\xspace\b|(?![A-Za-z]))")
 _CITATION = re.compile(r"\\[A-Za-z]*cite[A-Za-z]*\*?\s*(?:\[[^\[\]]*\]\s*)*\{([^{}]*)\}")
 _CITED = re.compile(r"(?<![~\s])[~\s]*" + _CITATION.pattern)
@@ -47,11 +43,7 @@ _OF_TEX = re.compile(r"glyphtounicode|pdftex-dvi|binhex|ifpdf\.sty|epsf|insbox|x
 _BIBLIOGRAPHY = re.compile(
     r"\\(?:bibliography|addbibresource|addglobalbib)\s*(?:\[[^\[\]]*\]\s*)?\{([^{}]+)\}"
 )
-_DROPPED = re.compile(
-    r"\\(?:thanks|footnote|footnotemark|footnotetext|todo|fixme|marginpar|label|(?:[a-zA-Z]*)ref|index|keywords?|vspace|"
-    r"hspace|includegraphics|titlenote|tnoteref|fnref|orcidlink|bibliographystyle|setlength|addtolength|thispagestyle)\*?"
-    r"\s*(?:\[[^\[\]]*\]\s*)*(?=\{)"
-)
+_DROPPED = re.compile(rf"\\(?:{alternatives('dropped')})\*?\s*(?:\[[^\[\]]*\]\s*)*(?=\{{)")
 _LAYOUT = re.compile(
     r"\\(?:begin|end)\s*\{[^{}]*\}(?:\[[^\[\]]*\])?|\\item\b(?:\s*\[[^\[\]]*\])?|\\\\\*?(?:\[[^\[\]]*\])?|\\(?:[a-z]+skip|linebreak|newline|newpage)\b"
 )

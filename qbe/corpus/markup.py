@@ -209,7 +209,7 @@ class _Decoder(NamedTuple):
             text = _MATHEMATICS.sub(lambda math: f"${(math[1] or math[2]).strip()}$", text)
             if "\\ensuremath" in text:
                 text = _ENSURED.sub(
-                    lambda math: f"{{{math[1]}}}" if _PLAIN.fullmatch(math[1]) else f"${math[1]}$", text
+                    lambda it: f"{{{it[1]}}}" if _PLAIN.fullmatch(it[1]) else f"${it[1]}$", text
                 )
             text = _RELATION.sub(lambda sign: sign[1] or "\5", text) if "$" in text else text
         if "$" in text:

@@ -49,8 +49,7 @@ _PROBLEMS = {
 }
 _ARXIV = re.compile(r"arXiv:\s?((?:\d{4}\.\d{4,5}|[a-z-]+(?:\.[A-Z]{2})?/\d{7})(?:v\d+)?)")
 _DOI = re.compile(
-    r"(?:https?://(?:dx\.)?doi\.org/|doi\s*+(?::\s*+)?(?:https?://(?:dx\.)?doi\.org/)?)(10\.\d{4,9}/\S+?)[.,;]?",
-    re.IGNORECASE,
+    r"(?i)(?:https?://(?:dx\.)?doi\.org/|doi\s*+(?::\s*+)?(?:https?://(?:dx\.)?doi\.org/)?)(10\.\d{4,9}/\S+?)[.,;]?"
 )
 
 

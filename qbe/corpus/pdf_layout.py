@@ -88,25 +88,18 @@ def _heading(lines: Sequence[Line]) -> tuple[Line | None, str]:
 def _under(lines: Sequence[Line], heading: Line, rest: str) -> list[Line]:
     begin = heading._replace(text=rest) if rest else None
     if begin is None:
-        near = [line for line in lines if line.page == heading.page and line is not heading]
-        beside = [
-            line
-            for line in near
-            if abs(line.y - heading.y) < 0.4 * line.size
-            and 0 < line.x0 - heading.x1 < 120
-            and len(line.text) > 25
-        ]
+        right = (line for line in lines if line.page == heading.page and 0 < line.x0 - heading.x1 < 120)
+        beside = [each for each in right if abs(each.y - heading.y) < 0.4 * each.size and len(each.text) > 25]
         below = _beginning(lines, heading, 7, 8)
         close = [line for line in below if line.y - heading.y < 3 * line.size]
         begin = min(close or beside or below, key=lambda each: (each.y, each.x0), default=None)
         if begin is None or _ends(begin, begin):
             return []
     rows = _grown([line for line in lines if line is not heading], begin)
-    are_alone = (len(each.text) < 40 and each.text[-1].isalpha() and _is_heading(each.text) for each in rows)
-    return [
-        row._replace(text=f"{row.text}:") if alone else row
-        for row, alone in zip(rows, are_alone, strict=True)
-    ]
+    for place, text in enumerate([row.text for row in rows]):
+        if len(text) < 40 and text[-1].isalpha() and _is_heading(text):
+            rows[place] = rows[place]._replace(text=f"{text}:")
+    return rows
 
 
 def _beginning(lines: Sequence[Line], heading: Line, most: float, letters: int) -> list[Line]:

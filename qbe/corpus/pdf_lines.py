@@ -24,8 +24,7 @@ _ACCENTS = dict(zip(_SPACING, "\u0301\u0308\u0302\u0303\u0327\u030c\u0306\u030a"
 _ACCENTED = re.compile(rf"([{''.join(_ACCENTS)}]) ?([A-Za-z\u0131])")
 _HYPHENS = {0xAD, 0x2010, 0x2011, 0xFFFE, 0x02}  # with what PDFium puts for one at the end of a line
 _FOOTNOTE_MARKS = frozenset("*\u2020\u2021\u00a7\u00b6\u2217\u22c6\u2225#")
-# Words behind which a hyphen at the end of a line is mostly one of the word itself.
-_FIRST_PARTS = WORDS["first parts"]
+_FIRST_PARTS = WORDS["first parts"]  # a hyphen behind them at the end of a line is mostly theirs
 
 
 class Line(NamedTuple):
@@ -95,14 +94,8 @@ def _characters(page: Any, height: float) -> Iterator[_Character]:
             continue
         if 0xDC00 <= code < 0xE000:
             code = 0x10000 + ((high - 0xD800) << 10) + code - 0xDC00
-        yield _Character(
-            _text(code, is_generated),
-            min(left.value, x.value),
-            max(right.value, x.value),
-            height - y.value,
-            *style,
-            is_generated,
-        )
+        x0, x1 = min(left.value, x.value), max(right.value, x.value)
+        yield _Character(_text(code, is_generated), x0, x1, height - y.value, *style, is_generated)
 
 
 def _text(code: int, is_generated: bool) -> str:
@@ -172,9 +165,8 @@ def _line(run: list[_Character], page: int) -> Line | None:
         letter = unicodedata.normalize("NFC", match[2].replace("\u0131", "i") + _ACCENTS[match[1]])
         return letter if len(letter) == 1 else match[0]
 
-    text, without = (
-        _ACCENTED.sub(composed, " ".join("".join(each).split())) for each in (parts, parts[:end])
-    )
+    texts = ("".join(each) for each in (parts, parts[:end]))
+    text, without = (_ACCENTED.sub(composed, " ".join(each.split())) for each in texts)
     bold = 2 * sum(each.bold for each in written) > len(written)
     x0, x1 = min(each.x0 for each in written), max(each.x1 for each in written)
     return Line(text, without, page, x0, x1, y, size, bold)

@@ -135,9 +135,8 @@ def _records(
     Those of reference managers come with True, where nothing says what to do with unusable ones.
     """
     if _is_dataset(source, reading):
-        yield from (
-            (UNIQUE, False, entry) for entry in read_dataset(source.removeprefix(HUGGING_FACE), reading)
-        )
+        found = read_dataset(source.removeprefix(HUGGING_FACE), reading)
+        yield from ((UNIQUE, False, entry) for entry in found)
         return
     if is_library(source):
         from qbe.corpus import zotero
@@ -156,26 +155,19 @@ def _records(
                 if form.ids == CHOSEN:
                     stream, is_western = streams.from_western(stream, name)
                     if is_western and rejected is not None:
-                        advice = "where letters are wrong, convert the file"
-                        rejected.note(
-                            records.RECODED, name, f"expected UTF-8 text, read as {streams.WESTERN}; {advice}"
-                        )
+                        told = f"read as {streams.WESTERN}; where letters are wrong, convert the file"
+                        rejected.note(records.RECODED, name, f"expected UTF-8 text, {told}")
                 found = form.read(stream, name, reading)
                 if left is not None and form.name == "pubmed" and not _is_read_once(file):
-                    found = _last_of_each(
-                        found, left, rejected.deleted if rejected is not None else frozenset()
-                    )
+                    deleted = frozenset() if rejected is None else rejected.deleted
+                    found = _last_of_each(found, left, deleted)
                 by_title = form.name in LIBRARIES and reading.on_error is None
                 for entry in found:
-                    record = entry.record
-                    if (
-                        by_title
-                        and isinstance(record, Mapping)
-                        and is_placeholder([record["abstract"] or ""])
-                    ):
-                        about = {**record["metadata"], ABSTRACT_FROM: TITLE}
-                        record = {**record, "abstract": [record["title"]], "metadata": about}
-                    yield form.ids, by_title, Entry(entry.where, record)
+                    where, its = entry
+                    if by_title and isinstance(its, Mapping) and is_placeholder([its["abstract"] or ""]):
+                        about = {**its["metadata"], ABSTRACT_FROM: TITLE}
+                        its = {**its, "abstract": [its["title"]], "metadata": about}
+                    yield form.ids, by_title, Entry(where, its)
                     count += 1
         except CorpusError as error:
             if count or not in_folder:

@@ -235,11 +235,8 @@ def paper_to_record(paper: Paper) -> dict[str, Any]:
     abstract = [sentence.text for sentence in paper.sentences]
     record: dict[str, Any] = {"paper_id": paper.paper_id, "title": paper.title, "abstract": abstract}
     if paper.labelled:
-        labels = (
-            each.probabilities.label if each.probabilities else str(each.facet or "other")
-            for each in paper.sentences
-        )
-        record["pred_labels"] = [f"{label}_label" for label in labels]
+        given = ((each.probabilities, each.facet or "other") for each in paper.sentences)
+        record["pred_labels"] = [f"{its.label if its else facet!s}_label" for its, facet in given]
     elif any(each.probabilities for each in paper.sentences):
         headed = (each.probabilities and each.probabilities.label for each in paper.sentences)
         record[HEADED] = list(headed)

@@ -18,15 +18,13 @@ from qbe.errors import UsageError
 # Abbreviations without their last full stop ("e.g" stands for "e.g."). The sentence goes on whatever follows,
 # before a number, command or formula ("Fig. 3"), or, as written, unless a common way to begin one follows:
 # words that begin sentences of abstracts (of CSAbstruct's training part) far more often than they are names.
-LEADING, NUMBERED, OFTEN_INNER, BEGINNINGS = (
-    WORDS[name] for name in ("leading", "numbered", "often inner", "beginnings")
-)
+_NAMES = ("leading", "numbered", "often inner", "beginnings")
+LEADING, NUMBERED, OFTEN_INNER, BEGINNINGS = map(WORDS.__getitem__, _NAMES)
 EXCLAIMED = frozenset(("Jeopardy", "Yahoo"))  # names that end in an exclamation mark
 # In lower case: words of structured abstracts' headings by the label of what follows; those that count where
 # a heading has none of these; and words that stand beside them.
-_HEADINGS = {
-    label: WORDS[f"{label} headings"] for label in ("background", "objective", "method", "result", "other")
-}
+_LABELS = ("background", "objective", "method", "result", "other")
+_HEADINGS = {label: WORDS[f"{label} headings"] for label in _LABELS}
 _WEAK_HEADINGS = {label: WORDS[f"weak {label} headings"] for label in ("method", "other")}
 HEADINGS = WORDS["beside headings"].union(*_HEADINGS.values(), *_WEAK_HEADINGS.values())
 FORMULA_ENDS = ("$", "$$", "\\)", "\\]")
@@ -101,8 +99,7 @@ _CAPITAL, _TELLING = re.compile("[A-Z][A-Za-z]{2,}"), HEADINGS - {"the", "and"}
 TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[\s*]*(\S.*)", re.IGNORECASE)
 # No word of a line that begins within a sentence, such as "abstract-level".
 ABSTRACT = re.compile(
-    r"^[ \t#*]*(?:(?i:abstract)[ \t*]*(?::|$)|A(?i:bstract)[ \t*]*(?:[.\u2013\u2014]|-(?=[A-Z \t])))[ \t*]*",
-    re.MULTILINE,
+    r"(?m)^[ \t#*]*(?:(?i:abstract)[ \t*]*(?::|$)|A(?i:bstract)[ \t*]*(?:[.–—]|-(?=[A-Z \t])))[ \t*]*"
 )
 _WRAPPED = 0.75  # of the next line's length: a first line as long may belong to a wrapped paragraph
 

@@ -225,9 +225,8 @@ def open_address(address: str) -> IO[bytes]:
         file: IO[bytes] = fsspec.open(address, "rb").open()
     except ImportError as error:  # of fsspec, or its message says which package the protocol needs
         lacking = " ".join(str(error).split())
-        raise MissingDependencyError(
-            f"{address}: {lacking}; install it with pip (fsspec: 'qbe[huggingface]'), or download the file"
-        ) from error
+        advice = "install it with pip (fsspec: 'qbe[huggingface]'), or download the file"
+        raise MissingDependencyError(f"{address}: {lacking}; {advice}") from error
     return file
 
 
@@ -239,9 +238,8 @@ def _of_address(address: str) -> Iterator[bytes]:
         raise
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise CorpusError(
-            f"cannot read {address}: {reason[:200]}; check the address, or download it and give the file"
-        ) from error
+        advice = "check the address, or download it and give the file"
+        raise CorpusError(f"cannot read {address}: {reason[:200]}; {advice}") from error
 
 
 def numbered_lines(stream: io.BufferedReader, name: str) -> Iterator[tuple[int, bytes]]:
@@ -250,10 +248,8 @@ def numbered_lines(stream: io.BufferedReader, name: str) -> Iterator[tuple[int, 
     for line in iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""):
         number += 1
         if len(line) > MAX_LINE_BYTES:
-            raise CorpusError(
-                f"{name}, line {number}: expected at most {MAX_LINE_BYTES >> 20} MiB a line, found more; "
-                "write one paper a line"
-            )
+            found = f"at most {MAX_LINE_BYTES >> 20} MiB a line, found more; write one paper a line"
+            raise CorpusError(f"{name}, line {number}: expected {found}")
         if line.find(b"\r", 0, -2) < 0:
             yield number, line
             continue

@@ -153,10 +153,8 @@ def to_record(columns: Columns, row: Mapping[str, Any]) -> dict[str, Any]:
 def metadata_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata of a row (see `to_record`), still with markup."""
     cells = {field: _cell(value) for field, value in row.items()}
-    authors, tags, venues = (
-        [value for name, value in cells.items() if value and name.partition(" ")[0] == field]
-        for field in _SEVERAL
-    )
+    filled = [(name.partition(" ")[0], value) for name, value in cells.items() if value]
+    authors, tags, venues = ([value for name, value in filled if name == field] for field in _SEVERAL)
     named: Any = authors[0] if authors else ""
     if isinstance(named, str) and not (named.startswith("[") and named.endswith("]")):
         named = "\n".join(map(clean_title, named.split("\n")))
@@ -416,9 +414,8 @@ def _values(column: Any) -> list[Any]:
 
 def _damaged(place: str, error: Exception) -> CorpusError:
     reason = one_line(str(error).replace("`", "'"))[:200] or type(error).__name__
-    return CorpusError(
-        f"{place}: expected a whole Parquet file, found it damaged ({reason}); fetch the file again"
-    )
+    found = f"it damaged ({reason}); fetch the file again"
+    return CorpusError(f"{place}: expected a whole Parquet file, found {found}")
 
 
 def read_dataset(name: str, reading: Reading) -> Iterator[Entry]:
@@ -430,9 +427,8 @@ def read_dataset(name: str, reading: Reading) -> Iterator[Entry]:
     """
     path, *rest = [name] if is_folder(name) else name.split(":")
     if not path or len(rest) > 2:
-        raise UsageError(
-            f"hf:{name}: expected NAME[:CONFIG][:SPLIT]; write it so, CONFIG may be empty (NAME::SPLIT)"
-        )
+        advice = "write it so, CONFIG may be empty (NAME::SPLIT)"
+        raise UsageError(f"hf:{name}: expected NAME[:CONFIG][:SPLIT]; {advice}")
     config, split = (part or None for part in (*rest, "", "")[:2])
     place = path if is_folder(path) else f"hf:{path}"
     datasets = check_package("datasets")
@@ -465,10 +461,8 @@ def read_dataset(name: str, reading: Reading) -> Iterator[Entry]:
             found = "a folder or repository without data files; give another name, or a file of papers"
             raise CorpusError(f"{path}: expected a data set, found {found}") from error
         reason = " ".join(str(error).split())[:200]
-        raise CorpusError(
-            f"cannot read {place}: {type(error).__name__}: {reason}; check the name and the network, or save "
-            "the dataset to a folder and give its name"
-        ) from error
+        advice = "check the name and the network, or save the dataset to a folder and give its name"
+        raise CorpusError(f"cannot read {place}: {type(error).__name__}: {reason}; {advice}") from error
 
 
 def _split_of(loaded: Any, split: str | None, place: str) -> Any:

@@ -88,10 +88,8 @@ def elements(stream: io.BufferedReader, name: str, tags: Sequence[str]) -> Itera
         problem = next(iter(events.error_log.filter_from_errors()), None)
         message, line = (problem.message, problem.line) if problem is not None else (str(error), 1)
         reason = ascii(" ".join(message.split())[:100].rstrip("."))[1:-1]
-        raise CorpusError(
-            f"{name}, line {line}: expected whole and well-formed XML, found an error ({reason}); mend it or "
-            "fetch the file again"
-        ) from None
+        found = f"an error ({reason}); mend it or fetch the file again"
+        raise CorpusError(f"{name}, line {line}: expected whole and well-formed XML, found {found}") from None
 
 
 # --- PubMed ---
@@ -103,10 +101,8 @@ _NAME = frozenset(("CollectiveName", "ForeName", "Initials", "LastName", "Suffix
 _OWN_DOI = XPath("string(*/ArticleIdList/ArticleId[@IdType='doi'])")
 _PMC = XPath("normalize-space(*/ArticleIdList/ArticleId[@IdType='pmc'])")
 # The kind that the DTD assumes is "pubmed".
-_CITES = XPath(
-    "*/ReferenceList//Reference/ArticleIdList/ArticleId[not(@IdType) or @IdType='pubmed']/text()",
-    smart_strings=False,
-)
+_IDS = "ArticleIdList/ArticleId[not(@IdType) or @IdType='pubmed']"
+_CITES = XPath(f"*/ReferenceList//Reference/{_IDS}/text()", smart_strings=False)
 _DELETION, _CITATIONS = "DeleteCitation", ("MedlineCitation", "BookDocument")
 # The last period of an ellipsis, or of an abbreviation such as U.S.
 _KEPT_PERIOD = re.compile(r"(?:\.\.|\b(?:[^\W\d_]\.){2,})$")
@@ -122,11 +118,8 @@ def note_pubmed(stream: io.BufferedReader) -> Iterator[tuple[str, bool]]:
     """Yield the PMID of each article, book and deletion (True), as far as the XML can be read."""
     with contextlib.suppress(CorpusError):
         for _, element in elements(stream, "", (*_CITATIONS, _DELETION)):
-            pmids = element.findall("PMID")
-            yield from (
-                (text_of(pmid), element.tag == _DELETION)
-                for pmid in (pmids if element.tag == _DELETION else pmids[:1])
-            )
+            is_deletion, pmids = element.tag == _DELETION, element.findall("PMID")
+            yield from ((text_of(pmid), is_deletion) for pmid in (pmids if is_deletion else pmids[:1]))
 
 
 def _from_pubmed(source: Element) -> dict[str, Any] | None:
@@ -155,11 +148,8 @@ def _from_pubmed(source: Element) -> dict[str, Any] | None:
         title, venue = (chapter, venue) if chapter else (venue, "")
         authors = authors or book.get("AuthorList", [])
         dates = _published(citation.get("ContributionDate", [None])[0], book.get("PubDate", []))
-    locations = (
-        text_of(each)
-        for each in article.get("ELocationID", ())
-        if each.get("EIdType") == "doi" and each.get("ValidYN") != "N"
-    )
+    places = (each for each in article.get("ELocationID", ()) if each.get("EIdType") == "doi")
+    locations = (text_of(each) for each in places if each.get("ValidYN") != "N")
     metadata = {
         # Without editors of books and names that NLM calls invalid.
         "authors": [

@@ -105,10 +105,8 @@ def copy_database(path: Path, folder: Path) -> Path:
                 return folder / DATABASE
         except FileNotFoundError as error:
             if error.filename == str(path):
-                raise CorpusError(
-                    f"{path.parent}: expected a Zotero library, found no {DATABASE}; name its folder: "
-                    "zotero:FOLDER"
-                ) from error
+                found = f"no {DATABASE}; name its folder: zotero:FOLDER"
+                raise CorpusError(f"{path.parent}: expected a Zotero library, found {found}") from error
         except OSError as error:
             raise CorpusError(f"cannot read {path}: {error.strerror}; close Zotero, and try again") from error
         time.sleep(0.05)
