@@ -140,14 +140,14 @@ def served(
 
 def alone(index: Path, ids: Sequence[str], options: argparse.Namespace) -> Measured:
     """The same answers by the library, in blocks with all processors, for as long as the server was asked."""
-    from qbe import Facet, Fused, Query, default_stages, open_index
+    from qbe import Facet, Query, Stages, default_stages, open_index
     from qbe.search.request import SearchRequest
     from qbe.search.session import SearchSession
     from qbe.search.writers import to_record
 
     with (
         open_index(index) as opened,
-        SearchSession(opened, default_stages(opened) if options.rerank else Fused()) as session,
+        SearchSession(opened, default_stages(opened) if options.rerank else Stages()) as session,
     ):
         queries = [Query(opened.paper(paper_id), Facet.METHOD) for paper_id in ids]
         requests = [SearchRequest(each, HITS + 1, grades=True) for each in queries]

@@ -171,8 +171,8 @@ def test_duplicates_by_doi_or_title_keep_a_complete_list_of_authors(tmp_path):
     title = "Bird sound detection with neural networks"
     kahl = {"year": 2020, "authors": ["Sue Kahl"]}
     some = {"title": title, "metadata": {**kahl, "et_al": True, "doi": "10.1234/a"}}
-    all_ = {"title": "Bird sounds of lakes in the north"}
-    all_["metadata"] = {"authors": ["Sue Kahl", "Per Moe"], "doi": "10.1234/a"}
+    both = {"authors": ["Sue Kahl", "Per Moe"], "doi": "10.1234/a"}
+    all_ = {"title": "Bird sounds of lakes in the north", "metadata": both}
     again = all_ | {"metadata": {"authors": ["S. Kahl"]}}  # by the title of the second
     last = {"title": title, "metadata": kahl}
     records = (
