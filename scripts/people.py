@@ -14,6 +14,7 @@ import argparse
 import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -109,7 +110,7 @@ def tables(qrels: Path = Path("qrels", "people")) -> str:
     if tagged := figures_of(
         qrels / HEADINGS / "corpus.jsonl", Path(f"runs/people.{HEADINGS}.tagger.jsonl"), HEADINGS
     ):
-        lines += ["", f"Facet tagger, on sentences below authors' headings: {'; '.join(tagged)}."]
+        lines += ["", textwrap.fill(f"Facet tagger, below authors' headings: {'; '.join(tagged)}.", 120)]
     return "\n".join(lines) + "\n"
 
 
