@@ -128,8 +128,10 @@ def check_positive(name: str, value: float) -> None:
         raise UsageError(f"expected `{name}` above 0, found {value:g}")
 
 
-def check_count(name: str, value: int) -> None:
-    """Raise UsageError for a number below 1."""
+def check_count(name: str, value: object) -> None:
+    """Require a positive integer: raise TypeError for another type, UsageError below 1."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"expected an int as `{name}`, found {value!r} ({type(value).__name__})")
     if value < 1:
         raise UsageError(f"expected `{name}` of at least 1, found {value}")
 

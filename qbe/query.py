@@ -33,7 +33,8 @@ SHAPES: Mapping[str, Mapping[Facet, float]] = {
 class Aspect:
     """The part of a paper that forms the query: a facet, sentence positions (from 0), or the whole abstract.
 
-    A negative ``weight`` asks for papers that are *not* like this. A facet may be given by its name.
+    A negative ``weight`` asks for papers that are *not* like this. A facet may be given by its name. Raises
+    TypeError and UsageError.
     """
 
     paper: Paper
@@ -44,7 +45,7 @@ class Aspect:
     def __post_init__(self) -> None:
         if not isinstance(self.paper, Paper):
             raise TypeError(
-                f"expected a qbe.Paper, found {self.paper!r:.60}; look one up with index.paper(id)"
+                f"expected a qbe.Paper, found {_kind(self.paper)}; look one up with index.paper(id)"
             )
         if not self.paper.sentences:
             raise UsageError(
@@ -52,8 +53,10 @@ class Aspect:
             )
         if isinstance(self.facet, str):
             object.__setattr__(self, "facet", facet_named(self.facet))
+        elif self.facet is not None and not isinstance(self.facet, Facet):
+            raise TypeError(f"expected a facet such as Facet.METHOD or 'method', found {_kind(self.facet)}")
         if self.positions is not None:
-            object.__setattr__(self, "positions", tuple(self.positions))
+            object.__setattr__(self, "positions", _whole_numbers(self.positions))
             if self.facet is not None:
                 raise UsageError("expected a facet or sentence positions, found both; give one of them")
         check_weight(self.weight)
@@ -124,6 +127,9 @@ class Query:
 
     @classmethod
     def of(cls, *aspects: Aspect) -> Query:
+        for aspect in aspects:
+            if not isinstance(aspect, Aspect):
+                raise TypeError(f"expected qbe.Aspect objects, found {_kind(aspect)}")
         if not any(aspect.weight > 0 for aspect in aspects):
             raise UsageError(
                 "expected at least one aspect with a positive weight, found none; a search starts from what "
@@ -216,6 +222,18 @@ def check_weight(weight: float) -> None:
 
 def format_weight(weight: float) -> str:
     return repr(float(weight)).removesuffix(".0")
+
+
+def _kind(value: object) -> str:
+    return f"{value!r:.60} ({type(value).__name__})"
+
+
+def _whole_numbers(positions: object) -> tuple[int, ...]:
+    if isinstance(positions, Sequence) and not isinstance(positions, str):
+        numbers = tuple(positions)
+        if all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
+            return numbers
+    raise TypeError(f"expected sentence positions such as (0, 3), found {_kind(positions)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,8 +136,20 @@ class Paper:
         """The year as its record gives it, such as ``2019``, or None."""
         return year_given(self.metadata) or None
 
+    def __post_init__(self) -> None:
+        are_sentences = isinstance(self.sentences, tuple) and all(
+            isinstance(each, Sentence) and isinstance(each.facet, Facet | None) for each in self.sentences
+        )
+        if not are_sentences:
+            raise TypeError(
+                "expected a tuple of qbe.Sentence, with qbe.Facet or None, as the sentences of a paper; make "
+                "a paper of a plain abstract by qbe.paper_from_text(title, abstract)"
+            )
+
     def positions(self, facet: Facet | None) -> tuple[int, ...]:
         """Positions (from 0) of the sentences of a facet; of all sentences where it is None."""
+        if facet is not None and not isinstance(facet, Facet):
+            raise TypeError(f"expected a qbe.Facet such as Facet.METHOD, or None, found {facet!r}")
         return tuple(
             i for i, sentence in enumerate(self.sentences) if facet is None or sentence.facet is facet
         )

@@ -99,6 +99,9 @@ def test_a_transformer_is_a_first_stage(dense, index, caplog):
     reranked = Pipeline(index, from_transformer(retriever), lambda aspect, papers: [0.0] * len(papers))
     with reranked, pytest.raises(PaperNotFoundError):
         reranked.search(query)
+    for wrong in (len, type(retriever)):
+        with pytest.raises(TypeError, match="a transformer with a method transform"):
+            from_transformer(wrong)
 
 
 # sentence-transformers

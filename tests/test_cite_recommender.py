@@ -264,6 +264,16 @@ def test_many_at_a_time_are_each_as_alone(opened, index, parameters):
     assert recommender.batch_recommend([], 9) == []
 
 
+def test_a_filter_of_a_call_gives_what_that_of_a_configuration_gives(opened, index):
+    paper = index.paper(QUERY)
+    plain, filtered = opened(), opened(filter=NOT_YOUNGER)
+    expected = filtered.recommend(paper, 50)
+    assert plain.recommend(paper, 50, filter=NOT_YOUNGER) == expected != plain.recommend(paper, 50)
+    assert plain.selected(paper, NOT_YOUNGER)[1:] == filtered.selected(paper)[1:] != plain.selected(paper)[1:]
+    with pytest.raises(TypeError, match="filter"):
+        plain.recommend(paper, filter="2015-")
+
+
 def test_matches_are_pairs_of_sentences(opened, index):
     paper = index.paper(QUERY)
     (hit,) = opened().recommend(paper, 1)

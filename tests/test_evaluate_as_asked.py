@@ -9,6 +9,7 @@ from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
 from qbe.evaluate.facets import REQUIREMENTS, as_asked_protocol, is_as_asked
 from qbe.evaluate.run import Run
+from qbe.query import SHAPES
 from qbe.types import Facet
 
 B, M, R = Facet
@@ -40,6 +41,10 @@ def test_what_is_asked_for_by_shape(scope, right):
     assert [name for name, row in GRADES["p"].items() if is_as_asked(row, scope)] == list(right)
 
 
+def test_every_facet_and_every_shape_of_exploration_has_its_requirements():
+    assert set(REQUIREMENTS) == {facet.value for facet in Facet} | set(SHAPES)
+
+
 def test_measures_by_hand():
     """x and y are not judged; of the method a, b and d are right; the query paper itself does not count."""
     run = Run("by-hand", {"p_method": hits("xpacybd"), "q_method": hits("a"), "p_competitors": hits("ba")})
@@ -59,7 +64,10 @@ def test_measures_by_hand():
     }
     figures = {scope: figure for scope, figure in result.figures["P@5"].items() if figure is not None}
     assert figures == {"method": 1 / 5, "competitors": 1 / 10}
-    assert result.warnings == ("1 of 2 queries by competitors missing (q, ...)",)
+    assert result.warnings == (
+        "2 of the first 10 hits by method are not judged",
+        "1 of 2 queries by competitors missing (q, ...)",
+    )
 
 
 def test_what_is_not_judged_in_a_scope_does_not_count_there():
@@ -72,9 +80,13 @@ def test_what_is_not_judged_in_a_scope_does_not_count_there():
     assert result.queries["same-method-other-problem"] == ()
     assert result.per_query["judged@10"]["p_method"] == 0.5
     assert result.figures["mean method grade"]["method"] == 3
-    assert result.warnings == ("1 of 2 queries by background missing (p, ...)",)
+    assert result.warnings == (
+        "1 of 2 queries by background missing (p, ...)",
+        "1 of the first 10 hits by method are not judged",
+    )
     more = as_asked_protocol(grades, Run("by-hand", {**rankings, "r_method": hits("b")}))
     assert more.figures == result.figures
+    assert "queries by method without judgements left out: 1 (r, ...)" in more.warnings
 
 
 def test_searches_named_as_in_exploration():
@@ -107,3 +119,12 @@ def test_the_command_joins_the_files_of_the_shapes(tmp_path, capsys, monkeypatch
     assert (fused["figures"]["P@5"]["method"], fused["figures"]["P@5"]["competitors"]) == (0.1, 0.0)
     assert (bm25["figures"]["P@5"]["method"], bm25["figures"]["P@5"]["competitors"]) == (0.0, None)
     assert "first hits that are as asked, means over query papers" in capsys.readouterr().out
+
+
+def test_a_scope_without_judgements_by_its_facets():
+    grades = {"p": {"a": {M: 2.0}}}
+    with pytest.raises(FileFormatError, match="judgements by all facets that competitors asks for"):
+        as_asked_protocol(grades, {"p_competitors": hits("a")})
+    both = as_asked_protocol(grades, {"p_competitors": hits("a"), "p_method": hits("a")})
+    assert both.warnings[0] == "all queries by competitors without judgements left out"
+    assert both.figures["P@5"]["method"] == 0.2

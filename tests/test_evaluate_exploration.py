@@ -5,14 +5,25 @@ from math import log2
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.runs import run
 
+from qbe import Aspect, Paper, Query, Sentence
 from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
-from qbe.evaluate.facets import Contrast, contrast_of, exploration_protocol
+from qbe.evaluate.facets import Contrast, contrast_of, exploration_protocol, ndcg
 from qbe.types import Facet
 
 B, M, R = Facet
+SCOPES = (
+    "background-not-method",
+    "method-not-background",
+    "background-not-result",
+    "result-not-background",
+    "method-not-result",
+    "result-not-method",
+)
 
 GRADES = {
     "p": {
@@ -40,6 +51,14 @@ def test_the_query_paper_is_no_candidate_and_a_scope_may_have_no_relevant_paper(
     assert evaluation.figures == {"nDCG@10": {scope: 1}, "P@10": {scope: None}, "RR": {scope: None}}
 
 
+@pytest.mark.parametrize(
+    ("liked", "disliked", "relevant"), [(2, 0.5, True), (1.9, 0, False), (3, 0.6, False), (2, 0, True)]
+)
+def test_relevant_begins_at_two_and_ends_at_a_half(liked, disliked, relevant):
+    evaluation = exploration_protocol({"p": {"a": {B: liked, R: disliked}}}, run({"p_background": "a"}))
+    assert bool(evaluation.with_relevant["background-not-result"]) is relevant
+
+
 # Ids
 
 
@@ -63,7 +82,33 @@ def test_what_ids_ask_for(query_id, contrast):
     assert contrast_of(query_id) == contrast
 
 
+@given(
+    st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1)
+    | st.text("a%&256*_", min_size=1),
+    st.permutations(list(Facet)),
+    st.floats(1e-3, 1e3),
+    st.booleans(),
+)
+def test_ids_of_queries_are_read_back(paper_id, facets, weight, disliked_first):
+    liked, disliked, _ = facets
+    paper = Paper(paper_id, "T", (Sentence("S."),))
+    aspects = [Aspect(paper, liked, weight=weight), Aspect(paper, disliked, weight=-weight / 2)]
+    if disliked_first:
+        aspects.reverse()
+    assert contrast_of(Query.of(*aspects).query_id) == Contrast(paper_id, liked, disliked)
+    assert contrast_of(Query(paper, liked).query_id) == Contrast(paper_id, liked)
+
+
 # Measures
+
+
+def test_ndcg_by_hand():
+    ideal = 2.5 + 2 / log2(3) + 1 / 2
+    assert ndcg([1, 0, 2.5], [2.5, 1, 2, 0]) == (1 + 2.5 / 2) / ideal
+    assert ndcg([2.5, 2, 1, 0], [2.5, 1, 2, 0]) == 1
+    assert ndcg([0] * 10 + [1], [0] * 10 + [1]) == 0  # the eleventh place does not count
+    assert ndcg([], [1.0]) == 0
+    assert ndcg([0.0], [0.0]) == 0
 
 
 def test_the_protocol_by_hand():
@@ -90,6 +135,13 @@ def test_the_protocol_by_hand():
     )
 
 
+def test_the_six_scopes_stand_in_their_order():
+    grades = {"p": {str(place): {f: 3.0 * (f is facet) for f in Facet} for place, facet in enumerate(Facet)}}
+    evaluation = exploration_protocol(grades, run({f"p_{facet}": "012" for facet in Facet}))
+    assert tuple(evaluation.queries) == SCOPES
+    assert evaluation.figures["RR"] == dict(zip(SCOPES, [1, 1 / 2, 1, 1 / 3, 1 / 2, 1 / 3], strict=True))
+
+
 # Which ranking counts
 
 
@@ -100,6 +152,9 @@ def test_a_ranking_of_both_facets_is_taken_before_that_of_the_liked_one():
     plain = exploration_protocol(GRADES, run({"p_background": "bca", "1*p_method&-1*p_background": "d"}))
     assert plain.per_query["nDCG@10"]["p_background-not-method"] < 1
     assert plain.per_query["nDCG@10"]["p_method-not-background"] == 1
+    rankings = {"1*p_background&-1*p_method": "abc", "q_background": "ad"}
+    (warning,) = exploration_protocol(BACKGROUND_NOT_METHOD, run(rankings)).warnings
+    assert warning.startswith("1 of 2 queries for background-not-method are ranked by the liked facet alone")
 
 
 def test_a_missing_query_scores_0_and_others_are_left_out_with_warnings():

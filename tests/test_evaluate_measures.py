@@ -14,10 +14,13 @@ from qbe.evaluate.measures import (
     ndcg_percent,
     parse_measures,
     per_query_values,
+    precision_at_last,
+    recall,
     trec_order,
 )
 
 LOG3 = math.log2(3)
+pools = st.lists(st.integers(0, 3), min_size=1, max_size=60)
 
 
 def test_ndcg_cuts_at_a_fifth_and_counts_the_first_two_ranks_alike():
@@ -32,6 +35,43 @@ def test_ndcg_of_the_textbook_example():
     pool = gains + [0] * 40
     ideal = 3 + 3 + 3 / LOG3 + 2 / 2 + 2 / math.log2(5) + 2 / math.log2(6) + 1 / math.log2(7)
     assert ndcg_percent(gains, pool) == pytest.approx(9.6051177391888114 / ideal)
+
+
+@pytest.mark.parametrize(("size", "cutoff"), [(4, 0), (5, 1), (9, 1), (99, 19), (250, 50)])
+def test_ndcg_rounds_the_cutoff_down(size, cutoff):
+    ranked = [0] * cutoff + [3] + [0] * (size - cutoff - 1)
+    assert ndcg_percent(ranked, ranked) == 0.0
+    assert ndcg_percent(sorted(ranked, reverse=True), ranked) == (1.0 if cutoff else 0.0)
+
+
+def test_negative_grades_gain_nothing_and_r_precision_is_precision_at_the_last_relevant_rank():
+    assert ndcg_percent([-2, 3], [3, 0, 0, 0, 0, 0, 0, 0, 0, -2]) == pytest.approx(1.0)
+    assert precision_at_last([2, 0, 3, 1], [2, 0, 3, 1]) == pytest.approx(2 / 3)
+    assert precision_at_last([2, 0], [2, 0, 3, 1]) == 0.0
+
+
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
+@pytest.mark.parametrize("pool", [[], [0, 0, 0, 0, 0], [1, 0, 0, 0, 0]])
+def test_a_pool_without_anything_relevant_gives_zero(measure, pool):
+    expected = 1.0 if measure.label == "NDCG%20" and 1 in pool else 0.0
+    assert measure.function(pool, pool) == expected
+
+
+@given(pools, st.randoms(use_true_random=False))
+def test_values_lie_in_0_1_and_a_prefix_scores_no_higher(pool, random):
+    ranked = random.sample(pool, len(pool))
+    prefix = ranked[: random.randrange(len(ranked) + 1)]
+    for measure in MEASURES.values():
+        whole, part = measure.function(ranked, pool), measure.function(prefix, pool)
+        assert 0.0 <= part <= whole <= 1.0 + 1e-12
+
+
+@given(pools.filter(lambda pool: max(pool) >= 2 and len(pool) >= 5))
+def test_a_perfect_ranking_scores_one(pool):
+    perfect = sorted(pool, reverse=True)
+    for label in ("NDCG%20", "MAP", "R-Precision"):
+        assert MEASURES[label].function(perfect, pool) == pytest.approx(1.0)
+    assert recall(perfect, pool) == pytest.approx(min(1.0, 20 / sum(grade >= 2 for grade in pool)))
 
 
 def test_order_is_trec_evals():
@@ -69,6 +109,21 @@ def test_ir_measures_computes_the_protocols_measures_and_agrees_where_it_has_the
         assert values[label] == pytest.approx(values[stock_name])
 
 
+def test_protocol_measures_are_known_to_ir_measures_by_name():
+    parse_measures([])
+    qrels = [ir_measures.Qrel("1_method", "a", 2), ir_measures.Qrel("1_method", "b", 0)]
+    run = [ir_measures.ScoredDoc("1_method", "b", 2.0), ir_measures.ScoredDoc("1_method", "a", 1.0)]
+    named = [ir_measures.parse_measure("CSFCube_AP"), ir_measures.parse_measure("RR(rel=2)")]
+    assert ir_measures.calc_aggregate(named, qrels, run) == dict.fromkeys(named, 0.5)
+
+
+def test_measures_are_named_canonically_once():
+    names = ["MAP", "AP", "NDCG%20", "R-Precision", "Precision@20"]
+    assert list(parse_measures(names)) == ["AP", "CSFCube_nDCG", "CSFCube_Rprec", "P@20"]
+    with pytest.raises(UsageError, match=r"; did you mean NDCG%20\?$"):
+        parse_measures(["NDCG%21"])
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -77,7 +132,7 @@ def test_ir_measures_computes_the_protocols_measures_and_agrees_where_it_has_the
     ],
 )
 def test_a_measure_that_cannot_be_is_refused(name):
-    with pytest.raises(UsageError, match="CSFCube_nDCG"):
+    with pytest.raises(UsageError, match=r"CSFCube_nDCG|did you mean NDCG%20"):
         parse_measures([name])
 
 

@@ -8,7 +8,9 @@ from support.runs import folds_text
 
 from qbe import runs as trec
 from qbe.cli.evaluate import main
+from qbe.errors import FileFormatError
 from qbe.evaluate.csfcube import csfcube_protocol, load_folds
+from qbe.evaluate.evaluation import evaluate
 from qbe.evaluate.report import published_papers, published_rows
 from qbe.evaluate.run import Run
 from qbe.types import Facet, Hit
@@ -109,6 +111,41 @@ def test_missing_documents_count_as_not_retrieved_and_are_told(qrels, run, folds
     assert result.per_query["MAP"]["5_method"] == 0.0
     assert result.per_query["R-Precision"]["5_method"] == 0.0
     assert "3 pool documents missing in 1 queries (5_method, ...)" in result.warnings[0]
+
+
+def test_judgements_of_one_facet_give_that_facet(qrels, run, folds):
+    method = {q: grades for q, grades in qrels.items() if q.endswith("_method")}
+    result = csfcube_protocol(method, run, folds)
+    assert result.figures["MAP"] == pytest.approx({"method": 0.35})
+    assert result.warnings == ("queries without judgements left out: 5 (1_background, 2_background, ...)",)
+    two = {q: grades for q, grades in qrels.items() if not q.endswith("_result")}
+    assert list(csfcube_protocol(two, run, folds).figures["MAP"]) == ["background", "method"]
+
+
+def test_a_run_must_answer_some_query(qrels, folds):
+    stranger = Run("r", {"9_method": (Hit("d0", 1.0),)})
+    for protocol, more in ((csfcube_protocol, folds), (evaluate, ["AP"])):
+        with pytest.raises(FileFormatError):
+            protocol(qrels, stranger, more)
+
+
+def test_plain_evaluation_means_over_queries_by_facet(qrels, run):
+    result = evaluate(qrels, without(run, "2_background"), ["AP", "P@1"])
+    assert result.figures["AP"] == pytest.approx(
+        {
+            "background": (1 + 1 / 3) / 3,
+            "method": 0.35,
+            "result": 0.75,
+            "all": (1 + 1 / 3 + 1 / 2 + 1 / 5 + 1 + 1 / 2) / 7,
+        }
+    )
+    assert result.warnings == ("no documents for query 2_background: it scores as an empty ranking",)
+
+
+def test_plain_evaluation_without_facets_has_one_figure():
+    run = Run("r", {"301": (Hit("a", 2.0), Hit("b", 1.0))})
+    result = evaluate({"301": {"b": 1}, "302_method": {"c": 1}}, run, ["RR"])
+    assert result.figures == {"RR": {"all": 0.25}}
 
 
 SPECTER = {

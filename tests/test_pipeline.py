@@ -27,6 +27,9 @@ def test_topics_and_pools_that_do_not_fit(index):
             pipeline.run([topic, Topic("q1", "s001")])
         with pytest.raises(UsageError, match="expected a pool for each query, found none for q1"):
             pipeline.run([topic], pools={"q": ["s051"]})
+        query = Query(index.paper("s036"))
+        with pytest.raises(TypeError, match="expected a pool as a list of paper ids"):
+            pipeline.search(query, pool=(each for each in ["s051"]))
 
 
 @pytest.mark.parametrize("stage", ["bm25", "dense", "fused"])

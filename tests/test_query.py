@@ -80,8 +80,10 @@ def test_what_is_no_query():
     for weight in (0, float("nan"), float("inf"), 1e308, -1e308, 1e-308):
         with pytest.raises(UsageError, match="expected a weight between 1e-06 and 1e\\+06"):
             Aspect(P, weight=weight)
-    with pytest.raises(TypeError, match=r"expected a qbe.Paper, found 'p1'; look one up"):
-        Query("p1")
+    with pytest.raises(TypeError, match=r"expected qbe.Aspect objects, found "):
+        Query.of(P)
+    with pytest.raises(TypeError, match="expected sentence positions"):
+        Query(P, positions=[0.5])
 
 
 def test_aspects_by_hand():

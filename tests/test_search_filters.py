@@ -1,5 +1,6 @@
 """Filters: what passes, and that filtered rankings are the exhaustive ones without the papers that do not."""
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -9,17 +10,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.factories import FACTORIES, GRAPH
+from support.factories import EXACT, FACTORIES, GRAPH
 from support.live import corpus
 from support.messages import messages_of
 from support.searching import first_stage, ids
 
-from qbe import Aspect, BuildSettings, Facet, Index, Paper, Query, UsageError
+from qbe import Aspect, BuildSettings, Facet, Index, Paper, Query, Sentence, UsageError
 from qbe.cli import common as _cli
 from qbe.cli.search import main
 from qbe.index import faiss as faiss_candidates
 from qbe.index.build import build
 from qbe.index.faiss import CandidateSource, FaissIndex, write_faiss
+from qbe.index.papers import Papers, write_papers
 from qbe.index.params import resolve
 from qbe.index.scoring import Selection
 from qbe.index.store import Files
@@ -163,19 +165,40 @@ def test_one_of_the_authors_or_categories_and_all_of_the_values_as_they_were_giv
     assert paper_filter.record() == {"categories": ["cs"], "where": {"venue": "ACL"}}
 
 
-YEARS = ((2019, 2015), (None, None), (0, 2015), ("2015", None))
+YEARS = ((2019, 2015), (None, None), (0, 2015), 2015, ("2015", None))
 FIELDS = [{"years": years} for years in YEARS] + [{"before": each} for each in (10_000, "now", True)]
-FIELDS += [{"authors": ("?!",)}, {"categories": (" ",)}]
+FIELDS += [{"authors": ("?!",)}, {"authors": (3,)}, {"categories": (" ",)}, {"categories": "cs.CL"}]
+FIELDS += [{"where": [("a", "b")]}, {"where": {"year": 2019}}]
 TEXTS = ("", "-", "15a", "2015-2019-2020", "20152019", "2015 2019", "20159")
 WRONG = [partial(PaperFilter, **fields) for fields in FIELDS] + [partial(parse_years, text) for text in TEXTS]
 WRONG += [partial(parse_where, texts) for texts in (["venue"], ["=SIGIR"], ["a=1", "a=2"])]
 
 
-def test_impossible_conditions_are_refused(told):
-    told("filters", messages_of(WRONG, UsageError))
-    assert PaperFilter(categories="cs.CL", where={"year": 2019}).keeps(
-        {"categories": ["cs.CL"], "year": 2019}
-    )
+def test_impossible_conditions_and_other_types_are_refused(told):
+    told("filters", messages_of(WRONG, (UsageError, TypeError)))
+
+
+TEXT = st.text(max_size=12)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+TEXT |= st.sampled_from(['"metadata": ', '{"metadata": {}', "metadata", '\\"'])
+METADATA = st.dictionaries(TEXT | st.sampled_from(["metadata"]), JSON, max_size=3)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(TEXT, METADATA, st.booleans()), max_size=7))
+def test_metadata_is_read_as_it_was_written(records):
+    papers = []
+    for number, (text, found, split) in enumerate(records):
+        offsets = ((0, len(text)),) if split else None
+        papers.append(Paper(str(number), text, (Sentence(text),), metadata=found, offsets=offsets))
+    with tempfile.TemporaryDirectory() as folder:
+        write_papers(Path(folder), papers)
+        headings = list(Papers(Files(Path(folder))).read_headings())
+    assert headings == [(paper.paper_id, paper.title, paper.metadata) for paper in papers]
 
 
 ALL = {"years": (2001, None), "categories": ("cs.*",), "authors": ("O'Neill", "Li"), "where": {"keys": "x"}}
@@ -211,6 +234,21 @@ def test_what_passes_in_an_index(index, catalogue, name):
 
 def _dated(papers: list[Paper]) -> set[str]:
     return {paper.paper_id for paper in papers if year_of(paper.metadata)}
+
+
+def test_metadata_is_read_once_for_all_years_and_once_a_filter(plain, monkeypatch):
+    reads = []
+    read = Papers.read_metadata
+    monkeypatch.setattr(Papers, "read_metadata", lambda store: reads.append(store) or read(store))
+    with Index(plain) as opened:
+        reader = opened.reader
+        papers = FilterCache(reader)
+        for year in (2003, 2004, 2003, 2005):
+            papers.of(PaperFilter(before=year))
+        assert len(reads) == 1
+        for year in (2003, 2004):
+            papers.of(PaperFilter(categories=("cs",), before=year))
+        assert len(reads) == 2
 
 
 def stage_of(name: str, reader, **parameters):
@@ -351,6 +389,14 @@ def test_every_kind_brings_enough_papers_that_pass(apart, starts, monkeypatch, k
             assert (rows == selection.rows).all()
 
 
+def test_few_papers_are_all_candidates_and_nothing_is_looked_up(apart, starts, written, monkeypatch):
+    segment = written(apart, EXACT)(depth=1)
+    source, selection = CandidateSource(segment, starts), Selection(np.arange(128) % 3 == 0)
+    monkeypatch.setattr(segment, "search", None)
+    first, second = source.nearest([apart[:1].astype(np.float32), apart[:2].astype(np.float32)], 1, selection)
+    assert first.tolist() == second.tolist() == list(range(0, 128, 3))
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_pools_and_queries_of_several_aspects_are_restricted(index, catalogue, stage):
     pool = [f"s{number:03}" for number in range(20, 60)]
@@ -397,6 +443,25 @@ def test_the_latest_of_the_papers_asked_for_sets_the_year_and_none_is_refused(in
     with pytest.raises(UsageError, match=message):
         pipeline.search(Query(paper), filter=PaperFilter(before="query"))
     assert pipeline.search(Query(paper), filter=PaperFilter(before=2003))
+    with pytest.raises(TypeError, match=r"a qbe\.PaperFilter as `filter`, found '2015-'"):
+        pipeline.search(Query(paper), filter="2015-")
+
+
+def test_pipelines_follow_the_index(tmp_path, catalogue, tiny_encoder):
+    folder, recent, query = tmp_path / "index", PaperFilter(years=(2015, None)), Query(catalogue[100])
+    build(folder, [corpus(tmp_path, "a", catalogue[:40])], BuildSettings(encoder=str(tiny_encoder)))
+    with Index(folder) as opened:
+        pipelines = {stage: first_stage(opened, stage) for stage in STAGES}
+        for papers in (catalogue[:40], catalogue[:80], [catalogue[0], *catalogue[17:80]]):
+            if len(papers) == 80:
+                opened.append(corpus(tmp_path, "b", catalogue[40:80]))
+            elif len(papers) == 64:
+                opened.delete(paper.paper_id for paper in catalogue[1:17])
+            expected = passing_ids(papers, recent)
+            for stage, pipeline in pipelines.items():
+                found = {*ids(pipeline.search(query, 200, filter=recent))}
+                assert pipeline.session.selected(query, recent).papers == len(expected)
+                assert found == expected if stage != "bm25" else found <= expected
 
 
 @pytest.fixture
@@ -443,8 +508,10 @@ def test_only_what_is_of_use_is_told(command):
     assert command("--paper", "s006", "--hits", 5, "--category", "cs")[1] == ""
     told = command("--paper", "s006", "--hits", 5, "--year", "2001-")[1]
     assert told == "qbe search: 13 papers have no year and do not pass\n"
-    told = command("--paper", "s006", "--category", "nothing", "--format", "table")[1]
-    assert told == "qbe search: 0 of 128 papers pass the filter, fewer than the 10 hits asked for\n"
+    _, told = command("--paper", "s006", "--category", "nothing", "--format", "table")
+    assert "no paper of the index passes --category nothing" in told
+    told = command("--paper", "s006", "--category", "math", "--author", "Lovelace")[1]
+    assert told == "qbe search: no paper of the index passes --author Lovelace\n"
 
 
 def test_topics_and_pools_are_filtered(command, catalogue, tmp_path):

@@ -99,7 +99,8 @@ WRONG = [
     lambda: Fused() >> SimpleNamespace(transform=len),
     *(lambda: Matching("sinkhorn"), lambda: Matching(temperature=0.0)),
     *(lambda: Matching("attention", regularization=9), lambda: Grades(0), lambda: Fused() >> 7),
-    *(lambda: Fused() >> Projections() >> Grades(), lambda: (Fused() >> len).to_json()),
+    *(lambda: Fused() >> Projections() >> Grades(), lambda: BM25(k1=1.2)),  # type: ignore[call-arg]
+    *(lambda: Stages("fused"), lambda: (Fused() >> len).to_json()),
 ]
 
 

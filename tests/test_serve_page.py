@@ -307,7 +307,9 @@ def test_the_empty_page_searches_from_a_paper_of_the_collection(visit):
     expect(visit.page.locator("#remarks")).to_contain_text("1 of 129 papers pass the filters.")
     visit.page.get_by_label("Authors").fill("Nobody Else")
     visit.page.get_by_label("Authors").blur()
-    expect(visit.page.locator("#remarks")).to_contain_text("0 of 129 papers pass the filters.")
+    expect(visit.page.locator("#remarks")).to_contain_text(
+        "No paper of the index passes Authors Nobody Else."
+    )
     visit.page.get_by_label("Authors").fill("")
     visit.page.get_by_label("Authors").blur()
     visit.page.keyboard.press("/")  # opens the form again

@@ -176,13 +176,15 @@ WRONG = [
     ("", "query"),
     (" \n", "query"),
     ("One\0.", "7"),
-    *(("One.", paper_id) for paper_id in ("a b", "a\nb", "")),
+    *(("One.", paper_id) for paper_id in ("a b", "a\nb", "", 7)),
+    *((abstract, None) for abstract in (["One."], b"One.")),
 ]
 
 
-def test_invalid_texts_are_refused(told):
+def test_other_types_and_invalid_texts_are_refused(told):
     actions = [partial(paper_from_text, "T", abstract, paper_id=paper_id) for abstract, paper_id in WRONG]
-    told("papers of texts", messages_of(actions, CorpusError))
+    actions.append(partial(paper_from_text, None, "One."))
+    told("papers of texts", messages_of(actions, (CorpusError, TypeError)))
 
 
 @pytest.mark.parametrize(

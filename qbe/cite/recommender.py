@@ -18,10 +18,10 @@ from qbe.index.reader import IndexReader
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect, Query, TopicAspect
 from qbe.search.explain import add_matches
-from qbe.search.filters import FilterCache, FilterResult, PaperFilter, year_of
+from qbe.search.filters import FilterCache, FilterResult, PaperFilter, check_filter, year_of
 from qbe.search.fusion import best_hits
 from qbe.search.rank import RankingRequest, RerankStage
-from qbe.search.session import open_rerank_stage
+from qbe.search.session import check_index, open_rerank_stage
 from qbe.types import Hit, Paper
 from qbe.util.work import Closing, Workers
 
@@ -68,6 +68,7 @@ class Recommender(Closing):
         opening it raises, and JavaError where BM25 finds no Java.
         """
         config = CiteConfig() if config is None else config
+        check_index(index)
         dense = index.manifest.dense
         if dense is None or index.manifest.lucene is None:
             lacking = "vectors" if dense is None else "postings"
@@ -129,6 +130,7 @@ class Recommender(Closing):
     ) -> list[list[Hit]]:
         """Return for each request exactly what `recommend` does, in less time."""
         check_count("k", k)
+        check_filter(filter)
         reader, scorer, filters = self._over()
         kept = self.config.filter if filter is None else filter
         allowed = [filters.of(kept, Query(request.paper)).selection for request in requests]
@@ -160,6 +162,7 @@ class Recommender(Closing):
         """Count the papers of the index that pass the filter (None: that of the configuration) for a paper,
         and those without a year.
         """
+        check_filter(filter)
         filters = self._over().filters
         return filters.of(self.config.filter if filter is None else filter, Query(paper))
 

@@ -42,6 +42,8 @@ def main(arguments: list[str]) -> None:
         print(json.dumps(as_record(found)) if record else as_table(found, options.agreement))
         return
     refuse(not options.output, "expected --output for the pairs, or two files of --agreement, found neither")
+    refuse(options.topics and not options.runs, "--topics goes with --runs; give both")
+    refuse(options.adjudicate and options.model, "--adjudicate reads grades of three files; drop --model")
     if not options.model:
         alone = bool(options.pairs) != bool(options.merge) and not (options.differences or options.adjudicate)
         told = (

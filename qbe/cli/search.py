@@ -36,6 +36,12 @@ FORM_OF_NAME = {".json": "json", ".jsonl": "json", ".csv": "csv", ".md": "markdo
 FORM_OF_NAME |= {".bib": "bibtex", ".ris": "ris"}
 """Formats by how names of files end, where none is given."""
 
+OTHER_NAMES = (
+    *(".docx", ".htm", ".html", ".parquet", ".pdf", ".rst", ".tex", ".tsv", ".xls", ".xlsx", ".xml"),
+    *(".yaml", ".yml"),
+)
+"""How names of files end that are of a format which qbe does not write."""
+
 DEFAULTS = {
     "--first-stage": "default: fused, of an index without vectors bm25, without BM25 dense",
     "--rerank": f"default: grades:joint={JOINT_DEPTH} where the index's encoder has grades, else projections "
@@ -113,6 +119,10 @@ def checked_form(options: argparse.Namespace) -> tuple[str, int]:
     that do not go together with each other or with the query's, OutputError for a file that exists.
     """
     form, output = options.format, (options.output or "").lower()
+    ends = f"expected an --output that is named as a TREC run or ends in {', '.join(FORM_OF_NAME)}"
+    refuse(
+        form is None and output.endswith(OTHER_NAMES), f"{ends}, found {options.output}; give the --format"
+    )
     if form is None and output:
         form = next((form for ending, form in FORM_OF_NAME.items() if output.endswith(ending)), "trec")
     elif form is None:
@@ -120,9 +130,11 @@ def checked_form(options: argparse.Namespace) -> tuple[str, int]:
     if options.hits is not None:
         check_count("k", options.hits)
     text, tag = options.text or "", options.run_tag
-    is_file = text and len(text) < 256 and os.path.isfile(text)  # noqa: PTH113
-    told = f"expected an abstract as --text, found the name of a file, {text}; give --paper-file {text}"
-    refuse(is_file, told)
+    path = text.strip().removeprefix("@")
+    is_name = path.lower().endswith((*OTHER_NAMES, *FORM_OF_NAME, ".txt", ".doc", ".odt")) and " " not in path
+    is_file = text and len(path) < 256 and os.path.isfile(path)  # noqa: PTH113
+    told = f"expected an abstract as --text, found the name of a file, {text}; give --paper-file {path}"
+    refuse(is_name or is_file, told)
     refuse(
         options.title is not None and not text, "--title goes with --text; a paper file holds its own title"
     )

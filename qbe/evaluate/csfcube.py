@@ -15,6 +15,7 @@ from statistics import fmean
 from qbe.errors import FileFormatError, UsageError
 from qbe.evaluate.evaluation import AGGREGATED, Evaluation, coverage, pool_scores, pool_warnings
 from qbe.evaluate.measures import MEASURES, figure, judged_ranking, parse_measures, per_query_values, pool_of
+from qbe.query import split_query_id
 from qbe.runs import Qrels, Rankings
 from qbe.types import Facet
 from qbe.util.files import StrPath
@@ -52,6 +53,13 @@ def load_folds(path: StrPath, split: str = "test") -> Folds:
         raise _bad(path, f"lists of query ids as {', '.join(_NAMES)} of each facet", str(error)) from error
     if not facets:
         raise _bad(path, "folds of background, method or result", f"{content!r:.60}")
+    for facet, folds in facets.items():
+        others = [q for name in _NAMES for q in folds[name] if split_query_id(q)[1] is not Facet(facet)]
+        if others or not all(folds.values()):
+            raise _bad(path, f"query ids that end in _{facet} in each fold", others[0] if others else "none")
+        test = folds["fold1_test"] + folds["fold2_test"]
+        if len(set(test)) < len(test):
+            raise _bad(path, f"each query in one test fold of {facet}", "a query twice")
     facets[AGGREGATED] = {name: [q for folds in facets.values() for q in folds[name]] for name in _NAMES}
     scopes = {scope: tuple(tuple(folds[name]) for name in SPLITS[split]) for scope, folds in facets.items()}
     return Folds(scopes, frozenset(q for ids in facets[AGGREGATED].values() for q in ids))

@@ -285,11 +285,17 @@ def _ranked_by(
     ranked_by: dict[str, Sequence[Hit]] = {}
     warnings: list[str] = []
     for scope, of_scope in contrasts.items():
-        named = {q: sources.get(c) or sources.get(c._replace(disliked=None)) for q, c in of_scope.items()}
-        found = {query: rankings[source] for query, source in named.items() if source}
-        ranked_by |= found
-        if not found:
+        signed = {query: sources[each] for query, each in of_scope.items() if each in sources}
+        likes = {q: each._replace(disliked=None) for q, each in of_scope.items() if q not in signed}
+        by_one = {query: sources[each] for query, each in likes.items() if each in sources}
+        ranked_by |= {query: rankings[source] for query, source in (signed | by_one).items()}
+        if not signed and not by_one:
             warnings.append(f"no query for {scope} in the run: no figures for {scope}")
+        elif signed and by_one:
+            warnings.append(
+                f"{len(by_one)} of {len(of_scope)} queries for {scope} are ranked by the liked facet alone "
+                f"({next(iter(by_one.values()))}, ...)"
+            )
     if not ranked_by:
         paper, liked, disliked = next(iter(next(iter(contrasts.values())).values()))
         queries = f"1*{paper}_{liked}&-1*{paper}_{disliked} or {paper}_{liked}"
@@ -380,15 +386,20 @@ def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
         if scope in first and paper in grades:
             first[scope][paper] = [hit for hit in trec_order(scores) if hit != paper][: AS_ASKED_CUTOFFS[-1]]
     scopes = {scope: hits for scope, hits in first.items() if not judged[scope].keys().isdisjoint(hits)}
+    unjudged_scopes = [scope for scope, hits in first.items() if hits and scope not in scopes]
+    if unjudged_scopes and not scopes:
+        raise FileFormatError(
+            f"expected judgements by all facets that {unjudged_scopes[0]} asks for, found none for its "
+            "queries; add some"
+        )
     if not scopes:
         query = f"{next(iter(grades), 'p1')}_{next(iter(REQUIREMENTS))}"
-        remedy = "name the queries of the topics so, and judge all facets that they ask for"
-        raise _not_ranked(query, rankings, remedy)
+        raise _not_ranked(query, rankings, "name the queries of the topics so")
     queries = {scope: tuple(f"{paper}_{scope}" for paper in judged[scope]) for scope in REQUIREMENTS}
     per_query: dict[str, dict[str, float]] = {measure: {} for measure in AS_ASKED_DEFINITIONS}
-    warnings = []
+    warnings = [f"all queries by {scope} without judgements left out" for scope in unjudged_scopes]
     for scope, ranked in scopes.items():
-        papers = judged[scope]
+        papers, unjudged = judged[scope], 0
         for paper, candidates in papers.items():
             rows, hits = grades[paper], ranked.get(paper, [])
             good = {name for name, row in rows.items() if is_as_asked(row, scope)}
@@ -399,10 +410,17 @@ def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
                 if of_facet := [row[facet] for row in top if facet in row]:
                     values[f"mean {facet} grade"] = fmean(of_facet)
             values["judged@10"] = sum(hit in candidates for hit in hits) / max(1, len(hits))
+            unjudged += sum(hit not in candidates for hit in hits)
             for measure, value in values.items():
                 per_query[measure][f"{paper}_{scope}"] = value
         if missing := [paper for paper in papers if paper not in ranked]:
             warnings.append(f"{len(missing)} of {len(papers)} queries by {scope} missing ({missing[0]}, ...)")
+        if others := [paper for paper in ranked if paper not in papers]:
+            warnings.append(
+                f"queries by {scope} without judgements left out: {len(others)} ({others[0]}, ...)"
+            )
+        if unjudged:
+            warnings.append(f"{unjudged} of the first {AS_ASKED_CUTOFFS[-1]} hits by {scope} are not judged")
     return _evaluation(queries, per_query, warnings)
 
 
@@ -463,12 +481,15 @@ def diversity_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
             "background and method of the same papers"
         )
     ranked: dict[str, list[str]] = {}
+    others = []
     for query_id, scores in scores_of(rankings).items():
         names = (query_id, split_query_id(query_id)[0], query_id.rpartition("_")[0])
         named = next((name for name in names if name in grades), None)
-        if named in ranked:
+        if named is None:
+            others.append(query_id)
+        elif named in ranked:
             raise _twice(named, "", f"{query_id} too")
-        if named is not None:
+        else:
             ranked[named] = [name for name in trec_order(scores) if name in grades[named]][:CUTOFF]
     missing = [paper for paper in papers if paper not in ranked]
     if len(missing) == len(papers):
@@ -488,4 +509,6 @@ def diversity_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
             spread = [abs(one - other) for one, other in combinations(of_facet, 2)]
             per_query[f"{facet} spread"][paper] = fmean(spread) if spread else 0.0
     warnings = [f"{len(missing)} of {len(papers)} papers missing ({missing[0]}, ...)"] if missing else []
+    if others:
+        warnings.append(f"queries without judgements left out: {len(others)} ({others[0]}, ...)")
     return _evaluation({ALL: tuple(papers)}, per_query, warnings)

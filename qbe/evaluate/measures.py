@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from statistics import fmean
 from subprocess import CalledProcessError
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -170,14 +172,19 @@ def parse_measures(names: Iterable[str]) -> dict[str, ir_measures.Measure]:
             why = "" if pipeline.supports(measure) else "no provider of it is installed"
         except (AssertionError, ValueError, NameError, TypeError, KeyError) as error:
             why = str(error)
-            if isinstance(error, AssertionError):  # whose text names objects by their addresses
+            if isinstance(error, AssertionError):
                 why = "a parameter such as @20 is missing or not allowed"
         else:
             # Beyond these, evaluators in C fail, or abort the process.
             if not all(1 <= measure.params.get(parameter, 1) < 2**31 for parameter in ("cutoff", "rel")):
                 why = f"its cutoff and level must be from 1 to {2**31 - 1}"
         if why:
-            raise UsageError(f"expected a measure that can be computed, found {name!r} ({why}); {_HINT}")
+            registry = ir_measures.measures.registry
+            known = {each.lower(): each for each in reversed([*registry, *_ALIASES])}
+            base = re.split("[@(]", name, maxsplit=1)[0]
+            near = [] if base in registry else get_close_matches(base.lower(), known, 1)
+            hint = f"did you mean {known[near[0]]}{name[len(base) :]}?" if near else _HINT
+            raise UsageError(f"expected a measure that can be computed, found {name!r} ({why}); {hint}")
         parsed[str(measure)] = measure
     return parsed
 

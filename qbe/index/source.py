@@ -84,6 +84,8 @@ class BuildSettings:
 
                 given = value if isinstance(value, GivenEncoder) else GivenEncoder(value)
                 object.__setattr__(self, name, given)
+            elif not isinstance(value, str):
+                raise TypeError(f"expected `{name}` as a str, found {type(value).__name__}")
             if some and value not in some:
                 raise UsageError(f"expected `{name}` of {', '.join(some)}, found {value!r}")
         int8 = self.device == AUTO and self.precision == "int8"  # of an index that grows, say
@@ -142,14 +144,22 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
     if isinstance(corpus, Source):
         return corpus
     items: Any = [corpus] if isinstance(corpus, str | os.PathLike) else corpus
+    is_one = isinstance(items, Mapping | bytes) or not isinstance(items, Iterable)
+    if is_one:
+        items = [items]
     if not isinstance(items, Sequence):
         stream = iter(items)
         first = list(itertools.islice(stream, 1))
         items = itertools.chain(first, stream)
         if first and isinstance(first[0], str | os.PathLike):
             items = list(items)
-    if not isinstance(items, Sequence) or any(isinstance(item, Paper) for item in items):
+    if not is_one and (not isinstance(items, Sequence) or any(isinstance(item, Paper) for item in items)):
         return _in_memory(items)
+    if wrong := [item for item in items if not isinstance(item, str | os.PathLike)]:
+        raise TypeError(
+            "expected `corpus` as a path (str or os.PathLike), several paths, or an iterable of qbe.Paper, "
+            f"found {type(wrong[0]).__name__}"
+        )
     names = [os.fspath(item) for item in items]
     files = [file for name in names for file in files_of(name)]
     facts = list[list[Any]]()
@@ -172,6 +182,11 @@ def _in_memory(papers: Iterable[Any]) -> Source:
     def checked() -> Iterator[Paper]:
         numbers: dict[str, int] = {}
         for number, paper in enumerate(papers, start=1):
+            if not isinstance(paper, Paper):
+                raise TypeError(
+                    f"expected `corpus` of qbe.Paper, found {type(paper).__name__} as number {number}; "
+                    "convert records with qbe.corpus.parse_paper"
+                )
             yield parse_paper(paper_to_record(paper), f"paper {number}")
             first = numbers.setdefault(paper.paper_id, number)
             if first != number:

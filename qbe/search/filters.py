@@ -65,6 +65,8 @@ class PaperFilter:
 
     def __post_init__(self) -> None:
         if self.years is not None:
+            if not isinstance(self.years, tuple | list) or len(self.years) != 2:
+                raise TypeError(f"expected `years` as the first and the last, found {self.years!r}")
             object.__setattr__(self, "years", tuple(self.years))
         first, last = self.years or (None, None)
         before = None if self.before == OF_QUERY else self.before
@@ -78,12 +80,16 @@ class PaperFilter:
             raise UsageError(f"expected `years` from an earlier to a later one, found {first}-{last}")
         for name in ("categories", "authors"):
             values = getattr(self, name)
-            values = (values,) if isinstance(values, str) else tuple(values)
+            if isinstance(values, str) or not all(isinstance(value, str) for value in values):
+                raise TypeError(f"expected a tuple of str as `{name}`, found {values!r:.60}")
             for value in values:
                 if not (_name_words(value) if name == "authors" else value.strip()):
                     raise UsageError(f"expected names as `{name}`, found {value!r}")
-            object.__setattr__(self, name, values)
-        object.__setattr__(self, "where", {key: str(value) for key, value in self.where.items()})
+            object.__setattr__(self, name, tuple(values))
+        given = self.where.items() if isinstance(self.where, Mapping) else [(self.where, None)]
+        if not all(isinstance(key, str) and isinstance(value, str) for key, value in given):
+            raise TypeError(f"expected a mapping of str to str as `where`, found {self.where!r:.60}")
+        object.__setattr__(self, "where", dict(self.where))
 
     def __hash__(self) -> int:
         where = tuple(sorted(self.where.items()))
@@ -222,13 +228,20 @@ def _has_value(key: str, value: str) -> Callable[[Metadata], bool]:
     return keeps
 
 
+def check_filter(value: object) -> None:
+    """Raise TypeError for anything but a `PaperFilter` or None."""
+    if value is not None and not isinstance(value, PaperFilter):
+        raise TypeError(f"expected a qbe.PaperFilter as `filter`, found {value!r:.60}")
+
+
 class FilterResult(NamedTuple):
-    """What passes a filter (``selection``: None for all), and how many lack a year."""
+    """What passes a filter (``selection``: None for all), how many lack a year, and what no paper meets."""
 
     selection: Selection | None
     papers: int
     total: int
     unknown_year: int
+    unmet: str = ""
 
 
 class FilterCache:
@@ -262,8 +275,20 @@ class FilterCache:
             latest = min(each for each in (last, paper_filter.before, LAST_YEAR) if isinstance(each, int))
             mask = mask & (self._years >= (first or NO_YEAR + 1)) & (self._years <= latest)
         selection = Selection(mask)
-        passing = len(selection)
-        return FilterResult(None if passing == total else selection, passing, total, missing)
+        passing, unmet = len(selection), ""
+        if not passing:
+            alone = [PaperFilter(**{name: value}) for name, value in paper_filter.record().items()]
+            tried = (self._selected(each).unmet if len(alone) > 1 else self._unmet(each) for each in alone)
+            unmet = next(filter(None, tried), "")
+        return FilterResult(None if passing == total else selection, passing, total, missing, unmet)
+
+    def _unmet(self, condition: PaperFilter) -> str:
+        """Name the condition, which no paper meets."""
+        ((name, value),) = condition.record().items()
+        parts = map("=".join, value.items()) if isinstance(value, dict) else value
+        parts = [value] if isinstance(value, int) else parts
+        text = ("-" if name == "years" else ", ").join(str(part or "") for part in parts)
+        return f"no paper of the index passes `{name}` {text}"
 
     def _read(self, paper_filter: PaperFilter) -> Mask:
         """Which papers (papers,) pass, years apart; years are read along with the first filter."""
@@ -332,8 +357,9 @@ def _words(text: str) -> list[str]:
 
 def describe(passing: Sequence[FilterResult], hits: int | None) -> str | None:
     """Tell users that filters leave fewer papers than ``hits``, or drop those without a year."""
-    parts = list[str]()
-    if few := [each for each in passing if hits is not None and each.papers < hits]:
+    parts = sorted({each.unmet for each in passing if each.unmet})
+    few = [each for each in passing if hits is not None and each.papers < hits]
+    if few and not (parts and len(passing) == 1):
         least, several = min(few, key=lambda each: each.papers), len(passing) > 1
         parts.append(
             f"{least.papers} of {least.total} papers pass the filter{' of a query' if several else ''}, "

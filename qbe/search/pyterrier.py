@@ -73,6 +73,8 @@ def _searched(pipeline: Any, frame: pd.DataFrame, k: int, facet: Facet | str | N
 
 def from_transformer(transformer: Any) -> TransformerStage:
     """Make a first stage or a reranker of a `qbe.Pipeline` of a transformer of PyTerrier."""
+    if isinstance(transformer, type) or not callable(getattr(transformer, "transform", None)):
+        raise TypeError(f"expected a transformer with a method transform, found {transformer!r:.60}")
     return TransformerStage(transformer)
 
 

@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from qbe.errors import UsageError, check_count
 from qbe.index.index import Index
 from qbe.query import PLAIN, SHAPES, Query, Variety, parse_wish
-from qbe.search.filters import PaperFilter, parse_where
+from qbe.search.filters import PaperFilter, check_filter, parse_where
 from qbe.search.paper_file import pasted_paper
 from qbe.search.queries import AspectSpec, distinct_papers, query_by
 from qbe.types import AIM, Facet, Paper
@@ -49,7 +49,18 @@ class SearchRequest:
     variety: Variety = PLAIN
 
     def __post_init__(self) -> None:
+        if not isinstance(self.query, Query):
+            raise TypeError(
+                f"expected a qbe.Query, found {type(self.query).__name__}; make one with qbe.Query(paper)"
+            )
         check_count("k", self.k)
+        if self.pool is not None and (
+            isinstance(self.pool, str)
+            or not isinstance(self.pool, Collection)
+            or not all(isinstance(paper_id, str) for paper_id in self.pool)
+        ):
+            raise TypeError(f"expected a pool as a list of paper ids (str), found {self.pool!r:.60}")
+        check_filter(self.filter)
         if self.labels not in LABEL_SOURCES:
             raise UsageError(f"expected `labels` of {', '.join(LABEL_SOURCES)}, found {self.labels!r}")
         facets = {aspect.facet for aspect in self.query.aspects}

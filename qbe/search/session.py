@@ -108,6 +108,7 @@ class SearchSession(Closing):
         ``executor`` carries out stages, and ``chosen`` says whether a user asked for the reranker (default:
         whether stages are given).
         """
+        check_index(index)
         self.index, self._execute = index, executor
         self._chosen = stages is not None if chosen is None else chosen
         if not isinstance(stages, Stages):
@@ -403,6 +404,14 @@ def not_reranked(stages: Stages) -> str:
     name = "joint grades" if stages.reranker.name == "cross-encoder" else stages.reranker.name
     taken = "a facet or a whole abstract" if isinstance(stages.reranker, Grades) else "queries with a facet"
     return f"not reranked, since {name} take {taken}"
+
+
+def check_index(index: object) -> None:
+    """Raise TypeError for anything but an `Index`."""
+    if not isinstance(index, Index):
+        raise TypeError(
+            f"expected a qbe.Index, found {type(index).__name__}; open one with qbe.open_index(folder)"
+        )
 
 
 def _graded_queries(query: Query, encoded: Mapping[int, PaperVectors]) -> list[GradedQuery]:

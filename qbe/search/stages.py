@@ -92,6 +92,12 @@ _PENALTY = (BACKGROUND_PENALTY, "share", _LOWERS)
 class _Stage:
     name: ClassVar[str]
 
+    def __new__(cls, *_: Any, **named: Any) -> Self:
+        known = [each.name for each in dataclasses.fields(cls)]
+        if wrong := [name for name in named if name not in known]:
+            raise TypeError(f"expected parameters of {cls.__name__} of {', '.join(known)}, found {wrong[0]}")
+        return object.__new__(cls)
+
     def __post_init__(self) -> None:
         for each in dataclasses.fields(self):
             value, choices = getattr(self, each.name), each.metadata["choices"]
@@ -275,6 +281,11 @@ class Stages:
     reranker: Any = None
 
     def __post_init__(self) -> None:
+        first = self.first_stage
+        if not isinstance(first, BM25 | Dense | Fused) and not callable(getattr(first, "batch_search", None)):
+            raise TypeError(
+                f"expected a first stage such as qbe.Fused(), found {first!r:.60} ({type(first).__name__})"
+            )
         if self.reranker is not None and not isinstance(self.reranker, tuple(RERANKERS.values())):
             object.__setattr__(self, "reranker", CrossEncoder(self.reranker))
 

@@ -24,7 +24,7 @@ from qbe.search.paper_file import pasted_paper, sent_paper
 from qbe.search.present import heading, language_note
 from qbe.search.questions import ASKED
 from qbe.search.request import MAX_DEPTH, CitationForm, SearchForm, SearchRequest, SourceForm
-from qbe.search.session import FIRST, GRADED, RERANKED, Executor, Ranking, SearchSession
+from qbe.search.session import FIRST, GRADED, RERANKED, Executor, Ranking, SearchSession, check_index
 from qbe.search.stages import FIRST_STAGES, Stages, default_stages, parse_reranker
 from qbe.search.writers import Record, paper_record, sentence_records, to_record
 from qbe.serve.models import Abstract, PaperId, Title
@@ -73,6 +73,7 @@ class SearchService(Closing):
 
     def __init__(self, index: Index, stages: Stages | None = None) -> None:
         """Raises IndexFormatError for an index without vectors, UsageError for stages that it lacks."""
+        check_index(index)
         reader = index.reader
         reader.require_vectors()
         self._has_postings = reader.manifest.lucene is not None

@@ -10,6 +10,7 @@ from qbe.errors import FileFormatError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
 
     from qbe.util.files import StrPath
 
@@ -19,6 +20,7 @@ _CONTROLS = (*range(32), *range(127, 160), 0x2028, 0x2029)
 _DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _HARMLESS: Mapping[int, str | None] = dict.fromkeys(_CONTROLS, " ") | dict.fromkeys(_DIRECTIONS)
 
+_CONVERT = "convert the file to UTF-8"
 _GZIP = b"\x1f\x8b"
 
 
@@ -59,35 +61,42 @@ def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
     """
     import gzip
     import zlib
+    from contextlib import nullcontext
+    from itertools import chain
     from pathlib import Path
 
-    def bad(expected: str, remedy: str = "convert the file to UTF-8") -> FileFormatError:
-        return FileFormatError(f"{path}{expected}; {remedy}")
+    def bad(expected: str, remedy: str, place: str = "") -> FileFormatError:
+        return FileFormatError(f"{path}{place}: expected {expected}; {remedy}")
 
     try:
-        data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
-        if data.startswith(_GZIP):
-            data = gzip.decompress(data)
-        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            data = data.decode("utf-16").encode()
-    except UnicodeDecodeError as error:
-        reason = f"UTF-16 text, as its byte order mark says, found {error.reason}"
-        raise bad(f": expected {reason}") from error
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as opened:
+            stream: Any = opened
+            is_gzip = stream.peek(8).startswith(_GZIP)
+            lines = iter(gzip.GzipFile(fileobj=stream) if is_gzip else stream)
+            first = next(lines, b"")
+            if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                try:
+                    first = b"".join((first, *lines)).decode("utf-16").encode()
+                except UnicodeDecodeError as error:
+                    expected = f"UTF-16 text, as its byte order mark says, found {error.reason}"
+                    raise bad(expected, _CONVERT) from error
+            first_lines = first.removeprefix(codecs.BOM_UTF8).splitlines(keepends=True)
+            for number, line in enumerate(chain(first_lines, lines), start=1):
+                problem = "a NUL character, as of UTF-16" if b"\0" in line else ""
+                try:
+                    text = line.decode().rstrip("\r\n")
+                except UnicodeDecodeError as error:
+                    problem = problem or f"byte 0x{line[error.start]:02x}"
+                if problem:
+                    raise bad(f"UTF-8 text, found {problem}", _CONVERT, f", line {number}")
+                if text.strip():
+                    yield number, text
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        found = f": expected a whole file of gzip, found a damaged one ({error})"
-        raise bad(found, "fetch or write it again") from error
+        raise bad(
+            f"a whole file of gzip, found a damaged one ({error})", "fetch or write it again"
+        ) from error
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror}; check the path") from error
-    for number, line in enumerate(data.removeprefix(codecs.BOM_UTF8).split(b"\n"), start=1):
-        try:
-            text = line.decode().rstrip("\r")
-        except UnicodeDecodeError as error:
-            problem = f"byte 0x{line[error.start]:02x}"
-            raise bad(f", line {number}: expected UTF-8 text, found {problem}") from error
-        if "\0" in text:
-            raise bad(f", line {number}: expected UTF-8 text, found a NUL character, as of UTF-16")
-        if text.strip():
-            yield number, text
 
 
 def read_fields(path: StrPath, separator: str | None) -> Iterator[tuple[int, list[str]]]:
