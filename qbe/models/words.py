@@ -42,7 +42,8 @@ BACKGROUND, METHOD, RESULT, ANY = range(4)
 _TITLE_SHARES = (1.0, 1.0, 0.5)  # how much the words of a title count as background, method and result
 REPEATS = 4  # how often the word of a technique stands in a query of BM25 for a share of 1
 _KEPT_WORDS = 1 << 19
-_NAMED_FROM, _RARE_FROM = 0.3, 4.0  # lean and share in methods, and idf, above which a shared word is named
+# The lean, the share in the methods of both and the idf above which a word in common is named.
+_LEAN_FROM, _SHARE_FROM, _RARE_FROM = 0.3, 0.3, 4.0
 
 # Facets of the query's and of the candidate's sentences that are compared, and the words that count.
 _VIEWS = (
@@ -278,8 +279,8 @@ class TechniqueWords:
         _, is_shared, ours = self._shared(query, theirs)
         both = np.minimum(ours[METHOD], theirs.shares[METHOD])
         weights = both * self._values["strong technique"][numbers]
-        lean_and_share = np.minimum(self.lean[numbers], both)
-        telling = is_shared & (lean_and_share > _NAMED_FROM) & (self.idf[numbers] > _RARE_FROM)
+        is_method = (self.lean[numbers] > _LEAN_FROM) & (both > _SHARE_FROM)
+        telling = is_shared & is_method & (self.idf[numbers] > _RARE_FROM)
         named: list[list[str]] = [[] for _ in candidates]
         for place in np.argsort(-weights, kind="stable").tolist():
             if telling[place]:
