@@ -17,7 +17,7 @@ from qbe.models.pooling import Floats, PaperVectors, stored, whole_vector
 from qbe.models.session import CPU, HALF, check_precision, chosen_device, open_session, usual_precision
 from qbe.models.tokenizer import PaperTokenizer, Window, passes, sentence_room
 from qbe.types import Paper
-from qbe.util.work import ordered_map
+from qbe.util.work import ordered_map, pause
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -96,6 +96,7 @@ class Encoder:
         hook_values: list[Floats] = []
         sums: list[tuple[Any, int]] = []
         for window in self.windows(paper):
+            pause()
             feed = {"input_ids": np.array([window.ids], dtype=np.int64)}
             last, *hook_states = [states[0] for states in self._session.run(outputs, feed)]
             for begin, end in window.spans:

@@ -44,7 +44,7 @@ from qbe.search.rank import (
     scored_in_threads,
 )
 from qbe.types import Facet, Hit, Paper
-from qbe.util.work import Workers
+from qbe.util.work import Workers, pause
 
 if TYPE_CHECKING:
     from qbe.search.rerankers import JointGrader
@@ -110,9 +110,11 @@ class Features:
         stored = self.vectors(papers)
         plain, views = stored.projected(None), []
         for facet, shares in zip(Facet, _shares(papers), strict=True):
+            pause()
             marked = mark_facet(papers, facet, stored)
             space = stored.projected(self.projections[facet].matrix)
             views.append(FacetView(marked, shares, space, (space.sums(marked), plain.sums(marked))))
+        pause()
         return Candidates(plain, views, self.words.of_papers(papers))
 
     def compare(self, query: GradedQuery, candidates: Sequence[Paper] | Candidates) -> Compared:
@@ -127,6 +129,7 @@ class Features:
         columns: list[Doubles] = []
         cosines: list[Doubles] = []
         for facet, share, view, root in zip(Facet, mine, candidates.views, roots, strict=True):
+            pause()
             positions = list(query.paper.facet_positions(facet)[0])
             space = Space.of(sentences, whole, view.projected, self.projections[facet].matrix)
             cosines.append(space.cosines)
@@ -146,6 +149,7 @@ class Features:
             columns.append(np.add.reduceat(nearest * view.shares, starts) / of_facet)
         sizes = np.diff([*starts.tolist(), len(candidates.plain.sentences)])
         columns += [np.full(count, np.log(len(query.paper.sentences))), np.log(sizes)]
+        pause()
         by_words = self.words.compare(query.paper, candidates.words)
         values = np.concatenate([np.stack(columns, axis=1), by_words], axis=1)
         return Compared(values, cosines, candidates.plain.places())

@@ -83,12 +83,6 @@ class Task(NamedTuple):
     again: bool = False
 
 
-# Carries out a stage for several tasks, whose results do not depend on each other; an executor does so for
-# one task, perhaps together with others of the same stage.
-Batch = Callable[[Sequence[Task]], Sequence[list[Hit]]]
-Executor = Callable[[str, Batch, Task], list[Hit]]
-
-
 class SearchSession(Closing):
     """Searches an index by `Stages`, for the command line, the page, HTTP, MCP and Python.
 
@@ -99,17 +93,15 @@ class SearchSession(Closing):
         self,
         index: Index,
         stages: Stages | None = None,
-        executor: Executor | None = None,
         *,
         chosen: bool | None = None,
     ) -> None:
         """Open the ``stages`` (default: `qbe.search.stages.default_stages`) over an index.
 
-        ``executor`` carries out stages, and ``chosen`` says whether a user asked for the reranker (default:
-        whether stages are given).
+        ``chosen`` says whether a user asked for the reranker (default: whether stages are given).
         """
         check_index(index)
-        self.index, self._execute = index, executor
+        self.index = index
         self._chosen = stages is not None if chosen is None else chosen
         if not isinstance(stages, Stages):
             stages = default_stages(index) if stages is None else Stages(stages)
@@ -135,10 +127,10 @@ class SearchSession(Closing):
             self.close()
             raise
 
-    def with_first_stage(self, first_stage: Any, executor: Executor | None = None) -> SearchSession:
+    def with_first_stage(self, first_stage: Any) -> SearchSession:
         """Open another first stage over the same models and threads, which are closed with either session."""
         other = copy.copy(self)
-        other.stages, other._execute = replace(self.stages, first_stage=first_stage), executor
+        other.stages = replace(self.stages, first_stage=first_stage)
         other._opening, other._opened = threading.Lock(), None
         other._over_index()
         return other
@@ -153,22 +145,22 @@ class SearchSession(Closing):
         """
         reranks = rerank and self.reranks(request.query)
         with one_blas_thread():
-            tasks = self._stage(FIRST, self._tasks([request]), self._execute)
+            tasks = self._stage(FIRST, self._tasks([request]))
             (ranking,) = self._finished(tasks, rerank=rerank)
         yield ranking._replace(is_final=not reranks)
         if not reranks:
             return
         with one_blas_thread():
             if tasks[0].opened is not self._over_index():  # the index has moved on
-                tasks = self._stage(FIRST, self._tasks([request]), self._execute)
+                tasks = self._stage(FIRST, self._tasks([request]))
         for stage in (GRADED, RERANKED) if self._graded and not tasks[0].explores else (RERANKED,):
             with one_blas_thread():
-                (ranking,) = self._finished(self._stage(stage, tasks, self._execute), rerank=True)
+                (ranking,) = self._finished(self._stage(stage, tasks), rerank=True)
             yield ranking._replace(stage=stage, is_final=stage == RERANKED)
 
     def search(self, request: SearchRequest, *, rerank: bool = True) -> Ranking:
         """Return the last ranking of `run`."""
-        return self.batch([request], rerank=rerank, execute=self._execute)[0]
+        return self.batch([request], rerank=rerank)[0]
 
     def batch(
         self,
@@ -176,13 +168,12 @@ class SearchSession(Closing):
         progress: Progress | None = None,
         *,
         rerank: bool = True,
-        execute: Executor | None = None,
     ) -> list[Ranking]:
         """Return the last ranking of `run` for each request, in less time."""
         with one_blas_thread():
-            tasks = self._stage(FIRST, self._tasks(requests), execute, progress)
+            tasks = self._stage(FIRST, self._tasks(requests), progress)
             again = [place for place, task in enumerate(tasks) if rerank and self.reranks(task.request.query)]
-            reranked = self._stage(RERANKED, [tasks[place] for place in again], execute, progress)
+            reranked = self._stage(RERANKED, [tasks[place] for place in again], progress)
             for place, task in zip(again, reranked, strict=True):
                 tasks[place] = task
             return self._finished(tasks, rerank=rerank)
@@ -257,13 +248,10 @@ class SearchSession(Closing):
             queries.append(Query.of(*aspects))
         return queries, vectors
 
-    def _stage(
-        self, stage: str, tasks: Sequence[Task], execute: Executor | None, progress: Progress | None = None
-    ) -> list[Task]:
-        """Tasks with the hits of a stage: by the executor if there is one, else of all of them together."""
+    def _stage(self, stage: str, tasks: Sequence[Task], progress: Progress | None = None) -> list[Task]:
+        """Tasks with the hits of a stage."""
         again, second = stage != FIRST, self._graded if stage == GRADED else self._second
-        batch: Batch = partial(self._ranked, second=second, again=again, progress=progress)
-        ranked = batch(tasks) if execute is None else [execute(stage, batch, task) for task in tasks]
+        ranked = self._ranked(tasks, second, again=again, progress=progress)
         return [task._replace(hits=hits, again=again) for task, hits in zip(tasks, ranked, strict=True)]
 
     def _tasks(self, requests: Sequence[SearchRequest]) -> list[Task]:
