@@ -178,8 +178,7 @@ def test_query_forms(three):
 
 def test_key_terms_are_frequent_in_the_text_and_rare_in_the_collection(three):
     """Bo1: dog 2 log2(4) + log2(4/3), fish log2(2.5) + log2(5/3), birds and cats 1 + 1; ties by stem."""
-    lucene = three.reader
-    assert lucene.key_terms("Cats, birds; the dog, unknown dogs' fish") == [
+    assert three.reader.key_terms("Cats, birds; the dog, unknown dogs' fish") == [
         "dog",
         "fish",
         "birds",
@@ -229,11 +228,8 @@ def test_texts_are_found_whatever_form_their_letters_have(tmp_path):
     """Whether they were indexed or appended, by each word and in each form, with the plain text's scores."""
     other = Paper("other", "Newts na\u00efvely swim", (Sentence("Ponds, x\u00bd and e\u2212, are cold."),))
     written = [Paper(name, text, (Sentence(text),)) for name, text in FORMS.items()]
-    build(
-        tmp_path / "plain",
-        [other, *(Paper(name, PLAIN, (Sentence(PLAIN),)) for name in FORMS)],
-        BuildSettings(dense=False),
-    )
+    usual = [Paper(name, PLAIN, (Sentence(PLAIN),)) for name in FORMS]
+    build(tmp_path / "plain", [other, *usual], BuildSettings(dense=False))
     build(tmp_path / "written", [other, *written[:5]], BuildSettings(dense=False))
     append_papers(tmp_path / "written", written[5:])
     with Index(tmp_path / "plain") as plain, Index(tmp_path / "written") as index:
