@@ -178,12 +178,8 @@ def test_query_forms(three):
 
 def test_key_terms_are_frequent_in_the_text_and_rare_in_the_collection(three):
     """Bo1: dog 2 log2(4) + log2(4/3), fish log2(2.5) + log2(5/3), birds and cats 1 + 1; ties by stem."""
-    assert three.reader.key_terms("Cats, birds; the dog, unknown dogs' fish") == [
-        "dog",
-        "fish",
-        "birds",
-        "Cats",
-    ]
+    terms = three.reader.key_terms("Cats, birds; the dog, unknown dogs' fish")
+    assert terms == ["dog", "fish", "birds", "Cats"]
     query = Query(paper("q", "The dog", "Unknown birds."), Facet.METHOD)
     assert words(three, query, "keyterms") == "dog birds"
 
@@ -236,10 +232,10 @@ def test_texts_are_found_whatever_form_their_letters_have(tmp_path):
         assert [index.paper(name) for name in FORMS] == written
         asked = dict.fromkeys(FORMS.values(), PLAIN)
         asked |= {word: word for word in ("DNA", "G\u00f6del", "fish", "networks", "CO2", "\u30ab\u30ca")}
-        for text, usual in asked.items():
+        for text, as_usual in asked.items():
             rows, scores = index.reader.search(text, 99)
             assert sorted(index.papers.ids[row] for row in rows) == sorted(FORMS), text
-            assert scores.tolist() == plain.reader.search(usual, 99).scores.tolist()
+            assert scores.tolist() == plain.reader.search(as_usual, 99).scores.tolist()
         for text in ("newts", "na\u00efvely", "x\u00bd and e\u2212"):
             found, same = index.reader.search(text, 99), plain.reader.search(text, 99)
             assert found.scores.tolist() == same.scores.tolist()

@@ -15,15 +15,7 @@ from qbe.cli import common
 from qbe.cli.watch import main
 from qbe.errors import FileFormatError, PaperNotFoundError, QbeError, UsageError
 from qbe.feeds.reports import ATOM, Watcher, items_of, report
-from qbe.feeds.watches import (
-    Watch,
-    Watches,
-    find,
-    read_watches,
-    watch_of,
-    watch_session,
-    write_watches,
-)
+from qbe.feeds.watches import Watch, Watches, find, read_watches, watch_of, watch_session, write_watches
 from qbe.index.build import build
 from qbe.index.index import Index
 from qbe.index.source import BuildSettings

@@ -5,16 +5,7 @@ from functools import partial
 import pytest
 from support.messages import messages_of
 
-from qbe import (
-    Dense,
-    Facet,
-    Index,
-    Paper,
-    Pipeline,
-    Query,
-    Sentence,
-    open_index,
-)
+from qbe import Dense, Facet, Index, Paper, Pipeline, Query, Sentence, open_index
 
 SENTENCES = (Sentence("We route.", Facet.METHOD),)
 PAPER = Paper("p1", "On routes", SENTENCES)
