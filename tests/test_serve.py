@@ -74,7 +74,8 @@ def test_a_stream_has_the_first_stage_then_the_reranked_order_if_any(server, ser
 
 
 def test_papers_labels_comparisons_titles_and_recommendations(server):
-    assert server.ask("GET", "/api/papers/s036").json()["paper_id"] == "s036"
+    for path in ("/api/papers/s036", "/api/papers?paper_id=s036"):
+        assert server.ask("GET", path).json()["paper_id"] == "s036"
     labels = server.ask("POST", "/api/facets", {"text": ABSTRACT}).json()
     assert [sentence["facet"] for sentence in labels["sentences"]] == ["background", "method", "result"]
     compared = server.ask("GET", "/api/compare?paper_id=s036&other_id=s051").json()

@@ -39,7 +39,7 @@ class Tagged:
     continues the value before, or is another value of a tag of ``separate``. The first line may stand again
     within a record that ``repeats`` it. ``needs`` is found in each file. Some programs write no first lines:
     then what ``loose`` matches (the group is a tag) begins a record at the beginning, behind a blank line, or
-    with the same tag again. ``once`` matches a title or id (whose tag is the group) or a year (the second group).
+    with the same tag again. ``once`` matches a title or id (whose tag is the group) or a year (the second).
     """
 
     begin: re.Pattern[bytes]

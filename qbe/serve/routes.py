@@ -152,12 +152,8 @@ def _pair(
         for name, paper_id in (("query", turn.pair.query_id), ("candidate", turn.pair.paper_id)):
             shown = reader.paper(paper_id)
             pair[name] = {"title": shown.title, "abstract": shown.abstract}
-    return {
-        "graded": turn.graded,
-        "total": turn.total,
-        "pair": pair or None,
-        "guideline": read_guideline().text,
-    }
+    found = {"graded": turn.graded, "total": turn.total, "pair": pair or None}
+    return found | {"guideline": read_guideline().text}
 
 
 def metrics(state: Any) -> Response:
@@ -172,6 +168,7 @@ ADDRESSES: dict[str, dict[str, Callable[..., Any]]] = {
     "/api/search": {"GET": SearchService.search, "POST": SearchService.search},
     "/api/search/stream": {"POST": stream},
     "/api/papers/{paper_id:path}": {"GET": SearchService.paper},
+    "/api/papers": {"GET": SearchService.paper},  # browsers resolve an id such as ".." of a path away
     FILE_PATH: {"POST": SearchService.read_file},
     "/api/facets": {"POST": SearchService.label},
     "/api/compare": {"GET": SearchService.compare, "POST": SearchService.compare},
