@@ -35,14 +35,9 @@ EXPORTS = {
 }
 """Media type and file extension by format."""
 
-STATUSES = {
-    PaperNotFoundError: 404,
-    OverloadedError: 429,
-    TooSlowError: 503,
-    UsageError: 422,
-    FacetNotFoundError: 422,
-    CorpusError: 422,
-}
+STATUSES: dict[type[Exception], int]
+STATUSES = {PaperNotFoundError: 404, OverloadedError: 429, TooSlowError: 503}
+STATUSES |= dict.fromkeys((UsageError, FacetNotFoundError, CorpusError), 422)
 
 EXAMPLES: dict[str, Any] = {
     "by method": {"value": {"paper_ids": ["2505.20979"], "facet": "method", "k": 5}},
