@@ -13,13 +13,7 @@ from pathlib import Path
 from qbe.corpus import read_corpus, read_records
 from qbe.corpus.records import FIELDS, dump_record
 from qbe.datasets import releases
-from qbe.datasets.releases import (
-    DatasetOptions,
-    Report,
-    raw_record,
-    read_pools,
-    write_queries,
-)
+from qbe.datasets.releases import DatasetOptions, Report, raw_record, read_pools, write_queries
 from qbe.errors import DatasetError
 from qbe.query import Topic
 from qbe.types import Facet

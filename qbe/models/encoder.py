@@ -161,10 +161,7 @@ class Encoder:
 
     def cut(self, paper: Paper) -> list[str]:
         """Say what of a paper is not read since it is too long: single sentences, the title."""
-        texts = list(self._texts(paper))
-        if max(map(len, texts)) <= self.files.metadata.max_tokens // 4:  # a token has a character at least
-            return []
-        title, *sentences = map(self.tokenizer.ids, texts)
+        title, *sentences = map(self.tokenizer.ids, self._texts(paper))
         return self._cut(title, sentences)
 
     def _cut(self, title: Sequence[int], sentences: Sequence[Sequence[int]]) -> list[str]:
