@@ -58,9 +58,7 @@ class FacetProbabilities(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The likeliest label, where background and objective first count together, so that it agrees with
-        `facet`.
-        """
+        """The likeliest label; background and objective first count together, as in `facet`."""
         shares = (self.background + self.objective, self.method, self.result, self.other)
         best = shares.index(max(shares))
         if best > 0:

@@ -43,10 +43,7 @@ DIGESTS: Mapping[str, str] = {
 
 
 def find_release(source: StrPath | None, report: Report = lambda _: None) -> Path:
-    """Return the folder of the release: ``source``, else ``$QBE_DATA/csfcube``, else a download in the cache.
-
-    ``report`` is called with one line for each download.
-    """
+    """Return the folder ``source``, else ``$QBE_DATA/csfcube``, else a download, which is reported."""
     data = os.environ.get("QBE_DATA")
     if source is not None or (data and Path(data, "csfcube").is_dir()):
         return releases.find_release("csfcube", DIGESTS, WHERE, source)

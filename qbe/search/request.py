@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from qbe.errors import UsageError, check_count
+from qbe.errors import UsageError, check_count, check_type
 from qbe.index.index import Index
 from qbe.query import PLAIN, SHAPES, Query, Variety, parse_wish
 from qbe.search.filters import PaperFilter, check_filter, parse_where
@@ -49,10 +49,7 @@ class SearchRequest:
     variety: Variety = PLAIN
 
     def __post_init__(self) -> None:
-        if not isinstance(self.query, Query):
-            raise TypeError(
-                f"expected a qbe.Query, found {type(self.query).__name__}; make one with qbe.Query(paper)"
-            )
+        check_type(self.query, Query, "a qbe.Query", "make one with qbe.Query(paper)")
         check_count("k", self.k)
         if self.pool is not None and (
             isinstance(self.pool, str)

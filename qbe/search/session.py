@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qbe.errors import FacetNotFoundError, UsageError
+from qbe.errors import FacetNotFoundError, UsageError, check_type
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.models.pooling import EncodedAspect, PaperVectors
@@ -408,10 +408,7 @@ def not_reranked(stages: Stages) -> str:
 
 def check_index(index: object) -> None:
     """Raise TypeError for anything but an `Index`."""
-    if not isinstance(index, Index):
-        raise TypeError(
-            f"expected a qbe.Index, found {type(index).__name__}; open one with qbe.open_index(folder)"
-        )
+    check_type(index, Index, "a qbe.Index", "open one with qbe.open_index(folder)")
 
 
 def _graded_queries(query: Query, encoded: Mapping[int, PaperVectors]) -> list[GradedQuery]:
@@ -455,10 +452,7 @@ def _with_grades(task: Task, hits: list[Hit]) -> list[Hit]:
 def open_rerank_stage(
     stage: Any, index: Index, workers: Workers, regrader: Regrader | None = None
 ) -> RerankStage | None:
-    """Open what a stage of `qbe.search.stages` reranks by, None for None.
-
-    ``regrader`` grades the best papers again.
-    """
+    """Open what a stage of `qbe.search.stages` reranks by; ``regrader`` grades the best papers again."""
     if stage is None:
         return None
     reranker: Reranker
