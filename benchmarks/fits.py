@@ -50,12 +50,10 @@ def of_questions(index: qbe.Index, split: str) -> Iterator[Fit]:
     with qbe.SearchSession(index) as session:
         for query_id, query in zip(source.ids, source.load(range(len(source.ids))), strict=True):
             hits = session.search(qbe.SearchRequest(query, DEPTH), rerank=False).hits
-            judged = [each for some in qrels for each in some.get(query_id, {}).items()]
-            right = {paper_id for paper_id, grade in judged if grade >= 2}
+            right = {name for each in qrels for name, grade in each.get(query_id, {}).items() if grade >= 2}
             for some in (hits, [hit for hit in hits if hit.paper_id not in right]):
                 first = some[:FIRST_HITS]
-                papers = [index.paper(hit.paper_id) for hit in first]
-                fit = answer(query.papers[0], first, papers, joint)
+                fit = answer(query.papers[0], first, [index.paper(hit.paper_id) for hit in first], joint)
                 yield fit, sum(hit.paper_id in right for hit in first)
 
 
