@@ -355,9 +355,13 @@ def _facet(part: str, is_liked: bool) -> tuple[Facet, float, tuple[float, float]
 
 
 def _not_facets(part: str) -> UsageError:
+    name = re.split("[:<>=]", part)[0]
+    known = [*FACET_NAMES, *SHAPES]
+    hint = did_you_mean(name, [] if name in known else known, "check `like` and `unlike`")
     return UsageError(
-        "expected facets such as background, method:0.5, background>=2 or method<=1, each once and with a "
-        f"weight above 0, or {', '.join(SHAPES)} without facets, found {part!r}; check `like` and `unlike`"
+        f"expected facets of {', '.join(FACET_NAMES)}, each once, perhaps with a weight above 0 or a grade, as "
+        f"in method:0.5, background>=2 or method<=1, or {', '.join(SHAPES)} without facets, found {part!r}; "
+        f"{hint}"
     )
 
 

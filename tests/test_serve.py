@@ -165,7 +165,7 @@ def test_corrected_labels_count(server):
     query = server.search(paper_ids=["s036"], facet="method", labels=labels, k=1).json()["query"]
     assert query["aspects"][0]["positions"] == [0]
     assert query["papers"][0]["sentences"][0]["facet"] == "method"
-    for wrong, message in ((["0:problem"], "such as 2:method"), (["9:method"], "positions from 0 to 4")):
+    for wrong, message in ((["0:aims"], "such as 2:method"), (["9:method"], "positions from 0 to 4")):
         answer = server.search(paper_ids=["s036"], facet="method", labels=wrong)
         assert answer.status == 422 and message in answer.message
 

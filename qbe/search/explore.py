@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import floor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -259,7 +260,7 @@ def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str |
         best = max(hit.chance or 0.0 for hit in hits)
         return (
             told
-            or f"no paper has a chance of {LIKELY_FROM} of being what you ask for: the best has {best:.2f}"
+            or f"no paper has a chance of {LIKELY_FROM} of being what you ask for: the best has {floor(100 * best) / 100:.2f}"
         )
     counted = "; ".join(
         f"{corners.count(name) or 'none'} of {name}"

@@ -367,5 +367,6 @@ def describe(passing: Sequence[FilterResult], hits: int | None) -> str | None:
             + (f" (so of {len(few)} in {len(passing)} queries)" if several else "")
         )
     if missing := max((each.unknown_year for each in passing), default=0):
-        parts.append(f"{missing} papers have no year and do not pass")
+        some = "1 paper has no year and does" if missing == 1 else f"{missing} papers have no year and do"
+        parts.append(f"{some} not pass")
     return "; ".join(parts) or None

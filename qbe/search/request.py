@@ -187,12 +187,16 @@ class SearchForm(SourceForm):
 
     @property
     def corrected_labels(self) -> dict[int, str]:
-        pairs = [label.partition(":") for label in self.labels]
-        if not all(position.isdecimal() and name in LABELS for position, _, name in pairs):
-            raise UsageError(
-                f"expected `labels` such as 2:method, of {', '.join(LABELS)}, found {self.labels[0]!r}"
-            )
-        return {int(position): name for position, _, name in pairs}
+        labels, also = {}, {"problem": "background", "findings": "result"}
+        for label in self.labels:
+            position, _, name = label.partition(":")
+            name = also.get(name, name)
+            if not position.isdecimal() or name not in LABELS:
+                raise UsageError(
+                    f"expected `labels` such as 2:method, of {', '.join((*LABELS, *also))}, found {label!r}"
+                )
+            labels[int(position)] = name
+        return labels
 
     @property
     def aspects(self) -> AspectSpec:
