@@ -52,9 +52,9 @@ def of_questions(index: qbe.Index, split: str) -> Iterator[Fit]:
             hits = session.search(qbe.SearchRequest(query, DEPTH), rerank=False).hits
             right = {name for each in qrels for name, grade in each.get(query_id, {}).items() if grade >= 2}
             for some in (hits, [hit for hit in hits if hit.paper_id not in right]):
-                first = some[:FIRST_HITS]
-                fit = answer(query.papers[0], first, [index.paper(hit.paper_id) for hit in first], joint)
-                yield fit, sum(hit.paper_id in right for hit in first)
+                papers = [index.paper(hit.paper_id) for hit in some[:FIRST_HITS]]
+                fit = answer(query.papers[0], some, papers, joint)
+                yield fit, sum(hit.paper_id in right for hit in some[:FIRST_HITS])
 
 
 def main() -> None:
