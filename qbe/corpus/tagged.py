@@ -105,14 +105,14 @@ class Tagged:
 
     def _apart(self, where: str, lines: list[bytes]) -> Iterator[tuple[str, bytes]]:
         """Part records that lack a first line: at the blank line before what stands once, or there."""
-        found = self.once.findall(data := b"".join(lines))
+        found = self.once.findall(b"\n" + (data := b"".join(lines)))
         if len(found) == len({each[:2] for each in found}):
             yield where, data
             return
         name, _, number = where.rpartition(" ")
         begin, blank, last, seen = 0, 0, b"", dict[bytes, tuple[int, bytes]]()
         for place, line in enumerate(lines):
-            if (one := self.once.match(line)) is None:
+            if (one := self.once.match(b"\n" + line)) is None:
                 blank, last = place + 1 if line.isspace() else blank, b""
                 continue
             tag, value = one[1] or one[2], one[3].strip()

@@ -101,8 +101,7 @@ class GivenEncoder:
         return next(self.encode([paper]))
 
     def cut(self, _: Paper) -> list[str]:
-        """Return nothing, as what a model of the user's reads is not known."""
-        return []
+        return []  # what a model of the user's reads is not known
 
     def _encoded(self, texts: list[str]) -> Floats:
         vectors = np.asarray(self._encode(texts) if self._encode else None, np.float32)

@@ -257,9 +257,9 @@ def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str |
         if not hits:
             return NONE_LIKELY
         told = next(filter(None, (nothing_fits(hits, facet) for facet in liked)), None)
-        best = max(hit.chance or 0.0 for hit in hits)
-        none = f"no paper has a chance of {LIKELY_FROM} of being what you ask for: the best has "
-        return told or f"{none}{floor(100 * best) / 100:.2f}"
+        best = floor(100 * max(hit.chance or 0.0 for hit in hits)) / 100
+        none = f"no paper has a chance of {LIKELY_FROM} of being what you ask for: the best has {best:.2f}"
+        return told or none
     counted = "; ".join(
         f"{corners.count(name) or 'none'} of {name}"
         + (", filled up with the nearest" if corners.count(name) < shown.count(name) else "")

@@ -187,12 +187,11 @@ class SearchForm(SourceForm):
         labels, also = {}, {"problem": "background", "findings": "result"}
         for label in self.labels:
             position, _, name = label.partition(":")
-            name = also.get(name, name)
-            if not position.isdecimal() or name not in LABELS:
+            if not position.isdecimal() or name not in (*LABELS, *also):
                 raise UsageError(
                     f"expected `labels` such as 2:method, of {', '.join((*LABELS, *also))}, found {label!r}"
                 )
-            labels[int(position)] = name
+            labels[int(position)] = also.get(name, name)
         return labels
 
     @property

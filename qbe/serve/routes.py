@@ -26,13 +26,9 @@ from qbe.serve.service import SearchService
 
 log = logging.getLogger("qbe.serve")
 
-EXPORTS = {
-    "bibtex": ("application/x-bibtex", "bib"),
-    "ris": ("application/x-research-info-systems", "ris"),
-    "csv": ("text/csv", "csv"),
-    "markdown": ("text/markdown", "md"),
-    "json": ("application/jsonl", "jsonl"),
-}
+EXPORTS = {"bibtex": ("application/x-bibtex", "bib"), "ris": ("application/x-research-info-systems", "ris")}
+EXPORTS |= {"csv": ("text/csv", "csv"), "markdown": ("text/markdown", "md")}
+EXPORTS |= {"json": ("application/jsonl", "jsonl")}
 """Media type and file extension by format."""
 
 STATUSES: dict[type[Exception], int]
@@ -269,10 +265,6 @@ def description(
                 entry["requestBody"] = {"content": {"application/octet-stream": binary}}
             paths.setdefault(path.replace(":path", ""), {})[method.lower()] = entry
     title = "Find papers like this one, for its problem, its method or its findings."
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "qbe", "version": version, "description": title},
-        "paths": paths,
-        "components": {"schemas": schemas},
-        **({"servers": [{"url": root_path}]} if root_path else {}),
-    }
+    info = {"title": "qbe", "version": version, "description": title}
+    servers = {"servers": [{"url": root_path}]} if root_path else {}
+    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}, **servers}
