@@ -20,6 +20,7 @@ from qbe.search.explore import GRADING, ExploreStage, likely, open_explore_stage
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
 from qbe.search.first_stages import FirstStage, open_first_stage
 from qbe.search.grading import (
+    FIRST_HITS,
     GradedReranker,
     Regrader,
     facet_places,
@@ -35,6 +36,7 @@ from qbe.search.request import SearchRequest
 from qbe.search.stages import (
     RERANK_DEPTH,
     CrossEncoder,
+    Fused,
     Grades,
     LanguageModel,
     Matching,
@@ -370,7 +372,10 @@ class SearchSession(Closing):
             if is_question(query):
                 if is_last and task.request.matches and task.request.grades and self._regrader:
                     lookup, joint = task.opened.reader.paper, self._regrader.grader
-                    counts += filter(None, [unanswered(query, each, lookup, joint)])
+                    first = each[:FIRST_HITS]
+                    if isinstance(self.stages.first_stage, Fused) and not (task.again or task.explores):
+                        first += task.hits[len(first) : FIRST_HITS + 1]
+                    counts += filter(None, [unanswered(query, first, lookup, joint)])
             elif is_last and query.is_single and task.request.grades and task.opened.explore_ranks:
                 counts += filter(None, [nothing_fits(each, query.aspects[0].facet)])
             if variety.bounds:
