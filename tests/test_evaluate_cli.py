@@ -194,7 +194,10 @@ WRONG: list[tuple[dict[str, str | None], str]] = [
     ({"r.trec": ""}, "QRELS --run r.trec"),
     ({}, "QRELS --run good.method.trec good.method.trec"),
     ({"good.method.run": "1_method Q0 d1 1 2 r\n"}, "QRELS --run good.method.trec good.method.run"),
-    *(({}, f"QRELS --run GOOD --measures {name}") for name in ("foo", "ndcg@10", "map", "P", "P@0")),
+    *(
+        ({}, f"QRELS --run GOOD --measures {name}")
+        for name in ("foo", "ndcg@10", "map", "P", "P@0", "AP,P@5", "P@5x")
+    ),
     ({}, f"{CSFCUBE} --baseline BAD --worst 0"),
     *(({}, f"{CSFCUBE} --plot {name}") for name in ("./out.json", "gains.pdf")),
     ({}, "QRELS --run good.method.trec --baseline good.result.trec"),

@@ -74,7 +74,8 @@ def test_a_stream_has_the_first_stage_then_the_reranked_order_if_any(server, ser
 
 
 def test_papers_labels_comparisons_titles_and_recommendations(server):
-    assert server.ask("GET", "/api/papers/s036").json()["paper_id"] == "s036"
+    for path in ("/api/papers/s036", "/api/papers?paper_id=s036"):
+        assert server.ask("GET", path).json()["paper_id"] == "s036"
     labels = server.ask("POST", "/api/facets", {"text": ABSTRACT}).json()
     assert [sentence["facet"] for sentence in labels["sentences"]] == ["background", "method", "result"]
     compared = server.ask("GET", "/api/compare?paper_id=s036&other_id=s051").json()
@@ -164,7 +165,7 @@ def test_corrected_labels_count(server):
     query = server.search(paper_ids=["s036"], facet="method", labels=labels, k=1).json()["query"]
     assert query["aspects"][0]["positions"] == [0]
     assert query["papers"][0]["sentences"][0]["facet"] == "method"
-    for wrong, message in ((["0:problem"], "such as 2:method"), (["9:method"], "positions from 0 to 4")):
+    for wrong, message in ((["0:aims"], "such as 2:method"), (["9:method"], "positions from 0 to 4")):
         answer = server.search(paper_ids=["s036"], facet="method", labels=wrong)
         assert answer.status == 422 and message in answer.message
 

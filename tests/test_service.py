@@ -79,6 +79,16 @@ def test_a_text_of_another_language_is_noted(service):
     assert service.search(like_s036())["language_note"] == ""
 
 
+def test_what_the_encoder_does_not_read_of_a_text_is_noted(service):
+    text = f"{ABSTRACT} We count {'fish, ' * 300}and nets."
+    told = (
+        "1 of its sentences longer than the 510 tokens that the encoder reads of one, cut there; the longest"
+    )
+    for answer in (service.search(SearchForm(text=text)), service.recommend(CitationForm(text=text))):
+        assert f"the query: {told} has 605" in answer["notes"]
+    assert told not in str(service.search(SearchForm(text=ABSTRACT))["notes"])
+
+
 def test_a_shape_gives_what_the_pipeline_gives(index, service):
     explore = {"explore": "same-problem-other-method", "year_from": 2024}  # few to rerank
     record = service.search(SearchForm(paper_ids=["s036"], k=5, **explore))

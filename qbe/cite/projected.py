@@ -104,9 +104,7 @@ class CitationSource:
 
 
 class Projection(NamedTuple):
-    """Hold matrices (dimension, dimension) for vectors of sentences and of whole papers, and weights of the
-    TERMS.
-    """
+    """Matrices (dimension, dimension) for sentences and for whole papers, and weights of the TERMS."""
 
     sentences: Doubles
     whole: Doubles

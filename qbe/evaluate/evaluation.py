@@ -130,6 +130,8 @@ def coverage(
     ]
     if unjudged := [query_id for query_id in ranked if query_id not in qrels]:
         warnings.append(f"queries without judgements left out: {len(unjudged)} ({_some(unjudged)})")
+    if not any(hit.paper_id in qrels[query_id] for query_id in queries for hit in rankings.get(query_id, ())):
+        warnings.append("no hit of the run is in the qrels, all count as irrelevant: compare document ids")
     return left_out, tuple(warnings)
 
 

@@ -38,10 +38,7 @@ class Outcome(NamedTuple):
 
 
 def outcomes(report: Report, qrels_files: Sequence[StrPath]) -> list[Outcome]:
-    """Return the result of every query of a facet that the first run and its one baseline have in common.
-
-    Raises UsageError for a report without one baseline.
-    """
+    """Return the result of each query of a facet that the first run and its one baseline have in common."""
     system = next(iter(report.evaluations))
     if len(report.baselines) != 1 or system in report.baselines:
         raise UsageError(

@@ -163,9 +163,7 @@ def published_papers(protocol: str | None = CSFCUBE) -> dict[str, Publication]:
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """A protocol (None: means over queries), measures, CSFCube's split and folds (``folds.json`` by the
-    qrels).
-    """
+    """A protocol (None: means over queries), measures, CSFCube's split, its folds (None: by the qrels)."""
 
     protocol: str | None = None
     measures: Sequence[str] = ()

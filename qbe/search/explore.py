@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import floor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -258,11 +259,9 @@ def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str |
         if not hits:
             return NONE_LIKELY
         told = next(filter(None, (nothing_fits(hits, facet) for facet in liked)), None)
-        best = max(hit.chance or 0.0 for hit in hits)
-        return (
-            told
-            or f"no paper has a chance of {LIKELY_FROM} of being what you ask for: the best has {best:.2f}"
-        )
+        best = floor(100 * max(hit.chance or 0.0 for hit in hits)) / 100
+        none = f"no paper has a chance of {LIKELY_FROM} of being what you ask for: the best has {best:.2f}"
+        return told or none
     counted = "; ".join(
         f"{corners.count(name) or 'none'} of {name}"
         + (", filled up with the nearest" if corners.count(name) < shown.count(name) else "")

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qbe.errors import FacetNotFoundError, UsageError
+from qbe.errors import FacetNotFoundError, UsageError, check_type
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.models.pooling import EncodedAspect, PaperVectors
@@ -20,6 +20,7 @@ from qbe.search.explore import GRADING, ExploreStage, likely, open_explore_stage
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
 from qbe.search.first_stages import FirstStage, open_first_stage
 from qbe.search.grading import (
+    FIRST_HITS,
     GradedReranker,
     Regrader,
     facet_places,
@@ -35,6 +36,7 @@ from qbe.search.request import SearchRequest
 from qbe.search.stages import (
     RERANK_DEPTH,
     CrossEncoder,
+    Fused,
     Grades,
     LanguageModel,
     Matching,
@@ -358,7 +360,10 @@ class SearchSession(Closing):
             if is_question(query):
                 if is_last and task.request.matches and task.request.grades and self._regrader:
                     lookup, joint = task.opened.reader.paper, self._regrader.grader
-                    counts += filter(None, [unanswered(query, each, lookup, joint)])
+                    first = each[:FIRST_HITS]
+                    if isinstance(self.stages.first_stage, Fused) and not (task.again or task.explores):
+                        first += task.hits[len(first) : FIRST_HITS + 1]
+                    counts += filter(None, [unanswered(query, first, lookup, joint)])
             elif is_last and query.is_single and task.request.grades and task.opened.explore_ranks:
                 counts += filter(None, [nothing_fits(each, query.aspects[0].facet)])
             if variety.bounds:
@@ -396,10 +401,7 @@ def not_reranked(stages: Stages) -> str:
 
 def check_index(index: object) -> None:
     """Raise TypeError for anything but an `Index`."""
-    if not isinstance(index, Index):
-        raise TypeError(
-            f"expected a qbe.Index, found {type(index).__name__}; open one with qbe.open_index(folder)"
-        )
+    check_type(index, Index, "a qbe.Index", "open one with qbe.open_index(folder)")
 
 
 def _graded_queries(query: Query, encoded: Mapping[int, PaperVectors]) -> list[GradedQuery]:
@@ -443,10 +445,7 @@ def _with_grades(task: Task, hits: list[Hit]) -> list[Hit]:
 def open_rerank_stage(
     stage: Any, index: Index, workers: Workers, regrader: Regrader | None = None
 ) -> RerankStage | None:
-    """Open what a stage of `qbe.search.stages` reranks by, None for None.
-
-    ``regrader`` grades the best papers again.
-    """
+    """Open what a stage of `qbe.search.stages` reranks by; ``regrader`` grades the best papers again."""
     if stage is None:
         return None
     reranker: Reranker

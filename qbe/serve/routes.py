@@ -27,23 +27,14 @@ from qbe.serve.turns import OverloadedError, TooSlowError
 
 log = logging.getLogger("qbe.serve")
 
-EXPORTS = {
-    "bibtex": ("application/x-bibtex", "bib"),
-    "ris": ("application/x-research-info-systems", "ris"),
-    "csv": ("text/csv", "csv"),
-    "markdown": ("text/markdown", "md"),
-    "json": ("application/jsonl", "jsonl"),
-}
+EXPORTS = {"bibtex": ("application/x-bibtex", "bib"), "ris": ("application/x-research-info-systems", "ris")}
+EXPORTS |= {"csv": ("text/csv", "csv"), "markdown": ("text/markdown", "md")}
+EXPORTS |= {"json": ("application/jsonl", "jsonl")}
 """Media type and file extension by format."""
 
-STATUSES = {
-    PaperNotFoundError: 404,
-    OverloadedError: 429,
-    TooSlowError: 503,
-    UsageError: 422,
-    FacetNotFoundError: 422,
-    CorpusError: 422,
-}
+STATUSES: dict[type[Exception], int]
+STATUSES = {PaperNotFoundError: 404, OverloadedError: 429, TooSlowError: 503}
+STATUSES |= dict.fromkeys((UsageError, FacetNotFoundError, CorpusError), 422)
 
 EXAMPLES: dict[str, Any] = {
     "by method": {"value": {"paper_ids": ["2505.20979"], "facet": "method", "k": 5}},
@@ -155,12 +146,8 @@ def _pair(
         for name, paper_id in (("query", turn.pair.query_id), ("candidate", turn.pair.paper_id)):
             shown = reader.paper(paper_id)
             pair[name] = {"title": shown.title, "abstract": shown.abstract}
-    return {
-        "graded": turn.graded,
-        "total": turn.total,
-        "pair": pair or None,
-        "guideline": read_guideline().text,
-    }
+    found = {"graded": turn.graded, "total": turn.total, "pair": pair or None}
+    return found | {"guideline": read_guideline().text}
 
 
 def metrics(state: Any) -> Response:
@@ -175,6 +162,7 @@ ADDRESSES: dict[str, dict[str, Callable[..., Any]]] = {
     "/api/search": {"GET": SearchService.search, "POST": SearchService.search},
     "/api/search/stream": {"POST": stream},
     "/api/papers/{paper_id:path}": {"GET": SearchService.paper},
+    "/api/papers": {"GET": SearchService.paper},  # browsers resolve an id such as ".." of a path away
     FILE_PATH: {"POST": SearchService.read_file},
     "/api/facets": {"POST": SearchService.label},
     "/api/compare": {"GET": SearchService.compare, "POST": SearchService.compare},
@@ -294,10 +282,6 @@ def description(
                 entry["requestBody"] = {"content": {"application/octet-stream": binary}}
             paths.setdefault(path.replace(":path", ""), {})[method.lower()] = entry
     title = "Find papers like this one, for its problem, its method or its findings."
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "qbe", "version": version, "description": title},
-        "paths": paths,
-        "components": {"schemas": schemas},
-        **({"servers": [{"url": root_path}]} if root_path else {}),
-    }
+    info = {"title": "qbe", "version": version, "description": title}
+    servers = {"servers": [{"url": root_path}]} if root_path else {}
+    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}, **servers}

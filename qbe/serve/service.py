@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, wraps
 from itertools import islice
@@ -28,7 +28,7 @@ from qbe.search.stages import FIRST_STAGES, Stages, default_stages, parse_rerank
 from qbe.search.writers import Record, paper_record, sentence_records, to_record
 from qbe.serve.models import Abstract, PaperId, Title
 from qbe.serve.turns import OverloadedError, Turns
-from qbe.types import Facet, Hit
+from qbe.types import Facet, Hit, Paper
 from qbe.util.work import Closing, undisturbed
 
 log = logging.getLogger("qbe.serve")
@@ -165,7 +165,7 @@ class SearchService(Closing):
         return {
             "query": {"heading": f"Papers for “{paper.title or paper.abstract}” to cite"},
             "language_note": language_note(Query(paper)),
-            "notes": self._unknown(given),
+            "notes": [*self._unknown(given), *self._cut([paper])],
             **self._page(Query(paper), hits, form, begin)[1],
         }
 
@@ -292,9 +292,15 @@ class SearchService(Closing):
             "passing": ranking.selected.papers,
             "papers": ranking.selected.total,
             "language_note": language_note(query),
-            "notes": [*ranking.notes, *self._unknown(form.exclude)],
+            "notes": [*ranking.notes, *self._unknown(form.exclude), *self._cut(query.papers)],
             **page,
         }
+
+    def _cut(self, papers: Iterable[Paper]) -> list[str]:
+        outside = [paper for paper in papers if paper.paper_id not in self.index]
+        if not outside or self.index.reader.manifest.dense is None:
+            return []
+        return [f"the query: {told}" for paper in outside for told in self.index.encoder.cut(paper)]
 
     def _unknown(self, paper_ids: Sequence[str]) -> list[str]:
         missing = sum(paper_id not in self.index for paper_id in paper_ids)

@@ -314,9 +314,7 @@ PARITY_PAPERS = 50  # of dev, on which the exported model is compared with PyTor
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How the tagger is trained: teachers on annotators' labels, students on theirs and then on the
-    annotators'.
-    """
+    """How the tagger is trained: teachers on annotators' labels, students on theirs, then on annotators'."""
 
     layers: tuple[int, ...] = (0, 3, 6)  # of the encoder that it reads, 0: embeddings
     teachers: int = 2
