@@ -152,9 +152,8 @@ def test_a_pipeline_makes_runs_of_topics(tiny_index, sample):
         pooled = pipeline.run(sample / "topics.tsv", pools=sample / "pools.tsv")
     assert run.tag == "qbe-dense"
     assert {len(hits) for hits in run.values()} == {5}
-    assert {query: {hit.paper_id for hit in hits} for query, hits in pooled.items()} == {
-        query: set(pool) for query, pool in pools.items()
-    }
+    found = {query: {hit.paper_id for hit in hits} for query, hits in pooled.items()}
+    assert found == {query: set(pool) for query, pool in pools.items()}
 
 
 def test_protocols_and_frames_are_those_of_other_tools(sample, tmp_path):

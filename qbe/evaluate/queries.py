@@ -73,9 +73,7 @@ def overranked(ranked: Sequence[str], pool: Mapping[str, int]) -> tuple[RankedPa
 
 
 def best_missed(ranked: Sequence[str], pool: Mapping[str, int]) -> RankedPaper | None:
-    """Return the paper of the highest grade, the lowest of these, whose rank exceeds the number of papers of
-    its grade or a higher one; None without one.
-    """
+    """Find the best paper, the lowest of these, that is ranked below as many as have its grade or more."""
     ranks = {paper_id: rank for rank, paper_id in enumerate(ranked, start=1)}
     missed = [
         (-grade, -ranks.get(paper_id, math.inf), paper_id)

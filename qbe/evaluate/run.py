@@ -80,9 +80,7 @@ class Run(Mapping[str, Sequence[Hit]]):
         return cls(tag, ordered)
 
     def to_dataframe(self, names: str = "pyterrier") -> pd.DataFrame:
-        """Return ``qid``, ``docno``, ``score`` and ``rank`` (from 0), as in PyTerrier; with the ``names`` of
-        ir_measures ``query_id`` and ``doc_id`` first.
-        """
+        """Return ids, ``score`` and ``rank`` (from 0), with the ``names`` of pyterrier or ir_measures."""
         check_package("pandas")
         import pandas as pd
 

@@ -31,7 +31,7 @@ from qbe.search.grading import (
     unanswered,
 )
 from qbe.search.questions import is_question
-from qbe.search.rank import GradedQuery, Progress, RankingRequest, Reranker, RerankStage, rank
+from qbe.search.rank import SMALL_POOL, GradedQuery, Progress, RankingRequest, Reranker, RerankStage, rank
 from qbe.search.request import SearchRequest
 from qbe.search.stages import (
     RERANK_DEPTH,
@@ -197,7 +197,9 @@ class SearchSession(Closing):
             return (GRADING + again) * len({aspect.paper_id for aspect in aspects})
         if self._second is None:
             return 0
-        return min(self._second.depth, papers) * sum(map(self._second.reranks, aspects))
+        few = len(aspects) > 1 and papers < SMALL_POOL  # ranked among those that a search finds
+        most = self._second.depth if few else min(self._second.depth, papers)
+        return most * sum(map(self._second.reranks, aspects))
 
     def selected(self, query: Query, filter: PaperFilter | None) -> FilterResult:
         """Apply a filter for a query; raises what `run` does."""

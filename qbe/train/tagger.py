@@ -43,9 +43,7 @@ MIN_SENTENCES, MAX_SENTENCES = 3, 20  # shorter abstracts have no structure; lon
 
 
 class LabelledAbstract(NamedTuple):
-    """An abstract's sentences, their labels (positions in LABELS), and the share of annotators' votes for
-    each.
-    """
+    """An abstract's sentences, their labels (positions in LABELS), shares of annotators' votes for each."""
 
     sentences: tuple[str, ...]
     labels: tuple[int, ...]
