@@ -44,24 +44,24 @@ def of_pairs(index: qbe.Index, files: Sequence[str]) -> Iterator[Fit]:
 
 def of_questions(index: qbe.Index, split: str) -> Iterator[Fit]:
     """Search for the questions of a split; yield answers of lists with and without the papers that answer."""
-    joint, qrels = JointGrader(), qbe.read_qrels(f"data/questions/{split}.qrels")
+    joint, files = JointGrader(), Path("data/questions").glob(f"{split}*.qrels")
+    qrels = [qbe.read_qrels(file) for file in files if file.stem in (split, f"{split}-more")]
     source = from_topics(index, Path(f"data/questions/{split}.tsv"))
     with qbe.SearchSession(index) as session:
         for query_id, query in zip(source.ids, source.load(range(len(source.ids))), strict=True):
             hits = session.search(qbe.SearchRequest(query, DEPTH), rerank=False).hits
-            right = {paper_id for paper_id, grade in qrels[query_id].items() if grade >= 2}
+            right = {name for each in qrels for name, grade in each.get(query_id, {}).items() if grade >= 2}
             for some in (hits, [hit for hit in hits if hit.paper_id not in right]):
-                first = some[:FIRST_HITS]
-                papers = [index.paper(hit.paper_id) for hit in first]
-                fit = answer(query.papers[0], first, papers, joint)
-                yield fit, sum(hit.paper_id in right for hit in first)
+                papers = [index.paper(hit.paper_id) for hit in some[:FIRST_HITS]]
+                fit = answer(query.papers[0], some, papers, joint)
+                yield fit, sum(hit.paper_id in right for hit in some[:FIRST_HITS])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--index", required=True, help="an index of the papers")
     parser.add_argument("--pairs", nargs="+", default=PAIRS, help="files of judged first hits")
-    parser.add_argument("--questions", nargs="+", choices=("dev", "test"), help="splits, in place of pairs")
+    parser.add_argument("--questions", nargs="+", choices=("dev", "dev-2", "test"), help="not pairs")
     parser.add_argument("--at", type=float, nargs="+", help="bounds below which nothing fits")
     options = parser.parse_args()
     with qbe.open(options.index) as index:

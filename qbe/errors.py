@@ -122,6 +122,12 @@ class MissingDependencyError(QbeError):
     """An optional package is not installed; the message gives the pip command that installs it."""
 
 
+def check_type(value: object, kind: Any, expected: str, hint: str) -> None:
+    """Raise TypeError, which says what was ``expected``, unless a value is of a type or one of several."""
+    if not isinstance(value, kind):
+        raise TypeError(f"expected {expected}, found {type(value).__name__}; {hint}")
+
+
 def check_positive(name: str, value: float) -> None:
     """Raise UsageError unless a parameter is above 0 and finite."""
     if not 0 < value < float("inf"):

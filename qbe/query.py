@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from qbe.errors import FacetNotFoundError, UsageError, did_you_mean
+from qbe.errors import FacetNotFoundError, UsageError, check_type, did_you_mean
 from qbe.types import Facet, Paper
 
 _ABSTRACT, _SENTENCES = "abstract", "sentences"
@@ -43,10 +43,7 @@ class Aspect:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.paper, Paper):
-            raise TypeError(
-                f"expected a qbe.Paper, found {_kind(self.paper)}; look one up with index.paper(id)"
-            )
+        check_type(self.paper, Paper, "a qbe.Paper", "look one up with index.paper(id)")
         if not self.paper.sentences:
             raise UsageError(
                 f"expected a paper with sentences, found {self.paper.paper_id} without; add some"
@@ -128,8 +125,7 @@ class Query:
     @classmethod
     def of(cls, *aspects: Aspect) -> Query:
         for aspect in aspects:
-            if not isinstance(aspect, Aspect):
-                raise TypeError(f"expected qbe.Aspect objects, found {_kind(aspect)}")
+            check_type(aspect, Aspect, "qbe.Aspect objects", "make them with qbe.Aspect(paper, facet)")
         if not any(aspect.weight > 0 for aspect in aspects):
             raise UsageError(
                 "expected at least one aspect with a positive weight, found none; a search starts from what "
@@ -355,9 +351,13 @@ def _facet(part: str, is_liked: bool) -> tuple[Facet, float, tuple[float, float]
 
 
 def _not_facets(part: str) -> UsageError:
+    name = re.split("[:<>=]", part)[0]
+    known = [*FACET_NAMES, *SHAPES]
+    hint = did_you_mean(name, [] if name in known else known, "check `like` and `unlike`")
     return UsageError(
-        "expected facets such as background, method:0.5, background>=2 or method<=1, each once and with a "
-        f"weight above 0, or {', '.join(SHAPES)} without facets, found {part!r}; check `like` and `unlike`"
+        f"expected facets of {', '.join(FACET_NAMES)}, each once, perhaps with a weight above 0 or a grade: "
+        f"method:0.5, background>=2 or method<=1, or {', '.join(SHAPES)} without facets, found {part!r}; "
+        f"{hint}"
     )
 
 

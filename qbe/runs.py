@@ -35,7 +35,7 @@ PAIRS_HEADER = ("query_id", "paper_id", *(facet.value for facet in Facet))
 _SPACED = ("aspects", "title", "text")  # columns whose fields may hold white space
 _ASPECT = re.compile(
     r"(?:(?P<weight>[-+0-9.eE]+)\*)?"
-    r"(?:(?P<facet>background|method|result)|abstract|sentences:(?P<positions>\d+(?:,\d+)*))"
+    r"(?:(?P<facet>background|problem|method|result|findings)|abstract|sentences:(?P<positions>\d+(?:,\d+)*))"
     r"(?:@(?P<paper_id>\S+))?"
 )
 

@@ -31,15 +31,18 @@ class Facet(enum.Enum):
 
     @classmethod
     def from_label(cls, label: str) -> Facet | None:
-        """The facet of one of the five labels, with or without ``_label``; ``other`` is no facet (None)."""
+        """The facet of a label, with or without ``_label``; ``other`` is no facet (None)."""
         return _FACET_OF_LABEL[label.removesuffix("_label")]
 
 
 _FACET_OF_LABEL: Mapping[str, Facet | None] = {
     "background": Facet.BACKGROUND,
+    "problem": Facet.BACKGROUND,
     "objective": Facet.BACKGROUND,
+    "aim": Facet.BACKGROUND,
     "method": Facet.METHOD,
     "result": Facet.RESULT,
+    "findings": Facet.RESULT,
     "other": None,
 }
 
@@ -55,9 +58,7 @@ class FacetProbabilities(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The likeliest label, where background and objective first count together, so that it agrees with
-        `facet`.
-        """
+        """The likeliest label; background and objective first count together, as in `facet`."""
         shares = (self.background + self.objective, self.method, self.result, self.other)
         best = shares.index(max(shares))
         if best > 0:

@@ -178,13 +178,8 @@ def test_query_forms(three):
 
 def test_key_terms_are_frequent_in_the_text_and_rare_in_the_collection(three):
     """Bo1: dog 2 log2(4) + log2(4/3), fish log2(2.5) + log2(5/3), birds and cats 1 + 1; ties by stem."""
-    lucene = three.reader
-    assert lucene.key_terms("Cats, birds; the dog, unknown dogs' fish") == [
-        "dog",
-        "fish",
-        "birds",
-        "Cats",
-    ]
+    terms = three.reader.key_terms("Cats, birds; the dog, unknown dogs' fish")
+    assert terms == ["dog", "fish", "birds", "Cats"]
     query = Query(paper("q", "The dog", "Unknown birds."), Facet.METHOD)
     assert words(three, query, "keyterms") == "dog birds"
 
@@ -210,27 +205,39 @@ def test_equal_scores_at_the_last_place_are_told_apart_by_id(tmp_path):
         assert [hit.paper_id for hit in hits] == sorted(ids)[:k]
 
 
+PLAIN = "DNA of G\u00f6del fish networks, CO2 of \u30ab\u30ca"
+FORMS = {
+    "full-width": "\uff24\uff2e\uff21 \uff4f\uff46 G\u00f6del fish networks, CO2 of \u30ab\u30ca",
+    "half-width": "DNA of G\u00f6del fish networks, CO2 of \uff76\uff85",
+    "lowered": "DNA of G\u00f6del fish networks, CO\u2082 of \u30ab\u30ca",
+    "raised": "DNA of G\u00f6del fish networks, CO\u00b2 of \u30ab\u30ca",
+    "two-parts": "DNA of Go\u0308del fish networks, CO2 of \u30ab\u30ca",
+    "ligature": "DNA of G\u00f6del \ufb01sh networks, CO2 of \u30ab\u30ca",
+    "soft-hyphens": "DNA of G\u00f6\u00addel fish net\u00adworks, CO2 of \u30ab\u30ca",
+    "no-width": "D\u2060NA of G\u00f6del \ufefffish net\u200bworks, CO2 of \u30ab\u30ca",
+    "direction": "\u200eDNA\u200f of G\u00f6del fish \u2066net\u2069works, CO2 of \u30ab\u30ca",
+    "all": "\uff24\u2060NA of Go\u00ad\u0308del \ufb01sh net\u00adworks, CO\u2082 of \uff76\uff85",
+}
+
+
 def test_texts_are_found_whatever_form_their_letters_have(tmp_path):
-    """Those of another width or height, and queries in any form; a word in a rare form finds its like."""
-    texts = {
-        "plain": "Fish of G\u00f6del networks with CO2 and DNA",
-        "wide": "\uff24\uff2e\uff21 of newts",
-        "low": "CO\u2082 of ponds",
-        "joined": "net\u200bworks of ponds",
-        "parted": "Go\u0308del and \ufb01sh and net\u00adworks",
-    }
-    papers = [Paper(name, text, (Sentence("We measure it."),)) for name, text in texts.items()]
-    build(tmp_path / "index", papers, BuildSettings(dense=False))
-    expected = {
-        "DNA": {"plain", "wide"},
-        "CO2": {"plain", "low"},
-        "CO\u2082": {"plain", "low"},
-        "networks": {"plain", "joined"},
-        "net\u00adworks": {"plain", "joined", "parted"},
-        "\ufb01sh": {"plain", "parted"},
-        "Go\u0308del": {"plain", "parted"},
-    }
-    with Index(tmp_path / "index") as index:
-        for text, found in expected.items():
-            rows = index.reader.search(text, 9).rows.tolist()
-            assert {index.papers.ids[row] for row in rows} == found, text
+    """Whether they were indexed or appended, by each word and in each form, with the plain text's scores."""
+    other = Paper("other", "Newts na\u00efvely swim", (Sentence("Ponds, x\u00bd and e\u2212, are cold."),))
+    written = [Paper(name, text, (Sentence(text),)) for name, text in FORMS.items()]
+    usual = [Paper(name, PLAIN, (Sentence(PLAIN),)) for name in FORMS]
+    build(tmp_path / "plain", [other, *usual], BuildSettings(dense=False))
+    build(tmp_path / "written", [other, *written[:5]], BuildSettings(dense=False))
+    append_papers(tmp_path / "written", written[5:])
+    with Index(tmp_path / "plain") as plain, Index(tmp_path / "written") as index:
+        assert [index.paper(name) for name in FORMS] == written
+        asked = dict.fromkeys(FORMS.values(), PLAIN)
+        asked |= {word: word for word in ("DNA", "G\u00f6del", "fish", "networks", "CO2", "\u30ab\u30ca")}
+        for text, as_usual in asked.items():
+            rows, scores = index.reader.search(text, 99)
+            assert sorted(index.papers.ids[row] for row in rows) == sorted(FORMS), text
+            assert scores.tolist() == plain.reader.search(as_usual, 99).scores.tolist()
+        for text in ("newts", "na\u00efvely", "x\u00bd and e\u2212"):
+            found, same = index.reader.search(text, 99), plain.reader.search(text, 99)
+            assert found.scores.tolist() == same.scores.tolist()
+            assert [index.papers.ids[row] for row in found.rows] == ["other"]
+        assert index.reader.key_terms("Go\u0308del \ufb01sh") == ["fish", "G\u00f6del"]

@@ -83,7 +83,7 @@ UNFIT: list[dict[str, Any]] = [
     *(GOOD | {"abstract": value} for value in (None, {"a": 1}, [], [" ", ""], " ", ["a", 3], ["a", None])),
     *(GOOD | {"abstract": [value] * 2} for value in ("a\0b", "a\ud83d", "x" * 600_000)),
     *(GOOD | {"pred_labels": value} for value in (["method"] * 2, [], "method")),
-    *(GOOD | {"pred_labels": ["method", value, "result"]} for value in ("aim", None, ["x"])),
+    *(GOOD | {"pred_labels": ["method", value, "result"]} for value in ("aims", None, ["x"])),
     GOOD | {"abstract": "One. Two.", "pred_labels": ["method"] * 2},
     *(GOOD | {"metadata": value} for value in ([1], {"venue": "a\udc00"})),
     *(GOOD | {"sentence_offsets": value} for value in ([[0, 4]], [[0, 4], [3, 9], [10, 11]], 7)),

@@ -71,24 +71,14 @@ def test_defects_of_works_have_errors_that_say_them(told):
     works += [{"abstract_inverted_index": {"x" * 1_000_000: [7] * 1_000_000}}]  # refused before put together
     base = {"id": "https://openalex.org/W7", "title": "On fish"}
     errors: list[Any] = [entry.record for work in works for entry in read("openalex", base | work)]
-    assert [error.reason for error in errors] == [
-        "no paper_id",
-        *["not a record of this format"] * 5,
-        "abstract that is too long",
-    ]
+    reasons = ["no paper_id", *["not a record of this format"] * 5, "abstract that is too long"]
+    assert [error.reason for error in errors] == reasons
     told("works of OpenAlex", list(map(str, errors)))
 
 
 OWN = {"id": "a", "title": "On fish", "issued": {"raw": "2019"}}
-ZOTERO = {
-    "itemType": "journalArticle",
-    "title": "On fish",
-    "abstractNote": "Fish swim.",
-    "extra": "PMID: 7\nCitation Key: lee2019",
-    "key": "AB12",
-}
-
-
+ZOTERO = {"itemType": "journalArticle", "title": "On fish", "abstractNote": "Fish swim.", "key": "AB12"}
+ZOTERO |= {"extra": "PMID: 7\nCitation Key: lee2019"}
 CSL, S2 = "csl-json", "semantic-scholar"
 FISH, LEE = [("a", "On fish"), ("b", "On fish")], ("lee2019", "On fish")
 A, B = {"paperId": "a", "title": "A"}, {"paperId": "b", "title": "B"}

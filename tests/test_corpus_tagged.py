@@ -79,3 +79,34 @@ def test_a_defect_concerns_one_record() -> None:
         assert isinstance(first.record, RecordError)
         assert (first.where, first.record.reason) == ("refs.ris, line 1", reason)
         assert second.record["title"] == "B"
+
+
+JOINED = {"ris": "TY  - |TI  - |ID  - |PY  - ", "wos": "PT J|TI |UT |PY ", "refworks": "RT |T1 |ID |YR "}
+JOINED |= {"endnote": "%0 |%T |%F |%D ", "nbib": "OWN - ERIC|TI  - |OID - |DP  - "}
+
+
+@pytest.mark.parametrize("form", JOINED)
+@pytest.mark.parametrize("damage", [lambda line: "", lambda line: "\x7f" + line[1:]])
+@pytest.mark.parametrize("ends", ["\n", "\r"])
+def test_a_record_without_its_first_line_is_no_part_of_the_one_before(form, damage, ends) -> None:
+    """Whatever of title, id and year it has; in years alone only a blank line tells records apart."""
+    first, title, key, year = JOINED[form].split("|")
+    one = f"{first}\n{title}On fish\n{key}a\n{year}2001\n"
+    others = {f"{title}On nets\n{key}b\n": ("b", "On nets"), f"{title}On nets\n": (None, "On nets")}
+    if form != "nbib":  # where nothing is a record that has no title, abstract or author
+        others |= {f"{key}b\n": "b", f"\n{year}2002\n": None}
+    for lines, expected in others.items():
+        text = one + damage(first) + "\n" + lines
+        found = [entry.record for entry in read(text.replace("\n", ends), form)]
+        told = [
+            next(iter(each.names), None)
+            if isinstance(each, RecordError)
+            else (each["paper_id"], each["title"])
+            for each in found
+        ]
+        assert told == [("a", "On fish"), expected], text
+    for lines in (f"{title}On fish\n{key}a\n", f"{year}2001/01\n"):
+        [entry] = read(one + lines, form)
+        assert entry.record["title"] == "On fish"
+    [entry] = read(f"{first}\n{title}On fish\n{title}Sobre peces\n{key}a\n", form)  # languages, side by side
+    assert entry.record["title"] == "On fish"

@@ -108,7 +108,7 @@ EXPECTED = {  # papers, queries of all splits, judgements
     "reviews": (30, 20, 36),
     "cisi": (4, 2, 2),
     "headings": (2, 0, 0),
-    "beir": (2, 3, 4),
+    "beir": (2, 3, 6),
     "irds": (2, 1, 1),
     "mini": (3000, 120, 3597),
 }
@@ -345,5 +345,5 @@ def test_what_cannot_be_used_is_told_in_one_line_and_writes_nothing(tmp_path, mo
         with pytest.raises(QbeError) as caught:
             write_dataset(name, "out", options)
         messages.append(f"{name} {type(caught.value).__name__} {caught.value}")
-        assert not any(Path().glob("out/*"))
+        assert not Path("out").exists()
     told("datasets", messages)

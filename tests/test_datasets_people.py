@@ -103,19 +103,15 @@ def test_the_real_judgements(qbe_data, tmp_path, name, papers):
 
 def test_a_folder_of_beir_has_a_split_in_each_file_of_judgements(tmp_path, capsys):
     main(["beir", "--source", str(write_beir(tmp_path / "release")), "--output", str(tmp_path / "out")])
-    assert contents(tmp_path / "out").keys() == {
-        *("corpus.jsonl", "topics.dev.tsv", "topics.test.tsv", "dev.qrels", "test.qrels")
-    }
-    assert (
-        tmp_path / "out" / "topics.test.tsv"
-    ).read_text() == "query_id\ttext\nq1\twhat breaks 1?\nq2\twhat breaks 2?\n"
+    names = {"corpus.jsonl", "topics.dev.tsv", "topics.test.tsv", "dev.qrels", "test.qrels"}
+    assert contents(tmp_path / "out").keys() == names
+    topics = (tmp_path / "out" / "topics.test.tsv").read_text()
+    assert topics == "query_id\ttext\nq1\twhat breaks 1?\nq2\twhat breaks 2?\n"
     assert (tmp_path / "out" / "test.qrels").read_text() == "q1 0 d1 2\nq1 0 d2 0\nq2 0 d2 1\n"
-    records = [json.loads(line) for line in (tmp_path / "out" / "corpus.jsonl").read_text().splitlines()]
-    assert [(each["paper_id"], each["abstract"]) for each in records] == [
-        ("d1", "They break."),
-        ("d2", "Sheep"),
-    ]
-    assert capsys.readouterr().out.splitlines()[2] == "  test: 2 queries, 3 judgements"
+    records = map(json.loads, (tmp_path / "out" / "corpus.jsonl").read_text().splitlines())
+    assert {each["paper_id"]: each["abstract"] for each in records} == {"d1": "They break.", "d2": "Sheep"}
+    dev = "  dev: 1 queries, 3 judgements, 2 of them of papers that the corpus lacks"
+    assert capsys.readouterr().out.splitlines()[1:3] == [dev, "  test: 2 queries, 3 judgements"]
 
 
 def test_any_collection_of_ir_datasets_by_its_name(tmp_path, capsys):

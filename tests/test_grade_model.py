@@ -5,14 +5,7 @@ import pytest
 
 from qbe.models.cards import PACKAGE as MODELS
 from qbe.models.folders import resolve_encoder
-from qbe.models.heads import (
-    OUTPUTS,
-    GradeModel,
-    Head,
-    read_model,
-    shipped_model,
-    write_model,
-)
+from qbe.models.heads import OUTPUTS, GradeModel, Head, read_model, shipped_model, write_model
 from qbe.search.grading import FEATURES
 
 SMALL = MODELS / "grades"

@@ -125,10 +125,7 @@ except qbe.QbeError as error:
 @pytest.mark.parametrize(
     "code, expected",
     [
-        (
-            FORKED,
-            r"3\nexpected an index that this process .*\nexpected a process that starts Java .*",
-        ),
+        (FORKED, r"3\nexpected an index that this process .*\nexpected a process that starts Java .*"),
         (ANOTHER, "expected Java with org.apache.lucene.*, found one that another package had started .*"),
     ],
 )

@@ -121,8 +121,7 @@ def test_a_file_that_inputs_itself_ends(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "begin",
-    [r"\title{", r"\iffalse ", r"\begin{comment}", r"\begin{abstract}", r"\abstract{", r"\def\a{"],
+    "begin", [r"\title{", r"\iffalse ", r"\begin{comment}", r"\begin{abstract}", r"\abstract{", r"\def\a{"]
 )
 def test_what_begins_and_never_ends_takes_no_quadratic_time(begin):
     text = "Fish swim in lakes. " * 6

@@ -109,7 +109,10 @@ def test_a_data_frame_that_is_no_run_is_refused(rows, found):
 
 def test_comparisons_are_those_of_the_command():
     good, bad = run("good", q1="ab", q2="ba"), run("bad", q1="ba", q2="ab")
-    results = good.compare(bad, QRELS, ["RR"])
+    results = good.compare(bad, QRELS, "RR")
+    assert good.evaluate(QRELS, "RR") == good.evaluate(QRELS, ["RR"])
+    told = "no hit of the run is in the qrels, all count as irrelevant: compare document ids"
+    assert [each.evaluate(QRELS).warnings for each in (good, run(q1="x", q2="y"))] == [(), (told,)]
     system, baseline = ({each.tag: each.evaluate(QRELS, ["RR"])} for each in (good, bad))
     assert results == compare(system, baseline, ["RR"])
     figures = [(c.scope, c.difference, c.randomization_p) for c in results]
@@ -142,18 +145,15 @@ def test_fusion_by_hand():
 
 
 def test_a_pipeline_makes_runs_of_topics(tiny_index, sample):
-    from qbe.runs import read_pools
-
-    pools = read_pools(sample / "pools.tsv")
+    pools = qbe.read_pools(sample / "pools.tsv")
     with qbe.open_index(tiny_index) as index, qbe.Pipeline(index, qbe.Dense()) as pipeline:
         run = pipeline.run(sample / "topics.tsv", k=5)
         assert run == pipeline.run(qbe.read_topics(sample / "topics.tsv"), k=5)
-        pooled = pipeline.run(sample / "topics.tsv", pools=pools)
+        pooled = pipeline.run(sample / "topics.tsv", pools=sample / "pools.tsv")
     assert run.tag == "qbe-dense"
     assert {len(hits) for hits in run.values()} == {5}
-    assert {query: {hit.paper_id for hit in hits} for query, hits in pooled.items()} == {
-        query: set(pool) for query, pool in pools.items()
-    }
+    found = {query: {hit.paper_id for hit in hits} for query, hits in pooled.items()}
+    assert found == {query: set(pool) for query, pool in pools.items()}
 
 
 def test_protocols_and_frames_are_those_of_other_tools(sample, tmp_path):

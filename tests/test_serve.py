@@ -74,7 +74,8 @@ def test_a_stream_has_the_first_stage_then_the_reranked_order_if_any(server, ser
 
 
 def test_papers_labels_comparisons_titles_and_recommendations(server):
-    assert server.ask("GET", "/api/papers/s036").json()["paper_id"] == "s036"
+    for path in ("/api/papers/s036", "/api/papers?paper_id=s036"):
+        assert server.ask("GET", path).json()["paper_id"] == "s036"
     labels = server.ask("POST", "/api/facets", {"text": ABSTRACT}).json()
     assert [sentence["facet"] for sentence in labels["sentences"]] == ["background", "method", "result"]
     compared = server.ask("GET", "/api/compare?paper_id=s036&other_id=s051").json()
@@ -164,7 +165,7 @@ def test_corrected_labels_count(server):
     query = server.search(paper_ids=["s036"], facet="method", labels=labels, k=1).json()["query"]
     assert query["aspects"][0]["positions"] == [0]
     assert query["papers"][0]["sentences"][0]["facet"] == "method"
-    for wrong, message in ((["0:problem"], "such as 2:method"), (["9:method"], "positions from 0 to 4")):
+    for wrong, message in ((["0:aims"], "such as 2:method"), (["9:method"], "positions from 0 to 4")):
         answer = server.search(paper_ids=["s036"], facet="method", labels=wrong)
         assert answer.status == 422 and message in answer.message
 
@@ -225,7 +226,7 @@ def test_metrics_count_requests_by_route_and_status(server):
     assert 'method="M' not in text  # made-up methods make no series
     assert 'method="other",route="/api/index",status="405"' in text
     assert "qbe_index_papers 128.0" in text
-    assert 'qbe_searches_waiting{stage="first-stage"} 0.0' in text
+    assert "qbe_searches_waiting 0.0" in text
 
 
 def test_what_is_searched_for_is_not_logged(server):
@@ -339,18 +340,6 @@ def test_a_file_that_takes_too_long_is_given_up(service, monkeypatch, name):
     monkeypatch.setattr("qbe.corpus.pdf.SECONDS", 0.01)
     with pytest.raises(CorpusError, match=f"^{name}: expected a file that is read in 0.01 s and 1 GiB"):
         service.read_file(b"%PDF-1.7", name)
-
-
-def test_texts_that_are_labelled_and_encoded_are_counted(server):
-    text = " ".join(f"We count fish number {place} in the lakes of the north." for place in range(380))[
-        :19_900
-    ]
-    asked = [("facets", {"text": text}), ("search", {"text": text, "k": 1, "rerank": False})] * 4
-    with ThreadPoolExecutor(9) as pool:
-        answers = [pool.submit(server.ask, "POST", f"/api/{path}", body) for path, body in asked]
-        assert server.search(paper_ids=["s036"], k=1).status == 200
-        assert {each.result().status for each in answers} == {200, 429}
-    assert server.ask("POST", "/api/facets", {"text": text}).status == 200
 
 
 def test_files_of_other_sites_and_of_any_size_are_refused(server):

@@ -23,9 +23,10 @@ from qbe.index.source import BuildSettings
 from qbe.index.update import delete_papers
 from qbe.serve import guard, workers
 from qbe.serve.app import create_app
-from qbe.serve.queue import OverloadedError
 from qbe.serve.service import SearchService
+from qbe.serve.turns import MAX_WAITING, OverloadedError
 from qbe.serve.workers import listen
+from qbe.util.work import pause
 
 pytestmark = pytest.mark.slow
 
@@ -199,6 +200,60 @@ def test_too_many_searches_are_told_when_to_come_back(impatient, monkeypatch):
     monkeypatch.setattr(service, "_session", refuse)
     answer = exchanged(port, posted("/api/search", b'{"paper_ids": ["s036"]}')).decode()
     assert answer.startswith("HTTP/1.1 429") and "\r\nretry-after: 1\r\n" in answer
+
+
+@pytest.fixture
+def held(impatient, monkeypatch):
+    """A server whose searches with a first stage that is named go on until an event is set, after another."""
+    port, service = impatient
+    begun, may_end, session_of = threading.Event(), threading.Event(), service._session
+
+    def session(first_stage):
+        while first_stage is not None and not may_end.wait(0.001):
+            begun.set()
+            pause()
+        return session_of(None)
+
+    monkeypatch.setattr(service, "_session", session)
+    yield port, service, begun, may_end
+    may_end.set()
+
+
+def begin(port, address, **fields):
+    """Send a search from an address of this machine."""
+    body = json.dumps({"paper_ids": ["s036"], "k": 1, "rerank": False, **fields}).encode()
+    connection = socket.create_connection(("127.0.0.1", port), SOON, (address, 0))
+    connection.sendall(posted("/api/search", body))
+    return connection
+
+
+def status(connection):
+    with connection:
+        return int(connection.makefile("rb").readline().split(b" ")[1])
+
+
+def test_a_flood_of_one_address_is_refused_while_others_are_answered(held):
+    port, service, begun, may_end = held
+    flood = [begin(port, "127.0.0.2", first_stage="dense")]
+    assert begun.wait(SOON)
+    flood += [begin(port, "127.0.0.2", first_stage="dense") for _ in range(MAX_WAITING + 9)]
+    wait_until(lambda: service.turns.waiting == MAX_WAITING + 1)
+    assert status(begin(port, "127.0.0.1")) == 200
+    may_end.set()
+    statuses = [status(each) for each in flood]
+    assert statuses.count(429) in (9, 10) and statuses.count(200) + statuses.count(429) == len(flood)
+
+
+def test_work_whose_client_is_gone_ends(held):
+    port, service, begun, _ = held
+    first = begin(port, "127.0.0.1", first_stage="dense")
+    assert begun.wait(SOON)
+    second = begin(port, "127.0.0.1", first_stage="dense")
+    wait_until(lambda: service.turns.waiting == 2)
+    for connection in (second, first):
+        connection.close()
+    wait_until(lambda: service.turns.waiting == 0)
+    assert status(begin(port, "127.0.0.1")) == 200
 
 
 def test_workers_end_with_the_process_that_started_them(light_index, tmp_path):

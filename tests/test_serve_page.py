@@ -32,7 +32,7 @@ ABOUT = {"year": 2020, "authors": [f"Ann {SCRIPT}", "Bo Ek", "Cy Doe", "Di Fu", 
 ABOUT |= {"venue": f"Journal {SCRIPT}", "categories": ["cs.CV"], "doi": "10.1234/5"}
 ABOUT |= {"url": "javascript:document.title='broken'"}
 TITLE = f"Hostile {SCRIPT} title on eye photographs"
-HOSTILE = {"paper_id": "h/1&?#%", "title": TITLE, "abstract": EYES, "metadata": ABOUT}
+HOSTILE = {"paper_id": "..", "title": TITLE, "abstract": EYES, "metadata": ABOUT}
 ABSTRACT = (
     "People with diabetes can lose their sight when damage to the retina is found too late, and there are "
     "not enough specialists to look at every photograph of an eye. We train a neural network on 150,000 "

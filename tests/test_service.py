@@ -1,6 +1,5 @@
 """Answers of the service: those of the library, as records, for many callers at a time."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -16,9 +15,9 @@ from qbe.index.source import BuildSettings
 from qbe.search.pipeline import Pipeline, build_index
 from qbe.search.queries import distinct_papers
 from qbe.search.request import CitationForm, SearchForm
-from qbe.serve.models import call
-from qbe.serve.queue import MicroBatchQueue, TooSlowError
-from qbe.serve.service import FIRST, RERANKED, SearchService, stages_of
+from qbe.search.session import FIRST, RERANKED
+from qbe.serve.models import bound
+from qbe.serve.service import SearchService, stages_of
 
 pytestmark = pytest.mark.slow
 
@@ -78,6 +77,16 @@ def test_a_text_of_another_language_is_noted(service):
     for answer in (service.search(SearchForm(text=text)), service.recommend(CitationForm(text=text))):
         assert answer["language_note"].startswith("this does not look like English")
     assert service.search(like_s036())["language_note"] == ""
+
+
+def test_what_the_encoder_does_not_read_of_a_text_is_noted(service):
+    text = f"{ABSTRACT} We count {'fish, ' * 300}and nets."
+    told = (
+        "1 of its sentences longer than the 510 tokens that the encoder reads of one, cut there; the longest"
+    )
+    for answer in (service.search(SearchForm(text=text)), service.recommend(CitationForm(text=text))):
+        assert f"the query: {told} has 605" in answer["notes"]
+    assert told not in str(service.search(SearchForm(text=ABSTRACT))["notes"])
 
 
 def test_a_shape_gives_what_the_pipeline_gives(index, service):
@@ -198,7 +207,7 @@ WRONG: list[dict[str, object]] = [
 
 
 def test_bad_requests_are_told_in_one_line(service, told):
-    requests = [partial(call, SearchService.search, service, values) for values in WRONG]
+    requests = [partial(bound, SearchService.search, service, values) for values in WRONG]
     told("requests", messages_of(requests, UsageError))
 
 
@@ -217,7 +226,7 @@ def echo(_, form: SearchForm) -> SearchForm:
     ],
 )
 def test_values_are_taken_as_clients_write_them(written, meant):
-    form = call(echo, None, written)
+    form = bound(echo, None, written)()
     assert {name: getattr(form, name) for name in meant} == meant
     assert form.rerank is ("rerank" not in written)
 
@@ -231,40 +240,3 @@ def test_many_callers_get_what_each_would_get_alone(service):
     alone = [ids(service.search(request)) for request in requests]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(lambda request: ids(service.search(request)), requests)) == alone
-
-
-class Held:
-    """A batch function whose calls wait until they may go on: each task is a function."""
-
-    def __init__(self):
-        self.started, self.may_go_on, self.batches = threading.Event(), threading.Event(), []
-
-    def __call__(self, tasks):
-        self.batches.append(len(tasks))
-        self.started.set()
-        assert self.may_go_on.wait(30)
-        return [task() for task in tasks]
-
-
-@pytest.fixture
-def held():
-    return Held()
-
-
-def test_an_error_of_one_search_fails_no_other(held):
-    with MicroBatchQueue() as queue:
-        first = queue.submit(held, lambda: 1)
-        held.started.wait(30)
-        good, bad = queue.submit(held, lambda: 2), queue.submit(held, lambda: 1 / 0)
-        held.may_go_on.set()
-        assert (first.result(30), good.result(30)) == (1, 2)
-        with pytest.raises(ZeroDivisionError):
-            bad.result(30)
-
-
-def test_a_step_that_takes_too_long_is_given_up(held, monkeypatch):
-    monkeypatch.setattr("qbe.serve.queue.MAX_SECONDS", 0.05)
-    with MicroBatchQueue() as queue:
-        with pytest.raises(TooSlowError, match=r"longer than 0\.05 s"):
-            queue.result(held, lambda: 1)
-        held.may_go_on.set()

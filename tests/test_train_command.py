@@ -16,7 +16,7 @@ from qbe.models.folders import BASE_ENCODER
 from qbe.train.cocitations import CocitationRecipe
 from qbe.train.cross_encoder import CrossEncoderRecipe
 from qbe.train.losses import OBJECTIVES
-from qbe.train.pairs import DATA
+from qbe.train.pairs import DATA, data_file
 from qbe.train.work import RunOptions, Sources, run_training
 
 KEPT = "--work work --threads 2"
@@ -70,10 +70,9 @@ def test_sources_that_are_given(calls, tmp_path):
     copy.mkdir()
     for name in ("train-2.tsv", "train.tsv", "dev-2.tsv"):
         (copy / name).touch()
-    line = (
-        f"--pairs a.tsv {copy} --dev c.tsv --corpus d --leave-out e --seeds 4,1,4 --device cuda --encoder f"
-    )
-    command.main(["large-encoder", *EVERY.split(), *line.split()])
+    line = f"{EVERY} --pairs a.tsv {copy} --dev c.tsv --corpus d --leave-out e --seeds 4,1,4 --device cuda"
+    command.main(given := ["large-encoder", *line.split(), "--encoder", "f"])
+    assert calls[0][2].given == " ".join(given)
     pairs = (Path("a.tsv"), copy / "train.tsv", copy / "train-2.tsv")
     sources = Sources(train=pairs, dev=(Path("c.tsv"),), corpus=Path("d"), leave_out=Path("e"))
     folders = Path("out"), Path("work")
@@ -107,21 +106,10 @@ def test_a_cross_encoder_learns_from_grades_or_from_citations(calls):
     options = "--facet method --loss margin --texts whole --margin 0.4 --triplets 5 --batch 8 --warm-up 100"
     line = f"--index i --encoder m --epochs 10 --steps 9 --learning-rate 2e-5 --evaluations 10 {options}"
     command.main(["cross-encoder", *EVERY.split(), *line.split(), *GIVEN.split()[:4]])
-    recipe = CrossEncoderRecipe(
-        facet="method",
-        loss="margin",
-        texts="whole",
-        margin=0.4,
-        triplets=5,
-        batch=8,
-        warm_up=100.0,
-        epochs=10.0,
-        steps=9,
-        learning_rate=2e-5,
-        evaluations=10,
-    )
+    recipe = {"facet": "method", "loss": "margin", "texts": "whole", "margin": 0.4, "triplets": 5, "batch": 8}
+    recipe |= {"warm_up": 100.0, "epochs": 10.0, "steps": 9, "learning_rate": 2e-5, "evaluations": 10}
     sources, _, run, own = calls.pop()
-    assert own == {"encoder": "m", "recipe": recipe}
+    assert own == {"encoder": "m", "recipe": CrossEncoderRecipe(**recipe)}
     assert run == RunOptions((0,), 2)
     dev = (DATA / "facet-judgments/dev.tsv",)
     assert sources == Sources(train=(Path("p.tsv"),), dev=dev, leave_out=Path("e.jsonl"), index=Path("i"))
@@ -153,10 +141,13 @@ def test_usage_errors(calls, monkeypatch, told, tmp_path):
     line = "citation --collection c --index i --output out --work"
     wrong = [partial(command.main, [*line.split(), work]) for work in ("./out", "out/work")]
     messages += messages_of(wrong, UsageError)
-    messages += messages_of(
-        [called("large-encoder", line) for line in ("", "--pairs x")], UsageError, tmp_path
-    )
+    wrong = [called("large-encoder", line) for line in ("", "--pairs x")]
+    messages += messages_of(wrong, UsageError, tmp_path)
     told("train", messages)
+    dev = Path("data", "facet-judgments", "dev.tsv")
+    dev.parent.mkdir(parents=True)
+    dev.touch()
+    assert data_file("dev", "facet-judgments/dev.tsv") == dev
     assert not calls
 
 

@@ -19,6 +19,7 @@ from qbe.models.large import make_weights, read_weights
 from qbe.runs import GradedPair
 from qbe.search.projections import read_model
 from qbe.train import encoder, work
+from qbe.train.card import GRADES_LIMITS, Card
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
@@ -133,9 +134,16 @@ def test_training_without_torch_names_the_packages():
     line += ["--csabstruct", "x", "--unlabelled", "y", "--leave-out", "z"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr == (
-        "qbe train tagger: expected the package torch, found none; run: pip install 'qbe[train]'\n"
-    )
+    told = "qbe train tagger: expected the package torch, found none; run: pip install 'qbe[train]'\n"
+    assert done.stderr == told
+
+
+@pytest.mark.parametrize(("data", "is_own"), [("graded-pairs/train.tsv", True), ("mine/train.tsv", False)])
+def test_a_card_says_who_graded_the_pairs_of_the_repository(tmp_path, data, is_own):
+    card = Card(name="x", purpose="", input="", caption="", command="", figures={}, limits=GRADES_LIMITS)
+    card.write(tmp_path, {data: "0", "arxiv-cs/a.jsonl": "1"})
+    text = " ".join((tmp_path / "README.md").read_text().split())
+    assert ("those of large language models" in text) is is_own
 
 
 def test_what_is_published_and_its_base_make_the_weights_of_the_cards(trained_once, tmp_path):

@@ -32,14 +32,7 @@ from qbe.train.cocitations import (
     read_pairs,
 )
 from qbe.train.fit import Schedule, fit, lr_factor
-from qbe.train.losses import (
-    OBJECTIVES,
-    PaperVectors,
-    Settings,
-    Triplets,
-    transport_cost,
-    triplet_losses,
-)
+from qbe.train.losses import OBJECTIVES, PaperVectors, Settings, Triplets, transport_cost, triplet_losses
 from qbe.train.network import CocitationEncoder, PaperTable, table_of
 from qbe.train.work import RunOptions, run_training
 from qbe.types import Paper, Sentence

@@ -34,11 +34,11 @@ def test_words_of_titles_lean_and_papers_of_dev_are_left_out(tmp_path):
     dev = tmp_path / "dev.tsv"
     dev.write_text("query_id\tpaper_id\tbackground\tmethod\tresult\n3\t3\t0\t0\t0\n")
     output, sources = tmp_path / "output", Sources(corpus=corpus, dev=(dev,))
-    run_training(
-        WordsTraining(WordsRecipe(papers=1)), sources, output, tmp_path / "work", RunOptions(seeds=(0,))
-    )
-    words = TechniqueWords.read(output / FILE)
-    assert f"{len(words.terms)} words and pairs" in (output / "README.md").read_text()
+    training, run = WordsTraining(WordsRecipe(papers=1)), RunOptions((0,), given="technique-words --dev x")
+    run_training(training, sources, output, tmp_path / "work", run)
+    words, card = TechniqueWords.read(output / FILE), (output / "README.md").read_text()
+    assert f"{len(words.terms)} words and pairs" in card
+    assert "\n- Command: `qbe train technique-words --dev x`\n" in card
     assert "magic" not in words.terms
     lean = dict(zip(words.terms, words.lean.tolist(), strict=True))
     assert lean["kernel"] > 0 > lean["parsing"]

@@ -15,15 +15,7 @@ from qbe.cli import common
 from qbe.cli.watch import main
 from qbe.errors import FileFormatError, PaperNotFoundError, QbeError, UsageError
 from qbe.feeds.reports import ATOM, Watcher, items_of, report
-from qbe.feeds.watches import (
-    Watch,
-    Watches,
-    find,
-    read_watches,
-    watch_of,
-    watch_session,
-    write_watches,
-)
+from qbe.feeds.watches import Watch, Watches, find, read_watches, watch_of, watch_session, write_watches
 from qbe.index.build import build
 from qbe.index.index import Index
 from qbe.index.source import BuildSettings
@@ -199,7 +191,7 @@ def test_the_command_keeps_lists_runs_and_removes(watch, index, some):
     listed = watch("list")
     assert "fish: like s036; by method; grade 0.3 or more; 0 found, 0 not yet reported\n" in listed
     assert "bib: like those of " in listed
-    assert "; the same background; another method; grade 0.5 or more" in listed
+    assert "; the same background; not the same method; grade 0.5 or more" in listed
     assert watch("run") == "nothing new\n"
     append_papers(index, some[OLD:])
     table = watch("run")

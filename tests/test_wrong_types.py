@@ -2,19 +2,11 @@
 
 from functools import partial
 
+import pandas as pd
 import pytest
 from support.messages import messages_of
 
-from qbe import (
-    Dense,
-    Facet,
-    Index,
-    Paper,
-    Pipeline,
-    Query,
-    Sentence,
-    open_index,
-)
+from qbe import Dense, Facet, Index, Paper, Pipeline, Query, Run, Sentence, open_index
 
 SENTENCES = (Sentence("We route.", Facet.METHOD),)
 PAPER = Paper("p1", "On routes", SENTENCES)
@@ -41,6 +33,8 @@ VALUES = [
     lambda: Paper("x", "t", ("text",)),
     lambda: Paper("x", "t", (Sentence("a", "method"),)),
     lambda: PAPER.positions("method"),
+    *(partial(Run("a", {}).evaluate, qrels) for qrels in ("file.qrels", pd.DataFrame({"query_id": ["q"]}))),
+    *(partial(act, "x", {}) for act in (Run("a", {}).compare, Run("a", {}).fuse)),
 ]
 INDEX = [
     lambda index: Pipeline(str(index.folder)),
@@ -51,12 +45,14 @@ INDEX = [
     lambda index: index.append(["a.jsonl", 3]),
     lambda index: index.append(PAPER),
     lambda index: index.append([PAPER, {"paper_id": "1"}]),
+    *(partial(lambda query, index: index.search(query), query) for query in (None, ["s001"])),
 ]
 PIPELINE = [
     lambda pipeline, query: pipeline.search(query, "3"),
     lambda pipeline, query: pipeline.search(query, 3, "s001"),
     lambda pipeline, query: pipeline.search(query, 3, ["s002", 7]),
     lambda pipeline, query: pipeline.batch_search([query], 3, ["s001"]),
+    lambda pipeline, query: pipeline.run(["s001"]),
 ]
 
 

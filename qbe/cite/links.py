@@ -50,9 +50,7 @@ class Evidence:
         return ages
 
     def citing_papers(self, year: int | None, row: int | None) -> NDArray[np.bool_]:
-        """Mask the papers whose citations may count: not the one at ``row``, and only those before a known
-        ``year``.
-        """
+        """Mask the papers whose citations may count: only those before a known ``year``, without ``row``."""
         citing = np.ones(len(self.years), np.bool_) if year is None else self.years < year
         if row is not None:
             citing[row] = False

@@ -17,7 +17,7 @@ from qbe.index.reader import IndexReader
 from qbe.index.scoring import Selection
 from qbe.models.pooling import EncodedAspect
 from qbe.search.first_stages import Candidates, Rows, Scores
-from qbe.util.work import Workers
+from qbe.util.work import Workers, pause
 
 NAME = "citation"
 TERMS = ("forward", "whole", "backward")
@@ -79,6 +79,7 @@ class CitationSource:
         whole = self._reader.whole(papers).astype(np.float64)
         scores = np.empty((len(papers), len(ascending)))
         for number, row in enumerate(papers.tolist()):
+            pause()
             sentences = self._reader.gather(np.array([row], np.int64)).vectors.astype(np.float64)
             found = terms(self._projection, sentences, whole[number], stored)
             scores[number] = self._projection.weights @ found
@@ -103,9 +104,7 @@ class CitationSource:
 
 
 class Projection(NamedTuple):
-    """Hold matrices (dimension, dimension) for vectors of sentences and of whole papers, and weights of the
-    TERMS.
-    """
+    """Matrices (dimension, dimension) for sentences and for whole papers, and weights of the TERMS."""
 
     sentences: Doubles
     whole: Doubles

@@ -52,9 +52,7 @@ def main(arguments: list[str]) -> None:
 
 
 def run(options: argparse.Namespace, build: Callable[..., Manifest] | None = None) -> None:
-    """Build or change an index as the options say; ``build`` does what `qbe.index.build.build` does in
-    another place.
-    """
+    """Build or change an index as the options say; ``build`` stands in for `qbe.index.build.build`."""
     threads = thread_count(options.threads)
     read = reading(options)
     action = next((name for name in ("append", "update", "sync", "delete") if getattr(options, name)), None)

@@ -104,11 +104,8 @@ def _pairs_of_files(options: argparse.Namespace, merges: Merges) -> list[Pair]:
 
     if options.runs:
         topics = read_topics(options.topics) if options.topics else ()
-        pools = pool_runs(
-            options.runs,
-            options.depth,
-            {topic.query_id: topic.paper_id for topic in topics if topic.paper_id},
-        )
+        papers = {topic.query_id: topic.paper_id for topic in topics if topic.paper_id}
+        pools = pool_runs(options.runs, options.depth, papers)
         chosen = drawn(list(pools), options.sample, options.random_seed)
         return [pair for query in chosen for pair in pools[query]]
     pairs = differences(*options.differences, merges=merges) if options.differences else []

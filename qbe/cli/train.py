@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -45,8 +46,8 @@ def main(arguments: list[str]) -> None:
 
     threads = thread_count(options.threads)
     if options.command == "admit":
-        csabstruct = _path(options, "csabstruct")
-        scores = _training("admit")(Path(options.tagger), options.encoder, csabstruct, threads)
+        tagger, csabstruct = Path(options.tagger), _path(options, "csabstruct")
+        scores = _training("admit")(tagger, options.encoder, csabstruct, threads)
         for split, figures in scores.items():
             print(f"{split}: micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}")
         return
@@ -73,7 +74,7 @@ def main(arguments: list[str]) -> None:
     from qbe.train.work import RunOptions, run_training
 
     output, seeds = Path(options.output), tuple(dict.fromkeys(map(int, texts)))
-    run = RunOptions(seeds, threads, getattr(options, "device", "cpu"))
+    run = RunOptions(seeds, threads, getattr(options, "device", "cpu"), shlex.join(arguments))
     run_training(make(**own), sources, output, Path(options.work), run)
     card = (output / "README.md").read_text(encoding="utf-8")
     print(f"{options.output}: {card.partition('## Figures')[2].strip()}")

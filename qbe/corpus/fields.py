@@ -172,9 +172,7 @@ _CLEAN: dict[str, Callable[[Any], Any]] = {
         name for each in names for part in _BETWEEN.split(clean_text(each)) if (name := part.strip())
     ],
     "venue": clean_text,
-    "categories": once,
-    "tags": once,
-    "collections": once,
+    **dict.fromkeys(("categories", "tags", "collections"), once),
     "doi": doi,
     "url": str.strip,
     "ids": present,

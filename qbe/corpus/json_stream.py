@@ -11,6 +11,7 @@ from typing import Any
 import ijson
 
 from qbe.corpus.fields import unfit
+from qbe.corpus.names import WORDS
 from qbe.corpus.records import Entry, check_unicode
 from qbe.corpus.streams import MAX_LINE_BYTES, Bounded, Head, head_of, numbered_lines
 from qbe.errors import CorpusError, RecordError
@@ -22,9 +23,7 @@ DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 _OPTIONS: Any = {"use_float": True, "multiple_values": True, "buf_size": 1 << 13}
 _ADVICE = "write one paper an object"
 _KINDS: dict[type, str] = {list: "an array", str: "a string"}
-# The names of lists of papers in the answers of databases.
-_LISTS = {"data", "items", "results", "papers", "recommendedPapers", "records", "documents", "publications"}
-_LISTS |= {"works", "articles", "hits", "docs", "collection", "result", "notes"}
+_LISTS = WORDS["lists"]  # the names of lists of papers in the answers of databases
 
 
 def decode_text(data: bytes, where: str = "") -> str:

@@ -338,7 +338,7 @@ def _facets(labels: Any, abstract: Any, count: int) -> list[Facet | None]:
         try:
             facets.append(Facet.from_label(label))
         except (KeyError, AttributeError):
-            expected = "background, objective, method, result or other, with or without '_label' as label"
+            expected = "background, problem, objective, method, result, findings or other as label"
             raise _invalid(expected, label, "rename the label", "an unknown label") from None
     return facets
 

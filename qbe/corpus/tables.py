@@ -35,19 +35,12 @@ from qbe.util.text import one_line, some
 # every paper has an "other id", and those of the Web of Science stand before usual ones.
 _USUAL = {name: columns.split() for name, columns in rows("columns")}
 _KEYS, _NOT_ALWAYS = (_USUAL.pop(name) for name in ("key", "other id"))
-_WEB_OF_SCIENCE = {"AU": "authors", "AF": "authorfullnames", "TI": "title", "SO": "source", "AB": "abstract"}
-_WEB_OF_SCIENCE |= {"PY": "year", "DI": "doi", "UT": "ut", "DE": "authorkeywords", "ID": "keywordsplus"}
+_WEB_OF_SCIENCE = dict(each.split("=") for each in _USUAL.pop("web of science"))
 _USUAL["id"] += [*_KEYS, *_NOT_ALWAYS]
 _SEVERAL = ("authors", "tags", "venue")  # of these all columns are read: where one is empty, or together
 _OTHER_IDS = ("arxiv", "pmid", "pmc")
 _VAGUE = ("pub", "publication", "source")  # venues where no other column is one
-_NAMES = [  # keys of an object that says what it is called
-    keys.split()
-    for keys in (
-        *("full_name", "fullName", "name", "display_name", "title", "value", "raw", "given family"),
-        *("first_name last_name", "firstName lastName", "first last"),
-    )
-]
+_NAMES = [keys.split("+") for keys in _USUAL.pop("called")]  # keys of an object that says what it is called
 _FAMILY_FIRST = re.compile(r"^((?:[a-z]\S*\s)*\S+)\s(.+)")
 _QUOTED = re.compile(r"""'((?:[^'\\]|\\.?)*+)(?:'|\Z)|"((?:[^"\\]|\\.?)*+)(?:"|\Z)""", re.DOTALL)
 _ARXIV = re.compile(r"[a-z-]+\.[A-Za-z-]+|[a-z]+-[a-z]+")

@@ -39,13 +39,14 @@ class Tagged:
     continues the value before, or is another value of a tag of ``separate``. The first line may stand again
     within a record that ``repeats`` it. ``needs`` is found in each file. Some programs write no first lines:
     then what ``loose`` matches (the group is a tag) begins a record at the beginning, behind a blank line, or
-    with the same tag again.
+    with the same tag again. ``once`` matches a title or id (whose tag is the group) or a year (the second).
     """
 
     begin: re.Pattern[bytes]
     end: re.Pattern[bytes]
     inner: re.Pattern[bytes]
     loose: re.Pattern[bytes]
+    once: re.Pattern[bytes]
     line: re.Pattern[str]
     fields: str
     separate: Sequence[str] = ()
@@ -63,9 +64,9 @@ class Tagged:
 
     def read(self, stream: io.BufferedReader, name: str, _: Reading) -> Iterator[Entry]:
         """Yield the records of a file, each with the place of its first line."""
-        return converted(self._records(stream, name), self._record)
+        return converted((p for its in self._records(stream, name) for p in self._apart(*its)), self._record)
 
-    def _records(self, stream: io.BufferedReader, name: str) -> Iterator[tuple[str, bytes]]:
+    def _records(self, stream: io.BufferedReader, name: str) -> Iterator[tuple[str, list[bytes]]]:
         parts, size = list[tuple[str, list[bytes]]](), 0  # up to two, of which each may be a record
         is_apart, tag, has_title = True, b"", False  # behind a blank line; of a record without a first line
         for number, line in numbered_lines(stream, name):
@@ -75,7 +76,7 @@ class Tagged:
             if is_first or is_next or (not parts and self.inner.match(line)):
                 whole = self._whole(parts)
                 kept = whole[-1:] if len(whole) == len(parts) else []  # a pair that is one is done
-                yield from ((where, b"".join(lines)) for where, lines in whole[: len(whole) - len(kept)])
+                yield from whole[: len(whole) - len(kept)]
                 parts = [*kept, (f"{name}, line {number}", [])]
                 size, has_title, tag = 0, False, b"" if is_first or found is None else found[1]
             if parts and size <= MAX_RECORD_BYTES:  # what is longer is refused, and not kept
@@ -84,9 +85,9 @@ class Tagged:
             is_apart = line.isspace() and not (parts and self.begin.match(parts[-1][1][0]))
             has_title = has_title or (tag != b"" and found is not None and found[1] in (b"TI", b"T1", b"%T"))
             if self.end.match(line):
-                yield from ((where, b"".join(lines)) for where, lines in self._whole(parts))
+                yield from self._whole(parts)
                 parts = []
-        yield from ((where, b"".join(lines)) for where, lines in self._whole(parts))
+        yield from self._whole(parts)
 
     def _whole(self, parts: list[tuple[str, list[bytes]]]) -> list[tuple[str, list[bytes]]]:
         """Join two parts of a record: fields before its first line, or a stray first line and no title."""
@@ -101,6 +102,28 @@ class Tagged:
         lacks_title = self.repeats and not any(tag and tag.startswith(b"T") for tag in tags[1])
         is_one = not (is_again or (tags[0] & tags[1]) - {None}) and (lacks_title or not has_first)
         return [(where, before + after)] if is_one else parts
+
+    def _apart(self, where: str, lines: list[bytes]) -> Iterator[tuple[str, bytes]]:
+        """Part records that lack a first line: at the blank line before what stands once, or there."""
+        found = self.once.findall(b"\n" + (data := b"".join(lines)))
+        if len(found) == len({each[:2] for each in found}):
+            yield where, data
+            return
+        name, _, number = where.rpartition(" ")
+        begin, blank, last, seen = 0, 0, b"", dict[bytes, tuple[int, bytes]]()
+        for place, line in enumerate(lines):
+            if (one := self.once.match(b"\n" + line)) is None:
+                blank, last = place + 1 if line.isspace() else blank, b""
+                continue
+            tag, value = one[1] or one[2], one[3].strip()
+            before, known = seen.setdefault(tag, (place, value))
+            if known != value and (before < blank or (one[1] and tag != last)):
+                end = blank if before < blank else place
+                yield f"{name} {int(number) + begin}", b"".join(lines[begin:end])
+                seen = {each: its for each, its in seen.items() if its[0] >= end}
+                begin, seen[tag] = end, (place, value)
+            last = tag
+        yield f"{name} {int(number) + begin}", b"".join(lines[begin:])
 
     def _record(self, data: bytes) -> dict[str, Any]:
         if len(data) > MAX_RECORD_BYTES:
@@ -157,6 +180,6 @@ class Tagged:
 
 _TABLE = tomllib.loads(resources.files("qbe.corpus").joinpath("tagged.toml").read_text("utf-8"))
 for its in _TABLE.values():
-    its |= {name: re.compile(its[name].encode()) for name in ("begin", "end", "inner", "loose")}
+    its |= {name: re.compile(its[name].encode()) for name in ("begin", "end", "inner", "loose", "once")}
     its["line"] = re.compile(its["line"])
 FORMATS = {name: Tagged(**its) for name, its in _TABLE.items()}

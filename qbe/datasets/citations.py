@@ -184,10 +184,7 @@ def titles_of(options: DatasetOptions) -> TitleIndex:
 
 
 def write(options: DatasetOptions, output: Path, _: Report) -> list[str]:
-    """Write the papers on visualization of vispubdata (Isenberg et al., 2017), or a corpus of the user's own.
-
-    Return a summary.
-    """
+    """Write the papers on visualization of vispubdata (Isenberg et al., 2017), or a corpus of one's own."""
     leave_out = titles_of(options)
     if options.corpus is not None:
         return _write_own(options.corpus, options.split_years, output, leave_out)

@@ -26,16 +26,20 @@ def write_irds(name: str, output: Path, report: Report) -> list[str]:
     report(f"reading {name} by ir_datasets, which downloads what it lacks")
     try:
         dataset = package.load(name)
-        papers = write_papers(output, _papers((each.doc_id, *_texts(each)) for each in dataset.docs_iter()))
         texts = {each.query_id: each.default_text() for each in dataset.queries_iter()}
         qrels: dict[str, dict[str, int]] = {}
         for each in dataset.qrels_iter() if dataset.has_qrels() else ():
             qrels.setdefault(each.query_id, {})[each.doc_id] = int(each.relevance)
+        absent = {paper_id for grades in qrels.values() for paper_id in grades}
+        documents = ((each.doc_id, *_texts(each)) for each in dataset.docs_iter())
+        papers = write_papers(output, _papers(documents, absent))
     except (LookupError, AttributeError, OSError, RuntimeError) as error:
-        expected = "a collection of ir_datasets that has documents and queries, and can be had"
-        hint = "https://ir-datasets.com lists them"
-        raise DatasetError(f"expected {expected}, found {name} ({error!r:.200}); {hint}") from error
-    line = _write_split(output, name.replace("/", "-"), texts, qrels or {query: {} for query in texts}, "")
+        raise DatasetError(
+            f"expected documents and queries of {name} from ir_datasets, which has or gets none; check the "
+            "name (https://ir-datasets.com lists them) and the network"
+        ) from error
+    qrels = qrels or {query: {} for query in texts}
+    line = _write_split(output, name.replace("/", "-"), texts, qrels, absent)
     return [f"irds: {papers:,} papers of {name}, by ir_datasets", line]
 
 
@@ -44,9 +48,11 @@ def _texts(document: Any) -> tuple[str, str]:
     return getattr(document, "title", None) or "", body
 
 
-def _papers(documents: Iterable[tuple[str, str, str]]) -> Iterator[Paper]:
+def _papers(documents: Iterable[tuple[str, str, str]], absent: set[str]) -> Iterator[Paper]:
+    """Yield the documents that have a text, and take their ids out of those that are ``absent``."""
     for paper_id, title, text in documents:
         if (text or title).strip():
+            absent.discard(paper_id)
             record = {"paper_id": paper_id, "title": title, "abstract": text if text.strip() else title}
             yield parse_paper(record, f"document {paper_id}", unsplit)
 
@@ -58,12 +64,14 @@ def write_beir(options: DatasetOptions, output: Path, _: Report) -> list[str]:
     folder = Path(options.source)
     splits = sorted(folder.glob("qrels/*.tsv"))
     files = (folder / "corpus.jsonl", folder / "queries.jsonl", *(splits or [folder / "qrels"]))
-    if absent := [file.name for file in files if not file.is_file()]:
+    if file := next((file.name for file in files if not file.is_file()), ""):
         expected = "corpus.jsonl, queries.jsonl and qrels/*.tsv"
-        raise DatasetError(f"{folder}: expected {expected}, found no {absent[0]}; give a folder of BEIR")
-    papers = write_papers(output, _papers(_rows(folder / "corpus.jsonl")))
+        raise DatasetError(f"{folder}: expected {expected}, found no {file}; give a folder of BEIR")
     texts = {query: text for query, _, text in _rows(folder / "queries.jsonl")}
-    lines = [_write_split(output, path.stem, texts, _qrels(path), f".{path.stem}") for path in splits]
+    judged = {path.stem: _qrels(path) for path in splits}
+    absent = {name for qrels in judged.values() for grades in qrels.values() for name in grades}
+    papers = write_papers(output, _papers(_rows(folder / "corpus.jsonl"), absent))
+    lines = [_write_split(output, name, texts, judged[name], absent, f".{name}") for name in judged]
     return [f"beir: {papers:,} papers from {folder}", *lines]
 
 
@@ -78,24 +86,29 @@ def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _qrels(path: Path) -> Qrels:
-    """Read lines of a query, a document and a grade below a header."""
+    """Read lines of a query, a document and a grade; a first one without a whole number is a header."""
     qrels: dict[str, dict[str, int]] = {}
-    for number, row in list(read_fields(path, "\t"))[1:]:
+    for place, (number, row) in enumerate(read_fields(path, "\t")):
         try:
             query, paper_id, grade = row
             qrels.setdefault(query, {})[paper_id] = int(grade)
         except ValueError as error:
-            expected = "a query id, a document id and a whole number"
-            raise bad_line(path, number, expected, "\t".join(row)) from error
+            if place:
+                expected = "a query id, a document id and a whole number"
+                raise bad_line(path, number, expected, "\t".join(row)) from error
     return qrels
 
 
-def _write_split(output: Path, name: str, texts: dict[str, str], qrels: Qrels, split: str) -> str:
+def _write_split(
+    output: Path, name: str, texts: dict[str, str], qrels: Qrels, absent: set[str], split: str = ""
+) -> str:
     if unknown := next((query for query in qrels if query not in texts), None):
         raise DatasetError(
             f"{name}: expected a text of each judged query, found none of {unknown}; mend the files"
         )
     topics = [Topic(query, "", text=texts[query]) for query in qrels]
-    count = sum(map(len, qrels.values()))
-    write_queries(output, topics, {f"{name}.qrels": qrels} if count else {}, split=split)
-    return f"  {name}: {len(topics):,} queries, {count:,} judgements"
+    judged = [paper_id for grades in qrels.values() for paper_id in grades]
+    lacking = sum(paper_id in absent for paper_id in judged)
+    write_queries(output, topics, {f"{name}.qrels": qrels} if judged else {}, split=split)
+    said = f", {lacking:,} of them of papers that the corpus lacks" if lacking else ""
+    return f"  {name}: {len(topics):,} queries, {len(judged):,} judgements{said}"

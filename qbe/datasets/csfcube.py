@@ -13,13 +13,7 @@ from pathlib import Path
 from qbe.corpus import read_corpus, read_records
 from qbe.corpus.records import FIELDS, dump_record
 from qbe.datasets import releases
-from qbe.datasets.releases import (
-    DatasetOptions,
-    Report,
-    raw_record,
-    read_pools,
-    write_queries,
-)
+from qbe.datasets.releases import DatasetOptions, Report, raw_record, read_pools, write_queries
 from qbe.errors import DatasetError
 from qbe.query import Topic
 from qbe.types import Facet
@@ -49,10 +43,7 @@ DIGESTS: Mapping[str, str] = {
 
 
 def find_release(source: StrPath | None, report: Report = lambda _: None) -> Path:
-    """Return the folder of the release: ``source``, else ``$QBE_DATA/csfcube``, else a download in the cache.
-
-    ``report`` is called with one line for each download.
-    """
+    """Return the folder ``source``, else ``$QBE_DATA/csfcube``, else a download, which is reported."""
     data = os.environ.get("QBE_DATA")
     if source is not None or (data and Path(data, "csfcube").is_dir()):
         return releases.find_release("csfcube", DIGESTS, WHERE, source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import filecmp
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -88,9 +89,9 @@ def placed(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
     Raises OutputError, and changes nothing, where a file of other content is there, unless with
     ``overwrite``.
     """
+    there = next(each for each in (folder, *folder.parents) if os.path.lexists(each))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = tempfile.TemporaryDirectory(prefix=".dataset-", dir=folder)
+        temporary = tempfile.TemporaryDirectory(prefix=".dataset-", dir=there)
     except OSError as error:
         raise output_error(folder, error) from error
     with temporary as name:

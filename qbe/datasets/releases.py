@@ -43,10 +43,7 @@ class DatasetOptions:
 
 
 def find_release(name: str, files: Iterable[str], where: str, source: StrPath | None) -> Path:
-    """Return the folder of a release: ``source`` if given, else ``$QBE_DATA/NAME``.
-
-    Raises DatasetError, which says where to get the release, when a file is missing.
-    """
+    """Return the folder of a release, ``source`` or else ``$QBE_DATA/NAME``, or say where to get it."""
     data = os.environ.get("QBE_DATA")
     folder = Path(source) if source is not None else Path(data, name) if data else None
     absent = [file for file in files if folder is None or not (folder / file).is_file()]

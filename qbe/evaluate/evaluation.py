@@ -31,6 +31,7 @@ from qbe.evaluate.measures import (
 from qbe.query import split_query_id
 from qbe.runs import MAX_RELEVANCE, Qrels, Rankings
 from qbe.types import Facet
+from qbe.util.text import some
 
 if TYPE_CHECKING:
     from ir_measures import Measure
@@ -130,6 +131,8 @@ def coverage(
     ]
     if unjudged := [query_id for query_id in ranked if query_id not in qrels]:
         warnings.append(f"queries without judgements left out: {len(unjudged)} ({_some(unjudged)})")
+    if not any(hit.paper_id in qrels[query_id] for query_id in queries for hit in rankings.get(query_id, ())):
+        warnings.append("no hit of the run is in the qrels, all count as irrelevant: compare document ids")
     return left_out, tuple(warnings)
 
 
@@ -173,8 +176,7 @@ def pool_warnings(pools: Qrels, scores: Mapping[str, Mapping[str, float]], small
 
 
 def _some(query_ids: Collection[str]) -> str:
-    first = list(query_ids)[:2]
-    return ", ".join(first) + (", ..." if len(query_ids) > len(first) else "") if first else "no query at all"
+    return some(list(query_ids), 2) or "no query at all"
 
 
 POOLS, CITATIONS = "pools", "citations"

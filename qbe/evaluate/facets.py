@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations, permutations, product
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from qbe.errors import FileFormatError
 from qbe.evaluate import measures
@@ -160,8 +160,8 @@ def crossed_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
             "expected pairs of papers of which each is better for one facet by a grade, found none; give "
             "judgements of at least two facets of the same papers"
         )
-    judged: dict[str, dict[str, int]] = {
-        f"{paper}_{facet}": {} for paper, pool in grades.items() for row in pool.values() for facet in row
+    judged: dict[str, Any] = {
+        f"{paper}_{facet}": pool for paper, pool in grades.items() for row in pool.values() for facet in row
     }
     _, warnings = coverage({CROSSED: tuple(asked)}, judged, rankings)
     return Evaluation(queries, per_query, figures, warnings, pairs=numbers)

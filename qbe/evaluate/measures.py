@@ -170,10 +170,13 @@ def parse_measures(names: Iterable[str]) -> dict[str, ir_measures.Measure]:
         try:
             measure = ir_measures.parse_measure(_ALIASES.get(name, name))
             why = "" if pipeline.supports(measure) else "no provider of it is installed"
-        except (AssertionError, ValueError, NameError, TypeError, KeyError) as error:
+        except AssertionError:
+            why = "a parameter such as @20 is missing or not allowed"
+        except NameError as error:
             why = str(error)
-            if isinstance(error, AssertionError):
-                why = "a parameter such as @20 is missing or not allowed"
+        except (ValueError, TypeError, KeyError):
+            is_list = "," in re.sub(r"\([^()]*\)", "", name)
+            why = "separate measures by spaces" if is_list else "it has another form"
         else:
             # Beyond these, evaluators in C fail, or abort the process.
             if not all(1 <= measure.params.get(parameter, 1) < 2**31 for parameter in ("cutoff", "rel")):
@@ -182,7 +185,7 @@ def parse_measures(names: Iterable[str]) -> dict[str, ir_measures.Measure]:
             registry = ir_measures.measures.registry
             known = {each.lower(): each for each in reversed([*registry, *_ALIASES])}
             base = re.split("[@(]", name, maxsplit=1)[0]
-            near = [] if base in registry else get_close_matches(base.lower(), known, 1)
+            near = [] if base in registry or "," in base else get_close_matches(base.lower(), known, 1)
             hint = f"did you mean {known[near[0]]}{name[len(base) :]}?" if near else _HINT
             raise UsageError(f"expected a measure that can be computed, found {name!r} ({why}); {hint}")
         parsed[str(measure)] = measure

@@ -19,7 +19,7 @@ from qbe.errors import FileFormatError
 from qbe.evaluate.evaluation import ALL, Evaluation, coverage, scores_of
 from qbe.evaluate.measures import parse_measures, per_query_values
 from qbe.runs import Qrels, Rankings
-from qbe.types import Facet
+from qbe.types import Facet, Hit
 from qbe.util.files import StrPath
 
 REVIEWERS, REVIEWS, HEADINGS = "reviewers", "reviews", "headings"
@@ -125,7 +125,8 @@ def read_labels(paths: Iterable[StrPath]) -> dict[str, tuple[Facet | None, ...]]
 
 def headings_protocol(given: Labels, predicted: Labels) -> Evaluation:
     """Evaluate the labels of a tagger; a paper that it lacks has none right."""
-    _, warnings = coverage({ALL: tuple(given)}, given, predicted)  # type: ignore[arg-type]
+    labelled = {name: (Hit(name, 1.0),) for name in predicted}
+    _, warnings = coverage({ALL: tuple(given)}, {name: {name: 1} for name in given}, labelled)
     pairs: dict[str, list[tuple[Facet, Facet | None]]] = {}
     for paper_id, facets in given.items():
         found = predicted.get(paper_id, [None] * len(facets))

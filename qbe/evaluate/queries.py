@@ -38,10 +38,7 @@ class Outcome(NamedTuple):
 
 
 def outcomes(report: Report, qrels_files: Sequence[StrPath]) -> list[Outcome]:
-    """Return the result of every query of a facet that the first run and its one baseline have in common.
-
-    Raises UsageError for a report without one baseline.
-    """
+    """Return the result of each query of a facet that the first run and its one baseline have in common."""
     system = next(iter(report.evaluations))
     if len(report.baselines) != 1 or system in report.baselines:
         raise UsageError(
@@ -76,9 +73,7 @@ def overranked(ranked: Sequence[str], pool: Mapping[str, int]) -> tuple[RankedPa
 
 
 def best_missed(ranked: Sequence[str], pool: Mapping[str, int]) -> RankedPaper | None:
-    """Return the paper of the highest grade, the lowest of these, whose rank exceeds the number of papers of
-    its grade or a higher one; None without one.
-    """
+    """Find the best paper, the lowest of these, that is ranked below as many as have its grade or more."""
     ranks = {paper_id: rank for rank, paper_id in enumerate(ranked, start=1)}
     missed = [
         (-grade, -ranks.get(paper_id, math.inf), paper_id)

@@ -15,6 +15,10 @@ from qbe.evaluate.report import IN_PER_CENT, PublishedRow, Report, published_pap
 from qbe.evaluate.significance import figure_interval
 
 _UNKNOWN = "-"
+_ELSEWHERE = (
+    "Published figures, of other collections than these qrels: differences between systems can be compared, "
+    "levels cannot."
+)
 
 
 def to_text(report: Report, *, details: bool = False) -> str:
@@ -54,6 +58,8 @@ def to_text(report: Report, *, details: bool = False) -> str:
         parts.append(_intervals(report))
     if report.published and (details or report.scoring.protocol != CSFCUBE):
         parts.append(_sources(report))
+    elif report.published and _are_elsewhere(report):
+        parts.append(f"{_ELSEWHERE}\n")
     return "\n".join(parts)
 
 
@@ -163,14 +169,17 @@ def _p(value: float) -> str:
     return f"{value:.4f}" if value >= 0.0001 else "<0.0001"
 
 
+def _are_elsewhere(report: Report) -> bool:
+    """Whether published figures are of other qrels, as where papers lack CSFCube's ids, which are numbers."""
+    queries = (query for ids in next(iter(report.evaluations.values())).queries.values() for query in ids)
+    others = report.scoring.protocol == CSFCUBE and not all(q.partition("_")[0].isdecimal() for q in queries)
+    return others or any(row.collection for row in report.published)
+
+
 def _sources(report: Report) -> str:
     publications = published_papers(report.scoring.protocol)
-    lines = [f"Published figures{', on CSFCube' if report.scoring.protocol == CSFCUBE else ''}:"]
-    if any(row.collection for row in report.published):
-        lines = [
-            "Published figures, of other collections than these qrels: differences between systems can be "
-            "compared, levels cannot."
-        ]
+    place = ", on CSFCube" if report.scoring.protocol == CSFCUBE else ""
+    lines = [_ELSEWHERE if _are_elsewhere(report) else f"Published figures{place}:"]
     systems: dict[tuple[str, str], dict[str, None]] = {}
     for row in report.published:
         systems.setdefault((publications[row.paper].short, row.source), {})[row.system] = None

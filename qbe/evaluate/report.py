@@ -163,9 +163,7 @@ def published_papers(protocol: str | None = CSFCUBE) -> dict[str, Publication]:
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """A protocol (None: means over queries), measures, CSFCube's split and folds (``folds.json`` by the
-    qrels).
-    """
+    """A protocol (None: means over queries), measures, CSFCube's split, its folds (None: by the qrels)."""
 
     protocol: str | None = None
     measures: Sequence[str] = ()
@@ -212,13 +210,8 @@ def build_report(
     files = group_runs([*run_paths, *(path for path in baseline_paths if path not in run_paths)])
     evaluations = {}
     for name, paths in files.items():
-        run: Mapping[str, Any]
-        if described.of_labels:
-            run = people.read_labels(paths)
-        else:
-            run = read_runs(
-                paths, explored=scoring.protocol in (facets.EXPLORATION, facets.AS_ASKED)
-            ).rankings
+        explored, are_labels = scoring.protocol in (facets.EXPLORATION, facets.AS_ASKED), described.of_labels
+        run: Any = people.read_labels(paths) if are_labels else read_runs(paths, explored=explored).rankings
         try:
             evaluations[name] = evaluator(run)
         except FileFormatError as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
-from qbe.errors import UsageError, check_package
+from qbe.errors import UsageError, check_package, check_type
 from qbe.runs import Qrels, as_written, format_run
 from qbe.types import Hit
 from qbe.util.files import StrPath, write_text
@@ -80,9 +80,7 @@ class Run(Mapping[str, Sequence[Hit]]):
         return cls(tag, ordered)
 
     def to_dataframe(self, names: str = "pyterrier") -> pd.DataFrame:
-        """Return ``qid``, ``docno``, ``score`` and ``rank`` (from 0), as in PyTerrier; with the ``names`` of
-        ir_measures ``query_id`` and ``doc_id`` first.
-        """
+        """Return ids, ``score`` and ``rank`` (from 0), with the ``names`` of pyterrier or ir_measures."""
         check_package("pandas")
         import pandas as pd
 
@@ -100,7 +98,7 @@ class Run(Mapping[str, Sequence[Hit]]):
     def evaluate(
         self,
         qrels: Qrels,
-        measures: Sequence[str] = (),
+        measures: Sequence[str] | str = (),
         protocol: str | None = None,
         *,
         folds: StrPath | None = None,
@@ -114,6 +112,9 @@ class Run(Mapping[str, Sequence[Hit]]):
         from qbe.evaluate.csfcube import CSFCUBE, load_folds
         from qbe.evaluate.report import PLAIN, PROTOCOLS
 
+        hint = "read a file with qbe.read_qrels(path)"
+        check_type(qrels, Mapping, "`qrels` as a mapping of query ids to grades by paper id", hint)
+        measures = [measures] if isinstance(measures, str) else measures
         of_qrels = [name for name, each in PROTOCOLS.items() if not (each.of_facets or each.of_labels)]
         if protocol not in (None, *of_qrels):
             raise UsageError(f"expected a `protocol` of {', '.join(of_qrels)}, found {protocol!r}")
@@ -131,11 +132,12 @@ class Run(Mapping[str, Sequence[Hit]]):
         return described.evaluate(qrels, as_written(self), **options)
 
     def compare(
-        self, other: Run, qrels: Qrels, measures: Sequence[str] = ("nDCG", "AP")
+        self, other: Run, qrels: Qrels, measures: Sequence[str] | str = ("nDCG", "AP")
     ) -> tuple[Comparison, ...]:
         """Compare with another run, by measure and scope, with paired two-sided tests (see `Comparison`)."""
         from qbe.evaluate.significance import compare
 
+        check_type(other, Run, "another qbe.Run", "read a file with qbe.Run.from_trec(path)")
         name = other.tag if other.tag != self.tag else f"{other.tag} (other)"
         ours, theirs = self.evaluate(qrels, measures), other.evaluate(qrels, measures)
         return compare({self.tag: ours}, {name: theirs})
@@ -147,6 +149,7 @@ class Run(Mapping[str, Sequence[Hit]]):
         """
         runs = (self, *others)
         for run in runs:
+            check_type(run, Run, "qbe.Run objects", "read a file with qbe.Run.from_trec(path)")
             as_written(run)  # what cannot be written
         weights = [1.0] * len(runs) if weights is None else weights
         if len(weights) != len(runs):

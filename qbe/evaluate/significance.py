@@ -107,9 +107,7 @@ def _differences(
 
 
 def most_influential(differences: Mapping[str, float]) -> tuple[str | None, float | None]:
-    """Return the query without which the mean changes most, and that mean (Efron and Tibshirani, 1993, ch.
-    11).
-    """
+    """The query without which the mean changes most, and that mean (Efron and Tibshirani, 1993, ch. 11)."""
     if len(differences) < 2:
         return None, None
     mean = fmean(differences.values())
@@ -127,9 +125,7 @@ def figure_interval(evaluation: Evaluation, measure: str, scope: str) -> tuple[f
 
 
 def bootstrap_interval(differences: Sequence[float], weights: Sequence[float] = ()) -> tuple[float, float]:
-    """Compute the 95 % percentile interval of a (weighted) mean by the paired bootstrap (Efron and
-    Tibshirani, 1993, ch. 13).
-    """
+    """Compute the 95 % percentile interval of a (weighted) mean by the paired bootstrap (ibid., ch. 13)."""
     import numpy as np
 
     values = np.array(differences)

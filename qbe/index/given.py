@@ -100,6 +100,9 @@ class GivenEncoder:
             raise UsageError("an index of given vectors is searched with its own papers, found another one")
         return next(self.encode([paper]))
 
+    def cut(self, _: Paper) -> list[str]:
+        return []  # what a model of the user's reads is not known
+
     def _encoded(self, texts: list[str]) -> Floats:
         vectors = np.asarray(self._encode(texts) if self._encode else None, np.float32)
         if vectors.ndim != 2 or len(vectors) != len(texts):

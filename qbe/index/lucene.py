@@ -52,11 +52,10 @@ _SPARE = 16
 BUILDER_LOCK = threading.Lock()
 
 
-# Full width, raised and lowered signs, and what has no width: plain in postings and in queries.
-_WIDE = re.compile("[\uff01-\uff9f\u00b2\u00b3\u00b9\u2070-\u209c]+")
-_NO_WIDTH = re.compile("[\u200b-\u200d\u2060\ufeff]")
-# Soft hyphens, ligatures and letters in two parts: in queries alone, since published indexes have some.
-_HYPHEN, _LIGATURES = "\u00ad", re.compile("[\ufb00-\ufb06]")
+# Raised and lowered signs, ligatures and other presentation forms, full width; and what is not seen, such as
+# soft hyphens, which stand within words.
+_FORMS = re.compile("[\u00b2\u00b3\u00b9\u2070-\u209c\ufb00-\ufdff\ufe70-\uffdc]+")
+_UNSEEN = re.compile("[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
 
 
 def contents(paper: Paper) -> str:
@@ -65,27 +64,15 @@ def contents(paper: Paper) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text as it is indexed, with plain signs for those of another width or height.
+    """Return a text or a query as it is indexed: letters in their usual form (NFC), nothing unseen.
 
-    >>> _plain("\uff24\uff2e\uff21 in CO\u2082")
-    'DNA in CO2'
+    >>> _plain("\uff24\uff2e\uff21 in CO\u2082, in\u00adfor\u00adma\u00adtion, Go\u0308del's \ufb01sh")
+    "DNA in CO2, information, G\u00f6del's fish"
     """
     if text.isascii():
         return text
-    return _WIDE.sub(lambda found: unicodedata.normalize("NFKC", found[0]), _NO_WIDTH.sub("", text))
-
-
-def _asked(text: str) -> str:
-    """Return a query in its usual form, and the words that are written otherwise as they are, too."""
-    if text.isascii():
-        return text
-    usual, others = list[str](), list[str]()
-    for word in text.split():
-        plain = word.replace(_HYPHEN, "")
-        plain = _LIGATURES.sub(lambda found: unicodedata.normalize("NFKC", found[0]), plain)
-        usual.append(_plain(unicodedata.normalize("NFC", plain)))
-        others += [word] if usual[-1] != word else []
-    return " ".join((*usual, *others))
+    usual = _FORMS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), _UNSEEN.sub("", text))
+    return unicodedata.normalize("NFC", usual)
 
 
 def write_input(folder: Path, papers: Iterable[Paper]) -> Iterator[Paper]:
@@ -279,7 +266,7 @@ class TextSearch:
         A ``pool`` (rows) is ranked as it is: also papers without any of the words. ``allowed`` restricts the
         hits and changes no score.
         """
-        query = self._generator.buildQuery("contents", self._analyzer, _asked(text))
+        query = self._generator.buildQuery("contents", self._analyzer, _plain(text))
         if pool is not None or allowed is not None:  # these papers add nothing to a score
             java = jvm.java_class
             occur = java("org.apache.lucene.search.BooleanClause$Occur")
@@ -321,7 +308,7 @@ class TextSearch:
         java, reader = jvm.java_class, self.reader
         analysis, term = java("io.anserini.analysis.AnalyzerUtils"), java("org.apache.lucene.index.Term")
         counts, words = Counter[str](), dict[str, str]()
-        for word in re.findall(r"\w+", text):
+        for word in re.findall(r"\w+", _plain(text)):
             stems = analysis.analyze(self._analyzer, word)
             for stem in json.loads(self._writer.writeValueAsString(stems)):
                 counts[stem] += 1

@@ -16,7 +16,7 @@ from typing import Any
 from qbe.corpus import paper_to_record, parse_paper, read_corpus
 from qbe.corpus.reading import files_of
 from qbe.corpus.records import AS_IT_COMES, Reading, RejectedRecords, Splitter
-from qbe.errors import CorpusError, UsageError
+from qbe.errors import CorpusError, UsageError, check_type
 from qbe.index.papers import encode_paper
 from qbe.index.params import AUTO, STORED
 from qbe.models.cards import DEFAULT_ENCODER, DEFAULT_TAGGER
@@ -155,11 +155,9 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
             items = list(items)
     if not is_one and (not isinstance(items, Sequence) or any(isinstance(item, Paper) for item in items)):
         return _in_memory(items)
-    if wrong := [item for item in items if not isinstance(item, str | os.PathLike)]:
-        raise TypeError(
-            "expected `corpus` as a path (str or os.PathLike), several paths, or an iterable of qbe.Paper, "
-            f"found {type(wrong[0]).__name__}"
-        )
+    expected = "`corpus` as a path (str or os.PathLike), several paths, or an iterable of qbe.Paper"
+    for item in items:
+        check_type(item, str | os.PathLike, expected, "give one of these")
     names = [os.fspath(item) for item in items]
     files = [file for name in names for file in files_of(name)]
     facts = list[list[Any]]()
@@ -182,11 +180,8 @@ def _in_memory(papers: Iterable[Any]) -> Source:
     def checked() -> Iterator[Paper]:
         numbers: dict[str, int] = {}
         for number, paper in enumerate(papers, start=1):
-            if not isinstance(paper, Paper):
-                raise TypeError(
-                    f"expected `corpus` of qbe.Paper, found {type(paper).__name__} as number {number}; "
-                    "convert records with qbe.corpus.parse_paper"
-                )
+            hint = f"convert records such as number {number} with qbe.corpus.parse_paper"
+            check_type(paper, Paper, "`corpus` of qbe.Paper", hint)
             yield parse_paper(paper_to_record(paper), f"paper {number}")
             first = numbers.setdefault(paper.paper_id, number)
             if first != number:

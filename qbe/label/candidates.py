@@ -154,6 +154,6 @@ def papers_of(index: Index, pairs: Iterable[Pair]) -> dict[str, Paper]:
     if missing:
         raise CorpusError(
             f"expected the {len(ids):,} papers of the pairs in the index, found {len(missing):,} not there, "
-            f"such as {missing[0]}; give the index that holds them"
+            f"such as {missing[0]}; give the index that holds them, for query ids of runs `topics`"
         )
     return {paper_id: index.paper(paper_id) for paper_id in ids}

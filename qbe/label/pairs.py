@@ -29,9 +29,7 @@ class Pair(NamedTuple):
 
 
 def read_pairs(path: StrPath) -> list[Pair]:
-    """Read the pairs of a tab-separated file with the columns query_id and paper_id, and pool if any, each
-    once.
-    """
+    """Read the pairs, each once, of a tab-separated file of query_id and paper_id, and pool if any."""
     rows = read_fields(path, "\t")
     number, header = next(rows, (1, []))
     if not set(IDS) <= set(header):

@@ -17,7 +17,7 @@ from qbe.models.pooling import Floats, PaperVectors, stored, whole_vector
 from qbe.models.session import CPU, HALF, check_precision, chosen_device, open_session, usual_precision
 from qbe.models.tokenizer import PaperTokenizer, Window, passes, sentence_room
 from qbe.types import Paper
-from qbe.util.work import ordered_map
+from qbe.util.work import ordered_map, pause
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -96,6 +96,7 @@ class Encoder:
         hook_values: list[Floats] = []
         sums: list[tuple[Any, int]] = []
         for window in self.windows(paper):
+            pause()
             feed = {"input_ids": np.array([window.ids], dtype=np.int64)}
             last, *hook_states = [states[0] for states in self._session.run(outputs, feed)]
             for begin, end in window.spans:
@@ -154,21 +155,25 @@ class Encoder:
     def _windows(
         self, paper: Paper, title: Sequence[int], sentences: Sequence[Sequence[int]]
     ) -> Iterator[Window]:
+        for told in self._cut(title, sentences):
+            log.warning("paper %s: %s", paper.paper_id, told)
         limit, layout = self.files.metadata.max_tokens, self.files.metadata.encoder_format.layout
-        room = sentence_room(title, limit, layout)
-        cut = [len(sentence) for sentence in sentences if len(sentence) > room]
-        if cut:
-            log.warning(
-                "paper %s: %d of its sentences longer than the %d tokens that the encoder reads of one, cut "
-                "there; the longest has %d",
-                *(paper.paper_id, len(cut), room, max(cut)),
-            )
-        if len(title) > limit // 4 and layout != SENTENCES:
-            log.warning(
-                "paper %s: title of %d tokens cut to the %d that the encoder reads",
-                *(paper.paper_id, len(title), limit // 4),
-            )
         return passes(title, sentences, self.tokenizer.special, limit, layout)
+
+    def cut(self, paper: Paper) -> list[str]:
+        """Say what of a paper is not read since it is too long: single sentences, the title."""
+        title, *sentences = map(self.tokenizer.ids, self._texts(paper))
+        return self._cut(title, sentences)
+
+    def _cut(self, title: Sequence[int], sentences: Sequence[Sequence[int]]) -> list[str]:
+        limit, layout = self.files.metadata.max_tokens, self.files.metadata.encoder_format.layout
+        room, told = sentence_room(title, limit, layout), list[str]()
+        if cut := [len(sentence) for sentence in sentences if len(sentence) > room]:
+            long = f"{len(cut)} of its sentences longer than the {room} tokens that the encoder reads of one"
+            told.append(f"{long}, cut there; the longest has {max(cut)}")
+        if len(title) > limit // 4 and layout != SENTENCES:
+            told.append(f"title of {len(title)} tokens cut to the {limit // 4} that the encoder reads")
+        return told
 
     def _outputs(self, hook: Any) -> list[str]:
         last = self.files.metadata.layers

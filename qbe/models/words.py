@@ -193,11 +193,20 @@ class TechniqueWords:
 
     def lean_of(self, text: str) -> float:
         """Return the mean lean of a text's terms, weighted by how rare they are; 0 where it has none."""
-        words = np.array([self._vocabulary[word] for word in _raw_words(text)], np.int64)
-        numbers = self._numbers_of(words, np.zeros(max(0, len(words) - 1), bool))
-        known = numbers[numbers >= 0]
+        known = self._known(text)
         weight = float(self.idf[known].sum())
         return float((self.lean[known] * self.idf[known]).sum()) / weight if weight else 0.0
+
+    def weights_of(self, text: str) -> dict[str, float]:
+        """Return the terms of a text and inverse document frequencies, unknown words the highest."""
+        new = (term for term in terms_of(text) if " " not in term and self._vocabulary[term] < 0)
+        known = {self.terms[number]: float(self.idf[number]) for number in self._known(text).tolist()}
+        return known | dict.fromkeys(new, float(self.idf.max()))
+
+    def _known(self, text: str) -> Ints:
+        words = np.array([self._vocabulary[word] for word in _raw_words(text)], np.int64)
+        numbers = self._numbers_of(words, np.zeros(max(0, len(words) - 1), bool))
+        return numbers[numbers >= 0]
 
     def of_papers(self, papers: Sequence[Paper]) -> PapersTerms:
         words: list[int] = []

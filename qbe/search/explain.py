@@ -51,9 +51,7 @@ def add_matches(
 
 
 class ExplainedSentence(NamedTuple):
-    """A sentence of a query: ``label`` and ``probability`` are None where given; ``selected``: it is searched
-    with.
-    """
+    """A sentence of a query, perhaps searched with; ``label`` and ``probability`` are None where given."""
 
     position: int
     text: str

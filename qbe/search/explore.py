@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import floor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,7 @@ from qbe.search.fusion import BEST_PAPERS, below, best_hits
 from qbe.search.rank import NONE_LIKELY, Progress, RankingRequest, liked_candidates
 from qbe.search.stages import TELLING_WORDS
 from qbe.types import Facet, Hit, Paper
-from qbe.util.work import Workers
+from qbe.util.work import Workers, pause
 
 if TYPE_CHECKING:
     from qbe.index.index import Index
@@ -100,6 +101,7 @@ class ExploreStage:
         papers, candidates = prepared
         graded, done, regrader = [], progress or (lambda _: None), self.regrader
         for query in request.graded_by:
+            pause()
             graded.append(self._grader.grade(query, candidates)[0])
             done(0 if again else GRADING)
         if regrader is None or not again:
@@ -122,6 +124,7 @@ class ExploreStage:
         aspects = request.query.aspects
         chances = _chances(request, graded, aspects)
         place = {paper_id: number for number, paper_id in enumerate(ids)}
+        labels = [request.label(number) for number in range(len(chances))]
         hits = []
         for hit in best_hits(ids, _as_asked(chances, aspects).astype(np.float32), len(ids)):
             number = place[hit.paper_id]
@@ -129,8 +132,8 @@ class ExploreStage:
                 continue
             hit = hit._replace(grades=grades[number], chance=hit.score)
             if explain:
-                named = {request.label(i): float(column[number]) for i, column in enumerate(chances)}
-                hit = hit._replace(component_scores=named)
+                scores = (float(column[number]) for column in chances)
+                hit = hit._replace(component_scores=dict(zip(labels, scores, strict=True)))
             hits.append(hit)
         return self.diversified(hits, request.variety.diversity or 0.0)
 
@@ -256,11 +259,9 @@ def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str |
         if not hits:
             return NONE_LIKELY
         told = next(filter(None, (nothing_fits(hits, facet) for facet in liked)), None)
-        best = max(hit.chance or 0.0 for hit in hits)
-        return (
-            told
-            or f"no paper has a chance of {LIKELY_FROM} of being what you ask for: the best has {best:.2f}"
-        )
+        best = floor(100 * max(hit.chance or 0.0 for hit in hits)) / 100
+        none = f"no paper has a chance of {LIKELY_FROM} of being what you ask for: the best has {best:.2f}"
+        return told or none
     counted = "; ".join(
         f"{corners.count(name) or 'none'} of {name}"
         + (", filled up with the nearest" if corners.count(name) < shown.count(name) else "")

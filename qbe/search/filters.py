@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from qbe.errors import UsageError, did_you_mean
+from qbe.errors import UsageError, check_type, did_you_mean
 from qbe.query import Query
 from qbe.types import Facet, Paper, year_given
 
@@ -230,8 +230,7 @@ def _has_value(key: str, value: str) -> Callable[[Metadata], bool]:
 
 def check_filter(value: object) -> None:
     """Raise TypeError for anything but a `PaperFilter` or None."""
-    if value is not None and not isinstance(value, PaperFilter):
-        raise TypeError(f"expected a qbe.PaperFilter as `filter`, found {value!r:.60}")
+    check_type(value, PaperFilter | None, "a qbe.PaperFilter as `filter`", "make one, with years or authors")
 
 
 class FilterResult(NamedTuple):
@@ -367,5 +366,6 @@ def describe(passing: Sequence[FilterResult], hits: int | None) -> str | None:
             + (f" (so of {len(few)} in {len(passing)} queries)" if several else "")
         )
     if missing := max((each.unknown_year for each in passing), default=0):
-        parts.append(f"{missing} papers have no year and do not pass")
+        some = "1 paper has no year and does" if missing == 1 else f"{missing} papers have no year and do"
+        parts.append(f"{some} not pass")
     return "; ".join(parts) or None

@@ -196,9 +196,7 @@ def single_match(distances: Doubles, columns: Bools) -> Doubles:
 
 
 def attention(distances: Doubles, columns: Bools, temperature: float = 1.0) -> Doubles:
-    """Minus the mean distance, weighted by the softmax of -D / temperature over all pairs of sentences:
-    ATTASPIRE.
-    """
+    """Minus the mean distance, weighted by the softmax of -D / temperature over all pairs: ATTASPIRE."""
     nearness = np.where(columns[:, None], -distances / temperature, -np.inf)
     weights = np.exp(nearness - nearness.max(axis=(1, 2), keepdims=True))
     weighted = weights * np.where(columns[:, None], distances, 0)

@@ -164,7 +164,7 @@ def _only(read: Reader, data: bytes, name: str, broken: RecordError | None = Non
     if len(entries) != 1:
         raise UsageError(
             f"{name}: expected one paper, found {'several' if entries else 'none'}; give a file of one, or "
-            "search for papers like several with `cited`"
+            "search for papers like several by qbe search --cited"
         )
     ((where, only),) = entries
     assert not isinstance(only, RecordError)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from qbe.errors import UsageError
+from qbe.errors import UsageError, check_type
 from qbe.index import index as base
 from qbe.query import PLAIN, Query, Topic, Variety, facet_named, parse_wish
 from qbe.search.explain import ExplainedSentence, explain_query, shown
@@ -130,6 +130,7 @@ class Pipeline(Closing):
             if facet or like or unlike:
                 raise UsageError("expected a paper or a text with `facet`, `like` or `unlike`, found a query")
         else:
+            check_type(query, Paper | str, "a qbe.Query, a qbe.Paper or a str as `query`", "give one of them")
             paper = paper_named(self.index, query) if isinstance(query, str) else query
             what: Any = facet
             if like or unlike:
@@ -152,9 +153,7 @@ class Pipeline(Closing):
         progress: Progress | None = None,
         **how: Any,
     ) -> list[list[Hit]]:
-        """Search for several queries, each in its pool, in less time than one by one; ``how`` are other
-        parameters of `SearchRequest`.
-        """
+        """Search for several queries, each in its pool; ``how`` are other parameters of `SearchRequest`."""
         if pools is not None and len(pools) != len(queries):
             raise UsageError(f"expected a pool for each of {len(queries)} queries, found {len(pools)} pools")
         requests = [
@@ -184,13 +183,16 @@ class Pipeline(Closing):
         self,
         topics: StrPath | Sequence[Topic],
         k: int = 1000,
-        pools: Mapping[str, Sequence[str]] | None = None,
+        pools: StrPath | Mapping[str, Sequence[str]] | None = None,
     ) -> Run:
-        """Search for topics, or those of a file; ``pools`` are ids by query id (`qbe.read_pools`)."""
+        """Search for topics, in their ``pools``, ids by query id; each may be a file."""
         from qbe.evaluate.run import Run
-        from qbe.runs import check_pools, read_topics
+        from qbe.runs import check_pools, read_pools, read_topics
 
+        pools = read_pools(pools) if isinstance(pools, str | os.PathLike) else pools
         listed = read_topics(topics) if isinstance(topics, str | os.PathLike) else list(topics)
+        for topic in listed:
+            check_type(topic, Topic, "a path or qbe.Topic objects as `topics`", "give one of these")
         counts = Counter(topic.query_id for topic in listed)
         if len(counts) < len(listed):
             repeated = counts.most_common(1)[0][0]

@@ -40,7 +40,7 @@ _IN_COMMON = {
 }
 
 _SAID = {"paper_ids": "like", "text": "like", "title": "like", "cited": "like those of", "facet": "by"}
-_SAID |= {"explore": "", "like": "the same", "unlike": "another", "not_paper_ids": "not like"}
+_SAID |= {"explore": "", "like": "the same", "unlike": "not the same", "not_paper_ids": "not like"}
 
 Lookup = Callable[[str], Paper]  # a paper of the index by id
 Heading = Callable[[Query, Sequence[Hit]], str]

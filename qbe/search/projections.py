@@ -63,9 +63,7 @@ def projected(vectors: NDArray[np.floating], matrix: Doubles | None) -> Doubles:
 
 
 class Space(NamedTuple):
-    """A ``query`` and papers of unit length: cosines with all sentences, each paper's ``best``, ``whole``
-    ones.
-    """
+    """A ``query`` and papers of unit length: cosines with all sentences, each paper's best, and whole."""
 
     query: Doubles
     cosines: Doubles

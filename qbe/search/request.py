@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from qbe.errors import UsageError, check_count
+from qbe.errors import UsageError, check_count, check_type
 from qbe.index.index import Index
 from qbe.query import PLAIN, SHAPES, Query, Variety, parse_wish
 from qbe.search.filters import PaperFilter, check_filter, parse_where
@@ -49,10 +49,7 @@ class SearchRequest:
     variety: Variety = PLAIN
 
     def __post_init__(self) -> None:
-        if not isinstance(self.query, Query):
-            raise TypeError(
-                f"expected a qbe.Query, found {type(self.query).__name__}; make one with qbe.Query(paper)"
-            )
+        check_type(self.query, Query, "a qbe.Query", "make one with qbe.Query(paper)")
         check_count("k", self.k)
         if self.pool is not None and (
             isinstance(self.pool, str)
@@ -187,12 +184,15 @@ class SearchForm(SourceForm):
 
     @property
     def corrected_labels(self) -> dict[int, str]:
-        pairs = [label.partition(":") for label in self.labels]
-        if not all(position.isdecimal() and name in LABELS for position, _, name in pairs):
-            raise UsageError(
-                f"expected `labels` such as 2:method, of {', '.join(LABELS)}, found {self.labels[0]!r}"
-            )
-        return {int(position): name for position, _, name in pairs}
+        labels, also = {}, {"problem": "background", "findings": "result"}
+        for label in self.labels:
+            position, _, name = label.partition(":")
+            if not position.isdecimal() or name not in (*LABELS, *also):
+                raise UsageError(
+                    f"expected `labels` such as 2:method, of {', '.join((*LABELS, *also))}, found {label!r}"
+                )
+            labels[int(position)] = also.get(name, name)
+        return labels
 
     @property
     def aspects(self) -> AspectSpec:

@@ -36,7 +36,7 @@ from qbe.query import Aspect
 from qbe.search.rank import Progress, Requests, RequestScores, Reranker, RerankScore
 from qbe.search.stages import BACKGROUND_PENALTY
 from qbe.types import Facet, Paper
-from qbe.util.work import Memo, Workers
+from qbe.util.work import Memo, Workers, idle
 
 if TYPE_CHECKING:
     from qbe.models.language_model import Grader as LanguageModelGrader
@@ -366,7 +366,8 @@ class LanguageModelReranker:
                 picked = tuple(query.sentences[position] for position in aspect.selected_positions())
                 query = dataclasses.replace(query, sentences=picked, offsets=None)
             pairs += [PaperPair(query, paper) for paper in papers]
-        outcome = self._grader.grade(pairs, progress)
+        with idle():
+            outcome = self._grader.grade(pairs, progress)
         if outcome.problems:
             place, problem = min(outcome.problems.items())
             if not any(outcome.answers):

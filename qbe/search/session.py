@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qbe.errors import FacetNotFoundError, UsageError
+from qbe.errors import FacetNotFoundError, UsageError, check_type
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.models.pooling import EncodedAspect, PaperVectors
@@ -20,6 +20,7 @@ from qbe.search.explore import GRADING, ExploreStage, likely, open_explore_stage
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
 from qbe.search.first_stages import FirstStage, open_first_stage
 from qbe.search.grading import (
+    FIRST_HITS,
     GradedReranker,
     Regrader,
     facet_places,
@@ -30,11 +31,12 @@ from qbe.search.grading import (
     unanswered,
 )
 from qbe.search.questions import is_question
-from qbe.search.rank import GradedQuery, Progress, RankingRequest, Reranker, RerankStage, rank
+from qbe.search.rank import SMALL_POOL, GradedQuery, Progress, RankingRequest, Reranker, RerankStage, rank
 from qbe.search.request import SearchRequest
 from qbe.search.stages import (
     RERANK_DEPTH,
     CrossEncoder,
+    Fused,
     Grades,
     LanguageModel,
     Matching,
@@ -83,12 +85,6 @@ class Task(NamedTuple):
     again: bool = False
 
 
-# Carries out a stage for several tasks, whose results do not depend on each other; an executor does so for
-# one task, perhaps together with others of the same stage.
-Batch = Callable[[Sequence[Task]], Sequence[list[Hit]]]
-Executor = Callable[[str, Batch, Task], list[Hit]]
-
-
 class SearchSession(Closing):
     """Searches an index by `Stages`, for the command line, the page, HTTP, MCP and Python.
 
@@ -99,17 +95,15 @@ class SearchSession(Closing):
         self,
         index: Index,
         stages: Stages | None = None,
-        executor: Executor | None = None,
         *,
         chosen: bool | None = None,
     ) -> None:
         """Open the ``stages`` (default: `qbe.search.stages.default_stages`) over an index.
 
-        ``executor`` carries out stages, and ``chosen`` says whether a user asked for the reranker (default:
-        whether stages are given).
+        ``chosen`` says whether a user asked for the reranker (default: whether stages are given).
         """
         check_index(index)
-        self.index, self._execute = index, executor
+        self.index = index
         self._chosen = stages is not None if chosen is None else chosen
         if not isinstance(stages, Stages):
             stages = default_stages(index) if stages is None else Stages(stages)
@@ -135,10 +129,10 @@ class SearchSession(Closing):
             self.close()
             raise
 
-    def with_first_stage(self, first_stage: Any, executor: Executor | None = None) -> SearchSession:
+    def with_first_stage(self, first_stage: Any) -> SearchSession:
         """Open another first stage over the same models and threads, which are closed with either session."""
         other = copy.copy(self)
-        other.stages, other._execute = replace(self.stages, first_stage=first_stage), executor
+        other.stages = replace(self.stages, first_stage=first_stage)
         other._opening, other._opened = threading.Lock(), None
         other._over_index()
         return other
@@ -153,22 +147,22 @@ class SearchSession(Closing):
         """
         reranks = rerank and self.reranks(request.query)
         with one_blas_thread():
-            tasks = self._stage(FIRST, self._tasks([request]), self._execute)
+            tasks = self._stage(FIRST, self._tasks([request]))
             (ranking,) = self._finished(tasks, rerank=rerank)
         yield ranking._replace(is_final=not reranks)
         if not reranks:
             return
         with one_blas_thread():
             if tasks[0].opened is not self._over_index():  # the index has moved on
-                tasks = self._stage(FIRST, self._tasks([request]), self._execute)
+                tasks = self._stage(FIRST, self._tasks([request]))
         for stage in (GRADED, RERANKED) if self._graded and not tasks[0].explores else (RERANKED,):
             with one_blas_thread():
-                (ranking,) = self._finished(self._stage(stage, tasks, self._execute), rerank=True)
+                (ranking,) = self._finished(self._stage(stage, tasks), rerank=True)
             yield ranking._replace(stage=stage, is_final=stage == RERANKED)
 
     def search(self, request: SearchRequest, *, rerank: bool = True) -> Ranking:
         """Return the last ranking of `run`."""
-        return self.batch([request], rerank=rerank, execute=self._execute)[0]
+        return self.batch([request], rerank=rerank)[0]
 
     def batch(
         self,
@@ -176,13 +170,12 @@ class SearchSession(Closing):
         progress: Progress | None = None,
         *,
         rerank: bool = True,
-        execute: Executor | None = None,
     ) -> list[Ranking]:
         """Return the last ranking of `run` for each request, in less time."""
         with one_blas_thread():
-            tasks = self._stage(FIRST, self._tasks(requests), execute, progress)
+            tasks = self._stage(FIRST, self._tasks(requests), progress)
             again = [place for place, task in enumerate(tasks) if rerank and self.reranks(task.request.query)]
-            reranked = self._stage(RERANKED, [tasks[place] for place in again], execute, progress)
+            reranked = self._stage(RERANKED, [tasks[place] for place in again], progress)
             for place, task in zip(again, reranked, strict=True):
                 tasks[place] = task
             return self._finished(tasks, rerank=rerank)
@@ -204,7 +197,9 @@ class SearchSession(Closing):
             return (GRADING + again) * len({aspect.paper_id for aspect in aspects})
         if self._second is None:
             return 0
-        return min(self._second.depth, papers) * sum(map(self._second.reranks, aspects))
+        few = len(aspects) > 1 and papers < SMALL_POOL  # ranked among those that a search finds
+        most = self._second.depth if few else min(self._second.depth, papers)
+        return most * sum(map(self._second.reranks, aspects))
 
     def selected(self, query: Query, filter: PaperFilter | None) -> FilterResult:
         """Apply a filter for a query; raises what `run` does."""
@@ -257,13 +252,10 @@ class SearchSession(Closing):
             queries.append(Query.of(*aspects))
         return queries, vectors
 
-    def _stage(
-        self, stage: str, tasks: Sequence[Task], execute: Executor | None, progress: Progress | None = None
-    ) -> list[Task]:
-        """Tasks with the hits of a stage: by the executor if there is one, else of all of them together."""
+    def _stage(self, stage: str, tasks: Sequence[Task], progress: Progress | None = None) -> list[Task]:
+        """Tasks with the hits of a stage."""
         again, second = stage != FIRST, self._graded if stage == GRADED else self._second
-        batch: Batch = partial(self._ranked, second=second, again=again, progress=progress)
-        ranked = batch(tasks) if execute is None else [execute(stage, batch, task) for task in tasks]
+        ranked = self._ranked(tasks, second, again=again, progress=progress)
         return [task._replace(hits=hits, again=again) for task, hits in zip(tasks, ranked, strict=True)]
 
     def _tasks(self, requests: Sequence[SearchRequest]) -> list[Task]:
@@ -370,7 +362,10 @@ class SearchSession(Closing):
             if is_question(query):
                 if is_last and task.request.matches and task.request.grades and self._regrader:
                     lookup, joint = task.opened.reader.paper, self._regrader.grader
-                    counts += filter(None, [unanswered(query, each, lookup, joint)])
+                    first = each[:FIRST_HITS]
+                    if isinstance(self.stages.first_stage, Fused) and not (task.again or task.explores):
+                        first += task.hits[len(first) : FIRST_HITS + 1]
+                    counts += filter(None, [unanswered(query, first, lookup, joint)])
             elif is_last and query.is_single and task.request.grades and task.opened.explore_ranks:
                 counts += filter(None, [nothing_fits(each, query.aspects[0].facet)])
             if variety.bounds:
@@ -408,10 +403,7 @@ def not_reranked(stages: Stages) -> str:
 
 def check_index(index: object) -> None:
     """Raise TypeError for anything but an `Index`."""
-    if not isinstance(index, Index):
-        raise TypeError(
-            f"expected a qbe.Index, found {type(index).__name__}; open one with qbe.open_index(folder)"
-        )
+    check_type(index, Index, "a qbe.Index", "open one with qbe.open_index(folder)")
 
 
 def _graded_queries(query: Query, encoded: Mapping[int, PaperVectors]) -> list[GradedQuery]:
@@ -455,10 +447,7 @@ def _with_grades(task: Task, hits: list[Hit]) -> list[Hit]:
 def open_rerank_stage(
     stage: Any, index: Index, workers: Workers, regrader: Regrader | None = None
 ) -> RerankStage | None:
-    """Open what a stage of `qbe.search.stages` reranks by, None for None.
-
-    ``regrader`` grades the best papers again.
-    """
+    """Open what a stage of `qbe.search.stages` reranks by; ``regrader`` grades the best papers again."""
     if stage is None:
         return None
     reranker: Reranker

@@ -331,9 +331,7 @@ def parse_first_stage(text: str) -> Any:
 
 
 def parse_reranker(text: str, expected: str = "") -> Any:
-    """Parse ``none``, a reranker's name or a model's folder, and parameters; ``expected`` is what errors
-    name.
-    """
+    """Parse ``none``, a reranker's name or model's folder, and parameters; errors name the ``expected``."""
     name, _, parameters = text.partition(":")
     if text == "none":
         return None

@@ -22,6 +22,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qbe.errors import UsageError, input_error
+from qbe.serve.turns import client, client_at
 from qbe.util.text import one_line
 
 TYPE_CHECKING = False
@@ -142,7 +143,7 @@ class Metrics(Collector):
         name, about = "qbe_http_request_seconds", "Time until an answer was complete."
         self.seconds = Histogram(name, about, ("route",), buckets=BUCKETS, registry=registry)
         name, about = "qbe_searches_waiting", "Searches not answered yet."
-        self._waiting = Gauge(name, about, ("stage",), multiprocess_mode="livesum", registry=registry)
+        self._waiting = Gauge(name, about, multiprocess_mode="livesum", registry=registry)
         self._collected = registry
         if SHARED_METRICS in os.environ:
             self._collected = CollectorRegistry()
@@ -156,8 +157,7 @@ class Metrics(Collector):
 
     def update(self) -> None:
         """Publish how many searches wait, for the worker that answers /metrics."""
-        for stage, count in self._service.waiting.items():
-            self._waiting.labels(stage).set(count)
+        self._waiting.set(self._service.turns.waiting)
 
     def text(self) -> bytes:
         self.update()
@@ -186,7 +186,8 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begin, body = time.perf_counter(), b""
+        begin, body, is_complete = time.perf_counter(), b"", False
+        client.set(client_at((scope["client"] or [""])[0]))
         status = 499  # logged for a client that did not wait
         root_path = self._settings.root_path
         scope["root_path"] = root_path
@@ -194,16 +195,28 @@ class Guard:
         is_file = scope["method"] == "POST" and path == FILE_PATH
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal status
+            nonlocal status, is_complete
+            is_complete = message["type"] == "http.response.body" and not message.get("more_body")
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers.update(HEADERS)
                 headers.setdefault("Cache-Control", "no-store")
+            if is_complete:  # counted before the client can know
+                record()
             await send(message)
+
+        def record() -> None:
+            self._record(scope, status, time.perf_counter() - begin, b"" if is_file else body)
 
         async def replay() -> Message:
             return messages.pop() if messages else await receive()
+
+        async def until_gone() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            if not is_complete:
+                answering.cancel()
 
         self._files += is_file
         try:
@@ -212,12 +225,21 @@ class Guard:
                 limits = (MAX_FILE, FILE_SECONDS) if is_file else (MAX_BODY, BODY_SECONDS)
                 body, answer = await _read_body(Request(scope, receive), *limits)
             messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-            await (answer or self._app)(scope, replay, send_with_headers)
+            answering = asyncio.ensure_future((answer or self._app)(scope, replay, send_with_headers))
+            gone = asyncio.ensure_future(until_gone())
+            try:
+                await answering
+            except asyncio.CancelledError:
+                if not gone.done():
+                    raise
+            finally:
+                gone.cancel()
         except ClientDisconnect:
             pass
         finally:
             self._files -= is_file
-            self._record(scope, status, time.perf_counter() - begin, b"" if is_file else body)
+            if not is_complete:
+                record()
 
     def _refusal(self, scope: Scope, path: str, *, is_file: bool) -> Response | None:
         key, hosts, *_, root_path = self._settings

@@ -8,11 +8,11 @@ import logging
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from itertools import accumulate
 from typing import Annotated, Any, TypeVar, get_type_hints
 
-import anyio.to_thread
 from fastmcp import FastMCP
 from fastmcp.exceptions import ToolError
 from fastmcp.tools.base import Tool, ToolResult
@@ -25,7 +25,7 @@ from qbe.search.queries import distinct_papers
 from qbe.search.request import MAX_HITS, MAX_SEEN, CitationForm, FacetName, SearchForm
 from qbe.search.writers import Record, export_parts
 from qbe.serve.guard import LOCAL, Guard, ServeSettings
-from qbe.serve.models import Abstract, Format, PaperId, PaperIds, Title, call, form_of
+from qbe.serve.models import Abstract, Format, PaperId, PaperIds, Title, bound, form_of, is_long
 from qbe.serve.service import SearchService
 from qbe.serve.workers import server_of
 from qbe.util.text import one_line, plain
@@ -322,18 +322,18 @@ class ServiceTool(Tool):
     service: Any = Field(exclude=True)
     function: Callable[..., BaseModel] = Field(exclude=True)
 
-    def answer(self, arguments: dict[str, Any]) -> BaseModel:
+    def answer(self, call: partial[BaseModel]) -> BaseModel:
         try:
             self.service.index.refresh()
         except Exception as error:  # whatever fails, what is open goes on
             log.warning("the newest commit of the index was not opened: %s", error)
-        answer: BaseModel = call(self.function, self.service, arguments)
-        return answer
+        return call()
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Answer a call; the text is the JSON of the answer's fields."""
         try:
-            answer = await anyio.to_thread.run_sync(self.answer, arguments)
+            call = bound(self.function, self.service, arguments)
+            answer = await self.service.turns.answer(self.answer, call, is_long=is_long(call))
         except QbeError as error:
             message = str(error)
             if isinstance(error, PaperNotFoundError):

@@ -15,6 +15,9 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 from qbe.errors import UsageError, did_you_mean
 from qbe.search.request import MAX_SEEN, MAX_TEXT, MAX_TITLE
 
+LONG_TEXT, FEW_PAPERS, FEW_HITS = 5000, 5, 200
+"""Characters of a text, papers and hits of a request that takes about as long as most others."""
+
 MAX_FIELD = 60  # characters of an unknown field's name in a message
 
 
@@ -100,8 +103,8 @@ def form_of(function: Callable[..., Any]) -> Form:
     return Form(make_dataclass(function.__name__, named, kw_only=True), has_parameters=True)
 
 
-def call(function: Callable[..., Any], first: Any, values: Any) -> Any:
-    """Call a function with its first argument and what a client sent as the others.
+def bound(function: Callable[..., Any], first: Any, values: Any) -> functools.partial[Any]:
+    """A call of a function with its first argument and what a client sent as the others.
 
     Raises UsageError of one line, without what was sent.
     """
@@ -114,4 +117,14 @@ def call(function: Callable[..., Any], first: Any, values: Any) -> Any:
         message = problem["msg"].removeprefix("Value error, ")
         message = f"{where}: {message[:1].lower()}{message[1:]}".removeprefix(": ")
         raise UsageError(message + (f" (and {len(others)} more problems)" if others else "")) from None
-    return function(first, **vars(given)) if form.has_parameters else function(first, given)
+    if form.has_parameters:
+        return functools.partial(function, first, **vars(given))
+    return functools.partial(function, first, given)
+
+
+def is_long(call: functools.partial[Any]) -> bool:
+    """True if a call may take seconds: it has a long text, more than a few papers, or asks for many hits."""
+    given = call.keywords | (vars(call.args[1]) if call.args[1:] else {})
+    papers = sum(len(given.get(name) or ()) for name in ("paper_ids", "not_paper_ids"))
+    hits = given.get("start", 0) + given.get("k", 0) + len(given.get("exclude") or ())
+    return len(given.get("text") or "") > LONG_TEXT or papers > FEW_PAPERS or hits > FEW_HITS

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
@@ -20,29 +21,20 @@ from qbe.search.queries import distinct_papers
 from qbe.search.request import SearchForm
 from qbe.search.writers import as_json, export_parts
 from qbe.serve.guard import FILE_PATH, failure
-from qbe.serve.models import Format, PaperIds, call, form_of
-from qbe.serve.queue import OverloadedError, TooSlowError
+from qbe.serve.models import Format, PaperIds, bound, form_of, is_long
 from qbe.serve.service import SearchService
+from qbe.serve.turns import OverloadedError, TooSlowError
 
 log = logging.getLogger("qbe.serve")
 
-EXPORTS = {
-    "bibtex": ("application/x-bibtex", "bib"),
-    "ris": ("application/x-research-info-systems", "ris"),
-    "csv": ("text/csv", "csv"),
-    "markdown": ("text/markdown", "md"),
-    "json": ("application/jsonl", "jsonl"),
-}
+EXPORTS = {"bibtex": ("application/x-bibtex", "bib"), "ris": ("application/x-research-info-systems", "ris")}
+EXPORTS |= {"csv": ("text/csv", "csv"), "markdown": ("text/markdown", "md")}
+EXPORTS |= {"json": ("application/jsonl", "jsonl")}
 """Media type and file extension by format."""
 
-STATUSES = {
-    PaperNotFoundError: 404,
-    OverloadedError: 429,
-    TooSlowError: 503,
-    UsageError: 422,
-    FacetNotFoundError: 422,
-    CorpusError: 422,
-}
+STATUSES: dict[type[Exception], int]
+STATUSES = {PaperNotFoundError: 404, OverloadedError: 429, TooSlowError: 503}
+STATUSES |= dict.fromkeys((UsageError, FacetNotFoundError, CorpusError), 422)
 
 EXAMPLES: dict[str, Any] = {
     "by method": {"value": {"paper_ids": ["2505.20979"], "facet": "method", "k": 5}},
@@ -64,17 +56,20 @@ def failure_of(_: Request | None, error: Exception) -> Response:
     return failure(status, str(error), headers)
 
 
-def stream(state: Any, form: SearchForm) -> Response:
+async def stream(state: Any, form: SearchForm) -> Response:
     """Search as a stream of server-sent events: the ranking of the first stage at once, the reranked one when
     it is done (events `ranking`, as /api/search answers), then `end`; or `error`.
     """
     records = state.service.stream(form)
-    first = next(records)
+    following = partial(
+        state.service.turns.answer, next, records, None, is_long=is_long(partial(stream, state, form))
+    )
+    first = await following()
 
-    def events() -> Iterator[str]:
+    async def events() -> AsyncIterator[str]:
         yield f"event: ranking\ndata: {as_json(first)}\n\n"
         try:
-            for record in records:
+            while record := await following():
                 yield f"event: ranking\ndata: {as_json(record)}\n\n"
         except QbeError as error:
             yield f"event: error\ndata: {bytes(failure_of(None, error).body).decode()}\n\n"
@@ -110,8 +105,7 @@ def export(state: Any, paper_ids: PaperIds, format: Format = "bibtex") -> Respon
 
 def watch(state: Any, name: str, search: SearchForm, grade: float | None = None) -> dict[str, Any]:
     """Keep a search: papers that come into the index from now on, of at least a grade, are reported."""
-    with state.service.admitted(search.text):
-        records: dict[str, Any] = state.watcher.add(name, search, grade)
+    records: dict[str, Any] = state.watcher.add(name, search, grade)
     return records
 
 
@@ -152,12 +146,8 @@ def _pair(
         for name, paper_id in (("query", turn.pair.query_id), ("candidate", turn.pair.paper_id)):
             shown = reader.paper(paper_id)
             pair[name] = {"title": shown.title, "abstract": shown.abstract}
-    return {
-        "graded": turn.graded,
-        "total": turn.total,
-        "pair": pair or None,
-        "guideline": read_guideline().text,
-    }
+    found = {"graded": turn.graded, "total": turn.total, "pair": pair or None}
+    return found | {"guideline": read_guideline().text}
 
 
 def metrics(state: Any) -> Response:
@@ -172,6 +162,7 @@ ADDRESSES: dict[str, dict[str, Callable[..., Any]]] = {
     "/api/search": {"GET": SearchService.search, "POST": SearchService.search},
     "/api/search/stream": {"POST": stream},
     "/api/papers/{paper_id:path}": {"GET": SearchService.paper},
+    "/api/papers": {"GET": SearchService.paper},  # browsers resolve an id such as ".." of a path away
     FILE_PATH: {"POST": SearchService.read_file},
     "/api/facets": {"POST": SearchService.label},
     "/api/compare": {"GET": SearchService.compare, "POST": SearchService.compare},
@@ -184,9 +175,17 @@ ADDRESSES: dict[str, dict[str, Callable[..., Any]]] = {
     f"{WATCHES}/remove": {"POST": Watcher.remove},
     f"{WATCHES}/feed": {"GET": feed},
 }
-"""The functions that answer, in threads, by path and method: methods of the service or of the watcher, or
-functions of the application's state; other parameters are those of the request, docstrings its description.
+"""The functions that answer, by path and method: methods of the service or of the watcher, or functions of
+the application's state; other parameters are those of the request, docstrings its description.
 """
+
+BY_TURNS = {
+    each
+    for some in ADDRESSES.values()
+    for each in some.values()
+    if each.__qualname__.startswith("SearchService")
+} - {SearchService.read_file} | {export}
+"""Functions that wait for nothing but processors."""
 
 
 def routes_of(state: Any, root_path: str, version: str) -> list[Route]:
@@ -224,7 +223,13 @@ def _endpoint(state: Any, functions: dict[str, Callable[..., Any]]) -> Callable[
             values = _parameters(request, function)
         owners = {"SearchService": state.service, "Watcher": state.watcher}
         first = owners.get(function.__qualname__.partition(".")[0], state)
-        answer = await run_in_threadpool(call, function, first, values)
+        call = bound(function, first, values)
+        if function is stream:
+            answer = await call()
+        elif function in BY_TURNS:
+            answer = await state.service.turns.answer(call, is_long=is_long(call))
+        else:
+            answer = await run_in_threadpool(call)
         if isinstance(answer, Response):
             return answer
         return Response(as_json(answer), media_type="application/json")
@@ -277,10 +282,6 @@ def description(
                 entry["requestBody"] = {"content": {"application/octet-stream": binary}}
             paths.setdefault(path.replace(":path", ""), {})[method.lower()] = entry
     title = "Find papers like this one, for its problem, its method or its findings."
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "qbe", "version": version, "description": title},
-        "paths": paths,
-        "components": {"schemas": schemas},
-        **({"servers": [{"url": root_path}]} if root_path else {}),
-    }
+    info = {"title": "qbe", "version": version, "description": title}
+    servers = {"servers": [{"url": root_path}]} if root_path else {}
+    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}, **servers}

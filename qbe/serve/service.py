@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial, wraps
-from itertools import chain, islice
+from functools import cached_property, wraps
+from itertools import islice
 from pathlib import PurePath
 from typing import Annotated, ParamSpec, cast
 
@@ -24,13 +23,13 @@ from qbe.search.paper_file import pasted_paper, sent_paper
 from qbe.search.present import heading, language_note
 from qbe.search.questions import ASKED
 from qbe.search.request import MAX_DEPTH, CitationForm, SearchForm, SearchRequest, SourceForm
-from qbe.search.session import FIRST, GRADED, RERANKED, Executor, Ranking, SearchSession, check_index
+from qbe.search.session import Ranking, SearchSession, check_index
 from qbe.search.stages import FIRST_STAGES, Stages, default_stages, parse_reranker
 from qbe.search.writers import Record, paper_record, sentence_records, to_record
 from qbe.serve.models import Abstract, PaperId, Title
-from qbe.serve.queue import MicroBatchQueue, OverloadedError
-from qbe.types import Facet, Hit
-from qbe.util.work import Closing
+from qbe.serve.turns import OverloadedError, Turns
+from qbe.types import Facet, Hit, Paper
+from qbe.util.work import Closing, undisturbed
 
 log = logging.getLogger("qbe.serve")
 
@@ -38,7 +37,6 @@ P = ParamSpec("P")
 Name = Annotated[str, Field(max_length=300)]
 Few = Annotated[int, Field(ge=1, le=50)]
 
-MAX_CHARACTERS = 20_000  # of pasted texts whose sentences are labelled and encoded at a time
 READING_SECONDS = 5.0  # how long an uploaded file waits until those before it are read
 
 
@@ -79,21 +77,19 @@ class SearchService(Closing):
         self._has_postings = reader.manifest.lucene is not None
         self.index = index
         self.stages, self._chosen = default_stages(index) if stages is None else stages, stages is not None
-        self._lock, self._reading, self._counting = (threading.Lock() for _ in range(3))
-        self._characters = 0  # of texts that are labelled and encoded
-        self._queues: list[tuple[str, MicroBatchQueue]] = []  # by stage
+        self._lock, self._reading, self.turns = threading.Lock(), threading.Lock(), Turns()
         self._sessions: dict[str | None, SearchSession] = {}
-        self._citations: tuple[Recommender, MicroBatchQueue] | None = None
+        self._citations: Recommender | None = None
         if stages is not None:
             self._session(None)  # what cannot be opened fails here, not at the first search
 
     def close(self) -> None:
-        """End all threads; searches that wait are refused."""
+        """End all threads; requests that wait are refused."""
+        self.turns.close()
         with self._lock:
-            opened: list[Closing] = [*self._sessions.values(), *(self._citations or ())[:1]]
-            queues, self._queues = [queue for _, queue in self._queues], []
+            opened = [*self._sessions.values(), self._citations]
             self._sessions, self._citations = {}, None
-        for each in (*queues, *opened):  # the threads that they share go last
+        for each in filter(None, opened):
             each.close()
 
     def warm(self) -> None:
@@ -105,15 +101,6 @@ class SearchService(Closing):
                 self.search(SearchForm(paper_ids=[paper_id], k=1))
         except QbeError as error:
             log.error("%s: %s", type(error).__name__, error)
-
-    @property
-    def waiting(self) -> dict[str, int]:
-        """How many searches wait or are in progress, by stage."""
-        counts = dict.fromkeys((FIRST, RERANKED), 0)
-        with self._lock:
-            for stage, queue in self._queues:
-                counts[stage] += queue.waiting
-        return counts
 
     def about(self) -> Record:
         """What the index is, and what can be asked of it."""
@@ -133,8 +120,7 @@ class SearchService(Closing):
     def search(self, form: SearchForm) -> Record:
         """The final hits of a search, as `stream` has them; raises what that does."""
         begin, request = time.perf_counter(), form.request(self.index)
-        with self.admitted(form.text):
-            ranking = self._session(form.first_stage).search(request, rerank=form.rerank)
+        ranking = self._session(form.first_stage).search(request, rerank=form.rerank)
         return self._search_record(ranking, form, begin)
 
     def stream(self, form: SearchForm) -> Iterator[Record]:
@@ -143,17 +129,13 @@ class SearchService(Closing):
         Each record has the query with its sentences (``aspects`` name its papers by their place in
         ``papers``), ``stage`` (first-stage; graded, where the reranker takes longer than that; reranked),
         ``is_final``, ``has_more`` and ``next_start`` for paging, ``notes`` for people, and hits as
-        of `qbe.search.writers.to_record`. Raises what `SearchForm.request` and `SearchSession.run` do,
-        OverloadedError, TooSlowError.
+        of `qbe.search.writers.to_record`. Raises what `SearchForm.request` and `SearchSession.run` do.
         """
         while True:
             begin, digest = time.perf_counter(), self.index.manifest.digest
             try:
                 session, request = self._session(form.first_stage), form.request(self.index)
-                rankings = session.run(request, rerank=form.rerank)
-                with self.admitted(form.text):
-                    first = next(rankings)
-                for ranking in chain([first], rankings):
+                for ranking in session.run(request, rerank=form.rerank):
                     yield self._search_record(ranking, form, begin)
                 return
             except PaperNotFoundError:
@@ -170,23 +152,20 @@ class SearchService(Closing):
         begin = time.perf_counter()
         if lacking := self._lacking_for_citations:
             raise UsageError(f"expected an index with {lacking} to recommend citations, found one without")
-        with self._lock:
+        with self._lock, undisturbed():
             if self._citations is None:  # opened when it is first needed
-                self._citations = Recommender.open(self.index), MicroBatchQueue()
-                self._queues.append((RERANKED, self._citations[1]))
-            recommender, queue = self._citations
+                self._citations = Recommender.open(self.index)
+            recommender = self._citations
         (paper,) = form.papers(self.index)
         given = [*form.exclude, *form.cited]
         excluded = [paper_id for paper_id in given if paper_id in self.index]
         cited = [paper_id for paper_id in form.cited if paper_id in self.index]
         request, k = CiteRequest(paper, cited, excluded), form.start + form.k + 1
-        recommend = partial(recommender.batch_recommend, [request], k, filter=form.paper_filter)
-        with self.admitted(form.text):
-            (hits,) = queue.result(lambda tasks: [task() for task in tasks], recommend)
+        (hits,) = recommender.batch_recommend([request], k, filter=form.paper_filter)
         return {
             "query": {"heading": f"Papers for “{paper.title or paper.abstract}” to cite"},
             "language_note": language_note(Query(paper)),
-            "notes": self._unknown(given),
+            "notes": [*self._unknown(given), *self._cut([paper])],
             **self._page(Query(paper), hits, form, begin)[1],
         }
 
@@ -208,23 +187,8 @@ class SearchService(Closing):
 
     def label(self, text: Abstract, title: Title = "") -> Record:
         """The sentences of a pasted abstract with their facets."""
-        with self.admitted(text):
-            paper = self.index.label_facets(pasted_paper(text, title))
+        paper = self.index.label_facets(pasted_paper(text, title))
         return {"title": paper.title, "sentences": sentence_records(paper)}
-
-    @contextmanager
-    def admitted(self, text: str | None) -> Iterator[None]:
-        """Count a text while it is labelled and encoded; raise OverloadedError where too much is already."""
-        size = len(text or "")
-        with self._counting:
-            if size and self._characters and self._characters + size > MAX_CHARACTERS:
-                raise OverloadedError
-            self._characters += size
-        try:
-            yield
-        finally:
-            with self._counting:
-                self._characters -= size
 
     @_repeated
     def compare(
@@ -240,16 +204,15 @@ class SearchService(Closing):
         """
         if (paper_id is None) == (text is None):
             raise UsageError("expected paper_id or text, found " + ("neither" if text is None else "both"))
-        with self.admitted(text):
-            found = self.index.find(paper_id) if paper_id else pasted_paper(str(text), title)
-            paper, other = self.index.label_facets(found), self.index.find(other_id)
-            facets = [facet for facet in Facet if paper.facet_positions(facet)[0]]
-            query = Query.of(*(Aspect(paper, facet) for facet in facets)) if facets else Query(paper)
-            # One paper is ranked, for its grades and the closest sentences of each facet.
-            session, request = self._session(None), SearchRequest(query, 1, [other.paper_id], grades=True)
-            hits = session.search(request, rerank=False).hits
-            if session.regrades:
-                hits = session.grade(query, hits)
+        found = self.index.find(paper_id) if paper_id else pasted_paper(str(text), title)
+        paper, other = self.index.label_facets(found), self.index.find(other_id)
+        facets = [facet for facet in Facet if paper.facet_positions(facet)[0]]
+        query = Query.of(*(Aspect(paper, facet) for facet in facets)) if facets else Query(paper)
+        # One paper is ranked, for its grades and the closest sentences of each facet.
+        session, request = self._session(None), SearchRequest(query, 1, [other.paper_id], grades=True)
+        hits = session.search(request, rerank=False).hits
+        if session.regrades:
+            hits = session.grade(query, hits)
         grades = dict(hits[0].grades or {}) if hits else {}
         pairs: dict[Facet, Record] = {}
         for match in [match for hit in hits for match in hit.matches if facets]:
@@ -277,22 +240,16 @@ class SearchService(Closing):
         papers = [reader.paper(paper_id) for paper_id in islice(ids, k)]
         return {"papers": [{"paper_id": paper.paper_id, "title": paper.title} for paper in papers]}
 
-    def _executor(self) -> Executor:
-        queues = {stage: MicroBatchQueue() for stage in (FIRST, GRADED, RERANKED)}
-        self._queues += [(FIRST if stage == FIRST else RERANKED, queue) for stage, queue in queues.items()]
-        return lambda stage, batch, task: queues[stage].result(batch, task)
-
     def _session(self, first_stage: str | None) -> SearchSession:
         """What searches by a first stage (None: that of the service); all sessions share what reranks."""
         if first_stage not in (None, "dense") and not self._has_postings:
             raise UsageError(f"expected a first stage of dense over this index, found {first_stage}")
         opened = self._sessions
-        with self._lock:
+        with self._lock, undisturbed():
             if None not in opened:
-                opened[None] = SearchSession(self.index, self.stages, self._executor(), chosen=self._chosen)
+                opened[None] = SearchSession(self.index, self.stages, chosen=self._chosen)
             if first_stage not in opened:
-                stage, executor = FIRST_STAGES[str(first_stage)](), self._executor()
-                opened[first_stage] = opened[None].with_first_stage(stage, executor)
+                opened[first_stage] = opened[None].with_first_stage(FIRST_STAGES[str(first_stage)]())
             return opened[first_stage]
 
     @cached_property
@@ -335,9 +292,15 @@ class SearchService(Closing):
             "passing": ranking.selected.papers,
             "papers": ranking.selected.total,
             "language_note": language_note(query),
-            "notes": [*ranking.notes, *self._unknown(form.exclude)],
+            "notes": [*ranking.notes, *self._unknown(form.exclude), *self._cut(query.papers)],
             **page,
         }
+
+    def _cut(self, papers: Iterable[Paper]) -> list[str]:
+        outside = [paper for paper in papers if paper.paper_id not in self.index]
+        if not outside or self.index.reader.manifest.dense is None:
+            return []
+        return [f"the query: {told}" for paper in outside for told in self.index.encoder.cut(paper)]
 
     def _unknown(self, paper_ids: Sequence[str]) -> list[str]:
         missing = sum(paper_id not in self.index for paper_id in paper_ids)

@@ -17,6 +17,7 @@ LIMITS = "Trained on English abstracts of computer science; not tested elsewhere
 GRADES_LIMITS = (
     LIMITS + " The grades are those of large language models that followed CSFCube's published definitions."
 )
+OWN_GRADES = ("facet-judgments/", "graded-pairs/")  # folders of this repository, of which the above is true
 BY_FACET = (*map(str, Facet), "mean")  # columns of figures by facet
 
 _wrapped = partial(textwrap.fill, width=110, break_on_hyphens=False, break_long_words=False)
@@ -44,17 +45,18 @@ class Card:
     limits: str = LIMITS
     licence: str = APACHE
 
-    def write(self, folder: Path, data: Mapping[str, str]) -> None:
-        """Write the card to README.md of a model's folder, which holds all its other files; ``data`` are the
-        SHA-256 of the files learned from, by name.
+    def write(self, folder: Path, data: Mapping[str, str], given: str = "") -> None:
+        """Write README.md in a model's folder, which holds all its other files; ``data`` are the SHA-256 of
+        the files learned from, by name, ``given`` is the command line, if there is one.
         """
+        are_others = any(name.endswith(".tsv") and not name.startswith(OWN_GRADES) for name in data)
         size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file() and file.name != README)
         facts = {
             "Input": self.input,
             "Size": f"{size / 1e6:.3g} MB",
-            "Command": f"`qbe train {self.command} --output DIR --work DIR`",
+            "Command": f"`qbe train {given or f'{self.command} --output DIR --work DIR'}`",
             "Data (SHA-256)": ", ".join(f"{name} ({digest[:12]})" for name, digest in data.items()),
-            "Limits": self.limits,
+            "Limits": LIMITS if are_others and self.limits == GRADES_LIMITS else self.limits,
             "Licence": self.licence,
         }
         lines = (

@@ -101,9 +101,7 @@ START_WEIGHTS = (8.0, 14.0, 2.0)
 
 @dataclass(frozen=True, slots=True)
 class ProjectionSchedule:
-    """How the projection is fitted; candidates of a step are all papers that one of its queries cites, and
-    others.
-    """
+    """How the projection is fitted; a step's candidates are all papers that its queries cite, and others."""
 
     epochs: int = 10
     patience: int = 2
@@ -204,9 +202,7 @@ def projection_task(
 
 
 class FeatureList(NamedTuple):
-    """The ``features`` (candidates, F) of a query's candidates, which are ``cited``, and how many it cites in
-    all.
-    """
+    """The ``features`` (candidates, F) of a query's candidates, those ``cited``, how many it cites in all."""
 
     features: Doubles
     cited: NDArray[np.bool_]

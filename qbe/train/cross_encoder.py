@@ -383,11 +383,14 @@ class CrossEncoderTraining(Training):
         recipe = self.recipe
         of_facet, loss, texts = f" --facet {recipe.facet}" if recipe.facet else "", self._loss, self._texts
         by = recipe.facet or "background, method and result"
+        steps = self._every * recipe.evaluations
+        pairs = (
+            f"{self._training['pairs']:,} graded pairs, in at most {steps:,} steps of {recipe.batch} pairs"
+        )
         return Card(
             name=self.name,
             purpose=f"Reranks papers by how similar they are to a query in {by}: a cross-encoder, which "
-            f"reads both together, trained from {weights} on {self._training['pairs']:,} graded pairs (loss "
-            f"{loss}).",
+            f"reads both together, trained from {weights} on {pairs} (loss {loss}).",
             input=f"{TEXTS[texts]}; {recipe.query_tokens} tokens of the query and {recipe.candidate_tokens} "
             "of a candidate",
             caption="Spearman's correlation of scores and grades, the mean over the queries of dev. Their "

@@ -186,9 +186,7 @@ def shuffled(items: Sequence[T], size: int, epochs: int, rng: np.random.Generato
 
 
 def matmul_dtype(device: str) -> torch.dtype:
-    """bfloat16 where the processor multiplies it, else float32; raises UsageError for a GPU that is not
-    there.
-    """
+    """bfloat16 where the processor multiplies it, else float32; UsageError for a GPU that is not there."""
     if device != "cpu" and not torch.cuda.is_available():
         raise UsageError(
             f"expected a GPU that torch sees for `device` {device}, found none; give cpu as `device`"

@@ -33,13 +33,13 @@ DATA = Path(__file__).parents[2] / "data"  # of a checkout; the READMEs there de
 
 def data_file(parameter: str, name: str) -> Path:
     """A file or folder of graded pairs of the repository; an installation has none."""
-    path = DATA / name
-    if not path.exists():
-        raise UsageError(
-            f"expected data/{name} of a checkout of qbe's repository, found no such file; give a copy of it, "
-            f"or other graded pairs, as `{parameter}`"
-        )
-    return path
+    for folder in (DATA, Path("data")):  # of a checkout that is installed, or is the working directory
+        if (folder / name).exists():
+            return folder / name
+    raise UsageError(
+        f"expected data/{name} of a checkout of qbe's repository, found no such file; give a copy of it, "
+        f"or other graded pairs, as `{parameter}`"
+    )
 
 
 def pair_files(paths: Iterable[Path]) -> tuple[Path, ...]:
@@ -143,9 +143,7 @@ def read_indexed_lists(
 def read_graded_papers(
     sources: Sources, encoder: Encoder, tagger: Tagger
 ) -> tuple[Lists, Mapping[str, GradedLists], dict[str, Paper]]:
-    """`split_lists`, and their papers by id out of a corpus, with predicted facets; none to leave out is
-    trained on.
-    """
+    """`split_lists`, and their papers by id out of a corpus, with facets; trained on none to leave out."""
     train, dev = split_lists(sources)
     check_dev(dev, sources)
     evaluated = TitleIndex.of_corpus(sources.leave_out)

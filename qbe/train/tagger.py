@@ -49,9 +49,7 @@ MORE_THAN_ONE = 1.5  # a sum of probabilities is 1, but for rounding
 
 
 class LabelledAbstract(NamedTuple):
-    """An abstract's sentences, their labels (positions in LABELS), and the share of annotators' votes for
-    each.
-    """
+    """An abstract's sentences, their labels (positions in LABELS), shares of annotators' votes for each."""
 
     sentences: tuple[str, ...]
     labels: tuple[int, ...]
@@ -373,9 +371,7 @@ PARITY_PAPERS = 50  # of dev, on which the exported model is compared with PyTor
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How the tagger is trained: teachers on annotators' labels, students on theirs and then on the
-    annotators', and sentence layers at last on labels of headings.
-    """
+    """How the tagger is trained: teachers, students on their labels and annotators', at last headings."""
 
     layers: tuple[int, ...] = (0, 3, 6)  # of the encoder that it reads, 0: embeddings
     teachers: int = 2
@@ -543,9 +539,7 @@ class TaggerTraining(Training):
                 f"{seed} | {split}": scores for seed, each in seeds.items() for split, scores in each.items()
             },
             places=2,
-            command="tagger"
-            + " --start DIR" * bool(self.start)
-            + " --headings FILE..." * bool(self._structured),
+            command="tagger",
             limits="Trained on English abstracts, most of them of computer science.",
             licence=f"{APACHE}; derived from {trunk.name} (same licence)",
         )

@@ -68,9 +68,7 @@ class WordsTraining(Training):
         self._share = self._problems.total() / max(1, self._techniques.total())
 
     def _lean(self, term: str) -> float:
-        """Log odds of standing in techniques rather than problems; a pair of words is smoothed towards its
-        words.
-        """
+        """Log odds of standing in techniques, not problems; a pair of words is smoothed towards its words."""
         words, prior = term.split(), self.recipe.prior
         mean = sum(map(self._lean, words)) / len(words) if len(words) > 1 else 0.0
         expected = 1 / (1 + math.exp(-mean))

@@ -30,6 +30,7 @@ class RunOptions:
     seeds: tuple[int, ...] = (0, 1, 2)
     threads: int = 1
     device: str = "cpu"
+    given: str = dataclasses.field(default="", compare=False)  # the command line, for the card
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class Sources:
         )
         digests: dict[str, str] = {}
         for path in itertools.chain.from_iterable(files):
-            key, digest = f"{path.parent.name}/{path.name}", sha256(path)
+            key, digest = str(Path(path.parent.name, path.name)), sha256(path)
             if digests.setdefault(key, digest) != digest:
                 raise UsageError(
                     f"expected files with different folder and name, found {key} twice; rename one"
@@ -93,9 +94,7 @@ class Training(ABC):
 def run_training(
     training: Training, sources: Sources, output: Path, work: Path, run: RunOptions
 ) -> Mapping[str, Sequence[float]]:
-    """Train a model, or continue its training with what the folder ``work`` holds, and publish it with its
-    card in the folder ``output``; returns the card's figures.
-    """
+    """Train a model, or continue with what ``work`` holds, and publish it with a card; return its figures."""
     import torch
 
     if work.resolve().is_relative_to(output.resolve()):  # which is replaced as a whole
@@ -114,7 +113,7 @@ def run_training(
         training.fit()
         with staged_folder(output) as staged:
             card = training.publish(staged)
-            card.write(staged, data)
+            card.write(staged, data, run.given)
     return card.figures
 
 

@@ -78,8 +78,12 @@ class Workers(Closing):
         """Yield ``function`` of each item, in order; read at most ``ahead`` items a thread ahead."""
         few = isinstance(items, Sized) and len(items) <= 1
         if self.threads <= 1 or few or getattr(_inside, "worker", False):
-            yield from map(function, items)
+            for item in items:
+                pause()
+                yield function(item)
             return
+        if getattr(_inside, "turn", None):
+            ahead = min(ahead, 2)  # who goes first finds most threads free
         with self._starting:
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(self.threads, "qbe", setattr, (_inside, "worker", True))
@@ -87,6 +91,7 @@ class Workers(Closing):
         begun: deque[Future[R]] = deque()
         try:
             for item in items:
+                pause()
                 begun.append(pool.submit(function, item))
                 if len(begun) >= ahead * self.threads:
                     yield begun.popleft().result()
@@ -116,6 +121,34 @@ class Workers(Closing):
                 for future in [pool.submit(leave) for _ in range(self.threads)]:
                     future.result()
             pool.shutdown()
+
+
+def take_turns(turn: Any) -> None:
+    """Have this thread ask a turn (`qbe.serve.turns`) when it comes to `pause` or `idle`."""
+    _inside.turn = turn
+
+
+def pause() -> None:
+    """Let others go first, if they should, between two pieces of work; holds no lock meanwhile."""
+    if turn := getattr(_inside, "turn", None):
+        turn.pause()
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Do not `pause`, as where a lock is held."""
+    turn, _inside.turn = getattr(_inside, "turn", None), None
+    try:
+        yield
+    finally:
+        _inside.turn = turn
+
+
+def idle() -> contextlib.AbstractContextManager[None]:
+    """Let others work while this thread waits for something else than processors."""
+    turn = getattr(_inside, "turn", None)
+    idling: contextlib.AbstractContextManager[None] = turn.idle() if turn else contextlib.nullcontext()
+    return idling
 
 
 def ordered_map(

@@ -24,9 +24,7 @@ def messages_of(
 
 
 def refusals(command: Callable[..., object], lines: Iterable[str | Sequence[object]]) -> list[str]:
-    """The message of each wrong command line, of words or written in one, with exit code and class of the
-    error.
-    """
+    """The message of each wrong command line, of words or in one, with the error's exit code and class."""
     messages = []
     for line in lines:
         words = line.split() if isinstance(line, str) else line

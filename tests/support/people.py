@@ -67,16 +67,15 @@ def write_beir(folder: Path) -> Path:
     papers = [("d1", "Looms", "They break."), ("d2", "Sheep", ""), ("d3", "", " ")]
     lines = (json.dumps({"_id": key, "title": title, "text": text}) + "\n" for key, title, text in papers)
     queries = (
-        json.dumps({"_id": f"q{number}", "text": f"what\n breaks {number}?"}) + "\n" for number in range(3)
+        json.dumps({"_id": f"q{place}", "text": f"what\n breaks {place}?"}) + "\n" for place in range(3)
     )
-    header = "query-id\tcorpus-id\tscore\n"
     return _write(
         folder,
         {
             "corpus.jsonl": "".join(lines),
             "queries.jsonl": "".join(queries),
-            "qrels/dev.tsv": f"{header}q0\td1\t1\n",
-            "qrels/test.tsv": f"{header}q1\td1\t2\nq1\td2\t0\nq2\td2\t1\n",
+            "qrels/dev.tsv": "query-id\tcorpus-id\tscore\nq0\td1\t1\nq0\td3\t1\nq0\td4\t1\n",
+            "qrels/test.tsv": "q1\td1\t2\nq1\td2\t0\nq2\td2\t1\n",
         },
     )
 

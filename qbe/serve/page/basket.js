@@ -47,7 +47,7 @@ export function showUnwanted(state, onDrop) {
 function entry(id, action, onAction, remark = "") {
   const title = make("span", {}, titles.get(id) ?? id);
   if (!titles.has(id)) {
-    get(`api/papers/${encodeURIComponent(id)}`).then(
+    get(`api/papers?paper_id=${encodeURIComponent(id)}`).then(
       (paper) => {
         remember([paper]);
         title.textContent = titles.get(id);

@@ -51,7 +51,6 @@ const FIELDS = {
 const MESSAGES = [
   ["paste its abstract as `text`, its title as `title`", "paste its abstract in the box above"],
   [/(expected one paper, found (?:several|more)[^;]*);.*/, "$1; give a file of one. To search in a library: qbe index --corpus FILE indexes it"],
-  [", or search for papers like several with `cited`", ""],
   ["such as technique=attention", "such as attention"],
   ["of same-problem-other-method", "with the same problem and another method"],
   ["of same-method-other-problem", "with the same method and another problem"],

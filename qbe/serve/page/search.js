@@ -38,7 +38,7 @@ async function* citations(state, request, options) {
 
 async function ownPapers(state, options) {
   if (state.papers.length) {
-    return Promise.all(state.papers.map((id) => get(`api/papers/${encodeURIComponent(id)}`, options)));
+    return Promise.all(state.papers.map((id) => get(`api/papers?paper_id=${encodeURIComponent(id)}`, options)));
   }
   const paper = await post("api/facets", { text: state.text, title: state.title }, options);
   return [{ ...paper, paper_id: null }];
