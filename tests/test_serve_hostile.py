@@ -21,7 +21,7 @@ from qbe.index.build import build
 from qbe.index.index import open_index
 from qbe.index.source import BuildSettings
 from qbe.index.update import delete_papers
-from qbe.serve import guard, workers
+from qbe.serve import guard, mcp, workers
 from qbe.serve.app import create_app
 from qbe.serve.service import SearchService
 from qbe.serve.turns import MAX_WAITING, OverloadedError
@@ -147,13 +147,13 @@ def test_chunks_without_end_are_refused_and_a_compressed_body_is_not_unpacked(ru
 
 
 @contextlib.contextmanager
-def local(folder):
+def local(folder, make_app=create_app):
     """A server in this process, which logs nothing: its port and its service."""
     logger = logging.getLogger("qbe.serve")
     logger.setLevel(logging.CRITICAL)
     with open_index(folder, threads=1) as index, SearchService(index) as service:
         listening = listen("127.0.0.1", 0)
-        instance = workers.server_of(create_app(service))
+        instance = workers.server_of(make_app(service))
         thread = threading.Thread(target=instance.run, kwargs={"sockets": [listening]})
         thread.start()
         yield listening.getsockname()[1], service
@@ -202,10 +202,12 @@ def test_too_many_searches_are_told_when_to_come_back(impatient, monkeypatch):
     assert answer.startswith("HTTP/1.1 429") and "\r\nretry-after: 1\r\n" in answer
 
 
-@pytest.fixture
-def held(impatient, monkeypatch):
-    """A server whose searches with a first stage that is named go on until an event is set, after another."""
-    port, service = impatient
+def for_agents(service):
+    return mcp.http_app(mcp.create_server(service), "127.0.0.1", None)
+
+
+def hold(service, monkeypatch):
+    """Have searches with a first stage that is named set an event, and go on until another one is set."""
     begun, may_end, session_of = threading.Event(), threading.Event(), service._session
 
     def session(first_stage):
@@ -215,8 +217,7 @@ def held(impatient, monkeypatch):
         return session_of(None)
 
     monkeypatch.setattr(service, "_session", session)
-    yield port, service, begun, may_end
-    may_end.set()
+    return begun, may_end
 
 
 def begin(port, address, **fields):
@@ -232,8 +233,9 @@ def status(connection):
         return int(connection.makefile("rb").readline().split(b" ")[1])
 
 
-def test_a_flood_of_one_address_is_refused_while_others_are_answered(held):
-    port, service, begun, may_end = held
+def test_a_flood_of_one_address_is_refused_while_others_are_answered(impatient, monkeypatch):
+    port, service = impatient
+    begun, may_end = hold(service, monkeypatch)
     flood = [begin(port, "127.0.0.2", first_stage="dense")]
     assert begun.wait(SOON)
     flood += [begin(port, "127.0.0.2", first_stage="dense") for _ in range(MAX_WAITING + 9)]
@@ -244,16 +246,28 @@ def test_a_flood_of_one_address_is_refused_while_others_are_answered(held):
     assert statuses.count(429) in (9, 10) and statuses.count(200) + statuses.count(429) == len(flood)
 
 
-def test_work_whose_client_is_gone_ends(held):
-    port, service, begun, _ = held
-    first = begin(port, "127.0.0.1", first_stage="dense")
-    assert begun.wait(SOON)
-    second = begin(port, "127.0.0.1", first_stage="dense")
-    wait_until(lambda: service.turns.waiting == 2)
-    for connection in (second, first):
-        connection.close()
-    wait_until(lambda: service.turns.waiting == 0)
-    assert status(begin(port, "127.0.0.1")) == 200
+def called(port, address, **fields):
+    """Send the same to a server for agents."""
+    arguments = {"paper_ids": ["s036"], "k": 1, "rerank": False, **fields}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    call |= {"params": {"name": "search_papers", "arguments": arguments}}
+    connection = socket.create_connection(("127.0.0.1", port), SOON, (address, 0))
+    connection.sendall(posted("/mcp", json.dumps(call).encode(), "Accept: application/json"))
+    return connection
+
+
+@pytest.mark.parametrize(("make_app", "send"), [(create_app, begin), (for_agents, called)])
+def test_work_whose_client_is_gone_ends(graded_index, monkeypatch, make_app, send):
+    with local(graded_index, make_app) as (port, service):
+        begun, _ = hold(service, monkeypatch)
+        first = send(port, "127.0.0.1", first_stage="dense")
+        assert begun.wait(SOON)
+        second = send(port, "127.0.0.1", first_stage="dense")
+        wait_until(lambda: service.turns.waiting == 2)
+        for connection in (second, first):
+            connection.close()
+        wait_until(lambda: service.turns.waiting == 0)
+        assert status(send(port, "127.0.0.1")) == 200
 
 
 def test_workers_end_with_the_process_that_started_them(light_index, tmp_path):

@@ -19,6 +19,7 @@ from fastmcp.tools.base import Tool, ToolResult
 from mcp_types import ToolAnnotations
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from starlette.middleware import Middleware
+from starlette.types import ASGIApp
 
 from qbe.errors import PaperNotFoundError, QbeError, UsageError
 from qbe.search.queries import distinct_papers
@@ -399,8 +400,12 @@ def serve_http(server: FastMCP[None], listening: socket.socket, key: str | None)
     A local server answers only under the names of this machine, so that no page of another site can reach it
     by a name that resolves to this machine.
     """
-    host = listening.getsockname()[0]
-    app = server.http_app(
+    server_of(http_app(server, listening.getsockname()[0], key)).run(sockets=[listening])
+
+
+def http_app(server: FastMCP[None], host: str, key: str | None) -> ASGIApp:
+    """The application of `serve_http` at a host."""
+    app: ASGIApp = server.http_app(
         PATH,
         [Middleware(Guard, settings=ServeSettings(key, hosts=None))],
         json_response=True,
@@ -408,4 +413,4 @@ def serve_http(server: FastMCP[None], listening: socket.socket, key: str | None)
         host_origin_protection="auto",
         allowed_hosts=[host] if host in LOCAL else None,
     )
-    server_of(app).run(sockets=[listening])
+    return app

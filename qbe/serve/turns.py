@@ -21,15 +21,15 @@ from qbe.util.work import Closing, take_turns
 
 T = TypeVar("T")
 
-MAX_WAITING, MAX_BEGUN = 64, 16  # requests that wait, and that are begun and not answered
+MAX_WAITING = 64  # requests that wait
+MAX_BEGUN = 8  # requests that are begun and not answered, beyond which no long one is begun
 MAX_SECONDS = 60.0  # within which a request must be answered, waiting included
 LATELY = 20.0  # seconds after which what was counts for 1 / e
 LONG_COUNTS = 10  # short requests for a long one
 FIRST_BELOW = 0.5  # of the load of who is worked on: others wait to the end
 MAX_CLIENTS = 1000  # clients whose load is known, beside those of whom requests are here
 
-client: ContextVar[str] = ContextVar("client", default="")
-"""Who sent the request that is answered."""
+client: ContextVar[str] = ContextVar("client", default="")  # who sent the request
 
 
 def client_at(address: str) -> str:
@@ -70,21 +70,10 @@ class Load(NamedTuple):
 class Turn:
     """A request of a client on its way: ``number`` counts them, ``answer`` is what will come of it."""
 
-    def __init__(self, turns: Turns, client: str, number: int, work: Callable[[], Any], *, is_long: bool):
-        self.turns, self.client, self.number, self.work, self.is_long = turns, client, number, work, is_long
+    def __init__(self, client: str, number: int, work: Callable[[], Any], *, is_long: bool):
+        self.client, self.number, self.work, self.is_long = client, number, work, is_long
         self.answer: Future[Any] = Future()
         self.is_begun = self.is_given_up = False
-
-    def pause(self) -> None:
-        self.turns.pause(self)
-
-    @contextmanager
-    def idle(self) -> Iterator[None]:
-        self.turns.leave(self)
-        try:
-            yield
-        finally:
-            self.turns.enter(self)
 
 
 class Turns(Closing):
@@ -118,24 +107,24 @@ class Turns(Closing):
         try:
             async with asyncio.timeout(MAX_SECONDS):
                 answer: T = await asyncio.wrap_future(turn.answer)
+                return answer
         except TimeoutError:
             took = f"longer than {MAX_SECONDS:g} s and was given up"
             raise TooSlowError(f"the search took {took}; ask for fewer hits") from None
         finally:
             self.give_up(turn)
-        return answer
 
     def submit(self, client: str, work: Callable[[], Any], *, is_long: bool = False) -> Turn:
         """Queue a request. Where too many wait, the last one of the client who has most is refused."""
         with self._changed:
             self._count += 1
-            turn = Turn(self, client, self._count, work, is_long=is_long)
+            turn = Turn(client, self._count, work, is_long=is_long)
             self._waiting.append(turn)
             self._count_of(client, 1)
             if self._closed or len(self._waiting) > MAX_WAITING:
-                fresh = [(self._loads[each.client].here, each) for each in self._waiting if not each.is_begun]
-                _, last = max(fresh, key=lambda pair: (pair[0], pair[1].is_long, pair[1].number))
-                self._refuse(last)
+                fresh = [each for each in self._waiting if not each.is_begun]
+                here = {name: load.here for name, load in self._loads.items()}
+                self._refuse(max(fresh, key=lambda each: (here[each.client], each.is_long, each.number)))
             self._go_on()
         return turn
 
@@ -164,6 +153,15 @@ class Turns(Closing):
             if turn.is_given_up:
                 raise GivenUpError("nobody waits for this answer")
 
+    @contextmanager
+    def idle(self, turn: Turn) -> Iterator[None]:
+        """Let others go on meanwhile."""
+        self.leave(turn)
+        try:
+            yield
+        finally:
+            self.enter(turn)
+
     def enter(self, turn: Turn) -> None:
         """Wait until a request that was begun is the one that is worked on, or nobody waits for it."""
         with self._changed:
@@ -174,7 +172,6 @@ class Turns(Closing):
                 self._waiting.remove(turn)
 
     def leave(self, turn: Turn) -> None:
-        """Let others go on."""
         with self._changed:
             if self._running is turn:
                 self._running = None
@@ -197,7 +194,8 @@ class Turns(Closing):
         self._changed.notify_all()
 
     def _able(self) -> list[Turn]:
-        return [each for each in self._waiting if each.is_begun or len(self._begun) < MAX_BEGUN]
+        is_full = len(self._begun) >= MAX_BEGUN
+        return [each for each in self._waiting if each.is_begun or not (each.is_long and is_full)]
 
     def _rank(self, turn: Turn, now: float) -> float:
         return self._loads[turn.client].at(now) * (LONG_COUNTS if turn.is_long else 1)
@@ -213,7 +211,7 @@ class Turns(Closing):
             self._loads = {name: each for name, each in self._loads.items() if each.here}
 
     def _work(self, turn: Turn) -> None:
-        take_turns(turn)
+        take_turns(partial(self.pause, turn), partial(self.idle, turn))
         try:
             tell = partial(turn.answer.set_result, turn.work())
         except BaseException as error:

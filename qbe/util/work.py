@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager as ContextManager
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
@@ -123,15 +124,15 @@ class Workers(Closing):
             pool.shutdown()
 
 
-def take_turns(turn: Any) -> None:
-    """Have this thread ask a turn (`qbe.serve.turns`) when it comes to `pause` or `idle`."""
-    _inside.turn = turn
+def take_turns(pause: Callable[[], object], idle: Callable[[], ContextManager[None]]) -> None:
+    """Have this thread's `pause` and `idle` call these (`qbe.serve.turns`)."""
+    _inside.turn = pause, idle
 
 
 def pause() -> None:
     """Let others go first, if they should, between two pieces of work; holds no lock meanwhile."""
     if turn := getattr(_inside, "turn", None):
-        turn.pause()
+        turn[0]()
 
 
 @contextmanager
@@ -144,10 +145,10 @@ def undisturbed() -> Iterator[None]:
         _inside.turn = turn
 
 
-def idle() -> contextlib.AbstractContextManager[None]:
+def idle() -> ContextManager[None]:
     """Let others work while this thread waits for something else than processors."""
     turn = getattr(_inside, "turn", None)
-    idling: contextlib.AbstractContextManager[None] = turn.idle() if turn else contextlib.nullcontext()
+    idling: ContextManager[None] = turn[1]() if turn else contextlib.nullcontext()
     return idling
 
 
