@@ -265,7 +265,7 @@ def started_head(files: TaggerFiles, inputs: int) -> Head:
     chain = {f"chain.{name}": getattr(files.metadata, name) for name in ("transitions", "begin", "end")}
     for name, part in head.state_dict().items():
         matrix = f"head.{name.removesuffix('weight')}bias/matrix"
-        value = chain[name] if name in chain else found.get(matrix, found.get(f"head.{name}"))
+        value: Any = chain[name] if name in chain else found.get(matrix, found.get(f"head.{name}"))
         if np.shape(value) != part.shape:
             expected = f"a tagger that qbe train tagger wrote for {inputs} inputs as `start`"
             raise ModelError(f"{files.folder}: expected {expected}, found another {name}; give another")
