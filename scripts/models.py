@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MODELS = ROOT / "qbe" / "models"
 
 HOURS: Mapping[str, float] = {
-    "facet-tagger": 1,
+    "facet-tagger": 1.2,
     "facet-encoder-large": 60,
     "facet-projections-large": 0,
     "facet-projections": 0.5,

@@ -11,6 +11,7 @@ Data sets are read from $QBE_DATA/people, or downloaded. Runs are ``runs/people.
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import subprocess
 import sys
@@ -50,7 +51,7 @@ RANKED: Mapping[str, tuple[str | None, tuple[str, ...]]] = {
     "reviews": ("reviews", ("AP(rel=2)",)),
     "cisi": (None, ("AP",)),
 }
-HEADINGS = "headings"
+HEADINGS, TAGGED = "headings", Path("runs", "people.headings.tagger.jsonl")
 TITLES = ("researchers' scores: loss", "easy", "hard", "reviews: AP", "CISI: AP")
 
 
@@ -64,17 +65,8 @@ def make(name: str, systems: Iterable[str]) -> None:
     folder = Path("qrels", "people", name)
     qbe("datasets", name, "--output", str(folder))
     if name == HEADINGS:
-        tagged = f"runs/people.{name}.tagger.jsonl"
-        qbe(
-            "tag",
-            "--input",
-            f"{folder}/corpus.jsonl",
-            "--facets",
-            "predicted",
-            "--output",
-            tagged,
-            "--overwrite",
-        )
+        files = ["--input", f"{folder}/corpus.jsonl", "--output", str(TAGGED), "--overwrite"]
+        qbe("tag", "--facets", "predicted", *files)
         return
     for system in (key for key in systems if not run_of(name, key).exists()):
         of = SYSTEMS[system]
@@ -92,13 +84,19 @@ def run_of(name: str, system: str) -> Path:
 
 
 def tables(qrels: Path = Path("qrels", "people")) -> str:
-    """Return the tables as Markdown: rankings beside published rows, and the tagger."""
+    """Return the tables as Markdown: rankings beside published rows, and the tagger; cells without runs
+    stay as they are.
+    """
     from qbe.evaluate.report import published_papers, published_rows
 
+    page = PAGE.read_text(encoding="utf-8")
+    before = dict(re.findall(r"^\| ([^|]+) \|(.+)\|$", page, re.MULTILINE))
     cells = {name: {system: cells_of(qrels, name, system) for system in SYSTEMS} for name in RANKED}
     lines = [f"| | {' | '.join(TITLES)} |", "|---|" + "---:|" * len(TITLES)]
     for system, of in SYSTEMS.items():
-        row = [cell for name in RANKED for cell in cells[name][system]]
+        kept = [cell.strip() for cell in before.get(of.name, "| " * len(TITLES)).split("|")]
+        made = [cell for name in RANKED for cell in cells[name][system]]
+        row = [cell or old for cell, old in zip(made, kept, strict=False)]
         if any(row):
             lines.append(f"| {of.name} | {' | '.join(row)} |")
     sources = published_papers("reviewers")
@@ -107,11 +105,11 @@ def tables(qrels: Path = Path("qrels", "people")) -> str:
         digits = max(len(str(figure)) - 2 for figure in figures)  # as many as are printed
         row = [f"{figure:.{digits}f}".removeprefix("0") for figure in figures]
         lines.append(f"| {published.system} ({sources[published.paper].short}) | {' | '.join(row)} | | |")
-    if tagged := figures_of(
-        qrels / HEADINGS / "corpus.jsonl", Path(f"runs/people.{HEADINGS}.tagger.jsonl"), HEADINGS
-    ):
-        lines += ["", textwrap.fill(f"Facet tagger, below authors' headings: {'; '.join(tagged)}.", 120)]
-    return "\n".join(lines) + "\n"
+    if tagged := figures_of(qrels / HEADINGS / "corpus.jsonl", TAGGED, HEADINGS):
+        said = textwrap.fill(f"Facet tagger, below authors' headings: {'; '.join(tagged)}.", 120)
+    else:
+        said = page[page.index("Facet tagger, below") : page.index(END)].strip()
+    return "\n".join([*lines, "", said]) + "\n"
 
 
 def cells_of(qrels: Path, name: str, system: str) -> list[str]:

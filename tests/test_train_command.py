@@ -80,6 +80,10 @@ def test_sources_that_are_given(calls, tmp_path):
     command.main(["citation", *EVERY.split(), "--collection", "c", "--index", "i"])
     citations = {split: (Path("c", f"{split}.qrels"),) for split in ("train", "dev")}
     assert calls.pop() == (Sources(index=Path("i"), **citations), folders, RunOptions((0, 1, 2), 2), {})
+    line = "--start t --headings h i --csabstruct c --unlabelled d"
+    command.main(["tagger", *EVERY.split(), *line.split()])
+    sources, *_, own = calls.pop()
+    assert (sources.train, own) == ((Path("c"), Path("h"), Path("i")), {"start": "t"})
     line = "--collection c --index i --encoder mine --query-tokens 384 --candidate-tokens 128 --epochs 0.5"
     line += " --classes balanced --candidates 20 --learning-rate 3e-5"
     command.main(["citation-pairs", *EVERY.split(), *line.split()])
@@ -115,7 +119,10 @@ def test_a_cross_encoder_learns_from_grades_or_from_citations(calls):
 
 
 WRONG = {
-    "tagger": ["--seeds one", "--seeds=-1", "--threads 0", "", "--csabstruct x --unlabelled y"],
+    "tagger": [
+        *("--seeds one", "--seeds=-1", "--threads 0", "", "--csabstruct x --unlabelled y"),
+        "--start facet-tagger",
+    ],
     "large-encoder": ["--corpus y", f"{GIVEN.replace('--index i', '')} --corpus y --pairs ."],
     "encoder": [f"--cocitations x --leave-out y --{wrong}" for wrong in ("epochs 0", "learning-rate 0")],
 }

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from support.messages import messages_of
-from support.trainings import small_heads, unlabelled_papers, write
+from support.trainings import new_folders, small_heads, structured_papers, unlabelled_papers, write
 
 from qbe.corpus.identity import TitleIndex
 from qbe.errors import CorpusError, ModelError
@@ -23,13 +24,19 @@ from qbe.train.tagger import (
     Recipe,
     Schedule,
     fit,
+    headed_papers,
+    loss,
     measure,
     read_csabstruct,
     record_states,
     sample_papers,
     score,
+    started_head,
 )
-from qbe.train.tagger_network import Head, Teacher, Tokens
+from qbe.train.tagger_network import Chain, Head, Teacher, Tokens
+from qbe.train.work import RunOptions
+from qbe.types import FacetProbabilities, Sentence
+from qbe.util.files import sha256
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 TRAINED = "tagger"
@@ -83,6 +90,55 @@ def test_samples(tmp_path):
     assert sample_papers(unlabelled, evaluated, 0, 0) == []
     with pytest.raises(CorpusError, match=r"expected 41 abstracts of 3 to 20 sentences .*, found 40; give"):
         sample_papers(unlabelled, evaluated, 41, 0)
+
+
+def test_structured_abstracts(tmp_path):
+    path = structured_papers(tmp_path)
+    papers = headed_papers([path], TitleIndex(["Paper 3"]))
+    assert [paper.paper_id for paper in papers] == [f"h{i}" for i in range(6)]
+    texts = ["Maps are old.", "To draw them.", "We walked.", "We drew.", "It took 0 days."]
+    assert [sentence.text for sentence in papers[0].sentences] == texts
+    conclusion = Sentence("It helps.", None, FacetProbabilities(0, 0, 0, 0, 1))
+    read = replace(papers[0], sentences=(*papers[0].sentences, conclusion, Sentence("?")))
+    example = Example.headed(None, read, (0.5, 0.25))
+    aims, method, result = [1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 0]
+    assert example.targets[:5].tolist() == [aims, aims, method, method, result]
+    assert example.weights.tolist() == [0.5] * 5 + [0, 0]
+    assert Example.headed(None, papers[1], (0.5, 0.25)).weights.tolist() == [0.25] * 5
+    assert headed_papers([], TitleIndex([])) == []
+    with pytest.raises(
+        CorpusError, match=r"other\.jsonl: expected structured abstracts .*, found none; give a"
+    ):
+        headed_papers(
+            [
+                write(
+                    tmp_path / "other.jsonl",
+                    {"paper_id": "n", "title": "None", "abstract": "One. Two. Three."},
+                )
+            ],
+            TitleIndex([]),
+        )
+
+
+def any_of(targets: np.ndarray, marginals: torch.Tensor) -> torch.Tensor:
+    return marginals.masked_fill(torch.from_numpy(targets == 0), -torch.inf).logsumexp(-1)
+
+
+def test_several_labels_may_be_right():
+    """The gradient is that of the probability of any of them."""
+    torch.manual_seed(0)
+    head, scores, present = SimpleNamespace(chain=Chain()), torch.randn(1, 2, 5), torch.ones(1, 2).bool()
+    targets = np.array([[1, 1, 0, 0, 0], [0, 0, 1, 0, 0]], np.float32)
+    example = Example(made_up(0, [0, 2]), targets, np.ones(2, np.float32))
+    gradients = []
+    for compute in (
+        lambda given: loss(head, given, present, [example]),
+        lambda given: -any_of(targets, head.chain.log_marginals(given, present)).mean(),
+    ):
+        given = scores.clone().requires_grad_()
+        compute(given).backward()
+        gradients.append(given.grad)
+    torch.testing.assert_close(*gradients)
 
 
 def test_scores():
@@ -173,6 +229,35 @@ def test_the_metadata_state_how_it_came_about(trained):
     assert record["spread"]["micro_f1"] == pytest.approx(abs(tests[0] - tests[1]) / 2, abs=0.01)
     assert record["parity"]["fp32_max_abs_difference"] < 1e-3
     assert record["parity"]["int8_same_label"] >= 0.98
+
+
+def test_a_tagger_learns_on_from_what_was_published(trained, tiny_encoder, tmp_path):
+    """At a rate of zero it stays as it was, but for rounding."""
+    options = {**trained.training.options, "start": str(trained.output)}
+    still = Schedule(epochs=1, learning_rate=0.0)
+    replace(trained.training, options=options).train(new_folders(tmp_path), RunOptions((0,)), headed=still)
+    output = new_folders(tmp_path).output
+    record = resolve_tagger(str(output)).metadata.training
+    assert record["start"] == sha256(trained.output / HEAD)
+    assert record["structured"] == 6
+    assert "learned from headings of 6 abstracts" in " ".join((output / "README.md").read_text().split())
+    abstracts = read_csabstruct(trained.sources.train[0])["dev"]
+    before, after = (
+        measure(Encoder.open(str(tiny_encoder)), Tagger.open(str(folder)), abstracts)
+        for folder in (trained.output, output)
+    )
+    assert after == pytest.approx(before, abs=3)
+
+
+def test_no_other_tagger_learns_on(tiny_tagger):
+    with pytest.raises(
+        ModelError, match=r"expected a tagger that qbe train tagger wrote .*, found another pro"
+    ):
+        started_head(resolve_tagger(str(tiny_tagger)), 32)
+    with pytest.raises(
+        ModelError, match=r"for 32 inputs as `start`, found another project\.weight; give ano"
+    ):
+        started_head(resolve_tagger("facet-tagger"), 32)
 
 
 def readings() -> list[HeadInputs]:

@@ -56,6 +56,8 @@ def main(arguments: list[str]) -> None:
     texts = options.seeds.split(",")
     are_seeds = all(text.isdecimal() and int(text) < 2**32 for text in texts)
     refuse(not are_seeds, f"expected --seeds such as 0,1,2, found {options.seeds!r}")
+    alone = options.command == "tagger" and options.start and not options.headings
+    refuse(bool(alone), "expected --headings with --start, found none: what the tagger learns on from")
     sources = _sources(options)
     cites = options.command == "cross-encoder" and options.collection
     make = _training("citation-pairs" if cites else options.command)
@@ -109,7 +111,8 @@ def _sources(options: argparse.Namespace) -> Sources:
     elif "cocitations" in options:
         fields["train"] = tuple(map(Path, options.cocitations))
     elif "csabstruct" in options:
-        fields["train"] = (_path(options, "csabstruct"),)
+        headings = map(Path, getattr(options, "headings", None) or ())
+        fields["train"] = (_path(options, "csabstruct"), *headings)
     if "dev" in options and options.dev:
         fields["dev"] = tuple(map(Path, options.dev))
     elif "dev" in options and options.command != "encoder":

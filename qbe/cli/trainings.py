@@ -6,9 +6,10 @@ Train the models that qbe ships, and sentence encoders of your own. They are wri
 interrupted call continues from --work.
 
 == train tagger: the facet tagger
-Train the facet tagger, on CSAbstruct and unlabelled arXiv abstracts. Under an hour on two processors.
+Train the facet tagger, on CSAbstruct and unlabelled arXiv abstracts, and on abstracts whose headings label
+their sentences. Under an hour on two processors; a quarter with --start.
 
-@output @work @csabstruct @unlabelled @leave-out @seeds @threads
+@output @work @csabstruct @headings @tagger-start @unlabelled @leave-out @seeds @threads
 
 == train encoder: a sentence encoder
 Train a sentence encoder, on co-citations with an objective of ASPIRE (Mysore et al., 2022).
@@ -111,6 +112,10 @@ record in the tagger's card that it can be used with it.
 --encoder NAME (all-mpnet-base-v2)  the model of the kind BERT or MPNet to start from
 == @csabstruct
 --csabstruct DIR  its train, dev, test.jsonl (default: in $QBE_DATA)
+== @headings
+--headings FILE...  papers as JSON lines, of which structured abstracts are learned from (default: none)
+== @tagger-start
+--start DIR  a tagger (a folder, or facet-tagger) that learns on, without teachers
 == @unlabelled
 --unlabelled FILE  papers as JSON lines (default: in $QBE_DATA)
 == @cocitations

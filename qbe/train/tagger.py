@@ -7,6 +7,7 @@ import random
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,20 +17,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from qbe.corpus import read_jsonl, read_records
-from qbe.corpus.identity import TitleIndex
+from qbe.corpus.identity import TitleIndex, normalized_title
 from qbe.corpus.sentences import split_sentences, unsplit
 from qbe.errors import CorpusError, ModelError
 from qbe.models.cards import DEFAULT_TAGGER, HEAD, TaggerFiles, TaggerMetadata, write_card
 from qbe.models.encoder import Encoder
 from qbe.models.export.encoder import HeadInputs, export_head
+from qbe.models.export.quantize import dequantized
 from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights, resolve_tagger
 from qbe.models.pooling import Floats
 from qbe.models.tagger import Tagger, TaggingEncoder, span_mask
 from qbe.train import fit as trainer
 from qbe.train.card import APACHE, Card
-from qbe.train.tagger_network import ENCODER_RATE, LABEL_COUNT, Head, Teacher, Tokens
+from qbe.train.tagger_network import ENCODER_RATE, LABEL_COUNT, Head, SentenceLayers, Teacher, Tokens
 from qbe.train.work import Training, load_arrays, save_arrays
-from qbe.types import FacetProbabilities, Paper, Sentence
+from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 from qbe.util.files import sha256
 from qbe.util.work import ordered_map
 
@@ -40,6 +42,10 @@ log = logging.getLogger(__name__)
 LABELS = FacetProbabilities._fields
 SPLITS = ("train", "dev", "test")
 MIN_SENTENCES, MAX_SENTENCES = 3, 20  # shorter abstracts have no structure; longer ones are mostly none
+# arXiv's categories of abstracts that are like those of medicine; others are like CSAbstruct's.
+LIFE_SCIENCES = ("q-bio", "physics.med", "stat.AP", "eess.IV")
+NO_HEADING = (0.0,) * len(LABELS)
+MORE_THAN_ONE = 1.5  # a sum of probabilities is 1, but for rounding
 
 
 class LabelledAbstract(NamedTuple):
@@ -104,6 +110,25 @@ def sample_papers(source: str | Path, evaluated: TitleIndex, count: int, seed: i
     return papers
 
 
+def headed_papers(sources: Iterable[Path], evaluated: TitleIndex) -> list[Paper]:
+    """Read structured abstracts with methods, each once, whose sentences have the labels of their headings,
+    but for papers that have the title of an ``evaluated`` one.
+    """
+    papers: dict[str, Paper] = {}
+    for source in sources:
+        for paper in read_jsonl(source, lambda abstract: [abstract]):  # as `unsplit`, but by headings
+            parts = paper.sentences
+            if Facet.METHOD not in (part.facet for part in parts) or evaluated.holds(paper.title):
+                continue
+            split = tuple(part._replace(text=text) for part in parts for text in split_sentences(part.text))
+            if MIN_SENTENCES <= len(split) <= MAX_SENTENCES:
+                papers.setdefault(normalized_title(paper.title), replace(paper, sentences=split))
+        if not papers:
+            told = "expected structured abstracts (Background:, Methods:), found none; give a larger corpus"
+            raise CorpusError(f"{source}: {told}")
+    return list(papers.values())
+
+
 class _StateRecorder:
     """A hook of an encoder that keeps the hidden states of a paper's first window."""
 
@@ -135,24 +160,43 @@ def record_states(encoder: Encoder, layers: Sequence[int], papers: Iterable[Pape
 
 # Fitting.
 
+Network = Head | Teacher | SentenceLayers
+
 
 class Example(NamedTuple):
-    """A paper with target probabilities (sentences, labels) and weights (sentences,) in the loss."""
+    """A paper with target probabilities (sentences, labels) and weights (sentences,) in the loss.
+
+    A target of more than one 1 is any of these labels.
+    """
 
     paper: Tokens
     targets: Floats
     weights: Floats
 
+    @classmethod
+    def headed(cls, tokens: Tokens, paper: Paper, weights: tuple[float, float]) -> Example:
+        """Take the labels of headings: an aim below *Background* is no mistake, conclusions do not count.
+        ``weights`` are those of papers in life sciences and of others.
+        """
+        categories = map(str, paper.metadata.get("categories") or ())
+        weight = weights[not any(each.startswith(LIFE_SCIENCES) for each in categories)]
+        targets = np.array([each.probabilities or NO_HEADING for each in paper.sentences], np.float32)
+        targets[:, :2] = targets[:, :2].sum(1, keepdims=True)
+        return cls(tokens, targets, weight * targets[:, :4].max(1))
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How a head is fitted, with ``papers`` a step; the learning rate rises over a tenth of the steps."""
+    """How a head is fitted, with ``papers`` a step; the learning rate rises over a tenth of the steps; that
+    of the label chain is ``chain`` times as high.
+    """
 
     epochs: int
     learning_rate: float = 1e-3
     papers: int = 16
     weight_decay: float = 0.05
     clip: float = 1.0
+    chain: float = 1.0
 
 
 def batches(lengths: Sequence[int], size: int, rng: random.Random | None) -> list[list[int]]:
@@ -167,7 +211,7 @@ def batches(lengths: Sequence[int], size: int, rng: random.Random | None) -> lis
     return groups
 
 
-def loss(model: Head | Teacher, scores: Tensor, present: Tensor, examples: Sequence[Example]) -> Tensor:
+def loss(model: Network, scores: Tensor, present: Tensor, examples: Sequence[Example]) -> Tensor:
     """Cross-entropy of the marginals of the label chain, weighted by sentence (a scalar).
 
     With one-hot targets and the annotators' confidences as weights uncertain labels count less; with
@@ -180,6 +224,9 @@ def loss(model: Head | Teacher, scores: Tensor, present: Tensor, examples: Seque
         targets[i, :count] = torch.from_numpy(example.targets[:count])
         weights[i, :count] = torch.from_numpy(example.weights[:count])
     marginals = model.chain.log_marginals(scores, present)
+    likely = targets * marginals.detach().exp()  # as targets: the gradient is that of the labels' sum
+    several = targets.sum(-1, keepdim=True) > MORE_THAN_ONE
+    targets = torch.where(several, likely / likely.sum(-1, keepdim=True).clamp(min=1e-9), targets)
     return -((marginals * targets).sum(-1) * weights).sum() / weights.sum()
 
 
@@ -188,9 +235,7 @@ def autocast() -> torch.autocast:
     return torch.autocast("cpu", torch.bfloat16, trainer.matmul_dtype("cpu") == torch.bfloat16)
 
 
-def fit(
-    network: Head | Teacher, examples: Sequence[Example], schedule: Schedule, seed: int, path: Path
-) -> None:
+def fit(network: Network, examples: Sequence[Example], schedule: Schedule, seed: int, path: Path) -> None:
     """Fit a head or a teacher, with its checkpoints in ``path``; the last epoch is kept."""
     lengths = [len(example.paper.ids) for example in examples]
 
@@ -207,14 +252,28 @@ def fit(
         yield loss(network, scores.float(), papers[-1], batch)
 
     def rate(name: str, _: Tensor) -> tuple[float, float]:
-        share = ENCODER_RATE if name.startswith("trunk.") else 1
-        return schedule.learning_rate * share, schedule.weight_decay
+        share = ENCODER_RATE if name.startswith("trunk.") else schedule.chain if "chain." in name else 1
+        return schedule.learning_rate * share, schedule.weight_decay / max(1.0, share)
 
     task = trainer.Task(network, -(-len(examples) // schedule.papers), rate, batched, losses)
     trainer.fit(task, trainer.Schedule(schedule.epochs, schedule.clip, warm_up=0.1), seed, path)
 
 
-def predict(model: Head | Teacher, papers: Sequence[Tokens]) -> list[Floats]:
+def started_head(files: TaggerFiles, inputs: int) -> Head:
+    """Make a head with the weights, in int8, of a tagger."""
+    head, found = Head(inputs), dequantized(files.folder / HEAD)
+    chain = {f"chain.{name}": getattr(files.metadata, name) for name in ("transitions", "begin", "end")}
+    for name, part in head.state_dict().items():
+        matrix = f"head.{name.removesuffix('weight')}bias/matrix"
+        value: Any = chain[name] if name in chain else found.get(matrix, found.get(f"head.{name}"))
+        if np.shape(value) != part.shape:
+            expected = f"a tagger that qbe train tagger wrote for {inputs} inputs as `start`"
+            raise ModelError(f"{files.folder}: expected {expected}, found another {name}; give another")
+        part.copy_(torch.from_numpy(np.array(value, np.float32)))
+    return head
+
+
+def predict(model: Network, papers: Sequence[Tokens]) -> list[Floats]:
     """Probabilities (sentences, labels) of each paper, in order."""
     model.eval()
     probabilities: dict[int, Floats] = {}
@@ -312,7 +371,7 @@ PARITY_PAPERS = 50  # of dev, on which the exported model is compared with PyTor
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How the tagger is trained: teachers on annotators' labels, students on theirs, then on annotators'."""
+    """How the tagger is trained: teachers, students on their labels and annotators', at last headings."""
 
     layers: tuple[int, ...] = (0, 3, 6)  # of the encoder that it reads, 0: embeddings
     teachers: int = 2
@@ -322,30 +381,35 @@ class Recipe:
     soft: Schedule = Schedule(3)
     gold: Schedule = Schedule(3, learning_rate=3e-4)
     sample_seed: int = 0  # draws them
+    headed: Schedule = Schedule(4, learning_rate=5e-4, papers=32, chain=50)
+    headed_weights: tuple[float, float] = (2.0, 0.4)  # of abstracts of LIFE sciences, and of others
+    kept: int = 2_000  # unlabelled papers whose labels stay
 
 
 @dataclass
 class TaggerTraining(Training):
     """The facet tagger; of the students, one a seed, the best on dev is published. It trains on the CPU.
 
-    Sources are the folder of CSAbstruct's splits, a corpus of unlabelled papers, and papers to leave out.
+    Sources are the folder of CSAbstruct's splits, corpora with structured abstracts (or none), a corpus of
+    unlabelled papers, and papers to leave out. A tagger, ``start``, takes the place of what teachers and
+    annotators teach.
     """
 
     recipe: Recipe = Recipe()
     encoder: str = BASE_ENCODER  # the name or folder of the one whose states the tagger reads
     weights: Path | None = None  # that teachers start from, in PyTorch's format; None: the base encoder's
+    start: str | None = None
 
     def open(self) -> dict[str, Any]:
-        return {"encoder": self.encoder}
+        self._start = resolve_tagger(self.start) if self.start else None
+        started = {"start": sha256(self._start.folder / HEAD)} if self._start else {}
+        return {"encoder": self.encoder, **started}
 
     def fit(self) -> None:
         recipe = self.recipe
         self._trunk = Encoder.open(self.encoder, threads=self.run.threads)
         self._labelled = read_csabstruct(self.sources.train[0])
         evaluated = TitleIndex.of_corpus(self.sources.leave_out)
-        papers = sample_papers(self.sources.corpus, evaluated, recipe.unlabelled, recipe.sample_seed)
-        rng = random.Random(recipe.sample_seed)
-        unlabelled = [replace(each, title="") if rng.random() < recipe.untitled else each for each in papers]
         self._papers = {
             split: record_states(self._trunk, recipe.layers, map(LabelledAbstract.paper, abstracts))
             for split, abstracts in self._labelled.items()
@@ -355,13 +419,41 @@ class TaggerTraining(Training):
             Example(paper, one_hot[list(abstract.labels)], np.array(abstract.confidences, np.float32))
             for paper, abstract in zip(self._papers["train"], self._labelled["train"], strict=True)
         ]
-        soft = self._soft_examples(record_states(self._trunk, recipe.layers, unlabelled), gold)
-        self._students = {}
+        structured = headed_papers(self.sources.train[1:], evaluated)
+        states = record_states(self._trunk, recipe.layers, structured)
+        pairs = zip(states, structured, strict=True)
+        headed = [Example.headed(*pair, recipe.headed_weights) for pair in pairs]
+        count = recipe.kept if self._start else recipe.unlabelled
+        papers = sample_papers(self.sources.corpus, evaluated, count, recipe.sample_seed)
+        rng = random.Random(recipe.sample_seed)
+        untitled = [replace(each, title="") if rng.random() < recipe.untitled else each for each in papers]
+        unlabelled = record_states(self._trunk, recipe.layers, untitled)
+        soft = [] if self._start else self._soft_examples(unlabelled, gold)
+        self._structured, self._students = len(structured), dict[int, Head]()
+        inputs = len(recipe.layers) * self._trunk.dimension
         for seed in self.run.seeds:
             torch.manual_seed(seed)
-            student = self._students[seed] = Head(len(recipe.layers) * self._trunk.dimension)
-            fit(student, [*soft, *gold], recipe.soft, seed, self.work / f"student-{seed}-soft.pt")
-            fit(student, gold, recipe.gold, seed, self.work / f"student-{seed}.pt")
+            student = started_head(self._start, inputs) if self._start else Head(inputs)
+            self._students[seed] = student
+            if not self._start:
+                fit(student, [*soft, *gold], recipe.soft, seed, self.work / f"student-{seed}-soft.pt")
+                fit(student, gold, recipe.gold, seed, self.work / f"student-{seed}.pt")
+            if headed:
+                self._learn_on(seed, headed, gold, unlabelled[: recipe.kept])
+
+    def _learn_on(
+        self, seed: int, headed: Sequence[Example], gold: Sequence[Example], others: Sequence[Tokens]
+    ) -> None:
+        """Let the layers over sentences learn from headings, and keep what they say of other abstracts."""
+        layers = SentenceLayers(self._students[seed])
+        pooled = zip(headed, layers.pool(each.paper for each in headed), strict=True)
+        examples = [each._replace(paper=paper) for each, paper in pooled]
+        papers = layers.pool([*(each.paper for each in gold), *others])
+        for paper, own, given in zip_longest(papers, predict(layers, papers), gold):
+            targets = np.float32(0.5) * (own + given.targets[: len(own)]) if given else own
+            weights = given.weights if given else np.ones(len(own), np.float32)
+            examples.append(Example(paper, targets, weights))
+        fit(layers, examples, self.recipe.headed, seed, self.work / f"student-{seed}-headed.pt")
 
     def _soft_examples(self, papers: Sequence[Tokens], gold: Sequence[Example]) -> list[Example]:
         recipe = self.recipe
@@ -392,6 +484,7 @@ class TaggerTraining(Training):
             for split in ("dev", "test"):
                 seeds[seed][split] = score(self._labelled[split], predict(head, self._papers[split]))
         best = max(seeds, key=lambda seed: seeds[seed]["dev"].confident)
+        last = f" Its layers over sentences then learned from headings of {self._structured:,} abstracts."
         inputs = []
         for paper in self._papers["dev"][:PARITY_PAPERS]:
             states = np.ascontiguousarray(paper.states.swapaxes(0, 1))
@@ -405,6 +498,8 @@ class TaggerTraining(Training):
         training: dict[str, Any] = {
             "recipe": self.made_from["recipe"],
             "seed": best,
+            "structured": self._structured,
+            **({"start": self.made_from["start"]} if self._start else {}),
             "data": self.made_from["data"],
             "parity": parity,
             "seeds": {
@@ -431,7 +526,7 @@ class TaggerTraining(Training):
             name=metadata.name,
             purpose=f"Labels each sentence of an abstract {', '.join(LABELS[:-1])} or {LABELS[-1]}. "
             f"{recipe.teachers} teachers, in which the encoder is trained too, label {recipe.unlabelled:,} "
-            "abstracts, from which the head on the frozen encoder learns.",
+            f"abstracts, from which the head on the frozen encoder learns.{last * bool(self._structured)}",
             input=f"token states of `{trunk.name}` (weights {trunk.weights_sha256[:12]}), layers "
             f"{', '.join(map(str, recipe.layers))}, in the pass that encodes a paper",
             caption=f"CSAbstruct's test split, int8: micro-F1 {test.micro_f1:.2f} over five labels, "
@@ -445,5 +540,6 @@ class TaggerTraining(Training):
             },
             places=2,
             command="tagger",
+            limits="Trained on English abstracts, most of them of computer science.",
             licence=f"{APACHE}; derived from {trunk.name} (same licence)",
         )

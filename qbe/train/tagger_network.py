@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,6 +119,10 @@ class Head(nn.Module):
 
     def forward(self, states: Tensor, spans: Tensor, present: Tensor) -> Tensor:
         """Scores (papers, sentences, labels) before the chain."""
+        return self.contextualized(self.pooled(states, spans), present)
+
+    def pooled(self, states: Tensor, spans: Tensor) -> Tensor:
+        """Tokens of each sentence, pooled in several ways (papers, sentences, width)."""
         tokens = functional.gelu(self.project(self.dropout(states)))
         inside = spans.any(1).unsqueeze(2)
         mixed = self.mix((tokens * inside).transpose(1, 2)).transpose(1, 2)
@@ -129,14 +133,45 @@ class Head(nn.Module):
         pooled = torch.cat([weights, even.unsqueeze(2)], 2).to(tokens.dtype)
         papers, sentences, pools, length = pooled.shape
         gathered = torch.bmm(pooled.reshape(papers, sentences * pools, length), tokens)
-        hidden = self.gather(self.dropout(gathered.reshape(papers, sentences, -1)))
-        place = torch.arange(sentences)
+        return gathered.reshape(papers, sentences, -1)
+
+    def contextualized(self, pooled: Tensor, present: Tensor) -> Tensor:
+        """Scores (papers, sentences, labels) before the chain, of pooled tokens."""
+        hidden = self.gather(self.dropout(pooled))
+        place = torch.arange(pooled.shape[1])
         to_end = (present.sum(1, keepdim=True) - 1 - place).clamp(0, MAX_POSITION - 1)
         hidden = hidden + self.from_begin(place.clamp(max=MAX_POSITION - 1)) + self.from_end(to_end)
         for layer in self.context:
             hidden = layer(hidden, present)
         scores: Tensor = self.score(self.dropout(self.sentence_norm(hidden)))
         return scores
+
+
+class SentenceLayers(nn.Module):
+    """The layers of a head over sentences; what its frozen layers over tokens give is computed once."""
+
+    def __init__(self, head: Head) -> None:
+        super().__init__()
+        self.head, self.chain = head, head.chain
+        for part in (head.project, head.mix, head.token_norm, head.attention):
+            part.requires_grad_(False)
+
+    @torch.no_grad()
+    def pool(self, papers: Iterable[Tokens]) -> list[Tokens]:
+        """Papers with pooled tokens (sentences, width) in place of states."""
+        self.eval()
+        inputs = ((paper, self.head.collate([paper])) for paper in papers)
+        return [paper._replace(numbers=self.head.pooled(*each[:2])[0].numpy()) for paper, each in inputs]
+
+    @staticmethod
+    def collate(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
+        """Pooled tokens (papers, sentences, width), padded, and which sentences are there."""
+        pooled = [torch.from_numpy(paper.numbers) for paper in papers]
+        return nn.utils.rnn.pad_sequence(pooled, batch_first=True), _layout(papers)[1]
+
+    def forward(self, pooled: Tensor, present: Tensor) -> Tensor:
+        """Scores (papers, sentences, labels) before the chain."""
+        return self.head.contextualized(pooled, present)
 
 
 class _SentenceLayer(nn.Module):

@@ -117,6 +117,27 @@ def unlabelled_papers(folder: Path) -> Path:
     return write(folder / "papers.jsonl", *bad, *good)
 
 
+def structured_papers(folder: Path) -> Path:
+    """Six papers to learn from, one of them twice, the first in biology; others have no methods, no headings,
+    too few sentences, or are evaluated on.
+    """
+    text = (
+        "Background: Maps are old. Aim: To draw them. Methods: We walked. We drew. Results: It took {} days."
+    )
+    papers: list[dict[str, Any]] = [
+        {"paper_id": f"h{i}", "title": f"Maps of {i}", "abstract": text.format(i)} for i in range(6)
+    ]
+    papers[0]["metadata"] = {"categories": ["cs.CE", "q-bio.QM"]}
+    texts = [
+        "Background: Old. They are. Results: It took days.",
+        "Maps are old. We walked. We drew.",
+        "Methods: We walked. Results: None.",
+    ]
+    others = [{"paper_id": f"n{i}", "title": f"No {i}", "abstract": text} for i, text in enumerate(texts)]
+    twice = [{**papers[0], "paper_id": "again", "title": "MAPS of 0."}]
+    return write(folder / "structured.jsonl", *papers, *others, *twice, {**papers[1], "title": "Paper 3"})
+
+
 @contextmanager
 def small_heads() -> Iterator[None]:
     """Heads of a few units in place of those that ship, whose products take most of a tiny training."""
@@ -139,7 +160,7 @@ def tagger(request: pytest.FixtureRequest) -> Training:
         abstracts = (labelled_abstract(chance) for _ in range(count))
         write(folder / "csabstruct" / f"{split}.jsonl", *abstracts)
     sources = Sources(
-        train=(folder / "csabstruct",),
+        train=(folder / "csabstruct", structured_papers(folder)),
         corpus=unlabelled_papers(folder),
         leave_out=left_out(folder, "Paper 3"),
     )
@@ -149,8 +170,10 @@ def tagger(request: pytest.FixtureRequest) -> Training:
         unlabelled=20,
         soft=Schedule(epochs=1, learning_rate=1e-2),
         gold=Schedule(epochs=6, learning_rate=1e-2),
+        headed=Schedule(epochs=1, learning_rate=1e-3, chain=2),
+        kept=10,
     )
-    files, parts = ("head.int8.onnx", "tagger.json"), ("student-0.pt", "soft-20.npz")
+    files, parts = ("head.int8.onnx", "tagger.json"), ("student-0-headed.pt", "soft-20.npz")
     options = {"encoder": str(encoder), "weights": model}
     return Training(TaggerTraining, sources, recipe, files, options, parts, small_heads)
 
