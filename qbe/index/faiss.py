@@ -173,7 +173,7 @@ class FaissIndex:
         self._nprobe = min(nprobe or params.nprobe or 1, params.nlist or 1)
         if nprobe is not None and params.nlist is None:
             raise UsageError(f"`nprobe` goes with an index of lists, found {params.factory}; drop it")
-        faiss.omp_set_num_threads(threads)
+        self._threads = threads
         with _state:
             if not _builds:
                 faiss.cvar.distance_compute_blas_threshold = ONE_BY_ONE
@@ -240,6 +240,7 @@ class FaissIndex:
             parameters = untyped.SearchParameters(sel=selector)
         for transform in self._transformations:  # one by one: matrix products depend on the other queries
             queries = np.concatenate([transform(row) for row in queries[:, None]])
+        faiss.omp_set_num_threads(self._threads)  # of this thread
         with searching() as most:
             found = [
                 self._searched.search(queries[first : first + most], count, params=parameters)
