@@ -330,6 +330,7 @@ BROKEN: list[tuple[str, Callable[[], DatasetOptions]]] = [
     ("cisi", changed(write_cisi, "CISI.QRY", b".I 3\n\xff")),
     ("beir", changed(write_beir, "qrels/test.tsv", "query\nq1\td1\tx\n")),
     ("beir", changed(write_beir, "qrels/test.tsv", "query\nq9\td1\t1\n")),
+    ("beir", changed(write_beir, "qrels/test.tsv", "q1\td1\t1.0\n")),
     ("beir", changed(write_beir, "queries.jsonl", '{"_id": 7, "text": "x"}\n')),
 ]
 

@@ -86,14 +86,14 @@ def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _qrels(path: Path) -> Qrels:
-    """Read lines of a query, a document and a grade; a first one without a whole number is a header."""
+    """Read lines of a query, a document and a grade; a first one without a digit is a header."""
     qrels: dict[str, dict[str, int]] = {}
     for place, (number, row) in enumerate(read_fields(path, "\t")):
         try:
             query, paper_id, grade = row
             qrels.setdefault(query, {})[paper_id] = int(grade)
         except ValueError as error:
-            if place:
+            if place or any(map(str.isdigit, "".join(row))):
                 expected = "a query id, a document id and a whole number"
                 raise bad_line(path, number, expected, "\t".join(row)) from error
     return qrels
