@@ -27,14 +27,23 @@ from qbe.serve.turns import OverloadedError, TooSlowError
 
 log = logging.getLogger("qbe.serve")
 
-EXPORTS = {"bibtex": ("application/x-bibtex", "bib"), "ris": ("application/x-research-info-systems", "ris")}
-EXPORTS |= {"csv": ("text/csv", "csv"), "markdown": ("text/markdown", "md")}
-EXPORTS |= {"json": ("application/jsonl", "jsonl")}
+EXPORTS = {
+    "bibtex": ("application/x-bibtex", "bib"),
+    "ris": ("application/x-research-info-systems", "ris"),
+    "csv": ("text/csv", "csv"),
+    "markdown": ("text/markdown", "md"),
+    "json": ("application/jsonl", "jsonl"),
+}
 """Media type and file extension by format."""
 
-STATUSES: dict[type[Exception], int]
-STATUSES = {PaperNotFoundError: 404, OverloadedError: 429, TooSlowError: 503}
-STATUSES |= dict.fromkeys((UsageError, FacetNotFoundError, CorpusError), 422)
+STATUSES = {
+    PaperNotFoundError: 404,
+    OverloadedError: 429,
+    TooSlowError: 503,
+    UsageError: 422,
+    FacetNotFoundError: 422,
+    CorpusError: 422,
+}
 
 EXAMPLES: dict[str, Any] = {
     "by method": {"value": {"paper_ids": ["2505.20979"], "facet": "method", "k": 5}},
