@@ -156,6 +156,12 @@ def test_all_measures_break_ties_alike():
     assert {name: values["q"] for name, values in found.items()} == dict.fromkeys(found, 1.0)
 
 
-def test_a_measure_that_divides_by_zero_is_refused():
-    with pytest.raises(UsageError, match="cannot compute all of Accuracy@1 "):
-        per_query_values(parse_measures(["Accuracy@1"]), {"q": {"a": 1}}, {"q": {"a": 1.0}})
+@pytest.mark.parametrize("name", ["Accuracy@1", "nDCG(gains={1:1e999})@5"])
+def test_a_measure_that_divides_by_zero_or_gains_no_number_is_refused(name):
+    with pytest.raises(UsageError, match="cannot compute all of "):
+        per_query_values(parse_measures([name]), {"q": {"a": 1}}, {"q": {"a": 1.0}})
+
+
+def test_a_query_of_grades_below_minus_one_alone_ends_no_process():
+    qrels, scores = {"1": {"a": 1}, "2": {"a": -2, "b": -5}}, {"1": {"a": 1.0}, "2": {"a": 1.0}}
+    assert per_query_values(parse_measures(["AP"]), qrels, scores) == {"AP": {"1": 1.0, "2": 0.0}}

@@ -47,7 +47,7 @@ def load_folds(path: StrPath, split: str = "test") -> Folds:
         }
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror}; give another folds file") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path}: expected JSON, found {error}; give another folds file") from error
     except (KeyError, TypeError) as error:
         raise _bad(path, f"lists of query ids as {', '.join(_NAMES)} of each facet", str(error)) from error

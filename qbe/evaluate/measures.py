@@ -206,13 +206,11 @@ def per_query_values(
         return {}
     import ir_measures
 
-    judged = {query_id: dict(grades) for query_id, grades in qrels.items()}
+    # Where all grades of a query are below -1, trec_eval writes outside its memory.
+    judged = {q: {**g} if any(v > -2 for v in g.values()) else dict.fromkeys(g, -1) for q, g in qrels.items()}
     # ir-measures' providers break ties in different ways: all of them get ranks.
-    run = {
-        query_id: {paper_id: -rank for rank, paper_id in enumerate(trec_order(scores[query_id]))}
-        for query_id in judged
-        if scores.get(query_id)
-    }
+    ranked = {query: trec_order(scores[query]) for query in judged if scores.get(query)}
+    run = {query: {each: -rank for rank, each in enumerate(ids)} for query, ids in ranked.items()}
     values: dict[str, dict[str, float]] = {
         name: dict.fromkeys(judged, float(measure.DEFAULT)) for name, measure in measures.items()
     }
@@ -220,10 +218,11 @@ def per_query_values(
         try:
             for metric in ir_measures.iter_calc(list(measures.values()), judged, run):
                 values[str(metric.measure)][metric.query_id] = float(metric.value)
-        except (ValueError, RuntimeError, ZeroDivisionError, CalledProcessError) as error:
+        except (ValueError, TypeError, RuntimeError, ZeroDivisionError, CalledProcessError) as error:
+            why = "gdeval takes numbers as ids of queries" if isinstance(error, CalledProcessError) else error
             raise UsageError(
                 f"expected measures that fit these judgements, found that ir-measures cannot compute all of "
-                f"{', '.join(measures)} ({error}); leave one out"
+                f"{', '.join(measures)} ({why}); leave one out"
             ) from error
     return values
 
