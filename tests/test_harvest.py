@@ -150,6 +150,9 @@ def test_an_address_of_no_repository_is_refused_at_once(output, monkeypatch):
         one = Repository(served.address, 0)
         with pytest.raises(CorpusError, match=r"expected an answer by OAI-PMH, found another, '<!DOCTYPE"):
             harvest(output, HarvestSpec(served.address), one)
+        for address in ("http:///x", "http://127.0.0.1:x", "http://a..b", "http://[::1"):
+            with pytest.raises(CorpusError, match=r"found none .it is no address .*; check `address`"):
+                harvest(output, HarvestSpec(address), Repository(address, 0))
         monkeypatch.setattr(socket, "getaddrinfo", unknown)
         with pytest.raises(CorpusError, match=r"found none .*Name or service not known.*; check `address`"):
             harvest(output, HarvestSpec(served.address), Repository(served.address, 0))
@@ -243,6 +246,15 @@ def test_records_that_cannot_be_used_are_left_out_and_counted(output):
         done = fetched(served, output)
     assert done.left_out == {"no abstract": 1, "no title": 1}
     assert list(records(output)) == ["2611.00001"]
+
+
+@pytest.mark.parametrize("line", ["{", "[1]", "{}", '{"paper_id": [1]}', "[" * 100_000, "\0"])
+def test_a_damaged_journal_is_told(output, line):
+    with repository([paper(1)]) as served:
+        fetched(served, output)
+    output.write_text(output.read_text().replace("\n", f"\n{line}\n", 1))
+    with pytest.raises(CorpusError, match="or is damaged"):
+        update_index(output, "index")
 
 
 def test_what_cannot_be_harvested_is_told(output, told, monkeypatch):

@@ -9,7 +9,7 @@ def check_day(name: str, day: str | None) -> None:
     """Raise UsageError for a parameter that is given and no day as YYYY-MM-DD."""
     try:
         is_day = not day or date.fromisoformat(day).isoformat() == day
-    except ValueError:
+    except (ValueError, TypeError):
         is_day = False
     if not is_day:
         raise UsageError(f"expected `{name}` such as 2026-11-20 (YYYY-MM-DD), found {day!r}")

@@ -37,6 +37,7 @@ MAX_EMPTY = 20  # pages without records in a row
 ALMOST_ALL = 0.98  # of the stated size of a list, which may be an estimate
 MAX_RESTARTS = 3  # of a list whose resumption token is refused
 
+_DAMAGED = ValueError, KeyError, TypeError, RecursionError
 _PAGE, _DELETED = b'{"page"', b', "deleted": true}\n'
 
 
@@ -91,7 +92,7 @@ class Journal:
                 header = json.loads(stream.readline())
                 if header["qbe_harvest"] != VERSION:
                     raise ValueError
-                spec = HarvestSpec(**{**header["spec"], "sets": tuple(header["spec"]["sets"])})
+                spec = HarvestSpec(**{**header["spec"], "sets": tuple(map(str, header["spec"]["sets"]))})
                 journal = cls(path, spec, header["index"], size=stream.tell())
                 if header["harvested_to"]:  # what was harvested is in the index
                     journal.place = Place("", spec.first_date, sys.maxsize, date=header["harvested_to"])
@@ -103,11 +104,8 @@ class Journal:
             return journal
         except OSError as error:
             raise input_error(path, error) from error
-        except (ValueError, KeyError, TypeError):
-            raise CorpusError(
-                f"{path} is not the journal of a harvest, or is damaged; choose another `output`, or remove "
-                "it to harvest anew"
-            ) from None
+        except _DAMAGED:
+            raise _damaged(path) from None
 
     @property
     def is_complete(self) -> bool:
@@ -144,6 +142,11 @@ class Journal:
                         deleted.add(paper_id)
                 place += len(line)
         return {each: place for each, place in newest.items() if each not in deleted}, deleted
+
+
+def _damaged(path: Path) -> CorpusError:
+    remedy = "choose another `output`, or remove it to harvest anew"
+    return CorpusError(f"{path} is not the journal of a harvest, or is damaged; {remedy}")
 
 
 def write_header(path: Path, spec: HarvestSpec, harvested_to: str = "", index: str = "") -> None:
@@ -214,11 +217,8 @@ def _fetch(
             place.deleted += record is None
             stream.write(dump_record(dict(record or {"paper_id": paper_id, "deleted": True})))
         place.date = place.date or (page.date[:10] if _is_past(page.date[:10]) else today)
-        place.token, place.left_out, place.listed = (
-            page.token,
-            dict(left_out),
-            place.listed + len(page.records),
-        )
+        place.token, place.left_out = page.token, dict(left_out)
+        place.listed += len(page.records)
         is_short = not page.token and place.listed < page.size
         if is_short:
             log.warning("%s: %d of %d records came", repository.address, place.listed, page.size)
@@ -263,7 +263,10 @@ def update_index(path: StrPath, folder: StrPath, execution: Execution | None = N
             raise UsageError(f"{expected}; harvest into another `output` for another index")
         if not journal.is_complete:
             raise CorpusError(f"{path}: the harvest is not complete; run the same command to go on")
-        newest, deleted = journal.newest()
+        try:
+            newest, deleted = journal.newest()
+        except _DAMAGED:
+            raise _damaged(path) from None
 
         def papers(split: Splitter, left_out: RejectedRecords) -> Iterator[Paper]:
             left_out.deleted = frozenset(deleted)

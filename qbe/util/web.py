@@ -111,7 +111,6 @@ def open_url(url: str, headers: Mapping[str, str], timeout: float) -> Any:
     """Open an address of qbe's own, or of the user's choice; the head of the answer comes in time, or
     TimeoutError is raised, though a byte comes now and then.
     """
-    request = urllib.request.Request(url, headers={"User-Agent": f"qbe/{version('qbe')}", **headers})  # noqa: S310
     opened: list[Any] = []
 
     def handler(of: Any, connection: Any, scheme: str) -> Any:
@@ -126,8 +125,14 @@ def open_url(url: str, headers: Mapping[str, str], timeout: float) -> Any:
         handler(urllib.request.HTTPHandler, http.client.HTTPConnection, "http"),
         handler(urllib.request.HTTPSHandler, http.client.HTTPSConnection, "https"),
     )
-    with deadline(timeout, opened):
-        return urllib.request.build_opener(_Redirects, *handlers).open(request, timeout=timeout)
+    try:
+        if not urlsplit(url).hostname or urlsplit(url).port == 0:
+            raise ValueError("it has no host, or port 0")
+        request = urllib.request.Request(url, headers={"User-Agent": f"qbe/{version('qbe')}", **headers})  # noqa: S310
+        with deadline(timeout, opened):
+            return urllib.request.build_opener(_Redirects, *handlers).open(request, timeout=timeout)
+    except (ValueError, http.client.InvalidURL) as error:  # no server is asked
+        raise urllib.error.URLError(PermissionError(f"it is no address ({error})")) from error
 
 
 @contextmanager
@@ -244,8 +249,7 @@ def download(url: str, target: Path, digest: str, error: type[QbeError], remedy:
     It continues from ``.NAME.partial``, and appears whole, or ``error`` is raised, which ends with
     ``remedy``.
     """
-    made = False
-    partial = target.with_name(f".{target.name}.partial")
+    made, partial = False, target.with_name(f".{target.name}.partial")
 
     def fail(reason: str) -> QbeError:
         return error(f"cannot download {url}: {reason}; {remedy}")

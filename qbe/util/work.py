@@ -229,10 +229,8 @@ def limit(most_bytes: int) -> None:
     import resource
 
     os.nice(10)  # others wait for what strangers send no longer than for anything else
-    is_limited, limits = (
-        True,
-        {resource.RLIMIT_AS: most_bytes, resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: 0},
-    )
+    is_limited = True
+    limits = {resource.RLIMIT_AS: most_bytes, resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: 0}
     for each, value in limits.items():
         with contextlib.suppress(ValueError, OSError):  # where the system has no such limit, or a lower one
             resource.setrlimit(each, (value, value))
