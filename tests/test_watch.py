@@ -388,18 +388,15 @@ WRONG = [
 
 @pytest.mark.parametrize("wrong", [*WRONG, {"feed": "x"}, {"known": [1]}, {"known": "s"}])
 def test_a_file_of_watches_with_wrong_types_is_refused(tmp_path, wrong):
-    watch = {
-        "name": "w",
-        "search": {"paper_ids": ["s036"]},
-        "grade": 1.0,
-        "cited": "",
-        "seen": 0,
-        "found": [],
-    }
+    search = {"paper_ids": ["s036"]}
+    watch = {"name": "w", "search": search, "grade": 1.0, "cited": "", "seen": 0, "found": []}
     record = {"qbe_watches": 1, "feed": Watches().feed, "watches": [watch], "known": ["s036"]}
     path = tmp_path / "watches.json"
-    path.write_text(json.dumps(record))
-    assert read_watches(path).named("w").search == watch["search"]
+    path.write_text(json.dumps(record), "utf-8-sig")
+    assert read_watches(path).named("w").search == search
+    path.write_text(json.dumps({**record, "watches": [watch, watch]}))
+    with pytest.raises(FileFormatError):
+        read_watches(path)
     (watch if {*wrong} <= {*watch} else record).update(wrong)
     path.write_text(json.dumps(record))
     with pytest.raises(FileFormatError):

@@ -126,7 +126,7 @@ def read_watches(path: StrPath) -> Watches:
     """Read a file of watches; there are none where it does not exist. Raises InputError, FileFormatError."""
     path, found = Path(path), "another content"
     try:
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        text = path.read_text(encoding="utf-8-sig") if path.exists() else ""
         if not text:
             return Watches()
         record = json.loads(text)
@@ -145,11 +145,11 @@ def read_watches(path: StrPath) -> Watches:
                     raise TypeError(wrong)
             if not 0 <= watch.seen <= len(record["known"]):
                 raise ValueError
-        if not (
-            _is(record["known"], list[str]) and all(0 <= e.grade <= HIGHEST for w in watches for e in w.found)
-        ):
+        by_name, found_by_all = {each.name: each for each in watches}, (e for w in watches for e in w.found)
+        is_sound = _is(record["known"], list[str]) and all(0 <= e.grade <= HIGHEST for e in found_by_all)
+        if not is_sound or len(by_name) < len(watches):
             raise TypeError
-        return Watches({watch.name: watch for watch in watches}, record["known"], record["feed"])
+        return Watches(by_name, record["known"], record["feed"])
     except OSError as error:
         raise input_error(path, error) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError):
