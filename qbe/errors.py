@@ -129,9 +129,9 @@ def check_type(value: object, kind: Any, expected: str, hint: str) -> None:
 
 
 def check_positive(name: str, value: float) -> None:
-    """Raise UsageError unless a parameter is above 0 and finite."""
-    if not 0 < value < float("inf"):
-        raise UsageError(f"expected `{name}` above 0, found {value:g}")
+    """Raise UsageError unless a parameter is above 0 and at most a billion: clocks end somewhere."""
+    if not 0 < value <= 1e9:
+        raise UsageError(f"expected `{name}` above 0{' up to 1e9' if value > 1 else ''}, found {value:g}")
 
 
 def check_count(name: str, value: object) -> None:

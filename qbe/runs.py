@@ -336,7 +336,7 @@ def read_graded_pairs(path: StrPath, *, partial: bool = False) -> dict[str, list
     """
     rows = read_fields(path, "\t")
     number, header = next(rows, (1, []))
-    if header and not set(PAIRS_HEADER) <= set(header):
+    if header and (not set(PAIRS_HEADER) <= set(header) or len({*header}) < len(header)):
         expected = f"the tab-separated columns {', '.join(PAIRS_HEADER)}"
         raise bad_line(path, number, expected, "\t".join(header))
     lists: dict[str, list[GradedPair]] = {}
@@ -345,7 +345,8 @@ def read_graded_pairs(path: StrPath, *, partial: bool = False) -> dict[str, list
         try:
             query_id, paper_id, *texts = (row[column] for column in PAIRS_HEADER)
             grades = tuple(math.nan if partial and not text else float(plain_number(text)) for text in texts)
-            if any(text and not 0 <= grade <= HIGHEST for text, grade in zip(texts, grades, strict=True)):
+            wrong = any(text and not 0 <= grade <= HIGHEST for text, grade in zip(texts, grades, strict=True))
+            if wrong or not (query_id and paper_id) or any(fields[len(header) :]):
                 raise ValueError(f"grades of {grades}")
         except (KeyError, ValueError) as error:
             expected = f"two ids and numbers from 0 to {HIGHEST:g} as grades"

@@ -219,13 +219,14 @@ def test_answers_in_the_form_of_sciface_are_taken():
 
 @pytest.mark.parametrize(("first", "facets"), [("Facets: Method", "method"), ("Grade.", "all")])
 def test_a_guideline_says_which_facets_are_graded(tmp_path, first, facets):
-    (tmp_path / "own.md").write_text(f"{first}\nBe fair.\n")
+    (tmp_path / "own.md").write_text(f"{first}\nBe fair.\n", "utf-8-sig")
     guideline = lm.read_guideline(tmp_path / "own.md")
     assert guideline.text.startswith("Be fair." if facets == "method" else "Grade.")
     assert guideline.form.facets == ((Facet.METHOD,) if facets == "method" else tuple(Facet))
-    (tmp_path / "own.md").write_text("Facets: mood\n")
-    with pytest.raises(FileFormatError, match="expected facets of background, method, result, found 'mood'"):
-        lm.read_guideline(tmp_path / "own.md")
+    for text, told in (("Facets: mood\nx", "result, found 'mood'"), ("Facets: method\n", "found no text")):
+        (tmp_path / "own.md").write_text(text)
+        with pytest.raises(FileFormatError, match=told):
+            lm.read_guideline(tmp_path / "own.md")
 
 
 BAD = {
@@ -299,7 +300,8 @@ def test_addresses_that_are_none(told, monkeypatch):
     for name in ("QBE_LLM_ENDPOINT", "QBE_LLM_KEY"):
         monkeypatch.delenv(name, raising=False)
     urls = (None, "localhost:8080", "ftp://a/v1", "http://ann:secret@a/v1", "http://a/v1?key=1", "http://[a")
-    messages = messages_of([lambda url=url: Endpoint(url, "tiny") for url in urls], UsageError)
+    calls = [lambda url=url: Endpoint(url, "tiny") for url in (*urls, "http://a..b/v1")]
+    messages = messages_of([*calls, lambda: Endpoint("http://a/v1", "tiny", timeout=1e10)], UsageError)
     monkeypatch.setenv("QBE_LLM_KEY", "my secret\nkey")
     messages += messages_of([lambda: Endpoint("http://127.0.0.1/v1", "tiny")], UsageError)
     assert "secret" not in " ".join(messages)

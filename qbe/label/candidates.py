@@ -36,8 +36,7 @@ def drawn(items: Sequence[T], count: int | None, seed: int) -> list[T]:
         return list(items)
     if not 1 <= count <= len(items):
         raise UsageError(f"expected a `sample` from 1 to {len(items):,}, found {count:,}")
-    places = sorted(random.Random(seed).sample(range(len(items)), count))
-    return [items[place] for place in places]
+    return [items[place] for place in sorted(random.Random(seed).sample(range(len(items)), count))]
 
 
 def ids_with(index: Index, keywords: Sequence[str]) -> list[str]:

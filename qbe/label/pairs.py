@@ -32,13 +32,13 @@ def read_pairs(path: StrPath) -> list[Pair]:
     """Read the pairs, each once, of a tab-separated file of query_id and paper_id, and pool if any."""
     rows = read_fields(path, "\t")
     number, header = next(rows, (1, []))
-    if not set(IDS) <= set(header):
+    if not set(IDS) <= set(header) or len({*header}) < len(header):
         raise bad_line(path, number, f"the tab-separated columns {' and '.join(IDS)}", "\t".join(header))
     pairs: dict[tuple[str, str], Pair] = {}
     for number, fields in rows:
         row = dict(zip(header, fields, strict=False))
         query_id, paper_id = (row.get(name, "") for name in IDS)
-        if not query_id or not paper_id:
+        if not query_id or not paper_id or any(fields[len(header) :]):
             raise bad_line(path, number, "two ids", "\t".join(fields))
         pairs.setdefault((query_id, paper_id), Pair(query_id, paper_id, row.get(POOL) or GIVEN))
     if not pairs:

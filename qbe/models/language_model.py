@@ -123,6 +123,7 @@ class Endpoint:
         try:
             parts = urlsplit(url)
             host = parts.hostname if parts.port != 0 and not parts.query else None
+            (host or "").encode("idna")
         except ValueError:
             parts, host = urlsplit(""), None
         expected = ""
@@ -461,13 +462,15 @@ def read_guideline(source: Path | None = None) -> Guideline:
     if str(path) in GUIDELINES:
         path = Path(__file__).parent / GUIDELINES[str(path)]
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise input_error(path, error) from None
     except UnicodeDecodeError:
         raise FileFormatError(f"{path} is not valid UTF-8") from None
     first, _, rest = text.partition("\n")
     title, _, names = first.partition(":")
+    if not (rest if title == "Facets" else text).strip():
+        raise FileFormatError(f"{path}: expected a guideline, found no text; say what the grades mean")
     if title != "Facets":
         return Guideline(text)
     facets = {name.strip().lower() for name in names.split(",")}
