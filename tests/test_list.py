@@ -72,7 +72,7 @@ def test_a_line_has_id_year_author_and_title(index, capsys):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        (["whales"], PaperNotFoundError, r"found none of its 4; give fewer"),
+        *((word, PaperNotFoundError, r"found none of its 4; give fewer") for word in (["whales"], ["?!"])),
         (["--where", "tagz=nlp"], UsageError, r"no paper of the index has 'tagz'.*did you mean tags\?"),
         (["--where", "tags=other"], PaperNotFoundError, "found none"),
     ],

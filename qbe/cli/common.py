@@ -93,6 +93,9 @@ def _expected(error: Exception) -> Exception | None:
         return error
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != "qbe":
         return package_error(error, error.name)
+    if isinstance(error, UnicodeEncodeError):  # of an option that is no UTF-8, or for such a terminal
+        told = f"expected text that {error.encoding} can write, found {error.object[error.start]!a}"
+        return QbeError(f"{told}; mend it, or set PYTHONIOENCODING=utf-8")
     if isinstance(error, OSError) and error.filename:
         return file_error(error)
     if isinstance(error, OSError) and (_lost_output() or error.errno in FULL):

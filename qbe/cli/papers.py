@@ -97,7 +97,7 @@ def _text(paper: qbe.Paper) -> str:
 
 def _having(papers: Iterable[qbe.Paper], words: Sequence[str]) -> Iterator[qbe.Paper]:
     """Papers whose title, authors or ids have all words, each perhaps only begun, case and accents apart."""
-    folded = map(normalized_title, words)
+    folded = [normalized_title(word) or word for word in words]  # ??? is in no title
     # Chinese, Japanese and Thai have no blanks between words.
     patterns = [each if _UNSPACED.search(each) else f" {each}" for each in folded]
     for paper in papers:
