@@ -40,8 +40,7 @@ def half(graphs):
 
 @pytest.fixture(scope="module")
 def single(graphs):
-    files = resolve_encoder("facet-encoder", "fp16")
-    return Encoder(files, threads=2, half=False, batch_tokens=1024)
+    return Encoder(resolve_encoder("facet-encoder", "fp16"), threads=2, half=False, batch_tokens=1024)
 
 
 @pytest.fixture(scope="module")

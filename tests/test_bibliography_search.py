@@ -124,8 +124,7 @@ def test_json_tells_of_authors_venue_links_and_abstract():
 
 def written(form: str, *results: Result, papers: Papers | None = None) -> str:
     writer = open_writer(form, "tag", (papers or Papers(FOUND, PLAIN)).paper, 100, explain=False)
-    texts = [writer.text(result, number == 0) for number, result in enumerate(results)]
-    return "".join(texts)
+    return "".join([writer.text(result, number == 0) for number, result in enumerate(results)])
 
 
 def test_csv():

@@ -47,8 +47,7 @@ def test_an_entry_in_parentheses_and_several_in_a_line() -> None:
 
 
 def test_a_defect_concerns_one_entry(told) -> None:
-    reasons = []
-    messages = []
+    reasons, messages = [], []
     for broken in (
         *("@book{a, title = {A}", "@book{a, title = {A\n", '@book{a, title = "A,\n}', "@book{a, title}"),
         *("@book{a title = {A}}", "@book{a,\n title={A} year={1}}", "@book{a,\n title={A}},\n year={1}}"),

@@ -44,8 +44,7 @@ def file(columns: dict[str, Any], **options: Any) -> bytes:
 
 
 def read(data: bytes, **columns: str) -> list[Entry]:
-    stream = buffered(data)
-    return list(tables.read_parquet(stream, "papers.parquet", Reading(columns=columns)))
+    return list(tables.read_parquet(buffered(data), "papers.parquet", Reading(columns=columns)))
 
 
 def only(**columns: Any) -> Any:

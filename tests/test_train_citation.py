@@ -131,8 +131,7 @@ def toy():
         for paper in range(OLD, TOY)
     }
     nearest = {paper: np.setdiff1d(np.arange(OLD), cited[paper]) for paper in cited}
-    years = np.where(np.arange(TOY) < OLD, 2000.0, 2001.0)
-    return vectors, cited, nearest, years
+    return vectors, cited, nearest, np.where(np.arange(TOY) < OLD, 2000.0, 2001.0)
 
 
 def toy_mrr(toy, network: ProjectionNetwork) -> float:

@@ -182,8 +182,7 @@ def test_a_list_is_scored_by_corners(tmp_path, monkeypatch, capsys):
     def figures(order):
         hits = tuple(Hit(name, -float(place)) for place, name in enumerate(order))
         evaluation = diversity_protocol(grades, {"p_anything": hits, "other": hits})
-        found = evaluation.figures
-        return {name: by_scope["all"] for name, by_scope in found.items()}
+        return {name: by_scope["all"] for name, by_scope in evaluation.figures.items()}
 
     mixed, plain = figures("acdbe"), figures("abe")
     assert mixed["alpha-nDCG@10"] == mixed["corners@10"] == 1

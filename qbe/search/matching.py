@@ -247,8 +247,7 @@ class VectorMatching:
     regularization: float | None = None
     workers: Workers | None = None
 
-    needs_vectors = True
-    takes_whole_abstracts = True
+    needs_vectors, takes_whole_abstracts = True, True
 
     def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
         vectors = Memo(self.vectors)

@@ -61,8 +61,7 @@ def pasted_paper(text: str, title: str) -> Paper:
             found, abstract = title_and_abstract(text, "`text`")
             if abstract:
                 title, text = title or found, abstract
-    record = {"paper_id": ID, "title": title, "abstract": text}
-    return parse_paper(record, "`text`", split_sentences)
+    return parse_paper({"paper_id": ID, "title": title, "abstract": text}, "`text`", split_sentences)
 
 
 def paper_from_file(path: str | Path) -> Paper:

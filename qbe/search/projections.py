@@ -131,8 +131,7 @@ class ProjectedMatching:
     workers: Workers | None = None
 
     name = "facet-projections"
-    needs_vectors = True
-    takes_whole_abstracts = False
+    needs_vectors, takes_whole_abstracts = True, False
 
     def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
         return scored_in_threads(self._score, requests, self.workers or Workers(), progress)

@@ -62,8 +62,7 @@ class RankingRequest(NamedTuple):
         check_pools({self.query.query_id: pool}, [self.query.query_id], reader)
         if self.allowed is None:
             return pool
-        mask = self.allowed.mask
-        return [paper_id for paper_id in pool if mask[reader.papers.row(paper_id)]]
+        return [paper_id for paper_id in pool if self.allowed.mask[reader.papers.row(paper_id)]]
 
 
 def rank(

@@ -50,8 +50,7 @@ Scoring = Callable[[Aspect, Sequence[Paper]], Sequence[float]]
 class FunctionReranker:
     """A function of an aspect and papers as a reranker, called for the papers of one aspect at a time."""
 
-    needs_vectors = False
-    takes_whole_abstracts = True
+    needs_vectors, takes_whole_abstracts = False, True
 
     def __init__(self, function: Scoring) -> None:
         self._function = function
@@ -295,8 +294,7 @@ class JointGrader:
     """
 
     name = DEFAULT_RERANKER
-    needs_vectors = False
-    takes_whole_abstracts = False
+    needs_vectors, takes_whole_abstracts = False, False
     background_penalty = BACKGROUND_PENALTY  # where the stage has none
 
     def __init__(self, folder: Path = JOINT_GRADES, workers: Workers | None = None) -> None:
@@ -349,8 +347,7 @@ class JointGrader:
 class LanguageModelReranker:
     """Scores candidates by a language model's grades; without one, by the mean of the others' scores."""
 
-    needs_vectors = False
-    takes_whole_abstracts = True
+    needs_vectors, takes_whole_abstracts = False, True
 
     def __init__(self, grader: LanguageModelGrader) -> None:
         self._grader = grader

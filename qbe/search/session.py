@@ -91,13 +91,7 @@ class SearchSession(Closing):
     Models and threads stay open until it is closed, which leaves the index open. Several threads may use it.
     """
 
-    def __init__(
-        self,
-        index: Index,
-        stages: Stages | None = None,
-        *,
-        chosen: bool | None = None,
-    ) -> None:
+    def __init__(self, index: Index, stages: Stages | None = None, *, chosen: bool | None = None) -> None:
         """Open the ``stages`` (default: `qbe.search.stages.default_stages`) over an index.
 
         ``chosen`` says whether a user asked for the reranker (default: whether stages are given).

@@ -216,8 +216,7 @@ def cross_encoder(request: pytest.FixtureRequest) -> Training:
     measured = {"evaluations": 2, "dev_queries": 4, "dev_depth": 8}
     recipe = CrossEncoderRecipe(epochs=0.5, learning_rate=1e-3, **sizes, **measured)
     weights = ("model.safetensors", "model.int8.onnx", "reranker.json")
-    options = {"encoder": str(model)}
-    return Training(CitationPairTraining, sources, recipe, weights, options)
+    return Training(CitationPairTraining, sources, recipe, weights, {"encoder": str(model)})
 
 
 def listed_sources(request: pytest.FixtureRequest, folder: Path) -> Sources:
@@ -271,8 +270,7 @@ def grades(request: pytest.FixtureRequest) -> Training:
     )
     recipe = GradeRecipe(epochs=3, batch=4, hidden=2)
     parts = ("0.pt", f"train-train-{sha256(folder / 'train.tsv')[:12]}.npz")
-    files = ("grades.npz", "grades.json")
-    return Training(GradeTraining, sources, recipe, files, parts=parts)
+    return Training(GradeTraining, sources, recipe, ("grades.npz", "grades.json"), parts=parts)
 
 
 def encoder(request: pytest.FixtureRequest) -> Training:
@@ -297,8 +295,7 @@ def encoder(request: pytest.FixtureRequest) -> Training:
     )
     recipe = CocitationRecipe("ts+ot", batch=8, accumulate=2, learning_rate=0.01)
     weights = ("model.safetensors", "model.int8.onnx", "encoder.json")
-    options = {"encoder": str(folder / "bert")}
-    return Training(CocitationTraining, sources, recipe, weights, options)
+    return Training(CocitationTraining, sources, recipe, weights, {"encoder": str(folder / "bert")})
 
 
 @contextmanager
@@ -358,8 +355,7 @@ def large_encoder(request: pytest.FixtureRequest) -> Training:
         "ranges.safetensors",
         "projections/facet-projections.npz",
     )
-    sources = graded_sources(request)
-    return Training(training.GradedTraining, sources, recipe, files, around=with_base)
+    return Training(training.GradedTraining, graded_sources(request), recipe, files, around=with_base)
 
 
 def small_encoder(request: pytest.FixtureRequest) -> Training:
