@@ -72,7 +72,7 @@ def report(items: Sequence[Item], form: str, feed: str) -> str:
         of_watch = [(f"{item.found.grade:.2f}", item.paper) for item in group]
         heading = f"{plain(name)}: {len(of_watch)} {'paper' if len(of_watch) == 1 else 'papers'}"
         if form == "markdown":
-            texts = [(e[0], "".join(export_parts([e[1]], "markdown")).rstrip()) for e in of_watch]
+            texts = [(grade, "".join(export_parts([each], "markdown")).rstrip()) for grade, each in of_watch]
             lines = [f"## {escaped(heading)}\n\n", *(f"{text}, grade {grade}\n" for grade, text in texts)]
         else:
             lines = [f"{heading}\n", *(f"  {grade}  {line(paper, width)}\n" for grade, paper in of_watch)]
