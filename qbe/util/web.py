@@ -126,7 +126,7 @@ def open_url(url: str, headers: Mapping[str, str], timeout: float) -> Any:
         handler(urllib.request.HTTPSHandler, http.client.HTTPSConnection, "https"),
     )
     try:
-        if not urlsplit(url).hostname or urlsplit(url).port == 0:
+        if (parts := urlsplit(url)).scheme != "file" and (not parts.hostname or parts.port == 0):
             raise ValueError("it has no host, or port 0")
         request = urllib.request.Request(url, headers={"User-Agent": f"qbe/{version('qbe')}", **headers})  # noqa: S310
         with deadline(timeout, opened):
