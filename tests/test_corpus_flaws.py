@@ -12,13 +12,14 @@ from qbe import paper_from_file
 from qbe.corpus import read_corpus
 from qbe.corpus.formats import FORMATS, kind_of
 from qbe.corpus.markup import clean_abstract, clean_bibtex, is_placeholder
-from qbe.corpus.records import Reading, RejectedRecords
+from qbe.corpus.records import REPEATED, Reading, RejectedRecords
 from qbe.corpus.streams import Head
 from qbe.errors import RecordError
 
 EMPTY = {"title": "On fish", "abstract": "Fish swim.", "metadata": {}}
 FISH = "We count fish."
 DOI, CNKI = "10.5555/7", {"venue": "情报学报"}
+OF_2019 = {"authors": ["王小明"], "year": 2019}
 OF_LISTS = {"titles": [{"title": "On fish"}], "abstracts": [{"value": "Fish swim."}]}
 KINDS = {"Other": "Lakes.", "Abstract": "Fish swim."}
 DESCRIBED = {"descriptions": [{"description": t, "descriptionType": kind} for kind, t in KINDS.items()]}
@@ -40,17 +41,10 @@ def test_placeholders_are_no_values_of_any_field(word):
 
 
 def test_texts_that_stand_for_an_abstract():
-    for text in (
-        *(
-            "Abstract available from the publisher.",
-            "[Figure: see text].",
-            "Kein Abstract verfügbar.",
-            "无摘要",
-        ),
-        *("Resumen no disponible.", "Pas de résumé.", "[Table: see text]", "抄録なし", "Abstract to follow."),
-        "An abstract is unavailable. This article is available as HTML full text and PDF.",
-    ):
-        assert is_placeholder([text])
+    texts = "Abstract available from the publisher.|[Figure: see text].|Kein Abstract verfügbar.|无摘要"
+    texts += "|Resumen no disponible.|Pas de résumé.|[Table: see text]|抄録なし|Abstract to follow."
+    texts += "|An abstract is unavailable. This article is available as HTML full text and PDF."
+    assert [text for text in texts.split("|") if not is_placeholder([text])] == []
 
 
 @pytest.mark.parametrize(
@@ -59,12 +53,8 @@ def test_texts_that_stand_for_an_abstract():
         *(f"ABSTRACT {FISH}", f"[Abstract] {FISH}", f"Résumé. {FISH}", f"Resumen: {FISH}", f"{FISH} {FISH}"),
         f"{FISH}Competing Interest StatementThe authors have declared no competing interest.",
         *(f"{FISH}(ABSTRACT TRUNCATED AT 250 WORDS)", f"{FISH} [abstract truncated]", f"摘 要 {FISH}"),
-        *(
-            f"RESUMEN {FISH}",
-            f"Riassunto: {FISH}",
-            f"{FISH} [Figure: see text].",
-            f"{FISH} Graphical abstract",
-        ),
+        *(f"RESUMEN {FISH}", f"Riassunto: {FISH}", f"{FISH} Graphical abstract"),
+        f"{FISH} [Figure: see text].",
         *(f"<title>Abstract</title><p>{FISH}</p>", f"{FISH} Competing interests: None declared."),
     ],
 )
@@ -127,17 +117,9 @@ def test_formulas_in_parentheses():
         ("Cites,Source", "12,...", {}),
         ("cord_uid,publish_time", "ug7v,2001-07-04", {"year": 2001, "date": "2001-07-04"}),
         ("authorships.author.display_name", "Eva Lund|Per Moe", {"authors": ["Eva Lund", "Per Moe"]}),
-        (
-            "pubtitle,digitalObjectIdentifier",
-            "Fish Notes,10.5555/A",
-            {"venue": "Fish Notes", "doi": "10.5555/a"},
-        ),
+        ("pubtitle,digitalObjectIdentifier", "Fishes,10.5555/A", {"venue": "Fishes", "doi": "10.5555/a"}),
         ("venue.raw,cites", "Fish Notes,2", {"venue": "Fish Notes"}),
-        (
-            "Author-作者,Year-年,Source-文献来源",
-            "王小明,2019,情报学报",
-            {"authors": ["王小明"], "year": 2019} | CNKI,
-        ),
+        ("Author-作者,Year-年,Source-文献来源", "王小明,2019,情报学报", CNKI | OF_2019),
         (
             "Authors,Arxiv ID,Journal,Proceedings title,Labels filed in",  # Paperpile
             '"van Ek Ann,Moe Per A",2101.00002,,Fish Notes,read',
@@ -181,6 +163,22 @@ def test_a_library_is_read_whole_and_what_is_left_out_is_named(tmp_path):
     assert [each["paper_id"] for each in told if "title stands" not in each["message"]] == ["b", "c"]
     with pytest.raises(RecordError):
         list(read_corpus([str(tmp_path / "a.bib")], lambda text: [text], Reading(on_error="stop")))
+
+
+@pytest.mark.parametrize(
+    "line", Path(__file__).with_name("data").joinpath("twice.tsv").read_text().splitlines()
+)
+def test_a_field_that_stands_twice_with_other_text_is_told(tmp_path, line):
+    form, text, told = line.split("\t")
+    for second, count in (("On nets", 1), ("On fish", 0)):
+        (tmp_path / "a").write_text(text.replace("\\n", "\n").replace("On nets", second))
+        reading, file = Reading(form, keep_without_abstract=True), str(tmp_path / "a")
+        [paper] = read_corpus([file], str.split, reading, rejected := RejectedRecords(stream := io.BytesIO()))
+        found = [its for its in map(json.loads, stream.getvalue().splitlines()) if its["reason"] == REPEATED]
+        assert (paper.title, len(found), rejected.noted[REPEATED]) == ("On fish", count, count)
+        for each in found:
+            message = f"{each['where']}: expected each field once, found different values twice of {told}"
+            assert (each["message"], each["paper_id"], each["title"]) == (message, paper.paper_id, "On fish")
 
 
 def test_other_exports_are_named():

@@ -109,4 +109,6 @@ def test_a_record_without_its_first_line_is_no_part_of_the_one_before(form, dama
         [entry] = read(one + lines, form)
         assert entry.record["title"] == "On fish"
     [entry] = read(f"{first}\n{title}On fish\n{title}Sobre peces\n{key}a\n", form)  # languages, side by side
-    assert entry.record["title"] == "On fish"
+    [other] = read(f"{one}{year}2002\n", form)  # the rest of a record
+    told = [(f"{tag.strip('% -')!r} (the first counts)",) for tag in (title, year)]
+    assert (entry.record["title"], [entry.record["twice"], other.record["twice"]]) == ("On fish", told)

@@ -40,15 +40,10 @@ _TYPES = {ARTICLE: "JOUR", IN_PROCEEDINGS: "CONF"}
 FUNCTION_WORDS = lists.WORDS["function words"]
 _LONGEST = 40  # letters of a name or a word in a key; longer ones are no words
 _ANONYMOUS = "Anonymous"
-_LETTERS = str.maketrans(  # letters that have no accent to be removed
-    {"ß": "ss", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L"}
-    | {"đ": "d", "Đ": "D", "ð": "d", "Ð": "D", "þ": "th", "Þ": "Th", "\u0131": "i"}
-)
+_LETTERS = str.maketrans(dict(lists.rows("letters")))  # that have no accent to be removed
 
 # A formula: nothing but text stands between the amounts of "$5 and $10".
-_FORMULA = re.compile(
-    r"(?<![\\$])(?:\$\$(?:[^$\\]|\\[^$])+\$\$(?!\$)|\$(?=[^\s$])(?:[^$\\]|\\[^$])*(?<=\S)\$(?![\d$]))"
-)
+_FORMULA = re.compile(lists.alternatives("formula"))
 _NOT_IN_FORMULAS = re.compile(r"(?<!\\)[%#&]|\^\^")
 _COMMAND = re.compile(r"\\([A-Za-z]+)")
 # Commands with arguments and names of functions that a formula may have, besides symbols.

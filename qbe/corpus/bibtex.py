@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSet
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSet, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -36,6 +36,7 @@ _CONTAINER = re.compile(  # types of entries from which others may inherit that 
 _NO_PUBLICATION = re.compile(r"xdata|set|control|\w*bstctl")
 _DATES, _VENUES = ("year", "date", "month", "day"), ("journal", "journaltitle", "booktitle")
 _DATES_OF = ("date", "year", "month", "day")
+_ONCE = {*_DATES, *_VENUES, "title", "subtitle", "author", "abstract", "keywords", "doi", "url", "eprint"}
 _MOST_ANCESTORS = 8
 _MONTH_NUMBER = re.compile(r"\W*+(\d{1,2})(?:(?=[^-/\u2013\w]*+[-/\u2013])\W*+\d{1,2})?\W*+", re.ASCII)
 _ARXIV_ID = r"(\d{4}\.\d{4,5}|[a-z-]{1,20}(?:\.[A-Za-z-]{1,20})?/\d{7})(?:v\d+)?"
@@ -65,11 +66,15 @@ _STRAY = re.compile(r'^[ \t]*([\w-]+\s*=\s*[{"])', re.MULTILINE)
 
 
 class BibtexEntry(NamedTuple):
-    """Hold an entry: type and names of fields in lower case, ``key`` '' without one, no braces."""
+    """Hold an entry: type and names of fields in lower case, ``key`` '' without one, no braces.
+
+    ``repeated`` are the names of fields that stand twice with different values, of which the first counts.
+    """
 
     kind: str
     key: str
     fields: dict[str, str]
+    repeated: Sequence[str] = ()
 
 
 # The place of an entry, and the entry or what is wrong with it.
@@ -148,7 +153,7 @@ def _record(entry: BibtexEntry, values: Mapping[str, str]) -> dict[str, Any]:
         "collections": collections,
     }
     title = f"{title}: {subtitle}" if title and subtitle else title
-    return fields.record(entry.key, title, text("abstract"), metadata)
+    return fields.noted(fields.record(entry.key, title, text("abstract"), metadata), entry.repeated)
 
 
 def _first(values: Mapping[str, str], *names: str, clean: Callable[[str], str] = str) -> str:
@@ -309,7 +314,7 @@ class _BrokenError(Exception):
 def _entry(text: str, begin: re.Match[str], strings: MutableMapping[str, str]) -> tuple[BibtexEntry, int]:
     """Return the entry that begins there, and the place after it; raises _BrokenError where it has no end."""
     kind, closer, place = begin[1].lower(), "}" if begin[2] == "{" else ")", begin.end()
-    key, values = "", dict[str, str]()
+    key, values, twice = "", dict[str, str](), set[str]()
     if kind != "string":
         match = _KEY[closer].match(text, place)
         key, end = (match[1].strip(), match.end()) if match else ("", place)
@@ -333,7 +338,7 @@ def _entry(text: str, begin: re.Match[str], strings: MutableMapping[str, str]) -
                 if text.startswith(closer, place):
                     if "\1" in text or "\2" in text:
                         values = {name: value.translate(_SHOWN) for name, value in values.items()}
-                    return BibtexEntry(kind, key, values), place + 1
+                    return BibtexEntry(kind, key, values, sorted(twice)), place + 1
                 raise _unexpected(text, place, "a field or a closing brace")
             name = field[1]
             value, place = _value(text, place, strings)
@@ -343,6 +348,8 @@ def _entry(text: str, begin: re.Match[str], strings: MutableMapping[str, str]) -
         name = name.lower()
         if not values.get(name):
             values[name] = value
+        elif value and value != values[name] and name in _ONCE:
+            twice.add(name)
 
 
 def _value(text: str, place: int, strings: MutableMapping[str, str]) -> tuple[str, int]:

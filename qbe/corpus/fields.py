@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from qbe.corpus.markup import NO_VALUE, clean_abstract, clean_title
+from qbe.corpus.names import alternatives
 from qbe.errors import RecordError
 
 ABSTRACT_FROM = "abstract_from"  # in metadata: what stands for an abstract that a document lacks
 INTRODUCTION = "the introduction's first paragraph"  # what mostly does
 TITLE = "its title"  # what does where nothing else is known
+TWICE = "twice"  # in records: what `noted` tells
 NOT_READ = "not_read"  # in metadata: the files with parts of title or abstract that could not be read
 NOT_THIS_FORMAT = "not a record of this format"  # the reason where fields have other types
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -19,9 +21,7 @@ MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", 
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
 _BETWEEN = re.compile(r"[;\uff1b\u3001\uff0c]")  # names that one field has together
 _YEAR, _PLAIN = re.compile(r"\d{4}"), re.compile(r"[\w.,:()-]+(?: [\w.,:()-]+)*")
-_DATE = re.compile(
-    r"(?a)(?<!\d)(1[4-9]\d\d|2[01]\d\d)(?:[/-](\d{1,2})(?!\d)(?:[/-](\d{1,2})(?!\d))?|(\d\d)(\d\d)(?!\d)|(?!\d))"
-)
+_DATE = re.compile(alternatives("date"))
 _DATE_CHARS = 100
 _NAMED_MONTH = re.compile(
     rf"(?:\b(\d{{1,2}})\W{{1,3}})?\b((?:{'|'.join(MONTHS)})[a-z]*)(?:\W{{1,3}}(\d{{1,2}})\b)?", re.IGNORECASE
@@ -42,6 +42,8 @@ class Fields(NamedTuple):
 
     def all(self, path: str, kind: type = str) -> list[Any]:
         """Return the strings at a path, or the objects, where ``kind`` is Mapping."""
+        if isinstance(value := self.record.get(path), kind):  # a single step, in a fraction of the time
+            return [value]
         values: list[Any] = [self.record]
         steps = path.split(".")
         for depth, step in enumerate(steps, start=1):
@@ -92,6 +94,11 @@ def record(
         raise unfit("a title", "none", advice, "no title", is_fault=is_fault, names=names)
     texts = {"paper_id": paper_id or None, "title": title, "abstract": clean_abstract(abstract) or None}
     return {**texts, "metadata": made}
+
+
+def noted(record: dict[str, Any], twice: Collection[str], counts: str = "first") -> dict[str, Any]:
+    """Note fields that stand twice in a record with different values, of which the first or last counts."""
+    return record | {TWICE: tuple(f"{name!r} (the {counts} counts)" for name in twice)} if twice else record
 
 
 def cleaned(metadata: Mapping[str, Any]) -> dict[str, Any]:

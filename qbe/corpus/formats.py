@@ -10,7 +10,7 @@ from typing import NamedTuple
 from qbe.corpus import bibtex, json_formats, pdf, tables, tagged, xml_formats
 from qbe.corpus.identity import ASSIGNED, CHOSEN, UNIQUE
 from qbe.corpus.json_stream import list_path
-from qbe.corpus.names import KINDS, PATTERNS
+from qbe.corpus.names import KINDS, PATTERNS, alternatives
 from qbe.corpus.records import FIELDS, Reader
 from qbe.corpus.streams import Head, head_of, not_recognized
 from qbe.corpus.xml_formats import PUBMED_ROOTS, root_tag
@@ -26,10 +26,7 @@ class Format(NamedTuple):
     ids: str
 
 
-_FIRST_ENTRY = re.compile(
-    r"^[^\S\n]*@(?:string|comment|preamble|article|book|inproceedings|misc|[\w-]+\s*\{[^\s,={}()\"]*\s*[,=}])",
-    re.IGNORECASE | re.MULTILINE,
-)
+_FIRST_ENTRY = re.compile(alternatives("first entry"), re.IGNORECASE | re.MULTILINE)
 
 
 def _json_with(name: str) -> Callable[[Head], bool]:

@@ -17,9 +17,9 @@ from typing import IO, Any
 
 from qbe.corpus import fields, records, tables
 from qbe.corpus.fields import NOT_THIS_FORMAT, Fields, date_of_parts, dated, doi, record, unfit, wrong_type
-from qbe.corpus.json_stream import decode_record, decode_text, json_objects, list_path, object_items
+from qbe.corpus.json_stream import json_lines, json_objects, list_path, object_items
 from qbe.corpus.markup import plain, without_latex
-from qbe.corpus.names import are_several, person_name, split_authors
+from qbe.corpus.names import are_several, person_name, rows, split_authors
 from qbe.corpus.records import FIELDS, HEADED, OFFSETS, Entry, Reader, Reading, Splitter, converted
 from qbe.corpus.streams import display_name, head_of, numbered_lines, open_source
 from qbe.errors import CorpusError, RecordError
@@ -133,7 +133,10 @@ def _own_entries(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
         yield from json_objects(stream, name)
         return
     for key, (where, found) in object_items(stream, name):
-        yield Entry(where, found if isinstance(found, RecordError) else {"paper_id": key, **found})
+        if isinstance(found, RecordError):
+            yield Entry(where, found)
+        else:
+            yield Entry(where, fields.noted({"paper_id": key, **found}, getattr(found, "twice", ()), "last"))
 
 
 # --- arXiv ---
@@ -146,14 +149,11 @@ def read_arxiv(stream: io.BufferedReader, name: str, reading: Reading) -> Iterat
     """Yield the records of arXiv's snapshot; those of other categories are not even parsed."""
     is_kept = cache(lambda categories: reading.keeps({"categories": categories.decode(errors="replace")}))
 
-    def lines() -> Iterator[tuple[str, bytes]]:
-        for number, line in numbered_lines(stream, name):
-            if reading.categories and (match := _CATEGORIES.search(line)) and not is_kept(match[1]):
-                continue
-            if not line.isspace():
-                yield f"{name}, line {number}", line
-
-    return converted(lines(), lambda line: from_arxiv(decode_record(decode_text(line).rstrip())))
+    lines: Iterable[tuple[int, bytes]] = numbered_lines(stream, name)
+    if reading.categories:
+        found = ((each, _CATEGORIES.search(each[1])) for each in lines)
+        lines = (each for each, match in found if match is None or is_kept(match[1]))
+    return converted(json_lines(lines, name), from_arxiv)
 
 
 def from_arxiv(source: Mapping[str, Any]) -> dict[str, Any]:
@@ -226,15 +226,15 @@ def _inverted(work: Fields) -> str:
     for word, positions in (item for each in work.all(_INVERTED, Mapping) for item in each.items()):
         if not isinstance(positions, list):
             raise wrong_type(_INVERTED, "lists of positions", positions)
-        if bad := [each for each in positions if type(each) is not int or not 0 <= each <= MAX_POSITION]:
-            found = str(bad[0]) if isinstance(bad[0], int) else type(bad[0]).__name__
-            expected = f"positions from 0 to {MAX_POSITION:,} in {_INVERTED}"
-            raise unfit(expected, found, "mend or remove the record", NOT_THIS_FORMAT)
         length += len(positions) * (len(word) + 1)
         if length > records.MAX_ABSTRACT_CHARS:
             expected = f"abstract of at most {records.MAX_ABSTRACT_CHARS:,} characters"
             raise unfit(expected, "more", "shorten it or drop the paper", "abstract that is too long")
-        words += ((position, word) for position in positions)
+        words += [(position, word) for position in positions]
+    if bad := [each for each, _ in words if type(each) is not int or not 0 <= each <= MAX_POSITION]:
+        found = str(bad[0]) if isinstance(bad[0], int) else type(bad[0]).__name__
+        expected = f"positions from 0 to {MAX_POSITION:,} in {_INVERTED}"
+        raise unfit(expected, found, "mend or remove the record", NOT_THIS_FORMAT)
     return " ".join(word for _, word in sorted(words))
 
 
@@ -270,7 +270,7 @@ def _from_s2(source: Mapping[str, Any]) -> dict[str, Any]:
         raise wrong_type(named_by, "a string or whole number", paper_id)
     externals = (item for each in paper.all("externalids", Mapping) for item in each.items())
     external = {name.lower(): value for name, value in externals if value}
-    known = ((key, {**names, **external}.get(name)) for name, key in _IDS.items())
+    known = ((key, external.get(name, names.get(name))) for name, key in _IDS.items())
     numbers = {key: str(number) for key, number in known if isinstance(number, str | int)}
     journal = "journal.name" if isinstance(names.get("journal"), Mapping) else "journal"
     categories = paper.all("s2fieldsofstudy[].category") or paper.all("fieldsofstudy[]")
@@ -343,18 +343,7 @@ read_crossref = reader(_from_crossref)
 
 # --- CSL-JSON and Zotero ---
 
-_ZOTERO = {  # the fields of Zotero's items by CSL's
-    "id": "key itemKey",
-    "citation-key": "citationKey citekey",
-    "title": "title caseName subject",
-    "abstract": "abstractNote",
-    "issued": "date",
-    "container-title": "publicationTitle bookTitle proceedingsTitle conferenceName",
-    "DOI": "DOI",
-    "URL": "url",
-    "note": "extra",
-    "number": "archiveID",
-}
+_ZOTERO = dict(rows("zotero"))  # the fields of Zotero's items by CSL's
 _URL = re.compile(r"https?://[^/]+/")
 _ARXIV = re.compile(r"arXiv:\s*(\S+?)(?:v\d+)?(?:\s|$)", re.IGNORECASE)
 _KEY = re.compile(r"^[^\S\n]*Citation Key:\s*(\S+)", re.IGNORECASE | re.MULTILINE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import ijson
@@ -16,11 +16,31 @@ from qbe.corpus.records import Entry, check_unicode
 from qbe.corpus.streams import MAX_LINE_BYTES, Bounded, Head, head_of, numbered_lines
 from qbe.errors import CorpusError, RecordError
 
+
+class _Object(dict[str, Any]):
+    twice: tuple[str, ...] = ()
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name in self and self[name] != value:
+            self.twice += (name,)
+        super().__setitem__(name, value)
+
+
+def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(made := dict(pairs)) < len(pairs):
+        made = _Object()
+        for name, value in pairs:
+            made[name] = value
+    return made
+
+
 # pandas and Python write NaN, which JSON does not know, for a missing value: read it as one.
 DECODER = json.JSONDecoder(parse_constant=lambda _: None)
+_WATCHFUL = json.JSONDecoder(parse_constant=lambda _: None, object_pairs_hook=_object_of)  # half as fast
 
 # So little at a time that brackets in it cannot nest deeply; without floats ijson dies of long integers.
 _OPTIONS: Any = {"use_float": True, "multiple_values": True, "buf_size": 1 << 13}
+_SHORT = 2000  # of it the names of all fields are watched
 _ADVICE = "write one paper an object"
 _KINDS: dict[type, str] = {list: "an array", str: "a string"}
 _LISTS = WORDS["lists"]  # the names of lists of papers in the answers of databases
@@ -40,7 +60,8 @@ def decode_text(data: bytes, where: str = "") -> str:
 def decode_record(text: str, where: str = "", expected: str = "a JSON object") -> dict[str, Any]:
     """Return the JSON object of a text; raises RecordError for other values and lone surrogates."""
     try:
-        record = DECODER.decode(text)
+        is_watched = len(text) < _SHORT or text.count('"title"') > 1 or text.count('"abstract"') > 1
+        record = (_WATCHFUL if is_watched else DECODER).decode(text)
         # In decoded UTF-8 only an escape brings a surrogate; a search is cheaper than a check of each line.
         written = json.dumps(record, ensure_ascii=False) if "\\ud" in text or "\\uD" in text else ""
     except (ValueError, RecursionError) as error:
@@ -102,7 +123,12 @@ def json_objects(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
         prefix = (f"{path}.item" if path else "item") if is_array else ""
         yield from (entry for _, entry in object_items(stream, name, prefix))
         return
-    for number, line in numbered_lines(stream, name):
+    yield from json_lines(numbered_lines(stream, name), name)
+
+
+def json_lines(lines: Iterable[tuple[int, bytes]], name: str) -> Iterator[Entry]:
+    """Yield the objects of numbered lines, without empty ones."""
+    for number, line in lines:
         where = f"{name}, line {number}"
         try:
             if decoded := decode_text(line, where).rstrip():
@@ -118,9 +144,9 @@ def object_items(
     source, number = Bounded(stream, name, MAX_LINE_BYTES), 0
     try:
         if prefix is None:
-            values = ijson.kvitems(source, "", **_OPTIONS)
+            values = ijson.kvitems(source, "", map_type=_Object, **_OPTIONS)
         else:
-            values = (("", value) for value in ijson.items(source, prefix, **_OPTIONS))
+            values = (("", value) for value in ijson.items(source, prefix, map_type=_Object, **_OPTIONS))
         for number, (key, value) in enumerate(values, start=1):
             where = source.begin(f"{name}, item {number}")
             try:

@@ -28,25 +28,17 @@ _TITLE = re.compile(r"\\(?:[a-z]*title|Title)\*?\s*(?:\[[^\[\]]*\]\s*)?(?=\{)")
 _OTHER_TITLE = re.compile(alternatives("other title"))
 _ABSTRACT = re.compile(r"\\begin\{(\w*abstract\*?)\}(?:\[[^\[\]]*\])?", re.IGNORECASE)
 _ABSTRACT_COMMAND = re.compile(r"\\(?:abstracts?|Abstract|abst)\s*(?=\{)")
-_SECTION = re.compile(
-    r"(?s)\\(?:chapter|section|paragraph)\*?\s*\{\s*(?i:abstract)\s*\}(.*?)(?=\\(?:sub)*(?:section|chapter)\b|\Z)"
-)
-_INTRODUCTION = re.compile(
-    r"\\(?:chapter|section)\*?\s*\{[^{}]*(?i:introduction)[^{}]*\}(.*?)(?=\\section\b|\Z)", re.DOTALL
-)
+_SECTION = re.compile(alternatives("section"))
+_INTRODUCTION = re.compile(alternatives("introduction"), re.DOTALL)
 _MACRO = re.compile(rf"\\(?:{alternatives('macro')})\*?\s*+\{{?\s*+\\([A-Za-z]+)\s*+\}}?\s*+(?=\{{)")
 _USE = re.compile(r"\\([A-Za-z]+)(?:\s*\{\}|\\xspace\b|(?![A-Za-z]))")
 _CITATION = re.compile(r"\\[A-Za-z]*cite[A-Za-z]*\*?\s*(?:\[[^\[\]]*\]\s*)*\{([^{}]*)\}")
 _CITED = re.compile(r"(?<![~\s])[~\s]*" + _CITATION.pattern)
 _NO_CITATION = re.compile(r"\\(?:(?:set)?cite(?:style|text)|newcites)\b")
 _OF_TEX = re.compile(r"glyphtounicode|pdftex-dvi|binhex|ifpdf\.sty|epsf|insbox|xy|tikz")  # come with TeX
-_BIBLIOGRAPHY = re.compile(
-    r"\\(?:bibliography|addbibresource|addglobalbib)\s*(?:\[[^\[\]]*\]\s*)?\{([^{}]+)\}"
-)
+_BIBLIOGRAPHY = re.compile(alternatives("bibliography"))
 _DROPPED = re.compile(rf"\\(?:{alternatives('dropped')})\*?\s*(?:\[[^\[\]]*\]\s*)*(?=\{{)")
-_LAYOUT = re.compile(
-    r"\\(?:begin|end)\s*\{[^{}]*\}(?:\[[^\[\]]*\])?|\\item\b(?:\s*\[[^\[\]]*\])?|\\\\\*?(?:\[[^\[\]]*\])?|\\(?:[a-z]+skip|linebreak|newline|newpage)\b"
-)
+_LAYOUT = re.compile(alternatives("layout"))
 
 
 def source_of(text: str, folder: Path | None, lacking: list[str] | None = None) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from qbe.corpus.names import WORDS, alternatives
+from qbe.corpus.names import WORDS, alternatives, rows
 
 _END_CHARS = 700  # searched for a statement of rights
 _MAX_CHARS = 200  # of a placeholder; longer texts are abstracts
@@ -42,9 +42,7 @@ _AT_END = re.compile(
     rf"[\s.,;:]*(?:{_LEGAL})*[\s.)\]]*$",
     re.IGNORECASE,
 )
-_OF_EBSCO = re.compile(
-    r"(?s)\s*(?:\[?ABSTRACT\s+FROM\s+(?:AUTHORS?|PUBLISHER)\b|Copyright\s+of\s.{1,300}?\sis\s+the\s+property\s+of\b).*$"
-)
+_OF_EBSCO = re.compile(alternatives("ebsco"))
 _TAG = re.compile(rf"(?i)</?(?:{alternatives('elements')})(?:\s+[\w:-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'))*\s*/?>")
 _BLOCK = re.compile(rf"(?i)</?(?:jats:)?(?:{alternatives('blocks')})\b")
 _LABEL, _RESIDUE = (
@@ -54,7 +52,6 @@ _LABEL, _RESIDUE = (
 _RESIDUES = ("nterest", "Statement", "runcated", "RUNCATED", "see text", "Graphical", "PUBLICATION")
 _HEADING = re.compile(r"<(?:(?:jats:)?title|h[1-6])>([^<]{1,200})</(?:(?:jats:)?title|h[1-6])>")
 _RIGHTS = re.compile(r"<CopyrightInformation\b[^<>]*>[^<>]*</CopyrightInformation>", re.IGNORECASE)
-
 
 # Words of texts that stand for an absent abstract: alone, or a negation and a subject among a few others.
 _NAMED = ("no value", "alone", "negations", "subjects", "others")
@@ -72,13 +69,7 @@ _HIDDEN_FORMULA = "\6"
 _COMBINING = "\u0301\u0300\u0302\u0308\u0303\u0304\u0307\u0306\u030c\u030b\u0327\u0328\u030a\u0323\u0331"
 _ACCENTS = dict(zip("'`^\"~=.uvHckrdb", _COMBINING, strict=True))
 # Symbols that pylatexenc does not know, or knows otherwise.
-_SYMBOLS = (
-    {"textless": "<", "textgreater": ">", "textbar": "|", "textquotedbl": '"', "textunderscore": "_"}
-    | {"textasciicircum": "^", "textbraceleft": "{", "textbraceright": "}", "textquotesingle": "'"}
-    | {"copyright": "\u00a9", "S": "\u00a7", "TeX": "TeX", "LaTeX": "LaTeX", "lbrace": "{", "rbrace": "}"}
-    | {"pounds": "\u00a3", "euro": "\u20ac", "ddag": "\u2021"}
-    | {"degree": "\u00b0", "sim": "~", "quad": " ", "qquad": " ", "par": " ", "newline": " ", "space": " "}
-)
+_SYMBOLS = dict(rows("symbols"))
 # Names of symbols that end with white space, which is not part of the text.
 _EATS_SPACE = re.compile("[aA][aAeE]|[oO][eE]?|[dDtT]h|D[HJ]|TH|dj|ss|ng|NG|[lLij]|text(?:quote|en|em).*")
 # Commands that change the look of the text after them, or nothing.
@@ -87,19 +78,12 @@ _QUOTE = re.compile("enquote|mkbibquote|textquote")
 _DROPPED = re.compile("(?i:noopsort|sortnoop)|[vh]?phantom|label|index|thanks|[vh]space|color")
 _TWO = re.compile(r"\\(?:href|textcolor|foreignlanguage|texorpdfstring)\s*\{[^{}]*\}(?=\s*\{)")
 _GROUP = re.compile(r"\\([A-Za-z]++|[^A-Za-z\s{}])\s*\{([^{}]*)\}|\{([^{}]*)\}")
-_COMMAND = re.compile(
-    r"""\\(?:(['`^~=.]|"(?!\s))\s*|([uvHckrdb])(?:\s+|(?=\\)))([^\W\d_]|\\[ij](?![A-Za-z])(?:\s+|\{\})?)"""
-    r"|\\([A-Za-z]++)(\s*)|\\(.)",
-    re.DOTALL,
-)
+_COMMAND = re.compile(alternatives("command"), re.DOTALL)
 _ESCAPE = re.compile(r"\\([\\%&$#_{}])")
 _SIGNS = "%&#_\4"
 _SPACES = dict.fromkeys(", ;:\n", " ") | dict.fromkeys("-/@!", "")
 _MARKS = ("\\", "{", "}", "$", "~", "--", "``", "''")
-_IN_ADDRESS = re.compile(
-    r"(?P<under>\\textunderscore)|(?P<tilde>\\textasciitilde|\\~\{\}|\$\s*\\sim\s*\$)|(?P<sign>\\[^A-Za-z\s])"
-    r"|(?P<less>\\textless|\$<\$)|(?P<greater>\\textgreater|\$>\$)|(?P<none>\\url|\\path)"
-)
+_IN_ADDRESS = re.compile(alternatives("in address"))
 _OF_ADDRESS = {"under": "_", "tilde": "~", "less": "<", "greater": ">", "none": ""}
 
 

@@ -38,9 +38,7 @@ _WHOLE = rf"(?:[{''.join(WORDS['family'])}][\u4e00-\u9fff\uac00-\ud7a3]{{1,3}}|[
 _EASTERN = re.compile(rf"(?<!\w)({_WHOLE})(?:\s*+,\s*|\s+)(?={_WHOLE}(?!\w))")
 _IN_NAMES = ".'\u2019-\u2010"  # besides letters
 _OTHERS_CHARS = 40  # at the end of a list, where it may say that there are others
-_OTHERS = re.compile(
-    r"(?i)(?:(?:^|[;,|\n]|\s(?:and|&))\s*(?:\d+\s+)?(?:others|more)|(?:^|[\s,;|])et\.?\s+al\b)[\s,;.]*$"
-)
+_OTHERS = re.compile(alternatives("others"))
 _ELLIPSIS = re.compile(r"\.\s?\.\s?\.|\u2026")
 _SEPARATOR = re.compile(r"[;|\n\r\uff1b\u3001\uff0c]")
 _WORDS = re.compile(r"[^\s,.()]+")
@@ -50,10 +48,7 @@ _PAIRS = re.compile(r"(?:[SFRI]I|S[SRF])+|FR|FS")
 _LIST = re.compile(r"R[FR]+|[FR]{2}[FRS]+|SSF+")  # of at least two people
 _DOTTED = re.compile(r"(?:[^\W\d_]{1,2}\.-?)+[^\W\d_]?")
 _UNDOTTED = re.compile(r"[^\W\d_]{1,2}(?:-[^\W\d_])?")
-_USUAL = re.compile(
-    r"\s*((?:(?:van|von|de|del|della|der|den|di|da|la|le)\s)*[^\W\d_]+(?:[-'\u2019][^\W\d_]+)*), "
-    r"((?:[A-Z][a-z\u00df-\u00ff]{2,}|[A-Z]\.)(?: [A-Z][a-z\u00df-\u00ff]{2,}|[ -]?[A-Z]\.)*)\s*"
-)
+_USUAL = re.compile(alternatives("usual name"))
 IDENTIFIER = re.compile(r"(?<!\s)\s*[(\[](?:[\d\s-]++X?|[^\s()\[\]@]+@[^\s()\[\]@]+)[)\]]\s*$")
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from qbe.corpus import fields
+from qbe.corpus.names import alternatives
 from qbe.corpus.pdf_layout import FIRST, INTRODUCTION, find
 from qbe.corpus.pdf_lines import lines_of
 from qbe.corpus.records import Entry, Reading
@@ -48,9 +49,7 @@ _PROBLEMS = {
     ),
 }
 _ARXIV = re.compile(r"arXiv:\s?((?:\d{4}\.\d{4,5}|[a-z-]+(?:\.[A-Z]{2})?/\d{7})(?:v\d+)?)")
-_DOI = re.compile(
-    r"(?i)(?:https?://(?:dx\.)?doi\.org/|doi\s*+(?::\s*+)?(?:https?://(?:dx\.)?doi\.org/)?)(10\.\d{4,9}/\S+?)[.,;]?"
-)
+_DOI = re.compile(alternatives("doi"))
 
 
 def read(stream: io.BufferedReader, name: str, _: Reading) -> Iterator[Entry]:

@@ -21,21 +21,10 @@ _END, _NO_PROSE, _JOURNAL, _COVER = (  # the last: what stands on sheets of libr
     re.compile(alternatives(name), re.IGNORECASE) for name in ("end", "no prose", "journal", "cover")
 )
 _OF_SECTION = re.compile(r"[^.:\u2013\u2014]{3,40}")
-_ABSTRACT = re.compile(
-    r"(?:\d+\.?\s+)?(?P<name>a ?b ?s ?t ?r ?a ?c ?t|(?:executive )?s ?u ?m ?m ?a ?r ?y|synopsis)\b"
-    r"(?P<mark>\s*[.:\u2013\u2014\u2015|-]+)?\s*(?P<rest>.*)",
-    re.IGNORECASE,
-)
-_INTRODUCTION = re.compile(
-    r"(?:(?:1|I|\u00a7\s?1)\s*+[.:)\u2013\u2014-]?\s*+|chapter 1\W*)?i ?n ?t ?r ?o ?d ?u ?c ?t ?i ?o ?n"
-    r"(?:\s*[.:\u2013\u2014-]*|\s+(?:and|&)\s+[\w ]{3,40})",
-    re.IGNORECASE,
-)
+_ABSTRACT = re.compile(alternatives("abstract"), re.IGNORECASE)
+_INTRODUCTION = re.compile(alternatives("first heading"), re.IGNORECASE)
 _SECTION = re.compile(r"(?:\d{1,2}|[IVX]{1,4})[.)]?\s+[A-Z][^.]{2,60}")
-_MARKS = re.compile(
-    r"(?<![\s*\u2020\u2021\u00a7\u00b6\u2217\u22c6\u2225#])[\s*\u2020\u2021\u00a7\u00b6\u2217\u22c6\u2225#]+$"
-    r"|^[\s*\u2020\u2021\u2217]+"
-)
+_MARKS = re.compile(alternatives("marks"))
 _LIST_MARK = re.compile(r"^[^\w\"'\u2018\u201c($]+")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qbe.corpus import records, streams
-from qbe.corpus.fields import ABSTRACT_FROM, TITLE, unfit
+from qbe.corpus.fields import ABSTRACT_FROM, TITLE, TWICE, unfit
 from qbe.corpus.formats import format_of
 from qbe.corpus.identity import CHOSEN, UNIQUE, Ids, Seen, content_id, merged, usable_id
 from qbe.corpus.markup import is_placeholder
@@ -195,6 +195,10 @@ def _papers(
                 if not paper.paper_id:
                     paper = replace(paper, paper_id=content_id(paper))
                     whose = CHOSEN if whose == UNIQUE else whose
+                if isinstance(entry.record, dict) and isinstance(twice := entry.record.get(TWICE), tuple):
+                    told = f"expected each field once, found different values twice of {', '.join(twice)}"
+                    known = {"paper_id": paper.paper_id, "title": paper.title}
+                    rejected.note(records.REPEATED, entry.where, told, **known)
                 first = seen.first(paper) if seen is not None else None
                 paper_id, is_new = (first, False) if first else ids.place(paper, entry.where, whose)
             except RecordError as error:

@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from itertools import product
 from typing import IO, Any, NamedTuple, TypeVar
 
-from qbe.corpus.fields import placed, unfit
+from qbe.corpus.fields import noted, placed, unfit
 from qbe.corpus.sentences import Part, headed_parts, split_sentences, unsplit
 from qbe.corpus.streams import NOT_RECOGNIZED
 from qbe.errors import CorpusError, RecordError, UsageError
@@ -48,7 +48,8 @@ NO_ABSTRACT_ADVICE = "add its text or drop the paper"
 RENAMED, RECODED = "papers with a new id", "files not in UTF-8"
 KEPT = "papers that the index has with other content"
 STANDS_IN = "papers without an abstract, indexed by title or first paragraph"
-NOTED = (RENAMED, RECODED, KEPT, STANDS_IN)
+REPEATED = "papers with a field twice"
+NOTED = (RENAMED, RECODED, KEPT, STANDS_IN, REPEATED)
 FEWEST = 100  # of fewer records any share may be broken: it is reported, and for a person to judge
 REJECTED_SUFFIX = ".rejected.jsonl"  # of the file next to an index that lists them
 
@@ -131,7 +132,7 @@ def converted(
     originals: Iterable[tuple[str, Original | RecordError]],
     to_record: Callable[[Original], dict[str, Any] | None],
 ) -> Iterator[Entry]:
-    """Convert originals, each given with its place, to entries; errors become entries, None is left out."""
+    """Convert originals, each with its place, to entries; errors become entries, None is left out."""
     for where, original in originals:
         try:
             if isinstance(original, RecordError):
@@ -141,7 +142,8 @@ def converted(
             yield Entry(where, placed(error, where))
         else:
             if record is not None:
-                yield Entry(where, record)
+                its = getattr(original, "twice", ())  # the names that stand twice in an object of JSON
+                yield Entry(where, noted(record, its, "last") if its else record)
 
 
 def locate(text: str, sentences: Sequence[str]) -> Offsets | None:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from qbe.corpus.names import WORDS
+from qbe.corpus.names import WORDS, alternatives
 from qbe.errors import UsageError
 
 # Abbreviations without their last full stop ("e.g" stands for "e.g."). The sentence goes on whatever follows,
@@ -98,9 +98,7 @@ _CAPITAL, _TELLING = re.compile("[A-Z][A-Za-z]{2,}"), HEADINGS - {"the", "and"}
 
 TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[\s*]*(\S.*)", re.IGNORECASE)
 # No word of a line that begins within a sentence, such as "abstract-level".
-ABSTRACT = re.compile(
-    r"(?m)^[ \t#*]*(?:(?i:abstract)[ \t*]*(?::|$)|A(?i:bstract)[ \t*]*(?:[.–—]|-(?=[A-Z \t])))[ \t*]*"
-)
+ABSTRACT = re.compile(alternatives("abstract in text"))
 _WRAPPED = 0.75  # of the next line's length: a first line as long may belong to a wrapped paragraph
 
 

@@ -40,6 +40,7 @@ class Tagged:
     within a record that ``repeats`` it. ``needs`` is found in each file. Some programs write no first lines:
     then what ``loose`` matches (the group is a tag) begins a record at the beginning, behind a blank line, or
     with the same tag again. ``once`` matches a title or id (whose tag is the group) or a year (the second).
+    Tags of ``single`` stand once in a record.
     """
 
     begin: re.Pattern[bytes]
@@ -48,7 +49,8 @@ class Tagged:
     loose: re.Pattern[bytes]
     once: re.Pattern[bytes]
     line: re.Pattern[str]
-    fields: str
+    fields: Mapping[str, Sequence[str]]
+    single: Sequence[str]
     separate: Sequence[str] = ()
     same: Mapping[str, str] = field(default_factory=dict)
     repeats: bool = False
@@ -130,7 +132,7 @@ class Tagged:
             expected = f"a record of at most {MAX_RECORD_BYTES >> 20} MiB"
             raise fields.unfit(expected, "a longer one", "mend or remove it", "a broken entry")
         values = self._values(decode_text(data))
-        tags = {name: tags for name, *tags in map(str.split, self.fields.split(","))}
+        tags = self.fields
         found = {name: [value for tag in of for value in values.get(tag, ())] for name, of in tags.items()}
         firsts = {name: of[0] for name, of in found.items() if of}
         paper_id, title, book = (firsts.get(name, "") for name in ("id", "title", "book"))
@@ -155,7 +157,10 @@ class Tagged:
             "ids": {name: firsts.get(name) for name in ("pmid", "pmc")},
             "tags": [word.replace("*", "") for value in found["keywords"] for word in value.split(";")],
         }
-        return fields.record(paper_id, title or book, " ".join(abstracts), metadata)
+        several = {tag: values[tag] for tag in self.single if len(values.get(tag, ())) > 1}
+        longest = {tag: max(of, key=len).casefold() for tag, of in several.items()}  # with the others in it
+        twice = [tag for tag, of in several.items() if any(v.casefold() not in longest[tag] for v in of)]
+        return fields.noted(fields.record(paper_id, title or book, " ".join(abstracts), metadata), twice)
 
     def _values(self, text: str) -> dict[str, list[str]]:
         pairs: list[tuple[str, list[str]]] = []
@@ -182,4 +187,5 @@ _TABLE = tomllib.loads(resources.files("qbe.corpus").joinpath("tagged.toml").rea
 for its in _TABLE.values():
     its |= {name: re.compile(its[name].encode()) for name in ("begin", "end", "inner", "loose", "once")}
     its["line"] = re.compile(its["line"])
+    its["fields"] = {name: tags for name, *tags in map(str.split, its["fields"].split(","))}
 FORMATS = {name: Tagged(**its) for name, its in _TABLE.items()}

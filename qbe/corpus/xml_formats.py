@@ -13,7 +13,7 @@ from typing import Any
 
 from lxml.etree import XMLSyntaxError, XPath, iterparse
 
-from qbe.corpus.fields import NOT_THIS_FORMAT, date, dated, doi, record, unfit
+from qbe.corpus.fields import NOT_THIS_FORMAT, date, dated, doi, noted, record, unfit
 from qbe.corpus.markup import clean_title
 from qbe.corpus.names import person_name
 from qbe.corpus.records import Entry, Reading, converted
@@ -177,7 +177,8 @@ def _from_pubmed(source: Element) -> dict[str, Any] | None:
     abstracts = article.get("Abstract", ()) or citation.get("OtherAbstract", ())  # in another language
     parts = (part for each in abstracts[:1] for part in each if part.tag == "AbstractText")
     abstract = " ".join(text_of(part, as_it_is=True).strip() for part in parts)
-    return record(paper_id, title, abstract, metadata, is_fault=False)
+    twice = _repeated(article, "ArticleTitle", "Abstract")
+    return noted(record(paper_id, title, abstract, metadata, is_fault=False), twice)
 
 
 def _parts(parents: Iterable[Element] | None) -> Parts:
@@ -186,6 +187,11 @@ def _parts(parents: Iterable[Element] | None) -> Parts:
     for child in next(iter(parents or ()), ()):
         parts.setdefault(child.tag, []).append(child)
     return parts
+
+
+def _repeated(parts: Parts, *names: str) -> list[str]:
+    several = [name for name in names if len(parts.get(name, ())) > 1]
+    return [name for name in several if len(set(map(text_of, parts[name]))) > 1]
 
 
 def _title(elements: Sequence[Element] | None) -> str:
@@ -228,6 +234,7 @@ def _date(element: Element | None) -> str:
 # --- ACL Anthology
 
 _ABOUT = ("year", "month", "booktitle")  # what a volume tells of its papers
+_OF_PAPERS = ("title", "abstract", "doi")
 
 
 def read_anthology(stream: io.BufferedReader, name: str, _: Reading) -> Iterator[Entry]:
@@ -248,15 +255,16 @@ def read_anthology(stream: io.BufferedReader, name: str, _: Reading) -> Iterator
             formula.text, formula.tail = f"${formula.text or ''}", f"${formula.tail or ''}"
         for end in paper.iter("par"):
             end.tail = f" {end.tail or ''}"
-        title, abstract, own_doi = (text_of(paper.find(tag)) for tag in ("title", "abstract", "doi"))
-        names = ([text_of(each.find(part)) for part in ("first", "last")] for each in paper.findall("author"))
+        parts = _parts([paper])
+        title, abstract, own_doi = (text_of(*parts.get(tag, [None])[:1]) for tag in _OF_PAPERS)
+        names = ([text_of(each.find(part)) for part in ("first", "last")] for each in parts.get("author", ()))
         metadata = {
             "authors": list(map(" ".join, names)),
             **about[volume],
             "doi": own_doi,
             "url": f"https://aclanthology.org/{paper_id}/",
         }
-        return record(paper_id, title, abstract, metadata)
+        return noted(record(paper_id, title, abstract, metadata), _repeated(parts, *_OF_PAPERS))
 
     return converted(elements(stream, name, ("paper",)), to_record)
 
