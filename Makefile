@@ -16,7 +16,7 @@ help:
 	@echo "make wild       searches over all arXiv papers in QBE_DATA, judged (an hour)"
 	@echo "make questions  questions in place of papers, judged (20 minutes; SPLIT=dev: those that choices were made on)"
 	@echo "make ablations ONLY='facets crossed'  the papers' ablations by name (scripts/ablations.toml); OPTIONS='--steps 100 --seeds 0 1'"
-	@echo "make whole      the same queries over 180,525 papers, without pools (an hour)"
+	@echo "make whole      the same queries over 512,053 papers, without pools (one to three hours)"
 	@echo "make people     people's judgements outside CSFCube: researchers' scores, reviews, CISI, headings (hours)"
 	@echo "make runs       the runs of README's table again, in runs/published, and the table (half an hour to an hour)"
 	@echo "make models     train every model that ships again (OPTIONS=--dry-run: the order, and hours)"

@@ -32,6 +32,7 @@ def main(argv: list[str]) -> None:
     threads = thread_count(options.threads)
     print(machine(threads, PACKAGES))
 
+    from qbe import default_stages
     from qbe.index.index import open_index
     from qbe.runs import read_pools
     from qbe.search.pipeline import Pipeline
@@ -49,6 +50,7 @@ def main(argv: list[str]) -> None:
         pipelines = {name: Pipeline(index, stage()) for name, stage in FIRST_STAGES.items()}
         pipelines["fused, projections"] = Pipeline(index, Fused() >> Projections())
         pipelines["fused, grades"] = Pipeline(index, Fused() >> Grades())
+        pipelines["default"] = Pipeline(index, default_stages(index))
 
         def stages(query: Query, pool: list[str] | None) -> dict[str, Stage]:
             (aspect,) = query.aspects
