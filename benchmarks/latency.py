@@ -11,14 +11,7 @@ import time
 from functools import partial
 from typing import Any
 
-from benchmarks.common import (
-    Stage,
-    machine,
-    median_p95,
-    parsed,
-    table,
-    time_stages,
-)
+from benchmarks.common import Stage, machine, median_p95, parsed, table, time_stages
 from benchmarks.drawn import draw_queries, faceted_queries
 from qbe.cli import common as _cli
 from qbe.query import Query
@@ -26,7 +19,7 @@ from qbe.util.work import thread_count
 
 PACKAGES = ("onnxruntime", "faiss-cpu", "numpy")
 FEW_HITS = 10
-NEW_QUERIES, WARM_UP = 210, 10  # joint grades of a pair are kept, so that a query is asked but once
+OTHERS, WARM_UP = 210, 10  # joint grades of a pair are kept, so that a query is asked but once
 
 
 def main(argv: list[str]) -> None:
@@ -46,10 +39,8 @@ def main(argv: list[str]) -> None:
     with open_index(options.index, threads=threads) as index:
         queries = queries_of(index, topics_of(index, options.topics))
         size = sum(len(pools[query.query_id]) for query in queries) / len(queries)
-        print(
-            f"{len(queries)} queries, {options.rounds} rounds; {len(index)} papers, "
-            f"{len(index.sentence_vectors)} sentences; {size:.0f} papers per pool; {options.hits} hits\n"
-        )
+        told = f"{len(index)} papers, {len(index.sentence_vectors)} sentences; {size:.0f} papers per pool"
+        print(f"{len(queries)} queries, {options.rounds} rounds; {told}; {options.hits} hits\n")
         pipelines = {name: Pipeline(index, stage()) for name, stage in FIRST_STAGES.items()}
         pipelines["fused, projections"] = Pipeline(index, Fused() >> Projections())
         pipelines["fused, grades"] = Pipeline(index, Fused() >> Grades())
@@ -75,12 +66,11 @@ def main(argv: list[str]) -> None:
         ]
         print(table(("ms per query", "index: median", "p95", "pool: median", "p95"), rows))
         default, times = Pipeline(index, default_stages(index)), list[float]()
-        for query in faceted_queries(index, draw_queries(index.layout, NEW_QUERIES)):
+        for query in faceted_queries(index, draw_queries(index.layout, OTHERS)):
             begin = time.perf_counter()
             default.search(query, options.hits, matches=False)
             times.append(time.perf_counter() - begin)
-        median, p95 = median_p95(times[WARM_UP:])
-        print(f"\ndefault, over the index, {len(times) - WARM_UP} other queries once each: {median} / {p95}")
+        print(f"\ndefault, other queries, once each: {' / '.join(median_p95(times[WARM_UP:]))}")
 
 
 if __name__ == "__main__":

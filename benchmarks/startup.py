@@ -98,10 +98,8 @@ def _processes(index: Path, topics: Path) -> dict[str, Process]:
             f"qbe search --paper, {stage}": _qbe(*query, *options, peer=PEER_SEARCH)
             for stage, options in plain.items()
         },
-        **{
-            f"qbe search --paper, fused, {rerank}": _qbe(*query, "--rerank", rerank, peer=PEER_SEARCH)
-            for rerank in ("projections", "grades")
-        },
+        "qbe search --paper, fused, projections": _qbe(*query, "--rerank", "projections", peer=PEER_SEARCH),
+        "qbe search --paper, fused, grades": _qbe(*query, "--rerank", "grades", peer=PEER_SEARCH),
         "qbe search --paper (default)": _qbe(*query, peer=PEER_SEARCH),
         PEER_IMPORT: _code(_IMPORT),
         PEER_SEARCH: _code(_SEARCH, *settings),
