@@ -86,9 +86,10 @@ def test_pairs_and_qrels_are_read_alike(tmp_path):
     grades = read_facet_grades([pairs])
     assert grades == read_facet_grades(tmp_path / f"x.{facet}.qrels" for facet in Facet)
     assert grades == {"q": {"a": {B: 0.0, M: 2.0, R: 1.0}, "b": {B: 3.0, M: 1.0, R: 1.0}}}
+    told = "line 2: expected two ids and numbers from 0 to 3 as grades"
     for line in ("q\ta\t0\thigh\t1", "\ta\t0\t1\t1", "q\ta\t0\t1\t1\t2\t3"):
         pairs.write_text(f"{HEADER}{line}\n")
-        with pytest.raises(FileFormatError, match="line 2: expected two ids and numbers from 0 to 3"):
+        with pytest.raises(FileFormatError, match=told):
             read_facet_grades([pairs])
     write_qrels(tmp_path / "whole.qrels", {"q": {"a": 1}})
     with pytest.raises(FileFormatError, match="expected queries such as p1_method, found q"):

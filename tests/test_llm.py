@@ -223,7 +223,8 @@ def test_a_guideline_says_which_facets_are_graded(tmp_path, first, facets):
     guideline = lm.read_guideline(tmp_path / "own.md")
     assert guideline.text.startswith("Be fair." if facets == "method" else "Grade.")
     assert guideline.form.facets == ((Facet.METHOD,) if facets == "method" else tuple(Facet))
-    for text, told in (("Facets: mood\nx", "result, found 'mood'"), ("Facets: method\n", "found no text")):
+    mood = "expected facets of background, method, result, found 'mood'"
+    for text, told in (("Facets: mood\nx", mood), ("Facets: method\n", "found no text")):
         (tmp_path / "own.md").write_text(text)
         with pytest.raises(FileFormatError, match=told):
             lm.read_guideline(tmp_path / "own.md")

@@ -142,8 +142,8 @@ def converted(
             yield Entry(where, placed(error, where))
         else:
             if record is not None:
-                its = getattr(original, "twice", ())  # the names that stand twice in an object of JSON
-                yield Entry(where, noted(record, its, "last") if its else record)
+                # An object of JSON has the names that stand twice in it.
+                yield Entry(where, noted(record, getattr(original, "twice", ()), "last"))
 
 
 def locate(text: str, sentences: Sequence[str]) -> Offsets | None:

@@ -129,18 +129,21 @@ class Journal:
         return Place(place.date, place.since) if self.is_complete else place
 
     def newest(self) -> tuple[dict[str, int], set[str]]:
-        """Return offsets of the newest record of each paper, and the ids of deleted papers."""
+        """Return offsets of the newest record of each paper, and ids of deleted ones; raises CorpusError."""
         newest, deleted = dict[str, int](), set[str]()
-        with self.path.open("rb") as stream:
-            place = len(stream.readline())
-            for line in stream:
-                if place < self.size and not line.startswith(_PAGE):
-                    paper_id = json.loads(line)["paper_id"]
-                    deleted.discard(paper_id)
-                    newest[paper_id] = place
-                    if line.endswith(_DELETED):
-                        deleted.add(paper_id)
-                place += len(line)
+        try:
+            with self.path.open("rb") as stream:
+                place = len(stream.readline())
+                for line in stream:
+                    if place < self.size and not line.startswith(_PAGE):
+                        paper_id = json.loads(line)["paper_id"]
+                        deleted.discard(paper_id)
+                        newest[paper_id] = place
+                        if line.endswith(_DELETED):
+                            deleted.add(paper_id)
+                    place += len(line)
+        except _DAMAGED:
+            raise _damaged(self.path) from None
         return {each: place for each, place in newest.items() if each not in deleted}, deleted
 
 
@@ -263,10 +266,7 @@ def update_index(path: StrPath, folder: StrPath, execution: Execution | None = N
             raise UsageError(f"{expected}; harvest into another `output` for another index")
         if not journal.is_complete:
             raise CorpusError(f"{path}: the harvest is not complete; run the same command to go on")
-        try:
-            newest, deleted = journal.newest()
-        except _DAMAGED:
-            raise _damaged(path) from None
+        newest, deleted = journal.newest()
 
         def papers(split: Splitter, left_out: RejectedRecords) -> Iterator[Paper]:
             left_out.deleted = frozenset(deleted)

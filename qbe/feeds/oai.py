@@ -13,7 +13,6 @@ import io
 import logging
 import re
 import socket
-import ssl
 import time
 import urllib.error
 import urllib.parse
@@ -36,7 +35,6 @@ TIMEOUT_S = 120.0
 PAGE_SECONDS = 600.0  # within which a page must have come
 MAX_PAGE_BYTES = 256 << 20
 KEPT = "what was harvested is kept: run the same command later to go on"
-_LASTING = socket.gaierror, ssl.SSLCertVerificationError, PermissionError  # of what cannot be asked
 _OAI = "{http://www.openarchives.org/OAI/2.0/}"
 _TAGS = [f"{_OAI}{name}" for name in ("record", "resumptionToken", "error", "responseDate", "ListRecords")]
 _DECLARED = re.compile(rb"<\?xml[^>]{0,100}encoding=[\"']([\w.-]{1,40})[\"'][^>]{0,100}\?>")
@@ -117,7 +115,7 @@ class Repository:
                         raise self._bad(f"a page of at most {MAX_PAGE_BYTES >> 20} MiB, found more")
         except (OSError, http.client.HTTPException) as error:
             cause = getattr(error, "reason", error)
-            if isinstance(cause, _LASTING) and not self._has_answered:
+            if isinstance(cause, (socket.gaierror, *web.LASTING)) and not self._has_answered:
                 raise self._bad(f"an answer, found none ({cause})") from None
             raise web.TemporaryError(f"no whole answer ({web.reason_of(error)})") from None
         finally:

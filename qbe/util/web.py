@@ -28,7 +28,7 @@ MAX_BYTES = 256 << 20  # of a file that is downloaded
 _BLOCK = 1 << 18
 _REPORT_S = 10.0
 _TOO_EARLY = frozenset({408, 409, 425, 429})
-_LASTING = FileNotFoundError, IsADirectoryError, PermissionError, ssl.SSLCertVerificationError
+LASTING = FileNotFoundError, IsADirectoryError, PermissionError, ssl.SSLCertVerificationError  # asked in vain
 
 Outcome = TypeVar("Outcome")
 
@@ -229,7 +229,7 @@ class Download(io.RawIOBase):
                     return b""  # nothing follows what has come
                 wait, passes = retry_after(error.headers), is_temporary_status(error.code)
             else:
-                passes = not isinstance(getattr(error, "reason", None) or error, _LASTING)
+                passes = not isinstance(getattr(error, "reason", None) or error, LASTING)
             reason = reason_of(error)
             raise (TemporaryError(reason, wait) if passes else self._fail(reason)) from error
 
