@@ -35,12 +35,10 @@ def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 # pandas and Python write NaN, which JSON does not know, for a missing value: read it as one.
-DECODER = json.JSONDecoder(parse_constant=lambda _: None)
-_WATCHFUL = json.JSONDecoder(parse_constant=lambda _: None, object_pairs_hook=_object_of)  # half as fast
+DECODER = json.JSONDecoder(parse_constant=lambda _: None, object_pairs_hook=_object_of)
 
 # So little at a time that brackets in it cannot nest deeply; without floats ijson dies of long integers.
 _OPTIONS: Any = {"use_float": True, "multiple_values": True, "buf_size": 1 << 13}
-_SHORT = 2000  # of it the names of all fields are watched
 _ADVICE = "write one paper an object"
 _KINDS: dict[type, str] = {list: "an array", str: "a string"}
 _LISTS = WORDS["lists"]  # the names of lists of papers in the answers of databases
@@ -60,8 +58,7 @@ def decode_text(data: bytes, where: str = "") -> str:
 def decode_record(text: str, where: str = "", expected: str = "a JSON object") -> dict[str, Any]:
     """Return the JSON object of a text; raises RecordError for other values and lone surrogates."""
     try:
-        is_watched = len(text) < _SHORT or text.count('"title"') > 1 or text.count('"abstract"') > 1
-        record = (_WATCHFUL if is_watched else DECODER).decode(text)
+        record = DECODER.decode(text)
         # In decoded UTF-8 only an escape brings a surrogate; a search is cheaper than a check of each line.
         written = json.dumps(record, ensure_ascii=False) if "\\ud" in text or "\\uD" in text else ""
     except (ValueError, RecursionError) as error:
