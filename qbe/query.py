@@ -356,8 +356,8 @@ def _not_facets(part: str) -> UsageError:
     hint = did_you_mean(name, [] if name in known else known, "check `like` and `unlike`")
     return UsageError(
         f"expected facets of {', '.join(FACET_NAMES)}, each once, perhaps with a weight above 0 or a grade: "
-        f"method:0.5, background>=2 or method<=1, or {', '.join(SHAPES)} without facets, found {part!r}; "
-        f"{hint}"
+        f"method:0.5, background>=2 or method<=1, or {', '.join(SHAPES)} without facets, found "
+        f"{part[:60]!r}; {hint}"
     )
 
 

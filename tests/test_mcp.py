@@ -202,7 +202,8 @@ def test_errors_say_in_one_line_what_to_do(stdio, told):
         stdio("compare_papers", paper_id="s036"),
         stdio("search", text="We swim."),
     ]
-    assert all(answer.is_error for answer in answers)
+    long = stdio("export_citations", paper_ids=["a" * 5000])
+    assert all(answer.is_error and len(answer.text) <= 500 for answer in [*answers, long])
     told("tools for agents", [answer.text for answer in answers])
 
 

@@ -25,7 +25,7 @@ from qbe.errors import PaperNotFoundError, QbeError, UsageError
 from qbe.search.queries import distinct_papers
 from qbe.search.request import MAX_HITS, MAX_SEEN, CitationForm, FacetName, SearchForm
 from qbe.search.writers import Record, export_parts
-from qbe.serve.guard import LOCAL, Guard, ServeSettings
+from qbe.serve.guard import LOCAL, MAX_MESSAGE, Guard, ServeSettings
 from qbe.serve.models import Abstract, Format, PaperId, PaperIds, Title, bound, form_of, is_long
 from qbe.serve.service import SearchService
 from qbe.serve.workers import server_of
@@ -339,7 +339,7 @@ class ServiceTool(Tool):
             message = str(error)
             if isinstance(error, PaperNotFoundError):
                 message = message.partition("; qbe list")[0] + "; search_papers gives ids that are valid"
-            raise ToolError(one_line(message), log_level=logging.DEBUG) from None
+            raise ToolError(one_line(message)[:MAX_MESSAGE], log_level=logging.DEBUG) from None
         return ToolResult(answer.model_dump_json(), answer.model_dump(mode="json"))
 
 
