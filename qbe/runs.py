@@ -15,6 +15,7 @@ import math
 import re
 import struct
 import sys
+from array import array
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -59,10 +60,7 @@ GradedLists = Mapping[str, Sequence[GradedPair]]  # by query paper, in the order
 
 def _single(value: float) -> float:
     """The nearest IEEE single-precision number; infinite beyond the largest."""
-    try:
-        return float(struct.unpack("<f", struct.pack("<f", value))[0])
-    except OverflowError:
-        return math.copysign(math.inf, value)
+    return array("f", [value])[0]
 
 
 def strictly_decreasing(scores: Iterable[float]) -> Iterator[float]:

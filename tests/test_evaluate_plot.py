@@ -1,6 +1,7 @@
 """The plot of a report: its points, the same bytes each time."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,6 @@ def test_the_same_figures_give_the_same_bytes(kind, capsys):
 
 
 def test_without_matplotlib_the_pip_line_is_told(monkeypatch):
-    monkeypatch.setattr("qbe.evaluate.plot.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'qbe\[plot\]'"):
         check_plot("a.svg")

@@ -45,14 +45,14 @@ def copied(trained: Trained, folder: Path) -> Folders:
 
 def test_an_interrupted_training_ends_in_the_same_model(training, trained, tmp_path, monkeypatch):
     """It is interrupted at the second file that it would keep, and then goes on."""
-    folders, calls, replacing = new_folders(tmp_path), iter(range(2)), work._replacing
+    folders, calls, replacing = new_folders(tmp_path), iter(range(2)), work.atomic_file
 
     def interrupted(path: Path):
         if next(calls) == 1:
             raise KeyboardInterrupt
         return replacing(path)
 
-    monkeypatch.setattr(work, "_replacing", interrupted)
+    monkeypatch.setattr(work, "atomic_file", interrupted)
     with pytest.raises(KeyboardInterrupt):
         training.train(folders)
     assert not folders.output.exists()

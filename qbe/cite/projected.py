@@ -29,8 +29,6 @@ class CitationSource:
     Lengths of projections are computed when a paper is first scored, and kept: 8 bytes a vector.
     """
 
-    names = (NAME,)
-
     def __init__(self, reader: IndexReader, workers: Workers, projection: Projection) -> None:
         self._workers, self._projection = workers, projection
         self._reader = reader
@@ -40,8 +38,6 @@ class CitationSource:
     def batch_candidates(
         self, queries: Sequence[EncodedAspect], k: int, allowed: Selection | None = None
     ) -> list[Candidates]:
-        if not queries:
-            return []
         # The nearest of these at unit length; lengths of stored vectors' projections are neglected.
         matrix = self._projection.sentences
         turned = [transformed(query.sentence_vectors, matrix) for query in queries]

@@ -18,7 +18,6 @@ from qbe.label.pairs import (
     Pair,
     adjudicated,
     differences,
-    merged,
     parse_merges,
     read_grades,
     read_pairs,
@@ -61,8 +60,8 @@ def main(arguments: list[str]) -> None:
         if options.adjudicate:
             decided = adjudicated(*options.adjudicate, merges=merges)
         else:
-            grades = read_grades(options.pairs)
-            decided = {each: merged(grades[each[:2]], merges) for each in read_pairs(options.pairs)}
+            grades = read_grades(options.pairs, merges)
+            decided = {each: grades[each[:2]] for each in read_pairs(options.pairs)}
         write_pairs(output, list(decided), list(decided.values()))
         print(f"{output}: {len(decided):,} pairs")
         return

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from qbe.errors import MissingDependencyError, UsageError
+from qbe.errors import UsageError, check_package
 from qbe.evaluate.evaluation import Evaluation
 from qbe.evaluate.report import IN_PER_CENT, Report
 from qbe.query import split_query_id
@@ -49,10 +48,7 @@ def check_plot(path: StrPath) -> None:
     path = Path(path)
     if path.suffix[1:].lower() not in _METADATA:
         raise UsageError(f"expected a plot file that ends in .svg or .png, found {path}; rename it")
-    if importlib.util.find_spec("matplotlib") is None:
-        raise MissingDependencyError(
-            f"{path}: drawing needs the package matplotlib; run: pip install 'qbe[plot]'"
-        )
+    check_package("matplotlib")
 
 
 def write_plot(path: StrPath, report: Report, *, by_paper: bool = False) -> None:

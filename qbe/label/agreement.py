@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import FileFormatError
-from qbe.label.pairs import Merges, merged, read_grades
+from qbe.label.pairs import Merges, read_grades
 from qbe.query import SIMILAR_FROM
 from qbe.types import Facet
 from qbe.util.files import StrPath
@@ -48,9 +48,7 @@ def agreement(first: StrPath, second: StrPath, merges: Merges = {}) -> Agreement
 
     Raises FileFormatError for a file that cannot be read, and where they share no pair.
     """
-    graded = [
-        {key: merged(grades, merges) for key, grades in read_grades(path).items()} for path in (first, second)
-    ]
+    graded = [read_grades(path, merges) for path in (first, second)]
     shared = [key for key in graded[0] if key in graded[1]]
     if not shared:
         raise FileFormatError(

@@ -46,8 +46,11 @@ def read_pairs(path: StrPath) -> list[Pair]:
     return list(pairs.values())
 
 
-def read_grades(path: StrPath) -> dict[tuple[str, str], Grades]:
-    """Read grades by query paper and candidate; raises FileFormatError, also for a pair graded twice."""
+def read_grades(path: StrPath, merges: Merges = {}) -> dict[tuple[str, str], Grades]:  # noqa: B006
+    """Read grades by query paper and candidate, and merge them.
+
+    Raises FileFormatError, also for a pair that is graded twice.
+    """
     grades: dict[tuple[str, str], Grades] = {}
     for query, pairs in read_graded_pairs(path, partial=True).items():
         for pair in pairs:
@@ -59,7 +62,7 @@ def read_grades(path: StrPath) -> dict[tuple[str, str], Grades]:
                     f"{path}: expected one grade by each facet for {query} and {pair.paper_id}, found "
                     f"{found}; keep one line"
                 )
-    return grades
+    return {key: merged(each, merges) for key, each in grades.items()}
 
 
 def write_pairs(
@@ -98,7 +101,7 @@ def parse_merges(texts: Sequence[str]) -> dict[Facet, dict[int, int]]:
     return merges
 
 
-def merged(grades: Grades, merges: Merges) -> list[float]:
+def merged(grades: Grades, merges: Merges) -> tuple[float, ...]:
     """Return the grades of a pair after merging, interpolated where one lies between two whole ones."""
     found = list(grades)
     for place, (facet, grade) in enumerate(zip(Facet, grades, strict=True)):
@@ -107,7 +110,7 @@ def merged(grades: Grades, merges: Merges) -> list[float]:
             below, above = math.floor(grade), math.ceil(grade)
             share = grade - below
             found[place] = (1 - share) * of_facet.get(below, below) + share * of_facet.get(above, above)
-    return found
+    return tuple(found)
 
 
 def differences(first: StrPath, second: StrPath, *, merges: Merges) -> list[Pair]:
@@ -115,9 +118,7 @@ def differences(first: StrPath, second: StrPath, *, merges: Merges) -> list[Pair
 
     Raises FileFormatError where no pair of both differs.
     """
-    one, other = (
-        {key: merged(each, merges) for key, each in read_grades(path).items()} for path in (first, second)
-    )
+    one, other = (read_grades(path, merges) for path in (first, second))
     found = [Pair(*key, DIFFERS) for key in one if key in other and not _equal(one[key], other[key])]
     if not found:
         raise FileFormatError(f"expected pairs that {first} and {second} grade differently, found none")
@@ -129,10 +130,7 @@ def adjudicated(first: StrPath, second: StrPath, third: StrPath, *, merges: Merg
 
     Raises FileFormatError where the third lacks a pair on which they differ.
     """
-    graded = [
-        {key: merged(each, merges) for key, each in read_grades(path).items()}
-        for path in (first, second, third)
-    ]
+    graded = [read_grades(path, merges) for path in (first, second, third)]
     decided: dict[Pair, Grades] = {}
     for key in (key for key in graded[0] if key in graded[1]):
         one, other = graded[0][key], graded[1][key]

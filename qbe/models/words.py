@@ -45,16 +45,10 @@ _KEPT_WORDS = 1 << 19
 # The lean, the share in the methods of both and the idf above which a word in common is named.
 _LEAN_FROM, _SHARE_FROM, _RARE_FROM = 0.3, 0.3, 4.0
 
-# Facets of the query's and of the candidate's sentences that are compared, and the words that count.
+# Facets of the sentences that are compared, and the words that count.
 _VIEWS = (
-    (METHOD, METHOD, "technique"),
-    (METHOD, METHOD, "all"),
-    (BACKGROUND, BACKGROUND, "problem"),
-    (BACKGROUND, BACKGROUND, "all"),
-    (RESULT, RESULT, "all"),
-    (ANY, ANY, "all"),
-    (ANY, ANY, "technique"),
-    (ANY, ANY, "problem"),
+    *((METHOD, "technique"), (METHOD, "all"), (BACKGROUND, "problem"), (BACKGROUND, "all"), (RESULT, "all")),
+    *((ANY, "all"), (ANY, "technique"), (ANY, "problem")),
 )
 # Facets and kinds of words whose top three shared terms are separate features.
 _BEST = ((ANY, "strong technique"), (METHOD, "strong technique"), (BACKGROUND, "strong problem"))
@@ -66,7 +60,7 @@ _TELLING = {
     Facet.RESULT: ("all", RESULT),
 }
 NAMES = (
-    *(f"words.{_first}.{_kind}.{_part}" for _first, _, _kind in _VIEWS for _part in ("cosine", "share")),
+    *(f"words.{_first}.{_kind}.{_part}" for _first, _kind in _VIEWS for _part in ("cosine", "share")),
     *(f"words.{_first}.{_kind}.{_place}" for _first, _kind in _BEST for _place in range(3)),
 )
 """The names of the features of `TechniqueWords.compare`."""
@@ -250,11 +244,11 @@ class TechniqueWords:
         owners, numbers, theirs, count = candidates
         mine, _, ours = self._shared(query, candidates)
         columns: list[Doubles] = []
-        for first, second, kind in _VIEWS:
+        for part, kind in _VIEWS:
             value = self._values[kind]
-            products = (ours[first] * theirs[second] * value[numbers], theirs[second] ** 2 * value[numbers])
+            products = (ours[part] * theirs[part] * value[numbers], theirs[part] ** 2 * value[numbers])
             common, norms = (np.bincount(owners, each, count).astype(np.float64) for each in products)
-            norm = float((mine.shares[first] ** 2 * value[mine.numbers]).sum()) + 1e-6
+            norm = float((mine.shares[part] ** 2 * value[mine.numbers]).sum()) + 1e-6
             columns += [common / np.sqrt(norm * (norms + 1e-6)), common / norm]
         for part, kind in _BEST:
             weights = np.minimum(ours[part], theirs[part]) * self._values[kind][numbers]

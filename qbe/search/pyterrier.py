@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from qbe.errors import UsageError, package_error
+from qbe.errors import UsageError, check_package
 from qbe.evaluate.run import COLUMNS, Run
 from qbe.query import Aspect, Query
 from qbe.search.first_stages import Aspects
@@ -29,10 +29,8 @@ def as_transformer(pipeline: Any, k: int = 1000, facet: Facet | str | None = Non
     It takes a data frame with the columns ``qid`` and ``query``: the id of a paper of the index, or an
     abstract. A column ``facet`` takes the place of ``facet``; with ``docno``, only these papers are ranked.
     """
-    try:
-        import pyterrier as pt
-    except ImportError as error:
-        raise package_error(error, "pyterrier") from error
+    check_package("pyterrier")
+    import pyterrier as pt
 
     class QbeTransformer(pt.Transformer):
         def transform(self, inp: pd.DataFrame) -> pd.DataFrame:

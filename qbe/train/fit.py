@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from qbe.errors import ModelError, UsageError
-from qbe.train.work import checked, save_state
+from qbe.models import reading
+from qbe.train.work import save_state
 
 log = logging.getLogger(__name__)
 B = TypeVar("B")
@@ -225,4 +226,4 @@ def with_weights(network: nn.Module, weights: Weights, function: Callable[[], T]
 
 
 def checked_checkpoint(checkpoint: Path) -> AbstractContextManager[None]:
-    return checked(checkpoint, "a checkpoint of this training", "delete it, or give another `work`")
+    return reading(checkpoint, "a checkpoint of this training", "delete it, or give another `work`")

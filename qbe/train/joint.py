@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from qbe.errors import ModelError
 from qbe.index.reader import IndexReader
+from qbe.models import reading
 from qbe.models.cards import DEFAULT_RERANKER, JOINT_MODEL, TOKENIZER, JointCard, write_card
 from qbe.models.export.encoder import export_joint
 from qbe.models.export.quantize import dequantized
@@ -49,7 +50,7 @@ from qbe.train.pairs import (
     sample_unrelated,
     without_evaluated,
 )
-from qbe.train.work import Training, checked, load_arrays, save_arrays
+from qbe.train.work import Training, load_arrays, save_arrays
 from qbe.types import Facet, Paper
 from qbe.util.files import sha256, write_text
 from qbe.util.work import Workers
@@ -349,7 +350,7 @@ class JointTraining(Training):
             clean = without_evaluated(zeros, reader, self.sources.leave_out)
             drawn = {name: [pair.paper_id for pair in pairs] for name, pairs in clean.items()}
             write_text(kept, json.dumps({name: each for name, each in drawn.items() if len(each) > 1}))
-        with checked(kept, "the drawn pairs of this training"):
+        with reading(kept, "the drawn pairs of this training", "delete it"):
             read: dict[str, list[str]] = json.loads(kept.read_text(encoding="utf-8"))
         return read
 

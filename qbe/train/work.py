@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import glob
 import itertools
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from qbe.errors import ModelError, UsageError
 from qbe.index.index import Index, open_index
 from qbe.index.reader import IndexReader
+from qbe.models import reading
 from qbe.models.cards import check_model_folder, staged_folder
 from qbe.train.card import Card
 from qbe.util.files import atomic_file, sha256, write_text
@@ -133,37 +133,18 @@ def check_provenance(work: Path, made_from: Mapping[str, Any]) -> None:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, ArrayLike]) -> None:
-    with _replacing(path) as stream:
+    with atomic_file(path) as stream:
         np.savez(stream, **arrays)  # type: ignore[arg-type]
 
 
 def load_arrays(path: Path, what: str, *names: str) -> dict[str, NDArray[Any]]:
     """Read arrays of `save_arrays`; raises ModelError, which says ``what`` they are, for a damaged file."""
-    with checked(path, f"{what} of this training"), np.load(path) as stored:
+    with reading(path, f"{what} of this training", "delete it"), np.load(path) as stored:
         return {name: stored[name] for name in names}
 
 
 def save_state(path: Path, state: Mapping[str, Any]) -> None:
     import torch
 
-    with _replacing(path) as stream:
-        torch.save(dict(state), stream)
-
-
-@contextlib.contextmanager
-def checked(path: Path, what: str, advice: str = "delete it") -> Iterator[None]:
-    """Convert any error while ``path`` is read to a ModelError of one line."""
-    try:
-        yield
-    except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]  # an empty file's error is empty
-        raise ModelError(f"{path}: expected {what}, found: {reason}; {advice}") from error
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    # A work folder serves one training at a time: partial files are those of a killed call.
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
-        leftover.unlink(missing_ok=True)
     with atomic_file(path) as stream:
-        yield stream
+        torch.save(dict(state), stream)

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from qbe.errors import MissingDependencyError, ModelError
+from qbe.errors import ModelError, check_package
 from qbe.models import reading
 from qbe.models.cards import TOKENIZER
 from qbe.models.folders import ADAPTER_CONFIG, adapter_weights
@@ -32,12 +32,7 @@ def load_model(
 
     ``settings`` change its configuration. Only tensors are unpickled, and no code of the model's is run.
     """
-    try:
-        import transformers
-    except ImportError as error:
-        raise MissingDependencyError(
-            "exporting needs torch and transformers; run: pip install 'qbe[train]'"
-        ) from error
+    transformers = check_package("transformers")
     pickled = not (folder / "model.safetensors").exists() and (folder / "pytorch_model.bin").is_file()
     with reading(folder, expected, f"check {parameter}"):
         model, report = getattr(transformers, architecture).from_pretrained(
