@@ -13,8 +13,8 @@ from qbe.search.projections import (
     TERMS,
     FacetProjection,
     ProjectionModel,
+    Space,
     StoredPapers,
-    compare,
     find_model,
     read_model,
     shipped_model,
@@ -33,9 +33,11 @@ def test_terms_worked_by_hand():
     matrix = np.array([[0.0, 1.0], [2.0, 0.0]])  # (x, y) becomes (y, 2 x)
     query = np.array([[1.0, 0.0], [0.6, 0.8]])  # projected and at unit length: (0, 1), (0.5547, 0.8321)
     facet = np.array([False, True, True])
-    terms, cosines = compare(query, np.array([0.0, 1.0]), papers, facet, matrix)
+    there = papers.projected(matrix)
+    space = Space.of(query, np.array([0.0, 1.0]), there, matrix)
+    terms = space.terms(slice(None), facet, there.sums(facet), papers.starts)
     slanted = np.array([0.8, 1.2]) / np.hypot(0.8, 1.2)
-    assert np.allclose(cosines, [[1, 0, slanted[1]], [slanted[1], slanted[0], 1]])
+    assert np.allclose(space.cosines, [[1, 0, slanted[1]], [slanted[1], slanted[0], 1]])
     sums = np.array([0, 1]) + slanted
     expected = {
         "sentences": [(1 + slanted[1]) / 2, (slanted[1] + 1) / 2],

@@ -103,28 +103,12 @@ def closest_pair(cosines: Doubles, positions: Sequence[int]) -> Match:
     return Match(positions[int(row)], int(column), float(np.float32(cosines[row, column])))
 
 
-def compare(
-    sentences: NDArray[np.floating],
-    whole: NDArray[np.floating],
-    papers: StoredPapers,
-    facet: Bools,
-    matrix: Doubles,
-) -> tuple[Doubles, Doubles]:
-    """Compare a query's ``sentences`` of a facet and its ``whole`` vector with papers whose sentences of the
-    ``facet`` are marked, at least one of each: the TERMS (4, papers) and the cosines (n, sentences).
-    """
-    there = papers.projected(matrix)
-    space = Space.of(sentences, whole, there, matrix)
-    terms = space.terms(slice(None), facet, there.sums(facet), papers.starts)
-    return np.stack(terms), space.cosines
-
-
 VectorSource = Callable[[Sequence[Paper]], StoredPapers]  # the stored vectors of papers, in their order
 
 
 @dataclass(frozen=True)
 class ProjectedMatching:
-    """Scores aspects that are a facet by `compare`; ``match`` is the closest pair of sentences."""
+    """Scores aspects that are a facet by TERMS; ``match`` is the closest pair of sentences."""
 
     projections: Mapping[Facet, FacetProjection]
     vectors: VectorSource
@@ -144,12 +128,14 @@ class ProjectedMatching:
         assert facet is not None
         matrix, weights = self.projections[facet]
         marked = mark_facet(papers, facet, stored)
-        terms, cosines = compare(query.sentence_vectors, query.whole_vector, stored, marked, matrix)
+        there = stored.projected(matrix)
+        space = Space.of(query.sentence_vectors, query.whole_vector, there, matrix)
+        terms = np.stack(space.terms(slice(None), marked, there.sums(marked), stored.starts))
         # In single precision, so that no score depends on the order in which products are summed.
         terms = terms.astype(np.float32).astype(np.float64)
         scores = []
         for place, sentences in enumerate(stored.places()):
-            closest = closest_pair(cosines[:, sentences], query.positions)
+            closest = closest_pair(space.cosines[:, sentences], query.positions)
             scores.append(RerankScore(float(weights @ terms[:, place]), closest))
         return scores
 

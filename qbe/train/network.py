@@ -382,7 +382,7 @@ class ProjectedPapers(NamedTuple):
 
 
 def vector_terms(queries: ProjectedPapers, candidates: ProjectedPapers) -> Tensor:
-    """The similarities (4, queries, candidates) of `qbe.search.projections.compare`."""
+    """The similarities (4, queries, candidates) of `qbe.search.projections.Space.terms`."""
     owners, counts = queries.places[queries.marked], (len(queries.whole), len(candidates.whole))
     cosines = queries.sentences[queries.marked] @ candidates.sentences.T
     best = best_within(cosines, candidates.places, counts[1])
