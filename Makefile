@@ -122,7 +122,7 @@ peers: $(VENV)-peers/installed
 
 # Pyserini shares the Java that qbe starts; it says that it needs Python 3.12, and runs on 3.11.
 $(VENV)-peers/installed: benchmarks/peers.txt $(VENV)/installed
-	$(BIN)/pip install --disable-pip-version-check --quiet --ignore-requires-python -c constraints.txt pyserini
+	$(BIN)/pip install --disable-pip-version-check --quiet --ignore-requires-python -c constraints.txt pyserini blingfire
 	$(PYTHON) -m venv $(VENV)-peers
 	$(VENV)-peers/bin/pip install --disable-pip-version-check --quiet -r benchmarks/peers.txt
 	@touch $@
