@@ -62,7 +62,7 @@ _BRACE, _BRACE_OR_QUOTE = re.compile(r"[{}]"), re.compile(r'[{}]|(?<!\\)"')
 _CLOSED_AT_ONCE = re.compile(r"\}\s*,\s*(?=[\w-]+\s*=)")
 _LOST = re.compile(r"[\s,})]*[\w-]+\s*=\s*[{\"\w]")
 _SHOWN = {1: "\\{", 2: "\\}"}  # control characters stand for braces that are to have no meaning
-_STRAY = re.compile(r'^[ \t]*([\w-]+\s*=\s*[{"])', re.MULTILINE)
+_STRAY = re.compile(r'(?:^|[,{])[ \t]*([\w-]+\s*=\s*[{"])', re.MULTILINE)
 
 
 class BibtexEntry(NamedTuple):
@@ -276,14 +276,22 @@ def _broken(expected: str, found: str) -> RecordError:
 
 
 def _parsed(text: str, number: int, name: str, strings: MutableMapping[str, str]) -> Iterator[Original]:
-    place = 0
+    place, is_outside = 0, True  # of a comment
 
     def line(end: int) -> str:
         return f"line {number + text.count(chr(10), 0, end)}"
 
-    while begin := _BEGIN.search(text, place):
+    while True:
+        begin = _BEGIN.search(text, place)
+        if is_outside and (stray := _STRAY.search(text, place, begin.start() if begin else len(text))):
+            broken = _broken("the beginning of an entry", "a field without one")
+            yield f"{name}, {line(stray.start(1))}", broken  # the entry's beginning is damaged
+            return
+        if begin is None:
+            return
         place, kind = begin.end(), (begin[1] or "comment").lower()
         if kind in ("comment", "preamble"):
+            is_outside = is_outside and begin[1] is None
             continue
         try:
             entry, place = _entry(text, begin, strings)
@@ -301,10 +309,6 @@ def _parsed(text: str, number: int, name: str, strings: MutableMapping[str, str]
             strings.update(entry.fields)
             continue
         yield f"{name}, {line(begin.start(1))}", entry
-        if stray := _STRAY.search(text, place):  # of an entry whose beginning is damaged
-            broken = _broken("the beginning of an entry", "a field without one")
-            yield f"{name}, {line(stray.start(1))}", broken
-            return
 
 
 class _BrokenError(Exception):

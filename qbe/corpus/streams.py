@@ -23,11 +23,14 @@ from functools import cached_property, partial
 from pathlib import Path, PurePath
 from typing import IO, Any, cast
 
-from qbe.corpus.format_names import FORMAT_NAMES
 from qbe.corpus.names import KINDS
 from qbe.errors import CorpusError, MissingDependencyError, RecordError, check_package
 from qbe.util.files import is_address
 
+FORMAT_NAMES = (
+    *("arxiv", "semantic-scholar", "openalex", "crossref", "pubmed", "acl-anthology", "csl-json", "bibtex"),
+    *("ris", "nbib", "wos", "endnote", "refworks", "pdf", "parquet", "jsonl", "table"),
+)
 STDIN = "-"
 MAX_LINE_BYTES = 64 << 20  # real records are far shorter; a longer one would fill the memory
 HEAD_BYTES = 1 << 16

@@ -75,7 +75,8 @@ class Tagged:
             is_first = self.begin.match(line) is not None
             found = self.loose.match(line) if is_apart or tag or not parts else None
             is_next = found is not None and (is_apart or (has_title and found[1] == tag))
-            if is_first or is_next or (not parts and self.inner.match(line)):
+            is_inner = not parts and (self.inner.match(line) or self.once.match(b"\n" + line))
+            if is_first or is_next or is_inner:
                 whole = self._whole(parts)
                 kept = whole[-1:] if len(whole) == len(parts) else []  # a pair that is one is done
                 yield from whole[: len(whole) - len(kept)]
