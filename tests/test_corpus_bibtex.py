@@ -81,9 +81,10 @@ def test_a_long_entry_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_left_of_a_damaged_string_and_of_an_entry_without_a_beginning() -> None:
-    entry, left = read("@string{s = {x}, y\n@book{b, title={B}}\nof another\n year={1},\n}\n")
-    assert entry.record["title"] == "B"
-    assert "line 4: expected the beginning of an entry, found a field without one" in str(left.record)
+    damaged = "@artic1, title={A}}\n@string{s = {x}, y\n"
+    first, entry, left = read(damaged + "@book{b, title={B}}\nof another\n year={1},\n}\n")
+    assert (first.where, entry.record["title"]) == ("refs.bib, line 1", "B")
+    assert "line 5: expected the beginning of an entry, found a field without one" in str(left.record)
 
 
 def test_an_entry_has_the_venue_and_the_year_of_its_parents() -> None:

@@ -73,8 +73,8 @@ def test_flaws_of_endnote() -> None:
 
 
 def test_a_defect_concerns_one_record() -> None:
-    long = f"TY  - JOUR\nTI  - A\nAB  - {'x' * 5_000_000}\nER  -"
-    for record, reason in (("TY  - JOUR\nER  - ", "no title"), (long, "a broken entry")):
+    long, lacks = f"TY  - JOUR\nTI  - A\nAB  - {'x' * 5_000_000}\nER  -", "no title"
+    for record, reason in (("TY  - JOUR\nER  -", lacks), ("ID  - a\nER  -", lacks), (long, "a broken entry")):
         first, second = read(f"{record}\nTY  - JOUR\nTI  - B\nER  - \n")
         assert isinstance(first.record, RecordError)
         assert (first.where, first.record.reason) == ("refs.ris, line 1", reason)
