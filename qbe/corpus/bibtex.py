@@ -276,22 +276,22 @@ def _broken(expected: str, found: str) -> RecordError:
 
 
 def _parsed(text: str, number: int, name: str, strings: MutableMapping[str, str]) -> Iterator[Original]:
-    place, is_outside = 0, True  # of a comment
+    place, in_comment = 0, False  # whose end is not looked for
 
     def line(end: int) -> str:
         return f"line {number + text.count(chr(10), 0, end)}"
 
     while True:
         begin = _BEGIN.search(text, place)
-        if is_outside and (stray := _STRAY.search(text, place, begin.start() if begin else len(text))):
+        if not in_comment and (stray := _STRAY.search(text, place, begin.start() if begin else len(text))):
             broken = _broken("the beginning of an entry", "a field without one")
             yield f"{name}, {line(stray.start(1))}", broken  # the entry's beginning is damaged
             return
         if begin is None:
             return
         place, kind = begin.end(), (begin[1] or "comment").lower()
+        in_comment = kind in ("comment", "preamble") and (in_comment or begin[1] is not None)
         if kind in ("comment", "preamble"):
-            is_outside = is_outside and begin[1] is None
             continue
         try:
             entry, place = _entry(text, begin, strings)
