@@ -139,7 +139,8 @@ class Paper:
 
     def __post_init__(self) -> None:
         are_sentences = isinstance(self.sentences, tuple) and all(
-            isinstance(each, Sentence) and isinstance(each.facet, Facet | None) for each in self.sentences
+            isinstance(each, Sentence) and (each.facet is None or isinstance(each.facet, Facet))
+            for each in self.sentences
         )
         if not are_sentences:
             raise TypeError(

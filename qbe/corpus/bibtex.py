@@ -34,8 +34,7 @@ _CONTAINER = re.compile(  # types of entries from which others may inherit that 
     r"(?:mv)?(?:book|collection|proceedings|reference)|conference|journal|periodical|xdata"
 )
 _NO_PUBLICATION = re.compile(r"xdata|set|control|\w*bstctl")
-_DATES, _VENUES = ("year", "date", "month", "day"), ("journal", "journaltitle", "booktitle")
-_DATES_OF = ("date", "year", "month", "day")
+_DATES, _VENUES = ("date", "year", "month", "day"), ("journal", "journaltitle", "booktitle")
 _ONCE = {*_DATES, *_VENUES, "title", "subtitle", "author", "abstract", "keywords", "doi", "url", "eprint"}
 _MOST_ANCESTORS = 8
 _MONTH_NUMBER = re.compile(r"\W*+(\d{1,2})(?:(?=[^-/\u2013\w]*+[-/\u2013])\W*+\d{1,2})?\W*+", re.ASCII)
@@ -62,7 +61,8 @@ _BRACE, _BRACE_OR_QUOTE = re.compile(r"[{}]"), re.compile(r'[{}]|(?<!\\)"')
 _CLOSED_AT_ONCE = re.compile(r"\}\s*,\s*(?=[\w-]+\s*=)")
 _LOST = re.compile(r"[\s,})]*[\w-]+\s*=\s*[{\"\w]")
 _SHOWN = {1: "\\{", 2: "\\}"}  # control characters stand for braces that are to have no meaning
-_STRAY = re.compile(r'(?:^|[,{])[ \t]*([\w-]+\s*=\s*[{"])', re.MULTILINE)
+# A field outside entries; what a stray % keeps from beginning one.
+_STRAY = re.compile(r'(?:^|[,{])[ \t]*[\w-]+\s*=\s*[{"]|^[ \t]*@[\w-]+%', re.MULTILINE)
 
 
 class BibtexEntry(NamedTuple):
@@ -143,7 +143,7 @@ def _record(entry: BibtexEntry, values: Mapping[str, str]) -> dict[str, Any]:
     metadata = {
         "key": entry.key,
         **_credits(values.get("author", "")),
-        **fields.dated(_joined_date(*(values.get(each, "") for each in _DATES_OF))),
+        **fields.dated(_joined_date(*(values.get(each, "") for each in _DATES))),
         "venue": JOURNALS.get(macro[1:].lower()) or text(*_VENUES),
         "categories": address("primaryclass", "eprintclass").split() if arxiv else [],
         "doi": doi(address("doi")) or (url if "doi.org/" in url else ""),
@@ -252,10 +252,9 @@ def _entries(
 ) -> Iterator[Original]:
     """Yield the entries of lines from one that begins an entry to the next, mostly a single one."""
     where = f"{name}, line {number}"
-    if size > MAX_ENTRY_BYTES:
-        yield where, _broken(f"at most {MAX_ENTRY_BYTES >> 20} MiB of text", "more")
-        return
     try:
+        if size > MAX_ENTRY_BYTES:
+            raise _broken(f"at most {MAX_ENTRY_BYTES >> 20} MiB of text", "more")
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").removesuffix(b"\n")
         text = decode_text(data, where)
     except RecordError as error:
@@ -283,9 +282,11 @@ def _parsed(text: str, number: int, name: str, strings: MutableMapping[str, str]
 
     while True:
         begin = _BEGIN.search(text, place)
-        if not in_comment and (stray := _STRAY.search(text, place, begin.start() if begin else len(text))):
-            broken = _broken("the beginning of an entry", "a field without one")
-            yield f"{name}, {line(stray.start(1))}", broken  # the entry's beginning is damaged
+        end = begin.start() + 1 if begin else len(text)
+        if not in_comment and (stray := _STRAY.search(text, place, end)):
+            found = "a % within it" if stray[0].endswith("%") else "a field without one"
+            broken = _broken("the beginning of an entry", found)
+            yield f"{name}, {line(stray.start())}", broken  # the entry's beginning is damaged
             return
         if begin is None:
             return

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from qbe.corpus.markup import NO_VALUE, clean_abstract, clean_title
@@ -20,7 +21,8 @@ MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", 
 
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
 _BETWEEN = re.compile(r"[;\uff1b\u3001\uff0c]")  # names that one field has together
-_YEAR, _PLAIN = re.compile(r"\d{4}"), re.compile(r"[\w.,:()-]+(?: [\w.,:()-]+)*")
+_YEAR = re.compile(r"\d{4}")
+_PLAIN, _PLAIN_LINES = (re.compile(rf"[\w.,:()-]+(?:{between}[\w.,:()-]+)*") for between in (" ", "[ \0]"))
 _DATE = re.compile(alternatives("date"))
 _DATE_CHARS = 100
 _NAMED_MONTH = re.compile(
@@ -41,23 +43,29 @@ class Fields(NamedTuple):
         return next((text for path in paths for text in self.all(path) if text.strip()), "")
 
     def all(self, path: str, kind: type = str) -> list[Any]:
-        """Return the strings at a path, or the objects, where ``kind`` is Mapping."""
+        """Return the strings at a path, or the objects, where ``kind`` is dict."""
         if isinstance(value := self.record.get(path), kind):  # a single step, in a fraction of the time
             return [value]
         values: list[Any] = [self.record]
-        steps = path.split(".")
-        for depth, step in enumerate(steps, start=1):
-            name, is_list = step.removesuffix("[]"), step.endswith("[]")
+        for name, is_list, is_last in _steps(path):
             values = [value for each in values if (value := each.get(name)) is not None]
+            if not values:
+                break
             if is_list:
                 if other := [value for value in values if not isinstance(value, list)]:
                     raise wrong_type(name, "a list", other[0])
                 values = [item for value in values for item in value if item is not None]
-            wanted = kind if depth == len(steps) else Mapping
+            wanted = kind if is_last else dict
             if other := [value for value in values if not isinstance(value, wanted)]:
                 one, many = ("a string", "strings") if wanted is str else ("an object", "objects")
                 raise wrong_type(name, many if is_list else one, other[0])
         return values
+
+
+@cache
+def _steps(path: str) -> list[tuple[str, bool, bool]]:
+    steps = path.split(".")
+    return [(its.removesuffix("[]"), its.endswith("[]"), n == len(steps)) for n, its in enumerate(steps, 1)]
 
 
 def unfit(expected: str, found: str, advice: str, reason: str, where: str = "", **more: Any) -> RecordError:
@@ -115,7 +123,7 @@ def clean_text(text: str) -> str:
 
 def present(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that are neither None nor empty."""
-    return {name: value for name, value in values.items() if value not in (None, "", [], {})}
+    return {name: value for name, value in values.items() if value or value == 0}
 
 
 def once(names: Iterable[str]) -> list[str]:
@@ -137,9 +145,12 @@ def year(value: Any) -> int | None:
 
 def date(text: str) -> str:
     """Return the date in a text as YYYY-MM-DD, as much as is known; '' without a year from 1400 to 2199."""
-    if len(text) == 4 and text.isdecimal() and "1400" <= text < "2200":
-        return text
-    found = _DATE.search(text[:_DATE_CHARS])
+    return _date(text[:_DATE_CHARS])
+
+
+@lru_cache(maxsize=1 << 12)
+def _date(text: str) -> str:
+    found = _DATE.search(text)
     if found is None:
         return ""
     year, first, second, third, fourth = found.groups()
@@ -174,10 +185,15 @@ def dated(published: str, in_year: Any = None) -> dict[str, Any]:
     return {"year": year(of_year or found), "date": found if len(found) > len("YYYY") else ""}
 
 
+def _clean_names(names: Sequence[str]) -> list[str]:
+    if _PLAIN_LINES.fullmatch("\0".join(names)):  # as most are, in a third of the time
+        return [name for name in names if name.casefold() not in NO_VALUE]
+    parts = (part.strip() for each in names for part in _BETWEEN.split(clean_text(each)))
+    return list(filter(None, parts))
+
+
 _CLEAN: dict[str, Callable[[Any], Any]] = {
-    "authors": lambda names: [
-        name for each in names for part in _BETWEEN.split(clean_text(each)) if (name := part.strip())
-    ],
+    "authors": _clean_names,
     "venue": clean_text,
     **dict.fromkeys(("categories", "tags", "collections"), once),
     "doi": doi,

@@ -189,9 +189,9 @@ class Ids:
 class Seen:
     """The papers before, by ``title`` (with year and first author), by ``doi``, or by ``both``."""
 
-    def __init__(self, by: str) -> None:
+    def __init__(self, by: str | None) -> None:
         names = {"doi": "DOI", "title": "title, year and first author"}
-        self._by = tuple(names) if by == "both" else (by,)
+        self._by = tuple(names) if by == "both" else (by,) if by else ()
         self.by = " or ".join(names[each] for each in self._by)
         self._papers = defaultdict[str, dict[tuple[str, Told | None], None]](dict)
 

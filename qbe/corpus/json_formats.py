@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from email.utils import parsedate
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
@@ -168,14 +167,14 @@ def from_arxiv(source: Mapping[str, Any]) -> dict[str, Any]:
         metadata: dict[str, Any] = {
             "authors": authors or [without_latex(name) for name in _AND.split(source.get("authors") or "")],
             "categories": (source.get("categories") or "").split(),
-            "date": source.get("update_date"),
             "venue": source.get("journal-ref"),
             "doi": source.get("doi"),
             "url": f"https://arxiv.org/abs/{source['id']}",
         }
         versions = source.get("versions")
-        if versions and (parsed := parsedate(versions[0]["created"])):
-            metadata["date"] = f"{parsed[0]:04}-{parsed[1]:02}-{parsed[2]:02}"
+        # Without the time of the day, "02:26:18 GMT".
+        created = fields.date(versions[0]["created"].rsplit(" ", 2)[0]) if versions else ""
+        metadata["date"] = created or source.get("update_date")
         return record(source["id"], source["title"], source["abstract"] or "", metadata)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         expected, found = "a record of arXiv's snapshot with id, title and abstract", type(error).__name__
@@ -196,14 +195,14 @@ def _from_openalex(source: Mapping[str, Any]) -> dict[str, Any]:
         expected, reason = "a work's id such as https://openalex.org/W2741809807", "no paper_id"
         found, reason = (ascii(identifier[:60]), NOT_THIS_FORMAT) if identifier else ("none", reason)
         raise unfit(expected, found, "give files of works only", reason)
-    ids: Mapping[str, Any] = next(iter(work.all("ids", Mapping)), {})
+    ids: Mapping[str, Any] = next(iter(work.all("ids", dict)), {})
     pmid, pmc, mag = (
         str(number).rstrip("/").rpartition("/")[2] if isinstance(number, str | int) else ""
         for number in map(ids.get, ("pmid", "pmcid", "mag"))
     )
     categories = work.all("topics[].field.display_name")
-    if not work.all("topics[]", Mapping):  # before there were topics: the concepts of the highest level
-        concepts = (each for each in work.all("concepts[]", Mapping) if each.get("level") == 0)
+    if not work.all("topics[]", dict):  # before there were topics: the concepts of the highest level
+        concepts = (each for each in work.all("concepts[]", dict) if each.get("level") == 0)
         categories = [str(each.get("display_name") or "") for each in concepts]
     metadata = {
         "authors": work.all("authorships[].author.display_name"),
@@ -223,7 +222,7 @@ def _from_openalex(source: Mapping[str, Any]) -> dict[str, Any]:
 def _inverted(work: Fields) -> str:
     words = list[tuple[int, str]]()
     length = 0
-    for word, positions in (item for each in work.all(_INVERTED, Mapping) for item in each.items()):
+    for word, positions in (item for each in work.all(_INVERTED, dict) for item in each.items()):
         if not isinstance(positions, list):
             raise wrong_type(_INVERTED, "lists of positions", positions)
         length += len(positions) * (len(word) + 1)
@@ -260,7 +259,7 @@ def read_semantic_scholar(stream: io.BufferedReader, name: str, reading: Reading
 
 def _from_s2(source: Mapping[str, Any]) -> dict[str, Any]:
     for relation in ("citedPaper", "citingPaper"):
-        source = next(iter(Fields(source).all(relation, Mapping)), {}) or source
+        source = next(iter(Fields(source).all(relation, dict)), {}) or source
     # The names of the bulk data sets are those of the API in lower case; S2ORC's have underscores.
     names = {name.lower(): value for name, value in source.items()}
     paper = Fields(names)
@@ -268,17 +267,19 @@ def _from_s2(source: Mapping[str, Any]) -> dict[str, Any]:
     paper_id = names.get(named_by := next(ids, ""))
     if isinstance(paper_id, bool) or not isinstance(paper_id, str | int | None):
         raise wrong_type(named_by, "a string or whole number", paper_id)
-    externals = (item for each in paper.all("externalids", Mapping) for item in each.items())
+    externals = (item for each in paper.all("externalids", dict) for item in each.items())
     external = {name.lower(): value for name, value in externals if value}
     known = ((key, external.get(name, names.get(name))) for name, key in _IDS.items())
     numbers = {key: str(number) for key, number in known if isinstance(number, str | int)}
     journal = "journal.name" if isinstance(names.get("journal"), Mapping) else "journal"
     categories = paper.all("s2fieldsofstudy[].category") or paper.all("fieldsofstudy[]")
-    cites = [each.get("paperId") for each in paper.all("references[]", Mapping)]
+    cites = [each.get("paperId") for each in paper.all("references[]", dict)]
     authors = list[str]()
-    for each in map(Fields, paper.all("authors[]", Mapping)):
-        parts = each.text("first"), *each.all("middle[]"), each.text("last"), each.text("suffix")  # S2ORC
-        authors.append(each.text("name") or " ".join(parts))
+    for each in map(Fields, paper.all("authors[]", dict)):
+        if not (name := each.text("name")):  # S2ORC
+            first, last, suffix = map(each.text, ("first", "last", "suffix"))
+            name = " ".join((first, *each.all("middle[]"), last, suffix))
+        authors.append(name)
     metadata = {
         "authors": authors,
         **dated(paper.text("publicationdate"), names.get("year")),
@@ -302,7 +303,7 @@ _TWICE = re.compile(r"(?<=tex-math>)\s*<mml:math\b")  # begins a formula in Math
 
 def _from_crossref(source: Mapping[str, Any]) -> dict[str, Any]:
     if "message" in source and "DOI" not in source:
-        source = next(iter(Fields(source).all("message", Mapping)), {})
+        source = next(iter(Fields(source).all("message", dict)), {})
     if "items" in source:
         raise unfit("a work", "a list of works within a work", "mend the file", NOT_THIS_FORMAT)
     work = Fields(source)
@@ -327,7 +328,7 @@ def _from_crossref(source: Mapping[str, Any]) -> dict[str, Any]:
 
 def _authors(item: Fields) -> list[str]:
     """Return the authors of a work of Crossref or an item of CSL-JSON, which share their fields."""
-    names, people = list[str](), item.all("author[]", Mapping)
+    names, people = list[str](), item.all("author[]", dict)
     for author in map(Fields, people):
         particles = ("dropping-particle", "non-dropping-particle", "family")
         family = " ".join(filter(None, (plain(author.text(part)) for part in particles)))
@@ -351,7 +352,7 @@ _KEY = re.compile(r"^[^\S\n]*Citation Key:\s*(\S+)", re.IGNORECASE | re.MULTILIN
 
 def from_csl(source: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of an item of CSL-JSON or Zotero."""
-    source = next(iter(Fields(source).all("data", Mapping)), {}) or source
+    source = next(iter(Fields(source).all("data", dict)), {}) or source
     source = _of_zotero(source) if "itemType" in source else source
     item = Fields(source)
     noted = _KEY.search(str(source.get("note") or ""))  # in Zotero's field Extra
@@ -382,7 +383,7 @@ def _of_zotero(item: Mapping[str, Any]) -> dict[str, Any]:
     its = Fields(item)
     if (kind := its.text("itemType")) in ("attachment", "note", "annotation"):
         raise unfit("a paper", f"an {kind}", "left it out", "not a paper", is_fault=False)
-    creators = its.all("creators[]", Mapping)
+    creators = its.all("creators[]", dict)
     authors = [each for each in creators if each.get("creatorType") in ("author", None)] or creators
     found: dict[str, Any] = {
         name: next((item[each] for each in others.split() if item.get(each)), None)
@@ -390,7 +391,7 @@ def _of_zotero(item: Mapping[str, Any]) -> dict[str, Any]:
     }
     names = {"family": "lastName", "given": "firstName", "literal": "name"}
     found["author"] = [{part: each.get(name) for part, name in names.items()} for each in authors]
-    return {**found, "keyword": [each.get("tag") for each in its.all("tags[]", Mapping)]}
+    return {**found, "keyword": [each.get("tag") for each in its.all("tags[]", dict)]}
 
 
 read_csl = reader(from_csl)

@@ -182,8 +182,7 @@ def _plain(text: str, macros: dict[str, str], lacking: list[str]) -> str:
             break
         text = expanded
     lacking += [(match[1] or match[2]) for match in _INPUT.finditer(text)]
-    text = _INPUT.sub(" ", text)
-    text = _CITED.sub("", text)
+    text = _CITED.sub("", _INPUT.sub(" ", text))
     parts, begin = list[str](), 0
     for match in _DROPPED.finditer(text):
         if match.start() >= begin:

@@ -49,7 +49,7 @@ _LABEL, _RESIDUE = (
     re.compile(pattern, re.DOTALL)
     for pattern in (alternatives("label"), rf"(?<![\s#])[\s#]*(?:{alternatives('residue')})\Z")
 )
-_RESIDUES = ("nterest", "Statement", "runcated", "RUNCATED", "see text", "Graphical", "PUBLICATION")
+_RESIDUES = ("nterest", "runcated", "RUNCATED", "see text", "Graphical", "PUBLICATION")
 _HEADING = re.compile(r"<(?:(?:jats:)?title|h[1-6])>([^<]{1,200})</(?:(?:jats:)?title|h[1-6])>")
 _RIGHTS = re.compile(r"<CopyrightInformation\b[^<>]*>[^<>]*</CopyrightInformation>", re.IGNORECASE)
 
@@ -139,7 +139,8 @@ def clean_abstract(text: str) -> str:
     text = _without_rights(without_latex(plain(text)))
     if label := _LABEL.match(text):
         text = _without_rights(text[label.end() :])
-    text = _RESIDUE.sub("", text) if any(map(text.__contains__, _RESIDUES)) else text
+    if "Statement" in text or any(map(text[-_END_CHARS:].__contains__, _RESIDUES)):
+        text = _RESIDUE.sub("", text)
     half = text[: len(text) // 2].rstrip()
     return half if half.endswith((".", "!", "?")) and text.endswith(f"{half} {half}") else text
 
@@ -191,10 +192,7 @@ class _Decoder(NamedTuple):
             text = text.replace(hidden, " ")
         if self.is_bibtex:
             text = _MATHEMATICS.sub(lambda math: f"${(math[1] or math[2]).strip()}$", text)
-            if "\\ensuremath" in text:
-                text = _ENSURED.sub(
-                    lambda it: f"{{{it[1]}}}" if _PLAIN.fullmatch(it[1]) else f"${it[1]}$", text
-                )
+            text = _ENSURED.sub(lambda it: f"{{{it[1]}}}" if _PLAIN.fullmatch(it[1]) else f"${it[1]}$", text)
             text = _RELATION.sub(lambda sign: sign[1] or "\5", text) if "$" in text else text
         if "$" in text:
             parts = _FORMULA.split(text)

@@ -39,7 +39,7 @@ _EASTERN = re.compile(rf"(?<!\w)({_WHOLE})(?:\s*+,\s*|\s+)(?={_WHOLE}(?!\w))")
 _IN_NAMES = ".'\u2019-\u2010"  # besides letters
 _OTHERS_CHARS = 40  # at the end of a list, where it may say that there are others
 _OTHERS = re.compile(alternatives("others"))
-_ELLIPSIS = re.compile(r"\.\s?\.\s?\.|\u2026")
+_ELLIPSIS = re.compile(r"[.\u2026](?:(?<=\u2026)|(?<=\.)\s?\.\s?\.)")  # a set first: faster
 _SEPARATOR = re.compile(r"[;|\n\r\uff1b\u3001\uff0c]")
 _WORDS = re.compile(r"[^\s,.()]+")
 _AND = re.compile(r"((?:^\s*+|(?<!\s)\s*+,\s*+|(?<!\s)\s++)(?:and|&)(?:\s+|$))", re.IGNORECASE)
@@ -63,7 +63,8 @@ class Name(NamedTuple):
 def credits(names: str | Iterable[str]) -> dict[str, Any]:
     """Return the metadata ``authors``, and ``et_al`` (True) where others are not named."""
     text = names if isinstance(names, str) else "".join(f"{name}\n" for name in names)
-    return {"authors": split_authors(text), "et_al": has_others(text) or None}
+    authors, others = _split_authors(text)
+    return {"authors": authors, "et_al": others or None}
 
 
 def split_authors(text: str) -> list[str]:
@@ -72,9 +73,13 @@ def split_authors(text: str) -> list[str]:
     They stand between semicolons, bars or line breaks, else between "and", "&" and commas; names of
     organizations stay whole, and "et al." is no name (see `has_others`).
     """
+    return _split_authors(text)[0]
+
+
+def _split_authors(text: str) -> tuple[list[str], bool]:
     if not text.isascii():
         text = _EASTERN.sub(r"\1;", text)
-    if has_others(text):
+    if others := has_others(text):
         text = _ELLIPSIS.sub(",", text[:-_OTHERS_CHARS] + _OTHERS.sub("", text[-_OTHERS_CHARS:]))
     parts = [part for part in _SEPARATOR.split(text) if part.strip()] if _SEPARATOR.search(text) else [text]
     names: list[str] = []
@@ -93,7 +98,7 @@ def split_authors(text: str) -> list[str]:
         for each in several:
             is_one = each.count(",") <= commas and not are_several(each, is_only=is_alone)
             names += map(read_name, [each] if is_one else _between_commas(each))
-    return [name for name in names if name]
+    return list(filter(None, names)), others
 
 
 def has_others(text: str) -> bool:

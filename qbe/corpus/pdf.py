@@ -97,8 +97,7 @@ def _read(data: bytes) -> dict[str, str]:
         finally:
             if not line:  # also on an interrupt: the answer is not that of the next document
                 end_worker()
-        found: dict[str, str] = json.loads(line) if line else {"error": ""}
-        return found
+        return dict(json.loads(line)) if line else {"error": ""}
 
 
 def end_worker() -> None:
@@ -116,12 +115,9 @@ def answer(data: bytes) -> dict[str, str]:
 
     try:
         document = pypdfium2.PdfDocument(data)
+        lines, upward = lines_of(document, PAGES)
     except pypdfium2.PdfiumError as error:
         return {"error": PASSWORD if "assword" in str(error) or "ecurity" in str(error) else DAMAGED}
-    try:
-        lines, upward = lines_of(document, PAGES)
-    except pypdfium2.PdfiumError:
-        return {"error": DAMAGED}
     text = " ".join(line.text for line in lines)
     letters = sum(map(str.isalpha, text))
     unknown = sum(each == "\ufffd" or "\ue000" <= each <= "\uf8ff" for each in text)

@@ -68,8 +68,7 @@ def lines_of(document: Any, pages: int) -> tuple[list[Line], str]:
         characters = list(_characters(page.get_textpage(), height))
         rotated.append("".join(each.text for each in characters if not each.upright))
         upright = (each for each in characters if each.upright)
-        found = [line for run in _runs(upright) if (line := _line(run, number)) is not None]
-        lines += _joined(found)
+        lines += _joined([_line(run, number) for run in _runs(upright)])
     return lines, " ".join(rotated)
 
 
@@ -140,10 +139,8 @@ def _runs(characters: Iterable[_Character]) -> Iterator[list[_Character]]:
         yield run
 
 
-def _line(run: list[_Character], page: int) -> Line | None:
+def _line(run: list[_Character], page: int) -> Line:
     written = [each for each in run if not (each.is_generated or each.text.isspace())]
-    if not written:
-        return None
     sizes = sorted(each.size for each in written)
     size = sizes[len(sizes) // 2]
     baseline = [each.y for each in written if each.size > 0.8 * size] or [written[0].y]

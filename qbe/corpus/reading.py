@@ -20,9 +20,8 @@ from qbe.corpus.tables import SAVED_DATASET, read_dataset
 from qbe.corpus.xml_formats import DELETION, note_pubmed
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper, Sentence
-from qbe.util.files import is_address
+from qbe.util.files import HUB, is_address
 
-HUGGING_FACE = "hf:"
 LIBRARIES = ("csl-json", "bibtex", "ris", "nbib", "wos", "endnote", "refworks")  # of reference managers
 
 
@@ -43,7 +42,7 @@ def entries(source: str, reading: Reading = records.AS_IT_COMES) -> Iterator[Ent
 
     Raises CorpusError for a source that cannot be read, UsageError for an unknown format.
     """
-    return (entry for _, _, entry in _records(source, reading))
+    return (entry for _, _, entry in _records(source, reading, RejectedRecords()))
 
 
 def read_corpus(
@@ -85,7 +84,7 @@ def read_corpus(
 
 def _is_dataset(source: str, reading: Reading) -> bool:
     is_saved = reading.format is None and any(Path(source, each).is_file() for each in SAVED_DATASET)
-    return source.startswith(HUGGING_FACE) or is_saved
+    return source.startswith(HUB) or is_saved
 
 
 def _is_read_once(file: str) -> bool:
@@ -97,9 +96,7 @@ def _is_read_once(file: str) -> bool:
 def _first_pass(source: str, reading: Reading, left: Counter[str], deleted: set[str]) -> None:
     """Recognize all files that can be read twice; count PubMed's records in ``left``, note its deletions."""
     files = [] if _is_dataset(source, reading) or is_library(source) else files_of(source)
-    for file in files:
-        if _is_read_once(file):
-            continue
+    for file in (each for each in files if not _is_read_once(each)):
         try:
             with open_source(file) as stream:
                 if format_of(stream, file, reading.format).name == "pubmed":
@@ -128,14 +125,14 @@ def _last_of_each(found: Iterable[Entry], left: Counter[str], deleted: frozenset
 
 
 def _records(
-    source: str, reading: Reading, rejected: RejectedRecords | None = None, left: Counter[str] | None = None
+    source: str, reading: Reading, rejected: RejectedRecords, left: Counter[str] | None = None
 ) -> Iterator[tuple[str, bool, Entry]]:
     """Yield the records of a source, each with whose ids they have (`qbe.corpus.identity`).
 
     Those of reference managers come with True, where nothing says what to do with unusable ones.
     """
     if _is_dataset(source, reading):
-        found = read_dataset(source.removeprefix(HUGGING_FACE), reading)
+        found = read_dataset(source.removeprefix(HUB), reading)
         yield from ((UNIQUE, False, entry) for entry in found)
         return
     if is_library(source):
@@ -154,16 +151,14 @@ def _records(
                 form = format_of(stream, name, reading.format)
                 if form.ids == CHOSEN:
                     stream, is_western = streams.from_western(stream, name)
-                    if is_western and rejected is not None:
+                    if is_western:
                         told = f"read as {streams.WESTERN}; where letters are wrong, convert the file"
                         rejected.note(records.RECODED, name, f"expected UTF-8 text, {told}")
                 found = form.read(stream, name, reading)
                 if left is not None and form.name == "pubmed" and not _is_read_once(file):
-                    deleted = frozenset() if rejected is None else rejected.deleted
-                    found = _last_of_each(found, left, deleted)
+                    found = _last_of_each(found, left, rejected.deleted)
                 by_title = form.name in LIBRARIES and reading.on_error is None
-                for entry in found:
-                    where, its = entry
+                for where, its in found:
                     if by_title and isinstance(its, Mapping) and is_placeholder([its["abstract"] or ""]):
                         about = {**its["metadata"], ABSTRACT_FROM: TITLE}
                         its = {**its, "abstract": [its["title"]], "metadata": about}
@@ -185,12 +180,11 @@ def _papers(
     stops: bool,
 ) -> Iterator[tuple[Paper, int | None]]:
     """Yield each paper with None; a duplicate with the number (from 1) of the paper that it is."""
-    seen = Seen(reading.dedupe) if reading.dedupe else None
+    seen = Seen(reading.dedupe)
     for source in sources:
         for whose, of_library, entry in source:
             try:
-                paper = _paper(entry, whose, split, reading)
-                if paper is None:
+                if (paper := _paper(entry, whose, split, reading)) is None:
                     continue
                 if not paper.paper_id:
                     paper = replace(paper, paper_id=content_id(paper))
@@ -199,7 +193,7 @@ def _papers(
                     told = f"expected each field once, found different values twice of {', '.join(twice)}"
                     known = {"paper_id": paper.paper_id, "title": paper.title}
                     rejected.note(records.REPEATED, entry.where, told, **known)
-                first = seen.first(paper) if seen is not None else None
+                first = seen.first(paper)
                 paper_id, is_new = (first, False) if first else ids.place(paper, entry.where, whose)
             except RecordError as error:
                 if stops and error.is_fault and not of_library:
@@ -215,9 +209,9 @@ def _papers(
                 rejected.accepted += (rejected.broken - broken) * of_library
                 continue
             if not is_new:
-                by, place = seen.by if seen and first else None, f"{paper.title!r}, {ids.first(paper_id)}"
+                by, place = seen.by if first else None, f"{paper.title!r}, {ids.first(paper_id)}"
                 rejected.merge(entry.where, paper.paper_id, paper_id, by, place)
-                if seen and first:
+                if first:
                     seen.add(paper, first)
                 yield paper, ids.numbers[paper_id]
                 continue
@@ -229,8 +223,7 @@ def _papers(
             if stands_in := paper.metadata.get(ABSTRACT_FROM):
                 told = f"no abstract was found; {stands_in} stands for it"
                 rejected.note(records.STANDS_IN, entry.where, told, paper_id=paper_id)
-            if seen is not None:
-                seen.add(paper, paper_id)
+            seen.add(paper, paper_id)
             yield paper, None
             if len(ids.numbers) == reading.limit:
                 break

@@ -10,6 +10,8 @@ from __future__ import annotations
 # ruff: noqa: RUF001 (the typographic characters below are meant)
 import re
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from qbe.corpus.names import WORDS, alternatives
@@ -94,7 +96,10 @@ _WINDOW, _HEADING = 24, 40
 
 _HEADING_END = re.compile(r"\s?[:.](?=\s)|\n|(?<=[A-Z]{3})(?=\s(?:[A-Z][a-z]|A\s|\d))")
 _IN_HEADING = re.compile(r"[^\W\d_]+|[^\s/&,]")
-_CAPITAL, _TELLING = re.compile("[A-Z][A-Za-z]{2,}"), HEADINGS - {"the", "and"}
+_TELLING = sorted(HEADINGS - {"the", "and"})
+# By first letters, which takes half as long to search for as words side by side.
+_RESTS = ((first, "|".join(word[1:] for word in words)) for first, words in groupby(_TELLING, itemgetter(0)))
+_CAPITALIZED = re.compile("|".join(f"{first.upper()}(?:{its}|{its.upper()})" for first, its in _RESTS))
 
 TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[\s*]*(\S.*)", re.IGNORECASE)
 # No word of a line that begins within a sentence, such as "abstract-level".
@@ -220,7 +225,7 @@ def headed_parts(text: str) -> list[Part]:
     [('objective', ' To count cod. '), ('method', ' A net. '), ('result', ' Two.')]
     """
     parts, begin, label = list[Part](), 0, None
-    if sum(map(_TELLING.__contains__, map(str.lower, _CAPITAL.findall(text)))) < 2:  # a fast test for most
+    if len(_CAPITALIZED.findall(text)) < 2:  # a fast test for most
         return [Part(0, len(text))]
     for stop in _HEADING_END.finditer(text):
         if heading := _heading(text, begin, stop):

@@ -207,10 +207,9 @@ def _decompressed(stream: io.BufferedReader, new: Callable[[], Any]) -> Iterator
     part, data = None, b""
     while data := data or stream.read(_COMPRESSED_BYTES):
         if part is None:
-            data = data.lstrip(b"\0")  # between members
-            part = new() if data else None
-        if part is None:
-            continue
+            if not (data := data.lstrip(b"\0")):  # between members
+                continue
+            part = new()
         try:
             yield part.decompress(data)
         except Exception as error:  # of each library another one
@@ -225,12 +224,11 @@ def open_address(address: str) -> IO[bytes]:
     try:
         import fsspec
 
-        file: IO[bytes] = fsspec.open(address, "rb").open()
+        return cast(IO[bytes], fsspec.open(address, "rb").open())
     except ImportError as error:  # of fsspec, or its message says which package the protocol needs
         lacking = " ".join(str(error).split())
         advice = "install it with pip (fsspec: 'qbe[huggingface]'), or download the file"
         raise MissingDependencyError(f"{address}: {lacking}; {advice}") from error
-    return file
 
 
 def _of_address(address: str) -> Iterator[bytes]:
@@ -309,17 +307,14 @@ def from_western(stream: io.BufferedReader, name: str) -> tuple[io.BufferedReade
 
 
 class _Pieces(io.RawIOBase):
-    pieces: Iterator[bytes]
-    _rest: memoryview = memoryview(b"")
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._rest = pieces, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        while not self._rest:
-            piece = next(self.pieces, None)
-            if piece is None:
-                return 0
+        while not self._rest and (piece := next(self._pieces, None)) is not None:
             self._rest = memoryview(piece)
         count = min(len(buffer), len(self._rest))
         buffer[:count], self._rest = self._rest[:count], self._rest[count:]
@@ -327,6 +322,4 @@ class _Pieces(io.RawIOBase):
 
 
 def _stream_of(pieces: Iterator[bytes]) -> io.BufferedReader:
-    raw = _Pieces()
-    raw.pieces = pieces
-    return io.BufferedReader(raw, _BUFFER_BYTES)
+    return io.BufferedReader(_Pieces(pieces), _BUFFER_BYTES)

@@ -97,7 +97,6 @@ def elements(stream: io.BufferedReader, name: str, tags: Sequence[str]) -> Itera
 DELETION = "a deletion in a stream"  # the reason of the error for deletions in PubMed's update files
 _ARTICLE, _BOOK = "PubmedArticle", "PubmedBookArticle"
 PUBMED_ROOTS = ("PubmedArticleSet", _ARTICLE, _BOOK)
-_NAME = frozenset(("CollectiveName", "ForeName", "Initials", "LastName", "Suffix"))
 _OWN_DOI = XPath("string(*/ArticleIdList/ArticleId[@IdType='doi'])")
 _PMC = XPath("normalize-space(*/ArticleIdList/ArticleId[@IdType='pmc'])")
 # The kind that the DTD assumes is "pubmed".
@@ -130,10 +129,8 @@ def _from_pubmed(source: Element) -> dict[str, Any] | None:
         raise unfit("deletions in a file", found, "save it and give the file", DELETION)
     is_article = source.tag == _ARTICLE
     citation = _parts(_parts([source]).get(_CITATIONS[not is_article]))
-    paper_id = text_of(*citation.get("PMID", [None])[:1])
-    if not paper_id:
+    if not (paper_id := text_of(*citation.get("PMID", [None])[:1])):
         raise unfit("a PMID", "none", "add it or remove the record", "no paper_id")
-    authors = [*citation.get("AuthorList", ())]
     if is_article:
         article = _parts(citation.get("Article"))
         title = _title(article.get("ArticleTitle")) or _title(article.get("VernacularTitle"))
@@ -146,7 +143,7 @@ def _from_pubmed(source: Element) -> dict[str, Any] | None:
         article, book = citation, _parts(citation.get("Book"))
         chapter, venue = _title(citation.get("ArticleTitle")), _title(book.get("BookTitle"))
         title, venue = (chapter, venue) if chapter else (venue, "")
-        authors = authors or book.get("AuthorList", [])
+        authors = citation.get("AuthorList") or book.get("AuthorList", [])
         dates = _published(citation.get("ContributionDate", [None])[0], book.get("PubDate", []))
     places = (each for each in article.get("ELocationID", ()) if each.get("EIdType") == "doi")
     locations = (text_of(each) for each in places if each.get("ValidYN") != "N")
@@ -206,7 +203,7 @@ def _title(elements: Sequence[Element] | None) -> str:
 
 
 def _name(author: Element) -> str:
-    parts = {part.tag: part.text or "" for part in author if part.tag in _NAME}
+    parts = {part.tag: part.text or "" for part in author}
     if "CollectiveName" in parts:
         return text_of(author.find("CollectiveName"))
     family, given = parts.get("LastName", ""), parts.get("ForeName") or parts.get("Initials", "")

@@ -132,12 +132,10 @@ class _Library:
         parent, kind = ("sourceItemID", "mimeType") if is_old else ("parentItemID", "contentType")
         data = "JOIN creatorData USING (creatorDataID)" if is_old else ""
         names = "fieldsCombined" if self._columns("fieldsCombined") else "fields"
-        self._fields: dict[int, dict[str, Any]] = defaultdict(dict)
-        for item, name, value in database.execute(
+        self._fields = self._lists(
             f"SELECT itemID, fieldName, value FROM itemData JOIN {names} USING (fieldID) "  # noqa: S608
             "JOIN itemDataValues USING (valueID)"
-        ):
-            self._fields[item][name] = value
+        )
         self._creators = self._lists(
             "SELECT itemID, creatorType, lastName, firstName, fieldMode FROM itemCreators "  # noqa: S608
             f"JOIN creators USING (creatorID) {data} "
@@ -228,7 +226,7 @@ class _Library:
             for role, last, first, mode in self._creators.get(item, ())
         ]
         tags = [{"tag": tag} for (tag,) in self._tags.get(item, ())]
-        return {"creators": creators, "tags": tags, **self._fields[item]}
+        return {"creators": creators, "tags": tags, **dict(self._fields.get(item, ()))}
 
     def _abstract_of(
         self, pdfs: Iterable[tuple[Any, ...]], reading: Reading
