@@ -3,8 +3,6 @@
 It takes a few seconds; QBE_HOSTILE_SECONDS=600 makes it ten minutes.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -1,7 +1,5 @@
 """Grades by hand over HTTP and on the page, one real server and a real browser."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> None:
     check_access(host, key)
     threads = thread_count(options.threads)
 
-    from qbe.serve.mcp import PATH, create_server, serve_http, serve_stdio
+    from qbe.serve.mcp import PATH, create_server, serve_http
     from qbe.serve.service import SearchService, stages_of
     from qbe.serve.workers import address_of, listen
 
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> None:
         stack.callback(warming.join)
         warming.start()  # a server answers at once, and its first search is fast
         if listening is None:
-            serve_stdio(server)
+            server.run("stdio", show_banner=False)
         else:
             print(f"{len(index):,} papers for agents at {address_of(listening, PATH)}", file=sys.stderr)
             serve_http(server, listening, key)

@@ -149,8 +149,7 @@ class IndexReader:
 
     def whole(self, rows: Rows) -> Vectors:
         """Return the vectors (n, dimension) of papers (n,)."""
-        vectors: Vectors = self.whole_vectors[rows]
-        return vectors
+        return self.whole_vectors[rows]
 
     def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
         """Compare papers (n,) exactly with a query's ``sentences`` (m, dimension) and ``whole``."""

@@ -80,8 +80,7 @@ class Selection:
 
 def best_per_paper(similarities: Floats, starts: Rows) -> Floats:
     """Return each query sentence's best similarity per paper: (queries, sentences) -> (queries, papers)."""
-    best: Floats = np.maximum.reduceat(similarities, starts, axis=1)
-    return best
+    return np.maximum.reduceat(similarities, starts, axis=1)
 
 
 def kept_or_all(keep: Mask, starts: Rows) -> Mask:

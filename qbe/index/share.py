@@ -32,16 +32,7 @@ from qbe.index.papers import OFFSETS
 from qbe.index.store import MANIFEST, RECORDS, Manifest
 from qbe.types import TEXT_NOT_INCLUDED
 from qbe.util import web
-from qbe.util.files import (
-    HUB,
-    StrPath,
-    atomic_file,
-    cache_folder,
-    check_output,
-    is_remote,
-    make_once,
-    write_text,
-)
+from qbe.util.files import HUB, atomic_file, cache_folder, check_output, is_remote, make_once, write_text
 from qbe.util.work import thread_count
 
 DESCRIPTION = "pack.json"
@@ -182,7 +173,7 @@ def pulled_as(folder: Path) -> Pack | None:
         return None
 
 
-def local_folder(address: StrPath) -> Path:
+def local_folder(address: str | os.PathLike[str]) -> Path:
     """Return the folder of an index; that of an address is pulled into the cache the first time."""
     if not is_remote(address):
         return Path(address)

@@ -159,9 +159,8 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
     for item in items:
         check_type(item, str | os.PathLike, expected, "give one of these")
     names = [os.fspath(item) for item in items]
-    files = [file for name in names for file in files_of(name)]
     facts = list[list[Any]]()
-    for file in files:
+    for file in itertools.chain.from_iterable(map(files_of, names)):
         facts.append([file])
         if Path(file).is_file():
             status = Path(file).stat()

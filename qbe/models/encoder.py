@@ -55,8 +55,6 @@ class Encoder:
         files.verify()
         self.files, self.threads = files, threads
         self.dimension, self.batched = files.metadata.dimension, files.precision == HALF
-        self._session: Any = None
-        self.batch_model: Any = None
         if self.batched:
             from qbe.models.gpu import BatchModel  # the other precisions do without it
 

@@ -55,8 +55,7 @@ class Head(NamedTuple):
     def scores(self, features: Doubles) -> Doubles:
         """Score candidates, (candidates,) or (candidates, K), by features (candidates, F)."""
         inputs = np.nan_to_num((features - self.mean) / self.scale, nan=0.0)
-        scores: Doubles = inputs @ self.direct + np.tanh(inputs @ self.hidden + self.bias) @ self.out
-        return scores
+        return inputs @ self.direct + np.tanh(inputs @ self.hidden + self.bias) @ self.out
 
 
 def mean_head(heads: Sequence[Head]) -> Head:

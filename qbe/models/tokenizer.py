@@ -86,17 +86,11 @@ def passes(
     yield Window([*ids, special.sep], spans)
 
 
-class PairInput(NamedTuple):
-    """Two papers as joint grades read them: ``ids`` and ``sides`` (1, tokens) int64, see JOINT_INPUTS."""
-
-    ids: NDArray[np.int64]
-    sides: NDArray[np.int64]
-
-
-def pair_input(first: Sequence[int], second: Sequence[int], cls: int, sep: int) -> PairInput:
+def pair_input(first: Sequence[int], second: Sequence[int], cls: int, sep: int) -> list[NDArray[np.int64]]:
+    """Return two papers as joint grades read them: JOINT_INPUTS, each (1, tokens) int64."""
     ids = [cls, *first, sep, *second, sep]
     sides = [0, *[1] * len(first), 0, *[2] * len(second), 0]
-    return PairInput(np.array([ids], np.int64), np.array([sides], np.int64))
+    return [np.array([each], np.int64) for each in (ids, sides)]
 
 
 def open_tokenizer(path: Path) -> Any:

@@ -30,20 +30,18 @@ def add_matches(
         rows = rows_of(reader.papers, (hit.paper_id for hit in hits[number]))
         if not len(rows):
             return []
-        vectors = [aspect.sentence_vectors for aspect in queries[number]]
-        compared = reader.compare(np.concatenate(vectors), rows, None)
-        by_aspect = np.split(compared.similarities, np.cumsum([len(each) for each in vectors])[:-1])
-        ends = [*compared.starts[1:].tolist(), len(compared.rows)]
+        aspects = queries[number]
+        asked = [(position, place) for place, each in enumerate(aspects) for position in each.positions]
+        compared = reader.compare(np.concatenate([each.sentence_vectors for each in aspects]), rows)
+        by_paper = np.split(compared.similarities, compared.starts[1:], axis=1)
         found = []
-        for hit, start, end in zip(hits[number], compared.starts.tolist(), ends, strict=True):
-            pairs = []
-            for place, (aspect, similarities) in enumerate(zip(queries[number], by_aspect, strict=True)):
-                of_paper = similarities[:, start:end]
-                closest = of_paper.argmax(axis=1)
-                pairs += [
-                    Match(position, int(best), float(of_paper[i, best]), place)
-                    for i, (position, best) in enumerate(zip(aspect.positions, closest, strict=True))
-                ]
+        for hit, of_paper in zip(hits[number], by_paper, strict=True):
+            closest = of_paper.argmax(axis=1)
+            scores = of_paper[np.arange(len(asked)), closest].tolist()
+            pairs = [
+                Match(position, best, score, place)
+                for (position, place), best, score in zip(asked, closest.tolist(), scores, strict=True)
+            ]
             found.append(hit._replace(matches=tuple(sorted(pairs, key=lambda pair: -pair.score))))
         return found
 
@@ -105,8 +103,7 @@ def describe(paper: Paper, position: int, facet: Facet | None) -> str:
     if probability is None:
         return f"{sentence.label} given"
     described = f"{sentence.label} {probability:.2f}"
-    guess = facet and paper.facet_positions(facet) == ((position,), True)
-    if facet is not None and sentence.probabilities and guess:
+    if facet and sentence.probabilities and paper.facet_positions(facet) == ((position,), True):
         described += f", best guess for {facet} {sentence.probabilities.of(facet):.2f}"
     return described
 

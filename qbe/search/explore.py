@@ -13,9 +13,11 @@ import numpy as np
 from qbe.index.papers import rows_of
 from qbe.index.reader import IndexReader
 from qbe.index.scoring import distinct
+from qbe.models.heads import Estimates, shipped_model
 from qbe.query import SHAPES, Aspect, Query, Variety
 from qbe.search.first_stages import BM25Stage, FirstStage, FusedStage, Rows, Scores
 from qbe.search.fusion import BEST_PAPERS, below, best_hits
+from qbe.search.grading import Candidates, Grader, Regrader, named_grades, nothing_fits, open_grader
 from qbe.search.rank import NONE_LIKELY, Progress, RankingRequest, liked_candidates
 from qbe.search.stages import TELLING_WORDS
 from qbe.types import Facet, Hit, Paper
@@ -23,15 +25,13 @@ from qbe.util.work import Workers, pause
 
 if TYPE_CHECKING:
     from qbe.index.index import Index
-    from qbe.models.heads import Estimates
-    from qbe.search.grading import Candidates, Grader, Regrader
 
 DEPTH = 300  # candidates that each first stage brings by each liked aspect
 GRADING = 20  # papers that a cross-encoder reads in the time in which candidates are graded by vectors
 LIKELY_FROM = 0.6  # papers with at least this chance are called likely
 VARIED_DEPTH = 100  # papers, of a mix by each shape, that are compared with each other to differ
 
-_Known = dict[bytes, tuple[list[Paper], "Sequence[Paper] | Candidates"]]  # candidates by their rows
+_Known = dict[bytes, tuple[list[Paper], Sequence[Paper] | Candidates]]  # candidates by their rows
 
 
 @dataclass
@@ -49,8 +49,6 @@ class ExploreStage:
 
     @cached_property
     def _grader(self) -> Grader:
-        from qbe.search.grading import open_grader
-
         return open_grader(self.index, self.reader)
 
     def rank(
@@ -248,8 +246,6 @@ def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str |
     """Say how many hits are likely as asked, and of none how likely the best is; None where weights other
     than 1 make scores no chances.
     """
-    from qbe.search.grading import nothing_fits
-
     if not variety.mix and any(abs(aspect.weight) != 1 for aspect in query.aspects):
         return None
     corners = [hit.corner for hit in hits if (hit.chance or 0.0) >= LIKELY_FROM]
@@ -272,8 +268,6 @@ def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str |
 
 def _named_grades(request: RankingRequest, graded: Sequence[Estimates]) -> list[dict[str, float]]:
     """The grades of each candidate by facet, the best over the liked papers that have sentences of it."""
-    from qbe.search.grading import named_grades
-
     pairs = [(each.paper, found) for each, found in zip(request.graded_by, graded, strict=True)]
     ids = request.query.liked
     liked = [named_grades(paper, found) for paper, found in pairs if paper.paper_id in ids]
@@ -326,8 +320,6 @@ def open_explore_stage(
     index: Index, reader: IndexReader, first_stage: FirstStage, workers: Workers, regrader: Regrader | None
 ) -> ExploreStage | None:
     """Open what ranks queries of several facets; None where no grade model reads the index's vectors."""
-    from qbe.models.heads import shipped_model
-
     dense = reader.manifest.dense
     if dense is None or shipped_model(dense["encoder"]) is None:
         return None

@@ -15,6 +15,7 @@ from qbe.index.papers import rows_of
 from qbe.index.reader import IndexReader
 from qbe.index.scoring import Selection, best_per_paper, distinct, kept_or_all, mean_max
 from qbe.models.pooling import EncodedAspect
+from qbe.models.words import shipped_words
 from qbe.search.fusion import best_hits, weighted_sum, z_normalize
 from qbe.search.stages import (
     BM25,
@@ -80,8 +81,6 @@ def query_text(query: EncodedAspect, form: str = TITLE_FACET, reader: IndexReade
     if form == KEY_TERMS and reader is not None:
         return " ".join(reader.key_terms(paper.title) + reader.key_terms(paper.abstract))
     if form == TELLING_WORDS and query.aspect.facet is not None:
-        from qbe.models.words import shipped_words
-
         return shipped_words().query_text(paper, query.aspect.facet)
     sentences = " ".join(paper.texts(query.positions))
     return sentences if form == FACET else f"{paper.title} {sentences}"
@@ -157,10 +156,8 @@ class DenseStage:
     def batch_search(
         self, queries: Aspects, k: int, pools: Pools, allowed: Allowed = None, *, explain: bool = False
     ) -> list[list[Hit]]:
-        pairs = zip(queries, pools, strict=True)
-        vectors = [query.sentence_vectors for query, pool in pairs if pool is None]
-        by_mean = not self._single
-        found = self._reader.nearest(vectors, k, allowed, by_mean, self._nprobe) if vectors else ()
+        vectors = [query.sentence_vectors for query, pool in zip(queries, pools, strict=True) if pool is None]
+        found = self._reader.nearest(vectors, k, allowed, not self._single, self._nprobe) if vectors else ()
         nearest = iter(found)
         rows = [next(nearest) if pool is None else distinct(rows_of(self._papers, pool)) for pool in pools]
 

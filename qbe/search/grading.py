@@ -180,10 +180,6 @@ def _shares(papers: Sequence[Paper]) -> Doubles:
     return np.array([facet_shares(each) for paper in papers for each in paper.sentences], np.float64).T
 
 
-# The model has seen no shorter query: a phrase would be graded 3 where one word is shared.
-FEWEST_SENTENCES = 3
-
-
 class Grader(NamedTuple):
     """Grades candidates by their features, of which ``model`` was trained."""
 
@@ -194,7 +190,8 @@ class Grader(NamedTuple):
         self, query: GradedQuery, candidates: Sequence[Paper] | Candidates
     ) -> tuple[Estimates, Compared]:
         compared = self.features.compare(query, candidates)
-        is_short = len(query.paper.sentences) < FEWEST_SENTENCES
+        # The model has seen no shorter query: a phrase would be graded 3 where one word is shared.
+        is_short = len(query.paper.sentences) < 3
         return self.model.estimates(compared.values, cut_off=is_short), compared
 
 

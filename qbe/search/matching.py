@@ -269,10 +269,8 @@ class VectorMatching:
 
         plans: Doubles | None = None
         if self.name == "transport":
-            temperature = self.temperature
-            if temperature is None:
-                is_whole = query.aspect.facet is None and query.aspect.positions is None
-                temperature = WHOLE_TEMPERATURE if is_whole else PART_TEMPERATURE
+            is_whole = query.aspect.facet is None and query.aspect.positions is None
+            temperature = self.temperature or (WHOLE_TEMPERATURE if is_whole else PART_TEMPERATURE)
             scores, plans = transport(
                 distances, columns, temperature, self.regularization or REGULARIZATION, self.workers
             )
@@ -280,11 +278,10 @@ class VectorMatching:
         elif self.name == "mean-max":
             weights = -distances if self.similarity == L2 else cosines
             scores = mean_max(weights, columns)
+        elif self.name == "attention":
+            weights, scores = -distances, attention(distances, columns, self.temperature or 1.0)
         else:
-            weights = -distances
-            scores = single_match(distances, columns)
-            if self.name == "attention":
-                scores = attention(distances, columns, self.temperature or 1.0)
+            weights, scores = -distances, single_match(distances, columns)
         weights = np.where(columns[:, None], weights, -np.inf)
         results = []
         for pair, score in enumerate(scores.tolist()):

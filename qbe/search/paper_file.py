@@ -8,7 +8,7 @@ import json
 import re
 import sys
 from codecs import BOM_UTF8
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,9 +34,8 @@ _READ = ("plain text", "an empty file", "JSON", _LATEX)  # kinds of files that m
 _LINE_END = re.compile(r"\r\n?")
 
 
-def note_on_papers(papers: Iterable[Paper]) -> str:
+def note_on_papers(papers: Sequence[Paper]) -> str:
     """Tell users in one line of papers from outside with parts missing, or with far too long abstracts."""
-    papers = list(papers)
     notes = []
     for metadata in (paper.metadata for paper in papers):
         if ABSTRACT_FROM in metadata:

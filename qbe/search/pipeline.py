@@ -23,6 +23,7 @@ from qbe.search.session import SearchSession
 from qbe.search.stages import Stages, default_stages
 from qbe.types import Facet, Hit, Paper, Pools
 from qbe.util.files import StrPath
+from qbe.util.text import some
 from qbe.util.work import Closing, thread_count
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from qbe.index.source import BuildSettings, Corpus
     from qbe.index.update import Written
 
-MOST_SHOWN = 3  # hits that the text form of results names
 MOST_OPEN = 8  # pipelines of one index
 
 
@@ -43,9 +43,8 @@ class Hits(list[Hit]):
         self.query, self._lookup = query, lookup
 
     def __repr__(self) -> str:
-        best = [f"{hit.paper_id} {hit.score:.2f}" for hit in self[:MOST_SHOWN]]
-        best += ["..."] * (len(self) > MOST_SHOWN)
-        return f"<{len(self)} hits of {self.query.query_id}{': ' * bool(best)}{', '.join(best)}>"
+        best = some([f"{hit.paper_id} {hit.score:.2f}" for hit in self])
+        return f"<{len(self)} hits of {self.query.query_id}{best and f': {best}'}>"
 
     def _repr_html_(self) -> str:
         from qbe.corpus.bibliography import reference_of
@@ -139,8 +138,7 @@ class Pipeline(Closing):
                 wish = parse_wish(*([each] if isinstance(each, str) else each for each in (like, unlike)))
                 what, variety = wish.weights, wish.variety if variety == PLAIN else variety
             query = query_by([paper], [], facet_named(what) if isinstance(what, str) else what)
-        flags = {"matches": matches, "explain": explain, "grades": grades}
-        request = SearchRequest(query, k, pool, filter, self._labels, **flags, variety=variety)
+        request = SearchRequest(query, k, pool, filter, self._labels, matches, explain, grades, variety)
         ranking = self.session.batch([request])[0]
         return Hits(ranking.query, ranking.hits, self.index.paper)
 

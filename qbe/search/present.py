@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from qbe.corpus.bibliography import Reference, reference_of, with_formulas
@@ -134,9 +134,8 @@ def _wrapped(first: str, text: str, width: int, indent: int = INDENT, whole_word
     )
 
 
-def columns(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
+def columns(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
     """Lay rows out in two columns, the second one wrapped."""
-    rows = list(rows)
     first = max((len(left) for left, _ in rows), default=0) + 4
     lines = []
     for left, right in rows:

@@ -223,13 +223,11 @@ def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | Record
 
     paper_ids: dict[str, None] = {}
     count, missing, broken = 0, [], []
-    for entry in named:
-        count += 1
+    for count, entry in enumerate(named, start=1):
         if isinstance(entry, RecordError):
             record: Mapping[str, Any] = {"metadata": {"ids": dict(enumerate(reversed(entry.names)))}}
         else:
             record = {"paper_id": entry, "title": entry} if isinstance(entry, str) else entry
-        name = record.get("paper_id")
         paper_id = entry if isinstance(entry, str) else id_of(record) or ""
         row = reader.papers.find(paper_id)
         if row is None or (not isinstance(entry, str) and contradicts(reader.papers[row], record)):
@@ -239,7 +237,7 @@ def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | Record
         elif isinstance(entry, RecordError):
             broken.append(str(entry))
         else:
-            missing.append(str(name or record.get("title") or f"entry {count}"))
+            missing.append(str(record.get("paper_id") or record.get("title") or f"entry {count}"))
     return NamedPapers(list(paper_ids), count, tuple(missing), tuple(broken))
 
 

@@ -213,9 +213,8 @@ class SearchForm(SourceForm):
 
     def record(self) -> dict[str, Any]:
         """The fields that differ from their defaults."""
-        values = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        defaults = {each.name: each.default for each in dataclasses.fields(self)}
-        return {name: value for name, value in values.items() if value not in ([], defaults[name])}
+        values = ((each, getattr(self, each.name)) for each in dataclasses.fields(self))
+        return {each.name: value for each, value in values if value not in ([], each.default)}
 
     def request(self, index: Index, *, titles: bool = True) -> SearchRequest:
         """Make the request: hits before the page, those left out, and one more to tell if it continues.
@@ -248,9 +247,7 @@ class SearchForm(SourceForm):
 class CitationForm(SourceForm):
     """A paper that is being written, to recommend citations for: a pasted abstract, or one of the index."""
 
-    cited: list[str] = _field(
-        list, "ids of papers that it cites already: not recommended again", max_length=MAX_SEEN
-    )
+    cited: list[str] = _field(list, "ids of papers that it cites already: not recommended again", MAX_SEEN)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -109,9 +109,6 @@ _BATCH_TOKENS = 1 << 15  # of a batch in fp16, padding included
 SIDE_TOKENS = 256
 
 
-_PLACES = {facet: place for place, facet in enumerate(Facet)}
-
-
 class ByFacet:
     """Scores queries of some facets by rerankers of their own, and all others by another one."""
 
@@ -195,7 +192,7 @@ class CrossEncoder:
         for places, found in zip(groups, scored, strict=True):
             for place, score in zip(places, found, strict=True):
                 facet = requests[pairs[place][0]].query.aspect.facet
-                scores[place] = float(score[0 if len(score) == 1 or facet is None else _PLACES[facet]])
+                scores[place] = float(score[list(Facet).index(facet) if facet and len(score) > 1 else 0])
             if progress:
                 progress(len(places))
         ordered = map(RerankScore, scores)

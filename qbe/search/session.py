@@ -30,6 +30,7 @@ from qbe.search.grading import (
     stored_vectors,
     unanswered,
 )
+from qbe.search.projections import ProjectedMatching, find_model, read_model
 from qbe.search.questions import is_question
 from qbe.search.rank import SMALL_POOL, GradedQuery, Progress, RankingRequest, Reranker, RerankStage, rank
 from qbe.search.request import SearchRequest
@@ -246,12 +247,6 @@ class SearchSession(Closing):
             queries.append(Query.of(*aspects))
         return queries, vectors
 
-    def _stage(self, stage: str, tasks: Sequence[Task], progress: Progress | None = None) -> list[Task]:
-        """Tasks with the hits of a stage."""
-        again, second = stage != FIRST, self._graded if stage == GRADED else self._second
-        ranked = self._ranked(tasks, second, again=again, progress=progress)
-        return [task._replace(hits=hits, again=again) for task, hits in zip(tasks, ranked, strict=True)]
-
     def _tasks(self, requests: Sequence[SearchRequest]) -> list[Task]:
         """Label, filter and encode queries, each paper once."""
         opened, second = self._over_index(), self._second
@@ -296,17 +291,11 @@ class SearchSession(Closing):
             raise UsageError(f"expected a mix with another `rerank` than {reranker.name}; drop one")
         return variety
 
-    def _ranked(
-        self,
-        tasks: Sequence[Task],
-        second: RerankStage | None,
-        *,
-        again: bool,
-        progress: Progress | None = None,
-    ) -> list[list[Hit]]:
-        """Rank by the first stage, or all candidates where grades rank a query; ``again``: rerank the hits by
-        ``second``, or grade the best again.
+    def _stage(self, stage: str, tasks: Sequence[Task], progress: Progress | None = None) -> list[Task]:
+        """Tasks with the hits of a stage: FIRST ranks (all candidates, where grades rank a query), the others
+        rerank these hits, or grade the best again.
         """
+        again, second = stage != FIRST, self._graded if stage == GRADED else self._second
         groups: dict[Hashable, list[Task]] = {}
         for task in tasks:
             key = task.explores, id(task.opened), task.depth, task.request.explain
@@ -333,7 +322,7 @@ class SearchSession(Closing):
                     if opened.explore_ranks and not (wanted and task.ranking.query.is_single):
                         hits[place] = [hit._replace(grades=None) for hit in each]
             ranked |= zip(map(id, some), hits, strict=True)
-        return [ranked[id(task)] for task in tasks]
+        return [task._replace(hits=ranked[id(task)], again=again) for task in tasks]
 
     def _finished(self, tasks: Sequence[Task], *, rerank: bool) -> list[Ranking]:
         tasks = [task._replace(hits=_in_pool(task, _varied(task))) for task in tasks]
@@ -449,8 +438,6 @@ def open_rerank_stage(
     if isinstance(stage, Grades):
         reranker = GradedReranker(open_grader(index), workers, regrader)
     elif isinstance(stage, Projections):
-        from qbe.search.projections import ProjectedMatching, find_model, read_model
-
         index.require_vectors()
         assert dense is not None
         model = read_model(find_model(dense["encoder"], Path(stage.model) if stage.model else None))
@@ -481,9 +468,8 @@ def _cross_encoder(stage: CrossEncoder, workers: Workers) -> Reranker:
 
     def opened(scorer: Any, device: str | None = stage.device) -> Reranker:
         if scorer is None or isinstance(scorer, str | Path):
-            parameters = {"name": scorer and str(scorer), "device": device}
-            named: Any = {name: value for name, value in parameters.items() if value is not None}
-            return rerankers.open_reranker(workers=workers, **named)
+            name = rerankers.DEFAULT_RERANKER if scorer is None else str(scorer)
+            return rerankers.open_reranker(name, workers=workers, device=device or rerankers.CPU)
         if callable(getattr(scorer, "batch_score", None)):
             model: Reranker = scorer
             return model

@@ -58,8 +58,7 @@ def _is_right(kind: str, value: Any) -> bool:
         case "weights":
             if not isinstance(value, Mapping) or set(value) - set(COMPONENTS) or not any(value.values()):
                 return False
-            numbers = (isinstance(each, int | float) and 0 <= each <= MAX_WEIGHT for each in value.values())
-            return all(numbers)
+            return all(isinstance(each, int | float) and 0 <= each <= MAX_WEIGHT for each in value.values())
         case "text":
             return isinstance(value, str | os.PathLike)
     if callable(getattr(value, "transform", None)) and not hasattr(value, "batch_search"):

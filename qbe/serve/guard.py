@@ -189,9 +189,8 @@ class Guard:
         begin, body, is_complete = time.perf_counter(), b"", False
         client.set(client_at((scope["client"] or [""])[0]))
         status = 499  # logged for a client that did not wait
-        root_path = self._settings.root_path
-        scope["root_path"] = root_path
-        path = scope["path"].removeprefix(root_path)
+        scope["root_path"] = self._settings.root_path
+        path = scope["path"].removeprefix(scope["root_path"])
         is_file = scope["method"] == "POST" and path == FILE_PATH
 
         async def send_with_headers(message: Message) -> None:

@@ -389,11 +389,6 @@ def _without_null(field: dict[str, Any]) -> dict[str, Any]:
     return {**kinds[0], **{name: value for name, value in field.items() if name not in ("anyOf", "default")}}
 
 
-def serve_stdio(server: FastMCP[None]) -> None:
-    """Answer messages on standard input until its end; a line that is no message is skipped."""
-    server.run("stdio", show_banner=False)
-
-
 def serve_http(server: FastMCP[None], listening: socket.socket, key: str | None) -> None:
     """Answer requests with the ``key``, if there is one, until SIGINT or SIGTERM.
 

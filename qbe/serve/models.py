@@ -44,10 +44,8 @@ class Form:
 
     def __init__(self, kind: Any, *, has_parameters: bool = False) -> None:
         hints = get_type_hints(kind)
-        self.kinds, self.has_parameters = (
-            {each.name: hints[each.name] for each in fields(kind)},
-            has_parameters,
-        )
+        self.kinds = {each.name: hints[each.name] for each in fields(kind)}
+        self.has_parameters = has_parameters
         self.lists = {
             name
             for name, each in self.kinds.items()

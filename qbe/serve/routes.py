@@ -188,14 +188,6 @@ ADDRESSES: dict[str, dict[str, Callable[..., Any]]] = {
 the application's state; other parameters are those of the request, docstrings its description.
 """
 
-BY_TURNS = {
-    each
-    for some in ADDRESSES.values()
-    for each in some.values()
-    if each.__qualname__.startswith("SearchService")
-} - {SearchService.read_file} | {export}
-"""Functions that wait for nothing but processors."""
-
 
 def routes_of(state: Any, root_path: str, version: str) -> list[Route]:
     """Make the routes of an application; those of watches only where searches are kept."""
@@ -235,8 +227,8 @@ def _endpoint(state: Any, functions: dict[str, Callable[..., Any]]) -> Callable[
         call = bound(function, first, values)
         if function is stream:
             answer = await call()
-        elif function in BY_TURNS:
-            answer = await state.service.turns.answer(call, is_long=is_long(call))
+        elif function is export or (first is state.service and function is not SearchService.read_file):
+            answer = await state.service.turns.answer(call, is_long=is_long(call))  # needs processors alone
         else:
             answer = await run_in_threadpool(call)
         if isinstance(answer, Response):

@@ -298,8 +298,6 @@ class SearchService(Closing):
 
     def _cut(self, papers: Iterable[Paper]) -> list[str]:
         outside = [paper for paper in papers if paper.paper_id not in self.index]
-        if not outside or self.index.reader.manifest.dense is None:
-            return []
         return [f"the query: {told}" for paper in outside for told in self.index.encoder.cut(paper)]
 
     def _unknown(self, paper_ids: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from qbe.cite.links import Doubles, Evidence, Ints
 from qbe.cite.model import CitationModel, write_model
-from qbe.cite.projected import TERMS, Projection
+from qbe.cite.projected import Projection
 from qbe.cite.scoring import FEATURE_SETS, CitationScorer, CiteQuery
 from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader
@@ -64,12 +64,11 @@ def query_at(
     reader: IndexReader, evidence: Evidence, filters: FilterCache, row: int
 ) -> tuple[CiteQuery, Selection | None]:
     """The paper at a row as a query, with its stored vectors; and the papers not younger, None for all."""
-    paper, year = reader.papers[row], evidence.years[row]
+    paper, known = reader.papers[row], evidence.years[row]
     encoded = EncodedAspect.of(Aspect(paper), reader.stored_vectors(paper) if reader.manifest.dense else None)
-    if np.isnan(year):
-        return CiteQuery(encoded, None, row, NO_ROWS, frozenset()), None
-    selection = filters.of(PaperFilter(before=int(year))).selection
-    return CiteQuery(encoded, int(year), row, NO_ROWS, frozenset()), selection
+    year = None if np.isnan(known) else int(known)
+    selection = None if year is None else filters.of(PaperFilter(before=year)).selection
+    return CiteQuery(encoded, year, row, NO_ROWS, frozenset()), selection
 
 
 CUT = 20
@@ -95,7 +94,7 @@ def citation_figures(lists: Iterable[tuple[NDArray[np.bool_], int]]) -> Citation
 
 # The projection: late interaction of projected vectors ranks what a paper cites above the rest.
 
-# Of the TERMS: as large as the similarities need for a softmax over some hundred candidates.
+# Of `qbe.cite.projected.TERMS`: as large as the similarities need for a softmax over some hundred candidates.
 START_WEIGHTS = (8.0, 14.0, 2.0)
 
 
@@ -122,7 +121,6 @@ class ProjectionNetwork(nn.Module):
         self.vectors = vectors
         self.matrices = nn.Parameter(torch.eye(vectors.whole.shape[1]).repeat(2, 1, 1))
         self.weights = nn.Parameter(torch.tensor(START_WEIGHTS))
-        assert len(START_WEIGHTS) == len(TERMS)
 
     def forward(self, queries: Tensor, candidates: Tensor) -> Tensor:
         """Scores (queries, candidates) of papers, given by row."""
@@ -228,8 +226,7 @@ class _RankingHead(nn.Module):
         self.out = nn.Parameter(torch.zeros(hidden))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        scores: Tensor = inputs @ self.direct + torch.tanh(inputs @ self.hidden + self.bias) @ self.out
-        return scores
+        return inputs @ self.direct + torch.tanh(inputs @ self.hidden + self.bias) @ self.out
 
 
 def fit_head(

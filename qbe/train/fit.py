@@ -87,14 +87,10 @@ def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 5
         state.load(path)
     total, begin = schedule.epochs * task.steps_per_epoch, state.step
     log.info("%s: step %d of %d", path.stem, begin, total)
-    losses: list[float] = []
+    losses, dev = list[float](), state.dev
     batches, patience = itertools.islice(task.batches(seed), begin, None), schedule.patience
     while state.step < total:
-        if (
-            patience is not None
-            and state.dev
-            and len(state.dev) - 1 - state.dev.index(max(state.dev)) >= patience
-        ):
+        if patience is not None and dev and len(dev) - 1 - dev.index(max(dev)) >= patience:
             break
         network.train()
         loss = 0.0

@@ -91,12 +91,12 @@ class Texts:
                 pair_input(self._ids[first].tolist(), self._ids[second].tolist(), cls, sep)
                 for first, second in (pairs[place] for place in chunk)
             ]
-            sizes = [row.ids.shape[1] for row in rows]
+            sizes = [row.shape[1] for row, _ in rows]
             padded = -(-max(sizes) // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
             ids, sides = (torch.zeros(len(rows), padded, dtype=torch.int64) for _ in range(2))
-            for place, (row, size) in enumerate(zip(rows, sizes, strict=True)):
-                ids[place, :size] = torch.from_numpy(row.ids[0])
-                sides[place, :size] = torch.from_numpy(row.sides[0])
+            for place, ((own, own_sides), size) in enumerate(zip(rows, sizes, strict=True)):
+                ids[place, :size] = torch.from_numpy(own[0])
+                sides[place, :size] = torch.from_numpy(own_sides[0])
             yield chunk, (ids, sides, torch.tensor(sizes))
 
 

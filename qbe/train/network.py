@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -30,7 +29,6 @@ T = TypeVar("T")
 WEIGHTS = "model.safetensors"
 TERMS, START_WEIGHT = 4, 4.0
 LENGTH_MULTIPLE = 16  # of the tokens of a batch, with padding: oneDNN compiles its products for each shape
-MAX_DISTANCE = 128  # in tokens, from which on all have the same bias in MPNet (``compute_position_bias``)
 _LOWEST = -2.0  # less than any cosine
 
 
@@ -117,19 +115,14 @@ def _layer_names(kind: str, layers: int) -> dict[str, str]:
 
 
 def position_bias(distances: Tensor, length: int) -> Tensor:
-    """The bias (heads, length, length) of the attention of each token for each other, by ``distances``
-    (buckets, heads): half of the buckets are for tokens that come later, and of each half again half for
-    small distances, others for ranges that grow logarithmically up to MAX_DISTANCE (Raffel et al., 2020,
-    section 2.1).
+    """The bias (heads, length, length) of the attention of each token for each other, by MPNet's
+    ``distances`` (buckets, heads) (Raffel et al., 2020, section 2.1).
     """
-    half = len(distances) // 2
-    exact = half // 2
+    from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
+
     places = torch.arange(length, device=distances.device)
-    steps = places[:, None] - places[None, :]
-    apart = steps.abs()
-    ratio = torch.log(apart.clamp(min=1).float() / exact) / math.log(MAX_DISTANCE / exact)
-    ranges = (exact + (ratio * (half - exact)).long()).clamp(max=half - 1)
-    buckets = torch.where(apart < exact, apart, ranges) + half * (steps < 0)
+    steps = places[None, :] - places[:, None]
+    buckets = MPNetEncoder.relative_position_bucket(steps, len(distances))  # type: ignore[no-untyped-call]
     return distances[buckets].permute(2, 0, 1)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,8 +96,7 @@ def sample_papers(source: str | Path, evaluated: TitleIndex, count: int, seed: i
     larger sample holds every smaller one of the seed.
     """
     rng, papers = random.Random(seed), list[Paper]()
-    read = enumerate(read_jsonl(source, unsplit))
-    for _, _, paper in sorted((rng.random(), number, paper) for number, paper in read):
+    for paper in sorted(read_jsonl(source, unsplit), key=lambda _: rng.random()):
         if len(papers) >= count:
             break
         sentences = tuple(map(Sentence, split_sentences(paper.abstract)))
@@ -129,31 +129,21 @@ def headed_papers(sources: Iterable[Path], evaluated: TitleIndex) -> list[Paper]
     return list(papers.values())
 
 
-class _StateRecorder:
-    """A hook of an encoder that keeps the hidden states of a paper's first window."""
-
-    def __init__(self, layers: Sequence[int]) -> None:
-        self.layers = tuple(layers)
-        self.first: tuple[NDArray[np.int8], NDArray[np.float16]] | None = None
-
-    def compute(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
-        if self.first is None:
-            stacked = np.stack(states, axis=1)
-            scales = np.maximum(np.abs(stacked).max(axis=2, keepdims=True) / 127, 1e-6).astype(np.float16)
-            numbers = np.rint(stacked / scales.astype(np.float32)).clip(-127, 127).astype(np.int8)
-            self.first = numbers, scales
-        return np.zeros((len(spans), 0), np.float32)
-
-
 def record_states(encoder: Encoder, layers: Sequence[int], papers: Iterable[Paper]) -> list[Tokens]:
     """Tokens and states of each paper, in order; ``encoder.threads`` papers are encoded at a time."""
 
     def record_paper(paper: Paper) -> Tokens:
-        recorder = _StateRecorder(layers)
-        encoder.encode_paper(paper, recorder)
-        assert recorder.first is not None
-        window = next(encoder.windows(paper))
-        return Tokens(np.array(window.ids, np.int32), tuple(window.spans), *recorder.first)
+        windows: list[Floats] = []
+
+        def keep(states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
+            windows.append(np.stack(states, axis=1))
+            return np.zeros((len(spans), 0), np.float32)
+
+        encoder.encode_paper(paper, SimpleNamespace(layers=layers, compute=keep))
+        states, window = windows[0], next(encoder.windows(paper))
+        scales = np.maximum(np.abs(states).max(axis=2, keepdims=True) / 127, 1e-6).astype(np.float16)
+        numbers = np.rint(states / scales.astype(np.float32)).clip(-127, 127).astype(np.int8)
+        return Tokens(np.array(window.ids, np.int32), tuple(window.spans), numbers, scales)
 
     return list(ordered_map(record_paper, papers, encoder.threads))
 

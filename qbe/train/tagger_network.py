@@ -29,8 +29,7 @@ class Tokens(NamedTuple):
 
     @property
     def states(self) -> Floats:
-        states: Floats = self.numbers.astype(np.float32) * self.scales.astype(np.float32)
-        return states
+        return self.numbers.astype(np.float32) * self.scales.astype(np.float32)
 
 
 def _layout(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
@@ -110,12 +109,9 @@ class Head(nn.Module):
     @staticmethod
     def collate(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor, Tensor]:
         """Normalized states (papers, tokens, layers * dimension), padded, and their `_layout`."""
-        spans, present = _layout(papers)
-        states = torch.zeros(len(papers), spans.shape[2], papers[0].numbers[0].size)
-        for row, paper in zip(states, papers, strict=True):
-            values = torch.from_numpy(paper.states)
-            row[: len(values)] = functional.layer_norm(values, values.shape[-1:]).flatten(1)
-        return states, spans, present
+        values = (torch.from_numpy(paper.states) for paper in papers)
+        states = [functional.layer_norm(each, each.shape[-1:]).flatten(1) for each in values]
+        return nn.utils.rnn.pad_sequence(states, batch_first=True), *_layout(papers)
 
     def forward(self, states: Tensor, spans: Tensor, present: Tensor) -> Tensor:
         """Scores (papers, sentences, labels) before the chain."""
@@ -221,11 +217,8 @@ class Teacher(nn.Module):
     @staticmethod
     def collate(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor, Tensor]:
         """Papers padded to the longest: ids (papers, tokens) int64, 0 for padding, and their `_layout`."""
-        spans, present = _layout(papers)
-        ids = torch.zeros(len(papers), spans.shape[2], dtype=torch.long)
-        for row, paper in zip(ids, papers, strict=True):
-            row[: len(paper.ids)] = torch.from_numpy(paper.ids)
-        return ids, spans, present
+        ids = [torch.from_numpy(paper.ids).long() for paper in papers]
+        return nn.utils.rnn.pad_sequence(ids, batch_first=True), *_layout(papers)
 
     def forward(self, ids: Tensor, spans: Tensor, present: Tensor) -> Tensor:
         """Scores (papers, sentences, labels) before the chain."""

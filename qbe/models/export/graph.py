@@ -33,7 +33,7 @@ def fuse_attention(path: Path, heads: int) -> int:
     from onnxruntime.transformers.onnx_model import OnnxModel
 
     model = OnnxModel(onnx.load(str(path)))
-    attentions = list(_attentions(model.model.graph))
+    attentions = list(_attentions(model))
     if not attentions:
         return 0
     makers = model.output_name_to_node()
@@ -52,15 +52,11 @@ def fuse_attention(path: Path, heads: int) -> int:
     return len(attentions)
 
 
-def _attentions(graph: Any) -> Iterator[tuple[list[str], str]]:
+def _attentions(model: Any) -> Iterator[tuple[list[str], str]]:
     """Find attention as the exporter writes it: softmax of scaled products, times values, all with heads in
     front. Yields the names of query, key and value, and that of the result.
     """
-    makers = {name: node for node in graph.node for name in node.output}
-    users: dict[str, list[Any]] = {}
-    for node in graph.node:
-        for name in node.input:
-            users.setdefault(name, []).append(node)
+    makers, users = model.output_name_to_node(), model.input_name_to_nodes()
 
     def unscaled(name: str) -> Any:  # what makes a tensor, or what is multiplied with a constant to make it
         node = makers.get(name)
@@ -78,7 +74,7 @@ def _attentions(graph: Any) -> Iterator[tuple[list[str], str]]:
             name, node = node.input[0], makers.get(node.input[0])
         return name
 
-    for softmax in graph.node:
+    for softmax in model.nodes():
         product = unscaled(softmax.input[0]) if softmax.op_type == "Softmax" else None
         if product is None or product.op_type != "MatMul":
             continue

@@ -14,16 +14,6 @@ from qbe.models import reading
 from qbe.models.cards import TOKENIZER
 from qbe.models.folders import ADAPTER_CONFIG, adapter_weights
 
-# On which exported models are compared with their originals.
-TEXTS = (
-    "Short.",
-    "We study how the length of a query changes the order of the papers that a search engine returns.",
-    "Neural rankers read a query and a document together. That costs time. We ask whether reading each "
-    "once, and comparing their sentences afterwards, keeps the order of the first hundred documents. On "
-    "two collections it does, at a hundredth of the cost; on a third it does not, and we explain why.",
-    "Sätze mit Umlauten, Formeln wie $O(n \\log n)$, URLs (https://example.org) and 3.14 numbers!",
-)
-
 
 def load_model(
     folder: Path, architecture: str, expected: str, parameter: str = "`folder`", **settings: Any
