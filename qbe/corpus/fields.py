@@ -85,8 +85,7 @@ def placed(error: RecordError, where: str) -> RecordError:
 
 
 def wrong_type(name: str, expected: str, value: Any) -> RecordError:
-    found = type(value).__name__
-    return unfit(f"{expected} as {name}", found, "mend or remove the record", NOT_THIS_FORMAT)
+    return unfit(f"{expected} as {name}", type(value).__name__, "mend or remove the record", NOT_THIS_FORMAT)
 
 
 def record(

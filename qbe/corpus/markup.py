@@ -247,8 +247,7 @@ class _Decoder(NamedTuple):
         if other:
             kept = other if self.is_bibtex else command[0]
             return _SPACES.get(other, kept).translate(_HIDE)
-        symbol = symbol_of(name)
-        if symbol is not None:
+        if (symbol := symbol_of(name)) is not None:
             return symbol.translate(_HIDE) + ("" if _EATS_SPACE.fullmatch(name) else space)
         if _FONT.fullmatch(name):
             return ""

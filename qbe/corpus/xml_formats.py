@@ -116,8 +116,9 @@ def read_pubmed(stream: io.BufferedReader, name: str, _: Reading) -> Iterator[En
 def note_pubmed(stream: io.BufferedReader) -> Iterator[tuple[str, bool]]:
     """Yield the PMID of each article, book and deletion (True), as far as the XML can be read."""
     with contextlib.suppress(CorpusError):
-        for _, element in elements(stream, "", (*_CITATIONS, _DELETION)):
-            is_deletion, pmids = element.tag == _DELETION, element.findall("PMID")
+        for _, element in elements(stream, "", (_ARTICLE, _BOOK, _DELETION)):
+            is_deletion = element.tag == _DELETION
+            pmids = element.findall("PMID" if is_deletion else "*/PMID")
             yield from ((text_of(pmid), is_deletion) for pmid in (pmids if is_deletion else pmids[:1]))
 
 
@@ -128,7 +129,8 @@ def _from_pubmed(source: Element) -> dict[str, Any] | None:
         found = "some in a stream, which cannot be read twice"
         raise unfit("deletions in a file", found, "save it and give the file", DELETION)
     is_article = source.tag == _ARTICLE
-    citation = _parts(_parts([source]).get(_CITATIONS[not is_article]))
+    whole = _parts([source])
+    citation = _parts(whole.get(_CITATIONS[not is_article]))
     if not (paper_id := text_of(*citation.get("PMID", [None])[:1])):
         raise unfit("a PMID", "none", "add it or remove the record", "no paper_id")
     if is_article:
@@ -174,7 +176,8 @@ def _from_pubmed(source: Element) -> dict[str, Any] | None:
     abstracts = article.get("Abstract", ()) or citation.get("OtherAbstract", ())  # in another language
     parts = (part for each in abstracts[:1] for part in each if part.tag == "AbstractText")
     abstract = " ".join(text_of(part, as_it_is=True).strip() for part in parts)
-    twice = _repeated(article, "ArticleTitle", "Abstract")
+    twice = _repeated(whole, *_CITATIONS) + _repeated(citation, "Article")
+    twice += _repeated(article, "ArticleTitle", "Abstract")
     return noted(record(paper_id, title, abstract, metadata, is_fault=False), twice)
 
 
