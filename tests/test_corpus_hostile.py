@@ -19,7 +19,7 @@ from qbe.errors import CorpusError
 pytestmark = pytest.mark.slow
 
 
-def read(form: str, text: str | bytes) -> None:
+def read(form: str, text: str) -> None:
     list(FORMATS[form].read(buffered(text), "hostile", Reading()))
 
 
@@ -74,15 +74,11 @@ def test_200_kb_of_any_sign_word_or_line_take_a_moment(sample: Sample) -> None:
     first = sample.data[: sample.data.index(b"birds")]
     parts = {line + b"\n" for line in first.splitlines()} | set(re.findall(rb"[<{\[(\"%@][\w/]*", first))
     parts |= {bytes([sign]) for sign in sample.data + b"\\ \t\n$&" if sign < 128 and not chr(sign).isalnum()}
-
-    def seconds(part: bytes, place: int, size: int) -> float:
-        start = time.process_time()
-        with contextlib.suppress(CorpusError):
-            read(sample.format, sample.data[:place] + part * (size // len(part)) + sample.data[place:])
-        return time.process_time() - start
-
     for part in sorted(parts):
         for place in (0, first.index(b"fish")):
-            taken = seconds(part, place, 200_000)
-            is_linear = taken < 4 or taken < 3 * seconds(part, place, 100_000)  # where a machine is slow
-            assert is_linear, (part, place, taken)
+            data = sample.data[:place] + part * (200_000 // len(part)) + sample.data[place:]
+            start = time.process_time()
+            with contextlib.suppress(CorpusError):
+                for _ in FORMATS[sample.format].read(buffered(data), "hostile", Reading()):
+                    pass
+            assert time.process_time() - start < 4, (part, place)

@@ -22,7 +22,7 @@ MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", 
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
 _BETWEEN = re.compile(r"[;\uff1b\u3001\uff0c]")  # names that one field has together
 _YEAR = re.compile(r"\d{4}")
-_PLAIN, _PLAIN_LINES = (re.compile(rf"[\w.,:()-]+(?:{between}[\w.,:()-]+)*") for between in (" ", "[ \0]"))
+_PLAIN, _PLAIN_NAMES = (re.compile(rf"[\w.,:()-]+(?:{between}[\w.,:()-]+)*") for between in (" ", "[ \0]"))
 _DATE = re.compile(alternatives("date"))
 _DATE_CHARS = 100
 _NAMED_MONTH = re.compile(
@@ -185,7 +185,7 @@ def dated(published: str, in_year: Any = None) -> dict[str, Any]:
 
 
 def _clean_names(names: Sequence[str]) -> list[str]:
-    if _PLAIN_LINES.fullmatch("\0".join(names)):  # as most are, in a third of the time
+    if _PLAIN_NAMES.fullmatch("\0".join(names)):  # as most are, in a third of the time
         return [name for name in names if name.casefold() not in NO_VALUE]
     parts = (part.strip() for each in names for part in _BETWEEN.split(clean_text(each)))
     return list(filter(None, parts))

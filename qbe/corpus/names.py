@@ -81,7 +81,7 @@ def _split_authors(text: str) -> tuple[list[str], bool]:
         text = _EASTERN.sub(r"\1;", text)
     if others := has_others(text):
         text = _ELLIPSIS.sub(",", text[:-_OTHERS_CHARS] + _OTHERS.sub("", text[-_OTHERS_CHARS:]))
-    parts = [part for part in _SEPARATOR.split(text) if part.strip()] if _SEPARATOR.search(text) else [text]
+    parts = [part for part in _SEPARATOR.split(text) if part.strip()]
     names: list[str] = []
     is_only = sum("," in part for part in parts) == 1
     for part in parts:
@@ -89,7 +89,7 @@ def _split_authors(text: str) -> tuple[list[str], bool]:
             names.append(f"{usual[2]} {usual[1]}")  # as below, in a fifth of the time
             continue
         several = _between_and(IDENTIFIER.sub("", part))
-        commas = 0 if part is text else 2  # within a name
+        commas = 0 if part == text else 2  # within a name
         if len(several) > 1 and all("," in each for each in several):
             commas = 1
         elif len(several) > 1 and several[0] and not any(" " in each.replace(", ", ",") for each in several):

@@ -96,10 +96,10 @@ _WINDOW, _HEADING = 24, 40
 
 _HEADING_END = re.compile(r"\s?[:.](?=\s)|\n|(?<=[A-Z]{3})(?=\s(?:[A-Z][a-z]|A\s|\d))")
 _IN_HEADING = re.compile(r"[^\W\d_]+|[^\s/&,]")
-_TELLING = sorted(HEADINGS - {"the", "and"})
+_TELLING = sorted(map(str.capitalize, HEADINGS - {"the", "and"}))
 # By first letters, which takes half as long to search for as words side by side.
-_RESTS = ((first, "|".join(word[1:] for word in words)) for first, words in groupby(_TELLING, itemgetter(0)))
-_CAPITALIZED = re.compile("|".join(f"{first.upper()}(?:{its}|{its.upper()})" for first, its in _RESTS))
+_RESTS = {first: "|".join(word[1:] for word in words) for first, words in groupby(_TELLING, itemgetter(0))}
+_CAPITALIZED = re.compile("|".join(f"{first}(?:{its}|{its.upper()})" for first, its in _RESTS.items()))
 
 TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[\s*]*(\S.*)", re.IGNORECASE)
 # No word of a line that begins within a sentence, such as "abstract-level".

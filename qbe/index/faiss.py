@@ -132,7 +132,8 @@ def _train(vectors: Vectors, similarity: str, params: FaissParams) -> Any:
         for clustering in (ivf.cp, *([ivf.pq.cp] if hasattr(ivf, "pq") else [])):
             clustering.seed = params.seed + 1
             clustering.min_points_per_centroid = 1  # no warnings for a small corpus
-        if getattr(faiss, "get_num_gpus", int)():  # a build for GPUs assigns vectors there
+        if getattr(faiss, "get_num_gpus", int)():
+            # A build for GPUs, which assigns vectors to centroids there.
             on_gpus = faiss.index_cpu_to_all_gpus(_empty("Flat", ivf.d, similarity))
             ivf.clustering_index = on_gpus
     if not index.is_trained:

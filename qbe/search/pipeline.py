@@ -44,7 +44,7 @@ class Hits(list[Hit]):
 
     def __repr__(self) -> str:
         best = some([f"{hit.paper_id} {hit.score:.2f}" for hit in self])
-        return f"<{len(self)} hits of {self.query.query_id}{best and f': {best}'}>"
+        return f"<{len(self)} hits of {self.query.query_id}{': ' * bool(best)}{best}>"
 
     def _repr_html_(self) -> str:
         from qbe.corpus.bibliography import reference_of

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from qbe.cite.links import Doubles, Evidence, Ints
 from qbe.cite.model import CitationModel, write_model
-from qbe.cite.projected import Projection
+from qbe.cite.projected import TERMS, Projection
 from qbe.cite.scoring import FEATURE_SETS, CitationScorer, CiteQuery
 from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader
@@ -94,7 +94,7 @@ def citation_figures(lists: Iterable[tuple[NDArray[np.bool_], int]]) -> Citation
 
 # The projection: late interaction of projected vectors ranks what a paper cites above the rest.
 
-# Of `qbe.cite.projected.TERMS`: as large as the similarities need for a softmax over some hundred candidates.
+# Of the TERMS: as large as the similarities need for a softmax over some hundred candidates.
 START_WEIGHTS = (8.0, 14.0, 2.0)
 
 
@@ -121,6 +121,7 @@ class ProjectionNetwork(nn.Module):
         self.vectors = vectors
         self.matrices = nn.Parameter(torch.eye(vectors.whole.shape[1]).repeat(2, 1, 1))
         self.weights = nn.Parameter(torch.tensor(START_WEIGHTS))
+        assert len(START_WEIGHTS) == len(TERMS)
 
     def forward(self, queries: Tensor, candidates: Tensor) -> Tensor:
         """Scores (queries, candidates) of papers, given by row."""

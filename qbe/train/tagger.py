@@ -136,7 +136,8 @@ def record_states(encoder: Encoder, layers: Sequence[int], papers: Iterable[Pape
         windows: list[Floats] = []
 
         def keep(states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
-            windows.append(np.stack(states, axis=1))
+            if not windows:  # the first alone is kept
+                windows.append(np.stack(states, axis=1))
             return np.zeros((len(spans), 0), np.float32)
 
         encoder.encode_paper(paper, SimpleNamespace(layers=layers, compute=keep))
