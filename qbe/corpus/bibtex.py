@@ -263,8 +263,7 @@ def _entries(
     found = list(_parsed(text, number, name, strings))
     if "\\" in text and any(isinstance(entry, RecordError) for _, entry in found):
         # For BibTeX all braces count; where they are not balanced so, those after a backslash do not.
-        hidden = text.replace("\\{", "\1").replace("\\}", "\2")
-        others = list(_parsed(hidden, number, name, strings))
+        others = list(_parsed(text.replace("\\{", "\1").replace("\\}", "\2"), number, name, strings))
         found = found if any(isinstance(entry, RecordError) for _, entry in others) else others
     yield from found
 

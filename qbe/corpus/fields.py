@@ -187,8 +187,7 @@ def dated(published: str, in_year: Any = None) -> dict[str, Any]:
 def _clean_names(names: Sequence[str]) -> list[str]:
     if _PLAIN_NAMES.fullmatch("\0".join(names)):  # as most are, in a third of the time
         return [name for name in names if name.casefold() not in NO_VALUE]
-    parts = (part.strip() for each in names for part in _BETWEEN.split(clean_text(each)))
-    return list(filter(None, parts))
+    return [part for each in names for part in map(str.strip, _BETWEEN.split(clean_text(each))) if part]
 
 
 _CLEAN: dict[str, Callable[[Any], Any]] = {

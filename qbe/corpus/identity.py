@@ -266,8 +266,7 @@ class TitleIndex:
     """Find titles and near duplicates of them (Jaccard similarity of the words above MAX_JACCARD)."""
 
     def __init__(self, titles: Iterable[str]) -> None:
-        found = {frozenset(_WORDS.findall(title.lower())) for title in titles}
-        self._titles = list(found - {frozenset()})
+        self._titles = list({frozenset(_WORDS.findall(title.lower())) for title in titles} - {frozenset()})
         self._titles_by_word: dict[str, list[int]] = defaultdict(list)
         for number, words in enumerate(self._titles):
             for word in words:

@@ -109,8 +109,7 @@ def paper_of(source: str, where: str) -> dict[str, Any]:
     stands_in = "" if abstract else fields.INTRODUCTION
     if not abstract:
         lacking = [(match[1] or match[2]) for match in _INPUT.finditer(source)]
-        begins = _INTRODUCTION.finditer(source)
-        texts = (text for match in begins for text in re.split(r"\n\s*\n", match[1]))
+        texts = (text for each in _INTRODUCTION.finditer(source) for text in re.split(r"\n\s*\n", each[1]))
         paragraphs = (_plain(each, macros, []) for each in islice(texts, MOST_TRIED))
         abstract = next((each for each in paragraphs if len(each.split()) >= FEWEST_WORDS), "")
     not_read = ", ".join(f"{each:.60}" for each in islice(dict.fromkeys(lacking), MOST_NAMED))
@@ -177,10 +176,7 @@ def _plain(text: str, macros: dict[str, str], lacking: list[str]) -> str:
         more = sum(len(macros.get(match[1], match[0])) - len(match[0]) for match in _USE.finditer(text))
         if len(text) + more > MOST_CHARACTERS >> 4:  # before they are substituted: they may fill the memory
             break
-        expanded = _USE.sub(lambda match: macros.get(match[1], match[0]), text)
-        if expanded == text:
-            break
-        text = expanded
+        text = _USE.sub(lambda match: macros.get(match[1], match[0]), text)
     lacking += [(match[1] or match[2]) for match in _INPUT.finditer(text)]
     text = _CITED.sub("", _INPUT.sub(" ", text))
     parts, begin = list[str](), 0

@@ -245,8 +245,7 @@ class _Decoder(NamedTuple):
         if letter:
             return self._accented(sign or word, letter.strip("\\ \t\r\n{}"), command[0], is_group=False)
         if other:
-            kept = other if self.is_bibtex else command[0]
-            return _SPACES.get(other, kept).translate(_HIDE)
+            return _SPACES.get(other, other if self.is_bibtex else command[0]).translate(_HIDE)
         if (symbol := symbol_of(name)) is not None:
             return symbol.translate(_HIDE) + ("" if _EATS_SPACE.fullmatch(name) else space)
         if _FONT.fullmatch(name):

@@ -63,8 +63,7 @@ class Name(NamedTuple):
 def credits(names: str | Iterable[str]) -> dict[str, Any]:
     """Return the metadata ``authors``, and ``et_al`` (True) where others are not named."""
     text = names if isinstance(names, str) else "".join(f"{name}\n" for name in names)
-    authors, others = _split_authors(text)
-    return {"authors": authors, "et_al": others or None}
+    return {"authors": split_authors(text), "et_al": has_others(text) or None}
 
 
 def split_authors(text: str) -> list[str]:
@@ -73,13 +72,9 @@ def split_authors(text: str) -> list[str]:
     They stand between semicolons, bars or line breaks, else between "and", "&" and commas; names of
     organizations stay whole, and "et al." is no name (see `has_others`).
     """
-    return _split_authors(text)[0]
-
-
-def _split_authors(text: str) -> tuple[list[str], bool]:
     if not text.isascii():
         text = _EASTERN.sub(r"\1;", text)
-    if others := has_others(text):
+    if has_others(text):
         text = _ELLIPSIS.sub(",", text[:-_OTHERS_CHARS] + _OTHERS.sub("", text[-_OTHERS_CHARS:]))
     parts = [part for part in _SEPARATOR.split(text) if part.strip()]
     names: list[str] = []
@@ -98,7 +93,7 @@ def _split_authors(text: str) -> tuple[list[str], bool]:
         for each in several:
             is_one = each.count(",") <= commas and not are_several(each, is_only=is_alone)
             names += map(read_name, [each] if is_one else _between_commas(each))
-    return list(filter(None, names)), others
+    return list(filter(None, names))
 
 
 def has_others(text: str) -> bool:
@@ -164,8 +159,7 @@ def _is_organization(name: str) -> bool:
 
 
 def _family_words(words: list[str]) -> list[str]:
-    begin = next((i for i, word in enumerate(words[1:], start=1) if word[0].islower()), len(words) - 1)
-    return words[begin:]
+    return words[next((i for i, word in enumerate(words[1:], start=1) if word[0].islower()), -1) :]
 
 
 def _is_suffix(word: str) -> bool:

@@ -126,8 +126,7 @@ def answer(data: bytes) -> dict[str, str]:
     found = find(lines, str(document.get_metadata_value("Title")))
     stamp = _ARXIV.search(upward)
     dois = {match[1].lower() for line in lines if line.page == 0 and (match := _DOI.fullmatch(line.text))}
-    names = {"arxiv": stamp[1] if stamp else "", "doi": dois.pop() if len(dois) == 1 else ""}
-    return {**found, **names}
+    return {**found, "arxiv": stamp[1] if stamp else "", "doi": dois.pop() if len(dois) == 1 else ""}
 
 
 def main() -> None:

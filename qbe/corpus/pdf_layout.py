@@ -47,8 +47,7 @@ def find(lines: Sequence[Line], named: str) -> dict[str, str]:
             begin = min(begins, key=lambda each: (each.y, each.x0), default=None)
             rows = [] if begin is None else _grown(lines, begin, one_paragraph=True)
             source = INTRODUCTION
-    abstract = _LIST_MARK.sub("", joined_text(rows, words))
-    return {"title": title, "abstract": abstract, "source": source}
+    return {"title": title, "abstract": _LIST_MARK.sub("", joined_text(rows, words)), "source": source}
 
 
 def _is_heading(text: str) -> bool:
@@ -238,8 +237,7 @@ def _title(
     bottom = 0.7 * max((each.y for each in page), default=0.0)
     if heading is not None and heading.page == first:
         bottom = heading.y
-    above = [line for line in page if line.y < bottom and re.search(r"[^\W\d_]", line.text)]
-    groups = _groups(above or page)
+    groups = _groups([each for each in page if each.y < bottom and re.search(r"[^\W\d_]", each.text)] or page)
     if stated := _stated(groups, named):
         return stated
     body = body_size(lines)

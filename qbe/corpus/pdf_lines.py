@@ -64,11 +64,9 @@ def lines_of(document: Any, pages: int) -> tuple[list[Line], str]:
     lines, rotated = list[Line](), list[str]()
     for number in range(min(len(document), pages)):
         page = document[number]
-        height = page.get_height()
-        characters = list(_characters(page.get_textpage(), height))
+        characters = list(_characters(page.get_textpage(), page.get_height()))
         rotated.append("".join(each.text for each in characters if not each.upright))
-        upright = (each for each in characters if each.upright)
-        lines += _joined([_line(run, number) for run in _runs(upright)])
+        lines += _joined([_line(run, number) for run in _runs(each for each in characters if each.upright)])
     return lines, " ".join(rotated)
 
 

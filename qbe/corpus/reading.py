@@ -99,10 +99,10 @@ def _first_pass(source: str, reading: Reading, left: Counter[str], deleted: set[
     for file in (each for each in files if not _is_read_once(each)):
         try:
             with open_source(file) as stream:
-                if format_of(stream, file, reading.format).name == "pubmed":
-                    for pmid, is_deletion in note_pubmed(stream):
-                        (deleted.add if is_deletion else deleted.discard)(pmid)
-                        left[pmid] += not is_deletion
+                is_pubmed = format_of(stream, file, reading.format).name == "pubmed"
+            for pmid, is_deletion in note_pubmed(file) if is_pubmed else ():
+                (deleted.add if is_deletion else deleted.discard)(pmid)
+                left[pmid] += not is_deletion
         except CorpusError:
             if file == source:  # those of a folder are told when they are read
                 raise

@@ -232,8 +232,8 @@ def paper_from_text(title: str, abstract: str, *, paper_id: str | None = None) -
     if paper_id is None:
         texts = "\n".join(" ".join(text.split()) for text in (title, abstract))
         paper_id = f"sha-{hashlib.sha256(texts.encode(errors='replace')).hexdigest()[:16]}"
-    record = {"paper_id": paper_id, "title": title, "abstract": abstract}
-    return parse_paper(record, f"paper {paper_id}" if paper_id.isprintable() else "paper", split_sentences)
+    where = f"paper {paper_id}" if paper_id.isprintable() else "paper"
+    return parse_paper(given | {"paper_id": paper_id}, where, split_sentences)
 
 
 def paper_to_record(paper: Paper) -> dict[str, Any]:
@@ -244,8 +244,7 @@ def paper_to_record(paper: Paper) -> dict[str, Any]:
         given = ((each.probabilities, each.facet or "other") for each in paper.sentences)
         record["pred_labels"] = [f"{its.label if its else facet!s}_label" for its, facet in given]
     elif any(each.probabilities for each in paper.sentences):
-        headed = (each.probabilities and each.probabilities.label for each in paper.sentences)
-        record[HEADED] = list(headed)
+        record[HEADED] = [each.probabilities and each.probabilities.label for each in paper.sentences]
     if paper.offsets is not None:
         record[OFFSETS] = [list(pair) for pair in paper.offsets]
     if paper.metadata:

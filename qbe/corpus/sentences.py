@@ -273,8 +273,7 @@ def title_and_abstract(text: str, name: str) -> tuple[str, str]:
     first, named = first.strip().lstrip("# "), TITLE.match(text)
     title = named[1].strip() if named else first
     if heading := ABSTRACT.search(text):
-        begins = text[: heading.start()].strip()
-        return (title if begins else ""), text[heading.end() :].strip()
+        return (title if text[: heading.start()].strip() else ""), text[heading.end() :].strip()
     if named:
         return title, text[named.end() :].strip()
     following = rest.split("\n")[0].strip()

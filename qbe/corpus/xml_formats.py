@@ -17,7 +17,7 @@ from qbe.corpus.fields import NOT_THIS_FORMAT, date, dated, doi, noted, record, 
 from qbe.corpus.markup import clean_title
 from qbe.corpus.names import person_name
 from qbe.corpus.records import Entry, Reading, converted
-from qbe.corpus.streams import Bounded, Head
+from qbe.corpus.streams import Bounded, Head, open_source
 from qbe.errors import CorpusError
 
 Element = Any  # of lxml, which states no types
@@ -103,6 +103,9 @@ _PMC = XPath("normalize-space(*/ArticleIdList/ArticleId[@IdType='pmc'])")
 _IDS = "ArticleIdList/ArticleId[not(@IdType) or @IdType='pubmed']"
 _CITES = XPath(f"*/ReferenceList//Reference/{_IDS}/text()", smart_strings=False)
 _DELETION, _CITATIONS = "DeleteCitation", ("MedlineCitation", "BookDocument")
+_BEGIN = re.compile(rb"<(?:MedlineCitation|BookDocument)[\s>]")
+_PMID = re.compile(rb"<Pubmed\w*Article>\s*<\w+\b[^<>]*>\s*<PMID\b[^<>]*>(\d+)<")
+_UNUSUAL = re.compile(rb"<!(?:--|\[CDATA|ENTITY)|<DeleteCitation")
 # The last period of an ellipsis, or of an abbreviation such as U.S.
 _KEPT_PERIOD = re.compile(r"(?:\.\.|\b(?:[^\W\d_]\.){2,})$")
 _IN_BRACKETS = re.compile(r"\[[^\[\]]*+(?:\[[^\[\]]*+\][^\[\]]*+)*\]")
@@ -113,13 +116,33 @@ def read_pubmed(stream: io.BufferedReader, name: str, _: Reading) -> Iterator[En
     return converted(elements(stream, name, (_ARTICLE, _BOOK, _DELETION)), _from_pubmed)
 
 
-def note_pubmed(stream: io.BufferedReader) -> Iterator[tuple[str, bool]]:
+def note_pubmed(file: str) -> Iterator[tuple[str, bool]]:
     """Yield the PMID of each article, book and deletion (True), as far as the XML can be read."""
-    with contextlib.suppress(CorpusError):
+    with open_source(file) as stream:
+        plain = _plain_pmids(stream)
+    if plain is not None:
+        yield from ((pmid, False) for pmid in plain)
+        return
+    with open_source(file) as stream, contextlib.suppress(CorpusError):
         for _, element in elements(stream, "", (_ARTICLE, _BOOK, _DELETION)):
             is_deletion = element.tag == _DELETION
             pmids = element.findall("PMID" if is_deletion else "*/PMID")
             yield from ((text_of(pmid), is_deletion) for pmid in (pmids if is_deletion else pmids[:1]))
+
+
+def _plain_pmids(stream: io.BufferedReader) -> list[str] | None:
+    """Return the PMIDs of XML as NLM writes it, without parsing it; None where that could be wrong."""
+    pmids, rest = list[str](), b""
+    while data := stream.read(1 << 20):
+        data = rest + data
+        end = data.rfind(b"</PMID>") + 1
+        data, rest = data[:end], data[end:]
+        found = _PMID.findall(data)
+        pmids += map(bytes.decode, found)
+        if len(rest) > MAX_RECORD_BYTES or _UNUSUAL.search(data) or len(_BEGIN.findall(data)) != len(found):
+            return None
+    is_whole = b"</Pubmed" in rest and not _BEGIN.search(rest)
+    return pmids if is_whole and 0 < len(pmids) == len(set(pmids)) else None
 
 
 def _from_pubmed(source: Element) -> dict[str, Any] | None:

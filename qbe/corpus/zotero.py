@@ -184,8 +184,7 @@ class _Library:
                 f"{', '.join(sorted(names)[:20]) or 'none'}; check its name"
             )
         kind = "type" if "type" in self._columns("libraries") else "libraryType"
-        has_feeds = bool(self._columns("feedItems"))
-        feeds = "AND itemID NOT IN (SELECT itemID FROM feedItems)" if has_feeds else ""
+        feeds = "AND itemID NOT IN (SELECT itemID FROM feedItems)" if self._columns("feedItems") else ""
         rows = self._database.execute(
             "SELECT itemID, key, typeName, groupID, groups.name FROM items "  # noqa: S608
             "JOIN itemTypes USING (itemTypeID) LEFT JOIN libraries USING (libraryID) "
