@@ -15,47 +15,28 @@ if TYPE_CHECKING:
     from qbe.cite.config import CiteConfig as CiteConfig
     from qbe.cite.recommender import CiteRequest as CiteRequest, Recommender as Recommender
     from qbe.corpus.records import Reading as Reading
-    from qbe.errors import (
-        CorpusError as CorpusError,
-        FacetNotFoundError as FacetNotFoundError,
-        FileFormatError as FileFormatError,
-        IndexFormatError as IndexFormatError,
-        ModelError as ModelError,
-        PaperNotFoundError as PaperNotFoundError,
-        QbeError as QbeError,
-        UsageError as UsageError,
-    )
+    from qbe.errors import CorpusError as CorpusError, FacetNotFoundError as FacetNotFoundError
+    from qbe.errors import FileFormatError as FileFormatError, IndexFormatError as IndexFormatError
+    from qbe.errors import ModelError as ModelError, PaperNotFoundError as PaperNotFoundError
+    from qbe.errors import QbeError as QbeError, UsageError as UsageError
     from qbe.index.source import BuildSettings as BuildSettings
     from qbe.search.pipeline import Index as Index, Pipeline as Pipeline, build_index as build_index
     from qbe.search.pipeline import open_index as open_index
 
     open, build = open_index, build_index
     from qbe.search.pyterrier import from_transformer as from_transformer
-    from qbe.query import (
-        SHAPES as SHAPES,
-        Aspect as Aspect,
-        Query as Query,
-        Topic as Topic,
-        Variety as Variety,
-    )
+    from qbe.query import SHAPES as SHAPES, Aspect as Aspect, Query as Query, Topic as Topic
+    from qbe.query import Variety as Variety
     from qbe.evaluate.run import Run as Run
     from qbe.search.filters import PaperFilter as PaperFilter
     from qbe.search.paper_file import paper_from_file as paper_from_file
     from qbe.search.questions import paper_from_question as paper_from_question
     from qbe.search.request import SearchRequest as SearchRequest
     from qbe.search.session import SearchSession as SearchSession
-    from qbe.search.stages import (
-        BM25 as BM25,
-        CrossEncoder as CrossEncoder,
-        Dense as Dense,
-        Fused as Fused,
-        Grades as Grades,
-        LanguageModel as LanguageModel,
-        Matching as Matching,
-        Projections as Projections,
-        Stages as Stages,
-        default_stages as default_stages,
-    )
+    from qbe.search.stages import BM25 as BM25, CrossEncoder as CrossEncoder, Dense as Dense, Fused as Fused
+    from qbe.search.stages import Grades as Grades, LanguageModel as LanguageModel, Matching as Matching
+    from qbe.search.stages import Projections as Projections, Stages as Stages
+    from qbe.search.stages import default_stages as default_stages
     from qbe.corpus.records import paper_from_text as paper_from_text
     from qbe.runs import read_pools as read_pools, read_qrels as read_qrels, read_topics as read_topics
     from qbe.types import Facet as Facet, Hit as Hit, Match as Match, Paper as Paper, Sentence as Sentence

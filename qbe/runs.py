@@ -23,8 +23,8 @@ from typing import NamedTuple
 from qbe.errors import FileFormatError, PaperNotFoundError, UsageError
 from qbe.query import HIGHEST, Topic, TopicAspect, check_weight, format_weight
 from qbe.types import Facet, Hit
-from qbe.util.files import StrPath
-from qbe.util.text import bad_line, plain_number, read_fields, some, write_lines
+from qbe.util.files import StrPath, write_text
+from qbe.util.text import bad_line, plain_number, read_fields, some
 
 Rankings = Mapping[str, Sequence[Hit]]  # by query id, best first
 Qrels = Mapping[str, Mapping[str, int]]  # relevance by query id and paper id, as ir-measures takes it
@@ -146,8 +146,8 @@ def read_run(path: StrPath) -> RunFile:
 
 def write_qrels(path: StrPath, qrels: Qrels) -> None:
     """Write a TREC qrels file: query id, 0, document id, relevance."""
-    judgments = ((query_id, *each) for query_id, grades in qrels.items() for each in grades.items())
-    write_lines(path, (f"{query_id} 0 {paper_id} {grade}\n" for query_id, paper_id, grade in judgments))
+    judgments = ((query, *each) for query, grades in qrels.items() for each in grades.items())
+    write_text(path, "".join(f"{query} 0 {paper} {grade}\n" for query, paper, grade in judgments))
 
 
 def read_qrels(*paths: StrPath) -> dict[str, dict[str, int]]:
@@ -203,7 +203,7 @@ def write_topics(path: StrPath, topics: Iterable[Topic]) -> None:
     ]
     used = [not place or any(row[place] for row in rows) for place in range(len(TOPICS_HEADER))]
     table = (itertools.compress(row, used) for row in (TOPICS_HEADER, *rows))
-    write_lines(path, ("\t".join(row) + "\n" for row in table))
+    write_text(path, "".join("\t".join(row) + "\n" for row in table))
 
 
 def read_topics(path: StrPath) -> list[Topic]:
@@ -274,7 +274,7 @@ def format_aspects(paper_id: str, aspects: Iterable[TopicAspect]) -> str:
 def write_pools(path: StrPath, pools: Mapping[str, Iterable[str]]) -> None:
     """Write a pools file with its header."""
     rows = ((query_id, paper_id) for query_id, paper_ids in pools.items() for paper_id in paper_ids)
-    write_lines(path, ("\t".join(row) + "\n" for row in itertools.chain((POOLS_HEADER,), rows)))
+    write_text(path, "".join("\t".join(row) + "\n" for row in itertools.chain((POOLS_HEADER,), rows)))
 
 
 def read_pools(path: StrPath) -> dict[str, list[str]]:

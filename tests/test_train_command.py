@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 from support.messages import messages_of
@@ -34,7 +35,10 @@ def calls(monkeypatch, tmp_path):
         (output / "encoder.json").touch()
         (output / "README.md").write_text("# Name\n\n## Figures\n\nThey are 0.5.\n")
 
-    monkeypatch.setattr(command, "_training", lambda _: dict)
+    def options_of(name):
+        return type("Options", (dict,), {"recipe": getattr(resolve_name(name), "recipe", None)})
+
+    monkeypatch.setattr(command, "resolve_name", options_of)
     monkeypatch.setattr("qbe.train.work.run_training", run_training)
     monkeypatch.setenv("QBE_DATA", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)

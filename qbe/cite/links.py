@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -23,9 +24,7 @@ class Neighbours(NamedTuple):
 
 
 class Evidence:
-    """Hold years (papers,) float64, NaN where unknown, and who cites whom, ``count`` pairs, by row, of one
-    commit of an index.
-    """
+    """Hold years (papers,), NaN where unknown, and who cites whom, ``count`` pairs by row, of one commit."""
 
     def __init__(self, reader: IndexReader) -> None:
         """Read them from metadata (``cites``: ids of papers)."""
@@ -60,10 +59,11 @@ class Evidence:
         """Return the rows of all papers that these cite, with repetitions."""
         return np.concatenate([np.zeros(0, np.int64), *(self._cites(row) for row in rows.tolist())])
 
-    def citing(self, rows: Ints) -> Ints:
-        """Return the rows of all papers that cite these, with repetitions."""
+    def citing(self, rows: Ints, earlier: Mask) -> Ints:
+        """Return the rows of all ``earlier`` papers that cite these, with repetitions."""
         parts = (self._citing[slice(*self._citing_starts[row : row + 2])] for row in rows.tolist())
-        return np.concatenate([np.zeros(0, np.int64), *parts])
+        citing = np.concatenate([np.zeros(0, np.int64), *parts])
+        return np.asarray(citing[earlier[citing]])
 
     def popularity(self, rows: Ints, earlier: Mask) -> Doubles:
         """Count the ``earlier`` papers (mask over all) that cite each of the rows (n,)."""
@@ -72,10 +72,7 @@ class Evidence:
 
     def share_citing(self, near: Neighbours, rows: Ints) -> Doubles:
         """Return for each of the rows (n,) the weight of the neighbours that cite it."""
-        total = np.zeros(len(self._starts) - 1)
-        for row, weight in zip(near.rows.tolist(), near.weights.tolist(), strict=True):
-            total[self._cites(row)] += weight
-        return np.asarray(total[rows])
+        return self._sums(rows, zip(near.rows.tolist(), near.weights.tolist(), strict=True))
 
     def share_cited(self, near: Neighbours, rows: Ints) -> Doubles:
         """Return for each of the rows (n,) the weight of the neighbours that it cites."""
@@ -85,35 +82,30 @@ class Evidence:
 
     def cocited(self, seeds: Ints, rows: Ints, earlier: Mask) -> Doubles:
         """Count for each of the rows (n,) how often ``earlier`` papers cite it together with a seed."""
-        total = np.zeros(len(self._starts) - 1)
-        citing = self.citing(seeds)
-        for row in citing[earlier[citing]].tolist():
-            total[self._cites(row)] += 1
-        return np.asarray(total[rows])
+        return self._sums(rows, ((row, 1.0) for row in self.citing(seeds, earlier).tolist()))
 
     def cocitation_cosines(self, seeds: Ints, rows: Ints, earlier: Mask) -> Doubles:
         """Sum for each of the rows (n,) over the seeds how often ``earlier`` papers cite both, divided by the
         geometric mean of how often they cite either.
         """
-        total = np.zeros(len(self._starts) - 1)
-        for seed in seeds.tolist():
-            citing = self.citing(np.array([seed]))
-            citing = citing[earlier[citing]]
-            for row in citing.tolist():
-                total[self._cites(row)] += 1 / np.sqrt(len(citing))
-        return np.asarray(total[rows] / np.sqrt(np.maximum(self.popularity(rows, earlier), 1)))
+        citing = (self.citing(np.array([seed]), earlier).tolist() for seed in seeds.tolist())
+        shares = ((row, 1 / np.sqrt(len(papers))) for papers in citing for row in papers)
+        return np.asarray(self._sums(rows, shares) / np.sqrt(np.maximum(self.popularity(rows, earlier), 1)))
 
     def walks(self, seeds: Ints, rows: Ints, earlier: Mask) -> Doubles:
         """Return for each of the rows (n,) the probability of two random steps, from a seed to an ``earlier``
         paper that cites it and on to what that cites, summed over seeds and first steps (as P3 of Cooper et
         al., 2014).
         """
+        papers, seeds_of_each = np.unique(self.citing(seeds, earlier), return_counts=True)
+        steps = zip(papers.tolist(), seeds_of_each.tolist(), strict=True)
+        return self._sums(rows, ((row, count / len(self._cites(row))) for row, count in steps))
+
+    def _sums(self, rows: Ints, citing: Iterable[tuple[int, float]]) -> Doubles:
+        """Add up for each of the rows (n,) the weights of the papers that cite it."""
         total = np.zeros(len(self._starts) - 1)
-        citing = self.citing(seeds)
-        papers, seeds_of_each = np.unique(citing[earlier[citing]], return_counts=True)
-        for row, count in zip(papers.tolist(), seeds_of_each.tolist(), strict=True):
-            cited = self._cites(row)
-            total[cited] += count / len(cited)
+        for row, weight in citing:
+            total[self._cites(row)] += weight
         return np.asarray(total[rows])
 
     def _cites(self, row: int) -> Ints:

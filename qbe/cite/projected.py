@@ -30,8 +30,7 @@ class CitationSource:
     """
 
     def __init__(self, reader: IndexReader, workers: Workers, projection: Projection) -> None:
-        self._workers, self._projection = workers, projection
-        self._reader = reader
+        self._reader, self._workers, self._projection = reader, workers, projection
         self._sentence_lengths = np.full(len(reader.sentence_vectors), np.nan)
         self._whole_lengths = np.full(len(reader.whole_vectors), np.nan)
 
@@ -86,16 +85,14 @@ class CitationSource:
         block, known = self._reader.gather(rows), self._sentence_lengths
         sentences = block.vectors.astype(np.float64)
         unknown = np.isnan(known[block.rows])
-        if unknown.any():
-            known[block.rows[unknown]] = lengths(sentences[unknown], self._projection.sentences)
+        known[block.rows[unknown]] = lengths(sentences[unknown], self._projection.sentences)
         whole = self._reader.whole(rows).astype(np.float64)
         whole_lengths = self._lengths_of_whole(rows, whole)
         return MeasuredPapers(sentences, known[block.rows], whole, whole_lengths, block.starts)
 
     def _lengths_of_whole(self, rows: Rows, vectors: NDArray[np.float64]) -> Doubles:
         unknown = np.isnan(self._whole_lengths[rows])
-        if unknown.any():
-            self._whole_lengths[rows[unknown]] = lengths(vectors[unknown], self._projection.whole)
+        self._whole_lengths[rows[unknown]] = lengths(vectors[unknown], self._projection.whole)
         return self._whole_lengths[rows]
 
 

@@ -133,7 +133,8 @@ class Recommender(Closing):
         check_filter(filter)
         reader, scorer, filters = self._over()
         kept = self.config.filter if filter is None else filter
-        allowed = [filters.of(kept, Query(request.paper)).selection for request in requests]
+        asked = [Query(request.paper) for request in requests]
+        allowed = [filters.of(kept, query).selection for query in asked]
         queries = [self._query(reader, request) for request in requests]
         candidates = scorer.first_stage(queries, allowed)
         deepest = k if self._rerank is None else max(k, self._rerank.depth)
@@ -147,21 +148,14 @@ class Recommender(Closing):
             return best_hits(ids, scores.astype(np.float32), deepest)
 
         hits = list(self._workers.map(best, range(len(queries))))
+        aspects = [[query.encoded] for query in queries]
         if self._rerank is not None:
-            ranked = [
-                RankingRequest(Query(request.paper), [query.encoded])
-                for request, query in zip(requests, queries, strict=True)
-            ]
-            hits = self._rerank.rerank(reader, ranked, hits)
-            hits = [each[:k] for each in hits]
-        if not matches:
-            return hits
-        return add_matches(reader, self._workers, [[query.encoded] for query in queries], hits)
+            ranked = [RankingRequest(*each) for each in zip(asked, aspects, strict=True)]
+            hits = [each[:k] for each in self._rerank.rerank(reader, ranked, hits)]
+        return add_matches(reader, self._workers, aspects, hits) if matches else hits
 
     def selected(self, paper: Paper, filter: PaperFilter | None = None) -> FilterResult:
-        """Count the papers of the index that pass the filter (None: that of the configuration) for a paper,
-        and those without a year.
-        """
+        """Count the papers that pass the filter (None: configured) for a paper, and those without a year."""
         check_filter(filter)
         filters = self._over().filters
         return filters.of(self.config.filter if filter is None else filter, Query(paper))

@@ -195,8 +195,7 @@ class CitationScorer:
 
     def _linked(self, query: CiteQuery, rows: Ints, near: Neighbours, allowed: Selection | None) -> Ints:
         links, earlier = self.evidence, self.evidence.citing_papers(query.year, query.row)
-        citing = np.unique(links.citing(query.seeds))
-        citing = citing[earlier[citing]]
+        citing = np.unique(links.citing(query.seeds, earlier))
         proposed = np.concatenate(
             [links.cited_by(near.rows), links.cited_by(query.seeds), links.cited_by(citing), citing]
         )

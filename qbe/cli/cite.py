@@ -15,11 +15,9 @@ from qbe.cli.search import checked_form, default_hits, given_paper, named_papers
 from qbe.corpus.latex import SUFFIXES
 from qbe.search.filters import OF_QUERY, describe
 from qbe.search.stages import parse_reranker
-from qbe.util.work import thread_count
 
 if TYPE_CHECKING:
     from qbe.search.writers import Result
-
 
 TABLE_HITS = 20
 
@@ -43,13 +41,12 @@ def main(arguments: list[str]) -> None:
         common.refuse(wrong, f"expected a year or query as `before`, found {year!r}")
         before = qbe.PaperFilter(before=year if year == OF_QUERY else int(year))
     config = common.made(qbe.CiteConfig, options, links=not options.no_links, rerank=reranker, filter=before)
-    threads = thread_count(options.threads)
 
     from qbe.search.present import heading_to_cite
     from qbe.search.writers import Result, open_writer
 
     k, tag = options.hits or default_hits(form, TABLE_HITS), options.run_tag or RUN_TAG
-    with qbe.open_index(options.index, encoder=options.encoder, threads=threads) as index:
+    with qbe.open_index(options.index, encoder=options.encoder, threads=options.threads) as index:
         ids, load = _papers(options, index)
         cited, excluded = (
             named_papers(index, path) if path else [] for path in (options.cited, options.exclude)

@@ -13,10 +13,7 @@ from qbe.datasets.registry import DatasetOptions, write_dataset
 def main(arguments: list[str]) -> None:
     collection = arguments[0] if arguments and arguments[0].startswith("irds:") else None
     options = parse("datasets", ["irds", *arguments[1:]] if collection else arguments)
-    years, leave_out = getattr(options, "split_year", None), getattr(options, "leave_out", None)
-    chosen = common.made(
-        DatasetOptions, options, split_years=tuple(years or ()), leave_out=tuple(leave_out or ())
-    )
+    chosen = common.made(DatasetOptions, options, split_years=getattr(options, "split_year", None))
     name, output, report = collection or options.command, options.output, partial(print, file=sys.stderr)
     print(*write_dataset(name, output, chosen, overwrite=options.overwrite, report=report), sep="\n")
     print(f"written to {output}")

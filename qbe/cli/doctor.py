@@ -21,7 +21,6 @@ from qbe.util.work import available_threads
 
 Check = dict[str, str]
 
-
 OK, ADVICE, MISSING, DAMAGED = "ok", "advice", "missing", "damaged"
 """How a check ended: searching needs what is missing, and works without what advice is about."""
 

@@ -69,8 +69,5 @@ def main(arguments: list[str]) -> None:
     if options.output:
         text = json.dumps(to_json(report), indent=1, ensure_ascii=False, allow_nan=False)
         write_text(options.output, f"{text}\n")
-    print(
-        values_of_queries(report) if options.per_query else to_text(report, details=options.details), end=""
-    )
-    if worst:
-        print(f"\n{worst}", end="")
+    text = values_of_queries(report) if options.per_query else to_text(report, details=options.details)
+    print(f"{text}\n{worst}" if worst else text, end="")

@@ -11,12 +11,10 @@ from qbe.cli import common
 from qbe.cli.index import bars
 from qbe.cli.parser import parse
 from qbe.util.text import plain
-from qbe.util.work import thread_count
 
 
 def main(arguments: list[str]) -> None:
     options = parse("harvest", arguments)
-    threads = thread_count(options.threads)
 
     from qbe.feeds.harvest import HarvestSpec, harvest, update_index
     from qbe.feeds.oai import Repository
@@ -41,5 +39,5 @@ def main(arguments: list[str]) -> None:
     )
     if options.index is not None:
         started = time.monotonic()
-        written = update_index(options.output, options.index, Execution(threads, bars()))
+        written = update_index(options.output, options.index, Execution(options.threads, bars()))
         print(f"{options.index}: {written.summary()}, {time.monotonic() - started:.1f} s")

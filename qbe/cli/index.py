@@ -16,12 +16,10 @@ from qbe.cli.common import built, refuse
 from qbe.cli.parser import parse
 from qbe.corpus.records import NOTED
 from qbe.util.text import plain, read_ids
-from qbe.util.work import thread_count
 
 if TYPE_CHECKING:
     from qbe.index.source import Execution, Progress
     from qbe.index.store import Manifest
-
 
 NAMED = 20  # how many papers that were kept or deleted are named
 
@@ -32,10 +30,7 @@ def bars() -> Progress:
 
     class Bars(Progress):
         def papers(self, papers: Any) -> Iterator[qbe.Paper]:
-            with common.Bar("reading", "papers") as bar:
-                for paper in papers:
-                    yield paper
-                    bar(1)
+            return common.Bar("reading", "papers").over(papers)
 
         def steps(self, name: str, unit: str, total: int) -> common.Bar:
             return common.Bar(name, unit, total)
@@ -53,7 +48,6 @@ def main(arguments: list[str]) -> None:
 
 def run(options: argparse.Namespace, build: Callable[..., Manifest] | None = None) -> None:
     """Build or change an index as the options say; ``build`` stands in for `qbe.index.build.build`."""
-    threads = thread_count(options.threads)
     read = reading(options)
     action = next((name for name in ("append", "update", "sync", "delete") if getattr(options, name)), None)
     settings = build_settings(options) if action is None else None
@@ -63,7 +57,7 @@ def run(options: argparse.Namespace, build: Callable[..., Manifest] | None = Non
     from qbe.index import build as here
     from qbe.index.source import Execution
 
-    output, started, execution = Path(options.output), time.monotonic(), Execution(threads, bars())
+    output, started, execution = Path(options.output), time.monotonic(), Execution(options.threads, bars())
     if action is not None:
         _change(output, action, options, read, execution)
         return

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import qbe
 from qbe.cli import common
@@ -13,20 +14,14 @@ from qbe.cli.common import refuse
 from qbe.cli.parser import parse
 from qbe.errors import check_count
 from qbe.label.grading import LabelConfig, label
-from qbe.label.pairs import (
-    Merges,
-    Pair,
-    adjudicated,
-    differences,
-    parse_merges,
-    read_grades,
-    read_pairs,
-    write_pairs,
-)
+from qbe.label.pairs import adjudicated, differences, parse_merges, read_grades, read_pairs, write_pairs
 from qbe.models.language_model import Endpoint, Estimate, read_guideline
 from qbe.runs import read_topics
 from qbe.util.files import check_output
 from qbe.util.text import read_ids
+
+if TYPE_CHECKING:
+    from qbe.label.pairs import Merges, Pair
 
 
 def main(arguments: list[str]) -> None:
@@ -54,7 +49,7 @@ def main(arguments: list[str]) -> None:
     for name in ("budget_requests", "budget_tokens", "parallel"):
         if getattr(options, name) is not None:
             check_count(name, getattr(options, name))
-    prices, output = _prices(options.price), Path(options.output)
+    options.price, output = _prices(options.price), Path(options.output)
     check_output(output, options.overwrite)
     if options.adjudicate or (options.pairs and not options.model):
         if options.adjudicate:
@@ -72,7 +67,7 @@ def main(arguments: list[str]) -> None:
         with qbe.Index(options.index) as index:
             pairs = _pairs_of_files(options, merges) or _candidates(options, index)
             if config is not None:
-                _label(index, pairs, output, config, prices, dry_run=options.dry_run)
+                _label(options, index, pairs, config)
                 return
     write_pairs(output, pairs)
     print(f"{output}: {len(pairs):,} pairs of {len({pair.query_id for pair in pairs}):,} query papers")
@@ -91,9 +86,7 @@ def _config(options: argparse.Namespace, output: Path, merges: Merges) -> LabelC
     same = f"expected --answers in another file than the --output, found {output} as both"
     refuse(answers.resolve() == output.resolve(), same)
     guideline = read_guideline(Path(options.guideline)) if options.guideline else None
-    form = options.response_format
-    timeout = {} if options.timeout is None else {"timeout": options.timeout}
-    endpoint = Endpoint(options.endpoint, options.model, response_format=form, **timeout)
+    endpoint = common.made(Endpoint, options, url=options.endpoint or "")
     budgets, parallel = (options.budget_requests, options.budget_tokens), options.parallel or 4
     return LabelConfig(endpoint, answers, guideline, *budgets, parallel, merges, options.random_seed)
 
@@ -124,19 +117,11 @@ def _candidates(options: argparse.Namespace, index: qbe.Index) -> list[Pair]:
         return pool_candidates(index, queries, options.candidates, options.random_seed, advance)
 
 
-def _label(
-    index: qbe.Index,
-    pairs: list[Pair],
-    output: Path,
-    config: LabelConfig,
-    prices: tuple[float, float] | None,
-    *,
-    dry_run: bool,
-) -> None:
+def _label(options: argparse.Namespace, index: qbe.Index, pairs: list[Pair], config: LabelConfig) -> None:
     """Grade pairs, and print what came of it; raises ModelError where pairs were asked for in vain."""
     from qbe.label.candidates import papers_of
 
-    papers = papers_of(index, pairs)
+    papers, output, prices = papers_of(index, pairs), Path(options.output), options.price
     if bare := sum(not paper.abstract for paper in papers.values()):
         told = "papers have no abstract in this index; the model is shown their titles alone"
         common.note(f"{bare:,} of {len(papers):,} {told}")
@@ -150,8 +135,8 @@ def _label(
         if prices:
             cost = (estimate.prompt_tokens * prices[0] + estimate.completion_tokens * prices[1]) / 1e6
             line += f", at a price of about {cost:,.2f}"
-        print(line, file=sys.stdout if dry_run else sys.stderr)
-        return not dry_run
+        print(line, file=sys.stdout if options.dry_run else sys.stderr)
+        return not options.dry_run
 
     try:
         with common.Bar("grading", "pairs", len(pairs)) as advance:

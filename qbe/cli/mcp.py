@@ -13,23 +13,20 @@ import qbe
 from qbe.cli import common
 from qbe.cli.parser import parse
 from qbe.errors import check_package
-from qbe.util.work import thread_count
 
 
 def main(arguments: list[str]) -> None:
     """Answer calls until told to end."""
     options = parse("mcp", arguments)
 
-    http, port = options.transport == "http", options.port
+    http = options.transport == "http"
     os.environ["FASTMCP_ENV_FILE"] = os.devnull  # it would read .env of the working directory
     check_package("fastmcp")
 
     from qbe.serve.guard import check_access, read_key
 
     key = read_key(options.api_key_file) if options.api_key_file else None
-    host = options.host or "127.0.0.1"
-    check_access(host, key)
-    threads = thread_count(options.threads)
+    check_access(options.host, key)
 
     from qbe.serve.mcp import PATH, create_server, serve_http
     from qbe.serve.service import SearchService, stages_of
@@ -45,8 +42,8 @@ def main(arguments: list[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(0))
     with contextlib.ExitStack() as stack:
-        listening = stack.enter_context(listen(host, 8766 if port is None else port)) if http else None
-        index = stack.enter_context(qbe.open_index(options.index, threads=threads))
+        listening = stack.enter_context(listen(options.host, options.port)) if http else None
+        index = stack.enter_context(qbe.open_index(options.index, threads=options.threads))
         service = stack.enter_context(SearchService(index, stages_of(index, options.rerank)))
         server = create_server(service)
         warming = threading.Thread(target=service.warm, name="qbe-warming", daemon=True)

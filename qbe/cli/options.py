@@ -285,8 +285,8 @@ Give agents tools to search an index with, by the Model Context Protocol (MCP).
 
 --index DIR...!  the index to serve, or several as one
 --transport stdio|http (stdio)  how agents reach it
---host HOST  http: address to listen at (default: 127.0.0.1, this machine only)
---port N  http: port to listen at, 0 for any free one (default: 8766)
+--host HOST (127.0.0.1)  http: address to listen at (default: 127.0.0.1, this machine only)
+--port N (8766)  http: port to listen at, 0 for any free one (default: 8766)
 --api-key-file FILE  http: a file with a key that requests must bring; needed to listen beyond this machine
 @rerank @threads
 

@@ -195,10 +195,14 @@ def parser_of(command: str) -> Parser:
 
 
 def parse(command: str, arguments: list[str], default: Default | None = None) -> argparse.Namespace:
-    """The options of a command, with the arguments that ``default`` adds."""
+    """The options of a command, with the arguments that ``default`` adds, and a number of threads."""
     parser = parser_of(command)
     Parser.program = parser.prog
     added = default(parser, arguments) if default else []
     Parser.known.clear()
     options: argparse.Namespace = parser.parse_args([*arguments, *added])
+    if "threads" in options and command != "serve":  # which divides them among its workers
+        from qbe.util.work import thread_count
+
+        options.threads = thread_count(options.threads)
     return options

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +22,10 @@ from qbe.runs import check_pools, read_pools
 from qbe.search.filters import PaperFilter, describe, parse_where, parse_years
 from qbe.search.stages import JOINT_DEPTH, Fused, Stages, default_stages, parse_first_stage, parse_reranker
 from qbe.util.files import check_output
-from qbe.util.work import thread_count
 
 if TYPE_CHECKING:
     from qbe.search.queries import QuerySource
     from qbe.search.writers import Result, ResultWriter
-
 
 TABLE_HITS, RUN_HITS = 10, 1000
 BIBLIOGRAPHIES = ("bibtex", "ris")
@@ -52,11 +51,9 @@ DEFAULTS = {
 def main(arguments: list[str]) -> None:
     from qbe.search.stages import FIRST_STAGES, RERANKERS, describe_stages
 
-    for option in ("--first-stage", "--rerank"):
-        after = arguments.index(option) + 1 if option in arguments else len(arguments)
-        if arguments[after : after + 1] == ["help"]:
-            print(describe_stages(RERANKERS if option == "--rerank" else FIRST_STAGES))
-            print(DEFAULTS[option])
+    for option, stages in (("--first-stage", FIRST_STAGES), ("--rerank", RERANKERS)):
+        if (option, "help") in pairwise(arguments):
+            print(describe_stages(stages), DEFAULTS[option], sep="\n")
             return
     run(parse("search", arguments, searched))
 
@@ -79,7 +76,6 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
     variety, k = PLAIN if wish is None else wish.variety, options.hits
     if k is None and any(":" in part for part in options.like or ()):  # of a mixed list
         k = round(sum(variety.mix.values()))
-    threads = thread_count(options.threads)
 
     from qbe.index import jvm
     from qbe.search.writers import open_writer
@@ -87,7 +83,8 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
     if not options.topics:
         jvm.extra_options.append(jvm.QUICK)
     pools = read_pools(Path(options.pool)) if options.pool else None
-    with (open_index or qbe.open_index)(options.index, encoder=options.encoder, threads=threads) as index:
+    open_index = open_index or qbe.open_index
+    with open_index(options.index, encoder=options.encoder, threads=options.threads) as index:
         source = _source(options, index, None if wish is None else wish.weights)
         for each in source.notes:
             common.note(each)

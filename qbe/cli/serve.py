@@ -12,7 +12,6 @@ import tempfile
 import threading
 import webbrowser
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,7 +114,7 @@ def _settings(options: argparse.Namespace) -> tuple[ServeSettings, int]:
 
 def _app(
     options: argparse.Namespace,
-    stack: ExitStack,
+    stack: contextlib.ExitStack,
     open_index: Callable[..., qbe.Index] | None = None,
     *,
     is_warm: bool = False,

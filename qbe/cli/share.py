@@ -7,7 +7,6 @@ from typing import Any
 from qbe.cli import common
 from qbe.cli.parser import parse
 from qbe.util.text import plain
-from qbe.util.work import thread_count
 
 
 def pack_main(arguments: list[str]) -> None:
@@ -23,7 +22,7 @@ def pack_main(arguments: list[str]) -> None:
             source=options.source,
             abstracts=not options.without_abstracts,
             overwrite=options.overwrite,
-            threads=thread_count(options.threads),
+            threads=options.threads,
             progress=progress,
         )
     _tell(options.file, pack, f"{size / 1e6:,.1f} MB (the index {pack.bytes / 1e6:,.1f})")

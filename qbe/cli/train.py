@@ -5,20 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from qbe.cli import common
 from qbe.cli.common import refuse
 from qbe.cli.parser import parse
 from qbe.models.cards import check_model_folder
-from qbe.util.work import thread_count
 
 if TYPE_CHECKING:
     from qbe.train.work import Sources
-
 
 TRAININGS = {
     "tagger": "tagger:TaggerTraining",
@@ -44,10 +41,10 @@ def main(arguments: list[str]) -> None:
     """Train, and print what the model's card says of its figures."""
     options = parse("train", arguments)
 
-    threads = thread_count(options.threads)
     if options.command == "admit":
         tagger, csabstruct = Path(options.tagger), _path(options, "csabstruct")
-        scores = _training("admit")(tagger, options.encoder, csabstruct, threads)
+        admit = resolve_name(f"qbe.train.{TRAININGS['admit']}")
+        scores = admit(tagger, options.encoder, csabstruct, options.threads)
         for split, figures in scores.items():
             print(f"{split}: micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}")
         return
@@ -60,21 +57,16 @@ def main(arguments: list[str]) -> None:
     refuse(bool(alone), "expected --headings with --start, found none: what the tagger learns on from")
     sources = _sources(options)
     cites = options.command == "cross-encoder" and options.collection
-    make = _training("citation-pairs" if cites else options.command)
+    make = resolve_name(f"qbe.train.{TRAININGS['citation-pairs' if cites else options.command]}")
     named = ("encoder", "aligner", "start", *(["steps"] if options.command == "joint-grades" else []))
     own = {name: getattr(options, name) for name in named if getattr(options, name, None)}
-    if options.command == "encoder":
-        from qbe.train.cocitations import CocitationRecipe
+    if options.command in ("encoder", "citation-pairs", "cross-encoder"):
+        own["recipe"] = common.made(type(make.recipe), options)
 
-        own["recipe"] = common.made(CocitationRecipe, options)
-    if options.command in ("citation-pairs", "cross-encoder"):
-        from qbe.train.cross_encoder import CrossEncoderRecipe
-
-        own["recipe"] = common.made(CrossEncoderRecipe, options)
     from qbe.train.work import RunOptions, run_training
 
     output, seeds = Path(options.output), tuple(dict.fromkeys(map(int, texts)))
-    run = RunOptions(seeds, threads, getattr(options, "device", "cpu"), shlex.join(arguments))
+    run = RunOptions(seeds, options.threads, getattr(options, "device", "cpu"), shlex.join(arguments))
     run_training(make(**own), sources, output, Path(options.work), run)
     card = (output / "README.md").read_text(encoding="utf-8")
     print(f"{options.output}: {card.partition('## Figures')[2].strip()}")
@@ -86,12 +78,6 @@ def _path(options: argparse.Namespace, name: str) -> Path:
     told = f"expected `{name}`, or QBE_DATA set to a folder that holds {below}, found neither"
     refuse(value is None and not folder, told)
     return Path(folder or "", below) if value is None else Path(value)
-
-
-def _training(command: str) -> Callable[..., Any]:
-    module, _, name = TRAININGS[command].partition(":")
-    called: Callable[..., Any] = getattr(import_module(f"qbe.train.{module}"), name)
-    return called
 
 
 def _sources(options: argparse.Namespace) -> Sources:

@@ -13,11 +13,9 @@ from qbe.cli.parser import parse
 from qbe.cli.search import filter_of, given_paper
 from qbe.util.files import check_output, write_text
 from qbe.util.text import plain
-from qbe.util.work import thread_count
 
 if TYPE_CHECKING:
     from qbe.feeds.watches import Watch
-
 
 FORM_OF_NAME = {".json": "json", ".jsonl": "json", ".md": "markdown", ".xml": "atom", ".atom": "atom"}
 
@@ -29,12 +27,11 @@ def main(arguments: list[str]) -> None:
 
 def _add(options: argparse.Namespace) -> None:
     watch = _watch(options)
-    threads = thread_count(options.threads)
 
     from qbe.feeds.watches import changing, keep, watch_session, write_watches
 
     with (
-        qbe.open_index(options.index, threads=threads) as index,
+        qbe.open_index(options.index, threads=options.threads) as index,
         watch_session(index) as session,
         changing(options.watches) as watches,
     ):
@@ -106,12 +103,11 @@ def _run(options: argparse.Namespace) -> None:
 
     lower = (options.output or "").lower()
     form = options.format or next((FORM_OF_NAME[end] for end in FORM_OF_NAME if lower.endswith(end)), "table")
-    threads = thread_count(options.threads)
     check_day("since", options.since)
     if options.output:
         check_output(options.output, options.overwrite)
     with (
-        qbe.open_index(options.index, threads=threads) as index,
+        qbe.open_index(options.index, threads=options.threads) as index,
         watch_session(index) as session,
         changing(options.watches) as watches,
     ):

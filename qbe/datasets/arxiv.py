@@ -95,7 +95,6 @@ def write_graded_pairs(options: DatasetOptions, output: Path, _: Report) -> list
     if not pools:
         raise DatasetError(f"{source}: expected files of graded pairs (.tsv) in the folder, found none")
     papers = {paper_id for query, pool in pools.items() for paper_id in (query, *pool)}
-    output.mkdir(parents=True, exist_ok=True)
     missing = set(papers)
     with atomic_file(output / "corpus.jsonl") as stream:
         for paper in read_corpus(

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from qbe.corpus import read_corpus
-from qbe.corpus.json_formats import write_jsonl
 from qbe.corpus.records import SKIP, Reading
-from qbe.datasets.releases import DatasetOptions, Report
+from qbe.datasets.releases import DatasetOptions, Report, write_papers
 from qbe.errors import DatasetError, UsageError
 from qbe.runs import PAIRS_HEADER, GradedPair, read_graded_pairs
 from qbe.types import Facet, Paper
@@ -43,8 +42,7 @@ def write(options: DatasetOptions, output: Path, _: Report) -> list[str]:
     rows = [PAIRS_HEADER]
     rows += [(q, p.paper_id, *map("{:g}".format, p.grades)) for q in blended for p in blended[q]]
     write_text(output / "pairs.tsv", "".join("\t".join(row) + "\n" for row in rows))
-    with (output / "corpus.jsonl").open("wb") as stream:
-        write_jsonl([*papers.values(), *blends.values()], stream)
+    write_papers(output, [*papers.values(), *blends.values()])
     return [
         f"blended: {len(blends):,} blended candidates beside {sum(map(len, lists.values())):,} pairs of "
         f"{len(lists):,} queries, {len(papers):,} papers"

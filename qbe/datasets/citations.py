@@ -42,13 +42,10 @@ WHATEVER_HAS_TEXT = Reading(on_error=records.SKIP, max_rejected=1, keep_without_
 
 def by_share(years: Mapping[str, int]) -> dict[str, str]:
     """Split papers by age: the oldest 80 % are train, the others dev and test, half each."""
-    oldest_first = sorted(years, key=years.__getitem__)
     trained = int(0.8 * len(years))
-    chosen = trained + (len(years) - trained) // 2
-    return {
-        paper_id: TRAIN if place < trained else DEV if place < chosen else TEST
-        for place, paper_id in enumerate(oldest_first)
-    }
+    others = len(years) - trained
+    splits = [TRAIN] * trained + [DEV] * (others // 2) + [TEST] * (others - others // 2)
+    return dict(zip(sorted(years, key=years.__getitem__), splits, strict=True))
 
 
 def by_last_years(years: Mapping[str, int], last_years: Sequence[float]) -> dict[str, str]:
@@ -147,9 +144,8 @@ def write_collection(
         if most_queries is not None and len(queries[split]) > most_queries:
             chosen = random.Random(split).sample(sorted(queries[split]), most_queries)
             queries[split] = {query: queries[split][query] for query in sorted(chosen)}
-    total = sum(map(len, queries.values()))
-    empty = next((split for split, of_split in queries.items() if not of_split), None)
-    if empty is not None:
+    if empty := next((split for split, of_split in queries.items() if not of_split), ""):
+        total = sum(map(len, queries.values()))
         raise DatasetError(
             f"expected queries in each split, found none in {empty}, of {total:,} papers that cite others of "
             "the collection, none of them younger; check metadata.cites, the years and `leave_out`"
@@ -158,8 +154,7 @@ def write_collection(
         judged = {query: dict.fromkeys(cited, 1) for query, cited in of_split.items()}
         topics = (Topic(query, query) for query in judged)
         write_queries(output, topics, {f"{split}.qrels": judged}, split=f".{split}")
-    mean_words = words / max(1, papers)
-    lines = [f"{name}: {papers:,} candidates from {source}, {mean_words:.1f} words on average"]
+    lines = [f"{name}: {papers:,} candidates from {source}, {words / max(1, papers):.1f} words on average"]
     for split, of_split in queries.items():
         first, last = (of(years[query] for query in of_split) for of in (min, max))
         mean = sum(map(len, of_split.values())) / len(of_split)
@@ -189,16 +184,14 @@ def write(options: DatasetOptions, output: Path, _: Report) -> list[str]:
     if options.corpus is not None:
         return _write_own(options.corpus, options.split_years, output, leave_out)
     folder = find_release(NAME, FILES, WHERE, options.source)
-    reading = Reading(keep_without_abstract=True)
-    papers = partial(read_corpus, [str(folder / PAPERS)], unsplit, reading)
+    papers = partial(read_corpus, [str(folder / PAPERS)], unsplit, Reading(keep_without_abstract=True))
     years, without_year = years_of(papers())
     train, dev = (read_qrels(folder / f"{name}.qrels") for name in (TRAIN, DEV))
     cited = {**train, **dev}
 
     def citing_papers() -> Iterator[Paper]:
         for paper in papers():
-            cites = list(cited.get(paper.paper_id, ()))
-            yield replace(paper, metadata={**paper.metadata, "cites": cites})
+            yield replace(paper, metadata={**paper.metadata, "cites": [*cited.get(paper.paper_id, ())]})
 
     split_of = dict.fromkeys(train, TRAIN) | dict.fromkeys(dev, DEV)
     told: Any = {"source": str(folder), "without_year": without_year, "names": (TRAIN, DEV)}
@@ -211,7 +204,6 @@ def _write_own(corpus: str, split_years: Sequence[int], output: Path, leave_out:
     Train are the queries to the first of ``split_years``, dev those to the second, test the younger ones;
     without years the oldest 80 % are train, dev and test 10 % each. Records that cannot be used are listed.
     """
-    output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".read-", dir=output) as folder:
         # Years come before citations, these before splits: the papers are read again, but not their formats.
         once = Path(folder, PAPERS)

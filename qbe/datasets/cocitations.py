@@ -10,7 +10,6 @@ reads: ``cocitations.jsonl``, a pair of papers a line, and ``papers.jsonl``, all
 from __future__ import annotations
 
 import itertools
-import json
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +19,7 @@ from typing import Any
 from qbe.corpus import read_corpus
 from qbe.corpus.json_formats import write_jsonl
 from qbe.corpus.json_stream import decode_record, decode_text
-from qbe.corpus.records import SKIP, Reading
+from qbe.corpus.records import SKIP, Reading, dump_record
 from qbe.corpus.sentences import split_sentences, split_spans
 from qbe.corpus.streams import display_name, numbered_lines, open_source
 from qbe.datasets.releases import DatasetOptions, Report
@@ -45,11 +44,10 @@ def write(options: DatasetOptions, output: Path, _: Report) -> list[str]:
     full_texts = sorted(source.glob("pdf_parses/*")) if source.is_dir() else []
     reading = Reading(on_error=SKIP, max_rejected=1)
     corpus = [str(path) for path in sorted(source.glob("metadata/*"))] if full_texts else [str(source)]
-    how = "what papers cite"
     if full_texts:
         how, contexts = f"{len(full_texts)} files of full texts", read_contexts(full_texts)
     else:
-        contexts = cited_together(read_corpus(corpus, split_sentences, reading))
+        how, contexts = "what papers cite", cited_together(read_corpus(corpus, split_sentences, reading))
     wanted = frozenset[str]().union(*contexts)
     papers = {
         paper.paper_id: paper
@@ -122,8 +120,7 @@ def cited_together(papers: Iterable[Paper]) -> dict[frozenset[str], list[str]]:
     for paper in papers:
         cites = paper.metadata.get("cites") or ()
         pairs = list(itertools.combinations(dict.fromkeys(map(str, cites)), 2))
-        chosen = random.Random(paper.paper_id).sample(pairs, min(MOST_PAIRS, len(pairs)))
-        for pair in chosen:
+        for pair in random.Random(paper.paper_id).sample(pairs, min(MOST_PAIRS, len(pairs))):
             contexts[frozenset(pair)] += [sentence.text for sentence in paper.sentences]
     return contexts
 
@@ -133,4 +130,4 @@ def _line(cited: frozenset[str], pair: tuple[Paper, Paper], sentences: list[str]
     for side, paper in zip(("query", "pos_context"), pair, strict=True):
         record[side] = {"TITLE": paper.title, "ABSTRACT": [sentence.text for sentence in paper.sentences]}
     record["citing_contexts"] = sentences
-    return json.dumps(record, ensure_ascii=False).encode() + b"\n"
+    return dump_record(record)

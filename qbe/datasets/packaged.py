@@ -13,7 +13,7 @@ from qbe.datasets.releases import DatasetOptions, Report, write_queries
 from qbe.errors import DatasetError
 from qbe.query import Topic
 from qbe.types import Facet
-from qbe.util.files import atomic_file
+from qbe.util.files import write_text
 
 
 def _packaged(name: str) -> bytes:
@@ -47,8 +47,7 @@ def grades(query: str) -> dict[str, dict[str, int]]:
 def write_mini(_options: DatasetOptions, output: Path, _report: Report) -> list[str]:
     """Write the collection to a folder, its closed queries to ``closed/`` there; return a line a part."""
     papers = corpus()
-    with atomic_file(output / "corpus.jsonl") as stream:
-        stream.write(papers)
+    write_text(output / "corpus.jsonl", papers.decode())
     parts: dict[str, dict[str, list[dict[str, str]]]] = {"open": {}, "closed": {}}
     part_of = {row["query_id"]: parts[row["part"]] for row in rows("queries.tsv")}
     for row in rows("judgments.tsv"):
@@ -72,14 +71,8 @@ def _write_queries(judged: Mapping[str, Sequence[Mapping[str, str]]], folder: Pa
             query_id: {row["paper_id"]: int(row[facet.value]) for row in judged[query]}
             for query_id, query in ids.items()
         }
-        first, second = list(ids)[::2], list(ids)[1::2]
-        folds[facet.value] = {
-            "fold1_dev": first,
-            "fold2_dev": second,
-            "fold1_test": second,
-            "fold2_test": first,
-        }
+        odd, even = list(ids)[::2], list(ids)[1::2]
+        folds[facet.value] = {"fold1_dev": odd, "fold2_dev": even, "fold1_test": even, "fold2_test": odd}
     write_queries(folder, topics, qrels, pools)
-    with atomic_file(folder / "folds.json") as stream:
-        stream.write(json.dumps(folds, indent=1).encode())
+    write_text(folder / "folds.json", json.dumps(folds, indent=1))
     return sum(map(len, judged.values()))

@@ -132,10 +132,9 @@ def _released_scores(folder: Path) -> tuple[Papers, Any, Any]:
     """Read papers, scores by researcher, and ids of researchers' papers by sample."""
     places, scores = range(1, 11), dict[str, dict[str, float]]()
     for row in _table(folder / "data" / "evaluations.csv", "\t"):
-        rated = {
-            row[f"Paper{place}"]: row[f"Expertise{place}"] for place in places if row.get(f"Paper{place}")
+        scores[row["ParticipantID"]] = {
+            row[f"Paper{n}"]: float(row[f"Expertise{n}"]) for n in places if row.get(f"Paper{n}")
         }
-        scores[row["ParticipantID"]] = {paper_id: float(score) for paper_id, score in rated.items()}
     sets, samples = folder / "evaluation_datasets", dict[str, dict[str, list[str]]]()
     records = read_object(sets / "d_20_1" / "submissions.json")
     for sample in map(str, places):
@@ -240,9 +239,8 @@ def _headings(folder: Path) -> Judged:
             ]
             labels, sentences = zip(*labelled, strict=True)
             papers[paper.paper_id] = _paper(paper.paper_id, paper.title, list(sentences), list(labels))
-    return Judged(
-        papers, (), {}, {}, [f"  {sum(len(paper.sentences) for paper in papers.values()):,} sentences"]
-    )
+    count = sum(len(paper.sentences) for paper in papers.values())
+    return Judged(papers, (), {}, {}, [f"  {count:,} sentences"])
 
 
 # What reads a data set, its release in people.json, and the files of it that are needed.

@@ -71,11 +71,6 @@ def _read_aspire(name: str, source: Path, papers: Papers) -> Splits:
         ) from error
 
 
-def _read_scidocs(source: Path, _: Papers) -> Splits:
-    """Read the splits ``{task}.{split}`` of SciDocs; keep papers that are judged and missing."""
-    return {split.replace("/", "."): read_qrels(source / f"{split}.qrel") for split in SCIDOCS_SPLITS}
-
-
 RELEASES = {
     name: Release(
         f"abstracts-{name}.jsonl",
@@ -89,7 +84,9 @@ RELEASES["scidocs"] = Release(
     "paper_metadata_view_cite_read.json",
     tuple(f"{split}.qrel" for split in SCIDOCS_SPLITS),
     "https://github.com/allenai/scidocs (aws s3 sync ...)",
-    _read_scidocs,
+    lambda source, _: {
+        split.replace("/", "."): read_qrels(source / f"{split}.qrel") for split in SCIDOCS_SPLITS
+    },
 )
 
 

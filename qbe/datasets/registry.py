@@ -86,8 +86,7 @@ def write_dataset(
 def placed(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Yield a temporary folder, whose files move to ``folder`` at the end of the block.
 
-    Raises OutputError, and changes nothing, where a file of other content is there, unless with
-    ``overwrite``.
+    Raises OutputError, and changes nothing, where a file of other content is, unless with ``overwrite``.
     """
     there = next(each for each in (folder, *folder.parents) if os.path.lexists(each))
     try:

@@ -78,12 +78,8 @@ def csfcube_protocol(
     scopes = judged_scopes(folds, qrels)
     queries = {scope: tuple(q for fold in scopes[scope] for q in fold) for scope in scopes}
     left_out, warnings = coverage(queries, qrels, rankings)
-    pools = {
-        query_id: pool_of(query_id, qrels[query_id])
-        for scope, ids in queries.items()
-        if scope not in left_out
-        for query_id in ids
-    }
+    judged = (q for scope, ids in queries.items() if scope not in left_out for q in ids)
+    pools = {q: pool_of(q, qrels[q]) for q in judged}
     scores = pool_scores(pools, rankings)
     parsed = parse_measures(measures) if measures else {}
     if parsed:
@@ -103,8 +99,7 @@ def csfcube_protocol(
             if scope not in left_out
         }
         figures[name] = dict.fromkeys(scopes) | {s: fmean(folds) for s, folds in fold_figures[name].items()}
-    warnings += (*pool_warnings(pools, scores),)
-    return Evaluation(queries, values, figures, warnings, fold_figures=fold_figures)
+    return Evaluation(queries, values, figures, (*warnings, *pool_warnings(pools, scores)), fold_figures)
 
 
 def judged_scopes(folds: Folds, qrels: Qrels) -> dict[str, Sequence[Sequence[str]]]:

@@ -96,14 +96,13 @@ def scope_figures(
     scopes: Mapping[str, Collection[str]],
     left_out: Collection[str] = (),
 ) -> dict[str, dict[str, float | None]]:
-    """Aggregate values by measure and scope; None for the scopes that are left out."""
-    return {
-        name: {
-            scope: None if scope in left_out else figure(measures, name, [by_query[q] for q in ids])
-            for scope, ids in scopes.items()
-        }
-        for name, by_query in values.items()
-    }
+    """Aggregate values by measure and scope; None for the scopes that are left out, or have no value."""
+    figures: dict[str, dict[str, float | None]] = {name: {} for name in values}
+    for name, by_query in values.items():
+        for scope, ids in scopes.items():
+            known = [by_query[q] for q in ids if q in by_query and scope not in left_out]
+            figures[name][scope] = figure(measures, name, known) if known else None
+    return figures
 
 
 def coverage(
@@ -120,9 +119,7 @@ def coverage(
     facets = {facet.value for facet in Facet} & scopes.keys()
     not_run = [scope for scope in scopes if scope in facets and ranked.isdisjoint(scopes[scope])]
     left_out = frozenset(scope for scope in scopes if scope in not_run or (not_run and scope not in facets))
-    warnings = [
-        f"no {facet} query in the run: no figures for {facet} nor for all queries" for facet in not_run
-    ]
+    warnings = [f"no {name} query in the run: no figures for {name} nor for all queries" for name in not_run]
     of_other_facets = {query_id for facet in not_run for query_id in scopes[facet]}
     warnings += [
         f"no documents for query {query_id}: it scores as an empty ranking"
@@ -138,9 +135,7 @@ def coverage(
 
 def without_query_papers(qrels: Qrels) -> dict[str, dict[str, int]]:
     """Leave out judgements of query papers for themselves, where a query's id is its paper's."""
-    return {
-        query: {name: grades[name] for name in grades if name != query} for query, grades in qrels.items()
-    }
+    return {q: {name: grades[name] for name in grades if name != q} for q, grades in qrels.items()}
 
 
 def scores_of(rankings: Rankings) -> dict[str, dict[str, float]]:
@@ -160,9 +155,8 @@ def pool_scores(pools: Qrels, rankings: Rankings) -> dict[str, dict[str, float]]
 def pool_warnings(pools: Qrels, scores: Mapping[str, Mapping[str, float]], small: int = 5) -> list[str]:
     """Warn of pool papers that a run lacks, and of pools below ``small``, of which NDCG%20 counts no rank."""
     fewer = {query_id: len(pools[query_id]) - len(ranked) for query_id, ranked in scores.items()}
-    missing = {query_id: count for query_id, count in fewer.items() if count > 0}
     warnings = []
-    if missing:
+    if missing := {query_id: count for query_id, count in fewer.items() if count > 0}:
         warnings.append(
             f"{sum(missing.values())} pool documents missing in {len(missing)} queries "
             f"({next(iter(missing))}, ...): they count as not retrieved"
@@ -238,8 +232,7 @@ def citations_protocol(qrels: Qrels, rankings: Rankings, measures: Iterable[str]
     values |= {label: computed[name] for label, name in CITATION_NAMES.items()}
     values |= {name: computed[name] for name in further}
     means = scope_figures(parsed, values, scopes)
-    of_means: dict[str, float | None] = {
-        scope: harmonic_mean([means[name][scope] or 0.0 for name in ("P@20", "R@20")]) for scope in scopes
-    }
+    both = [means[name][ALL] or 0.0 for name in ("P@20", "R@20")]
+    of_means: dict[str, float | None] = {ALL: harmonic_mean(both)}
     figures = {F1: means.pop(F1), F1_OF_MEANS: of_means, **means}
     return Evaluation(scopes, values, figures, warnings)

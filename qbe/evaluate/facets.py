@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from qbe.errors import FileFormatError
-from qbe.evaluate import measures
+from qbe.evaluate import evaluation, measures
 from qbe.evaluate.evaluation import ALL, Evaluation, coverage, pool_scores, pool_warnings, scores_of
 from qbe.evaluate.measures import parse_measures, per_query_values, trec_order
 from qbe.query import (
@@ -45,10 +45,8 @@ def read_facet_grades(paths: Iterable[StrPath]) -> dict[str, dict[str, dict[Face
         if has_graded_pairs(path):
             for query, pairs in read_graded_pairs(path, partial=True).items():
                 for pair in pairs:
-                    graded = (
-                        each for each in zip(Facet, pair.grades, strict=True) if not math.isnan(each[1])
-                    )
-                    found += [(query, pair.paper_id, *each) for each in graded]
+                    graded = zip(Facet, pair.grades, strict=True)
+                    found += [(query, pair.paper_id, *each) for each in graded if not math.isnan(each[1])]
         else:
             for query_id, by_paper in read_qrels(path).items():
                 query, of_query = split_query_id(query_id)
@@ -81,11 +79,7 @@ def _evaluation(
     with_relevant: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Evaluation:
     """Average values over the queries of each scope that have one; None where none has."""
-    figures: dict[str, dict[str, float | None]] = {measure: {} for measure in per_query}
-    for measure, by_query in per_query.items():
-        for scope, ids in queries.items():
-            values = [by_query[query] for query in ids if query in by_query]
-            figures[measure][scope] = fmean(values) if values else None
+    figures = evaluation.scope_figures({}, per_query, queries)
     return Evaluation(queries, per_query, figures, tuple(warnings), with_relevant=with_relevant or {})
 
 
@@ -255,8 +249,7 @@ def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
         contrast = contrast_of(query)
         if contrast is not None and (first := sources.setdefault(contrast, query)) != query:
             other = f" and not {contrast.disliked}" if contrast.disliked else ""
-            by = f"{contrast.liked}{other}"
-            raise _twice(contrast.paper_id, f" by {by}", f"{first} and {query}")
+            raise _twice(contrast.paper_id, f" by {contrast.liked}{other}", f"{first} and {query}")
         if query not in gains and (contrast is None or contrast.paper_id not in grades):
             others[query] = hits
     scopes = {scope: tuple(of_scope) for scope, of_scope in contrasts.items()}
@@ -319,21 +312,13 @@ def _not_ranked(queries: str, rankings: Rankings, remedy: str) -> FileFormatErro
 # As asked: how many of the first hits over a whole corpus are as asked? A hit without a judgement counts as
 # not asked for: the best of many unrelated papers compete for the first places, which pools do not show.
 
-# The facets that should be similar, and those that should differ, by scope.
-REQUIREMENTS: Mapping[str, tuple[frozenset[Facet], frozenset[Facet]]] = {
-    **{facet.value: (frozenset({facet}), frozenset()) for facet in Facet},
-    **{
-        shape: (
-            frozenset(facet for facet, weight in SHAPES[shape].items() if weight > 0),
-            frozenset(facet for facet, weight in SHAPES[shape].items() if weight < 0),
-        )
-        for shape in (SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, COMPETITORS)
-    },
+# The facets that should be similar (weights above 0), and those that should differ (below), by scope.
+REQUIREMENTS: Mapping[str, Mapping[Facet, float]] = {
+    **{facet.value: {facet: 1.0} for facet in Facet},
+    **{shape: SHAPES[shape] for shape in (SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, COMPETITORS)},
 }
 _SHAPE_OF_CONTRAST = {
-    f"{liked}-not-{disliked}": scope
-    for scope, both in REQUIREMENTS.items()
-    for liked, disliked in zip(*both, strict=False)
+    "-not-".join(map(str, weights)): shape for shape, weights in SHAPES.items() if min(weights.values()) < 0
 }
 AS_ASKED_CUTOFFS = (5, 10)
 AS_ASKED_DEFINITIONS: Mapping[str, str] = {
@@ -357,23 +342,21 @@ AS_ASKED_DEFINITIONS: Mapping[str, str] = {
 
 def is_as_asked(row: Row, scope: str) -> bool:
     """Return True if these grades are as a query of the scope asks; False where one is missing."""
-    similar, other = REQUIREMENTS[scope]
-    return all(row.get(facet, 0) >= SIMILAR_FROM for facet in similar) and all(
-        facet in row and row[facet] <= OTHER_TO for facet in other
+    return all(
+        row.get(facet, 0.0) >= SIMILAR_FROM if weight > 0 else row.get(facet, math.inf) <= OTHER_TO
+        for facet, weight in REQUIREMENTS[scope].items()
     )
 
 
 def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
-    """Evaluate the first hits over a whole corpus of ``{paper_id}_{scope}`` or
-    ``{paper_id}_background-not-method``.
+    """Evaluate the first hits of ``{paper_id}_{scope}`` or ``{paper_id}_background-not-method``.
 
     A candidate is judged in a scope where it has grades for all facets that the scope asks for.
     """
     judged: dict[str, dict[str, set[str]]] = {}
-    for scope, facets in REQUIREMENTS.items():
-        asked = frozenset().union(*facets)
+    for scope, asked in REQUIREMENTS.items():
         of_scope = {
-            paper: {name for name, row in rows.items() if asked <= row.keys()}
+            paper: {name for name, row in rows.items() if asked.keys() <= row.keys()}
             for paper, rows in grades.items()
         }
         judged[scope] = {paper: names for paper, names in of_scope.items() if names}

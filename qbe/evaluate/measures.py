@@ -141,8 +141,7 @@ _ALIASES = {label: MEASURES[label].name for label in (NDCG_PERCENT, "R-Precision
 @functools.cache
 def register_protocol_measures() -> None:
     """Register the protocol's measures with ir-measures (``CSFCube_nDCG``, ``CSFCube_AP``, ...)."""
-    check_package("ir_measures")
-    import ir_measures
+    ir_measures = check_package("ir_measures")
 
     def score(measure: ProtocolMeasure, qrels: Any, run: Any) -> float:  # pandas.DataFrame of one query each
         grades = dict(zip(qrels["doc_id"], qrels["relevance"], strict=True))
@@ -162,14 +161,12 @@ def register_protocol_measures() -> None:
 def parse_measures(names: Iterable[str]) -> dict[str, ir_measures.Measure]:
     """Parse names of ir-measures and of the CSFCube protocol into measures by canonical name, each once."""
     register_protocol_measures()
-    import ir_measures
-
-    pipeline: Any = ir_measures.DefaultPipeline
+    ir_measures = check_package("ir_measures")
     parsed: dict[str, Any] = {}
     for name in names:
         try:
             measure = ir_measures.parse_measure(_ALIASES.get(name, name))
-            why = "" if pipeline.supports(measure) else "no provider of it is installed"
+            why = "" if ir_measures.DefaultPipeline.supports(measure) else "no provider of it is installed"
         except AssertionError:
             why = "a parameter such as @20 is missing or not allowed"
         except NameError as error:

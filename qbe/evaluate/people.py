@@ -16,7 +16,7 @@ from statistics import fmean
 
 from qbe.corpus import read_corpus
 from qbe.errors import FileFormatError
-from qbe.evaluate.evaluation import ALL, Evaluation, coverage, scores_of
+from qbe.evaluate.evaluation import ALL, Evaluation, coverage, scope_figures, scores_of
 from qbe.evaluate.measures import parse_measures, per_query_values
 from qbe.runs import Qrels, Rankings
 from qbe.types import Facet, Hit
@@ -25,10 +25,8 @@ from qbe.util.files import StrPath
 REVIEWERS, REVIEWS, HEADINGS = "reviewers", "reviews", "headings"
 
 LOSS, EASY, HARD = "loss", "easy", "hard"
-KNOWN, UNKNOWN = (
-    16,
-    8,
-)  # grades, four times a score: of papers in a researcher's field, or not, and the others
+# Grades, four times a score: of papers in a researcher's field, or not, and the others.
+KNOWN, UNKNOWN = 16, 8
 REVIEWER_DEFINITIONS = {
     LOSS: "share of pairs in the wrong order, weighted by the difference of scores; a tie is half a loss",
     EASY: "share of pairs of a score of at least 4 and one of at most 2 that are in the right order",
@@ -57,10 +55,8 @@ def reviewers_protocol(qrels: Qrels, rankings: Rankings) -> Evaluation:
         researcher = query.partition(".")[2]
         part, total = (each.setdefault(researcher, Counter()) for each in (parts, totals))
         for (one, grade), (other, its_grade) in combinations(grades.items(), 2):
-            weight, score = (
-                grade - its_grade,
-                [scores.get(query, {}).get(each, -inf) for each in (one, other)],
-            )
+            weight = grade - its_grade
+            score = [scores.get(query, {}).get(each, -inf) for each in (one, other)]
             if not weight:
                 continue
             order = ((score[0] > score[1]) - (score[0] < score[1])) * (1 if weight > 0 else -1)
@@ -104,10 +100,8 @@ def reviews_protocol(qrels: Qrels, rankings: Rankings, measures: Iterable[str] =
         name: {review: fmean(by_query[query] for query in ids) for review, ids in reviews.items()}
         for name, by_query in per_query_values(parsed, qrels, scores_of(rankings)).items()
     }
-    figures: dict[str, dict[str, float | None]] = {
-        name: {ALL: fmean(of_review.values())} for name, of_review in values.items()
-    }
-    return Evaluation({ALL: tuple(reviews)}, values, figures, warnings)
+    scopes = {ALL: tuple(reviews)}
+    return Evaluation(scopes, values, scope_figures({}, values, scopes), warnings)
 
 
 def read_labels(paths: Iterable[StrPath]) -> dict[str, tuple[Facet | None, ...]]:

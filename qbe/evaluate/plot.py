@@ -71,9 +71,8 @@ def points_of(report: Report, measure: str) -> dict[str, list[Point]]:
     points: dict[str, list[Point]] = {}
     for c in (each for each in report.comparisons if each.measure == measure):
         run = c.system if len(report.baselines) == 1 else f"{c.system} against {c.baseline}"
-        points.setdefault(c.scope, []).append(
-            Point(run, *(one * value for value in (c.difference, *c.interval)))
-        )
+        values = (one * value for value in (c.difference, *c.interval))
+        points.setdefault(c.scope, []).append(Point(run, *values))
     if report.comparisons:
         return points
     for run, evaluation in report.evaluations.items():

@@ -93,9 +93,8 @@ def worst_to_text(report: Report, results: Sequence[Outcome], count: int, titles
     def text(query: Outcome) -> str:
         scores = f"{100 * query.score:.2f} against {100 * query.baseline:.2f}"
         title = titles.get(split_query_id(query.query_id)[0], "")
-        lines = [
-            f"{query.query_id}  {scores} ({100 * (query.score - query.baseline):+.2f})  {title}".rstrip()
-        ]
+        gain = 100 * (query.score - query.baseline)
+        lines = [f"{query.query_id}  {scores} ({gain:+.2f})  {title}".rstrip()]
         for kind, paper in (*(("high  ", each) for each in query.overranked), ("missed", query.missed)):
             if paper:
                 rank = f"rank {paper.rank} of {query.pool}" if paper.rank else "not retrieved"

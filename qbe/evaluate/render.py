@@ -99,11 +99,9 @@ def _differences(report: Report) -> str:
             continue
         factor, form = (100, ".2f") if c.measure in IN_PER_CENT else (1, ".4f")
         mean, low, high = (factor * value for value in (c.difference, *c.interval))
-        line = f"{c.system}: {mean:+{form}} {c.measure} against {c.baseline}, mean over {c.queries} queries, "
-        line += (
-            f"of which {c.wins + c.losses or 'none'} differ (95 % interval {low:+{form}} to {high:+{form}}"
-        )
-        line += f", Holm p {_p(c.randomization_p_holm)}"
+        line = f"{c.system}: {mean:+{form}} {c.measure} against {c.baseline}, mean over {c.queries} queries"
+        line += f", of which {c.wins + c.losses or 'none'} differ (95 % interval {low:+{form}} to "
+        line += f"{high:+{form}}, Holm p {_p(c.randomization_p_holm)}"
         if c.without_influential is not None:
             line += f"; {factor * c.without_influential:+{form}} without {c.influential}"
         lines.append(f"{line})\n")

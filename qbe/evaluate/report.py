@@ -28,18 +28,17 @@ IN_PER_CENT = {*MEASURES, *evaluation.POOL_DEFINITIONS}  # by publications
 class Protocol(NamedTuple):
     """A protocol as a report shows it.
 
-    ``evaluate`` takes judgements (grades by facet with ``of_facets``, labels of sentences with ``of_labels``,
-    else qrels), and ``measures`` unless ``own_measures``. ``names`` are measures' names in ir-measures where
-    publications name them otherwise; ``compared`` are the measures of significance tests (None: all).
+    ``evaluate`` takes judgements (what ``read`` reads, by default qrels), and ``measures`` unless there is
+    ``read`` or ``own_measures``. ``names`` are measures' names in ir-measures where publications name them
+    otherwise; ``compared`` are the measures of significance tests (None: all).
     """
 
     title: str
     evaluate: Callable[..., Evaluation]
     definitions: Mapping[str, str] = {}
     names: Mapping[str, str] = {}
-    of_facets: bool = False
+    read: Callable[[Sequence[StrPath]], Any] | None = None
     compared: Sequence[str] | None = None
-    of_labels: bool = False
     own_measures: bool = False
 
 
@@ -53,27 +52,27 @@ PROTOCOLS: Mapping[str, Protocol] = {
         "crossed pairs, shares ranked right",
         facets.crossed_protocol,
         facets.CROSSED_DEFINITIONS,
-        of_facets=True,
+        read=facets.read_facet_grades,
     ),
     facets.EXPLORATION: Protocol(
         "exploration, means over query papers",
         facets.exploration_protocol,
         facets.EXPLORATION_DEFINITIONS,
-        of_facets=True,
+        read=facets.read_facet_grades,
         compared=(facets.NDCG,),
     ),
     facets.AS_ASKED: Protocol(
         "first hits that are as asked, means over query papers",
         facets.as_asked_protocol,
         facets.AS_ASKED_DEFINITIONS,
-        of_facets=True,
+        read=facets.read_facet_grades,
         compared=tuple(f"P@{k}" for k in facets.AS_ASKED_CUTOFFS),
     ),
     facets.DIVERSITY: Protocol(
         "first hits by corner, means over query papers",
         facets.diversity_protocol,
         facets.DIVERSITY_DEFINITIONS,
-        of_facets=True,
+        read=facets.read_facet_grades,
         compared=(facets.ALPHA_NDCG, facets.NDCG),
     ),
     evaluation.CITATIONS: Protocol(
@@ -93,8 +92,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
         "labels of sentences against headings set by authors",
         people.headings_protocol,
         people.HEADING_DEFINITIONS,
-        of_labels=True,
-        own_measures=True,
+        read=people.read_labels,
     ),
 }
 
@@ -135,18 +133,15 @@ def _content(protocol: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
 def published_rows(protocol: str | None = CSFCUBE) -> tuple[PublishedRow, ...]:
     """Return the figures published under a protocol; raise UsageError where there are none."""
     _, section = _content(protocol)
-    rows = []
-    for row in section["rows"]:
-        figures = {
-            measure: {
-                scope: round(value / section["one"], 4)
-                for scope, value in zip(section["scopes"], printed, strict=True)
-                if value is not None
-            }
-            for measure, printed in row["figures"].items()
-        }
-        rows.append(PublishedRow(**row | {"figures": figures}))
-    return tuple(rows)
+
+    def by_scope(printed: Sequence[float | None]) -> dict[str, float]:
+        known = zip(section["scopes"], printed, strict=True)
+        return {scope: round(value / section["one"], 4) for scope, value in known if value is not None}
+
+    return tuple(
+        PublishedRow(**row | {"figures": {name: by_scope(each) for name, each in row["figures"].items()}})
+        for row in section["rows"]
+    )
 
 
 def published_papers(protocol: str | None = CSFCUBE) -> dict[str, Publication]:
@@ -154,11 +149,7 @@ def published_papers(protocol: str | None = CSFCUBE) -> dict[str, Publication]:
     known, section = _content(protocol)
     reasons: dict[str, str] = section["no_rows"]
     named = {row["paper"] for row in section["rows"]} | reasons.keys()
-    return {
-        key: Publication(**paper, no_rows=reasons.get(key, ""))
-        for key, paper in known.items()
-        if key in named
-    }
+    return {key: Publication(**known[key], no_rows=reasons.get(key, "")) for key in known if key in named}
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +193,7 @@ def build_report(
     if scoring.measures:
         parse_measures(scoring.measures)  # a misspelt name, before any file is read
     described = scoring.described
-    if scoring.measures and (described.of_facets or described.own_measures):
+    if scoring.measures and (described.read is not None or described.own_measures):
         raise UsageError(f"the `protocol` {scoring.protocol} has measures of its own; leave out `measures`")
     rows = published_rows(scoring.protocol) if published else ()
     run_paths, baseline_paths = [Path(path) for path in run_files], [Path(path) for path in baseline_files]
@@ -210,7 +201,8 @@ def build_report(
     files = group_runs([*run_paths, *(path for path in baseline_paths if path not in run_paths)])
     evaluations = {}
     for name, paths in files.items():
-        explored, are_labels = scoring.protocol in (facets.EXPLORATION, facets.AS_ASKED), described.of_labels
+        explored = scoring.protocol in (facets.EXPLORATION, facets.AS_ASKED)
+        are_labels = scoring.protocol == people.HEADINGS
         run: Any = people.read_labels(paths) if are_labels else read_runs(paths, explored=explored).rankings
         try:
             evaluations[name] = evaluator(run)
@@ -230,10 +222,8 @@ def build_report(
 def _evaluator(qrels_files: Sequence[StrPath], scoring: Scoring) -> Callable[..., Evaluation]:
     """Read the judgements and what belongs to them; return what evaluates a run."""
     described = scoring.described
-    if described.of_facets:
-        return partial(described.evaluate, facets.read_facet_grades(qrels_files))
-    if described.of_labels:
-        return partial(described.evaluate, people.read_labels(qrels_files))
+    if described.read is not None:
+        return partial(described.evaluate, described.read(qrels_files))
     qrels = read_qrels(*qrels_files)
     if not qrels:
         raise FileFormatError("expected judgements in the qrels files, found none; give other qrels files")

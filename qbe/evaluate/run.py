@@ -47,8 +47,7 @@ class Run(Mapping[str, Sequence[Hit]]):
     def from_trec(cls, *paths: StrPath) -> Run:
         """Read the TREC run files of one system, such as one for each facet, with the first file's tag.
 
-        Hits are ordered as trec_eval does: by score in single precision, ties by document id, both
-        descending.
+        Hits are in trec_eval's order: by score in single precision, ties by document id, both descending.
         """
         from qbe.evaluate.report import read_runs
 
@@ -115,7 +114,7 @@ class Run(Mapping[str, Sequence[Hit]]):
         hint = "read a file with qbe.read_qrels(path)"
         check_type(qrels, Mapping, "`qrels` as a mapping of query ids to grades by paper id", hint)
         measures = [measures] if isinstance(measures, str) else measures
-        of_qrels = [name for name, each in PROTOCOLS.items() if not (each.of_facets or each.of_labels)]
+        of_qrels = [name for name, each in PROTOCOLS.items() if each.read is None]
         if protocol not in (None, *of_qrels):
             raise UsageError(f"expected a `protocol` of {', '.join(of_qrels)}, found {protocol!r}")
         if (protocol == CSFCUBE) != (folds is not None):

@@ -1,6 +1,4 @@
-"""The difference between two systems: paired significance tests, corrected for multiple comparisons, and how
-much of it rests on few queries.
-"""
+"""Differences of systems: paired tests, corrected for multiple comparisons, and what rests on few queries."""
 
 from __future__ import annotations
 
@@ -100,9 +98,8 @@ def _differences(
         if figure is not None and baseline.figures[measure][scope] is not None:
             ids = system.queries[scope]
             weights = system.weights.get(measure) or dict.fromkeys(ids, 1.0)
-            unit = (
-                fmean(weights[query] for query in ids) or 1.0
-            )  # their mean is the difference of the figures
+            # so that their mean is the difference of the figures
+            unit = fmean(weights[query] for query in ids) or 1.0
             yield scope, {q: (values[q] - others[q]) * (weights[q] / unit) for q in ids}
 
 
@@ -119,9 +116,8 @@ def figure_interval(evaluation: Evaluation, measure: str, scope: str) -> tuple[f
     """Compute the 95 % interval of a figure over the queries of a scope."""
     weights = evaluation.weights.get(measure) or dict.fromkeys(evaluation.queries[scope], 1.0)
     ids = [query for query in evaluation.queries[scope] if weights[query]]
-    return bootstrap_interval(
-        [evaluation.per_query[measure][query] for query in ids], [weights[query] for query in ids]
-    )
+    values = evaluation.per_query[measure]
+    return bootstrap_interval([values[query] for query in ids], [weights[query] for query in ids])
 
 
 def bootstrap_interval(differences: Sequence[float], weights: Sequence[float] = ()) -> tuple[float, float]:
@@ -141,8 +137,7 @@ def bootstrap_interval(differences: Sequence[float], weights: Sequence[float] = 
 
 
 def randomization_test(differences: Sequence[float]) -> float:
-    """Compute the two-sided p of Fisher's paired randomization test (Smucker, Allan and Carterette, CIKM
-    2007).
+    """Compute the two-sided p of Fisher's paired randomization test (Smucker, Allan and Carterette, 2007).
 
     p is the proportion of sign patterns whose mean is at least as far from 0 as the observed one: of all with
     at most EXACT_UP_TO non-zero differences, with more of SAMPLES random ones and the observed one.

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from qbe.errors import FileFormatError, UsageError
 from qbe.runs import PAIRS_HEADER, read_graded_pairs
 from qbe.types import Facet
-from qbe.util.files import StrPath
-from qbe.util.text import bad_line, read_fields, write_lines
+from qbe.util.files import StrPath, write_text
+from qbe.util.text import bad_line, read_fields
 
 Grades = Sequence[float]  # of a pair, facet by facet; NaN where it has none
 Merges = Mapping[Facet, Mapping[int, int]]  # grades that count as other ones, by facet
@@ -76,7 +76,7 @@ def write_pairs(
         (pair.query_id, pair.paper_id, *map(text_of, row), pair.pool, *hand)
         for pair, row in zip(pairs, given, strict=True)
     )
-    write_lines(path, ("\t".join(fields) + "\n" for fields in (header, *rows)))
+    write_text(path, "".join("\t".join(fields) + "\n" for fields in (header, *rows)))
 
 
 def text_of(grade: float) -> str:

@@ -20,14 +20,13 @@ from qbe.errors import InputError, OutputError, file_error, output_error
 StrPath = str | os.PathLike[str]
 
 HUB = "hf:"  # what addresses of repositories of Hugging Face begin with
-_PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _POLL_SECONDS = 0.1
 _CHANGE_SECONDS = 60.0  # how long others may take to change a file
 
 
 def is_address(source: StrPath) -> bool:
     """Return True for an address with a protocol (s3://...), not a path."""
-    return _PROTOCOL.match(str(source)) is not None
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", str(source)) is not None
 
 
 def is_remote(index: StrPath) -> bool:
@@ -212,18 +211,19 @@ def change_lock(path: StrPath) -> Iterator[None]:
 
 def make_once(
     target: StrPath, is_made: Callable[[], bool], make: Callable[[], None], on_wait: Callable[[], object]
-) -> None:
-    """Call ``make`` unless ``is_made``; wait while another process makes the same, as ``on_wait`` tells."""
+) -> bool:
+    """Call ``make`` unless ``is_made``, and return whether; ``on_wait`` tells that another process does."""
     target, waits = Path(target), False
     while not is_made():
         with lock(target.with_name(f".{target.name}.lock"), 1.0 if waits else 0.0) as is_mine:
             if is_mine:
-                if not is_made():
+                if is_missing := not is_made():
                     make()
-                return
+                return is_missing
         if not waits:
             on_wait()
             waits = True
+    return False
 
 
 def cache_folder() -> Path:

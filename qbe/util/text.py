@@ -9,7 +9,7 @@ from qbe.errors import FileFormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from qbe.util.files import StrPath
@@ -21,7 +21,6 @@ _DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x
 _HARMLESS: Mapping[int, str | None] = dict.fromkeys(_CONTROLS, " ") | dict.fromkeys(_DIRECTIONS)
 
 _CONVERT = "convert the file to UTF-8"
-_GZIP = b"\x1f\x8b"
 
 
 def plain(value: object) -> str:
@@ -46,14 +45,6 @@ def some(names: Sequence[str], most: int = 3) -> str:
     return ", ".join([*names[:most], *(["..."] if len(names) > most else [])])
 
 
-def write_lines(path: StrPath, lines: Iterable[str]) -> None:
-    """Write lines (with their line ends) as they come, atomically."""
-    from qbe.util.files import atomic_file
-
-    with atomic_file(path) as stream:
-        stream.writelines(line.encode() for line in lines)
-
-
 def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
     """Yield the numbered lines that are not blank of text in UTF-8, in UTF-16 with a mark, or in gzip.
 
@@ -71,7 +62,7 @@ def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
     try:
         with nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as opened:
             stream: Any = opened
-            is_gzip = stream.peek(8).startswith(_GZIP)
+            is_gzip = stream.peek(8).startswith(b"\x1f\x8b")
             lines = iter(gzip.GzipFile(fileobj=stream) if is_gzip else stream)
             first = next(lines, b"")
             if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -92,9 +83,8 @@ def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
                 if text.strip():
                     yield number, text
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise bad(
-            f"a whole file of gzip, found a damaged one ({error})", "fetch or write it again"
-        ) from error
+        expected = f"a whole file of gzip, found a damaged one ({error})"
+        raise bad(expected, "fetch or write it again") from error
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror}; check the path") from error
 

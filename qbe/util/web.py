@@ -14,7 +14,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -135,7 +134,7 @@ def open_url(url: str, headers: Mapping[str, str], timeout: float) -> Any:
         raise urllib.error.URLError(PermissionError(f"it is no address ({error})")) from error
 
 
-@contextmanager
+@contextlib.contextmanager
 def deadline(seconds: float, sockets: Sequence[socket.socket]) -> Iterator[None]:
     """Shut the ``sockets`` that the block has opened down after some time, and raise TimeoutError."""
     ended = threading.Event()
@@ -249,13 +248,12 @@ def download(url: str, target: Path, digest: str, error: type[QbeError], remedy:
     It continues from ``.NAME.partial``, and appears whole, or ``error`` is raised, which ends with
     ``remedy``.
     """
-    made, partial = False, target.with_name(f".{target.name}.partial")
+    partial = target.with_name(f".{target.name}.partial")
 
     def fail(reason: str) -> QbeError:
         return error(f"cannot download {url}: {reason}; {remedy}")
 
     def make() -> None:
-        nonlocal made
         done, reported = 0, time.monotonic()
         with Download(url, partial, fail) as stream:
             while block := stream.read(_BLOCK):
@@ -276,7 +274,6 @@ def download(url: str, target: Path, digest: str, error: type[QbeError], remedy:
             )
         sync(partial)
         partial.replace(target)
-        made = True
 
     def is_made() -> bool:
         return target.is_file() and matches(target, digest)
@@ -284,7 +281,6 @@ def download(url: str, target: Path, digest: str, error: type[QbeError], remedy:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         waits = f"another process downloads {target.name}: waiting for it ..."
-        make_once(target, is_made, make, lambda: log.info(waits))
+        return make_once(target, is_made, make, lambda: log.info(waits))
     except OSError as failure:
         raise output_error(target, failure) from failure
-    return made

@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager as ContextManager
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
@@ -135,7 +134,7 @@ def pause() -> None:
         turn[0]()
 
 
-@contextmanager
+@contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """Do not `pause`, as where a lock is held."""
     turn, _inside.turn = getattr(_inside, "turn", None), None
@@ -177,7 +176,7 @@ _blas_users = 0
 _blas_limit: Any = None
 
 
-@contextmanager
+@contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Compute numpy's products in the calling thread while such blocks run.
 
@@ -241,13 +240,12 @@ def answer_of(process: Process, data: bytes, seconds: float) -> bytes:
     assert process.stdin is not None and process.stdout is not None
     timer = threading.Timer(seconds, process.kill)
     timer.start()
-    line = b""
     try:
         process.stdin.write(len(data).to_bytes(8, "big") + data)
         process.stdin.flush()
         line = process.stdout.readline()
     except BrokenPipeError:
-        pass
+        line = b""
     finally:
         timer.cancel()
     return line if line.endswith(b"\n") else b""
