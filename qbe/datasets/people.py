@@ -119,11 +119,11 @@ def _reviewers(folder: Path) -> Judged:
     else:
         papers, scores, samples = _released_scores(folder)
     topics, qrels = list[Topic](), dict[str, dict[str, int]]()
-    for sample, profiles in samples.items():
-        for researcher, own in profiles.items():
-            query = f"{sample}.{researcher}"
+    for researcher, of_researcher in scores.items():
+        for sample in samples:  # most are equal, and are then ranked once
+            query, own = f"{sample}.{researcher}", sorted(samples[sample][researcher])
             topics.append(Topic(query, own[0], None, tuple(map(TopicAspect, own))))
-            qrels[query] = {each: int(STEPS * score) for each, score in scores[researcher].items()}
+            qrels[query] = {each: int(STEPS * score) for each, score in of_researcher.items()}
     parts = [f"  {len(samples)} samples of the papers of {len(scores)} researchers"]
     return Judged(papers, topics, qrels, qrels, parts)
 

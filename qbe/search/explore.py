@@ -269,8 +269,7 @@ def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str |
 def _named_grades(request: RankingRequest, graded: Sequence[Estimates]) -> list[dict[str, float]]:
     """The grades of each candidate by facet, the best over the liked papers that have sentences of it."""
     pairs = [(each.paper, found) for each, found in zip(request.graded_by, graded, strict=True)]
-    ids = request.query.liked
-    liked = [named_grades(paper, found) for paper, found in pairs if paper.paper_id in ids]
+    liked = [named_grades(*pair) for pair in pairs if pair[0].paper_id in request.query.liked]
     best = []
     for by_paper in zip(*liked, strict=True):
         named = {name: [grades[name] for grades in by_paper if name in grades] for name in map(str, Facet)}

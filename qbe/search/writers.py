@@ -282,8 +282,7 @@ def write_run(
     those that it lacks, ``overwrite`` alone discards it.
     """
     if path is None or not resumable or (path.exists() and not path.is_file()):
-        results = enumerate(search(range(len(ids))))
-        texts = (writer.text(result, place == 0) for place, result in results)
+        texts = (writer.text(result, place == 0) for place, result in enumerate(search(range(len(ids)))))
         if path is not None:
             write_text(path, "".join(texts))
         else:
