@@ -262,6 +262,16 @@ def graded_index(shared, sample) -> Path:
     return shared("graded-index", lambda folder: build(folder, [corpus], BuildSettings()))
 
 
+@pytest.fixture(scope="module")
+def service(graded_index):
+    """What answers requests about the sample."""
+    from qbe.index.index import open_index
+    from qbe.serve.service import SearchService
+
+    with open_index(graded_index, threads=1) as index, SearchService(index) as opened:
+        yield opened
+
+
 @pytest.fixture(scope="session")
 def citing_folder(shared, papers, tiny_encoder) -> Path:
     """An index of papers that cite each other (see `support.citing.papers_that_cite`)."""

@@ -13,12 +13,11 @@ from support.bibliographies import read_bibtex
 from support.citing import NO_YEAR
 from support.searching import ids
 
-from qbe import CiteConfig, CiteRequest, Recommender, paper_from_text
+from qbe import CiteConfig, CiteRequest, CrossEncoder, Recommender, paper_from_text
 from qbe.cli import common as _cli
 from qbe.cli.cite import main
 from qbe.errors import OutputError
 from qbe.runs import read_run
-from qbe.search.stages import CrossEncoder
 
 QUERY = "s031"
 TITLE, ABSTRACT = "Labels for cities", "Cities have few labels. We ask drivers for them."
@@ -72,8 +71,7 @@ def test_a_paper_of_the_index(cite, recommender, citing_index):
 
 def test_a_pasted_abstract_and_a_paper_in_a_file(cite, recommender, tmp_path):
     for title in (TITLE, ""):
-        hits = recommender.recommend(paper_from_text(title, ABSTRACT), 5)
-        expected = {"query": ids(hits)}
+        expected = {"query": ids(recommender.recommend(paper_from_text(title, ABSTRACT), 5))}
         given = ("--title", title) if title else ()
         assert ranked(cite("--text", ABSTRACT, *given, "--hits", 5)) == expected
         file = write(tmp_path / "draft.json", json.dumps({"title": title, "abstract": ABSTRACT}))
@@ -108,9 +106,8 @@ def test_what_is_left_out_is_told_in_one_line(citing_folder, citing_model, capsy
     assert (told.err.count("\n"), told.out.count("\n")) == (1, 45)
     main([*command, "--before", "2000", "--hits", "10"])
     told = capsys.readouterr()
-    assert told.err.startswith(
-        "qbe cite: 4 of 48 papers pass the filter, fewer than the 10 hits asked for; 1 "
-    )
+    passing = "qbe cite: 4 of 48 papers pass the filter, fewer than the 10 hits asked for; 1 "
+    assert told.err.startswith(passing)
     assert (told.err.count("\n"), told.out.count("\n")) == (1, 4)
 
 
@@ -140,17 +137,15 @@ def test_each_topic_has_its_own_year(cite, citing_index, tmp_path):
 def test_a_table_is_for_people(cite, citing_index):
     text = cite("--paper", QUERY, "--format", "table")
     assert " ".join(text.split()).startswith(f"Papers for “{citing_index.paper(QUERY).title}” to cite: ")
-    ranks = re.findall(r"^ +(\d+) +-?\d+\.\d{4} ", text, re.MULTILINE)
-    assert ranks == [str(rank) for rank in range(1, 21)]
+    assert re.findall(r"^ +(\d+) +-?\d+\.\d{4} ", text, re.MULTILINE) == [str(rank) for rank in range(1, 21)]
 
 
 def test_files_and_programs_get_the_same_papers(cite, recommender, citing_index, tmp_path):
     hits = recommender.recommend(citing_index.paper(QUERY), 20)
     (line,) = cite("--paper", QUERY, "--format", "json", "--hits", 3).splitlines()
-    assert [
-        (hit["paper_id"], hit["score"], [match["position"] for match in hit["matches"]])
-        for hit in json.loads(line)["hits"]
-    ] == [(hit.paper_id, hit.score, [match.position for match in hit.matches]) for hit in hits[:3]]
+    for found, hit in zip(json.loads(line)["hits"], hits[:3], strict=True):
+        assert (found["paper_id"], found["score"]) == (hit.paper_id, hit.score)
+        assert [match["position"] for match in found["matches"]] == [match.position for match in hit.matches]
     rows = list(csv.DictReader(io.StringIO(cite("--paper", QUERY, "--format", "csv"))))
     assert [(row["query_id"], row["paper_id"]) for row in rows] == [(QUERY, hit.paper_id) for hit in hits]
     titles = [citing_index.paper(hit.paper_id).title for hit in hits]
@@ -172,9 +167,8 @@ def test_topics_make_a_run(cite, recommender, citing_index, topics, tmp_path):
     run = read_run(output)
     assert run.tag == "mine"
     hits = recommender.batch_recommend([CiteRequest(citing_index.paper(each)) for each in TOPICS.values()], 9)
-    assert {query_id: ids(found) for query_id, found in run.rankings.items()} == {
-        query_id: ids(found) for query_id, found in zip(TOPICS, hits, strict=True)
-    }
+    assert list(run.rankings) == list(TOPICS)
+    assert [*map(ids, run.rankings.values())] == [*map(ids, hits)]
     assert cite("--topics", topics, "--hits", 9, "--run-tag", "mine", "--threads", 1) == output.read_text()
 
 
@@ -182,14 +176,9 @@ PAPER = f"--paper {QUERY}"
 WRONG = [
     *("", f"{PAPER} --text a", f"{PAPER} --references a", f"{PAPER} --hits 0", f"{PAPER} --depth 0"),
     *(f"{PAPER} --threads 0", f"{PAPER} --title a", f"{PAPER} --rerank matching", f"{PAPER} --rerank nosuch"),
-    *(
-        f"{PAPER} --run-tag a\tb",
-        f"{PAPER} --before then",
-        f"{PAPER} --before=",
-        f"{PAPER} --before 0",
-        f"{PAPER} --resume",
-    ),
-    *("--topics of-others.tsv --cited latin.txt", "--bibtex empty.bib --exclude latin.txt"),
+    *(f"{PAPER} --run-tag a\tb", f"{PAPER} --before then", f"{PAPER} --before=", f"{PAPER} --before 0"),
+    *(f"{PAPER} --resume", "--topics of-others.tsv --cited latin.txt"),
+    "--bibtex empty.bib --exclude latin.txt",
     *("--text We. --before query", "--topics no-year.tsv --before query", f"{PAPER} --cited strangers.txt"),
     *(f"{PAPER} --exclude strangers.txt", "--paper absent", "--paper-file no-abstract.json"),
     *("--paper-file absent.json", "--bibtex empty.bib", "--bibtex absent.bib", "--bibtex broken.bib"),

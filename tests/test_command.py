@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.builds import interrupt
 from support.parsers import parsers
 
 from qbe import __version__
@@ -120,8 +121,7 @@ def in_process(capsys, monkeypatch):
 
 
 def test_help_shows_every_command_in_one_line_and_the_version(in_process):
-    printed = in_process("--help")
-    lines = printed.out.splitlines()
+    lines = in_process("--help").out.splitlines()
     assert max(map(len, lines)) <= 80
     for name, line in COMMANDS.items():
         assert f"    {name:<12} {line}" in lines
@@ -161,9 +161,6 @@ def test_a_usage_error_is_one_line():
 
 def test_an_interrupted_build_of_which_nothing_is_kept_promises_nothing(tmp_path, capsys, monkeypatch):
     from qbe.cli.index import main as index
-
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
 
     monkeypatch.setattr("qbe.index.build.build", interrupt)
     options = ["--corpus", "papers.jsonl", "--output", str(tmp_path / "index")]
@@ -320,9 +317,8 @@ def test_what_no_folder_can_be_and_too_many_threads(tmp_path, told):
     begin = [sys.executable, "-m", "qbe", "index", "--only", "bm25", "--corpus", corpus]
     gone = tmp_path / "gone"
     gone.mkdir()
-    script = f"import os, runpy, sys; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); " + (
-        "sys.argv = ['qbe', 'doctor']; runpy.run_module('qbe', run_name='__main__')"
-    )
+    script = f"import os, runpy, sys; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); "
+    script += "sys.argv = ['qbe', 'doctor']; runpy.run_module('qbe', run_name='__main__')"
     commands = [
         [*begin, "--output", "/"],
         [*begin, "--output", os.fsencode(tmp_path) + b"/bad\xff"],

@@ -14,17 +14,16 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from support.builds import interrupt
 
 from benchmarks.common import http_server
 from benchmarks.repository import FAULTS, paper, repository
+from qbe import BuildSettings, CorpusError, Paper, QbeError, Sentence, UsageError
 from qbe.cli.harvest import main
-from qbe.errors import CorpusError, QbeError, UsageError
 from qbe.feeds.harvest import HarvestSpec, Journal, harvest, update_index
 from qbe.feeds.oai import RETRIES, Repository
 from qbe.index.build import build
 from qbe.index.index import Index
-from qbe.index.source import BuildSettings
-from qbe.types import Paper, Sentence
 from qbe.util.files import change_lock
 
 pytestmark = pytest.mark.slow
@@ -80,11 +79,9 @@ def test_a_record_of_either_format_becomes_a_paper(output):
 def test_every_record_comes_once_whatever_the_server_does(output):
     faults = [each for fault in FAULTS for each in (fault, fault, "")]
     with repository([paper(number) for number in range(95)], page=10, faults=faults) as served:
-        done = fetched(served, output)
-        assert done.date == served.today
+        assert fetched(served, output).date == served.today
         assert not served.faults
-        by_date = sorted(served.papers.values(), key=lambda each: (each["datestamp"], each["id"]))
-        assert sorted(records(output)) == sorted(each["id"] for each in by_date)
+        assert sorted(records(output)) == sorted(served.papers)
         assert {agent.partition("/")[0] for agent in served.agents} == {"qbe"}
         lists = [asked for _, asked in served.asked if "resumptionToken" not in asked]
         assert all(asked == {"metadataPrefix": "arXivRaw"} for asked in lists)
@@ -108,9 +105,8 @@ def test_what_servers_of_php_add_around_an_answer_is_left_out(output):
 
 def test_requests_are_as_far_apart_as_arxiv_asks_and_pauses_are_kept(output, monkeypatch):
     waits, pause = list[float](), time.sleep
-    with repository(
-        [paper(number) for number in range(30)], page=10, faults=["503 7", "500", "500"]
-    ) as served:
+    papers = [paper(number) for number in range(30)]
+    with repository(papers, page=10, faults=["503 7", "500", "500"]) as served:
 
         def sleep(seconds: float) -> None:
             if seconds > 1:
@@ -120,8 +116,7 @@ def test_requests_are_as_far_apart_as_arxiv_asks_and_pauses_are_kept(output, mon
 
         monkeypatch.setattr("qbe.feeds.oai.time.sleep", sleep)
         harvest(output, HarvestSpec(served.address), Repository(served.address, 0.2, pause=2))
-    times = [each for each, _ in served.asked]
-    assert min(later - before for before, later in pairwise(times)) >= 0.2
+    assert min(later - before for before, later in pairwise(each for each, _ in served.asked)) >= 0.2
     assert waits == [7, 4, 8]  # what the server says; else twice as long each time
 
 
@@ -147,9 +142,8 @@ def test_an_address_of_no_repository_is_refused_at_once(output, monkeypatch):
 
     with repository([paper(1)], faults=["page"]) as served:
         monkeypatch.setattr("qbe.feeds.oai.time.sleep", no_pause)
-        one = Repository(served.address, 0)
         with pytest.raises(CorpusError, match=r"expected an answer by OAI-PMH, found another, '<!DOCTYPE"):
-            harvest(output, HarvestSpec(served.address), one)
+            harvest(output, HarvestSpec(served.address), Repository(served.address, 0))
         for address in ("http:///x", "http://127.0.0.1:x", "http://a..b", "http://[::1"):
             with pytest.raises(CorpusError, match=r"found none .it is no address .*; check `address`"):
                 harvest(output, HarvestSpec(address), Repository(address, 0))
@@ -202,32 +196,20 @@ def test_later_harvests_bring_what_changed_since_the_last(output):
 
 def test_an_earlier_date_is_harvested_afterwards(output):
     with repository([paper(number) for number in range(28)], page=10) as served:
-        for first_date, came in (
-            ("2026-11-20", 9),
-            ("2026-11-20", 4),
-            ("2026-11-10", 19),
-            ("2026-11-10", 4),
-            ("2026-11-28", 4),  # a later one is since the last time
-        ):
-            assert counts(fetched(served, output, first_date=first_date)) == (came, 0)
+        for day, came in ((20, 9), (20, 4), (10, 19), (10, 4), (28, 4)):  # a later one is since the last time
+            assert counts(fetched(served, output, first_date=f"2026-11-{day}")) == (came, 0)
         assert len(records(output)) == 19
 
 
 def test_several_sets_are_harvested_into_one_file(output):
-    both = paper(1, categories="cs.IR math.CO")
-    with repository([both, paper(2), paper(3)], page=1) as served:
+    with repository([paper(1, categories="cs.IR math.CO"), paper(2), paper(3)], page=1) as served:
         assert counts(fetched(served, output, sets=("cs", "math"))) == (4, 0)
         assert [asked.get("set") for _, asked in served.asked if "set" in asked] == ["cs", "math"]
     assert len(records(output)) == 3
 
 
 def test_an_interrupted_harvest_ends_in_the_same_file(output):
-    papers = [paper(number) for number in range(35)]
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with repository(papers, page=10) as served:
+    with repository([paper(number) for number in range(35)], page=10) as served:
         fetched(served, output.with_name("whole.jsonl"))
         expected = output.with_name("whole.jsonl").read_bytes()
         for _ in range(3):
@@ -313,9 +295,8 @@ def test_an_index_gets_what_changed_and_keeps_the_rest(output, tmp_path, tiny_en
         came, line = capsys.readouterr().out.splitlines()
         assert "6 records, 1 of deleted papers, as of 2026-11-25" in came
         assert "4 papers added, 1 replaced, 1 deleted, now 6" in line
-        assert titles(folder) == {"x1": "Own paper x1"} | {
-            f"2611.0000{number}": f"Counting salmon in river {number}" for number in range(1, 6)
-        }
+        new = {f"2611.0000{number}": f"Counting salmon in river {number}" for number in range(1, 6)}
+        assert titles(folder) == {"x1": "Own paper x1"} | new
         with Index(folder) as reader:
             served.put(paper(1, title="Another title", datestamp="2026-11-26"))
             served.put(paper(2, deleted=True, datestamp="2026-11-26"))
@@ -338,7 +319,7 @@ def test_an_update_that_fails_is_made_by_the_next(output, tmp_path, tiny_encoder
             served.put(paper(number, datestamp="2026-11-26"))
             fetched(served, output)
         with monkeypatch.context() as patched:
-            patched.setattr("qbe.feeds.harvest.append_papers", _interrupted)
+            patched.setattr("qbe.feeds.harvest.append_papers", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 update_index(output, folder)
         assert len(titles(folder)) == 2
@@ -354,10 +335,6 @@ def test_an_index_that_is_not_there_is_built(output, tmp_path):
         written = update_index(output, tmp_path / "index")
     assert (written.added, written.papers) == (2, 2)
     assert list(titles(tmp_path / "index")) == ["2611.00001", "2611.00002"]
-
-
-def _interrupted(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
 
 
 RECORD = (
@@ -399,9 +376,8 @@ def harvested(address: str, output: Path):
 def test_a_date_that_is_none_or_to_come_is_not_harvested_from(output, day):
     with pages(lambda _: (whole(1), "", day)) as (address, asked):
         for _ in range(2):
-            assert (
-                abs(date.fromisoformat(harvested(address, output).date) - datetime.now(UTC).date()).days <= 1
-            )
+            done = date.fromisoformat(harvested(address, output).date)
+            assert abs(done - datetime.now(UTC).date()).days <= 1
     assert date.fromisoformat(asked[1]["from"])
 
 
@@ -422,10 +398,8 @@ def test_a_list_without_end_is_given_up(output, content):
         turn = str(len(asked)) if not content else "B" if arguments.get("resumptionToken") == "A" else "A"
         return content, f"<resumptionToken>{turn}</resumptionToken>", "2026-11-20"
 
-    with (
-        pages(answer) as (address, asked),
-        pytest.raises(CorpusError, match="expected a new resumption token"),
-    ):
+    given_up = pytest.raises(CorpusError, match="expected a new resumption token")
+    with pages(answer) as (address, asked), given_up:
         harvested(address, output)
     assert len(asked) < 30
 
@@ -456,7 +430,6 @@ def test_an_answer_that_drips_is_given_up(output, monkeypatch):
                     self.wfile.write(b" ")
                     time.sleep(0.1)
 
-    retries = RETRIES._replace(attempts=1)
-    monkeypatch.setattr("qbe.feeds.oai.RETRIES", retries)
+    monkeypatch.setattr("qbe.feeds.oai.RETRIES", RETRIES._replace(attempts=1))
     with http_server(Handler) as address, pytest.raises(CorpusError, match="no whole answer within"):
         harvested(address, output)

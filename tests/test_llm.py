@@ -18,10 +18,9 @@ from support.endpoint import Behaviour, Sent, answer, endpoint, error, grades, k
 from support.endpoint import Endpoint as Running
 from support.messages import messages_of
 
-from qbe.errors import FileFormatError, ModelError, UsageError
+from qbe import Facet, FileFormatError, ModelError, Paper, Sentence, UsageError
 from qbe.models import language_model as lm
 from qbe.models.language_model import Answers, Client, Endpoint, EndpointError, Grader, PaperPair
-from qbe.types import Facet, Paper, Sentence
 
 KEY = "sk-a-key-that-nobody-may-see"
 
@@ -62,12 +61,8 @@ def running(
 
 def test_what_fails_for_a_while_is_asked_again():
     whole = grades()
-    failing = [
-        error(429, Retry_After="0.01"),
-        error(500),
-        Sent(body=whole.body[:50], length=len(whole.body)),  # a connection that does
-    ]
-    with running(in_turn(*failing, whole)) as (server, asking):
+    cut = Sent(body=whole.body[:50], length=len(whole.body))  # by a connection that fails
+    with running(in_turn(error(429, Retry_After="0.01"), error(500), cut, whole)) as (server, asking):
         assert Grader(asking).grade(pairs(1)).answers[0].grades == (2, 1, 0)
     assert len(server.requests) == 4
     assert len({request.prompt for request in server.requests}) == 1
@@ -84,8 +79,7 @@ def test_what_fails_for_ever_is_given_up(sent):
 
 
 def test_a_slow_answer_is_not_waited_for():
-    slow = grades()._replace(seconds=1.0)
-    with running(in_turn(slow, grades(3)), timeout=0.2) as (server, asking):
+    with running(in_turn(grades()._replace(seconds=1.0), grades(3)), timeout=0.2) as (server, asking):
         assert Grader(asking).grade(pairs(1)).answers[0].grades[0] == 3
     assert len(server.requests) == 2
 
@@ -118,10 +112,8 @@ def refusing(status: int) -> Sent:
 def test_what_no_request_can_change_ends_all_and_shows_no_key(
     behaviour, tries, parallel, asked, requests, message
 ):
-    with (
-        running(behaviour, tries=tries) as (server, asking),
-        pytest.raises(EndpointError, match=message) as told,
-    ):
+    ended = pytest.raises(EndpointError, match=message)
+    with running(behaviour, tries=tries) as (server, asking), ended as told:
         Grader(asking, parallel=parallel).grade(pairs(asked))
     assert len(server.requests) == requests
     assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
@@ -138,11 +130,9 @@ def test_parameters_that_an_endpoint_refuses_are_left_out_from_then_on():
         return error(422, "no 'temperature' here") if "temperature" in request.body else grades()
 
     with running(behave) as (server, asking):
-        outcome = Grader(asking, parallel=4).grade(pairs(4))
-        assert None not in outcome.answers
+        assert None not in Grader(asking, parallel=4).grade(pairs(4)).answers
         Grader(asking).grade([PaperPair(paper(9), paper(1))])
-    last = server.requests[-1].body
-    assert sorted(last) == ["max_tokens", "messages", "model", "response_format"]
+    assert sorted(server.requests[-1].body) == ["max_tokens", "messages", "model", "response_format"]
     assert len(server.requests) <= 4 * 3 + 1
 
 
@@ -264,8 +254,7 @@ def test_what_is_kept_is_not_asked_for_again(tmp_path):
     with endpoint(grades()) as server:
         for count, asked in ((3, 3), (5, 5), (5, 5)):
             with Answers(file) as answers:
-                asking = Client(Endpoint(server.url, "tiny"))
-                grader = Grader(asking, answers)
+                grader = Grader(Client(Endpoint(server.url, "tiny")), answers)
                 assert grader.estimate(pairs(count)).requests == count - min(count, len(server.requests))
                 assert len([*filter(None, grader.grade([*pairs(count), *pairs(2)]).answers)]) == count + 2
             assert len(server.requests) == asked
@@ -339,18 +328,14 @@ def test_a_model_that_repeats_the_key_does_not_show_it(tmp_path, told):
     with running(answer(told)) as (_, asking):
         (problem,) = Grader(asking).grade(pairs(1)).problems.values()
     shown = [problem, *(request.prompt for request in server.requests), *map(str, kept(tmp_path / "answers"))]
-    assert not [
-        text for text in shown if any(KEY[place : place + 12] in text for place in range(len(KEY) - 11))
-    ]
+    parts = [KEY[place : place + 12] for place in range(len(KEY) - 11)]
+    assert not [text for text in shown if any(part in text for part in parts)]
 
 
 def test_an_endpoint_may_not_count_down():
-    with running(answer(json.dumps(RIGHT), -(10**9), -1), budget=(None, 2000)) as (_, asking):
+    with running(answer(f"{{{WHOLE}}}", -(10**9), -1), budget=(None, 2000)) as (_, asking):
         outcome = Grader(asking, parallel=1).grade(pairs(20))
     assert outcome.stopped and 0 < asking.tokens_spent <= 2000
-
-
-RIGHT = {name: {"rationale": "", "grade": 1} for name in ("background", "method", "result")}
 
 
 def test_a_head_that_drips_is_not_waited_for():

@@ -6,14 +6,13 @@ import pytest
 from starlette.testclient import TestClient
 from support.searching import ids
 
-from qbe import SHAPES, Facet, Pipeline, Query, UsageError, default_stages, open_index, paper_from_question
+from qbe import SHAPES, Facet, Pipeline, Query, UsageError, default_stages, paper_from_question
 from qbe.cli.search import main as search_main
 from qbe.search.paper_file import pasted_paper
 from qbe.search.queries import query_by
 from qbe.search.questions import ASKED, Question, question_of
 from qbe.serve.app import create_app
 from qbe.serve.mcp import Search, search_papers
-from qbe.serve.service import SearchService
 
 TOLD = """\
 graph neural networks for traffic forecasting | graph neural networks | traffic forecasting
@@ -62,12 +61,6 @@ def test_statements_are_no_questions(text):
 
 UNANSWERED = "no paper is likely to be what you ask for; these are the nearest"
 ASKING = "who else uses transformers for labelling sentences?"
-
-
-@pytest.fixture(scope="module")
-def service(graded_index):
-    with open_index(graded_index, threads=1) as index, SearchService(index) as opened:
-        yield opened
 
 
 def test_front_ends_rank_alike_and_say_what_was_searched_for(service, search, graded_index, tmp_path):

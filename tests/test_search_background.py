@@ -5,12 +5,10 @@ import pytest
 from support.rerankers import ByHand
 from support.searching import first_stage, reranked
 
+from qbe import Dense, Facet, Fused, Hit, Query
 from qbe.index.index import Index
-from qbe.query import Query
 from qbe.search.first_stages import EXPONENTS
 from qbe.search.fusion import z_normalize
-from qbe.search.stages import Dense, Fused
-from qbe.types import Facet, Hit
 
 POOL = ["s001", "s007", "s013", "s031", "s051", "s080"]
 
@@ -58,7 +56,6 @@ def test_rerankers_are_lowered_whatever_the_first_stage(index, paper, first):
     by_hand = {name: float(place) for place, name in enumerate(POOL)}
     query = Query(paper, Facet.METHOD)
     pipeline = reranked(index, ByHand(by_hand), first, weight=1.0, background_penalty=0.5)
-    hits = pipeline.search(query, len(POOL), POOL, matches=False)
     lowered = z_normalize(np.array([*by_hand.values()])) - 0.5 * z_normalize(background_match(index, query))
-    scores = {hit.paper_id: hit.score for hit in hits}
+    scores = {hit.paper_id: hit.score for hit in pipeline.search(query, len(POOL), POOL, matches=False)}
     assert [scores[name] for name in POOL] == pytest.approx(z_normalize(lowered).tolist(), abs=1e-3)

@@ -14,7 +14,7 @@ from support.searching import first_stage, ids
 
 from qbe import Facet, Index, Query
 from qbe.cli.search import main
-from qbe.runs import read_run, read_topics
+from qbe.runs import read_pools, read_run, read_topics
 
 
 @pytest.fixture
@@ -58,18 +58,14 @@ def test_topics_make_a_run(search, sample, tmp_path, stage, tiny_index):
 
 
 def test_topics_of_one_facet_with_pools_and_a_tag(search, sample, tmp_path):
-    pools = {}
-    for line in (sample / "pools.tsv").read_text().splitlines()[1:]:
-        query_id, paper_id = line.split("\t")
-        pools.setdefault(query_id, set()).add(paper_id)
+    pools = read_pools(sample / "pools.tsv")
     arguments = ("--topics", sample / "topics.tsv", "--facet", "method", "--pool", sample / "pools.tsv")
     search(*arguments, "--run-tag", "mine", "--output", tmp_path / "run")
     run = read_run(tmp_path / "run")
     assert run.tag == "mine"
     assert list(run.rankings) == [query_id for query_id in pools if query_id.endswith("_method")]
-    assert {query_id: {hit.paper_id for hit in hits} for query_id, hits in run.rankings.items()} == {
-        query_id: pools[query_id] for query_id in run.rankings
-    }
+    for query_id, hits in run.rankings.items():
+        assert set(ids(hits)) == set(pools[query_id])
 
 
 def test_pools_without_a_paper_to_find_are_told(tmp_path, tiny_index, capsys):
@@ -118,9 +114,8 @@ def test_every_source_finds_the_same(search, paper_file, papers, monkeypatch):
         return [line.split()[2] for line in search(*arguments, "--hits", 9).splitlines()]
 
     for options in ((), ("--facet", "method"), ("--sentences", "0,2")):
-        inside = ranking("--paper", "s024", *options)
         outside = ranking("--paper-file", paper_file, *options)
-        assert outside == ["s024", *inside][:9]
+        assert outside == ["s024", *ranking("--paper", "s024", *options)][:9]
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(paper_file.open("rb")))
         assert ranking("--paper-file", "-", *options) == outside
     assert ranking("--text", papers[23].abstract, "--title", papers[23].title)[0] == "s024"
@@ -138,6 +133,8 @@ REFUSED = [
     *(["--topics", "pools.tsv"], ["--paper", "s001", "--output", "file/run.trec"]),
     *(["--paper", "s001", "--output", "."], ["--topics", "topics.tsv", "--pool", "few.tsv"]),
     *(["--topics", "named.tsv", "--pool", "other.tsv"], ["--paper", "draft.txt"]),
+    *(["--paper", "s001", "--output", "x", "--resume"], ["--topics", "topics.tsv", "--resume"]),
+    *(["--paper", "s001", *each, "--explain"] for each in (["--facet", "method"], ["--format", "trec"])),
 ]
 
 

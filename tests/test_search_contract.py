@@ -92,8 +92,7 @@ def test_many_queries_find_what_each_finds_alone(searcher, open_searcher, tiny_i
     assert [len(hits) for hits in alone].count(0) == 2
     for threads in (1, 3):
         with Index(tiny_index, threads=threads) as threaded:
-            together = open_searcher(threaded)
-            assert together.batch_search(more, 30, pools, explain=True) == alone
+            assert open_searcher(threaded).batch_search(more, 30, pools, explain=True) == alone
     plain = [[hit._replace(matches=()) for hit in searcher.search(query, 9)] for query in queries]
     assert searcher.batch_search(queries[::-1], 9, matches=False) == plain[::-1]
     assert searcher.batch_search([], 5) == []
@@ -108,8 +107,7 @@ def test_matches_name_the_closest_sentences(searcher, index, queries):
             assert [m.score for m in hit.matches] == sorted((m.score for m in hit.matches), reverse=True)
             count = len(index.paper(hit.paper_id).sentences)
             assert all(0 <= match.position < count for match in hit.matches)
-        plain = searcher.search(query, 5, matches=False)
-        assert plain == [hit._replace(matches=()) for hit in found]
+        assert searcher.search(query, 5, matches=False) == [hit._replace(matches=()) for hit in found]
 
 
 def test_components_are_told_where_explained(searcher, stage, queries):
@@ -119,9 +117,8 @@ def test_components_are_told_where_explained(searcher, stage, queries):
         facet, expected = query.aspects[0].facet, set(components)
         if first.name == "fused" and facet is not None:
             expected.add("facet")
-        reranks = searcher.session.reranks(query)
-        depth = second.depth if reranks else 0
-        if reranks:
+        depth = second.depth if searcher.session.reranks(query) else 0
+        if depth:
             expected.add("first_stage")
         if getattr(first, "background_penalty", 0) and facet in (Facet.METHOD, Facet.RESULT):
             expected.add("background")
@@ -132,8 +129,7 @@ def test_components_are_told_where_explained(searcher, stage, queries):
             assert all(isinstance(score, float) and math.isfinite(score) for score in scores.values())
             if "first_stage" in scores and first.name != "fused":
                 assert scores["first_stage"] == scores[first.name]
-        plain = [hit._replace(component_scores=None, plan=()) for hit in found]
-        assert plain == searcher.search(query, 40)
+        assert searcher.search(query, 40) == [hit._replace(component_scores=None, plan=()) for hit in found]
 
 
 def test_what_is_refused(searcher, index, queries, told):

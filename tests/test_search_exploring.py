@@ -190,8 +190,7 @@ def test_no_reranker_changes_what_grades_rank(index, query, by_vectors, reranker
 
 
 def test_hits_of_any_query_are_graded_as_a_search_grades_them(by_vectors, index, query):
-    searched = by_vectors.search(query(UNLIKE), ALL)
-    grades = {hit.paper_id: hit.grades for hit in searched}
+    grades = {hit.paper_id: hit.grades for hit in by_vectors.search(query(UNLIKE), ALL)}
     hits = by_vectors.search(Query(index.paper("s036"), METHOD), 20)
     graded = by_vectors.grade(Query(index.paper("s036"), METHOD), hits)
     assert [hit._replace(grades=None) for hit in graded] == hits
@@ -210,11 +209,10 @@ def test_a_paper_without_facets_cannot_be_graded_by(by_vectors):
 def test_shapes_have_names_and_are_what_their_facets_come_to(explore, by_vectors, query, name):
     (line,) = explore("--paper", "s036", "--like", name, "--hits", 4, "--format", "json").splitlines()
     record = json.loads(line)
-    expected = by_vectors.search(query(SHAPES[name]), 4)
     assert record["query_id"] == query(SHAPES[name]).query_id
     assert [aspect["weight"] for aspect in record["aspects"]] == list(SHAPES[name].values())
     found = [(hit["paper_id"], hit["grades"]) for hit in record["hits"]]
-    assert found == [(hit.paper_id, hit.grades) for hit in expected]
+    assert found == [(hit.paper_id, hit.grades) for hit in by_vectors.search(query(SHAPES[name]), 4)]
     wish = parse_wish(*([str(f) for f, weight in SHAPES[name].items() if weight * s > 0] for s in (1, -1)))
     assert (wish.weights, wish.variety) == (SHAPES[name], PLAIN)
 
@@ -241,20 +239,16 @@ def test_tables_tell_the_grades(explore, by_vectors, query):
 
 def test_explored_topics_keep_their_ids_and_pools(explore, by_vectors, query, tmp_path):
     topics, pools = tmp_path / "topics.tsv", tmp_path / "pools.tsv"
-    papers = {"a": "s118", "b": "s036", "c": "s118"}
+    shape = "same-method-other-problem"
     topics.write_text("query_id\tpaper_id\tfacet\na\ts118\tmethod\nb\ts036\t\nc\ts118\tresult\n")
-    arguments = ("--topics", topics, "--like", "same-method-other-problem", "--hits", 6)
+    arguments = ("--topics", topics, "--like", shape, "--hits", 6)
     explore(*arguments, "--output", tmp_path / "run.trec")
-    expected = {
-        query_id: ids(by_vectors.search(query(SHAPES["same-method-other-problem"], paper_id), 6))
-        for query_id, paper_id in papers.items()
-    }
+    one, other = (ids(by_vectors.search(query(SHAPES[shape], name), 6)) for name in ("s118", "s036"))
     run = read_run(tmp_path / "run.trec").rankings
-    assert {query_id: ids(hits) for query_id, hits in run.items()} == expected
+    assert {query_id: ids(hits) for query_id, hits in run.items()} == {"a": one, "b": other, "c": one}
     pools.write_text("query_id\tpaper_id\na\ts001\nb\ts002\nb\ts003\nc\ts004\n")
     lines = explore(*arguments, "--pool", pools).splitlines()
-    found = sorted(" ".join(line.split()[::2][:2]) for line in lines)
-    assert found == ["a s001", "b s002", "b s003", "c s004"]
+    assert sorted(" ".join(line.split()[:3:2]) for line in lines) == ["a s001", "b s002", "b s003", "c s004"]
 
 
 WRONG = """\
@@ -274,5 +268,4 @@ WRONG = """\
 
 
 def test_wrong_weights_of_facets(explore, told):
-    wrong = (f"--paper s036 {line}" for line in WRONG.splitlines())
-    told("weights of facets", refusals(explore, wrong))
+    told("weights of facets", refusals(explore, (f"--paper s036 {line}" for line in WRONG.splitlines())))

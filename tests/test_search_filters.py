@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.factories import EXACT, FACTORIES, GRAPH
+from support.factories import EXACT, FACTORIES, GRAPH, vectors_apart
 from support.live import corpus
 from support.messages import messages_of
 from support.searching import first_stage, ids
@@ -120,10 +120,8 @@ AUTHORS = [  # by whole words of one name
 VALUES = [  # as text
     *(("SIGIR", "SIGIR", True), ("SIGIR", "SIGIR 2019", False), ("sigir", "SIGIR", False), ("3", 3, True)),
     *(("3", [1, 3], True), ("3.5", 3.5, True), ("true", True, True), ("True", True, False)),
-    *(
-        *(("1", True, False), ("", "", True), ("x", None, False), ("x", {"x": "x"}, False)),
-        ("x", [["x"]], False),
-    ),
+    *(("1", True, False), ("", "", True), ("x", None, False), ("x", {"x": "x"}, False)),
+    ("x", [["x"]], False),
 ]
 
 
@@ -241,8 +239,7 @@ def test_metadata_is_read_once_for_all_years_and_once_a_filter(plain, monkeypatc
     read = Papers.read_metadata
     monkeypatch.setattr(Papers, "read_metadata", lambda store: reads.append(store) or read(store))
     with Index(plain) as opened:
-        reader = opened.reader
-        papers = FilterCache(reader)
+        papers = FilterCache(opened.reader)
         for year in (2003, 2004, 2003, 2005):
             papers.of(PaperFilter(before=year))
         assert len(reads) == 1
@@ -331,17 +328,12 @@ def test_shallow_fusion_brings_as_many_as_are_asked_for(stages):
 
 @pytest.fixture(scope="module")
 def apart(plain) -> np.ndarray:
-    """Sentence vectors of the sample, moved apart: the tiny model's are nearly parallel."""
-    with Index(plain) as opened:
-        near = opened.sentence_vectors.astype(np.float32)
-    moved = near - near.mean(axis=0)
-    return (moved / np.linalg.norm(moved, axis=1, keepdims=True)).astype(np.float16)
+    return vectors_apart(plain)
 
 
 @pytest.fixture(scope="module")
-def starts(plain) -> np.ndarray:
-    with Index(plain) as opened:
-        return opened.layout.starts
+def starts(index) -> np.ndarray:
+    return index.layout.starts
 
 
 @pytest.fixture(scope="module")
@@ -382,8 +374,7 @@ def test_every_kind_brings_enough_papers_that_pass(apart, starts, monkeypatch, k
     for _ in range(5):
         selection = Selection(random.random(len(starts) - 1) < 0.5)
         row = int(random.choice(selection.rows))
-        query = apart[starts[row] : starts[row + 1]].astype(np.float32)
-        (rows,) = source.nearest([query], 5, selection)
+        (rows,) = source.nearest([apart[starts[row] : starts[row + 1]].astype(np.float32)], 5, selection)
         assert row in rows
         if factory != GRAPH:
             assert (rows == selection.rows).all()
@@ -466,9 +457,8 @@ def test_pipelines_follow_the_index(tmp_path, catalogue, tiny_encoder):
 
 @pytest.fixture
 def command(plain, capsys):
-    def run(*arguments: object, stage: str = "dense") -> tuple[str, str]:
-        options = ["--index", plain, "--first-stage", stage, "--rerank", "none", *arguments]
-        main([*map(str, options)])
+    def run(*arguments: object) -> tuple[str, str]:
+        main(["--index", str(plain), "--first-stage", "dense", "--rerank", "none", *map(str, arguments)])
         printed = capsys.readouterr()
         return printed.out, printed.err
 

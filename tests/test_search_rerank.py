@@ -40,8 +40,7 @@ def upside_down(first: list[Hit]) -> ByHand:
 
 
 def test_the_first_stage_alone_the_reranker_alone_and_mixed_scores_by_hand(searcher, index, query, first):
-    none = reranked(index, upside_down(first), depth=20, weight=0)
-    assert ids(none.search(query, 1000)) == ids(first)
+    assert ids(reranked(index, upside_down(first), depth=20, weight=0).search(query, 1000)) == ids(first)
     alone = reranked(index, upside_down(first), depth=20, weight=1)
     assert ids(alone.search(query, 1000)) == [*ids(first)[:20][::-1], *ids(first)[20:]]
     half = reranked(index, upside_down(first), depth=2, weight=0.5)
@@ -152,9 +151,8 @@ def test_a_function_reranks(index, query, first):
         return [len(paper.abstract) for paper in papers]
 
     with reranked(index, by_length, depth=9, weight=1) as pipeline:
-        hits = pipeline.search(query, 9)
+        lengths = [len(index.paper(hit.paper_id).abstract) for hit in pipeline.search(query, 9)]
         assert asked == [("s024", Facet.METHOD, 9)]
-        lengths = [len(index.paper(hit.paper_id).abstract) for hit in hits]
         assert lengths == sorted(lengths, reverse=True)
         assert pipeline.search(Query(index.paper("s024")), 9)  # it takes whole abstracts
     for wrong in ([1.0], dict.fromkeys(range(100), 1.0), "1", ["a"], None):

@@ -14,7 +14,7 @@ from functools import partial
 
 import pytest
 from support.messages import messages_of
-from support.serving import serving
+from support.serving import ABSTRACT, serving
 
 from qbe.cli.parser import parse
 from qbe.cli.serve import main, run
@@ -23,15 +23,9 @@ from qbe.index.index import open_index
 from qbe.search.request import SearchForm
 from qbe.serve.app import page_files
 from qbe.serve.guard import LOCAL, read_key, settings_for
-from qbe.serve.service import SearchService
 from qbe.serve.workers import listen
 
 pytestmark = pytest.mark.slow
-
-ABSTRACT = (
-    "Old letters are hard to read. We propose a method that trains a neural network on scanned pages. "
-    "Our results show that it reads nine in ten of them."
-)
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +33,6 @@ def server(graded_index, tmp_path_factory):
     with serving(graded_index, tmp_path_factory.mktemp("serve") / "log") as running:
         yield running
         assert running.stop(signal.SIGINT) == 0
-
-
-@pytest.fixture(scope="module")
-def service(graded_index):
-    with open_index(graded_index, threads=1) as index, SearchService(index) as opened:
-        yield opened
 
 
 def untimed(record):
@@ -131,12 +119,8 @@ def test_head_is_answered_like_get_and_options_says_what_can_be_asked(server):
         assert (head.status, head.body) == (get.status, b"")
         assert head.headers["content-type"] == get.headers["content-type"]
         assert head.headers["content-length"] == str(len(get.body))
-    allow = {
-        "search": "GET, HEAD, OPTIONS, POST",
-        "facets": "OPTIONS, POST",
-        "papers/s036": "GET, HEAD, OPTIONS",
-    }
-    for path, allowed in allow.items():
+    posted = {"search": "GET, HEAD, OPTIONS, POST", "facets": "OPTIONS, POST"}
+    for path, allowed in {**posted, "papers/s036": "GET, HEAD, OPTIONS"}.items():
         answer = server.ask("OPTIONS", f"/api/{path}")
         assert (answer.status, answer.headers["allow"], answer.body) == (204, allowed, b"")
 

@@ -87,8 +87,7 @@ REQUESTS = st.one_of(
 @given(REQUESTS)
 def test_malformed_requests_are_refused_in_time_without_a_traceback(running, request_bytes):
     begin = time.monotonic()
-    is_whole = request_bytes.startswith((b"GET /", b"POST /"))
-    answer = exchanged(running.port, request_bytes, end=not is_whole)
+    answer = exchanged(running.port, request_bytes, end=not request_bytes.startswith((b"GET /", b"POST /")))
     assert time.monotonic() - begin < SOON
     assert b"Traceback" not in answer
     if answer:
@@ -286,15 +285,13 @@ def test_workers_end_with_the_process_that_started_them(light_index, tmp_path):
 def test_a_server_follows_its_index_whatever_fails(graded_index, papers, tmp_path):
     folder = Path(shutil.copytree(graded_index, tmp_path / "index"))
     watches = tmp_path / "watches.json"
-    options = ("--rerank", "none", "--watches", str(watches))
-    with serving(folder, tmp_path / "log", *options) as opened:
+    with serving(folder, tmp_path / "log", "--rerank", "none", "--watches", str(watches)) as opened:
 
         def served() -> tuple[int, int]:
             return opened.ask("GET", "/health").status, opened.ask("GET", "/api/index").json()["papers"]
 
-        assert (
-            opened.ask("POST", "/api/watches", {"name": "w", "search": {"paper_ids": ["s036"]}}).status == 200
-        )
+        watch = {"name": "w", "search": {"paper_ids": ["s036"]}}
+        assert opened.ask("POST", "/api/watches", watch).status == 200
         watches.write_text(watches.read_text().replace('"seen": 128', '"seen": "128"'))
         delete_papers(folder, ["s001"])
         wait_until(lambda: served() == (200, 127))

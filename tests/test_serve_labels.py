@@ -12,8 +12,6 @@ from qbe.runs import read_graded_pairs
 
 pytestmark = pytest.mark.slow
 
-CANDIDATES = ("s051", "s007", "s124")
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -23,7 +21,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(tiny_index, folder):
     pairs = folder / "pairs.tsv"
-    write_pairs(pairs, [Pair("s036", candidate, "far") for candidate in CANDIDATES], [(3, 3, 3)] * 3)
+    write_pairs(pairs, [Pair("s036", each, "far") for each in ("s051", "s007", "s124")], [(3, 3, 3)] * 3)
     options = ("--pairs", str(pairs), "--labels", str(folder / "grades"))
     with serving(tiny_index, folder / "log", *options) as running:
         yield running

@@ -15,10 +15,9 @@ import pytest
 from support.browser import SECONDS, expect, opened
 from support.serving import Server, serving, wait_until
 
+from qbe import SHAPES, Paper, Sentence
 from qbe.feeds.watches import Watch, changing, write_watches
 from qbe.index.update import append_papers
-from qbe.query import SHAPES
-from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow
 
@@ -304,17 +303,16 @@ def test_the_empty_page_searches_from_a_paper_of_the_collection(visit):
     visit.page.get_by_label("Authors").blur()
     visit.until_asked(authors=["Bo Ek", "Cy Doe"])
     assert visit.ids == [HOSTILE["paper_id"]]
-    expect(visit.page.locator("#remarks")).to_contain_text("1 of 129 papers pass the filters.")
+    remarks = visit.page.locator("#remarks")
+    expect(remarks).to_contain_text("1 of 129 papers pass the filters.")
     visit.page.get_by_label("Authors").fill("Nobody Else")
     visit.page.get_by_label("Authors").blur()
-    expect(visit.page.locator("#remarks")).to_contain_text(
-        "No paper of the index passes Authors Nobody Else."
-    )
+    expect(remarks).to_contain_text("No paper of the index passes Authors Nobody Else.")
     visit.page.get_by_label("Authors").fill("")
     visit.page.get_by_label("Authors").blur()
     visit.page.keyboard.press("/")  # opens the form again
     visit.paste("Las redes neuronales profundas se usan para detectar incendios de bosques en las imágenes.")
-    expect(visit.page.locator("#remarks")).to_contain_text("This does not look like English")
+    expect(remarks).to_contain_text("This does not look like English")
 
 
 def test_a_fragment_full_of_nonsense_is_shown_as_an_empty_page(visit):
@@ -367,8 +365,7 @@ def test_axe_finds_no_serious_violation_and_nothing_overflows(visit):
 
 
 def test_a_result_is_reached_by_keyboard_alone(visit):
-    page = visit.page
-    keyboard = page.keyboard
+    page, keyboard = visit.page, visit.page.keyboard
 
     def tab_to(name: str) -> None:
         for _ in range(60):
@@ -456,12 +453,9 @@ def test_the_first_ranking_is_replaced_by_the_final_one_and_said_politely(visit)
     visit.until_asked(like=["method:1"])
     notes = [re.sub(r"\d+\.\d s", "N s", note) for note in visit.page.evaluate("window.notes")]
     closer = "The first 20 papers after N s; now the best are compared more closely …"
+    final = "The first 20 papers, in their final order (N s)."
     # Said again with the grades, where that took longer.
-    assert [*dict.fromkeys(notes)][-3:] == [
-        "Searching …",
-        closer,
-        "The first 20 papers, in their final order (N s).",
-    ]
+    assert [*dict.fromkeys(notes)][-3:] == ["Searching …", closer, final]
     expect(visit.page.locator("#note")).to_have_attribute("aria-live", "polite")
 
 
@@ -747,13 +741,10 @@ def test_a_pdf_is_chosen_or_dropped(visit):
     visit.page.get_by_label("Or its file").set_input_files({**file, "buffer": b"%PDF-1.7"})
     expect(visit.page.locator("#file-note")).to_contain_text("expected a whole PDF")
     several = b"@article{a, title = {A}, abstract = {B.}}\n" * 2
+    one = "found several; give a file of one. To search in a library: qbe index --corpus FILE"
     for name, data, told in (
         ("a.docx", b"PK\3\4", "found a Word document; paste its abstract in the box above"),
-        (
-            "a.bib",
-            several,
-            "found several; give a file of one. To search in a library: qbe index --corpus FILE",
-        ),
+        ("a.bib", several, one),
     ):
         visit.page.get_by_label("Or its file").set_input_files({**file, "name": name, "buffer": data})
         expect(visit.page.locator("#file-note")).to_contain_text(told)

@@ -5,10 +5,9 @@ from functools import partial
 
 import pytest
 from support.messages import messages_of
+from support.serving import ABSTRACT
 
-from qbe import CrossEncoder, Facet, Fused, PaperFilter, Projections, Query, Stages
-from qbe.cite.config import CiteConfig
-from qbe.cite.recommender import Recommender
+from qbe import CiteConfig, CrossEncoder, Facet, Fused, PaperFilter, Projections, Query, Recommender, Stages
 from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index.index import open_index
 from qbe.index.source import BuildSettings
@@ -21,22 +20,10 @@ from qbe.serve.service import SearchService, stages_of
 
 pytestmark = pytest.mark.slow
 
-ABSTRACT = (
-    "Old letters are hard to read. We propose a method that trains a neural network on scanned pages. "
-    "Our results show that it reads nine in ten of them."
-)
-
 
 @pytest.fixture(scope="module")
-def index(graded_index):
-    with open_index(graded_index, threads=1) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def service(index):
-    with SearchService(index) as opened:
-        yield opened
+def index(service):
+    return service.index
 
 
 def ids(record):
@@ -81,11 +68,9 @@ def test_a_text_of_another_language_is_noted(service):
 
 def test_what_the_encoder_does_not_read_of_a_text_is_noted(service):
     text = f"{ABSTRACT} We count {'fish, ' * 300}and nets."
-    told = (
-        "1 of its sentences longer than the 510 tokens that the encoder reads of one, cut there; the longest"
-    )
+    told = "1 of its sentences longer than the 510 tokens that the encoder reads of one, cut there"
     for answer in (service.search(SearchForm(text=text)), service.recommend(CitationForm(text=text))):
-        assert f"the query: {told} has 605" in answer["notes"]
+        assert f"the query: {told}; the longest has 605" in answer["notes"]
     assert told not in str(service.search(SearchForm(text=ABSTRACT))["notes"])
 
 
@@ -142,8 +127,7 @@ def test_a_comparison_has_grades_and_the_closest_sentences(index, service):
 
 
 def test_recommendations_leave_out_what_is_cited_and_say_what_is_unknown(service):
-    request = CitationForm(text=ABSTRACT, k=3)
-    first = ids(service.recommend(request))
+    first = ids(service.recommend(CitationForm(text=ABSTRACT, k=3)))
     again = service.recommend(CitationForm(text=ABSTRACT, k=5, cited=[first[0]], exclude=["nope"]))
     assert first[0] not in ids(again)
     assert again["notes"] == ["1 paper is not in the index and left out"]
@@ -175,10 +159,9 @@ def test_an_index_that_cannot_recommend_says_so(tiny_index, tmp_path, sample, ti
 
 def test_papers_go_by_any_name(service):
     title = "Two Crops of a Paragraph: Self-Supervised Vectors for Suggesting Citations"
-    by_id = service.search(like_s036(k=3, not_paper_ids=["s051"]))
     named = ["two crops of a", "S036", title]
     by_name = service.search(like_s036(paper_ids=named, k=3, not_paper_ids=["S051"]))
-    assert by_name["hits"] == by_id["hits"]
+    assert by_name["hits"] == service.search(like_s036(k=3, not_paper_ids=["s051"]))["hits"]
     assert service.paper("S036")["paper_id"] == "s036"
     compared = service.compare(paper_id="two crops", other_id="S051")
     assert (compared["paper"]["paper_id"], compared["other"]["paper_id"]) == ("s036", "s051")

@@ -9,21 +9,20 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 import pytest
+from support.builds import interrupt
 from support.serving import serving, wait_until
 
+from qbe import Facet, FileFormatError, Hit, Paper, PaperNotFoundError, QbeError, Query, UsageError
 from qbe.cli import common
 from qbe.cli.watch import main
-from qbe.errors import FileFormatError, PaperNotFoundError, QbeError, UsageError
 from qbe.feeds.reports import ATOM, Watcher, items_of, report
 from qbe.feeds.watches import Watch, Watches, find, read_watches, watch_of, watch_session, write_watches
 from qbe.index.build import build
 from qbe.index.index import Index
 from qbe.index.source import BuildSettings
 from qbe.index.update import append_papers, delete_papers
-from qbe.query import Query
 from qbe.search.queries import distinct_papers
 from qbe.search.request import SearchForm
-from qbe.types import Facet, Hit, Paper
 
 pytestmark = pytest.mark.slow
 
@@ -92,8 +91,7 @@ def test_what_is_found_is_what_grades_say_of_the_new_papers(index, some):
     with Index(index) as opened, watch_session(opened) as session:
         query = Query.by_facets(opened.paper("s036"), dict.fromkeys(Facet, 1.0))
         for hit in session.grade(query, [Hit(each.paper_id, 0) for each in some[OLD:]]):
-            graded = {**hit.grades, "whole": max(hit.grades.values())}
-            for name, grade in graded.items():
+            for name, grade in {**hit.grades, "whole": max(hit.grades.values())}.items():
                 if grade >= 0.1:
                     expected.setdefault(name, {})[hit.paper_id] = grade
     assert set(expected) == set(bodies)
@@ -114,9 +112,8 @@ def test_a_paper_is_new_once_whatever_becomes_of_it_and_of_the_index(index, some
     assert found_in(content) == first
     delete_papers(index, [some[OLD].paper_id])
     append_papers(index, [late])
-    append_papers(
-        index, [Paper(some[OLD + 1].paper_id, "Another title", some[3].sentences, True)], update=True
-    )
+    changed = Paper(some[OLD + 1].paper_id, "Another title", some[3].sentences, True)
+    append_papers(index, [changed], update=True)
     searched(index, content)
     append_papers(index, [some[OLD]])  # comes back
     searched(index, content)
@@ -135,8 +132,7 @@ def test_a_search_that_fails_sees_its_new_papers_another_time(index, some, tmp_p
     cited = tmp_path / "cited.txt"
     content = kept(index, Watch("bib", {}, 0, str(cited)), watch_of("all", SearchForm(paper_ids=["s036"]), 0))
     append_papers(index, some[OLD:])
-    problems = searched(index, content)
-    assert list(problems) == ["bib"]
+    assert list(searched(index, content)) == ["bib"]
     assert len(found_in(content)) == len(some) - OLD
     cited.write_text(f"{some[OLD].paper_id}\ns036\n")
     assert searched(index, content) == {}
@@ -147,11 +143,9 @@ def test_a_search_that_fails_sees_its_new_papers_another_time(index, some, tmp_p
 def test_of_a_bibliography_the_best_grade_counts(index, some, tmp_path, monkeypatch):
     monkeypatch.setattr("qbe.feeds.watches.MAX_PAPERS", OLD - 2)
     cited = tmp_path / "cited.txt"
-    cited.write_text("".join(f"{each.paper_id}\n" for each in some[: OLD - 1]))  # more than a search takes
-    each_alone = [
-        watch_of(paper.paper_id, SearchForm(paper_ids=[paper.paper_id], facet="method"), 0)
-        for paper in some[: OLD - 1]
-    ]
+    names = [each.paper_id for each in some[: OLD - 1]]  # more than a search takes
+    cited.write_text("".join(f"{name}\n" for name in names))
+    each_alone = [watch_of(name, SearchForm(paper_ids=[name], facet="method"), 0) for name in names]
     content = kept(index, Watch("bib", {"facet": "method"}, 0, str(cited)), *each_alone)
     append_papers(index, some[OLD:])
     assert searched(index, content) == {}
@@ -181,9 +175,8 @@ def test_filters_and_explorations_count(index, some):
 
 
 def test_the_command_keeps_lists_runs_and_removes(watch, index, some):
-    assert "fish: new papers of grade 0.3 or more" in watch(
-        "add", "fish", "--paper", "s036", "--facet", "method", "--grade", "0.3"
-    )
+    said = watch("add", "fish", "--paper", "s036", "--facet", "method", "--grade", "0.3")
+    assert "fish: new papers of grade 0.3 or more" in said
     Path("draft.txt").write_text(f"{some[OLD + 5].title}\n\n{some[OLD + 5].abstract}\n")
     watch("add", "text", "--paper-file", "draft.txt")
     Path("refs.txt").write_text("s001\ns002\n")
@@ -198,10 +191,8 @@ def test_the_command_keeps_lists_runs_and_removes(watch, index, some):
     assert re.match(r"fish: \d papers\n  \d\.\d\d  s1\d\d  20\d\d  ", table)
     assert re.search(r"^text: \d papers?\n  [23]\.\d\d  s121  ", table, re.MULTILINE)
     assert watch("run") == "nothing new\n"
-    again = [
-        json.loads(line) for line in watch("run", "--since", "2026-01-01", "--format", "json").splitlines()
-    ]
-    assert sum(line.count("\n  ") for line in [table]) == len(again)
+    again = [*map(json.loads, watch("run", "--since", "2026-01-01", "--format", "json").splitlines())]
+    assert table.count("\n  ") == len(again)
     fields = {"watch", "paper_id", "grade", "found", "title", "year", "authors", "links", "abstract"}
     assert set(again[0]) >= fields
     assert watch("run", "--since", "2999-01-01", "--format", "json") == ""
@@ -219,14 +210,13 @@ def test_a_report_that_fails_is_made_by_the_next_run(watch, index, some, monkeyp
     assert not Path("new.md").exists()
     assert [each.reported for each in read_watches("watches.json").watches["all"].found] == [False] * NEW
     watch("run", "--output", "new.md")
-    first = Path("new.md").read_text()
-    assert first.startswith(f"## all: {NEW} papers\n\n- **")
+    assert Path("new.md").read_text().startswith(f"## all: {NEW} papers\n\n- **")
     watch("run", "--output", "new.md", "--overwrite")
     assert Path("new.md").read_text() == "nothing new\n"
 
     append = Path("watches.json").read_bytes()
     with monkeypatch.context() as patched:
-        patched.setattr("qbe.feeds.watches.grade_of", _interrupted)
+        patched.setattr("qbe.feeds.watches.grade_of", interrupt)
         append_papers(index, [Paper("x", some[3].title, some[3].sentences, True)])
         watch("run", code=130)
     assert Path("watches.json").read_bytes() == append
@@ -248,10 +238,6 @@ def test_a_paper_that_left_the_index_before_the_report_is_reported_once_it_is_ba
 
 def _fails(*_: object) -> None:
     raise OSError(28, "No space left on device")
-
-
-def _interrupted(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def test_a_feed_has_what_was_found_under_ids_that_stay(watch, index, some):
