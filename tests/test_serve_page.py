@@ -16,7 +16,7 @@ from support.browser import SECONDS, expect, opened
 from support.serving import Server, serving, wait_until
 
 from qbe import SHAPES, Paper, Sentence
-from qbe.feeds.watches import Watch, changing, write_watches
+from qbe.feeds.watches import Watch, changing
 from qbe.index.update import append_papers
 
 pytestmark = pytest.mark.slow
@@ -804,6 +804,5 @@ def test_a_search_is_watched_and_what_is_new_for_it_is_shown(visit, server, inde
 
     with changing(file) as watches:
         watches.add(Watch("lost", {}, 0, str(file.with_name("nosuch.txt"))))
-        write_watches(file, watches)
     found("newer", "Newer", "problem")
     expect(panel.locator("li")).to_contain_text("The last search failed: ")

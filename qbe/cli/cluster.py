@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbe.cli import index, search, serve
 from qbe.cli.parser import parse
+from qbe.errors import check_package
 
 if TYPE_CHECKING:
     from qbe.cluster.index import ClusterIndex
@@ -28,9 +29,7 @@ def main(arguments: list[str]) -> None:
         index.run(options, build)
         return
 
-    from qbe.cluster.ray_runtime import require_ray
-
-    require_ray()
+    check_package("ray")
 
     def open_index(folders: list[str], **named: Any) -> ClusterIndex:
         from qbe.cluster.index import open_index

@@ -28,9 +28,9 @@ def main(arguments: list[str]) -> None:
     key = read_key(options.api_key_file) if options.api_key_file else None
     check_access(options.host, key)
 
-    from qbe.serve.mcp import PATH, create_server, serve_http
+    from qbe.serve.mcp import PATH, create_server, http_app
     from qbe.serve.service import SearchService, stages_of
-    from qbe.serve.workers import address_of, listen
+    from qbe.serve.workers import address_of, listen, server_of
 
     for name in ("fastmcp", "mcp", "uvicorn"):  # plain warnings: a server's output may be the protocol
         logger = logging.getLogger(name)
@@ -53,4 +53,4 @@ def main(arguments: list[str]) -> None:
             server.run("stdio", show_banner=False)
         else:
             print(f"{len(index):,} papers for agents at {address_of(listening, PATH)}", file=sys.stderr)
-            serve_http(server, listening, key)
+            server_of(http_app(server, listening.getsockname()[0], key)).run(sockets=[listening])

@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> None:
 def _add(options: argparse.Namespace) -> None:
     watch = _watch(options)
 
-    from qbe.feeds.watches import changing, keep, watch_session, write_watches
+    from qbe.feeds.watches import changing, keep, watch_session
 
     with (
         qbe.open_index(options.index, threads=options.threads) as index,
@@ -36,7 +36,6 @@ def _add(options: argparse.Namespace) -> None:
         changing(options.watches) as watches,
     ):
         keep(watches, watch, session)
-        write_watches(options.watches, watches)
     print(f"{options.watches}: {watch.name}: new papers of grade {watch.grade:g} or more will be reported")
 
 
@@ -89,11 +88,10 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _remove(options: argparse.Namespace) -> None:
-    from qbe.feeds.watches import changing, write_watches
+    from qbe.feeds.watches import changing
 
     with changing(options.watches) as watches:
         del watches.watches[watches.named(options.name).name]
-        write_watches(options.watches, watches)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -125,7 +123,6 @@ def _run(options: argparse.Namespace) -> None:
             write_text(options.output, text)
         for item in items:
             item.found.reported = True
-        write_watches(options.watches, watches)
     if problems:
         name, error = next(iter(problems.items()))
         more = f" (and {len(problems) - 1} more searches)" if len(problems) > 1 else ""

@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from qbe.cluster.ray_runtime import raised_in_task
 from qbe.corpus.records import Reading
 from qbe.errors import IndexBuildError
 from qbe.index.build import build
@@ -39,8 +38,7 @@ def build_share(
         papers=lambda split, left_out: islice(source.papers(split, left_out), number - 1, None, count),
         facts=[*source.facts, [number, count]],
     )
-    execution = Execution(threads=1)
-    build(folder / str(number), shared, settings, reading=reading, resume=True, execution=execution)
+    build(folder / str(number), shared, settings, reading=reading, resume=True)
 
 
 def build_on_cluster(
@@ -99,7 +97,7 @@ def build_on_cluster(
                 except RayTaskError as error:
                     for left in unfinished:
                         ray.cancel(left)
-                    raise raised_in_task(error) from None
+                    raise error.cause from None
                 advance(len(done))
         publish_directory(staging, output)
     return combined_manifest([read_manifest(output / str(number)) for number in numbers])

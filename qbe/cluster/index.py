@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from qbe.cluster.ray_runtime import ClusterError, connected, raised_in_task
+from qbe.cluster.ray_runtime import ClusterError, connected
 from qbe.errors import UsageError, check_positive
 from qbe.index.index import Index
 from qbe.index.reader import Ask, IndexReader
@@ -93,7 +93,7 @@ class ClusterIndex(Index):
                     try:
                         answers[shard] = ray.get(reference)
                     except RayTaskError as error:
-                        raise raised_in_task(error) from None
+                        raise error.cause from None
                     except RayError:
                         failures[shard] += 1
                         failed.append(shard)

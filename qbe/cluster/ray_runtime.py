@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib.util
 import logging
 import os
 import signal
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from qbe.errors import MissingDependencyError, QbeError, UsageError
+from qbe.errors import QbeError, UsageError, check_package
 
 LOCAL, AUTO = "local", "auto"
 CONNECT_SECONDS = 5.0
@@ -25,37 +24,24 @@ class ClusterError(QbeError):
     """A cluster cannot be reached, or lost what is needed."""
 
 
-def require_ray() -> None:
-    """Raise MissingDependencyError where Ray is not installed."""
-    if importlib.util.find_spec("ray") is None:
-        raise MissingDependencyError(
-            "a cluster needs the package ray, found none; run: pip install 'qbe[cluster]'"
-        )
-
-
 @contextlib.contextmanager
 def connected(address: str, threads: int | None = None) -> Iterator[Any]:
     """The module ``ray``, connected to a cluster until the block ends: a new one of this machine alone for
     LOCAL, that of this machine or of RAY_ADDRESS for AUTO, else the one at ``address`` (host:port).
 
     ``threads`` are the processors of a new cluster. Within a connection that exists already nothing is
-    connected or ended. Raises MissingDependencyError without Ray, ClusterError where the cluster cannot be
-    reached.
+    connected or ended. Raises MissingDependencyError without Ray, ClusterError where there is no cluster.
     """
-    require_ray()
     # Ray would otherwise look for a newer version, and count its users.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    import ray
-
+    ray = check_package("ray")
     if ray.is_initialized():
         yield ray
         return
     if not address:
         raise UsageError("expected `cluster` local, auto or an address such as 10.0.0.1:6379, found none")
-    where: dict[str, Any] = {"address": address}
-    if address == LOCAL:
-        where |= {"num_cpus": threads, "include_dashboard": False}
+    own = {"num_cpus": threads, "include_dashboard": False} if address == LOCAL else {}
     try:
         if address not in (LOCAL, AUTO):  # Ray would end the process where nothing answers
             host, _, port = address.removeprefix("ray://").rpartition(":")
@@ -64,7 +50,7 @@ def connected(address: str, threads: int | None = None) -> Iterator[Any]:
             socket.create_connection((host or "localhost", int(port)), CONNECT_SECONDS).close()
         # Ray's workers import from the folder that it is started in: one from which they do so anyway.
         with handlers_kept(), contextlib.chdir(Path(ray.__file__).parent.parent):
-            ray.init(**where, namespace="qbe", log_to_driver=False, logging_level=logging.ERROR)
+            ray.init(address, **own, namespace="qbe", log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ClusterError(
@@ -75,11 +61,6 @@ def connected(address: str, threads: int | None = None) -> Iterator[Any]:
     finally:
         with handlers_kept():
             ray.shutdown()
-
-
-def raised_in_task(error: Any) -> Exception:
-    """Return what a task raised, of the RayTaskError that stands for it."""
-    return error.cause if isinstance(error.cause, Exception) else error
 
 
 @contextlib.contextmanager

@@ -119,13 +119,9 @@ class Journal:
                 was, now = (" ".join(each) or "none" if name == "sets" else each for each in (was, now))
                 expected = f"expected the `{name}` of the harvest in {self.path}, {was}"
                 raise UsageError(f"{expected}, found {now}; choose another `output`")
-        place, today = self.place, _day(0)
-        if (
-            place is None
-            or "" < spec.first_date < place.since
-            or not _is_past(place.date or place.since or today)
-        ):
-            return Place(spec.first_date, spec.first_date)
+        place, first, today = self.place, spec.first_date, _day(0)
+        if place is None or "" < first < place.since or not _is_past(place.date or place.since or today):
+            return Place(first, first)
         return Place(place.date, place.since) if self.is_complete else place
 
     def newest(self) -> tuple[dict[str, int], set[str]]:
@@ -173,8 +169,7 @@ def harvest(
             journal = Journal.read(path)
             place = journal.begun(spec)
             with path.open("r+b") as stream:
-                stream.truncate(journal.size)
-                stream.seek(journal.size)
+                stream.seek(stream.truncate(journal.size))
                 _fetch(stream, spec, place, repository, progress)
         except OSError as error:
             raise output_error(path, error) from error
@@ -190,12 +185,10 @@ def _fetch(
     sets, restarts, left_out = spec.sets or ("",), 0, Counter(place.left_out)
     tokens, empty, today = {place.token}, 0, _day(0)
     while place.number < len(sets):
-        arguments = {"resumptionToken": place.token}
-        if not place.token:
-            arguments = {"from": place.begin, "set": sets[place.number], "metadataPrefix": spec.form}
-            arguments = {name: value for name, value in arguments.items() if value}
+        first = {"from": place.begin, "set": sets[place.number], "metadataPrefix": spec.form}
+        asked = {"resumptionToken": place.token} if place.token else first
         try:
-            page = repository.records(arguments)
+            page = repository.records({name: value for name, value in asked.items() if value})
         except TokenError as error:
             if not place.token or restarts == MAX_RESTARTS:
                 found = f"its resumption token refused ({error!s:.100}) after {restarts} new beginnings"
@@ -222,14 +215,13 @@ def _fetch(
         place.date = place.date or (page.date[:10] if _is_past(page.date[:10]) else today)
         place.token, place.left_out = page.token, dict(left_out)
         place.listed += len(page.records)
-        is_short = not page.token and place.listed < page.size
-        if is_short:
+        if not page.token and place.listed < page.size:
             log.warning("%s: %d of %d records came", repository.address, place.listed, page.size)
-        if is_short and place.listed != place.short and place.listed < ALMOST_ALL * page.size:
-            place.short, place.listed = place.listed, 0
-            _note(stream, place)
-            found = f"{place.short:,} of the {page.size:,} that its list has"
-            raise CorpusError(f"{repository.address}: expected all records, found {found}; {KEPT}")
+            if place.listed != place.short and place.listed < ALMOST_ALL * page.size:
+                place.short, place.listed = place.listed, 0
+                _note(stream, place)
+                found = f"{place.short:,} of the {page.size:,} that its list has"
+                raise CorpusError(f"{repository.address}: expected all records, found {found}; {KEPT}")
         if not page.token:
             place.number, restarts, place.listed, place.short = place.number + 1, 0, 0, 0
             tokens.clear()

@@ -39,8 +39,7 @@ _OAI = "{http://www.openarchives.org/OAI/2.0/}"
 _TAGS = [f"{_OAI}{name}" for name in ("record", "resumptionToken", "error", "responseDate", "ListRecords")]
 _DECLARED = re.compile(rb"<\?xml[^>]{0,100}encoding=[\"']([\w.-]{1,40})[\"'][^>]{0,100}\?>")
 _ENTITY = re.compile(r"&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z]\w{0,30};")
-_RECORD = re.compile(r"(?=<(?:\w{1,20}:)?record[\s>])")
-_PREFIX = re.compile(r"<((?:\w{1,20}:)?)record")
+_RECORD = re.compile(r"(?=<((?:\w{1,20}:)?)record[\s>])")
 _END = re.compile(r"</(?:\w{1,20}:)?record\s?>")
 _AFTER = re.compile(r"<(?:\w{1,20}:)?resumptionToken|</(?:\w{1,20}:)?ListRecords")
 _CLOSE = re.compile(rb"</(?:\w{1,20}:)?OAI-PMH\s?>")
@@ -71,13 +70,7 @@ class Repository:
     Until it has answered once, an unknown host or an answer that is not OAI-PMH means that the URL is wrong.
     """
 
-    def __init__(
-        self,
-        address: str,
-        interval: float = 3.0,  # arXiv's terms of use ask for at most one request in three seconds
-        *,
-        pause: float = RETRIES.pause,
-    ) -> None:
+    def __init__(self, address: str, interval: float, *, pause: float = RETRIES.pause) -> None:
         if not address.lower().startswith(("https://", "http://")):
             raise UsageError(f"expected an `address` with https:// or http://, found {address}; check it")
         if not 0 <= interval <= 86_400:
@@ -137,8 +130,7 @@ class Repository:
         if b"OAI-PMH" in data[: 1 << 12]:
             self._has_answered = True
         elif not self._has_answered:
-            begin = data[:60].decode(errors="replace")
-            raise self._bad(f"an answer by OAI-PMH, found another, {begin!r}")
+            raise self._bad(f"an answer by OAI-PMH, found another, {data[:60].decode(errors='replace')!r}")
         # Servers put blank lines before the answer, and notices of PHP behind it.
         ends = [each.end() for each in _CLOSE.finditer(data)]
         data = data[: ends[-1] if ends else None].lstrip()
@@ -187,12 +179,12 @@ def _mended(data: bytes) -> bytes:
         text = body.decode(errors="replace")
     text = _ENTITY.sub(lambda found: html.escape(html.unescape(found[0])), text)
     head, *parts = _RECORD.split(text)
-    root, mended = _ROOT.search(head), [head]
-    for place, part in enumerate(parts):
-        last, closed, begin = place == len(parts) - 1, _END.search(part), _PREFIX.match(part)
+    root, mended, count = _ROOT.search(head), [head], len(parts) // 2
+    for number, (prefix, part) in enumerate(zip(parts[::2], parts[1::2], strict=True), start=1):
+        last, closed = number == count, _END.search(part)
         after = _AFTER.search(part) if last and not closed else None
         end = closed.end() if closed else after.start() if after else len(part)
-        record, prefix = part[:end], begin[1] if begin else ""
+        record = part[:end]
         try:
             wrapped = f"{root[0] if root else '<x>'}{record}</{root[1] if root else 'x'}>"
             _ = [*elements(io.BufferedReader(io.BytesIO(wrapped.encode())), "page", [f"{_OAI}record"])]

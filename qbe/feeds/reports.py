@@ -16,7 +16,7 @@ from qbe.corpus.names import ET_AL
 from qbe.errors import QbeError
 from qbe.feeds import check_day
 from qbe.feeds import watches as kept
-from qbe.feeds.watches import Found, Watch, Watches, changing, read_watches, watch_session, write_watches
+from qbe.feeds.watches import Found, Watch, Watches, changing, read_watches, watch_session
 from qbe.index.index import Index
 from qbe.search.present import escaped, line
 from qbe.search.request import SearchForm
@@ -49,8 +49,7 @@ def items_of(watches: Watches, index: Index, since: str | None, name: str | None
     for watch in [watches.named(name)] if name else watches.watches.values():
         wanted = [e for e in watch.found if not e.reported or (since is not None and e.found >= since)]
         newest = sorted(wanted, key=lambda each: each.found, reverse=True)  # stable: the best stay first
-        there = (each for each in newest if each.paper_id in reader)
-        items += [Item(watch, each, reader.paper(each.paper_id)) for each in there]
+        items += [Item(watch, e, reader.paper(e.paper_id)) for e in newest if e.paper_id in reader]
     return items
 
 
@@ -128,7 +127,7 @@ class Watcher:
         self._change(kept.find)
 
     def add(self, name: str, search: SearchForm, grade: float | None = None) -> dict[str, Any]:
-        """Keep a search, for papers that come into the index from now on."""
+        """Keep a search: papers that come into the index from now on, of at least a grade, are reported."""
         watch = kept.watch_of(name, search, grade)
         self._change(lambda watches, session: kept.keep(watches, watch, session))
         return self.records()
@@ -139,13 +138,11 @@ class Watcher:
             self._problems = {name: str(error) for name, error in problems.items()}
             for name, error in problems.items():
                 log.error("%s: %s", name, error)
-            write_watches(self._path, watches)
 
     def remove(self, name: str) -> dict[str, Any]:
         """Keep a search no longer."""
         with changing(self._path) as watches:
             del watches.watches[watches.named(name).name]
-            write_watches(self._path, watches)
         return self.records()
 
     def records(self, since: str = "") -> dict[str, Any]:

@@ -3,8 +3,7 @@
 The file has the ids of all papers that were ever seen in the index, as they came (`Watches.known`), and how
 many of them each watch has seen (`Watch.seen`); the papers behind that are new for it. Ids stay when papers
 leave the index, so that another version of a paper, or a rebuilt index, brings nothing twice. A watch whose
-search fails keeps its number. Findings and numbers are written together, and a finding
-stays unreported until its report is written.
+search fails keeps its number. Findings are written with it, and stay unreported until a report is written.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from qbe.util.files import StrPath, change_lock, write_text
 from qbe.util.text import one_line
 
 VERSION = 1
-MAX_WATCH_NAME, MAX_WATCHES, MAX_ID = 100, 1000, 300
+MAX_NAME, MAX_WATCHES = 100, 1000
 KEPT = 1000  # reported papers of a watch that stay in the file, the newest
 GRADE, EXPLORATION_GRADE = 1.0, 0.5  # the default least grades of what is reported
 TOGETHER, SEARCHES = 500, 25  # new papers that are graded together, and for how many watches
@@ -63,10 +62,8 @@ class Watch:
 
     def __post_init__(self) -> None:
         self.name = one_line(self.name).strip()
-        if not 0 < (length := len(self.name)) <= MAX_WATCH_NAME:
-            raise UsageError(
-                f"expected a name of 1 to {MAX_WATCH_NAME} characters for a watch, found {length}"
-            )
+        if not 0 < (length := len(self.name)) <= MAX_NAME:
+            raise UsageError(f"expected a name of 1 to {MAX_NAME} characters for a watch, found {length}")
         if not 0 <= self.grade <= HIGHEST:
             raise UsageError(f"expected a `grade` from 0 to 3, found {self.grade:g}")
 
@@ -76,14 +73,13 @@ class Watch:
         spare = len(self.found) - KEPT
         self.found = [each for place, each in enumerate(self.found) if place >= spare or not each.reported]
 
-    def forms(self, index: Index) -> Iterator[SearchForm]:
+    def forms(self, index: Index) -> list[SearchForm]:
         """Its searches: of a bibliography as many as its papers need."""
         if not self.cited:
-            yield SearchForm(**self.search)
-            return
+            return [SearchForm(**self.search)]
         named = papers_of(index.reader, Path(self.cited)).paper_ids
-        for begin in range(0, len(named), MAX_PAPERS):
-            yield SearchForm(**{**self.search, "paper_ids": named[begin : begin + MAX_PAPERS]})
+        parts = (named[begin : begin + MAX_PAPERS] for begin in range(0, len(named), MAX_PAPERS))
+        return [SearchForm(**{**self.search, "paper_ids": part}) for part in parts]
 
 
 def watch_of(name: str, form: SearchForm, grade: float | None = None) -> Watch:
@@ -143,13 +139,12 @@ def read_watches(path: StrPath) -> Watches:
                 kinds = get_type_hints(type(part))
                 if wrong := [name for name, kind in kinds.items() if not _is(getattr(part, name), kind)]:
                     raise TypeError(wrong)
-            if not 0 <= watch.seen <= len(record["known"]):
-                raise ValueError
-        by_name, found_by_all = {each.name: each for each in watches}, (e for w in watches for e in w.found)
-        is_sound = _is(record["known"], list[str]) and all(0 <= e.grade <= HIGHEST for e in found_by_all)
+        known, by_name = record["known"], {each.name: each for each in watches}
+        is_sound = all(0 <= each.grade <= HIGHEST for watch in watches for each in watch.found)
+        is_sound &= _is(known, list[str]) and all(0 <= watch.seen <= len(known) for watch in watches)
         if not is_sound or len(by_name) < len(watches):
             raise TypeError
-        return Watches(by_name, record["known"], record["feed"])
+        return Watches(by_name, known, record["feed"])
     except OSError as error:
         raise input_error(path, error) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError):
@@ -172,9 +167,11 @@ def _is(value: object, hint: Any) -> bool:
 
 @contextlib.contextmanager
 def changing(path: StrPath) -> Iterator[Watches]:
-    """Yield the watches of a file that no other process can change; OutputError after a minute of waiting."""
+    """Yield the watches of a file to be changed, and write them; OutputError after a minute of waiting."""
     with change_lock(path):
-        yield read_watches(path)
+        watches = read_watches(path)
+        yield watches
+        write_watches(path, watches)
 
 
 def write_watches(path: StrPath, watches: Watches) -> None:
@@ -201,8 +198,7 @@ def keep(watches: Watches, watch: Watch, session: SearchSession) -> dict[str, Qb
     for name in ("paper_ids", "not_paper_ids"):
         if names := watch.search.get(name):
             ids = [paper.paper_id for paper in distinct_papers(session.index, names)]
-            if max(map(len, ids)) <= MAX_ID:
-                watch.search = {**watch.search, name: ids}
+            watch.search = {**watch.search, name: ids}
     for form in watch.forms(session.index):
         session.prepared([form.request(session.index)])
     problems = find(watches, session)
@@ -219,8 +215,7 @@ def find(
     """
     session.index.refresh()  # no other process may have noted papers that this one does not see
     known = set(watches.known)
-    ids = session.index.papers.ids
-    watches.known += [paper_id for paper_id in ids if paper_id not in known]
+    watches.known += [paper_id for paper_id in session.index.papers.ids if paper_id not in known]
     time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     problems: dict[str, QbeError] = {}
     every = list(watches.watches.values())
@@ -229,12 +224,11 @@ def find(
         grades = _graded(searching, watches.known, session, problems)
         for watch in some:
             advance(1)
-            if watch.name in problems:
-                continue
-            new, graded = watches.known[watch.seen :], grades.get(watch.name, {})
-            best = sorted((-graded[paper_id], paper_id) for paper_id in new if paper_id in graded)
-            watch.keep([Found(paper_id, -grade, time) for grade, paper_id in best])
-            watch.seen += len(new)
+            if watch.name not in problems:
+                new, graded = watches.known[watch.seen :], grades.get(watch.name, {})
+                best = sorted((-graded[paper_id], paper_id) for paper_id in new if paper_id in graded)
+                watch.keep([Found(paper_id, -grade, time) for grade, paper_id in best])
+                watch.seen += len(new)
     return problems
 
 

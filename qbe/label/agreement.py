@@ -44,10 +44,7 @@ class Agreement(NamedTuple):
 
 
 def agreement(first: StrPath, second: StrPath, merges: Merges = {}) -> Agreement:  # noqa: B006
-    """Compare two files of graded pairs after merging grades.
-
-    Raises FileFormatError for a file that cannot be read, and where they share no pair.
-    """
+    """Compare two files of graded pairs after merging grades; FileFormatError where they share no pair."""
     graded = [read_grades(path, merges) for path in (first, second)]
     shared = [key for key in graded[0] if key in graded[1]]
     if not shared:
@@ -56,16 +53,9 @@ def agreement(first: StrPath, second: StrPath, merges: Merges = {}) -> Agreement
         )
     columns = [np.array([grades[key] for key in shared], float) for grades in graded]
     queries = np.array([query for query, _ in shared])
-    return Agreement(
-        len(shared),
-        len(set(queries.tolist())),
-        (len(graded[0]) - len(shared), len(graded[1]) - len(shared)),
-        [
-            found
-            for n, facet in enumerate(Facet)
-            if (found := _of_facet(facet, queries, *(each[:, n] for each in columns)))
-        ],
-    )
+    only = (len(graded[0]) - len(shared), len(graded[1]) - len(shared))
+    found = [_of_facet(facet, queries, *(each[:, n] for each in columns)) for n, facet in enumerate(Facet)]
+    return Agreement(len(shared), len(set(queries.tolist())), only, [each for each in found if each])
 
 
 def _of_facet(facet: Facet, queries: NDArray[Any], first: Floats, second: Floats) -> FacetAgreement | None:
@@ -91,13 +81,9 @@ def _of_facet(facet: Facet, queries: NDArray[Any], first: Floats, second: Floats
 
 
 def weighted_kappa(first: Floats, second: Floats) -> float | None:
-    """Return kappa with quadratic weights (Cohen, 1968) of grades (n,): 1 - the mean squared difference over
-    its expectation for independent assessors.
-    """
+    """Return quadratic kappa (Cohen, 1968) of grades (n,): 1 - squared differences over those by chance."""
     expected = float(first.var() + second.var() + (first.mean() - second.mean()) ** 2)
-    if expected == 0:
-        return None
-    return round(1 - float(((first - second) ** 2).mean()) / expected, 12)
+    return round(1 - float(((first - second) ** 2).mean()) / expected, 12) if expected else None
 
 
 def plain_kappa(first: Floats, second: Floats) -> float | None:
@@ -108,9 +94,7 @@ def plain_kappa(first: Floats, second: Floats) -> float | None:
 
 
 def ordinal_alpha(first: Floats, second: Floats) -> float | None:
-    """Return Krippendorff's alpha of ordinal values: 1 - the mean squared difference of their ranks among all
-    grades of both, over its expectation for two grades at random.
-    """
+    """Return Krippendorff's alpha of ordinal values: 1 - squared rank differences over those by chance."""
     ranks = _ranks(np.concatenate([first, second]))
     expected = 2 * float(ranks.var(ddof=1))
     observed = float(((ranks[: len(first)] - ranks[len(first) :]) ** 2).mean())
@@ -151,8 +135,7 @@ def as_table(found: Agreement, names: Sequence[str]) -> str:
     for each in found.facets:
         figures = ("-" if value is None else format(value, ".2f") for value in each[3:10])
         cells = (text.rjust(width) for text, width in zip(figures, (8, 8, 8, 10, 10, 8, 11), strict=True))
-        means = " ".join(f"{mean:.2f}" for mean in each.grades)
-        lines.append(f"{each.facet!s:12}{''.join(cells)}  {means}")
+        lines.append(f"{each.facet!s:12}{''.join(cells)}  {each.grades[0]:.2f} {each.grades[1]:.2f}")
     for each in found.facets:
         rows, columns = (sorted({grades[side] for grades in each.confusion}) for side in (0, 1))
         lines += ["", f"{each.facet}: grades of {names[0]} (rows) and {names[1]} (columns)"]

@@ -27,8 +27,7 @@ class Turn(NamedTuple):
 
 
 class HandGrades:
-    """Hand out pairs to assessors, each in an order of their own, and keep their grades in
-    ``folder/NAME.tsv``.
+    """Hand out pairs to assessors, each in an order of their own, and keep grades in ``folder/NAME.tsv``.
 
     Threads may share it, and other processes may keep grades of the same pairs in the folder.
     """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import cycle, islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -45,8 +45,7 @@ def ids_with(index: Index, keywords: Sequence[str]) -> list[str]:
     """
     any_of = "|".join(r"\s+".join(map(re.escape, each.split())) for each in keywords if each.strip())
     pattern = re.compile(rf"(?<!\w)(?:{any_of})(?!\w)", re.IGNORECASE)
-    papers = index.papers.read_from(0)
-    found = [each.paper_id for each in papers if pattern.search(f"{each.title}\n{each.abstract}")]
+    found = [each.paper_id for each in index if pattern.search(f"{each.title}\n{each.abstract}")]
     if not any_of or not found:
         raise UsageError(f"expected papers with one of the `keywords` {', '.join(keywords)}, found none")
     return found
@@ -96,10 +95,7 @@ def pool_candidates(
             requests = [SearchRequest(query, DEPTH, matches=False) for each in queries for _, query in each]
             rankings = iter(session.batch(requests, rerank=False))
             for paper, named in zip(papers, queries, strict=True):
-                lists = {
-                    name: [hit.paper_id for hit in ranking.hits]
-                    for (name, _), ranking in zip(named, islice(rankings, len(named)), strict=True)
-                }
+                lists = {name: [hit.paper_id for hit in next(rankings).hits] for name, _ in named}
                 pairs += _chosen(paper.paper_id, lists, everything, count, seed)
                 progress(1)
     if not pairs:
@@ -133,16 +129,13 @@ def _chosen(
         sources[name] = iter(hits if name in MIXED else ordered)
     sources[FAR] = iter(far)
     chosen: dict[str, Pair] = {}
-    for name in cycle(list(sources)):
-        if len(chosen) >= count or not sources:
-            break
-        if name not in sources:
-            continue
-        found = next((paper_id for paper_id in sources[name] if paper_id not in chosen), None)
-        if found is None:
-            del sources[name]
-        else:
+    turns = deque(sources.items())
+    while turns and len(chosen) < count:
+        name, source = turns.popleft()
+        found = next((paper_id for paper_id in source if paper_id not in chosen), None)
+        if found is not None:
             chosen[found] = Pair(query_id, found, name)
+            turns.append((name, source))
     return [chosen[paper_id] for paper_id in sorted(chosen)]
 
 

@@ -53,8 +53,7 @@ def label(
     """Grade pairs by a model, and write those that have grades to ``output``.
 
     Answers in the file are not asked for again. Returns None, and asks nothing, where ``approve`` refuses the
-    estimate. Raises ModelError where the endpoint stops answering or grades no pair; earlier answers are
-    kept.
+    estimate. Raises ModelError where the endpoint stops answering or grades no pair; answers are kept.
     """
     order = list(pairs)
     random.Random(config.seed).shuffle(order)

@@ -47,17 +47,13 @@ def read_pairs(path: StrPath) -> list[Pair]:
 
 
 def read_grades(path: StrPath, merges: Merges = {}) -> dict[tuple[str, str], Grades]:  # noqa: B006
-    """Read grades by query paper and candidate, and merge them.
-
-    Raises FileFormatError, also for a pair that is graded twice.
-    """
+    """Read grades by query paper and candidate, merged; FileFormatError also for a pair graded twice."""
     grades: dict[tuple[str, str], Grades] = {}
     for query, pairs in read_graded_pairs(path, partial=True).items():
         for pair in pairs:
             first = grades.setdefault((query, pair.paper_id), pair.grades)
-            texts = [", ".join(map(text_of, each)) for each in (first, pair.grades)]
-            if texts[0] != texts[1]:
-                found = " and ".join(texts)
+            if not _equal(first, pair.grades):
+                found = " and ".join(", ".join(map(text_of, each)) for each in (first, pair.grades))
                 raise FileFormatError(
                     f"{path}: expected one grade by each facet for {query} and {pair.paper_id}, found "
                     f"{found}; keep one line"
@@ -114,10 +110,7 @@ def merged(grades: Grades, merges: Merges) -> tuple[float, ...]:
 
 
 def differences(first: StrPath, second: StrPath, *, merges: Merges) -> list[Pair]:
-    """Return the pairs of two files that have another grade in some facet, for a third assessor.
-
-    Raises FileFormatError where no pair of both differs.
-    """
+    """Return the pairs that two files grade differently, for a third assessor; FileFormatError if none."""
     one, other = (read_grades(path, merges) for path in (first, second))
     found = [Pair(*key, DIFFERS) for key in one if key in other and not _equal(one[key], other[key])]
     if not found:

@@ -51,11 +51,9 @@ def create_app(
     if is_warm:
         state.ready.set()
     files = page_files()
+    headers = ["Authorization", "Content-Type", "X-API-Key"]
     cors = Middleware(
-        CORSMiddleware,
-        allow_origins=list(settings.origins),
-        allow_methods=["GET", "POST"],
-        allow_headers=["Authorization", "Content-Type", "X-API-Key"],
+        CORSMiddleware, allow_origins=settings.origins, allow_methods=["GET", "POST"], allow_headers=headers
     )
     app = Starlette(
         routes=[

@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,20 +35,14 @@ MIN_KEY = 16
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})  # names of this machine
 MAX_HEAD = 65_536  # bytes of a path and of headers
 MAX_BODY, BODY_SECONDS = 1_000_000, 10.0
+# Bytes of a body that is too long which are read before it is refused: a client that is still sending when
+# its connection is closed never sees the answer.
 MAX_DISCARDED = 20_000_000
-"""Bytes of a body that is too long which are read before it is refused: a client that is still sending when
-its connection is closed never sees the answer.
-"""
-
 FILE_PATH = "/api/paper-file"
-MAX_FILE, FILE_SECONDS, MAX_FILES = 32_000_000, 30.0, 4
-"""Bytes of an uploaded file, seconds for it to arrive, and files that are held at a time."""
-
+MAX_FILE, FILE_SECONDS, MAX_FILES = 32_000_000, 30.0, 4  # bytes, seconds to arrive, files held at a time
+# Characters of an error message; bytes of a path or a query, and of a method, in the log.
 MAX_MESSAGE, MAX_LOGGED, MAX_METHOD = 500, 2000, 20
-"""Characters of an error message; bytes of a path or a query, and of a method, in the log."""
-
-METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
-"""Methods with a series of their own in the metrics; a client can invent others without end."""
+METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST"})  # that metrics name; clients can invent others
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -59,14 +53,11 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+# Content types that pages of other sites may send without a preflight request.
 _FORMS = ("text/plain", "multipart/form-data", "application/x-www-form-urlencoded", "")
-"""Content types that pages of other sites may send without a preflight request."""
-
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+# The variable with the folder of counts that processes share; prometheus_client reads it when it is imported.
 SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"
-"""Environment variable with the folder of counts that several processes share; prometheus_client reads it
-when it is imported.
-"""
 
 
 class ServeSettings(NamedTuple):
@@ -166,20 +157,16 @@ class Metrics(Collector):
 
 class Guard:
     """ASGI middleware that refuses requests from elsewhere (400), without the key (401), too long (413, 431)
-    or slow (408), adds security headers, and counts and logs every request. ``open_paths`` need no key.
+    or slow (408), adds security headers, and counts and logs every request. ``free`` paths need no key.
 
     A body is read before the application is called, so that a slow client holds no thread. The log has
     method, path, status and time; queries only if the settings say so, keys never.
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        settings: ServeSettings,
-        metrics: Metrics | None = None,
-        open_paths: frozenset[str] = frozenset(),
+        self, app: ASGIApp, settings: ServeSettings, metrics: Metrics | None = None, free: Container[str] = ()
     ) -> None:
-        self._app, self._settings, self._metrics, self._open = app, settings, metrics, open_paths
+        self._app, self._settings, self._metrics, self._free = app, settings, metrics, free
         self._files = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -253,7 +240,7 @@ class Guard:
             return failure(400, f"expected a known host, {found}")
         if root_path and scope["path"] == root_path:  # URLs in the page are relative
             return RedirectResponse(f"{root_path}/")
-        if path in self._open or scope["method"] == "OPTIONS":
+        if path in self._free or scope["method"] == "OPTIONS":
             return None
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         # Of a program a body is read whatever its type, as that of `curl -d`.
@@ -278,9 +265,8 @@ class Guard:
             counted = method if route != "other" and method in METHODS else "other"
             self._metrics.requests.labels(counted, route, str(status)).inc()
             self._metrics.seconds.labels(route).observe(seconds)
-        query = ""
-        if self._settings.log_queries:
-            query = " " + repr((scope["query_string"] or body)[:MAX_LOGGED].decode("utf-8", "replace"))
+        asked = (scope["query_string"] or body)[:MAX_LOGGED].decode(errors="replace")
+        query = f" {asked!r}" if self._settings.log_queries else ""
         path = repr(scope["path"][:MAX_LOGGED])[1:-1]
         log.info("%s %s %d %.3f s%s", method[:MAX_METHOD], path, status, seconds, query)
 
@@ -299,6 +285,5 @@ async def _read_body(request: Request, limit: int, limit_s: float) -> tuple[byte
     except TimeoutError:
         return b"", failure(408, f"expected the request within {limit_s:g} s", {"Connection": "close"})
     if size > limit:
-        message = f"expected a request of at most {limit:,} bytes"
-        return b"", failure(413, message, {"Connection": "close"})
+        return b"", failure(413, f"expected a request of at most {limit:,} bytes", {"Connection": "close"})
     return b"".join(parts), None

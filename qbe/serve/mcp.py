@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,17 +27,13 @@ from qbe.search.writers import Record, export_parts
 from qbe.serve.guard import LOCAL, MAX_MESSAGE, Guard, ServeSettings
 from qbe.serve.models import Abstract, Format, PaperId, PaperIds, Title, bound, form_of, is_long
 from qbe.serve.service import SearchService
-from qbe.serve.workers import server_of
 from qbe.util.text import one_line, plain
 
 log = logging.getLogger("qbe.serve.mcp")
 
 PATH = "/mcp"
-LIMIT, RESERVED = 20_000, 300
-"""Bytes of an answer as JSON, and of these for the sentence that says what was left out."""
-
+LIMIT, RESERVED = 20_000, 300  # bytes of an answer as JSON, and of these to say what was left out
 CUT = f"To stay below {LIMIT // 1000} kB,"
-
 MAX_AUTHORS, MAX_LINK = 10, 300  # authors of a paper, and characters of a link, in an answer
 HITS = 10  # in an answer by default: about as many as fit in with their abstracts
 FACETS = (
@@ -316,6 +311,8 @@ TOOLS: dict[Callable[..., BaseModel], tuple[str, tuple[str, ...], str]] = {
 }
 """By tool: a title for people, what the description adds to the docstring, fields that are not offered."""
 
+HINTS = {"read_only_hint": True, "destructive_hint": False, "idempotent_hint": True, "open_world_hint": False}
+
 
 class ServiceTool(Tool):
     """A tool over the newest generation of the index; errors of the caller are a ToolError of one line."""
@@ -346,11 +343,10 @@ class ServiceTool(Tool):
 def create_server(service: SearchService) -> FastMCP[None]:
     """A server of all tools over a service."""
     reader = service.index.reader
-    count = len(reader)
-    ids = f" Ids of its papers look like {next(iter(reader)).paper_id}." if count else ""
+    ids = f" Ids of its papers look like {next(iter(reader)).paper_id}." if len(reader) else ""
     instructions = (
-        f"Search in an index of {count:,} scientific papers, by example: papers like a paper or an abstract, "
-        "for its problem (background), its method or its findings (result)."
+        f"Search in an index of {len(reader):,} scientific papers, by example: papers like a paper or an "
+        "abstract, for its problem (background), its method or its findings (result)."
         f"{ids} Begin with search_papers; get_paper reads a hit, compare_papers explains it, "
         "recommend_citations finds what a draft should cite, export_citations gives BibTeX and other "
         "formats. Nothing is changed, and nothing outside of this index is searched."
@@ -367,13 +363,7 @@ def create_server(service: SearchService) -> FastMCP[None]:
                 description="\n\n".join([inspect.cleandoc(function.__doc__ or ""), *notes]),
                 parameters={**schema, "properties": offered, "description": title},
                 output_schema=get_type_hints(function)["return"].model_json_schema(),
-                annotations=ToolAnnotations(
-                    title=title,
-                    read_only_hint=True,
-                    destructive_hint=False,
-                    idempotent_hint=True,
-                    open_world_hint=False,
-                ),
+                annotations=ToolAnnotations(title=title, **HINTS),
                 service=service,
                 function=function,
             )
@@ -389,18 +379,13 @@ def _without_null(field: dict[str, Any]) -> dict[str, Any]:
     return {**kinds[0], **{name: value for name, value in field.items() if name not in ("anyOf", "default")}}
 
 
-def serve_http(server: FastMCP[None], listening: socket.socket, key: str | None) -> None:
-    """Answer requests with the ``key``, if there is one, until SIGINT or SIGTERM.
+def http_app(server: FastMCP[None], host: str, key: str | None) -> ASGIApp:
+    """The application that answers requests with the ``key``, if there is one, at a host.
 
     A local server answers only under the names of this machine, so that no page of another site can reach it
     by a name that resolves to this machine.
     """
-    server_of(http_app(server, listening.getsockname()[0], key)).run(sockets=[listening])
-
-
-def http_app(server: FastMCP[None], host: str, key: str | None) -> ASGIApp:
-    """The application of `serve_http` at a host."""
-    app: ASGIApp = server.http_app(
+    return server.http_app(
         PATH,
         [Middleware(Guard, settings=ServeSettings(key, hosts=None))],
         json_response=True,
@@ -408,4 +393,3 @@ def http_app(server: FastMCP[None], host: str, key: str | None) -> ASGIApp:
         host_origin_protection="auto",
         allowed_hosts=[host] if host in LOCAL else None,
     )
-    return app

@@ -15,11 +15,9 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 from qbe.errors import UsageError, did_you_mean
 from qbe.search.request import MAX_SEEN, MAX_TEXT, MAX_TITLE
 
+# Characters of a text, papers and hits of a request that takes about as long as most others.
 LONG_TEXT, FEW_PAPERS, FEW_HITS = 5000, 5, 200
-"""Characters of a text, papers and hits of a request that takes about as long as most others."""
-
 MAX_FIELD = 60  # characters of an unknown field's name in a message
-
 
 _ABSTRACT = "an abstract, a few sentences that could stand in one, or a question"
 Abstract = Annotated[str, Field(description=_ABSTRACT, max_length=MAX_TEXT)]

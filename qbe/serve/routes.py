@@ -27,14 +27,13 @@ from qbe.serve.turns import OverloadedError, TooSlowError
 
 log = logging.getLogger("qbe.serve")
 
-EXPORTS = {
+EXPORTS = {  # media type and file extension by format
     "bibtex": ("application/x-bibtex", "bib"),
     "ris": ("application/x-research-info-systems", "ris"),
     "csv": ("text/csv", "csv"),
     "markdown": ("text/markdown", "md"),
     "json": ("application/jsonl", "jsonl"),
 }
-"""Media type and file extension by format."""
 
 STATUSES = {
     PaperNotFoundError: 404,
@@ -69,10 +68,8 @@ async def stream(state: Any, form: SearchForm) -> Response:
     """Search as a stream of server-sent events: the ranking of the first stage at once, the reranked one when
     it is done (events `ranking`, as /api/search answers), then `end`; or `error`.
     """
-    records = state.service.stream(form)
-    following = partial(
-        state.service.turns.answer, next, records, None, is_long=is_long(partial(stream, state, form))
-    )
+    records, takes_long = state.service.stream(form), is_long(partial(stream, state, form))
+    following = partial(state.service.turns.answer, next, records, None, is_long=takes_long)
     first = await following()
 
     async def events() -> AsyncIterator[str]:
@@ -93,7 +90,7 @@ async def stream(state: Any, form: SearchForm) -> Response:
 
 
 JSON: TypeAdapter[Any] = TypeAdapter(Any)
-Assessor = Annotated[str, Field(max_length=200, description="small letters, digits and hyphens")]
+Name = Annotated[str, Field(max_length=200, description="small letters, digits and hyphens")]
 Grade = Annotated[int, Field(ge=0, le=3, strict=True)]
 
 
@@ -112,44 +109,30 @@ def export(state: Any, paper_ids: PaperIds, format: Format = "bibtex") -> Respon
     )
 
 
-def watch(state: Any, name: str, search: SearchForm, grade: float | None = None) -> dict[str, Any]:
-    """Keep a search: papers that come into the index from now on, of at least a grade, are reported."""
-    records: dict[str, Any] = state.watcher.add(name, search, grade)
-    return records
-
-
 def feed(state: Any, name: str | None = None) -> Response:
     """The papers that came for the searches that are kept, or for one, as an Atom feed."""
     return Response(state.watcher.feed(name), media_type="application/atom+xml; charset=utf-8")
 
 
-def next_pair(state: Any, assessor: Assessor) -> dict[str, Any]:
+def next_pair(state: Any, assessor: Name) -> dict[str, Any]:
     """The next pair for an assessor: titles and abstracts alone, with nothing of how it was found."""
     return _pair(state, assessor)
 
 
 def give(
-    state: Any,
-    assessor: Assessor,
-    query_id: str,
-    paper_id: str,
-    background: Grade,
-    method: Grade,
-    result: Grade,
+    state: Any, assessor: Name, query_id: str, paper_id: str, background: Grade, method: Grade, result: Grade
 ) -> dict[str, Any]:
     """Keep the grades of a pair, in the place of earlier ones; answers with the next pair."""
-    return _pair(state, assessor, (query_id, paper_id, (background, method, result)))
+    return _pair(state, assessor, query_id, paper_id, (background, method, result))
 
 
-def _pair(
-    state: Any, assessor: str, given: tuple[str, str, tuple[int, int, int]] | None = None
-) -> dict[str, Any]:
+def _pair(state: Any, assessor: str, *given: Any) -> dict[str, Any]:
     if state.hands is None:
         raise UsageError(
             "expected a server of pairs to grade; start it with qbe serve --pairs FILE --labels DIR"
         )
     reader, pair, hands = state.service.index.reader, dict[str, Any](), state.hands
-    turn = hands.turn(assessor, reader) if given is None else hands.grade(assessor, *given, reader)
+    turn = hands.grade(assessor, *given, reader) if given else hands.turn(assessor, reader)
     if turn.pair is not None:
         pair = {"query_id": turn.pair.query_id, "paper_id": turn.pair.paper_id}
         for name, paper_id in (("query", turn.pair.query_id), ("candidate", turn.pair.paper_id)):
@@ -161,11 +144,12 @@ def _pair(
 
 def metrics(state: Any) -> Response:
     """Counts and times, for Prometheus."""
-    text = state.metrics.text()
-    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 WATCHES = "/api/watches"
+# The functions that answer, by path and method: methods of the service or of the watcher, or functions of the
+# application's state; other parameters are those of the request, docstrings its description.
 ADDRESSES: dict[str, dict[str, Callable[..., Any]]] = {
     "/api/index": {"GET": about},
     "/api/search": {"GET": SearchService.search, "POST": SearchService.search},
@@ -180,13 +164,10 @@ ADDRESSES: dict[str, dict[str, Callable[..., Any]]] = {
     "/api/export": {"GET": export, "POST": export},
     "/api/labels": {"GET": next_pair, "POST": give},
     "/metrics": {"GET": metrics},
-    WATCHES: {"GET": Watcher.records, "POST": watch},
+    WATCHES: {"GET": Watcher.records, "POST": Watcher.add},
     f"{WATCHES}/remove": {"POST": Watcher.remove},
     f"{WATCHES}/feed": {"GET": feed},
 }
-"""The functions that answer, by path and method: methods of the service or of the watcher, or functions of
-the application's state; other parameters are those of the request, docstrings its description.
-"""
 
 
 def routes_of(state: Any, root_path: str, version: str) -> list[Route]:

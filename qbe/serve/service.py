@@ -65,8 +65,7 @@ def _repeated(answer: Callable[P, Record]) -> Callable[P, Record]:
 class SearchService(Closing):
     """Answers requests over an index, whose newest generation it follows when that is refreshed.
 
-    Models are opened when they are first needed, or by `warm`. Several threads may use it. Closing it leaves
-    the index open.
+    Models are opened when first needed, or by `warm`. Several threads may use it. It leaves the index open.
     """
 
     def __init__(self, index: Index, stages: Stages | None = None) -> None:

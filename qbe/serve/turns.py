@@ -123,8 +123,7 @@ class Turns(Closing):
             self._count_of(client, 1)
             if self._closed or len(self._waiting) > MAX_WAITING:
                 fresh = [each for each in self._waiting if not each.is_begun]
-                here = {name: load.here for name, load in self._loads.items()}
-                self._refuse(max(fresh, key=lambda each: (here[each.client], each.is_long, each.number)))
+                self._refuse(max(fresh, key=lambda e: (self._loads[e.client].here, e.is_long, e.number)))
             self._go_on()
         return turn
 

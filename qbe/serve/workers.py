@@ -23,10 +23,7 @@ MAX_CONNECTIONS, BACKLOG = 320, 256
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open a listening socket; port 0 is any free one.
-
-    Raises UsageError for a number that is no port, InputError for one that is taken.
-    """
+    """Open a listening socket, for 0 at any free port; UsageError for no port, InputError for one in use."""
     if not 0 <= port <= 65_535:
         raise UsageError(f"expected `port` from 0 to 65535, found {port}")
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
@@ -91,8 +88,7 @@ def server_of(app: Any, **settings: Any) -> uvicorn.Server:
 def serve_with_workers(make_app: Callable[[], Any], workers: int, listening: socket.socket) -> None:
     """Answer requests with several processes until SIGINT or SIGTERM, then finish those under way.
 
-    Each process calls ``make_app``, which must be importable by its name. SIGHUP replaces them one after the
-    other.
+    Each process calls ``make_app``, which must be importable by its name. SIGHUP replaces them one by one.
     """
     os.environ["PYTHONSAFEPATH"] = "1"  # a qbe.py in the working directory is not imported
     # Read by glibc when a process starts: arenas of many threads would hold what was freed in others.
