@@ -93,6 +93,14 @@ def test_topics_with_aspects_make_a_run(search, index, tmp_path):
     assert [(line.split()[0], line.split()[2]) for line in output.splitlines()] == expected
 
 
+def test_equal_neighbours_of_a_run_are_ranked_once(index):
+    one, other = (Query(index.paper(each)) for each in ("s036", "s024"))
+    pipeline = first_stage(index, "dense")
+    found = pipeline.batch_search([one, one, other, one])
+    assert found == [pipeline.search(each, 10) for each in (one, one, other, one)]
+    assert found[0] is found[1] and found[0] is not found[3]
+
+
 def test_several_threads_may_search(index):
     pipeline = first_stage(index)
     queries = [Query(index.paper(f"s{number:03}"), Facet.METHOD) for number in range(20, 28)]
