@@ -239,8 +239,7 @@ def tiny_index(shared, sample, tiny_encoder) -> Path:
     from qbe.index.source import BuildSettings
 
     def make(folder: Path) -> None:
-        settings = BuildSettings(encoder=str(tiny_encoder))
-        build(folder / "sample", [str(sample / "corpus.jsonl")], settings)
+        build(folder / "sample", [str(sample / "corpus.jsonl")], BuildSettings(encoder=str(tiny_encoder)))
         make_class_archive(folder / "sample")  # which saves half a second of every process that starts Java
 
     return shared("indexes", make) / "sample"

@@ -11,27 +11,15 @@ from support.builds import Job, build_job
 from support.factories import FACTORIES, GRAPH, ROUNDED, vectors_apart
 from support.searching import first_stage, paper_of
 
+from qbe import Facet, IndexFormatError, Query, UsageError
 from qbe.cli.index import main
-from qbe.errors import IndexFormatError, UsageError
 from qbe.index import faiss as ours
-from qbe.index.faiss import (
-    FAISS,
-    ONE_BY_ONE,
-    CandidateSource,
-    FaissIndex,
-    check_factory,
-    searching,
-    write_faiss,
-)
+from qbe.index.faiss import FAISS, ONE_BY_ONE, CandidateSource, FaissIndex, check_factory, write_faiss
 from qbe.index.index import Index
 from qbe.index.params import EXACT, FaissParams, resolve
 from qbe.index.store import Files
-from qbe.query import Query
-from qbe.types import Facet
 
 pytestmark = pytest.mark.slow
-
-SIMILARITIES = ("cosine", "l2")
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +31,7 @@ def planned(factory: str, stored) -> FaissParams:
     return resolve(factory, *stored.shape)
 
 
-@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize("similarity", ("cosine", "l2"))
 @pytest.mark.parametrize("factory", FACTORIES)
 def test_all_lists_give_the_nearest_of_all(tmp_path, stored, factory, similarity):
     """With all lists read, as many as codes can tell apart: the exact nearest are among them."""
@@ -100,9 +88,8 @@ def test_rules():
     assert asdict(large) == {"factory": large.factory, "nprobe": 512, "depth": 2000, "seed": 0}
     assert [factory for factory in FACTORIES if not FaissParams(factory).learns] == [EXACT, GRAPH, "Flat"]
     for factory in ("IVF101,SQ8", "IVF8,PQ4", "PQ4x9"):
-        with pytest.raises(
-            UsageError, match=f"`faiss` of at most 100 lists and values of a code, .* {factory}"
-        ):
+        told = f"`faiss` of at most 100 lists and values of a code, .* {factory}"
+        with pytest.raises(UsageError, match=told):
             resolve(factory, 100, 16)
 
 
@@ -163,8 +150,7 @@ def test_an_approximate_index_from_end_to_end(tmp_path, sample, tiny_encoder, ca
             hits = everything.search(query, 20)
             pool = [name for name in index.papers.ids if name != paper_of(query)]
             assert hits == everything.search(query, 20, pool)
-    moved = folder.rename(tmp_path / "moved")
-    with Index(moved) as index:
+    with Index(folder.rename(tmp_path / "moved")) as index:
         first = index.sentence_vectors[:4].astype(np.float32)
         sources: list = [index.reader.candidate_source(nprobe) for nprobe in (1, 16)]
         few, many = ((source.sentences.nearest(first, 500) >= 0).sum() for source in sources)
@@ -190,10 +176,10 @@ def test_a_build_waits_for_unlimited_searches_alone():
     builder = threading.Thread(target=build)
     with contextlib.ExitStack() as end, contextlib.ExitStack() as later:
         end.callback(may_end.set)
-        with searching() as most:
+        with ours.searching() as most:
             assert most == ONE_BY_ONE
             builder.start()
-            while later.enter_context(searching()) == ONE_BY_ONE:  # until the build waits
+            while later.enter_context(ours.searching()) == ONE_BY_ONE:  # until the build waits
                 later.close()
             assert not began.is_set()
             assert faiss.cvar.distance_compute_blas_threshold == ONE_BY_ONE
@@ -202,7 +188,7 @@ def test_a_build_waits_for_unlimited_searches_alone():
         may_end.set()
         builder.join()
         assert faiss.cvar.distance_compute_blas_threshold == ONE_BY_ONE
-    with searching() as most:
+    with ours.searching() as most:
         assert most == ONE_BY_ONE
 
 

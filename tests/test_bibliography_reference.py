@@ -132,8 +132,7 @@ def test_no_name_loses_a_part_of_its_family_name(family: str, given: str, suffix
 @settings(max_examples=50)
 @given(st.text() | st.lists(st.sampled_from([*"aA.,;&|\n ", "and ", "Lee", "Jr.", "et al."])).map("".join))
 def test_any_text_is_names(text: str) -> None:
-    names = split_authors(text)
-    assert all(name and name == " ".join(name.split()) for name in names)
+    assert all(name and name == " ".join(name.split()) for name in split_authors(text))
 
 
 def keys(papers):

@@ -41,8 +41,7 @@ def test_an_entry_in_full():
 @given(title=TEXTS, abstract=TEXTS, venue=TEXTS, authors=st.lists(NAMES, max_size=4))
 @example(title=r"A $\^$ and $\hat x$", abstract=r"$\^$\ ", venue=r"$x\frac{a}$ and $\hat$", authors=[])
 def test_any_text_of_bibtex_is_read_back(title, abstract, venue, authors):
-    paper = paper_of(title, abstract, authors=authors, venue=venue)
-    reference = reference_of(paper)
+    reference = reference_of(paper_of(title, abstract, authors=authors, venue=venue))
     (fields,) = read_bibtex(to_bibtex(reference, "key"))
     assert fields.get("title", "") == reference.title
     assert fields.get("abstract", "") == reference.abstract

@@ -8,20 +8,17 @@ from typing import Any
 
 import pytest
 
+from qbe import BuildSettings, Facet, Hit, Paper, Query, Sentence, read_pools, read_topics
 from qbe.corpus import read_jsonl
 from qbe.index.build import build
 from qbe.index.index import Index
 from qbe.index.jvm import java_class, silence_log4j
 from qbe.index.lucene import contents
 from qbe.index.share import pull
-from qbe.index.source import BuildSettings
 from qbe.index.update import append_papers, delete_papers
 from qbe.models.pooling import EncodedAspect
-from qbe.query import Query
-from qbe.runs import read_pools, read_topics
 from qbe.search.first_stages import BM25Stage, query_text
 from qbe.search.stages import BM25_QUERIES
-from qbe.types import Facet, Hit, Paper, Sentence
 from qbe.util.work import Workers
 
 pytestmark = pytest.mark.slow
@@ -101,15 +98,13 @@ def paper(paper_id: str, title: str, *sentences: str) -> Paper:
 @pytest.fixture(scope="module")
 def three(tmp_path_factory) -> Index:
     """Three documents of 2, 4 and 3 tokens; ``the`` is a stopword."""
-    folder = tmp_path_factory.mktemp("three")
     texts = (
         ("d1", "The cat", ["Dog."]),
         ("d2", "Cat", ["The cat, bird, fish."]),
         ("d3", "", ["Fish.", "Bird bird!"]),
     )
-    return indexed(
-        folder, ({"paper_id": name, "title": title, "abstract": text} for name, title, text in texts)
-    )
+    records = ({"paper_id": name, "title": title, "abstract": text} for name, title, text in texts)
+    return indexed(tmp_path_factory.mktemp("three"), records)
 
 
 def indexed(folder: Path, records: Iterable[dict[str, Any]]) -> Index:
@@ -159,20 +154,14 @@ def test_pools_keep_papers_without_a_common_word(three):
 def test_a_query_may_have_any_number_of_terms(three):
     words = " ".join(f"w{number}x" for number in range(3000))
     few = bm25(three, Query(paper("q", "cat", "dog")), 10)
-    many = bm25(three, Query(paper("q", "cat", "dog", words)), 10)
-    assert many == few
+    assert bm25(three, Query(paper("q", "cat", "dog", words)), 10) == few
 
 
 def test_query_forms(three):
     sentences = (Sentence("A.", Facet.METHOD), Sentence("B."), Sentence("C.", Facet.METHOD))
     query = Query(Paper("q", "Title", sentences, True), Facet.METHOD)
-    forms = ("title+facet", "facet", "title", "abstract")
-    assert [words(three, query, form) for form in forms] == [
-        "Title A. C.",
-        "A. C.",
-        "Title",
-        "Title A. B. C.",
-    ]
+    texts = {"title+facet": "Title A. C.", "facet": "A. C.", "title": "Title", "abstract": "Title A. B. C."}
+    assert {form: words(three, query, form) for form in texts} == texts
     assert words(three, Query(query.aspects[0].paper, positions=(2, 1)), "title+facet") == "Title C. B."
 
 

@@ -15,16 +15,12 @@ from support.messages import messages_of
 from support.searching import ids
 
 import qbe
+from qbe import BM25, Aspect, BuildSettings, Dense, Fused, Matching, PaperFilter, Pipeline, Query, Stages
 from qbe.corpus.records import Reading, dump_record, paper_to_record
 from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, UsageError
 from qbe.index.build import build
 from qbe.index.reader import SeveralReader
-from qbe.index.source import BuildSettings
 from qbe.index.store import read_manifest
-from qbe.query import Aspect, Query
-from qbe.search.filters import PaperFilter
-from qbe.search.pipeline import Pipeline
-from qbe.search.stages import BM25, Dense, Fused, Matching, Stages
 from qbe.types import Facet, Paper
 
 pytestmark = pytest.mark.slow
@@ -164,13 +160,8 @@ def test_indexes_that_do_not_go_together(whole, shards, tiny_encoder, dated, tmp
     pairs = [(shards / "1", words), (shards / "1", other), (whole, shards / "1")]
     actions = [partial(qbe.open, pair) for pair in pairs]
     text = "\n".join(messages_of(actions, (IndexFormatError, EncoderMismatchError)))
-    for gone in (
-        f"{tmp_path}/",
-        f"{whole.parent}/",
-        f"{shards.parent}/",
-        "IndexFormatError: ",
-        "EncoderMismatchError: ",
-    ):
+    folders = (f"{each}/" for each in (tmp_path, whole.parent, shards.parent))
+    for gone in (*folders, "IndexFormatError: ", "EncoderMismatchError: "):
         text = text.replace(gone, "")
     told("several indexes", text.split("\n"))
     with pytest.raises(UsageError, match="found none"):

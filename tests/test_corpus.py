@@ -36,8 +36,7 @@ def test_a_paper_with_labels_and_metadata() -> None:
     labels = ["objective_label", "method", "other_label"]
     record = GOOD | {"pred_labels": labels, "metadata": {"year": 1999}, "pred_labels_truncated": False}
     paper = parse_paper(record, "here")
-    facets = (Facet.BACKGROUND, Facet.METHOD, None)
-    sentences = tuple(map(Sentence, GOOD["abstract"], facets))
+    sentences = tuple(map(Sentence, GOOD["abstract"], (Facet.BACKGROUND, Facet.METHOD, None)))
     assert paper == Paper("7", "Sorting with one hand", sentences, labelled=True, metadata={"year": 1999})
     assert paper.year == "1999"
 
@@ -184,8 +183,7 @@ def test_papers_to_lines_to_papers(tmp_path_factory: pytest.TempPathFactory, exp
 
 def test_offsets_point_into_the_abstract_as_it_came():
     raw = "  One\n sentence.\tAnother\x07one.Glued here. "
-    sentences = ["One sentence.", "Another one.", "Glued here."]
-    offsets = locate(raw, sentences)
+    offsets = locate(raw, ["One sentence.", "Another one.", "Glued here."])
     assert offsets is not None
     assert [raw[begin:end] for begin, end in offsets] == ["One\n sentence.", "Another\x07one.", "Glued here."]
     assert locate("One.", ["One.", "Two."]) is None

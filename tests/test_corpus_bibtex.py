@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from support.formats import buffered
 
-from qbe.corpus import bibtex
+from qbe.corpus import bibtex, read_corpus
 from qbe.corpus.formats import FORMATS
 from qbe.corpus.markup import clean_bibtex
-from qbe.corpus.reading import read_corpus
 from qbe.corpus.records import Entry, Reading
 from qbe.corpus.sentences import split_sentences
 from qbe.corpus.streams import Head
@@ -33,8 +32,7 @@ def test_latex_with_braces_that_are_not_balanced_becomes_text() -> None:
 
 def test_a_string_of_strings_does_not_grow_without_end() -> None:
     strings = "@string{a = {fish}}\n" + "@string{a = a # a # a}\n" * 60
-    title = read(f"{strings}@book{{a, title = a}}")[0].record["title"]
-    assert len(title) == 1_000_001
+    assert len(read(f"{strings}@book{{a, title = a}}")[0].record["title"]) == 1_000_001
 
 
 def test_an_entry_in_parentheses_and_several_in_a_line() -> None:
@@ -58,7 +56,6 @@ def test_a_defect_concerns_one_entry(told) -> None:
         text = f"@book{{b, title={{B}}}}\n{broken}\n@book{{c, title={{C}}}}\n"
         before, entry, after = read(text.encode("latin-1"))
         assert (before.record["paper_id"], after.record["paper_id"]) == ("b", "c")
-        assert isinstance(entry.record, RecordError)
         messages.append(str(entry.record))
         reasons.append(entry.record.reason)
     assert reasons[10:13] == ["no title", "text that is not UTF-8", "not a paper"]

@@ -22,10 +22,9 @@ def read(form: str, content: Any, indent: int | None = None, **reading: Any) -> 
 
 def results(entries: list[Entry]) -> list[Any]:
     """Id and title of each record, or the reason for which it is none."""
-    records = [entry.record for entry in entries]
     return [
         each.reason if isinstance(each, RecordError) else (each["paper_id"], each["title"])
-        for each in records
+        for each in (entry.record for entry in entries)
     ]
 
 
@@ -66,8 +65,7 @@ def test_a_list_that_is_cut_is_recognized():
 
 def test_defects_of_works_have_errors_that_say_them(told):
     works: list[dict[str, Any]] = [{"id": None}, {"id": "https://openalex.org/A5"}]
-    positions = (7, [0, -1], [100_001], [True, "x"])
-    works += [{"abstract_inverted_index": {"On": each}} for each in positions]
+    works += [{"abstract_inverted_index": {"On": each}} for each in (7, [0, -1], [100_001], [True, "x"])]
     works += [{"abstract_inverted_index": {"x" * 1_000_000: [7] * 1_000_000}}]  # refused before put together
     base = {"id": "https://openalex.org/W7", "title": "On fish"}
     errors: list[Any] = [entry.record for work in works for entry in read("openalex", base | work)]

@@ -150,9 +150,8 @@ def test_flaws_that_concern_one_record_stop_nothing(tmp_path):
 
 def test_a_library_is_read_whole_and_what_is_left_out_is_named(tmp_path):
     entries = "@misc{a, title={On fish}}\n@misc{b, title={On {nets}\n@misc{c, note={x}}\n"
-    (tmp_path / "a.bib").write_text(
-        entries + "\n".join(f"@misc{{d{i}, title={{On {i}}}}}" for i in range(100))
-    )
+    entries += "\n".join(f"@misc{{d{i}, title={{On {i}}}}}" for i in range(100))
+    (tmp_path / "a.bib").write_text(entries)
     stream = io.BytesIO()
     rejected = RejectedRecords(stream)
     papers = list(read_corpus([str(tmp_path / "a.bib")], lambda text: [text], rejected=rejected))

@@ -10,11 +10,10 @@ import pytest
 from support.formats import buffered
 from support.samples import Sample, samples
 
+from qbe import CorpusError, Reading
 from qbe.corpus.formats import FORMATS
 from qbe.corpus.markup import clean_abstract
 from qbe.corpus.names import split_authors
-from qbe.corpus.records import Reading
-from qbe.errors import CorpusError
 
 pytestmark = pytest.mark.slow
 

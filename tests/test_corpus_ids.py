@@ -78,8 +78,7 @@ def test_short_titles_of_nobody_are_told_apart_by_their_abstracts(ids):
 def test_made_ids_are_of_one_paper_unless_first_author_or_title_tell_it_apart(ids):
     names = ("Smith, Anna", "Smith, Bob", "Smith, A. C.", "Smith, Cy", "Smith, B.", "Smith")
     records = [f"TI  - Editorial\nPY  - 2019\nAU  - {name}" for name in names]
-    nets = "TI  - C{} for nets of lakes\nPY  - 2019\nAU  - Ek, Bo"
-    records += map(nets.format, ("", "++", "#", "++"))
+    records += map("TI  - C{} for nets of lakes\nPY  - 2019\nAU  - Ek, Bo".format, ("", "++", "#", "++"))
     found, counts = ids(a_ris=ris(*records))
     assert (len(set(found)), counts) == (6, {"duplicate": 4, RENAMED: 4})
     assert ids(b_ris=ris(records[0], records[7])) == ([found[0], found[3]], {})

@@ -69,9 +69,8 @@ def test_an_item_that_is_no_object_concerns_itself_alone(item, reason):
 def test_a_value_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     monkeypatch.setattr(json_stream, "MAX_LINE_BYTES", 1 << 16)
     source = buffered(data)
-    with pytest.raises(
-        CorpusError, match=r"expected at most [0-9,]* (bytes|open brackets) an item, found more; "
-    ):
+    told = r"expected at most [0-9,]* (bytes|open brackets) an item, found more; "
+    with pytest.raises(CorpusError, match=told):
         list(json_objects(source, "a.json"))
     assert source.read()
 

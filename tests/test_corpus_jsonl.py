@@ -51,8 +51,7 @@ def test_other_names(names: tuple[str, str, str], named: dict[str, str]) -> None
 def test_own_records_keep_what_they_tell_beside_their_metadata() -> None:
     record = {**OWN, "year": 2019, "authors": ["Lee, Ann"], "venue": "V", "metadata": {"venue": "W"}}
     (entry,) = read(json.dumps(record))
-    told = {"authors": ["Ann Lee"], "year": 2019, "venue": "W"}
-    assert entry.record == {**record, "metadata": told}
+    assert entry.record == {**record, "metadata": {"authors": ["Ann Lee"], "year": 2019, "venue": "W"}}
     untitled = {**OWN, "title": "", "abstract": ["One.", None], "year": 2019, "metadata": {"year": None}}
     (entry,) = read(json.dumps(untitled))  # what is wrong with texts is told where they are parsed
     assert entry.record == {**untitled, "metadata": {"year": 2019}}
@@ -66,8 +65,7 @@ def test_a_name_that_no_record_has_is_an_error_at_the_end() -> None:
 
 
 def test_records_may_lack_fields_that_others_have() -> None:
-    lines = "\n".join(map(json.dumps, (PLAIN, {"id": "x2", "title": "B"}, {"id": "x3"})))
-    first, second, third = read(lines)
+    first, second, third = read("\n".join(map(json.dumps, (PLAIN, {"id": "x2", "title": "B"}, {"id": "x3"}))))
     assert (first.record, second.record["abstract"]) == (PAPER, None)
     assert isinstance(third.record, RecordError) and third.record.reason == "no title"
 

@@ -62,15 +62,10 @@ DATA = [
 def test_a_row_becomes_a_paper() -> None:
     where, record = read(DATA[0])[0]
     assert where == "papers.parquet, row 1"
-    assert isinstance(record, dict)
     sentences = (Sentence("We count 5% more."), Sentence("They jump."))
     metadata = {"authors": ["Siobhán O'Neill", "Jan Berg"], "year": 2019, "date": "2019-05-07"}
-    metadata |= {
-        "venue": "Fish Letters",
-        "categories": ["Ecology"],
-        "doi": "10.1234/fish",
-        "cites": ["8", "9"],
-    }
+    metadata |= {"venue": "Fish Letters", "categories": ["Ecology"]}
+    metadata |= {"doi": "10.1234/fish", "cites": ["8", "9"]}
     expected = Paper("7", "Counting Salmon in Gödel Ladders", sentences, metadata=metadata)
     assert parse_paper(record, where, split_sentences) == replace(expected, offsets=((0, 17), (18, 28)))
 
@@ -89,9 +84,8 @@ def test_a_file_of_several_groups_is_read_in_order() -> None:
 
 def test_without_pyarrow_the_message_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(
-        MissingDependencyError, match=r"the package pyarrow, .*pip install 'qbe\[huggingface\]'"
-    ):
+    told = r"the package pyarrow, .*pip install 'qbe\[huggingface\]'"
+    with pytest.raises(MissingDependencyError, match=told):
         read(DATA[0])
 
 

@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 from support.formats import buffered
 
-from qbe.corpus import xml_formats
-from qbe.corpus.reading import read_corpus
+from qbe.corpus import read_corpus, xml_formats
 from qbe.corpus.records import Entry, Reading, RejectedRecords
-from qbe.corpus.xml_formats import note_pubmed
 from qbe.errors import RecordError
 
 
@@ -77,7 +75,7 @@ def test_revisions_are_noted_in_a_first_pass(tmp_path: Path) -> None:
         (version("31", "1", "A")[:-9], []),
     ):
         file.write_text(f"<PubmedArticleSet>{text}{more}")
-        assert list(note_pubmed(str(file))) == articles + others
+        assert list(xml_formats.note_pubmed(str(file))) == articles + others
 
 
 def test_a_book_goes_by_its_own_title_and_one_without_is_an_error() -> None:

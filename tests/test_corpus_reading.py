@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from qbe import CorpusError, Reading, UsageError
-from qbe.corpus import FORMAT_NAMES as NAMES
-from qbe.corpus import parse_paper, read_corpus
+from qbe.corpus import FORMAT_NAMES, parse_paper, read_corpus
 from qbe.corpus.formats import FORMATS
 from qbe.corpus.markup import is_placeholder
 from qbe.corpus.reading import files_of
@@ -39,13 +38,12 @@ def ids(source: str, reading: Reading, left_out: RejectedRecords | None = None) 
 
 
 def test_the_names_of_the_command_line_are_those_of_the_readers():
-    assert tuple(FORMATS) == NAMES
+    assert tuple(FORMATS) == FORMAT_NAMES
 
 
 def test_limit_counts_papers_that_are_kept(tmp_path):
     source = write(tmp_path / "a.jsonl", paper("1"), paper("2"), {"paper_id": "3"}, paper("4"), paper("5"))
-    reading = Reading(limit=3, on_error="skip", max_rejected=0.5)
-    assert ids(source, reading) == ["1", "2", "4"]
+    assert ids(source, Reading(limit=3, on_error="skip", max_rejected=0.5)) == ["1", "2", "4"]
 
 
 def test_categories_are_patterns_and_papers_without_any_are_left_out(tmp_path):
@@ -92,8 +90,7 @@ def test_first_authors_and_dois_tell_papers_of_one_title_apart(tmp_path, title, 
     changed = {"title": title, **changed}
     other = paper("2", changed.pop("title"), **{**first["metadata"], **changed})
     source = write(tmp_path / "a.jsonl", first, other, {**other, "paper_id": "3"})
-    papers = ids(source, Reading(dedupe="title"))
-    assert papers == (["1"] if is_same else ["1", "2"])
+    assert ids(source, Reading(dedupe="title")) == (["1"] if is_same else ["1", "2"])
 
 
 def test_papers_without_an_abstract_stop_are_skipped_or_kept(tmp_path):
@@ -182,11 +179,8 @@ def test_duplicates_by_doi_or_title_keep_a_complete_list_of_authors(tmp_path):
     source = tmp_path / "birds.jsonl"
     source.write_text("\n".join(map(json.dumps, records)))
     (paper,) = read_corpus([str(source)], whole, Reading(dedupe="both"))
-    assert (paper.title, paper.metadata["authors"], "et_al" in paper.metadata) == (
-        title,
-        ["Sue Kahl", "Per Moe"],
-        False,
-    )
+    assert (paper.title, paper.metadata["authors"]) == (title, ["Sue Kahl", "Per Moe"])
+    assert "et_al" not in paper.metadata
 
 
 def test_duplicates_are_merged_before_ids_are_compared(tmp_path):
@@ -296,8 +290,7 @@ def test_metadata_may_not_be_nested_without_end(tmp_path):
 
 
 def test_a_small_archive_does_not_become_a_large_buffer(tmp_path):
-    zstandard = pytest.importorskip("zstandard")
-    compressor = zstandard.ZstdCompressor(level=19).compressobj()
+    compressor = pytest.importorskip("zstandard").ZstdCompressor(level=19).compressobj()
     pieces = [compressor.compress(b"A" * (1 << 20)) for _ in range(64)]
     (tmp_path / "a.zst").write_bytes(b"".join(pieces) + compressor.flush())
     with open_source(tmp_path / "a.zst") as stream:
@@ -307,9 +300,7 @@ def test_a_small_archive_does_not_become_a_large_buffer(tmp_path):
 
 
 def test_an_index_in_the_folder_of_its_corpus_is_no_part_of_it(tmp_path):
-    (tmp_path / "papers.jsonl").write_text(
-        '{"paper_id": "a", "title": "On fish", "abstract": ["We count."]}\n'
-    )
+    write(tmp_path / "papers.jsonl", paper("a"))
     generation = tmp_path / "index" / "000001"
     generation.mkdir(parents=True)
     for path in (generation.parent / "CURRENT", generation / "papers.ids", generation / "papers.jsonl"):

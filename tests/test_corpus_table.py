@@ -121,7 +121,6 @@ def test_a_table_may_lack_abstracts_where_papers_may() -> None:
 def test_a_defect_concerns_one_row(row: bytes, reason: str) -> None:
     before, entry, after = read(b"id,title,abstract\na,A,B\n" + row + b"\nc,C,D\n")
     assert (before.record["paper_id"], after.record["paper_id"]) == ("a", "c")
-    assert isinstance(entry.record, RecordError)
     assert str(entry.record).startswith(f"papers.csv, line {3 + row.count(10)}: expected ")
     assert entry.record.reason == reason
 
@@ -142,7 +141,6 @@ def test_a_header_without_what_is_needed(told) -> None:
 
 def test_long_fields_are_read_and_the_limit_of_the_process_stays() -> None:
     before = csv.field_size_limit()
-    data = buffered(f"title,abstract,text\nA,B,{'x' * 200_000}\n")
-    entries = tables.read_table(data, "a", Reading())
+    entries = tables.read_table(buffered(f"title,abstract,text\nA,B,{'x' * 200_000}\n"), "a", Reading())
     assert next(entries).record["title"] == "A"
     assert csv.field_size_limit() == before == 131072

@@ -27,9 +27,8 @@ def test_dates_of_ris() -> None:
 
 
 def test_lines_without_a_tag_continue_the_value_before() -> None:
-    record = only(
-        "AU  - Lee,\n  Ann\nAB  - Fish\n\n XX - swim\nfar.\nZZ  - ignored\nas this\nAB  - And well."
-    )
+    lines = "AU  - Lee,\n  Ann\nAB  - Fish\n\n XX - swim\nfar.\nZZ  - ignored\nas this\nAB  - And well."
+    record = only(lines)
     assert record["abstract"] == "Fish XX - swim far. And well."
     assert record["metadata"] == {"authors": ["Ann Lee"]}
     assert only("AB  - Cells are\nER - positive.")["abstract"] == "Cells are ER - positive."
@@ -76,7 +75,6 @@ def test_a_defect_concerns_one_record() -> None:
     long, lacks = f"TY  - JOUR\nTI  - A\nAB  - {'x' * 5_000_000}\nER  -", "no title"
     for record, reason in (("TY  - JOUR\nER  -", lacks), ("ID  - a\nER  -", lacks), (long, "a broken entry")):
         first, second = read(f"{record}\nTY  - JOUR\nTI  - B\nER  - \n")
-        assert isinstance(first.record, RecordError)
         assert (first.where, first.record.reason) == ("refs.ris, line 1", reason)
         assert second.record["title"] == "B"
 
@@ -97,12 +95,11 @@ def test_a_record_without_its_first_line_is_no_part_of_the_one_before(form, dama
         others |= {f"{key}b\n": "b", f"\n{year}2002\n": None}
     for lines, expected in others.items():
         text = one + damage(first) + "\n" + lines
-        found = [entry.record for entry in read(text.replace("\n", ends), form)]
         told = [
             next(iter(each.names), None)
             if isinstance(each, RecordError)
             else (each["paper_id"], each["title"])
-            for each in found
+            for each in (entry.record for entry in read(text.replace("\n", ends), form))
         ]
         assert told == [("a", "On fish"), expected], text
     for lines in (f"{title}On fish\n{key}a\n", f"{year}2001/01\n"):

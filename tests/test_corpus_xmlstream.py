@@ -32,10 +32,8 @@ def test_elements_have_their_places_and_what_is_around_them_is_skipped() -> None
 
 def test_the_elements_around_a_record_come_with_it() -> None:
     data = b'<s id="1"><b id="2"><a/></b><b id="3"><c/><a/></b></s>'
-    around = [
-        [each.get("id") for each in element.iterancestors()]
-        for _, element in elements(buffered(data), "x.xml", RECORD)
-    ]
+    found = elements(buffered(data), "x.xml", RECORD)
+    around = [[each.get("id") for each in element.iterancestors()] for _, element in found]
     assert around == [["2", "1"], ["3", "1"]]
 
 
@@ -67,10 +65,8 @@ def test_xml_that_cannot_be_read_is_an_error_with_its_line(told) -> None:
     cases += [b"<?xml version='1.0' encoding='fish'?><s/>"]
     cases += [begin + b"<s>" * 256 for begin in (b"<s>", b"<s><a>")]
     bomb = b"<!DOCTYPE s [<!ENTITY b '%b'><!ENTITY c '%b'>]><s><a%b</a></s>"
-    cases += [
-        bomb % (b"x" * 1000, b"&b;" * 1000, b">&c;"),
-        bomb % (b"x" * 10**5, b"", b" x='%b'>" % (b"&b;" * 999)),
-    ]
+    cases.append(bomb % (b"x" * 1000, b"&b;" * 1000, b">&c;"))
+    cases.append(bomb % (b"x" * 10**5, b"", b" x='%b'>" % (b"&b;" * 999)))
     told("XML", list(map(problem, cases)))
 
 
@@ -78,12 +74,8 @@ def test_xml_that_cannot_be_read_is_an_error_with_its_line(told) -> None:
     "declared", ["c 'x'", "c SYSTEM 'file:///etc/hostname'", "% d SYSTEM 'file:///x'> %d;<!ENTITY c 'x'"]
 )
 def test_entities_stay_as_they_are_written(declared):
-    assert [
-        text_of(each)
-        for _, each in elements(
-            buffered(f"<!DOCTYPE s [<!ENTITY {declared}>]><s><a>&c;</a></s>"), "x", ("a",)
-        )
-    ] == ["&c;"]
+    found = elements(buffered(f"<!DOCTYPE s [<!ENTITY {declared}>]><s><a>&c;</a></s>"), "x", RECORD)
+    assert [text_of(each) for _, each in found] == ["&c;"]
 
 
 @pytest.mark.parametrize("end", [b"</s>", b"<a>\xfc</a></s>"])

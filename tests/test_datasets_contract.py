@@ -9,29 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import support.releases
+from support import releases
 from support.people import tiny_irds, write_beir, write_cisi, write_reviewers, write_reviews
-from support.releases import (
-    CITATIONS,
-    CSFCUBE_PAPERS,
-    contents,
-    write_blendable,
-    write_citations,
-    write_citeomatic,
-    write_csfcube,
-    write_open_research,
-    write_s2orc,
-)
+from support.releases import CITATIONS, CSFCUBE_PAPERS, contents, write_citations, write_csfcube, write_s2orc
 from support.whole import write_relish, write_small_scidocs, write_treccovid
 
-from qbe import Facet, QbeError
+from qbe import Facet, QbeError, read_pools, read_qrels, read_topics
 from qbe.cli.parser import parse
 from qbe.corpus import read_corpus
 from qbe.datasets.names import NAMES, TAKEN_BY
 from qbe.datasets.registry import DatasetOptions, write_dataset
 from qbe.errors import OutputError
 from qbe.evaluate.facets import read_facet_grades
-from qbe.runs import read_pools, read_qrels, read_topics
 
 PAIRS = "query_id\tpaper_id\tbackground\tmethod\tresult\nq\ta\t3\t0\t1\nq\tb\t0\t2\t0.5\nr\ta\t1\t1\t1\n"
 
@@ -62,60 +51,40 @@ def snapshot(folder: Path) -> DatasetOptions:
 
 
 def blendable(folder: Path) -> DatasetOptions:
-    source, papers = write_blendable(folder)
+    source, papers = releases.write_blendable(folder)
     return DatasetOptions(source, corpus=str(papers))
 
 
-RELEASES: dict[str, Callable[[Path], DatasetOptions]] = {
-    "csfcube": lambda folder: DatasetOptions(write_csfcube(folder)),
-    "relish": lambda folder: DatasetOptions(write_relish(folder)),
-    "treccovid": lambda folder: DatasetOptions(write_treccovid(folder)),
-    "scidocs": lambda folder: DatasetOptions(write_small_scidocs(folder)),
-    "citations": lambda folder: DatasetOptions(write_citations(folder)),
-    "dblp": lambda folder: DatasetOptions(write_citeomatic(folder, "dblp")),
-    "pubmed": lambda folder: DatasetOptions(write_citeomatic(folder, "pubmed")),
-    "open-research": lambda folder: DatasetOptions(write_open_research(folder)),
-    "cocitations": lambda folder: DatasetOptions(write_s2orc(folder)),
-    "blended": blendable,
-    "graded-pairs": pairs,
-    "arxiv-cs": snapshot,
-    "reviewers": lambda folder: DatasetOptions(write_reviewers(folder)),
-    "reviews": lambda folder: DatasetOptions(write_reviews(folder)),
-    "cisi": lambda folder: DatasetOptions(write_cisi(folder)),
-    "headings": lambda folder: DatasetOptions(write_reviews(folder)),
-    "beir": lambda folder: DatasetOptions(write_beir(folder)),
-    "irds": lambda folder: DatasetOptions(),
-    "mini": lambda folder: DatasetOptions(),
+RELEASES: dict[str, tuple[Callable[[Path], DatasetOptions], tuple[int, int, int]]] = {
+    "csfcube": (lambda folder: DatasetOptions(write_csfcube(folder)), (4, 4, 6)),
+    "relish": (lambda folder: DatasetOptions(write_relish(folder)), (16, 3, 20)),
+    "treccovid": (lambda folder: DatasetOptions(write_treccovid(folder)), (9, 2, 8)),
+    "scidocs": (lambda folder: DatasetOptions(write_small_scidocs(folder)), (8, 8, 20)),
+    "citations": (lambda folder: DatasetOptions(write_citations(folder)), (4, 3, 4)),
+    "dblp": (lambda folder: DatasetOptions(releases.write_citeomatic(folder, "dblp")), (16, 3, 36)),
+    "pubmed": (lambda folder: DatasetOptions(releases.write_citeomatic(folder, "pubmed")), (16, 3, 36)),
+    "open-research": (lambda folder: DatasetOptions(releases.write_open_research(folder)), (20, 19, 19)),
+    "cocitations": (lambda folder: DatasetOptions(write_s2orc(folder)), (3, 0, 0)),
+    "blended": (blendable, (6, 0, 0)),
+    "graded-pairs": (pairs, (4, 6, 0)),
+    "arxiv-cs": (snapshot, (1, 0, 0)),
+    "reviewers": (lambda folder: DatasetOptions(write_reviewers(folder)), (5, 10, 20)),
+    "reviews": (lambda folder: DatasetOptions(write_reviews(folder)), (30, 20, 36)),
+    "cisi": (lambda folder: DatasetOptions(write_cisi(folder)), (4, 2, 2)),
+    "headings": (lambda folder: DatasetOptions(write_reviews(folder)), (2, 0, 0)),
+    "beir": (lambda folder: DatasetOptions(write_beir(folder)), (2, 3, 6)),
+    "irds": (lambda folder: DatasetOptions(), (2, 1, 1)),
+    "mini": (lambda folder: DatasetOptions(), (3000, 120, 3597)),
 }
-"""How to write a tiny release of each data set, and the options that read it."""
+"""How to write a tiny release of each data set, with the options that read it, and what comes of it: papers,
+queries of all splits, judgements.
+"""
 
 CORPORA = ("corpus.jsonl", "papers.jsonl", "arxiv-cs.jsonl.xz")
 
-EXPECTED = {  # papers, queries of all splits, judgements
-    "csfcube": (4, 4, 6),
-    "relish": (16, 3, 20),
-    "treccovid": (9, 2, 8),
-    "scidocs": (8, 8, 20),
-    "citations": (4, 3, 4),
-    "dblp": (16, 3, 36),
-    "pubmed": (16, 3, 36),
-    "open-research": (20, 19, 19),
-    "cocitations": (3, 0, 0),
-    "blended": (6, 0, 0),
-    "graded-pairs": (4, 6, 0),
-    "arxiv-cs": (1, 0, 0),
-    "reviewers": (5, 10, 20),
-    "reviews": (30, 20, 36),
-    "cisi": (4, 2, 2),
-    "headings": (2, 0, 0),
-    "beir": (2, 3, 6),
-    "irds": (2, 1, 1),
-    "mini": (3000, 120, 3597),
-}
-
 
 def test_every_name_has_a_writer_a_sample_and_is_a_choice():
-    assert NAMES.keys() == RELEASES.keys() == EXPECTED.keys()
+    assert NAMES.keys() == RELEASES.keys()
     assert set().union(*TAKEN_BY.values()) <= NAMES.keys()
     assert TAKEN_BY.keys() == set(DatasetOptions.__dataclass_fields__)
     for name in NAMES:
@@ -124,10 +93,10 @@ def test_every_name_has_a_writer_a_sample_and_is_a_choice():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_release_becomes_valid_files_the_same_each_time(name, tmp_path):
-    options, out = RELEASES[name](tmp_path / "release"), tmp_path / "new" / "out"
+    (write, expected), out = RELEASES[name], tmp_path / "new" / "out"
+    options = write(tmp_path / "release")
     called = f"irds:{tiny_irds(tmp_path / 'release')}" if name == "irds" else name
-    lines = write_dataset(called, out, options)
-    assert lines[0].startswith(f"{name}: ")
+    assert write_dataset(called, out, options)[0].startswith(f"{name}: ")
     (corpus,) = (out / file for file in CORPORA if (out / file).exists())
     papers = {paper.paper_id for paper in read_corpus([str(corpus)], lambda text: [text])}
     topics = {topic.query_id: topic for file in out.glob("topics*.tsv") for topic in read_topics(file)}
@@ -144,7 +113,7 @@ def test_a_release_becomes_valid_files_the_same_each_time(name, tmp_path):
         assert qrels.keys() <= topics.keys()
         assert not any(topics[query].paper_id in pool for query, pool in qrels.items())
         judged += sum(map(len, qrels.values()))
-    assert (len(papers), count, judged) == EXPECTED[name]
+    assert (len(papers), count, judged) == expected
     before = contents(out)
     write_dataset(called, out, options)
     assert contents(out) == before
@@ -152,7 +121,7 @@ def test_a_release_becomes_valid_files_the_same_each_time(name, tmp_path):
 
 @pytest.mark.parametrize("name", TAKEN_BY["raw"])
 def test_raw_joins_sentences_and_changes_nothing_else(name, tmp_path):
-    options = RELEASES[name](tmp_path / "release")
+    options = RELEASES[name][0](tmp_path / "release")
     write_dataset(name, tmp_path / "plain", options)
     write_dataset(name, tmp_path / "raw", DatasetOptions(options.source, raw=True))
     raw, plain = contents(tmp_path / "raw"), contents(tmp_path / "plain")
@@ -186,9 +155,8 @@ def test_graded_pairs_are_topics_by_each_facet_and_several_files_are_joined(tmp_
     """Of a folder, whatever is below it; pairs that two files have count once."""
     options, out = pairs(tmp_path / "release"), tmp_path / "out"
     write_dataset("graded-pairs", out, options)
-    assert [(topic.query_id, topic.facet) for topic in read_topics(out / "topics.tsv")] == [
-        (f"{query}_{facet}", facet) for query in "qr" for facet in Facet
-    ]
+    topics = [(topic.query_id, topic.facet) for topic in read_topics(out / "topics.tsv")]
+    assert topics == [(f"{query}_{facet}", facet) for query in "qr" for facet in Facet]
     assert read_pools(out / "pools.tsv")["q_method"] == ["a", "b"]
     assert read_facet_grades([str(options.source)]).keys() == {"q", "r"}
     (tmp_path / "release" / "more").mkdir()
@@ -205,9 +173,8 @@ def test_arxivs_papers_say_where_they_come_from(tmp_path):
     target = out / "arxiv-cs.jsonl.xz"
     assert json.loads(lzma.decompress(target.read_bytes()).decode())["abstract"] == "We count fish."
     listed = f"{target}.rejected.jsonl"
-    assert lines[0] == (
-        f"arxiv-cs: 1 papers to the end of 2019 (cs.*, stat.ML, eess.AS, eess.IV) in {target}"
-    )
+    told = f"arxiv-cs: 1 papers to the end of 2019 (cs.*, stat.ML, eess.AS, eess.IV) in {target}"
+    assert lines[0] == told
     assert lines[1].endswith(f"listed in {listed}")
     assert f"arXiv's metadata (CC0), from {options.source}" in lines[2]
     assert json.loads(Path(listed).read_text())["where"].endswith("snapshot.json, line 4")
@@ -237,10 +204,8 @@ def csfcube(**changes: Any) -> Callable[[], DatasetOptions]:
 
 
 def pools(**entry: Any) -> Callable[[], DatasetOptions]:
-    return csfcube(
-        pools=support.releases.CSFCUBE_POOLS
-        | {"method": {"1": {"cands": ["3"], "relevance_adju": [1]} | entry}}
-    )
+    method = {"method": {"1": {"cands": ["3"], "relevance_adju": [1]} | entry}}
+    return csfcube(pools=releases.CSFCUBE_POOLS | method)
 
 
 def citations(**changes: Any) -> Callable[[], DatasetOptions]:
@@ -252,9 +217,8 @@ def own(*cites: Any, **options: Any) -> Callable[[], DatasetOptions]:
         f"p{i}": {"title": f"Paper {i}", "abstract": "We cut.", "metadata": {"year": 2000 + i, "cites": each}}
         for i, each in enumerate(cites)
     }
-    return lambda: DatasetOptions(
-        corpus=str(support.releases.write_records(Path("release/own.jsonl"), records)), **options
-    )
+    file = Path("release/own.jsonl")
+    return lambda: DatasetOptions(corpus=str(releases.write_records(file, records)), **options)
 
 
 def changed(write: Callable[[Path], object], name: str, content: bytes | str) -> Callable[[], DatasetOptions]:
@@ -264,10 +228,6 @@ def changed(write: Callable[[Path], object], name: str, content: bytes | str) ->
         return options if isinstance(options, DatasetOptions) else DatasetOptions(Path("release"))
 
     return written
-
-
-def pairs_of_unlabelled_papers() -> DatasetOptions:
-    return pairs(Path("release"))
 
 
 PARSES = "pdf_parses/pdf_parses_0.jsonl"
@@ -307,10 +267,7 @@ BROKEN: list[tuple[str, Callable[[], DatasetOptions]]] = [
     *(("citations", citations(dev="10.1/d 10.1/a 1\n")), ("citations", citations(dev=""))),
     ("citations", citations(train="", dev="")),
     ("citations", citations(papers={"10.1/a": {"title": 7}})),
-    (
-        "citations",
-        citations(papers={"again": {**support.releases.CITATION_PAPERS["10.1/b"], "paper_id": "10.1/a"}}),
-    ),
+    ("citations", citations(papers={"again": releases.CITATION_PAPERS["10.1/b"] | {"paper_id": "10.1/a"}})),
     *(("citations", own([], "p0")), ("citations", own([], [["p0"]])), ("citations", own([], []))),
     ("citations", own([], ["p0"], ["p1"], split_years=(2011,))),
     ("graded-pairs", changed(pairs, "papers.jsonl", ONE)),
@@ -318,10 +275,10 @@ BROKEN: list[tuple[str, Callable[[], DatasetOptions]]] = [
     ("graded-pairs", changed(pairs, "pairs.tsv", "query_id\tpaper_id\nq\ta\n")),
     ("blended", changed(blendable, "tagged.jsonl", ONE)),
     ("blended", changed(blendable, "pairs.tsv", PAIRS)),
-    ("blended", pairs_of_unlabelled_papers),
+    ("blended", lambda: pairs(Path("release"))),  # of unlabelled papers
     ("cocitations", changed(write_s2orc, PARSES, '{"bib_entries": {"1": 2}}\n')),
     ("cocitations", changed(write_s2orc, PARSES, '{"body_text": []}\n')),
-    ("dblp", changed(lambda folder: write_citeomatic(folder, "dblp"), "comparison/dblp/corpus.json", ONE)),
+    ("dblp", changed(lambda at: releases.write_citeomatic(at, "dblp"), "comparison/dblp/corpus.json", ONE)),
     ("reviewers", changed(write_reviewers, "data/evaluations.csv", "ParticipantID\tPaper1\n7\ts1\n")),
     ("reviewers", changed(write_reviewers, "evaluation_datasets/d_20_1/submissions.json", "{}")),
     ("reviewers", changed(write_reviewers, "evaluation_datasets/d_20_4/archives/~7.jsonl", "[]\n")),

@@ -19,8 +19,7 @@ from qbe.util.files import sha256
 
 
 def test_a_small_release_exactly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    output = tmp_path / "new" / "out"
-    release = write_csfcube(tmp_path / "release")
+    release, output = write_csfcube(tmp_path / "release"), tmp_path / "new" / "out"
     main(["csfcube", "--source", str(release), "--output", str(output)])
     qrels = {f"csfcube.{facet}.qrels" for facet in Facet}
     assert contents(output).keys() == {"corpus.jsonl", "topics.tsv", "pools.tsv", "folds.json"} | qrels
@@ -61,9 +60,8 @@ def test_the_folder_that_is_named_comes_first(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.delenv("QBE_DATA", raising=False)
-    monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with served(write_csfcube(tmp_path / "release")) as running:
         yield running
@@ -104,8 +102,7 @@ def test_a_file_as_output_and_an_installation_without_the_collection(
 
 
 def test_the_real_release(qbe_data: Path, tmp_path: Path) -> None:
-    source = qbe_data / "csfcube"
-    summary = convert(source, tmp_path)
+    summary = convert(qbe_data / "csfcube", tmp_path)
     # 6,244 judgements less those of a query paper for itself.
     assert summary[0].startswith("csfcube: 4,205 papers (29,197 sentences)")
     assert summary[1:4] == [

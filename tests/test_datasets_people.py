@@ -15,35 +15,27 @@ from qbe.errors import DatasetError
 
 
 def test_own_papers_are_a_query_and_scores_are_grades_of_quarters(tmp_path):
-    lines = write_dataset(
-        "reviewers", tmp_path / "out", DatasetOptions(write_reviewers(tmp_path / "release"))
-    )
+    release = DatasetOptions(write_reviewers(tmp_path / "release"))
+    lines = write_dataset("reviewers", tmp_path / "out", release)
     assert lines[1] == "  10 samples of the papers of 1 researchers"
-    topics = (tmp_path / "out" / "topics.tsv").read_text().splitlines()
-    assert topics[:3] == [
+    assert (tmp_path / "out" / "topics.tsv").read_text().splitlines()[:3] == [
         "query_id\tpaper_id\taspects",
         "1.7\to1\tabstract abstract@o3",
         "2.7\to1\tabstract abstract@o2",
     ]
-    assert (
-        (tmp_path / "out" / "reviewers.qrels")
-        .read_text()
-        .startswith("1.7 0 s1 20\n1.7 0 s2 9\n2.7 0 s1 20\n")
-    )
+    qrels = (tmp_path / "out" / "reviewers.qrels").read_text()
+    assert qrels.startswith("1.7 0 s1 20\n1.7 0 s2 9\n2.7 0 s1 20\n")
     assert (tmp_path / "out" / "pools.tsv").read_text().startswith("query_id\tpaper_id\n1.7\ts1\n1.7\ts2\n")
 
 
 def test_a_review_is_the_pool_of_each_paper_that_it_includes(tmp_path):
     write_dataset("reviews", tmp_path / "out", DatasetOptions(write_reviews(tmp_path / "release")))
     qrels = (tmp_path / "out" / "reviews.qrels").read_text().splitlines()
-    assert [line for line in qrels if "ADHD" in line] == [
-        *("ADHD-0 0 ADHD-1 1", "ADHD-0 0 ADHD-2 2", "ADHD-2 0 ADHD-0 2", "ADHD-2 0 ADHD-1 1")
-    ]
-    assert [line for line in qrels if line.startswith("Kitchenham_2010-0")] == [
-        "Kitchenham_2010-0 0 Kitchenham_2010-2 2"
-    ]
-    pools = (tmp_path / "out" / "pools.tsv").read_text()
-    assert "ADHD-0\tADHD-1\nADHD-0\tADHD-2\nADHD-2\tADHD-0\n" in pools
+    adhd = [line for line in qrels if "ADHD" in line]
+    assert adhd == ["ADHD-0 0 ADHD-1 1", "ADHD-0 0 ADHD-2 2", "ADHD-2 0 ADHD-0 2", "ADHD-2 0 ADHD-1 1"]
+    (line,) = (line for line in qrels if line.startswith("Kitchenham_2010-0"))
+    assert line == "Kitchenham_2010-0 0 Kitchenham_2010-2 2"
+    assert "ADHD-0\tADHD-1\nADHD-0\tADHD-2\nADHD-2\tADHD-0\n" in (tmp_path / "out" / "pools.tsv").read_text()
     assert '"title": "A third"' in (tmp_path / "out" / "corpus.jsonl").read_text()
 
 
@@ -51,8 +43,7 @@ def test_headings_label_the_sentences_below_them_and_are_left_out(tmp_path):
     write_dataset("headings", tmp_path / "out", DatasetOptions(write_reviews(tmp_path / "release")))
     first, second = map(json.loads, (tmp_path / "out" / "corpus.jsonl").read_text().splitlines())
     assert [first["paper_id"], second["paper_id"]] == ["Bannach-Brown_2019-0", "Kitchenham_2010-0"]
-    found = list(zip(first["pred_labels"], first["abstract"], strict=True))
-    assert found[:5] == [
+    assert list(zip(first["pred_labels"], first["abstract"], strict=True))[:5] == [
         ("background_label", "Looms break."),
         ("background_label", "Weavers wait."),
         ("method_label", "We count looms by e.g. hand."),
@@ -70,9 +61,8 @@ def test_every_other_judged_abstract_of_cisi_is_a_query(tmp_path):
     assert texts.keys() == {"d1", "d2", "q3", "q5"}
 
 
-def test_a_release_is_downloaded_once_and_verified(tmp_path, monkeypatch, capsys):
+def test_a_release_is_downloaded_once_and_verified(tmp_path, cache, monkeypatch, capsys):
     monkeypatch.delenv("QBE_DATA", raising=False)
-    monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     folder = write_cisi(tmp_path / "release")
 
@@ -80,16 +70,15 @@ def test_a_release_is_downloaded_once_and_verified(tmp_path, monkeypatch, capsys
         return hashlib.sha1(b"blob %d\0%s" % (len(text), text.encode()), usedforsecurity=False).hexdigest()
 
     with served(folder) as server:
-        monkeypatch.setattr(
-            people, "released", lambda _: (server.url, {n: git_id(t) for n, t in CISI.items()})
-        )
+        files = {name: git_id(text) for name, text in CISI.items()}
+        monkeypatch.setattr(people, "released", lambda _: (server.url, files))
         main(["cisi", "--output", str(tmp_path / "out")])
         assert capsys.readouterr().err == f"downloaded 3 files of {server.url}\n"
         main(["cisi", "--output", str(tmp_path / "out")])
         assert capsys.readouterr().err == ""
         assert set(server.requests.values()) == {1}
         (folder / "CISI.REL").write_text("changed")
-        (tmp_path / "cache" / "cisi" / "CISI.REL").unlink()
+        (cache / "cisi" / "CISI.REL").unlink()
         with pytest.raises(DatasetError, match="expected the digest git:"):
             main(["cisi", "--output", str(tmp_path / "out")])
 

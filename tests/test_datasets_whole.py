@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from support.whole import CITE, OTHER, RELISH, papers, write_relish, write_small_scidocs
 
+from qbe import Topic, read_pools, read_qrels, read_topics
 from qbe.cli.datasets import main as prepare
-from qbe.query import Topic
-from qbe.runs import read_pools, read_qrels, read_topics
 
 
 def test_relish_exactly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,9 +25,8 @@ def test_relish_exactly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     # q1 is judged by two people, and a query once.
     assert (out / "topics.test.tsv").read_text() == "query_id\tpaper_id\nq1\tq1\nq2\tq2\n"
     assert read_topics(out / "topics.dev.tsv") == [Topic("q2", "q2")]
-    assert (out / "relish.dev.qrels").read_text() == (
-        "q2 0 q2c0 2\nq2 0 q2c1 0\nq2 0 q2c2 2\nq2 0 q2c3 0\nq2 0 q2c4 1\n"
-    )
+    dev = "q2 0 q2c0 2\nq2 0 q2c1 0\nq2 0 q2c2 2\nq2 0 q2c3 0\nq2 0 q2c4 1\n"
+    assert (out / "relish.dev.qrels").read_text() == dev
     judged = {query: {d: g for d, g in pool.items() if d != query} for query, pool in RELISH.items()}
     assert read_qrels(out / "relish.test.qrels") == judged
     assert read_pools(out / "pools.test.tsv") == {query: list(pool) for query, pool in judged.items()}

@@ -73,10 +73,9 @@ def environment(tmp_path_factory, with_jar) -> Iterator[None]:
     lines = packaged.corpus().splitlines(keepends=True)
     papers = b"".join(line for line in lines if json.loads(line)["paper_id"] in ids)
     folder = tmp_path_factory.mktemp("bin")
+    path = [str(folder), str(Path(sys.executable).parent), os.environ["PATH"]]
     with pytest.MonkeyPatch.context() as patch, shell.command(folder):
-        patch.setenv(
-            "PATH", os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
-        )
+        patch.setenv("PATH", os.pathsep.join(path))
         patch.setenv("COLUMNS", "100")
         patch.setenv("HF_HUB_OFFLINE", "1")
         patch.setenv("QBE_CACHE", str(with_jar(tmp_path_factory.mktemp("cache"))))
@@ -184,10 +183,9 @@ def test_searches_print_what_is_shown(path, readme):
 def test_the_notebook_prints_what_it_shows(tmp_path, environment, monkeypatch):
     """`scripts/tour.py` writes what its cells print."""
     monkeypatch.chdir(tmp_path)
-    cells = json.loads(read(tour.NOTEBOOK))["cells"]
     printed = [
         ("".join(text for output in cell["outputs"] for text in output["text"]), text)
-        for cell, text in tour.run(cells)
+        for cell, text in tour.run(json.loads(read(tour.NOTEBOOK))["cells"])
     ]
     assert sum(bool(shown) for shown, _ in printed) >= 8
     for shown, text in printed:
@@ -218,9 +216,8 @@ def test_the_page_of_the_command_line_is_that_of_its_parsers():
 @pytest.mark.parametrize("path", [path for path in TEXTS if path != CLI], ids=name_of)
 def test_every_option_shown_with_a_command_exists(path):
     text = read(path).replace("\\\n", " ")
-    for name, rest in re.findall(
-        r"qbe (index|search|evaluate|tag|datasets|train|export)\b([^\n|`;&]*)", text
-    ):
+    command = r"qbe (index|search|evaluate|tag|datasets|train|export)\b([^\n|`;&]*)"
+    for name, rest in re.findall(command, text):
         used = set(re.findall(r"(?<![\w-])--[a-z0-9][a-z0-9-]*", rest)) - {"--help"}
         assert not used - all_options(f"qbe {name}"), f"qbe {name}{rest}"
 
@@ -284,9 +281,8 @@ def test_every_key_of_json_output_is_described():
         return set().union(*map(keys, value)) if isinstance(value, list | tuple) else set()
 
     queries = [Query(paper, Facet.METHOD), Query.of(Aspect(paper), Aspect(paper, Facet.METHOD))]
-    written = set().union(
-        *(keys(to_record(lambda _: paper, "q", query, [hit], explain=True)) for query in queries)
-    )
+    records = (to_record(lambda _: paper, "q", query, [hit], explain=True) for query in queries)
+    written = set().union(*map(keys, records))
     page = sections(ROOT / "docs" / "searching.md")["Output"]
     assert len(written) > 25
     assert not [key for key in written if f"`{key}`" not in page]
@@ -348,10 +344,8 @@ def test_links_lead_somewhere(path):
 
 
 def test_every_page_is_linked_from_the_readme():
-    linked = set(re.findall(r"\]\((docs/[\w-]+\.md)", read(README)))
-    reachable = linked | {
-        f"docs/{page}" for path in DOCS for page in re.findall(r"\]\(([\w-]+\.md)", read(path))
-    }
+    reachable = set(re.findall(r"\]\((docs/[\w-]+\.md)", read(README)))
+    reachable |= {f"docs/{page}" for path in DOCS for page in re.findall(r"\]\(([\w-]+\.md)", read(path))}
     assert {name_of(path) for path in DOCS} <= reachable
 
 

@@ -37,8 +37,7 @@ SPECIAL = SpecialTokens(2, 3, 1)
 
 
 def test_sentences_are_alone_behind_the_whole():
-    laid = passes([10], [[20, 21], [], [30, 31, 32]], SPECIAL, 5, SENTENCES)
-    assert list(laid) == [
+    assert list(passes([10], [[20, 21], [], [30, 31, 32]], SPECIAL, 5, SENTENCES)) == [
         ([2, 10, 20, 21, 3], []),
         ([2, 20, 21, 3], [(0, 4)]),
         ([2, 3], [(0, 2)]),
@@ -273,8 +272,7 @@ def test_formats_of_the_same_weights_are_kept_apart(monkeypatch, cache, tmp_path
 
     monkeypatch.setattr(folders.work, "run", lambda *_, **__: SimpleNamespace(returncode=0))
     assert ENCODERS[BASE_ENCODER_SENTENCES].digests == ENCODERS["all-MiniLM-L6-v2"].digests
-    names = {entry.digests["model.safetensors"] for entry in ENCODERS.values()}
-    (digest,) = names
+    (digest,) = {entry.digests["model.safetensors"] for entry in ENCODERS.values()}
     write_adapter(tmp_path, adapter_tensors())
     adapted = weights(Format())._replace(adapter=tmp_path)
     packaged = (entry.encoder_format for entry in ENCODERS.values())

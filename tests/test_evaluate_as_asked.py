@@ -5,12 +5,9 @@ import json
 import pytest
 from support.runs import hits
 
+from qbe import SHAPES, Facet, FileFormatError, Run
 from qbe.cli.evaluate import main
-from qbe.errors import FileFormatError
 from qbe.evaluate.facets import REQUIREMENTS, as_asked_protocol, is_as_asked
-from qbe.evaluate.run import Run
-from qbe.query import SHAPES
-from qbe.types import Facet
 
 B, M, R = Facet
 
@@ -51,8 +48,7 @@ def test_measures_by_hand():
     result = as_asked_protocol(GRADES, run)
     assert list(result.queries) == list(REQUIREMENTS)
     assert result.queries["competitors"] == ("p_competitors", "q_competitors")
-    of_method = {measure: values["p_method"] for measure, values in result.per_query.items()}
-    assert of_method == {
+    assert {measure: values["p_method"] for measure, values in result.per_query.items()} == {
         "P@5": 2 / 5,  # x a c y b
         "P@10": 3 / 10,
         "best P@5": 3 / 5,
@@ -93,8 +89,7 @@ def test_searches_named_as_in_exploration():
     rows = {"p": {"a": {M: 0.0, B: 3.0}}}
     names = ("p_background-not-method", "p_same-problem-other-method")
     for name in names:
-        result = as_asked_protocol(rows, {name: hits("a")})
-        assert result.figures["P@5"]["same-problem-other-method"] == 0.2
+        assert as_asked_protocol(rows, {name: hits("a")}).figures["P@5"]["same-problem-other-method"] == 0.2
     with pytest.raises(FileFormatError, match="one ranking by same-problem-other-method for paper p"):
         as_asked_protocol(rows, dict.fromkeys(names, hits("a")))
 
@@ -104,14 +99,10 @@ def test_the_command_joins_the_files_of_the_shapes(tmp_path, capsys, monkeypatch
     rows = ["query_id paper_id background method result"]
     rows += [f"{q} {p} {row[B]} {row[M]} {row[R]}" for q, pool in GRADES.items() for p, row in pool.items()]
     (tmp_path / "wild.tsv").write_text("\n".join(row.replace(" ", "\t") for row in rows))
-    for name, best, scope in (
-        ("fused", "a", "method"),
-        ("fused", "c", "competitors"),
-        ("bm25", "e", "method"),
-    ):
+    files = ("fused", "a", "method"), ("fused", "c", "competitors"), ("bm25", "e", "method")
+    for name, best, scope in files:
         topics = ("p", "q") if scope == "competitors" else ("p_method", "q_method")
-        rankings = dict(zip(topics, (hits(best), hits("a")), strict=True))
-        Run(name, rankings).write(f"{name}.{scope}.trec")
+        Run(name, dict(zip(topics, (hits(best), hits("a")), strict=True))).write(f"{name}.{scope}.trec")
     arguments = ["--protocol", "as-asked", "--qrels", "wild.tsv", "--output", "report.json"]
     arguments += ["--run", "fused.method.trec", "fused.competitors.trec"]
     main([*arguments, "--baseline", "bm25.method.trec"])

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from support.runs import run
 
+from qbe import Hit, Run
 from qbe.cli.evaluate import main
 from qbe.evaluate.evaluation import citations_protocol
-from qbe.evaluate.run import Run
 from qbe.runs import write_qrels
-from qbe.types import Hit
 
 QRELS = {
     "q1": {"a": 1, "b": 1, "c": 1, "d": 2, "q1": 1, "x": 0},
@@ -28,9 +27,8 @@ RANKINGS = {
 
 def figures(rankings: dict[str, list[str]], qrels: dict[str, dict[str, int]]) -> dict[str, float | None]:
     """The figures over all queries."""
-    return {
-        name: by_scope["all"] for name, by_scope in citations_protocol(qrels, run(rankings)).figures.items()
-    }
+    found = citations_protocol(qrels, run(rankings)).figures
+    return {name: by_scope["all"] for name, by_scope in found.items()}
 
 
 # The measures

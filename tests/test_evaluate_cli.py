@@ -72,8 +72,7 @@ def test_protocol_table_has_a_row_a_run(collection, capsys):
         "(95 % interval +100.00 to +100.00, Holm p 0.2500; +100.00 without 1_background)"
     )
     main([*arguments, "--details"])
-    out = capsys.readouterr().out
-    assert out.startswith(
+    assert capsys.readouterr().out.startswith(
         "CSFCube protocol, test folds; queries: background 2, method 2, result 2, aggregated 6\n\n"
         "NDCG%20 (per cent)  background  method  result  aggregated\n"
         "good                    100.00  100.00  100.00      100.00\n"
@@ -88,8 +87,7 @@ def test_plain_table_and_default_measures(collection, capsys):
     main([*qrels(), "--run", *runs("bad")])
     out = capsys.readouterr().out
     assert "means over queries (relevant: grade 1 or more, or as a measure says); queries: background" in out
-    names = [line.split()[0] for line in out.splitlines() if line.endswith("all")]
-    assert names == list(DEFAULT_MEASURES)
+    assert [line.split()[0] for line in out.splitlines() if line.endswith("all")] == list(DEFAULT_MEASURES)
     assert out.endswith("RR   background  method  result     all\nbad      0.2500  0.2500  0.2500  0.2500\n")
     main(["--protocol", "csfcube", *qrels(), "--run", "good.method.trec", "--details"])
     printed = capsys.readouterr()
@@ -165,9 +163,8 @@ def test_choices_are_those_of_the_modules():
     actions = {action.dest: action for action in parser_of("evaluate")._actions}
     assert actions["protocol"].choices == tuple(PROTOCOLS)
     assert actions["split"].choices == tuple(SPLITS)
-    assert actions["measures"].help == (
-        f"these measures alone (default: those of the protocol, or {' '.join(DEFAULT_MEASURES)})"
-    )
+    told = f"these measures alone (default: those of the protocol, or {' '.join(DEFAULT_MEASURES)})"
+    assert actions["measures"].help == told
 
 
 CSFCUBE = "--protocol csfcube QRELS --run GOOD"

@@ -5,11 +5,10 @@ import json
 import pytest
 from support.runs import run
 
+from qbe import Facet, FileFormatError, Hit
 from qbe.cli.evaluate import main
-from qbe.errors import FileFormatError
 from qbe.evaluate.facets import crossed_protocol, read_facet_grades
 from qbe.runs import write_qrels
-from qbe.types import Facet, Hit
 
 B, M, R = Facet
 HEADER = "query_id\tpaper_id\tbackground\tmethod\tresult\n"
@@ -32,18 +31,16 @@ def test_equal_scores_count_half_and_a_candidate_that_is_missing_ranks_last():
         "p_method": {"e": 1.0},
         "p_background": {"e": 1.0, "a": 0.0},  # wrong
     }
-    evaluation = crossed_protocol(
-        GRADES, {query: [Hit(*each) for each in scores.items()] for query, scores in scored.items()}
-    )
+    rankings = {query: [Hit(*each) for each in scores.items()] for query, scores in scored.items()}
+    evaluation = crossed_protocol(GRADES, rankings)
     figures = [by_scope["method-background"] for by_scope in evaluation.figures.values()]
     assert figures == [(0 + 0.5 + 1 + 1) / 4, 3 / 4, (0 + 0.5 + 1 + 0) / 4]
     assert evaluation.pairs == {"method-background": 4, "result-background": 1}
 
 
 def test_the_protocol_by_hand():
-    evaluation = crossed_protocol(
-        GRADES, run(q_method="bacd", q_background="bcda", p_method="ea", p_background="ea", q_result="acb")
-    )
+    ranked = run(q_method="bacd", q_background="bcda", p_method="ea", p_background="ea", q_result="acb")
+    evaluation = crossed_protocol(GRADES, ranked)
     assert evaluation.queries == {
         "method-background": ("q_method-background", "p_method-background"),
         "result-background": ("q_result-background",),
@@ -122,10 +119,7 @@ def test_the_command(tmp_path, capsys):
     main([*command, "--output", str(tmp_path / "report")])
     title, *rows = capsys.readouterr().out.splitlines()
     assert title.endswith("queries: method-background 1 (2 pairs), result-background 1 (1 pair)")
-    assert [row.split()[-2:] for row in rows if row.startswith("x ")] == [
-        ["1.0000", "1.0000"],
-        ["0.5000", "0.0000"],
-        ["0.5000", "0.0000"],
-    ]
+    figures = [row.split()[-2:] for row in rows if row.startswith("x ")]
+    assert figures == [["1.0000", "1.0000"], ["0.5000", "0.0000"], ["0.5000", "0.0000"]]
     report = json.loads((tmp_path / "report").read_text())
     assert report["measures"]["right by first"] == "share of crossed pairs ranked right by first facet"

@@ -9,20 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.runs import run
 
-from qbe import Aspect, Paper, Query, Sentence
+from qbe import Aspect, Facet, FileFormatError, Paper, Query, Sentence
 from qbe.cli.evaluate import main
-from qbe.errors import FileFormatError
 from qbe.evaluate.facets import Contrast, contrast_of, exploration_protocol, ndcg
-from qbe.types import Facet
 
 B, M, R = Facet
 SCOPES = (
-    "background-not-method",
-    "method-not-background",
-    "background-not-result",
-    "result-not-background",
-    "method-not-result",
-    "result-not-method",
+    *("background-not-method", "method-not-background", "background-not-result"),
+    *("result-not-background", "method-not-result", "result-not-method"),
 )
 
 GRADES = {
@@ -36,9 +30,7 @@ GRADES = {
     "q": {"a": {B: 1.5, M: 0.0}, "d": {B: 0.0, M: 0.0}},  # 1.5, not relevant
 }
 # Without the one paper that is better by its method.
-BACKGROUND_NOT_METHOD = {paper: rows for paper, rows in GRADES.items() if paper == "q"} | {
-    "p": {name: row for name, row in GRADES["p"].items() if name != "d"}
-}
+BACKGROUND_NOT_METHOD = {"q": GRADES["q"], "p": {k: row for k, row in GRADES["p"].items() if k != "d"}}
 
 
 # Gains
@@ -130,9 +122,8 @@ def test_the_protocol_by_hand():
         "P@10": {scope: 0.2, other: 0.1},
         "RR": {scope: 0.5, other: 1.0},
     }
-    assert evaluation.warnings == (
-        "3 pool documents missing in 2 queries (p_background-not-method, ...): they count as not retrieved",
-    )
+    told = "3 pool documents missing in 2 queries (p_background-not-method, ...): they count as not retrieved"
+    assert evaluation.warnings == (told,)
 
 
 def test_the_six_scopes_stand_in_their_order():
@@ -147,8 +138,7 @@ def test_the_six_scopes_stand_in_their_order():
 
 def test_a_ranking_of_both_facets_is_taken_before_that_of_the_liked_one():
     rankings = {"p_background": "bca", "1*p_background&-1*p_method": "acb"}
-    both = exploration_protocol(GRADES, run(rankings))
-    assert both.per_query["nDCG@10"]["p_background-not-method"] == 1
+    assert exploration_protocol(GRADES, run(rankings)).per_query["nDCG@10"]["p_background-not-method"] == 1
     plain = exploration_protocol(GRADES, run({"p_background": "bca", "1*p_method&-1*p_background": "d"}))
     assert plain.per_query["nDCG@10"]["p_background-not-method"] < 1
     assert plain.per_query["nDCG@10"]["p_method-not-background"] == 1
@@ -158,9 +148,8 @@ def test_a_ranking_of_both_facets_is_taken_before_that_of_the_liked_one():
 
 
 def test_a_missing_query_scores_0_and_others_are_left_out_with_warnings():
-    evaluation = exploration_protocol(
-        BACKGROUND_NOT_METHOD, run({"q_background": "ad", "z_background": "a", "p": "a", "p_result": "a"})
-    )
+    ranked = run({"q_background": "ad", "z_background": "a", "p": "a", "p_result": "a"})
+    evaluation = exploration_protocol(BACKGROUND_NOT_METHOD, ranked)
     assert evaluation.per_query == {
         "nDCG@10": {"q_background-not-method": 1, "p_background-not-method": 0},
         "P@10": {"p_background-not-method": 0},
@@ -180,9 +169,8 @@ def test_a_scope_without_any_ranking_has_no_figure():
         for measure in ("nDCG@10", "P@10", "RR")
     }
     assert list(evaluation.per_query["nDCG@10"]) == ["p_method-not-background"]
-    assert evaluation.warnings[0] == (
-        "no query for background-not-method in the run: no figures for background-not-method"
-    )
+    told = "no query for background-not-method in the run: no figures for background-not-method"
+    assert evaluation.warnings[0] == told
 
 
 def test_two_rankings_for_one_contrast_and_runs_of_other_papers_are_refused():
@@ -242,8 +230,7 @@ def test_runs_of_topics_are_named_by_their_files(files, capsys):
     """Of several topics of a paper that of the liked facet counts; a topic without a facet is its paper's."""
     of_topics = {"p_method": "dbca", "p_background": "acbd", "q": "acbd", "q_result": "dbca"}
     run(of_topics).write(Path("topics.background-not-method.trec"))
-    other = {"p_method": "bcad", "p_background": "acbd"}
-    run(other).write(Path("topics.method-not-background.trec"))
+    run({"p_method": "bcad", "p_background": "acbd"}).write(Path("topics.method-not-background.trec"))
     main([*files, "--run", *map(str, Path().glob("topics.*")), "both.trec", "--output", "report.json"])
     topics, both = json.loads(Path("report.json").read_text())["rows"]
     scope = "background-not-method"

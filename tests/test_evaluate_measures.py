@@ -8,16 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbe.errors import UsageError
-from qbe.evaluate.measures import (
-    MEASURES,
-    judged_ranking,
-    ndcg_percent,
-    parse_measures,
-    per_query_values,
-    precision_at_last,
-    recall,
-    trec_order,
-)
+from qbe.evaluate import measures as own
+from qbe.evaluate.measures import MEASURES, ndcg_percent, parse_measures, per_query_values, trec_order
 
 LOG3 = math.log2(3)
 pools = st.lists(st.integers(0, 3), min_size=1, max_size=60)
@@ -46,15 +38,14 @@ def test_ndcg_rounds_the_cutoff_down(size, cutoff):
 
 def test_negative_grades_gain_nothing_and_r_precision_is_precision_at_the_last_relevant_rank():
     assert ndcg_percent([-2, 3], [3, 0, 0, 0, 0, 0, 0, 0, 0, -2]) == pytest.approx(1.0)
-    assert precision_at_last([2, 0, 3, 1], [2, 0, 3, 1]) == pytest.approx(2 / 3)
-    assert precision_at_last([2, 0], [2, 0, 3, 1]) == 0.0
+    assert own.precision_at_last([2, 0, 3, 1], [2, 0, 3, 1]) == pytest.approx(2 / 3)
+    assert own.precision_at_last([2, 0], [2, 0, 3, 1]) == 0.0
 
 
 @pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
 @pytest.mark.parametrize("pool", [[], [0, 0, 0, 0, 0], [1, 0, 0, 0, 0]])
 def test_a_pool_without_anything_relevant_gives_zero(measure, pool):
-    expected = 1.0 if measure.label == "NDCG%20" and 1 in pool else 0.0
-    assert measure.function(pool, pool) == expected
+    assert measure.function(pool, pool) == (1.0 if measure.label == "NDCG%20" and 1 in pool else 0.0)
 
 
 @given(pools, st.randoms(use_true_random=False))
@@ -71,7 +62,7 @@ def test_a_perfect_ranking_scores_one(pool):
     perfect = sorted(pool, reverse=True)
     for label in ("NDCG%20", "MAP", "R-Precision"):
         assert MEASURES[label].function(perfect, pool) == pytest.approx(1.0)
-    assert recall(perfect, pool) == pytest.approx(min(1.0, 20 / sum(grade >= 2 for grade in pool)))
+    assert own.recall(perfect, pool) == pytest.approx(min(1.0, 20 / sum(grade >= 2 for grade in pool)))
 
 
 def test_order_is_trec_evals():
@@ -102,7 +93,7 @@ def test_ir_measures_computes_the_protocols_measures_and_agrees_where_it_has_the
     names = [*(measure.name for measure in MEASURES.values()), *stock.values()]
     values = per_query_values(parse_measures(names), qrels, scores)
     for query_id in qrels:
-        grades = judged_ranking(query_id, qrels[query_id], scores[query_id])
+        grades = own.judged_ranking(query_id, qrels[query_id], scores[query_id])
         for measure in MEASURES.values():
             assert values[measure.name][query_id] == pytest.approx(measure.function(*grades))
     for label, stock_name in stock.items():

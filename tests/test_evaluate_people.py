@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from qbe import FileFormatError, Hit, Run, UsageError
 from qbe.cli.evaluate import main
-from qbe.errors import FileFormatError, UsageError
 from qbe.evaluate.report import Scoring, build_report, published_rows
-from qbe.evaluate.run import Run
 from qbe.evaluate.significance import figure_interval
-from qbe.types import Hit
 
 # Two researchers, of whom the first scored 5, 4, 2 and 2, the second 3 and 1.25; two samples of own papers.
 QRELS = "".join(
@@ -70,19 +68,8 @@ def test_samples_that_a_run_lacks_are_left_out_and_comparisons_are_over_research
     assert evaluation.per_query["loss"] == pytest.approx({"r": (22 + 4) / 88, "s": 7 / 14})
     low, high = figure_interval(evaluation, "loss", "all")
     assert (low, high) == pytest.approx((26 / 88, 0.5))  # both researchers drawn are the same
-    main(
-        [
-            "--protocol",
-            "reviewers",
-            "--qrels",
-            "reviewers.qrels",
-            "--run",
-            "x.trec",
-            "y.trec",
-            "--details",
-            "--published",
-        ]
-    )
+    command = "--protocol reviewers --qrels reviewers.qrels --run x.trec y.trec --details --published"
+    main(command.split())
     printed = capsys.readouterr()
     assert ["y", "loss", "0.4314", "0.0000", "to", "0.5000"] in map(str.split, printed.out.splitlines())
     assert ["SPECTER2", "[OpenReview]", "0.220", "0.890", "0.610"] in map(str.split, printed.out.splitlines())
@@ -106,14 +93,10 @@ def labelled(path: str, **labels: str) -> None:
     names = {"b": "background", "o": "objective", "m": "method", "r": "result", "x": "other"}
     with Path(path).open("w") as stream:
         for paper, letters in labels.items():
-            record = {
-                "paper_id": paper,
-                "title": paper,
-                "abstract": [f"We {place}." for place in range(len(letters))],
-            }
-            stream.write(
-                json.dumps({**record, "pred_labels": [f"{names[each]}_label" for each in letters]}) + "\n"
-            )
+            texts = [f"We {place}." for place in range(len(letters))]
+            record = {"paper_id": paper, "title": paper, "abstract": texts}
+            given = [f"{names[each]}_label" for each in letters]
+            stream.write(json.dumps({**record, "pred_labels": given}) + "\n")
 
 
 def test_headings_are_compared_by_sentence_without_conclusions(tmp_path, monkeypatch, capsys):

@@ -10,17 +10,13 @@ import pytest
 import pytrec_eval
 from support.runs import run
 
+from qbe import FileFormatError, Hit, Run
 from qbe.cli.evaluate import main
-from qbe.errors import FileFormatError
 from qbe.evaluate.evaluation import pool_protocol
 from qbe.evaluate.report import published_rows
-from qbe.evaluate.run import Run
 from qbe.runs import write_qrels
-from qbe.types import Hit
 
 QRELS = {"7": {"7": 2, "a": 2, "b": 1, "c": 0, "d": 2, "e": 0}, "8": {"a": 1, "b": 0}}
-
-
 BINARY = {query: {d: int(grade > 0) for d, grade in pool.items()} for query, pool in QRELS.items()}
 
 
@@ -39,8 +35,7 @@ def test_figures_by_hand() -> None:
         "P@1": {"7": 1.0, "8": 0.0},
     }
     assert evaluation.figures["NDCG%20"] == {"all": 0.25}
-    small = "1 queries with fewer than 5 pool documents (8): their NDCG%20 is 0"
-    assert evaluation.warnings == (small,)
+    assert evaluation.warnings == ("1 queries with fewer than 5 pool documents (8): their NDCG%20 is 0",)
     # Without a grade of 2 every grade of 1 is relevant.
     assert pool_protocol(BINARY, run({"7": "bacde", "8": "ba"})).per_query["MAP"] == {
         "7": pytest.approx((1 + 1 + 3 / 4) / 3),
@@ -73,10 +68,8 @@ def test_figures_are_those_of_scidocs_and_aspires_scorers() -> None:
     documents = [f"d{i}" for i in range(40)]
     qrels = {f"q{i}": {d: draw.choice([0, 0, 1]) for d in draw.sample(documents, 30)} for i in range(20)}
     scores = {query: {d: draw.random() for d in documents} for query in qrels}
-    ranked = Run(
-        "t",
-        {query: tuple(Hit(d, score) for d, score in by_paper.items()) for query, by_paper in scores.items()},
-    )
+    hits = {query: tuple(Hit(*each) for each in by_paper.items()) for query, by_paper in scores.items()}
+    ranked = Run("t", hits)
     pooled = {query: {d: s for d, s in scores[query].items() if d in pool} for query, pool in qrels.items()}
     expected = pytrec_eval.RelevanceEvaluator(qrels, {"map", "ndcg"}).evaluate(pooled)
     per_query = pool_protocol(qrels, ranked).per_query
@@ -86,8 +79,7 @@ def test_figures_are_those_of_scidocs_and_aspires_scorers() -> None:
     def gain(grades: list[int]) -> float:
         return grades[0] + sum(grade / math.log2(rank) for rank, grade in enumerate(grades[1:6], start=2))
 
-    percent = pool_protocol(qrels, ranked).figures["NDCG%20"]["all"]
-    assert percent == pytest.approx(
+    assert pool_protocol(qrels, ranked).figures["NDCG%20"]["all"] == pytest.approx(
         fmean(
             gain([pool[d] for d in sorted(pool, key=pooled[query].__getitem__, reverse=True)])
             / gain(sorted(pool.values(), reverse=True))
@@ -108,8 +100,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_one_table_a_row_a_run(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [*files, "--baseline", "bad.trec", "--measures", "P@1", "--output", "report.json"]
-    arguments += ["--details"]
-    main(["--protocol", "pools", *arguments])
+    main(["--protocol", "pools", *arguments, "--details"])
     out = capsys.readouterr().out
     good, bad = (f"{100 * pooled_ndcg(*each):.2f}" for each in (("adbce", 1), ("cebad", 1 / math.log2(3))))
     assert [line.split() for line in out.splitlines()[:5]] == [

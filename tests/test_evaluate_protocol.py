@@ -6,14 +6,12 @@ from fractions import Fraction
 import pytest
 from support.runs import folds_text
 
+from qbe import Facet, FileFormatError, Hit, Run
 from qbe import runs as trec
 from qbe.cli.evaluate import main
-from qbe.errors import FileFormatError
 from qbe.evaluate.csfcube import csfcube_protocol, load_folds
 from qbe.evaluate.evaluation import evaluate
 from qbe.evaluate.report import published_papers, published_rows
-from qbe.evaluate.run import Run
-from qbe.types import Facet, Hit
 
 # Grades of five documents, in the order in which the run ranks them.
 GRADES = {
@@ -114,8 +112,7 @@ def test_missing_documents_count_as_not_retrieved_and_are_told(qrels, run, folds
 
 
 def test_judgements_of_one_facet_give_that_facet(qrels, run, folds):
-    method = {q: grades for q, grades in qrels.items() if q.endswith("_method")}
-    result = csfcube_protocol(method, run, folds)
+    result = csfcube_protocol({q: grades for q, grades in qrels.items() if q.endswith("_method")}, run, folds)
     assert result.figures["MAP"] == pytest.approx({"method": 0.35})
     assert result.warnings == ("queries without judgements left out: 5 (1_background, 2_background, ...)",)
     two = {q: grades for q, grades in qrels.items() if not q.endswith("_result")}
@@ -144,8 +141,7 @@ def test_plain_evaluation_means_over_queries_by_facet(qrels, run):
 
 def test_plain_evaluation_without_facets_has_one_figure():
     run = Run("r", {"301": (Hit("a", 2.0), Hit("b", 1.0))})
-    result = evaluate({"301": {"b": 1}, "302_method": {"c": 1}}, run, ["RR"])
-    assert result.figures == {"RR": {"all": 0.25}}
+    assert evaluate({"301": {"b": 1}, "302_method": {"c": 1}}, run, ["RR"]).figures == {"RR": {"all": 0.25}}
 
 
 SPECTER = {

@@ -72,16 +72,10 @@ def test_outcomes_of_every_query(collection):
     assert by_query["2_result"].overranked == (RankedPaper("e", 0, 1), RankedPaper("d", 1, 2))
 
 
-ARGUMENTS = ["--protocol", "csfcube", "--qrels", "all.qrels"]
-
-
-def arguments():
-    runs = ["--run", *map(str, files("run+rerank")), "--baseline", *map(str, files("run"))]
-    return [*ARGUMENTS, *runs]
-
-
 def test_worst_queries_are_printed_behind_the_tables(collection, capsys):
-    main([*arguments(), "--worst", "1", "--corpus", "corpus.jsonl"])
+    runs = ["--run", *map(str, files("run+rerank")), "--baseline", *map(str, files("run"))]
+    command = ["--protocol", "csfcube", "--qrels", "all.qrels", *runs]
+    main([*command, "--worst", "1", "--corpus", "corpus.jsonl"])
     worst = (
         " of run+rerank{}, NDCG%20 (per cent):\n"
         "1_method  0.00 against 100.00 (-100.00)  Title of 1\n"

@@ -11,14 +11,7 @@ from scipy import stats
 
 from qbe.evaluate import significance
 from qbe.evaluate.evaluation import Evaluation
-from qbe.evaluate.significance import (
-    bootstrap_interval,
-    compare,
-    holm,
-    most_influential,
-    randomization_test,
-    t_test,
-)
+from qbe.evaluate.significance import bootstrap_interval, compare, holm, most_influential, t_test
 
 differences = st.lists(st.integers(-4, 4).map(lambda n: n / 10), min_size=1, max_size=9)
 
@@ -31,7 +24,7 @@ def test_exact_randomization_counts_all_sign_patterns(values):
         for signs in itertools.product((1, -1), repeat=len(tenths))
     ]
     expected = sum(total >= abs(sum(tenths)) for total in sums) / len(sums)
-    assert randomization_test(values) == pytest.approx(expected)
+    assert significance.randomization_test(values) == pytest.approx(expected)
 
 
 def test_t_test_by_hand_and_as_scipy_pairs():

@@ -150,8 +150,7 @@ def test_factors_move_the_range_of_a_channel_into_the_weights(sums, tmp_path):
     assert {name: part.tolist() for name, part in ranges.items()} == {"x": [16, 1], "z": [1, 1]}
     smooth(sums, ranges, tmp_path / "smoothed.onnx")
     parts = onnx.load(tmp_path / "smoothed.onnx").graph.initializer
-    values = {part.name: onnx.numpy_helper.to_array(part).ravel().tolist() for part in parts}
-    assert values == {
+    assert {part.name: onnx.numpy_helper.to_array(part).ravel().tolist() for part in parts} == {
         "x/smoothed/factors": pytest.approx([1 / 4, 1]),
         "x/smoothed/W": pytest.approx([64, 1]),
         "z/smoothed/factors": pytest.approx([2, 1]),
@@ -175,8 +174,7 @@ def test_activations_are_smoothed_where_int8_is_too_far(tmp_path, tiny_model, ti
 
 def test_without_an_int8_model_the_other_precision_is_named(tmp_path, tiny_model, monkeypatch, caplog):
     monkeypatch.setattr(export, "INT8_MIN_COSINE", 1.5)
-    card = export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out")
-    assert list(card.parity) == ["fp32"]
+    assert list(export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out").parity) == ["fp32"]
     assert sorted(path.name for path in (tmp_path / "out").glob("*.onnx")) == ["model.fp32.onnx"]
     assert "no int8 model: expected one with a cosine of 1.5 or more with the original" in caplog.text
     assert resolve_encoder(str(tmp_path / "out"), "fp32").model.exists()

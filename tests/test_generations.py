@@ -11,27 +11,19 @@ from pathlib import Path
 import pytest
 from support.builds import Job, build_job
 from support.damage import full_disk
-from support.live import corpus, files, rankings, raw_corpus
+from support.live import corpus, rankings, raw_corpus
+from support.releases import contents as files
 from support.searching import first_stage
 from support.tiny_tagger import write_tagger
 
+from qbe import Facet, IndexFormatError, Paper, PaperNotFoundError, Query, Sentence, UsageError
 from qbe.cli.index import main
-from qbe.errors import (
-    EncoderMismatchError,
-    FileFormatError,
-    IndexBuildError,
-    IndexFormatError,
-    OutputError,
-    PaperNotFoundError,
-    UsageError,
-)
+from qbe.errors import EncoderMismatchError, FileFormatError, IndexBuildError, OutputError
 from qbe.index import params
 from qbe.index.index import Index
 from qbe.index.source import Execution
 from qbe.index.store import current, open_generation, read_manifest
 from qbe.index.update import Written, append_papers, delete_papers
-from qbe.query import Query
-from qbe.types import Facet, Paper, Sentence
 from qbe.util.files import lock
 
 WORDS = (Sentence("Zymurgists yodel quokkas.", Facet.METHOD), Sentence("Quokkas yodel.", Facet.RESULT))
@@ -103,8 +95,7 @@ def test_papers_deleted_replaced_and_brought_back(index, papers, tmp_path, job):
     done = append_papers(index, [*changed, new, kept[5]], update=True)
     assert done == Written(1, 2, 0, papers=56, generation=3, unchanged=1)
     append_papers(index, [corpus(tmp_path, "again", [papers[9]])])
-    order = [paper for paper in kept if paper not in (papers[0], papers[50])]
-    expected = [*order, *changed, new, papers[9]]
+    expected = [*(paper for paper in kept if paper not in (papers[0], papers[50])), *changed, new, papers[9]]
     whole = build_job(tmp_path / "whole", replace(job, corpus=(corpus(tmp_path, "whole", expected),)))
     assert read_manifest(index).digest == whole.digest
     assert rankings(index, expected) == rankings(tmp_path / "whole", expected)
@@ -150,8 +141,7 @@ def test_bytes_lists_and_what_they_learned(tmp_path, papers, job, monkeypatch):
         whole = build_job(tmp_path / str(size), given)
         ours = read_manifest(tmp_path / "index")
         different = {name for name in ours.files if ours.files[name] != whole.files.get(name)}
-        factory = ours.dense["ann"]["factory"]
-        return [ours.dense["stored"], factory, ours.dense.get("trained"), different]
+        return [ours.dense["stored"], ours.dense["ann"]["factory"], ours.dense.get("trained"), different]
 
     sizes = [sum(len(paper.sentences) for paper in papers[:count]) for count in (20, 40, 60, 128)]
     assert kinds(20) == ["float16", "SQfp16", None, set()]

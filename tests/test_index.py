@@ -12,28 +12,19 @@ from support.damage import full_disk
 from support.messages import messages_of
 from support.searching import first_stage
 
+from qbe import BuildSettings, CorpusError, IndexFormatError, PaperNotFoundError, Query, Reading, UsageError
 from qbe.cli import common as _cli
 from qbe.cli.index import build_settings, main, reading
 from qbe.cli.parser import parse
-from qbe.corpus.records import Reading
-from qbe.errors import (
-    CorpusError,
-    IndexBuildError,
-    IndexFormatError,
-    OutputError,
-    PaperNotFoundError,
-    UsageError,
-)
+from qbe.errors import IndexBuildError, OutputError
 from qbe.index import jvm as _jvm
 from qbe.index.index import Index
 from qbe.index.papers import FACET_CODES
 from qbe.index.params import FaissParams
-from qbe.index.source import BuildSettings
 from qbe.index.store import FORMAT_VERSION, current
 from qbe.models.cards import ENCODER
 from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder
-from qbe.query import Query
 from qbe.util.files import sha256
 
 STORED = {
@@ -55,8 +46,7 @@ def test_options_of_several_parts():
 
 @pytest.fixture(scope="module")
 def settings(sample, tiny_encoder, tiny_tagger) -> Job:
-    corpus = (str(sample / "corpus.jsonl"),)
-    return Job(corpus=corpus, encoder=str(tiny_encoder), tagger=str(tiny_tagger))
+    return Job(corpus=(str(sample / "corpus.jsonl"),), encoder=str(tiny_encoder), tagger=str(tiny_tagger))
 
 
 @pytest.fixture
@@ -112,8 +102,7 @@ def test_papers_layout_and_vectors_read_back(tiny_index, papers, tiny_encoder):
 
 
 def test_one_side_only(tmp_path, settings):
-    dense = build_job(tmp_path / "dense", replace(settings, bm25=False))
-    assert dense.lucene is None
+    assert build_job(tmp_path / "dense", replace(settings, bm25=False)).lucene is None
     assert not (tmp_path / "dense" / "000001" / "lucene").exists()
     bm25 = build_job(tmp_path / "bm25", replace(settings, dense=False, encoder="no such encoder"))
     assert bm25.dense is None
@@ -220,17 +209,10 @@ def test_ids_of_all_kinds_are_found(tmp_path, small):
 
 
 APART = [
-    "",
-    "--corpus x --threads 0",
-    "--corpus x --device cuda --encoder x:int8",
-    "--corpus x --format table:id",
-    "--corpus x --on-error skip:some",
-    "--corpus x --on-error stop:0.1",
-    "--corpus x --on-error skip:5",
-    "--corpus x --only dense --store int8 positions",
-    "--corpus x --store int8 float16",
-    "--append",
-    "--sync --corpus x --limit 3",
+    *("", "--corpus x --threads 0", "--corpus x --device cuda --encoder x:int8"),
+    *("--corpus x --format table:id", "--corpus x --on-error skip:some", "--corpus x --on-error stop:0.1"),
+    *("--corpus x --on-error skip:5", "--corpus x --only dense --store int8 positions"),
+    *("--corpus x --store int8 float16", "--append", "--sync --corpus x --limit 3"),
 ]
 
 

@@ -9,12 +9,10 @@ from support.builds import interrupt
 from support.live import corpus
 from support.messages import messages_of
 
+from qbe import BuildSettings, Paper, Sentence, build_index
 from qbe.errors import CorpusError, IndexBuildError, UsageError
 from qbe.index.index import open_index
 from qbe.index.papers import without_labels
-from qbe.index.source import BuildSettings
-from qbe.search.pipeline import build_index
-from qbe.types import Paper, Sentence
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +40,7 @@ def test_papers_files_and_streams_make_the_same_index(tmp_path, papers, settings
 
 ONE = Paper("1", "T", (Sentence("One."),))
 UNFIT = [
-    [],
-    iter([]),
-    [replace(ONE, sentences=())],
-    [replace(ONE, paper_id="a b")],
-    [ONE, ONE],
+    *([], iter([]), [replace(ONE, sentences=())], [replace(ONE, paper_id="a b")], [ONE, ONE]),
     [replace(ONE, metadata={"when": {1, 2}})],
 ]
 

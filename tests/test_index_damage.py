@@ -4,11 +4,10 @@ import pytest
 from support.damage import change_manifest
 from support.searching import first_stage
 
+from qbe import Paper, Query, Sentence
 from qbe.errors import EncoderMismatchError, IndexFormatError
 from qbe.index.index import Index
 from qbe.index.store import current
-from qbe.query import Query
-from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow
 

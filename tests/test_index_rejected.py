@@ -10,13 +10,11 @@ import pytest
 from support.builds import Job, build_job
 from support.searching import first_stage
 
+from qbe import Paper, Query, Reading, Sentence
 from qbe.cli.index import main
-from qbe.corpus.records import Reading
 from qbe.errors import CorpusError, RecordError
 from qbe.index.index import Index
 from qbe.index.update import append_papers, delete_papers
-from qbe.query import Query
-from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow
 
@@ -81,9 +79,8 @@ def test_skip_reports_all_records_with_their_reasons(whole, corpus):
     assert len(listed) == 12
     assert [line["where"] for line in listed[:2]] == [f"{corpus}, line 101", f"{corpus}, line 191"]
     assert all(line["message"].startswith(line["where"]) for line in listed)
-    assert [line["reason"] for line in listed] == [
-        reason for reason, times in zip(BROKEN, TIMES, strict=True) for _ in range(times)
-    ]
+    reasons = [reason for reason, times in zip(BROKEN, TIMES, strict=True) for _ in range(times)]
+    assert [line["reason"] for line in listed] == reasons
 
 
 @pytest.mark.parametrize("moment", ["papers noted", "manifest written"])
@@ -105,10 +102,9 @@ def test_too_many_broken_records_fail_and_are_listed(tmp_path, job):
 
 
 def test_a_list_of_another_build_is_replaced(tmp_path, job, sample):
-    listed = tmp_path / "index.rejected.jsonl"
     build_job(tmp_path / "index", job)
     build_job(tmp_path / "index", replace(job, corpus=(str(sample / "corpus.jsonl"),)), overwrite=True)
-    assert not listed.exists()
+    assert not (tmp_path / "index.rejected.jsonl").exists()
 
 
 def one_more(folder: Path, paper_id: str = "new", broken: int = 1) -> Path:

@@ -114,20 +114,18 @@ def test_masks_and_counts_agree_with_papers_ties_included(papers):
         np.array([sentence.probabilities or (0,) * 5 for sentence in sentences], np.float16),
     )
     for facet in Facet:
-        positions = [
+        assert np.flatnonzero(facet_mask(layout, facet)).tolist() == [
             start + position
             for start, paper in zip(layout.starts[:-1], papers, strict=True)
             for position in paper.facet_positions(facet)[0]
         ]
-        assert np.flatnonzero(facet_mask(layout, facet)).tolist() == positions
 
 
 def test_without_papers_to_tag_no_tagger_is_opened(tmp_path, sample, settings):
     source = (str(sample / "corpus.jsonl"),)
     labelled = build_job(tmp_path / "all", replace(settings, corpus=source, tagger="no such tagger"))
     postings = replace(settings, bm25=True, dense=False, facets="predicted", tagger="no such tagger")
-    bm25 = build_job(tmp_path / "bm25", postings)
-    for manifest, count in ((labelled, 128), (bm25, 26)):
+    for manifest, count in ((labelled, 128), (build_job(tmp_path / "bm25", postings), 26)):
         assert manifest.tagger is None
         assert "facet_probabilities.npy" not in manifest.files
         assert (manifest.corpus["labelled"], manifest.corpus["predicted"]) == (count, 0)
@@ -150,7 +148,6 @@ def test_a_tagger_exchanged_since_the_build_began_is_refused(tmp_path, settings,
     tagger, output = tmp_path / "tagger", tmp_path / "index"
     write_tagger(tagger, tiny_encoder)
     job = replace(settings, tagger=str(tagger))
-
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("qbe.index.build.build_faiss", interrupt)
         build_job(output, job)

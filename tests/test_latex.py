@@ -8,7 +8,6 @@ import pytest
 from qbe.cli.cite import main as cite
 from qbe.corpus.latex import cited_in, paper_of, source_of
 from qbe.errors import CorpusError, RecordError, UsageError
-from qbe.index.index import open_index
 from qbe.search.paper_file import note_on_papers, paper_from_bytes, paper_from_file
 from qbe.search.queries import papers_of
 
@@ -88,8 +87,7 @@ def test_parts_in_files_that_cannot_be_read_are_told(draft):
         ("{new} \\input{new}", "Fish swim.", "files that cannot be read (new)"),
         ("{a}\\input{b}\\input{c}\\input{d}", "Fish swim.", "(a, b, c)"),
     ):
-        paper = paper_of(source_of(source % name, folder), "a.tex")
-        assert paper["abstract"] == abstract
+        assert paper_of(source_of(source % name, folder), "a.tex")["abstract"] == abstract
         told = note_on_papers([paper_from_bytes((source % name).encode(), "a.tex", folder)])
         assert (note in told, bool(told)) == (True, bool(note))
     with pytest.raises(RecordError, match=r"cannot be read: preface, new\)"):
@@ -139,8 +137,7 @@ def test_titles_that_macros_make_long_and_empty_are_tried_a_few_times():
 
 
 def test_macros_that_grow_are_not_substituted():
-    macro = rf"\def\a{{{'b' * 20_000}}}"
-    source = macro + r"\title{T}\abstract{Fish swim." + r"\a" * 10_000 + "}"
+    source = rf"\def\a{{{'b' * 20_000}}}" + r"\title{T}\abstract{Fish swim." + r"\a" * 10_000 + "}"
     tracemalloc.start()
     try:
         assert paper_of(source, "a.tex")["abstract"].startswith("Fish swim.")
@@ -149,43 +146,36 @@ def test_macros_that_grow_are_not_substituted():
         tracemalloc.stop()
 
 
-def test_what_a_draft_cites_is_in_its_bibliographies(draft, tiny_index, caplog):
+def test_what_a_draft_cites_is_in_its_bibliographies(draft, index, caplog):
     cited = cited_in(r"\nocite{*}\addbibresource[x]{a.bib}\bibliography{b, c}")
     assert cited == (("a.bib", "b.bib", "c.bib"), {"*"})
-    with open_index(tiny_index, threads=1) as index:
-        reader = index.reader
-        named = papers_of(reader, draft)
-        assert (named.paper_ids, named.entries, named.missing) == (["s004", "s006"], 3, ("unknown",))
-        draft.write_text(
-            r"\cite{s004,lost} \nocite{*} \citestyle{plain} \def\x{\cite{#1}} \bibliography{refs}"
-        )
-        named = papers_of(reader, draft)
-        assert (named.paper_ids, named.missing) == (["s004", "s006", "s008"], ("unknown", "lost"))
-        assert not caplog.messages
-        draft.write_text(r"\input{parts/nosuch}\input{parts/abstract}\cite{s006}\bibliography{refs}")
-        assert papers_of(reader, draft).paper_ids == ["s004", "s006"]
-        assert caplog.messages == [
-            f"{draft}: what it cites in files that cannot be read is left out (parts/nosuch)"
-        ]
-        caplog.clear()
-        (draft.parent / "more.bib").write_text("@misc{s004, title={Another}}\n@misc{s010, year={2020}}\n")
-        draft.write_text(r"\cite{s004,s010}\bibliography{nosuch,refs,more}")
-        assert papers_of(reader, draft)[:3] == (["s004", "s010"], 2, ())
-        assert [message.partition(";")[0] for message in caplog.messages] == [
-            f"cannot read {draft.parent}/nosuch.bib: No such file or directory"
-        ]
-        draft.write_text(r"\bibliography{refs}")  # nothing is cited yet
-        assert papers_of(reader, draft).paper_ids == ["s004", "s006", "s008"]
-        draft.write_text(r"\title{T}")
-        with pytest.raises(UsageError, match="found neither; give the file of BibTeX itself"):
-            papers_of(reader, draft)
+    named = papers_of(index.reader, draft)
+    assert (named.paper_ids, named.entries, named.missing) == (["s004", "s006"], 3, ("unknown",))
+    draft.write_text(r"\cite{s004,lost} \nocite{*} \citestyle{plain} \def\x{\cite{#1}} \bibliography{refs}")
+    named = papers_of(index.reader, draft)
+    assert (named.paper_ids, named.missing) == (["s004", "s006", "s008"], ("unknown", "lost"))
+    assert not caplog.messages
+    draft.write_text(r"\input{parts/nosuch}\input{parts/abstract}\cite{s006}\bibliography{refs}")
+    assert papers_of(index.reader, draft).paper_ids == ["s004", "s006"]
+    told = f"{draft}: what it cites in files that cannot be read is left out (parts/nosuch)"
+    assert caplog.messages == [told]
+    caplog.clear()
+    (draft.parent / "more.bib").write_text("@misc{s004, title={Another}}\n@misc{s010, year={2020}}\n")
+    draft.write_text(r"\cite{s004,s010}\bibliography{nosuch,refs,more}")
+    assert papers_of(index.reader, draft)[:3] == (["s004", "s010"], 2, ())
+    (message,) = (each.partition(";")[0] for each in caplog.messages)
+    assert message == f"cannot read {draft.parent}/nosuch.bib: No such file or directory"
+    draft.write_text(r"\bibliography{refs}")  # nothing is cited yet
+    assert papers_of(index.reader, draft).paper_ids == ["s004", "s006", "s008"]
+    draft.write_text(r"\title{T}")
+    with pytest.raises(UsageError, match="found neither; give the file of BibTeX itself"):
+        papers_of(index.reader, draft)
 
 
 def test_recommendations_for_a_draft_leave_out_what_it_cites(draft, graded_index, capsys):
     def recommended(*more):
         cite(["--index", str(graded_index), "--paper-file", str(draft), "--hits=128", "--format=trec", *more])
-        ids = {line.split()[2] for line in capsys.readouterr().out.splitlines()}
-        return ids & {"s004", "s006", "s010"}
+        return {line.split()[2] for line in capsys.readouterr().out.splitlines()} & {"s004", "s006", "s010"}
 
     assert recommended() == {"s010"}
     (draft.parent / "read.txt").write_text("s010\n")

@@ -52,9 +52,8 @@ def test_a_folder_is_found_in_each_precision_and_what_is_in_use_is_checked(expor
         found.verify()
     truncate(exported / "model.fp32.onnx")
     resolve(str(exported)).verify()
-    with pytest.raises(
-        ModelError, match=r"model\.fp32\.onnx: expected SHA-256 .*, found .*; delete the fold"
-    ):
+    told = r"model\.fp32\.onnx: expected SHA-256 .*, found .*; delete the fold"
+    with pytest.raises(ModelError, match=told):
         resolve(str(exported), "fp32").verify()
     with pytest.raises(ModelError, match="expected an ONNX model"):
         open_session(exported / "model.fp32.onnx")
@@ -97,9 +96,8 @@ def test_a_tokenizer_without_berts_tokens_is_refused(tiny_encoder, tmp_path):
 
 
 def test_other_names_and_precisions_are_refused(resolve, kind, cache):
-    with pytest.raises(
-        ModelError, match=f"known by name .{kind.default}.*found 'nosuch'; check `{kind.noun}"
-    ):
+    told = f"known by name .{kind.default}.*found 'nosuch'; check `{kind.noun}"
+    with pytest.raises(ModelError, match=told):
         resolve("nosuch")
     with pytest.raises(UsageError, match="expected a `precision` of int8, fp32, fp16, found 'int4'"):
         resolve(BASE_ENCODER, "int4")

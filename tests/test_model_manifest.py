@@ -64,8 +64,7 @@ def test_what_a_model_was_trained_from_is_there(name):
 @folders
 def test_no_metadata_name_a_digest_that_is_not_there(name):
     """Encoders and rerankers that a model reads, also reads, or was distilled from."""
-    model = MANIFEST["models"][name]
-    known = known_digests() | set(model["trained_from"].values())
+    known = known_digests() | set(MANIFEST["models"][name]["trained_from"].values())
     for path in (MODELS / name).glob("*.json"):
         for digest in re.findall(r'"([0-9a-f]{64})"', path.read_text()):
             assert path.name == "tokenizer.json" or digest in known, f"{path.name}: {digest}"

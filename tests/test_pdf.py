@@ -9,25 +9,14 @@ import pytest
 
 pytest.importorskip("reportlab")
 from reportlab.lib.pdfencrypt import StandardEncryption
-from support.pdfs import (
-    SANS_BOLD,
-    SERIF,
-    Column,
-    Paper,
-    Sheet,
-    article,
-    cover,
-    laid_out,
-    springer,
-    without_abstract,
-)
+from support import pdfs
+from support.pdfs import SANS_BOLD, SERIF, Paper, Sheet, article, laid_out, springer, without_abstract
 
+from qbe import QbeError, paper_from_file
 from qbe.corpus import pdf
 from qbe.corpus.reading import read_corpus
 from qbe.corpus.records import STANDS_IN, Reading, RejectedRecords
 from qbe.corpus.sentences import split_sentences
-from qbe.errors import QbeError
-from qbe.search.paper_file import paper_from_file
 
 PAPER = Paper(
     "Efficient first-order classification of flying fish",
@@ -54,9 +43,8 @@ def test_papers_with_the_stamp_of_arxiv_and_with_a_doi(tmp_path):
     assert (paper.title, paper.abstract) == (PAPER.title, PAPER.abstract)
     assert paper.metadata == {"ids": {"arxiv": "2101.10007v2"}, "year": 2021, "file": "paper.pdf"}
     assert len(paper.sentences) == 3
-    paper = paper_from_file(
-        str(written(tmp_path, laid_out(springer, PAPER), "a file"))
-    )  # told by its content
+    path = written(tmp_path, laid_out(springer, PAPER), "a file")  # told by its content
+    paper = paper_from_file(str(path))
     assert (paper.title, paper.abstract) == (PAPER.title, PAPER.abstract)
     assert paper.metadata == {"doi": "10.1007/s00000-020-00007", "file": "a file"}
 
@@ -76,20 +64,13 @@ def test_a_structured_abstract_behind_a_cover_in_two_languages(gap):
     """Headings in bold on lines of their own (14 points apart), or before their text, blank lines between."""
     sheet = Sheet()
     sheet.line(72, 80, "White Lake Repository", SANS_BOLD, 20)
-    sheet.line(
-        72,
-        120,
-        "Items deposited in the repository are protected by copyright, all rights reserved.",
-        SERIF,
-        9,
-    )
+    notice = "Items deposited in the repository are protected by copyright, all rights reserved."
+    sheet.line(72, 120, notice, SERIF, 9)
     sheet.canvas.showPage()
     sheet.line(72, 80, "On the flying fish of lakes", SANS_BOLD, 18)
     sheet.line(72, 130, "Abstract", SANS_BOLD, 11)
-    y, parts = (
-        150,
-        {"Background": "Fish fly over lakes.", "Methods": "We count fish.", "Results": "They are ten."},
-    )
+    y = 150
+    parts = {"Background": "Fish fly over lakes.", "Methods": "We count fish.", "Results": "They are ten."}
     for heading, text in parts.items():
         if gap == 14:
             sheet.line(72, y, heading, SANS_BOLD, 10)
@@ -107,10 +88,9 @@ def test_a_structured_abstract_behind_a_cover_in_two_languages(gap):
 
 
 def test_a_folder_is_a_corpus(tmp_path):
-    for name, template in (("a.pdf", article), ("b.pdf", cover), ("c.pdf", without_abstract)):
-        written(
-            tmp_path, laid_out(template, PAPER._replace(title=f"{PAPER.title} in {name[0].upper()}")), name
-        )
+    for name, template in (("a.pdf", article), ("b.pdf", pdfs.cover), ("c.pdf", without_abstract)):
+        paper = PAPER._replace(title=f"{PAPER.title} in {name[0].upper()}")
+        written(tmp_path, laid_out(template, paper), name)
     written(tmp_path, blank(), "empty.pdf")
     rejected = RejectedRecords()
     papers = list(read_corpus([str(tmp_path)], split_sentences, Reading(on_error="skip"), rejected))
@@ -123,7 +103,7 @@ def test_a_folder_is_a_corpus(tmp_path):
 def test_only_the_first_pages_are_read(tmp_path):
     sheet = Sheet()
     sheet.centered(80, PAPER.title, SERIF, 20)
-    sheet.flow(f"Abstract: {PAPER.abstract}", [Column(72, 400, 72, 700)], SERIF, 10, y=130)
+    sheet.flow(f"Abstract: {PAPER.abstract}", [pdfs.Column(72, 400, 72, 700)], SERIF, 10, y=130)
     for _ in range(600):
         sheet.canvas.showPage()
         sheet.centered(80, "Summary", SERIF, 30)

@@ -61,8 +61,7 @@ def letters(text: str) -> str:
 
 def token_f1(found: str, right: str) -> float:
     first, second = (Counter(re.findall(r"\w+", text.casefold())) for text in (found, right))
-    common = (first & second).total()
-    return 2 * common / (first.total() + second.total() or 1)
+    return 2 * (first & second).total() / (first.total() + second.total() or 1)
 
 
 def measured(template: Template, folder: Path, offset: int) -> tuple[float, float]:

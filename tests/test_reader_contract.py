@@ -66,8 +66,7 @@ def test_a_sample_is_read_whole_and_in_order_each_time(tmp_path, sample):
     for name, value in (item for paper in papers for item in paper.metadata.items()):
         assert type(value) is TYPES[name], name
         assert value not in ("", [], {})
-    stream = io.BufferedReader(io.BytesIO(sample.data))
-    assert format_of(stream, "papers").name == sample.format
+    assert format_of(io.BufferedReader(io.BytesIO(sample.data)), "papers").name == sample.format
 
 
 @each_sample
@@ -88,8 +87,7 @@ def test_another_form_of_the_text_holds_the_same_papers(tmp_path, sample, change
 @each_sample
 def test_a_pipe_is_read_like_a_file(tmp_path, sample, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(sample.data))))
-    papers = list(read_corpus(["-"], whole))
-    assert papers == read(tmp_path / sample.name, sample.data)[0]
+    assert list(read_corpus(["-"], whole)) == read(tmp_path / sample.name, sample.data)[0]
 
 
 @each_sample
@@ -189,10 +187,9 @@ def test_a_file_of_a_program_has_these_records(name):
     data = (FILES.with_name("exports") if is_export else FILES).joinpath(name).read_bytes()
     called = "export" if is_export else name
     form = format_of(io.BufferedReader(io.BytesIO(data)), called)
-    entries = form.read(io.BufferedReader(io.BytesIO(data)), called, Reading())
     actual = [
         [where, str(record) if isinstance(record, RecordError) else record]
-        for where, record in entries
+        for where, record in form.read(io.BufferedReader(io.BytesIO(data)), called, Reading())
         if getattr(record, "reason", "") != DELETION  # which the second of two passes leaves out
     ]
     assert json.loads(json.dumps({"format": form.name, "records": actual})) == RECORDS[name]

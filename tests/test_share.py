@@ -16,8 +16,7 @@ from qbe.util import web
 
 
 @pytest.fixture(autouse=True)
-def alone(tmp_path, monkeypatch):
-    monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
+def alone(cache, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(web.time, "sleep", lambda _: None)
 

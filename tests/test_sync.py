@@ -5,19 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.live import corpus, files
+from support.live import corpus
+from support.releases import contents as files
 
+from qbe import BuildSettings, CorpusError, Paper, Reading, Sentence, UsageError
 from qbe.cli.index import main
 from qbe.corpus import read_corpus
 from qbe.corpus.identity import made_id
-from qbe.corpus.records import Reading
 from qbe.corpus.sentences import split_sentences
-from qbe.errors import CorpusError, UsageError
 from qbe.index.build import build
 from qbe.index.index import Index
-from qbe.index.source import BuildSettings
 from qbe.index.update import append_papers, delete_papers, sync_papers
-from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow
 
@@ -274,7 +272,6 @@ def test_what_pubmed_says_is_deleted_is(tmp_path, change):
     file = release(article(1, "Whales"), article(4, "Fish 4"), article(5, "Fish 5"), deletions)
     with Index(folder) as index:
         written = index.sync(file) if change == "sync" else index.append(file, update=change == "update")
-        changed = (1, 0, 0, 1) if change == "append" else (1, 1, 2, 1)
-        assert counts(written) == changed
+        assert counts(written) == ((1, 0, 0, 1) if change == "append" else (1, 1, 2, 1))
         left = ["1", "2", "3", "4", "5"] if change == "append" else ["1", "4", "5"]
         assert sorted(paper.paper_id for paper in index) == left

@@ -106,8 +106,7 @@ def test_labels_follow_from_layers_windows_and_chain(encoder, tagger, mixed, tin
 @pytest.mark.parametrize("facets", ["given", "predicted"])
 def test_papers_that_want_it_are_tagged_and_vectors_stay(encoder, tagger, mixed, facets):
     tagging = TaggingEncoder(encoder, tagger, facets)
-    results = list(tagging.encode(iter(mixed)))
-    for paper, (tagged, vectors) in zip(mixed, results, strict=True):
+    for paper, (tagged, vectors) in zip(mixed, list(tagging.encode(iter(mixed))), strict=True):
         plain = encoder.encode_paper(paper)
         assert (vectors.sentences == plain.sentences).all()
         assert (vectors.whole == plain.whole).all()

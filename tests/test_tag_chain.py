@@ -43,13 +43,9 @@ EXTREME = st.integers(1, 5).flatmap(
 )
 
 
-def random_chain(seed: int, labels: int = 5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def random_chain(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     random = np.random.default_rng(seed)
-    return (
-        random.standard_normal(labels),
-        random.standard_normal(labels),
-        random.standard_normal((labels, labels)),
-    )
+    return random.standard_normal(5), random.standard_normal(5), random.standard_normal((5, 5))
 
 
 @given(st.one_of(MILD, EXTREME), CHAIN)
@@ -85,6 +81,5 @@ def test_marginals_are_those_that_training_computes_whatever_the_padding(scale):
     with torch.inference_mode():
         together = chain.log_marginals(torch.from_numpy(scores), torch.from_numpy(present)).exp().numpy()
     for rows, shares, length in zip(scores, together, lengths, strict=True):
-        np.testing.assert_allclose(
-            shares[:length], marginals(rows[:length], *random_chain(6)), rtol=0, atol=1e-12
-        )
+        expected = marginals(rows[:length], *random_chain(6))
+        np.testing.assert_allclose(shares[:length], expected, rtol=0, atol=1e-12)

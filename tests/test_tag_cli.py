@@ -74,13 +74,8 @@ def test_strings_are_split_and_lists_kept(tag, expected):
 def test_headings_of_a_structured_abstract_decide(tag):
     text = "AIM: To count cod. METHODS: We cast a net. RESULTS: Two cod. CONCLUSIONS: They are few."
     (tagged,) = tag({**STRING, "abstract": f"Fish swim. {text}"}, options=("--facets", "predicted"))
-    assert tagged["abstract"] == [
-        "Fish swim.",
-        "To count cod.",
-        "We cast a net.",
-        "Two cod.",
-        "They are few.",
-    ]
+    texts = ["Fish swim.", "To count cod.", "We cast a net.", "Two cod.", "They are few."]
+    assert tagged["abstract"] == texts
     assert tagged["pred_labels"][1:] == ["objective_label", "method_label", "result_label", "other_label"]
 
 
@@ -108,8 +103,7 @@ def test_probabilities(tag, expected):
 def test_what_is_written_is_a_corpus_to_qbe(tag, papers, expected):
     raw = [{**paper_to_record(paper), "pred_labels": None} for paper in papers[:8]]
     tag(*raw)
-    tagged = list(read_jsonl(tag.output))
-    for paper, record in zip(tagged, raw, strict=True):
+    for paper, record in zip(read_jsonl(tag.output), raw, strict=True):
         folded = [label.replace("objective", "background") for label in labels(expected(record))]
         assert paper_to_record(paper) == {**record, "pred_labels": folded}
 
@@ -137,7 +131,6 @@ def test_broken_input_leaves_nothing(tag, tmp_path):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk(tmp_path, tiny_tagger):
     source = write(tmp_path / "in.jsonl", STRING)
+    line = ["--input", str(source), "--output", "/dev/full", "--tagger", str(tiny_tagger), "--threads", "1"]
     with pytest.raises(OutputError, match="cannot write /dev/full: No space left on device; free some space"):
-        main(
-            ["--input", str(source), "--output", "/dev/full", "--tagger", str(tiny_tagger), "--threads", "1"]
-        )
+        main(line)

@@ -40,8 +40,7 @@ def near_encoder(tiny_model, tmp_path_factory):
     """The tiny model with its weights moved a little, exported."""
     folder = tmp_path_factory.mktemp("near") / "near"
     shutil.copytree(tiny_model, folder)
-    weights = load_file(folder / "model.safetensors")
-    moved = {name: part * 1.001 for name, part in weights.items()}
+    moved = {name: part * 1.001 for name, part in load_file(folder / "model.safetensors").items()}
     save_file(moved, folder / "model.safetensors", {"format": "pt"})
     export_encoder(folder, "near", "built here", folder / "exported")
     return folder / "exported"

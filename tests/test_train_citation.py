@@ -9,28 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from qbe.cite.config import CiteConfig
+from qbe import CiteConfig, CorpusError, PaperFilter, Recommender
 from qbe.cite.model import read_model
 from qbe.cite.projected import MeasuredPapers, lengths, terms
-from qbe.cite.recommender import Recommender
 from qbe.cite.scoring import FEATURE_SETS
-from qbe.errors import CorpusError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
-from qbe.search.filters import PaperFilter
-from qbe.train.citation import (
-    HALF,
-    CitationFigures,
-    FeatureList,
-    HeadSchedule,
-    ProjectionNetwork,
-    ProjectionSchedule,
-    citation_figures,
-    fit_head,
-    projection_of,
-    projection_task,
-    read_split,
-)
+from qbe.train import citation
+from qbe.train.citation import FeatureList, ProjectionNetwork, ProjectionSchedule, read_split
 from qbe.train.fit import Schedule, copied, fit
 from qbe.train.losses import citation_loss
 from qbe.train.network import StoredVectors
@@ -43,8 +29,7 @@ def test_a_split_has_the_rows_of_what_is_cited(trained, tmp_path):
     path = tmp_path / "dev.qrels"
     path.write_text("s040 0 s009 1\ns040 0 s003 1\ns040 0 s005 0\ns011 0 s001 2\n")
     reader = IndexReader(trained.sources.index)
-    cited = read_split(reader, path)
-    assert {row: rows.tolist() for row, rows in cited.items()} == {39: [2, 8], 10: [0]}
+    assert {row: rows.tolist() for row, rows in read_split(reader, path).items()} == {39: [2, 8], 10: [0]}
     for line in ("absent 0 s001 1", "s040 0 absent 1"):
         path.write_text(f"s041 0 s002 1\n{line}\n")
         with pytest.raises(CorpusError, match="papers of the index, found absent, which it lacks"):
@@ -68,7 +53,7 @@ def ranking(*places: int, length: int = 30, total: int) -> tuple[np.ndarray, int
 )
 def test_figures_of_one_query(found, expected):
     """F1 is the harmonic mean of P@20 and R@20, of what was found or not."""
-    assert citation_figures([found]) == pytest.approx(CitationFigures(*expected))
+    assert citation.citation_figures([found]) == pytest.approx(citation.CitationFigures(*expected))
 
 
 def test_the_loss_is_that_of_each_cited_paper_against_the_rest():
@@ -97,7 +82,7 @@ def test_the_network_scores_as_search_does():
         network.weights.copy_(torch.tensor([1.0, -2.0, 0.5]))
         queries, candidates = [4, 0], [1, 2, 4]
         actual = network(torch.tensor(queries), torch.tensor(candidates)).numpy()
-    projection = projection_of(copied(network))
+    projection = citation.projection_of(copied(network))
     rows = [row for paper in candidates for row in range(starts[paper], starts[paper + 1])]
     stored = MeasuredPapers(
         sentences[rows],
@@ -121,8 +106,7 @@ def toy():
     random = np.random.default_rng(5)
     counts = [1 + paper % 3 for paper in range(TOY)]
     kinds = random.choice([-1.0, 1.0], (TOY, 2))
-    noise = random.standard_normal((TOY, 8)) * 2
-    whole = np.hstack([kinds, noise])
+    whole = np.hstack([kinds, random.standard_normal((TOY, 8)) * 2])
     sentences = np.repeat(whole, counts, axis=0)
     sentences[:, 2:] += random.standard_normal((len(sentences), 8))
     vectors = StoredVectors(sentences, whole, np.cumsum([0, *counts]))
@@ -142,14 +126,14 @@ def toy_mrr(toy, network: ProjectionNetwork) -> float:
         (np.isin(np.argsort(-row), cited[query]), len(cited[query]))
         for query, row in zip(cited, scores, strict=True)
     ]
-    return citation_figures(lists).mrr
+    return citation.citation_figures(lists).mrr
 
 
 FAST = ProjectionSchedule(epochs=6, queries=5, nearest=20, random=0, learning_rate=5e-2)
 
 
 def fitted(toy, path: Path, schedule: ProjectionSchedule = FAST) -> Any:
-    task = projection_task(ProjectionNetwork(toy[0]), *toy[1:], schedule=schedule)
+    task = citation.projection_task(ProjectionNetwork(toy[0]), *toy[1:], schedule=schedule)
     fit(task, Schedule(schedule.epochs, patience=schedule.patience), 0, path)
     return task.network
 
@@ -166,7 +150,7 @@ def test_younger_papers_and_the_query_are_no_rivals(toy, year, is_rival):
     years = np.full(TOY, 2001.0)
     years[1] = year
     citations = {20: np.array([0])}, {20: np.array([1, 20])}, years
-    task = projection_task(ProjectionNetwork(toy[0]), *citations, ProjectionSchedule(anchor=0.0))
+    task = citation.projection_task(ProjectionNetwork(toy[0]), *citations, ProjectionSchedule(anchor=0.0))
     (loss,) = task.losses(next(task.batches(0)))
     with torch.no_grad():
         right, wrong = task.network(torch.tensor([20]), torch.tensor([0, 1]))[0].tolist()
@@ -189,14 +173,14 @@ def separable(queries: int, seed: int) -> list[FeatureList]:
 
 def mrr(head, lists: list[FeatureList]) -> float:
     ranked = ((each.cited[np.argsort(-head.scores(each.features))], each.total) for each in lists)
-    return citation_figures(ranked).mrr
+    return citation.citation_figures(ranked).mrr
 
 
 @pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:Degrees of freedom:RuntimeWarning")
 def test_a_head_learns_by_what_cited_papers_differ(tmp_path):
-    lists, schedule = separable(12, seed=0), HeadSchedule(epochs=15, hidden=4, learning_rate=2e-2)
-    head = fit_head(lists, schedule, 0, lambda head: mrr(head, lists), tmp_path / "head.pt")
+    lists, schedule = separable(12, seed=0), citation.HeadSchedule(epochs=15, hidden=4, learning_rate=2e-2)
+    head = citation.fit_head(lists, schedule, 0, lambda head: mrr(head, lists), tmp_path / "head.pt")
     assert mrr(head, separable(50, seed=1)) > 0.9
     together = np.concatenate([each.features for each in lists])
     np.testing.assert_allclose(head.mean[:2], np.nanmean(together[:, :2], axis=0))
@@ -208,7 +192,7 @@ def test_a_head_learns_by_what_cited_papers_differ(tmp_path):
 def test_a_model_is_published(trained):
     model, figures = read_model(trained.output), trained.result
     assert model.heads.keys() == {known.key for known in FEATURE_SETS}
-    assert figures.keys() == model.heads.keys() | {f"text{HALF}", f"links{HALF}"}
+    assert figures.keys() == model.heads.keys() | {f"text{citation.HALF}", f"links{citation.HALF}"}
     for head in model.heads.values():
         assert len(head.out) == 2 * model.training["recipe"]["heads"]["hidden"]  # both seeds' heads, in mean
     assert model.training["dev"] == {key: each._asdict() for key, each in figures.items()}
@@ -244,7 +228,7 @@ def test_figures_are_those_of_the_recommendations(trained):
                     hits = recommender.recommend(index.papers[row], 1000, matches=False)
                     rows = [index.papers.row(hit.paper_id) for hit in hits]
                     lists.append((np.isin(rows, cited), len(cited)))
-            assert citation_figures(lists) == pytest.approx(trained.result[key], abs=0.02)
+            assert citation.citation_figures(lists) == pytest.approx(trained.result[key], abs=0.02)
 
 
 def test_an_index_without_citations_is_refused(trained, tiny_index, tmp_path):

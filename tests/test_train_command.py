@@ -100,9 +100,8 @@ def test_what_single_trainings_take(calls):
     given = f"{EVERY} --cocitations a --leave-out e --dev d --epochs 3 --learning-rate 0.5 --encoder m"
     given += " --aligner n --margin 2 --temperature 0.3 --regularization 9 --batch 4 --warm-up 2000 --steps 7"
     command.main(["encoder", *given.split(), "--objective", "ts", "--similarity", "cosine"])
-    recipe = CocitationRecipe(
-        "ts", "cosine", 3, 0.5, 4, warm_up=2000, margin=2, temperature=0.3, regularization=9, steps=7
-    )
+    named = {"warm_up": 2000, "margin": 2, "temperature": 0.3, "regularization": 9, "steps": 7}
+    recipe = CocitationRecipe("ts", "cosine", 3, 0.5, 4, **named)
     assert calls.pop()[3] == {"encoder": "m", "aligner": "n", "recipe": recipe}
 
 

@@ -156,9 +156,6 @@ def test_what_is_published_and_its_base_make_the_weights_of_the_cards(trained_on
     assert f"that come out are {digest[:12]}" in " ".join((output / "README.md").read_text().split())
     assert read_model(output / "projections").encoder["weights_sha256"] == digest
     before = read_weights(base / "model.safetensors")
-    trained = {
-        name
-        for name, part in read_weights(tmp_path / "made" / "model.safetensors").items()
-        if (part != before[name]).any()
-    }
-    assert {name.split(".")[2] for name in trained} == {"0", "1"}  # of all layers
+    after = read_weights(tmp_path / "made" / "model.safetensors")
+    changed = {name for name, part in after.items() if (part != before[name]).any()}
+    assert {name.split(".")[2] for name in changed} == {"0", "1"}  # of all layers

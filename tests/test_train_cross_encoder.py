@@ -6,22 +6,17 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from support.citing import CITING, COUNT, cited_by, write_tiny_model
+from support.citing import CITING, COUNT, cited_by
 from support.published import write_mpnet
 from support.rerankers import score
 from support.searching import ids
 from support.tiny_roberta import POSITIONS, write_roberta
 from support.trainings import new_folders
 
-from qbe.cite.config import CiteConfig
-from qbe.cite.recommender import Recommender
-from qbe.errors import CorpusError, ModelError, UsageError
-from qbe.index.index import Index
+from qbe import CiteConfig, CorpusError, CrossEncoder, ModelError, Query, Recommender, UsageError
 from qbe.models.export.encoder import export_cross_encoder
 from qbe.models.tokenizer import PaperTokenizer
-from qbe.query import Query
 from qbe.search.rerankers import open_reranker, paper_text
-from qbe.search.stages import CrossEncoder
 from qbe.train import citation_pairs
 from qbe.train.citation_pairs import Candidates, bm25_candidates, chosen_candidates, citation_examples
 from qbe.train.cross_encoder import CrossEncoderRecipe
@@ -32,15 +27,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 TRAINED = "cross_encoder"
 
 
-@pytest.fixture(scope="module")
-def index(trained):
-    with Index(trained.sources.index) as opened:
-        yield opened
-
-
-def test_candidates_are_the_best_of_bm25_that_are_not_younger(index):
+def test_candidates_are_the_best_of_bm25_that_are_not_younger(reader):
     cited = {row: np.array(cited_by(row)) for row in (20, 45)}
-    reader = index.reader
     with Workers() as workers:
         found = bm25_candidates(reader, workers, cited, 6)
         everything = bm25_candidates(reader, workers, cited, COUNT)
@@ -66,8 +54,8 @@ def test_classes():
 
 
 @pytest.fixture
-def reader(index):
-    yield index.reader
+def reader(citing_index):
+    return citing_index.reader
 
 
 @pytest.fixture
@@ -119,9 +107,8 @@ def test_recipes_out_of_range(trained, tmp_path):
     with pytest.raises(UsageError, match=r"of together at most \d+, which \S+ reads, found 500 and 16$"):
         trained.again(tmp_path, query_tokens=500)
     for wrong in ({"facet": "method"}, {"loss": "margin"}):
-        with pytest.raises(
-            UsageError, match="citations have no `facet`, and the `loss` bce; drop what is giv"
-        ):
+        told = "citations have no `facet`, and the `loss` bce; drop what is giv"
+        with pytest.raises(UsageError, match=told):
             trained.again(tmp_path, **wrong)
 
 
@@ -150,8 +137,7 @@ def test_an_interrupted_training_goes_on_from_the_last_measurement(trained, tmp_
     (checkpoint,) = (folders.work / "seed-0").glob("checkpoint-*")
     damaged = new_folders(tmp_path / "damaged")
     shutil.copytree(folders.work, damaged.work)
-    part = damaged.work / "seed-0" / checkpoint.name / "trainer_state.json"
-    part.write_text("{")
+    (damaged.work / "seed-0" / checkpoint.name / "trainer_state.json").write_text("{")
     with pytest.raises(ModelError, match=r"checkpoint-\d+: expected a checkpoint of this training, found"):
         trained.training.train(damaged)
     trained.training.train(folders)
@@ -196,20 +182,15 @@ def test_a_base_of_another_family(reader, papers, read, tmp_path, family, texts)
     assert [each.score for each in found] == pytest.approx(alone, abs=1e-4)
 
 
-@pytest.fixture(scope="module")
-def model(index, tmp_path_factory) -> str:
-    return str(write_tiny_model(tmp_path_factory.mktemp("citing") / "model", index.folder))
-
-
-def test_the_best_recommendations_are_scored_again(trained, index, model):
-    paper = index.paper("s031")
-    with Recommender.open(index, CiteConfig(model=model)) as plain:
+def test_the_best_recommendations_are_scored_again(trained, citing_index, citing_model):
+    paper, model = citing_index.paper("s031"), str(citing_model)
+    with Recommender.open(citing_index, CiteConfig(model=model)) as plain:
         before = plain.recommend(paper, 12)
     rerank = CrossEncoder(str(trained.output), depth=5, weight=1.0)
-    with Recommender.open(index, CiteConfig(model=model, rerank=rerank)) as recommender:
+    with Recommender.open(citing_index, CiteConfig(model=model, rerank=rerank)) as recommender:
         after = recommender.recommend(paper, 12)
         assert recommender.recommend(paper, 3) == after[:3]
-    best = [index.paper(hit.paper_id) for hit in before[:5]]
+    best = [citing_index.paper(hit.paper_id) for hit in before[:5]]
     scores = score(open_reranker(str(trained.output)), Query(paper), best)
     order = sorted(zip(before[:5], scores, strict=True), key=lambda pair: (-pair[1].score, pair[0].paper_id))
     assert ids(after) == ids([*(hit for hit, _ in order), *before[5:]])
@@ -217,6 +198,6 @@ def test_the_best_recommendations_are_scored_again(trained, index, model):
     assert {hit.paper_id: hit.matches for hit in after} == {hit.paper_id: hit.matches for hit in before}
 
 
-def test_joint_grades_are_refused(index, model):
+def test_joint_grades_are_refused(citing_index, citing_model):
     with pytest.raises(UsageError, match="a `rerank` that reads whole abstracts, found joint-grades"):
-        Recommender.open(index, CiteConfig(model=model, rerank=CrossEncoder()))
+        Recommender.open(citing_index, CiteConfig(model=str(citing_model), rerank=CrossEncoder()))

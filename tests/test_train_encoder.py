@@ -16,26 +16,19 @@ from support.cocitations import SENTENCES, planted_pairs, write_bert
 from support.messages import messages_of
 from support.trainings import new_folders, write
 
+from qbe import CorpusError, ModelError, Paper, Sentence, UsageError
 from qbe.corpus.identity import TitleIndex
-from qbe.errors import CorpusError, ModelError, UsageError
 from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder
 from qbe.models.formats import EncoderFormat
 from qbe.models.tokenizer import PaperTokenizer
 from qbe.search.matching import entropic_transport
-from qbe.train.cocitations import (
-    CocitationRecipe,
-    CocitationTraining,
-    Pair,
-    align,
-    cocitation_task,
-    read_pairs,
-)
+from qbe.train import cocitations
+from qbe.train.cocitations import CocitationRecipe, CocitationTraining, Pair, align, cocitation_task
 from qbe.train.fit import Schedule, fit, lr_factor
 from qbe.train.losses import OBJECTIVES, PaperVectors, Settings, Triplets, transport_cost, triplet_losses
 from qbe.train.network import CocitationEncoder, PaperTable, table_of
 from qbe.train.work import RunOptions, run_training
-from qbe.types import Paper, Sentence
 from qbe.util.files import sha256
 
 NONE = TitleIndex([])
@@ -67,7 +60,7 @@ def changed(**fields) -> dict:
 def read(
     path: Path, evaluated: TitleIndex = NONE, objective: str = "ot", *, align: bool = False
 ) -> list[Pair]:
-    return list(read_pairs(path, evaluated, OBJECTIVES[objective], align=align))
+    return list(cocitations.read_pairs(path, evaluated, OBJECTIVES[objective], align=align))
 
 
 def test_reading_cocitations(tmp_path):
@@ -82,10 +75,8 @@ def test_reading_cocitations(tmp_path):
     assert other.query is other.positive
     assert [pair.alignment for pair in read(path)] == [(0, 0)] * 2
     # Aligned here, the sentences that cite both are read in place of positions; abs needs neither.
-    contexts = ("Both (First; Second).", "Again [1, 2].")
-    assert [(pair.alignment, pair.contexts) for pair in read(path, objective="ts", align=True)] == [
-        ((0, 0), contexts)
-    ] * 2
+    aligned = [(pair.alignment, pair.contexts) for pair in read(path, objective="ts", align=True)]
+    assert aligned == [((0, 0), ("Both (First; Second).", "Again [1, 2]."))] * 2
     (pair, *_) = read(write(tmp_path / "y.jsonl", LINE), objective="abs")
     assert (pair.alignment, pair.contexts) == ((0, 0), ())
     with pytest.raises(CorpusError, match="line 1: expected the sentences that cite both papers as citing_c"):
@@ -106,17 +97,15 @@ def test_pairs_of_sentences(tmp_path):
         (frozenset("89"), *both),
     ]
     pairs = read(path, objective="ict")
-    papers = {
+    assert {pair.query.abstract: pair.positive.abstract for pair in pairs} == {
         "Two.": "One.",
         "One.": "Two.",
         "Four.": "Five. Six.",
         "Five.": "Four. Six.",
         "Six.": "Four. Five.",
     }
-    assert {pair.query.abstract: pair.positive.abstract for pair in pairs} == papers
     assert len({pair.cited for pair in pairs}) == 2  # a sentence is no negative of its own abstract
-    texts = [f"Sentence {number}." for number in range(200)]
-    long = {"TITLE": "Long", "ABSTRACT": texts}
+    long = {"TITLE": "Long", "ABSTRACT": [f"Sentence {number}." for number in range(200)]}
     pairs = read(write(tmp_path / "y.jsonl", changed(query=long, pos_context=long)), objective="ict")
     assert {len(pair.positive.sentences) for pair in pairs} == {199, 200}
     assert 10 <= sum(len(pair.positive.sentences) == 200 for pair in pairs) <= 30
@@ -292,8 +281,7 @@ def table(tokenizer: PaperTokenizer, papers: list[Paper]) -> PaperTable:
 @torch.no_grad()
 def recovered(network: CocitationEncoder, tokenizer: PaperTokenizer, pairs: list[Pair]) -> float:
     network.eval()
-    papers = [each for pair in pairs for each in pair[1:3]]
-    actual = network(table(tokenizer, papers))
+    actual = network(table(tokenizer, [each for pair in pairs for each in pair[1:3]]))
     distances = torch.cdist(actual.sentences[::2], actual.sentences[1::2]).flatten(1)
     best = [divmod(int(row.argmin()), SENTENCES) for row in distances]
     return float(np.mean([place == pair.alignment for place, pair in zip(best, pairs, strict=True)]))
@@ -358,15 +346,10 @@ def test_data_and_models_that_are_unfit(trained, tmp_path):
     sources, folders = trained.sources, new_folders(tmp_path)
     few, none = tmp_path / "few.jsonl", tmp_path / "none"
     few.write_text(sources.train[0].read_text().splitlines()[0])
-    absent = {"encoder": str(tmp_path)}
+    told = r"`aligner` is of the objectives ts, ts\+ot, abs, found ot; drop it"
     wrong = [
-        (
-            {},
-            {"aligner": "x"},
-            UsageError,
-            r"`aligner` is of the objectives ts, ts\+ot, abs, found ot; drop it",
-        ),
-        ({}, absent, ModelError, "found no config.json, model.safetensors or pytorch"),
+        ({}, {"aligner": "x"}, UsageError, told),
+        ({}, {"encoder": str(tmp_path)}, ModelError, "found no config.json, model.safetensors or pytorch"),
         ({}, {"encoder": "nosuch"}, ModelError, "a model to start from, found none of that name: 'nosuch'"),
         ({"train": (none,)}, {}, CorpusError, "cannot read .*none: No such file"),
         ({"dev": (few,)}, {}, CorpusError, r"few\.jsonl: expected co-citations of papers that are not"),
@@ -374,9 +357,8 @@ def test_data_and_models_that_are_unfit(trained, tmp_path):
     ]
     for changes, options, error, message in wrong:
         with pytest.raises(error, match=message):
-            run_training(
-                CocitationTraining(**options), replace(sources, **changes), *folders, RunOptions((0,))
-            )
+            training = CocitationTraining(**options)
+            run_training(training, replace(sources, **changes), *folders, RunOptions((0,)))
     assert not (tmp_path / "model").exists()
     if not torch.cuda.is_available():
         with pytest.raises(UsageError, match="expected a GPU that torch sees for `device` cuda, found none"):

@@ -11,20 +11,18 @@ import torch
 from support.rerankers import score
 from support.trainings import new_folders
 
-from qbe.errors import FileFormatError
+from qbe import Aspect, Facet, FileFormatError, Query
 from qbe.index.index import Index
 from qbe.models.export import encoder as export
 from qbe.models.folders import resolve_reranker
 from qbe.models.pooling import EncodedAspect
 from qbe.models.tokenizer import PaperTokenizer
-from qbe.query import Aspect, Query
 from qbe.runs import GradedPair
 from qbe.search.rerankers import candidate_side, open_reranker, query_side
 from qbe.train.losses import pair_loss
 from qbe.train.pair_reader import by_list, in_triplets, open_pair_reader
 from qbe.train.pairs import split_lists
 from qbe.train.work import Sources
-from qbe.types import Facet
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 TRAINED = "facet_cross_encoder"
@@ -76,12 +74,10 @@ def test_pairs_without_a_grade_of_the_facet_are_left_out(tmp_path):
 
 def test_triplets_are_ordered_by_a_grade_of_each_facet_in_turn():
     """By method no grades differ, so that background and result take turns; the second list has one order."""
-    epoch = in_triplets(LISTS, [0, 1, 2], size=5, count=4)
-    batches = epoch(np.random.default_rng(0))
+    batches = in_triplets(LISTS, [0, 1, 2], size=5, count=4)(np.random.default_rng(0))
     assert list(map(len, batches)) == [4, 4, 4, 4]
     triplets = [tuple(batch[place : place + 2]) for batch in batches for place in (0, 2)]
-    first = [each for each in triplets if max(each) < 3]
-    assert len(first) == 4
+    assert len([each for each in triplets if max(each) < 3]) == 4
     grades = [pair.grades for pairs in LISTS for pair in pairs]
     better = [
         {facet for facet in range(3) if grades[one][facet] > grades[two][facet]} for one, two in triplets
@@ -113,8 +109,7 @@ def test_a_model_of_all_facets_scores_each(trained, tmp_path):
     model = open_pair_reader(trained.output, tmp_path, "cpu", 3).eval()
     with Index(trained.sources.index) as index:
         reader = index.reader
-        tokenizer = PaperTokenizer(trained.output / "tokenizer.json")
-        model.read(tokenizer, reader, "whole", None, 40, 40)
+        model.read(PaperTokenizer(trained.output / "tokenizer.json"), reader, "whole", None, 40, 40)
         query, *candidates = (reader.papers[row] for row in (35, 0, 1, 2))
         expected = model.scores(35, range(3))
     for precision, near in (("fp32", 1e-4), ("fp16", 0.05)):
@@ -135,9 +130,8 @@ def test_a_model_of_one_facet(trained, tmp_path, facet, loss):
     assert -1 <= figure <= 1
     curve = record["training"]["curves"]["seed 0"]
     assert max(curve) == pytest.approx(figure, abs=0.1)  # measured in training in bfloat16
-    assert f"--facet {facet} --loss {loss}" in " ".join(
-        (tmp_path / "model" / "README.md").read_text().split()
-    )
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert f"--facet {facet} --loss {loss}" in " ".join(card.split())
 
 
 def test_weights_are_kept_where_the_exported_model_differs(trained, tmp_path, monkeypatch, caplog):

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from qbe.errors import CorpusError
-from qbe.index.index import Index
 from qbe.models.heads import OUTPUTS, Head, mean_head, read_model
 from qbe.models.words import shipped_words
 from qbe.runs import GradedPair, read_graded_pairs
@@ -28,20 +27,14 @@ RECIPE = GradeRecipe(epochs=3, batch=4, hidden=2)
 
 
 @pytest.fixture(scope="module")
-def index(graded_index):
-    with Index(graded_index) as index:
-        yield index
+def reader(graded):
+    return graded.reader
 
 
 @pytest.fixture(scope="module")
-def reader(index):
-    yield index.reader
-
-
-@pytest.fixture(scope="module")
-def source(index) -> Features:
-    projections = read_projections(find_model(index.manifest.dense["encoder"])).projections
-    return Features(projections, shipped_words(), stored_vectors(index))
+def source(graded) -> Features:
+    projections = read_projections(find_model(graded.manifest.dense["encoder"])).projections
+    return Features(projections, shipped_words(), stored_vectors(graded))
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +83,8 @@ def test_pairs_are_measured_over_the_index(reader, source, pairs, tmp_path):
 def test_papers_that_the_index_lacks_are_left_out(reader, source, tmp_path):
     """And the query's own paper, and lists of which nothing is left."""
     nought = (0.0, 0.0, 0.0)
-    graded = [
-        GradedPair(name, (grade, 0.0, 0.0)) for name, grade in (("s059", 1), ("absent", 2), ("s036", 3))
-    ]
+    grades_of = {"s059": 1, "absent": 2, "s036": 3}
+    graded = [GradedPair(name, (grade, 0.0, 0.0)) for name, grade in grades_of.items()]
     lists = {"absent": [GradedPair("s001", nought)], "s036": graded, "s118": [GradedPair("absent", nought)]}
     _, grades = load_or_measure(reader, source, lists, tmp_path / "kept.npz", Workers())
     assert grades.tolist() == [[1, 0, 0]]
@@ -106,17 +98,17 @@ def kept_features(trained, pairs: Path, split: str) -> tuple[np.ndarray, np.ndar
         return kept["features"], kept["grades"]
 
 
-def test_a_model_is_published(trained, index, pairs):
+def test_a_model_is_published(trained, graded, pairs):
     model, errors = read_model(trained.output, FEATURES), trained.result
     # Both seeds, each with a constant, and that of the calibration.
     assert model.head.hidden.shape == (len(FEATURES), 2 * (RECIPE.hidden + 1) + 1)
     assert (model.training["seeds"], model.training["pairs"]) == ([0, 1], 8)
     assert model.training["calibrated"] == f"{pairs.name}/dev.tsv"
-    assert model.training["index"] == index.manifest.digest
-    assert model.encoder == index.manifest.dense["encoder"]
-    features, graded = kept_features(trained, pairs, "dev")
+    assert model.training["index"] == graded.manifest.digest
+    assert model.encoder == graded.manifest.dense["encoder"]
+    features, truth = kept_features(trained, pairs, "dev")
     predicted = model.estimates(features).grades.clip(0, 3)
-    expected = np.sqrt(np.mean((predicted - graded) ** 2, axis=0))
+    expected = np.sqrt(np.mean((predicted - truth) ** 2, axis=0))
     np.testing.assert_allclose(errors[f"{pairs.name}/dev.tsv"], expected, atol=1e-5)
 
 

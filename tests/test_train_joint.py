@@ -10,16 +10,15 @@ import torch
 from support.tiny_reranker import write_bert
 from support.trainings import new_folders
 
+from qbe import SHAPES, Facet
 from qbe.models.cards import JOINT_MODEL, TOKENIZER
 from qbe.models.tokenizer import PaperTokenizer
-from qbe.query import SHAPES
 from qbe.runs import GradedPair, read_graded_pairs
 from qbe.search.rerankers import JointGrader
 from qbe.train import joint
 from qbe.train.fit import Schedule, fit
 from qbe.train.joint import FitRecipe, JointNetwork, Texts, graded, grades_of, joint_task, scored
 from qbe.train.work import RunOptions
-from qbe.types import Facet
 from qbe.util.files import sha256
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -60,8 +59,7 @@ def test_the_loss_by_hand(base, texts):
         "s118": [GradedPair("s001", (1.5, 1.5, 1.5)), GradedPair("s003", (1.5, 1.5, 1.5))],
     }
     (loss,) = joint_task(network, texts, recipe, [lists]).losses(lists)
-    squared = (1.5**2 + 5 * 0.5**2) / 12
-    assert loss.item() == pytest.approx(squared + math.log(2) / 3, abs=1e-6)
+    assert loss.item() == pytest.approx((1.5**2 + 5 * 0.5**2) / 12 + math.log(2) / 3, abs=1e-6)
 
 
 def test_steps_take_turns_and_the_pairs_are_learned(base, texts, tmp_path):
@@ -96,8 +94,7 @@ def test_pairs_are_drawn_of_other_papers(trained, graded_index):
         (len(Facet) + len(SHAPES)) * sum(count for _, count in recipe.graded_picks),
     }
     assert all(2 <= len(set(names)) == len(names) <= max(most) for names in drawn.values())
-    grades = np.load(trained.work / "teacher-grades.npz")["grades"]
-    assert grades.shape == (sum(map(len, drawn.values())), 3)
+    assert np.load(trained.work / "teacher-grades.npz")["grades"].shape == (sum(map(len, drawn.values())), 3)
 
 
 def test_what_is_published_grades_as_the_trained_network(trained, papers):
@@ -125,7 +122,6 @@ def test_joint_grades_learn_on_from_what_was_published(trained, papers, tmp_path
     by_id = {paper.paper_id: paper for paper in papers}
     candidates = [by_id["s051"], by_id["s002"]]
     before, after = (JointGrader(folder) for folder in (trained.output, new_folders(tmp_path).output))
-    np.testing.assert_allclose(
-        after.grade(by_id["s036"], candidates), before.grade(by_id["s036"], candidates), atol=0.1
-    )
+    found, expected = (each.grade(by_id["s036"], candidates) for each in (after, before))
+    np.testing.assert_allclose(found, expected, atol=0.1)
     assert after.card.training["start"] == sha256(trained.output / JOINT_MODEL)

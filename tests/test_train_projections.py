@@ -11,14 +11,12 @@ from support.rerankers import score
 from support.tiny_reranker import write_lists
 from support.trainings import PROJECTED, new_folders, planted_grades, projections
 
-from qbe.errors import CorpusError
+from qbe import CorpusError, Facet, Query
 from qbe.index.reader import IndexReader
-from qbe.query import Query
 from qbe.runs import GradedPair
 from qbe.search.projections import ProjectedMatching, StoredPapers, read_model
 from qbe.train.fit import Schedule, copied, fit
 from qbe.train.projections import ProjectionNetwork, Recipe, projection_task, projections_of, read_lists
-from qbe.types import Facet
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
@@ -27,8 +25,7 @@ RECIPE = Recipe(epochs=15, queries=2, anchor=0.0, ema_decay=0.5)
 
 @pytest.fixture(scope="module")
 def reader(graded_index):
-    reader = IndexReader(graded_index)
-    yield reader
+    return IndexReader(graded_index)
 
 
 def fitted(vectors, marked, sets: Any, recipe: Recipe, path: Path) -> Any:

@@ -18,21 +18,8 @@ from qbe.models.encoder import Encoder
 from qbe.models.export.encoder import HeadInputs, export_head
 from qbe.models.folders import resolve_tagger
 from qbe.models.tagger import Tagger
-from qbe.train.tagger import (
-    Example,
-    LabelledAbstract,
-    Recipe,
-    Schedule,
-    fit,
-    headed_papers,
-    loss,
-    measure,
-    read_csabstruct,
-    record_states,
-    sample_papers,
-    score,
-    started_head,
-)
+from qbe.train import tagger as training
+from qbe.train.tagger import Example, LabelledAbstract, Schedule, read_csabstruct, sample_papers
 from qbe.train.tagger_network import Chain, Head, Teacher, Tokens
 from qbe.train.work import RunOptions
 from qbe.types import FacetProbabilities, Sentence
@@ -58,14 +45,9 @@ def test_reading_csabstruct(tmp_path):
 
 
 BROKEN = [
-    {"labels": []},
-    {**ABSTRACT, "labels": ["aim", "method"]},
-    {**ABSTRACT, "labels": None},
-    {**ABSTRACT, "confs": ["sure", 1]},
-    {**ABSTRACT, "labels": ["method"]},
-    {**ABSTRACT, "confs": [1]},
-    {"sentences": [], "labels": []},
-    [1],
+    *({"labels": []}, {**ABSTRACT, "labels": ["aim", "method"]}, {**ABSTRACT, "labels": None}),
+    *({**ABSTRACT, "confs": ["sure", 1]}, {**ABSTRACT, "labels": ["method"]}, {**ABSTRACT, "confs": [1]}),
+    *({"sentences": [], "labels": []}, [1]),
 ]
 
 
@@ -93,8 +75,7 @@ def test_samples(tmp_path):
 
 
 def test_structured_abstracts(tmp_path):
-    path = structured_papers(tmp_path)
-    papers = headed_papers([path], TitleIndex(["Paper 3"]))
+    papers = training.headed_papers([structured_papers(tmp_path)], TitleIndex(["Paper 3"]))
     assert [paper.paper_id for paper in papers] == [f"h{i}" for i in range(6)]
     texts = ["Maps are old.", "To draw them.", "We walked.", "We drew.", "It took 0 days."]
     assert [sentence.text for sentence in papers[0].sentences] == texts
@@ -105,19 +86,12 @@ def test_structured_abstracts(tmp_path):
     assert example.targets[:5].tolist() == [aims, aims, method, method, result]
     assert example.weights.tolist() == [0.5] * 5 + [0, 0]
     assert Example.headed(None, papers[1], (0.5, 0.25)).weights.tolist() == [0.25] * 5
-    assert headed_papers([], TitleIndex([])) == []
-    with pytest.raises(
-        CorpusError, match=r"other\.jsonl: expected structured abstracts .*, found none; give a"
-    ):
-        headed_papers(
-            [
-                write(
-                    tmp_path / "other.jsonl",
-                    {"paper_id": "n", "title": "None", "abstract": "One. Two. Three."},
-                )
-            ],
-            TitleIndex([]),
-        )
+    assert training.headed_papers([], TitleIndex([])) == []
+    record = {"paper_id": "n", "title": "None", "abstract": "One. Two. Three."}
+    other = write(tmp_path / "other.jsonl", record)
+    told = r"other\.jsonl: expected structured abstracts .*, found none; give a"
+    with pytest.raises(CorpusError, match=told):
+        training.headed_papers([other], TitleIndex([]))
 
 
 def any_of(targets: np.ndarray, marginals: torch.Tensor) -> torch.Tensor:
@@ -132,7 +106,7 @@ def test_several_labels_may_be_right():
     example = Example(made_up(0, [0, 2]), targets, np.ones(2, np.float32))
     gradients = []
     for compute in (
-        lambda given: loss(head, given, present, [example]),
+        lambda given: training.loss(head, given, present, [example]),
         lambda given: -any_of(targets, head.chain.log_marginals(given, present)).mean(),
     ):
         given = scores.clone().requires_grad_()
@@ -148,7 +122,7 @@ def test_scores():
     ]
     first = np.array([[0.6, 0.4, 0, 0, 0], [0.25, 0.25, 0.4, 0.1, 0], [0, 0.3, 0.4, 0.3, 0]])
     second = np.array([[0, 0, 0, 1, 0], [0.2, 0.2, 0, 0.5, 0.1]])  # two sentences did not fit
-    actual = score(abstracts, [first, second])
+    actual = training.score(abstracts, [first, second])
     assert actual.micro_f1 == pytest.approx(100 * 5 / 7)
     assert actual.folded == pytest.approx(100 * 6 / 7)
     assert actual.confident == pytest.approx(100 * 3.75 / 5)
@@ -190,15 +164,11 @@ def test_a_teacher_learns_in_its_layers_but_not_in_its_embeddings(encoder, paper
     with small_heads():
         teacher = Teacher(tiny_model, (0, 1))
     before = {name: value.clone() for name, value in teacher.named_parameters()}
-    examples = [
-        Example(
-            tokens,
-            np.eye(5, dtype=np.float32)[[2] * len(tokens.spans)],
-            np.ones(len(tokens.spans), np.float32),
-        )
-        for tokens in record_states(encoder, (0, 1), papers[:4])
-    ]
-    fit(teacher, examples, Schedule(epochs=1, papers=2), 0, tmp_path / "teacher.pt")
+    examples = []
+    for tokens in training.record_states(encoder, (0, 1), papers[:4]):
+        count = len(tokens.spans)
+        examples.append(Example(tokens, np.eye(5, dtype=np.float32)[[2] * count], np.ones(count, np.float32)))
+    training.fit(teacher, examples, Schedule(epochs=1, papers=2), 0, tmp_path / "teacher.pt")
     changed = {name for name, value in teacher.named_parameters() if not torch.equal(value, before[name])}
     assert not any(name.startswith("trunk.embeddings") for name in changed)
     assert any(name.startswith("trunk.encoder.layer.0") for name in changed)
@@ -210,7 +180,7 @@ def test_what_was_trained_is_a_tagger(trained, tiny_encoder):
     assert {path.name for path in trained.output.iterdir()} == {HEAD, TAGGER.metadata_file, "README.md"}
     own, encoder = Tagger.open(str(trained.output)), Encoder.open(str(tiny_encoder))
     assert own.supports(encoder)
-    actual = measure(encoder, own, read_csabstruct(trained.sources.train[0])["test"])
+    actual = training.measure(encoder, own, read_csabstruct(trained.sources.train[0])["test"])
     figures = metadata.training["test"]
     assert figures == actual.figures
     assert figures["micro_f1"] > 60  # the rule is easy, the encoder tiny and random
@@ -243,21 +213,19 @@ def test_a_tagger_learns_on_from_what_was_published(trained, tiny_encoder, tmp_p
     assert "learned from headings of 6 abstracts" in " ".join((output / "README.md").read_text().split())
     abstracts = read_csabstruct(trained.sources.train[0])["dev"]
     before, after = (
-        measure(Encoder.open(str(tiny_encoder)), Tagger.open(str(folder)), abstracts)
+        training.measure(Encoder.open(str(tiny_encoder)), Tagger.open(str(folder)), abstracts)
         for folder in (trained.output, output)
     )
     assert after == pytest.approx(before, abs=3)
 
 
 def test_no_other_tagger_learns_on(tiny_tagger):
-    with pytest.raises(
-        ModelError, match=r"expected a tagger that qbe train tagger wrote .*, found another pro"
-    ):
-        started_head(resolve_tagger(str(tiny_tagger)), 32)
-    with pytest.raises(
-        ModelError, match=r"for 32 inputs as `start`, found another project\.weight; give ano"
-    ):
-        started_head(resolve_tagger("facet-tagger"), 32)
+    told = r"expected a tagger that qbe train tagger wrote .*, found another pro"
+    with pytest.raises(ModelError, match=told):
+        training.started_head(resolve_tagger(str(tiny_tagger)), 32)
+    told = r"for 32 inputs as `start`, found another project\.weight; give ano"
+    with pytest.raises(ModelError, match=told):
+        training.started_head(resolve_tagger("facet-tagger"), 32)
 
 
 def readings() -> list[HeadInputs]:
@@ -290,4 +258,4 @@ def test_a_head_that_does_not_survive_the_export_is_refused(tmp_path):
 
 def test_the_recipe_that_ships_is_the_default():
     shipped = resolve_tagger("facet-tagger").metadata.training["recipe"]
-    assert json.loads(json.dumps(asdict(Recipe()))) == shipped
+    assert json.loads(json.dumps(asdict(training.Recipe()))) == shipped

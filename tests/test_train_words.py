@@ -26,11 +26,10 @@ def test_titles_name_a_technique_and_a_problem(title, slots):
 
 def test_words_of_titles_lean_and_papers_of_dev_are_left_out(tmp_path):
     titles = ["Kernels for parsing", "Kernels for tagging", "Parsing using kernels", "Traffic by magic"]
-    corpus = tmp_path / "corpus.jsonl"
     papers = (
         {"paper_id": str(n), "title": each, "abstract": ["We count words."]} for n, each in enumerate(titles)
     )
-    write(corpus, *papers)
+    corpus = write(tmp_path / "corpus.jsonl", *papers)
     dev = tmp_path / "dev.tsv"
     dev.write_text("query_id\tpaper_id\tbackground\tmethod\tresult\n3\t3\t0\t0\t0\n")
     output, sources = tmp_path / "output", Sources(corpus=corpus, dev=(dev,))

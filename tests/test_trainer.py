@@ -45,9 +45,7 @@ class ToyTask:
         self.measured.append(self.network[1].weight.detach().clone())
         if self._dev is not None:
             return self._dev[len(self.measured) - 1]
-        fixed = torch.eye(4)
-        error = ((self.network(fixed)[:, 0] - 1) ** 2).mean().item()
-        return -error
+        return -((self.network(torch.eye(4))[:, 0] - 1) ** 2).mean().item()
 
 
 def fitted(task: ToyTask, schedule: Schedule, folder: Path) -> tuple[int, list[float]]:
@@ -67,8 +65,7 @@ def test_the_learning_rate_goes_up_and_down():
 
 def test_the_best_epoch_is_kept_and_the_fit_ends_when_dev_gets_no_better(tmp_path):
     task = ToyTask(dev=[0.1, 0.5, 0.5, 0.4, 0.9])
-    progress = fitted(task, Schedule(epochs=5, patience=2), tmp_path)
-    assert progress == (4 * STEPS, [0.1, 0.5, 0.5, 0.4])
+    assert fitted(task, Schedule(epochs=5, patience=2), tmp_path) == (4 * STEPS, [0.1, 0.5, 0.5, 0.4])
     assert torch.equal(task.network[1].weight, task.measured[1])  # of equal scores the first
     assert not task.network.training
     assert torch.equal(torch.load(tmp_path / "fit.pt")["best"]["1.weight"], task.measured[1])
@@ -98,11 +95,3 @@ def test_a_loss_that_is_no_number(tmp_path):
     with pytest.raises(ModelError, match="fit, step 1: expected a loss that is a number, found nan"):
         fitted(task, SCHEDULE, tmp_path)
     assert not any(tmp_path.iterdir())
-
-
-def parts(value: object) -> list[object]:
-    if isinstance(value, dict):
-        return [part for name, each in value.items() for part in (name, *parts(each))]
-    if isinstance(value, list):
-        return [part for each in value for part in parts(each)]
-    return [value.tolist() if isinstance(value, torch.Tensor) else value]

@@ -24,9 +24,8 @@ ABSTRACT = "We count frogs. Our method is a net. There are nine."
 
 
 def papers(source, rejected=None) -> dict:
-    return {
-        paper.paper_id: paper for paper in read_corpus([str(source)], lambda text: [text], rejected=rejected)
-    }
+    read = read_corpus([str(source)], lambda text: [text], rejected=rejected)
+    return {paper.paper_id: paper for paper in read}
 
 
 @pytest.mark.parametrize("schema", [NEW, OLD])
@@ -34,14 +33,8 @@ def test_all_items_of_a_library_that_zotero_has_open_and_none_of_its_trash(schem
     library = Library(tmp_path / "Zotero", schema)
     creators = [("author", "Lee", "Ann"), ("editor", "Ray", "Bo"), ("author", "Frog Society", "")]
     fields = {"title": "On frogs", "abstractNote": ABSTRACT, "date": "2019-03-00 March 2019"}
-    frogs = library.add(
-        "AAAA1111",
-        creators=creators,
-        tags=["nets", "ponds"],
-        publicationTitle="Frogs",
-        DOI="10.1000/F1",
-        **fields,
-    )
+    fields |= {"publicationTitle": "Frogs", "DOI": "10.1000/F1"}
+    frogs = library.add("AAAA1111", creators=creators, tags=["nets", "ponds"], **fields)
     book = library.add("BBBB2222", "book", title="The pond", extra="Citation Key: pond2001")
     for kind in ("note", "annotation"):
         library.add(f"N{kind}", kind)
@@ -82,9 +75,8 @@ def test_groups_feeds_and_abstracts_of_attached_pdfs(tmp_path):
     feed = library.add("FEED0000", library=3, title="News", abstractNote=ABSTRACT)
     library.database.execute("INSERT INTO feedItems VALUES (?, 'x')", [feed])
     stored, linked = library.add("PDFS0000", title="Stored"), library.add("PDFL0000", title="Linked")
-    document = pdfs.laid_out(
-        pdfs.article, pdfs.Paper("On ponds", LONG, ["We walk to the pond. It is wet. " * 20] * 3)
-    )
+    paper = pdfs.Paper("On ponds", LONG, ["We walk to the pond. It is wet. " * 20] * 3)
+    document = pdfs.laid_out(pdfs.article, paper)
     for path in (library.folder / "storage" / "ATTA0000" / "frogs.pdf", tmp_path / "ponds.pdf"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(document)
@@ -139,12 +131,8 @@ for number in range(100000):
 
 
 def test_a_library_that_another_process_writes_to_is_read_as_it_was_between_two_changes(tmp_path):
-    writer = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).parent,
-    )
+    command = [sys.executable, "-c", WRITER, str(tmp_path)]
+    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent)
     try:
         assert writer.stdout is not None and writer.stdout.readline() == "ready\n"
         counts = []

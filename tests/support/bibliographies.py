@@ -58,9 +58,8 @@ def _decoder() -> LatexNodes2Text:
     logging.getLogger("pylatexenc").setLevel(logging.CRITICAL)
     context = get_default_latex_context_db().filter_context(exclude_categories=["nonascii-specials"])
     characters = {"textbraceleft": "{", "textbraceright": "}", "textasciicircum": "^"}
-    context.add_context_category(
-        "kernel", [MacroTextSpec(name, text) for name, text in characters.items()], prepend=True
-    )
+    macros = [MacroTextSpec(name, text) for name, text in characters.items()]
+    context.add_context_category("kernel", macros, prepend=True)
     return LatexNodes2Text(latex_context=context, math_mode="verbatim", strict_latex_spaces=True)
 
 

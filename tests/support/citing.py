@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from qbe import BuildSettings, Paper
 from qbe.cite.model import CitationModel, write_model
 from qbe.cite.projected import Projection
 from qbe.cite.scoring import FEATURE_SETS
 from qbe.index.build import build
-from qbe.index.source import BuildSettings
 from qbe.index.store import read_manifest
 from qbe.models.heads import Head
-from qbe.types import Paper
 from support.live import corpus
 from support.tiny import HIDDEN
 
@@ -57,8 +56,7 @@ def index_of(folder: Path, papers: Sequence[Paper], encoder: Path | None, *, bm2
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         vectors = {"dense": False} if encoder is None else {"encoder": str(encoder)}
-        settings = BuildSettings(bm25=bm25, **vectors)
-        build(folder, [corpus(folder.parent, folder.name, papers)], settings)
+        build(folder, [corpus(folder.parent, folder.name, papers)], BuildSettings(bm25=bm25, **vectors))
     return folder
 
 

@@ -45,9 +45,8 @@ def answer(text: str, prompt_tokens: int = 400, completion_tokens: int = 30) -> 
 
 def grades(background: object = 2, method: object = 1, result: object = 0) -> Sent:
     given = {"background": background, "method": method, "result": result}
-    return answer(
-        json.dumps({name: {"rationale": f"of {name}", "grade": each} for name, each in given.items()})
-    )
+    graded = {name: {"rationale": f"of {name}", "grade": each} for name, each in given.items()}
+    return answer(json.dumps(graded))
 
 
 def error(status: int, message: str = "no", **headers: str) -> Sent:
@@ -62,9 +61,7 @@ def kept(path: Path) -> list[dict[str, Any]]:
         database.row_factory = sqlite3.Row
         rows = [dict(row) for row in database.execute("SELECT * FROM answers ORDER BY rowid")]
     for row in rows:
-        row["grades"], row["rationales"] = (
-            json.loads(row[name] or "null") for name in ("grades", "rationales")
-        )
+        row |= {name: json.loads(row[name] or "null") for name in ("grades", "rationales")}
     return rows
 
 

@@ -4,10 +4,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from qbe import Facet, Paper, Query
 from qbe.corpus import write_jsonl
 from qbe.index.index import Index
-from qbe.query import Query
-from qbe.types import Facet, Paper
 from support.searching import first_stage
 
 QUERIES = ((None, "s001"), (Facet.METHOD, "s036"), (Facet.RESULT, "s100"), (Facet.BACKGROUND, "s128"))
@@ -56,10 +55,3 @@ def rankings(
             for query in queries
             for chosen in (None, pool)
         ]
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder and its bytes."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
-    }

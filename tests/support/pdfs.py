@@ -147,17 +147,14 @@ def broken(words: list[str], width: float, font: str, size: float) -> Iterator[l
         words = words[count:]
 
 
-def two(
-    sheet: Sheet, top: float, *, margin: float = 54, gutter: float = 18, bottom: float = 72
-) -> list[Column]:
+def two(sheet: Sheet, top: float, *, margin: float = 54, gutter: float = 18) -> list[Column]:
     width = (sheet.width - 2 * margin - gutter) / 2
-    return [Column(x, width, top, sheet.height - bottom) for x in (margin, margin + width + gutter)]
+    return [Column(x, width, top, sheet.height - 72) for x in (margin, margin + width + gutter)]
 
 
 def footnote(sheet: Sheet, columns: Sequence[Column], text: str) -> None:
     """A paragraph below the first column."""
-    below = [columns[0]._replace(bottom=columns[0].bottom + 60)]
-    sheet.flow(text, below, SERIF, 8, y=sheet.height - 60)
+    sheet.flow(text, [columns[0]._replace(bottom=columns[0].bottom + 60)], SERIF, 8, y=sheet.height - 60)
 
 
 def body(
@@ -216,8 +213,7 @@ def acl(sheet: Sheet, paper: Paper) -> None:
     y = sheet.centered(y + 10, "Ann Lee and Bo van der Berg", BOLD, 12)
     y = sheet.centered(y, "University of the North", SERIF, 12)
     columns = two(sheet, y + 30, margin=71, gutter=17)
-    middle = columns[0].x + columns[0].width / 2
-    sheet.line(middle - 22, y + 30, "Abstract", BOLD, 12)
+    sheet.line(columns[0].x + columns[0].width / 2 - 22, y + 30, "Abstract", BOLD, 12)
     inner = [column._replace(x=column.x + 17, width=column.width - 34) for column in columns]
     _, end = sheet.flow(paper.abstract, inner, SERIF, 10, y=y + 48)
     footnote(sheet, columns, "Equal contribution. Code is at example.org.")
@@ -272,8 +268,7 @@ def revtex(sheet: Sheet, paper: Paper) -> None:
     y = sheet.centered(y, "1 Department of Lakes, University of the North, 1234 North, Norway", ITALIC, 9)
     y = sheet.centered(y, "(Dated: January 7, 2021)", SERIF, 9)
     _, y = sheet.flow(paper.abstract, [Column(108, 396, y, 700)], SERIF, 9, y=y + 10, indent=10)
-    columns = two(sheet, y + 20)
-    body(sheet, columns, paper, y + 20, SERIF, 10, "I. INTRODUCTION")
+    body(sheet, two(sheet, y + 20), paper, y + 20, SERIF, 10, "I. INTRODUCTION")
 
 
 def without_abstract(sheet: Sheet, paper: Paper) -> None:
@@ -297,8 +292,7 @@ def elsevier(sheet: Sheet, paper: Paper) -> None:
     ):
         sheet.line(37, y + 18 + 10 * number, text, ITALIC, 6.5)
     _, end = sheet.flow(paper.abstract, [Column(203, 355, y, 760)], SERIF, 7.5, y=y + 18, leading=1.3)
-    columns = two(sheet, end + 30, margin=37)
-    body(sheet, columns, paper, max(end, y + 90) + 20, SERIF, 8, "1. Introduction")
+    body(sheet, two(sheet, end + 30, margin=37), paper, max(end, y + 90) + 20, SERIF, 8, "1. Introduction")
 
 
 def iclr(sheet: Sheet, paper: Paper) -> None:
@@ -422,9 +416,8 @@ def mdpi(sheet: Sheet, paper: Paper) -> None:
     for number, text in enumerate([*aside, "Accepted: 3 March 2021", "Publisher's Note: stays neutral"]):
         sheet.line(36, y + 60 + 12 * number, text, SERIF, 7)
     begin = sheet.line(166, y + 60, "Abstract:", BOLD, 9) - 166 + 3
-    _, end = sheet.flow(
-        paper.abstract, [Column(166, 393, 72, 760)], SERIF, 9, y=y + 60, begin=begin, leading=1.3
-    )
+    columns = [Column(166, 393, 72, 760)]
+    _, end = sheet.flow(paper.abstract, columns, SERIF, 9, y=y + 60, begin=begin, leading=1.3)
     sheet.line(166, end + 10, "Keywords: fish; lakes; rivers", SERIF, 9)
     body(sheet, [Column(166, 393, 72, 740)], paper, end + 30, SERIF, 10, "1. Introduction")
 
@@ -463,9 +456,8 @@ def optica(sheet: Sheet, paper: Paper) -> None:
     sheet.line(80, y + 10, "ANN LEE1,* AND BO VAN DER BERG2", SANS_BOLD, 11)
     sheet.line(80, y + 28, "1University of the North, Lake Street 7, Norway", ITALIC, 9)
     begin = sheet.line(80, y + 60, "Abstract:", SANS_BOLD, 10) - 80 + 6
-    _, y = sheet.flow(
-        paper.abstract, [Column(80, 450, 72, 740)], SANS, 10, y=y + 60, begin=begin, leading=1.25
-    )
+    columns = [Column(80, 450, 72, 740)]
+    _, y = sheet.flow(paper.abstract, columns, SANS, 10, y=y + 60, begin=begin, leading=1.25)
     sheet.line(80, y + 10, "\u00a9 2021 Society of Examples under the terms of an agreement", SANS, 9)
     body(sheet, [Column(80, 450, 72, 720)], paper, y + 30, SERIF, 10, "1. Introduction")
 
@@ -482,10 +474,8 @@ SIZES: dict[Template, tuple[float, float]] = {
 
 def laid_out(template: Template, paper: Paper) -> bytes:
     """The PDF of a paper; some programs write a title into it that is wrong."""
-    titles = {
-        ieee: "untitled",
-        article: paper.title if paper.number % 2 else "Microsoft Word - final_v3.docx",
-    }
+    written = paper.title if paper.number % 2 else "Microsoft Word - final_v3.docx"
+    titles = {ieee: "untitled", article: written}
     sheet = Sheet(SIZES.get(template, LETTER), titles.get(template, ""))
     template(sheet, paper)
     return sheet.data()
@@ -495,6 +485,4 @@ WRITTEN_WITH: tuple[Template, ...] = (
     *(acm, ieee, acl, neurips, lncs, article, revtex, split_columns, nature, structured),
     without_abstract,
 )
-HELD_OUT: tuple[Template, ...] = (
-    *(elsevier, iclr, springer, manuscript, cover, usenix, mdpi, aaai, jmlr, optica),
-)
+HELD_OUT = (elsevier, iclr, springer, manuscript, cover, usenix, mdpi, aaai, jmlr, optica)

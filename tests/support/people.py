@@ -66,35 +66,21 @@ def write_cisi(folder: Path) -> Path:
 def write_beir(folder: Path) -> Path:
     papers = [("d1", "Looms", "They break."), ("d2", "Sheep", ""), ("d3", "", " ")]
     lines = (json.dumps({"_id": key, "title": title, "text": text}) + "\n" for key, title, text in papers)
-    queries = (
-        json.dumps({"_id": f"q{place}", "text": f"what\n breaks {place}?"}) + "\n" for place in range(3)
-    )
-    return _write(
-        folder,
-        {
-            "corpus.jsonl": "".join(lines),
-            "queries.jsonl": "".join(queries),
-            "qrels/dev.tsv": "query-id\tcorpus-id\tscore\nq0\td1\t1\nq0\td3\t1\nq0\td4\t1\n",
-            "qrels/test.tsv": "q1\td1\t2\nq1\td2\t0\nq2\td2\t1\n",
-        },
-    )
+    queries = (json.dumps({"_id": f"q{n}", "text": f"what\n breaks {n}?"}) + "\n" for n in range(3))
+    files = {"corpus.jsonl": "".join(lines), "queries.jsonl": "".join(queries)}
+    files["qrels/dev.tsv"] = "query-id\tcorpus-id\tscore\nq0\td1\t1\nq0\td3\t1\nq0\td4\t1\n"
+    files["qrels/test.tsv"] = "q1\td1\t2\nq1\td2\t0\nq2\td2\t1\n"
+    return _write(folder, files)
 
 
 def tiny_irds(folder: Path) -> str:
     """Register a collection of files with ir_datasets, and return its name."""
     import ir_datasets
 
-    _write(
-        folder,
-        {
-            "docs.tsv": "a\tThey break.\nb\tThey hold.\n",
-            "queries.tsv": "1\tlooms\n2\tsheep\n",
-            "qrels": "1 0 a 1\n",
-        },
-    )
-    dataset = ir_datasets.create_dataset(
-        *(str(folder / name) for name in ("docs.tsv", "queries.tsv", "qrels"))
-    )
+    files = {"docs.tsv": "a\tThey break.\nb\tThey hold.\n", "queries.tsv": "1\tlooms\n2\tsheep\n"}
+    files["qrels"] = "1 0 a 1\n"
+    _write(folder, files)
+    dataset = ir_datasets.create_dataset(*(str(folder / name) for name in files))
     name = f"qbe-{folder.parent.name}"
     ir_datasets.registry.register(name, dataset)
     return name

@@ -77,9 +77,8 @@ def write_adapter(folder: Path, tensors: dict[str, np.ndarray], **changes: objec
     hidden = next(up, HIDDEN)
     config = {"config": PFEIFFER | changes, "hidden_size": hidden, "model_type": "bert", "name": NAME}
     (folder / "adapter_config.json").write_text(json.dumps(config))
-    torch.save(
-        {name: torch.from_numpy(array) for name, array in tensors.items()}, folder / "pytorch_adapter.bin"
-    )
+    weights = {name: torch.from_numpy(array) for name, array in tensors.items()}
+    torch.save(weights, folder / "pytorch_adapter.bin")
 
 
 def write_specter(folder: Path, words: Iterable[str], sizes: Sizes = TINY) -> None:

@@ -49,8 +49,7 @@ def write_csfcube(
     lines = "".join(json.dumps(record) + "\n" for record in papers)
     (folder / "abstracts-csfcube-preds.jsonl").write_text(lines)
     for facet in Facet:
-        path = folder / f"test-pid2anns-csfcube-{facet}.json"
-        path.write_text(json.dumps(pools[facet.value]))
+        (folder / f"test-pid2anns-csfcube-{facet}.json").write_text(json.dumps(pools[facet.value]))
     (folder / "evaluation_splits.json").write_text(json.dumps(folds))
     return folder
 
@@ -114,28 +113,20 @@ def write_s2orc(folder: Path) -> Path:
     text = "Counting is hard [1][2]. Weirs help [1]. Others count by sonar [1][3][4]. All agree [1][2][3][4]."
     spans = [{"start": m.start(), "end": m.end(), "ref_id": m[1]} for m in re.finditer(r"\[(.)\]", text)]
     body = {"paper_id": "20", "body_text": [{"text": text, "cite_spans": spans}]}
-    write_lines(
-        folder / "pdf_parses/pdf_parses_0.jsonl",
-        [{**body, "bib_entries": {ref: {"link": f"1{ref}"} for ref in "1234"}}],
-    )
+    links = {"bib_entries": {ref: {"link": f"1{ref}"} for ref in "1234"}}
+    write_lines(folder / "pdf_parses/pdf_parses_0.jsonl", [{**body, **links}])
     return folder
 
 
 def write_blendable(folder: Path) -> tuple[Path, Path]:
     """Two graded pairs and their four papers, with labelled sentences."""
     facets = [facet.value for facet in Facet]
-    papers = write_lines(
-        folder / "tagged.jsonl",
-        (
-            {
-                "paper_id": f"p{number}",
-                "title": f"Title {number}",
-                "abstract": [f"{facet} {number}." for facet in facets],
-                "pred_labels": [f"{facet}_label" for facet in facets],
-            }
-            for number in range(4)
-        ),
+    labels = {"pred_labels": [f"{facet}_label" for facet in facets]}
+    records = (
+        {"paper_id": f"p{n}", "title": f"Title {n}", "abstract": [f"{facet} {n}." for facet in facets]}
+        for n in range(4)
     )
+    papers = write_lines(folder / "tagged.jsonl", ({**record, **labels} for record in records))
     rows = [" ".join(["query_id paper_id", *facets]), "p0 p1 0 3 0", "p2 p3 1 0 2"]
     pairs = folder / "pairs.tsv"
     pairs.write_text("\n".join(rows).replace(" ", "\t") + "\n")
@@ -159,14 +150,8 @@ def write_citeomatic(folder: Path, name: str) -> Path:
 def write_open_research(folder: Path) -> Path:
     """Twenty papers, a year each, each of which cites the one before; every other has no abstract."""
     papers = (
-        {
-            "id": f"p{n}",
-            "title": f"Paper {n}",
-            "paperAbstract": "" if n % 2 else "One.",
-            "year": 1990 + n,
-            "outCitations": [f"p{n - 1}"] if n else [],
-            "authors": [{"name": "Ann Lee"}],
-        }
+        {"id": f"p{n}", "title": f"Paper {n}", "paperAbstract": "" if n % 2 else "One.", "year": 1990 + n}
+        | {"outCitations": [f"p{n - 1}"] if n else [], "authors": [{"name": "Ann Lee"}]}
         for n in range(20)
     )
     return write_lines(folder / "papers-2017-02-21.json.gz", papers)

@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from qbe import Facet, Match, Paper, Query
 from qbe.index.index import Index
 from qbe.models.pooling import EncodedAspect, PaperVectors
-from qbe.query import Query
 from qbe.search.matching import VectorMatching
 from qbe.search.projections import FacetProjection, ProjectedMatching, StoredPapers
 from qbe.search.rank import Progress, Reranker, RerankRequest, RerankScore
-from qbe.types import Facet, Match, Paper
 from qbe.util.work import Workers
 
 Vectors = Callable[[Paper], PaperVectors]
@@ -91,10 +90,9 @@ def projected_over_index(index: Index, workers: Workers | None = None) -> Projec
 
     def stored(papers: Sequence[Paper]) -> StoredPapers:
         vectors = [index.vectors(paper) for paper in papers]
-        counts = [len(each.sentences) for each in vectors]
         return StoredPapers(
             np.concatenate([each.sentences for each in vectors]).astype(np.float64),
-            np.cumsum([0, *counts[:-1]]),
+            np.cumsum([0, *(len(each.sentences) for each in vectors[:-1])]),
             np.stack([each.whole for each in vectors]).astype(np.float64),
         )
 

@@ -3,8 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from qbe.evaluate.run import Run
-from qbe.types import Hit
+from qbe import Hit, Run
 
 
 def hits(names: Iterable[str]) -> tuple[Hit, ...]:

@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from qbe import Pipeline, Query
 from qbe.index.index import Index
-from qbe.query import Query
-from qbe.search.pipeline import Pipeline
 from qbe.search.stages import FIRST_STAGES, CrossEncoder, Fused
 
 PLAIN = Fused(background_penalty=0)

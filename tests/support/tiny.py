@@ -21,9 +21,8 @@ def write_model(folder: Path, texts: Iterable[str], seed: int = 0) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = _vocabulary(texts)
     write_weights(folder, Sizes(len(vocabulary), HIDDEN, LAYERS, HEADS, INNER, MAX_TOKENS), seed)
-    tokenizer = Tokenizer(
-        models.WordPiece({piece: i for i, piece in enumerate(vocabulary)}, unk_token="[UNK]")
-    )
+    pieces = {piece: i for i, piece in enumerate(vocabulary)}
+    tokenizer = Tokenizer(models.WordPiece(pieces, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
@@ -33,9 +32,8 @@ def write_model(folder: Path, texts: Iterable[str], seed: int = 0) -> None:
 
 def _vocabulary(texts: Iterable[str]) -> list[str]:
     words = Counter(word for text in texts for word in re.findall("[a-z]+", text.lower()))
-    common = [
-        word for word, _ in sorted(words.items(), key=lambda item: (-item[1], item[0])) if len(word) > 1
-    ]
+    counts = sorted(words.items(), key=lambda item: (-item[1], item[0]))
+    common = [word for word, _ in counts if len(word) > 1]
     letters = "abcdefghijklmnopqrstuvwxyz0123456789"
     return [*SPECIAL, *letters, *(f"##{letter}" for letter in letters), *".,;:()-%$'", *common[:300]]
 

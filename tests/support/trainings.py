@@ -157,8 +157,7 @@ def tagger(request: pytest.FixtureRequest) -> Training:
     folder = mktemp(request, "tagger")
     chance = random.Random(0)
     for split, count in (("train", 60), ("dev", 25), ("test", 20)):
-        abstracts = (labelled_abstract(chance) for _ in range(count))
-        write(folder / "csabstruct" / f"{split}.jsonl", *abstracts)
+        write(folder / "csabstruct" / f"{split}.jsonl", *(labelled_abstract(chance) for _ in range(count)))
     sources = Sources(
         train=(folder / "csabstruct", structured_papers(folder)),
         corpus=unlabelled_papers(folder),
@@ -237,8 +236,7 @@ def facet_cross_encoder(request: pytest.FixtureRequest) -> Training:
     """One for all facets, which learns by margins from whole abstracts."""
     from qbe.train.cross_encoder import CrossEncoderRecipe, CrossEncoderTraining
 
-    folder = mktemp(request, "facets")
-    sources = listed_sources(request, folder)
+    sources = listed_sources(request, mktemp(request, "facets"))
     sizes = {"query_tokens": 40, "candidate_tokens": 40, "batch": 8, "evaluations": 2, "triplets": 8}
     recipe = CrossEncoderRecipe(loss="margin", texts="whole", steps=2, learning_rate=1e-3, **sizes)
     weights = ("model.safetensors", "model.fp32.onnx", "reranker.json")
@@ -349,12 +347,8 @@ def large_encoder(request: pytest.FixtureRequest) -> Training:
             patch.setattr(folders, "model_folder", lambda _: base)
             yield
 
-    files = (
-        "difference.safetensors",
-        "graph.onnx",
-        "ranges.safetensors",
-        "projections/facet-projections.npz",
-    )
+    model = ("difference.safetensors", "graph.onnx", "ranges.safetensors")
+    files = (*model, "projections/facet-projections.npz")
     return Training(training.GradedTraining, graded_sources(request), recipe, files, around=with_base)
 
 
@@ -413,15 +407,7 @@ def projections(request: pytest.FixtureRequest) -> Training:
 
 
 _EVERY = (
-    tagger,
-    citation,
-    cross_encoder,
-    facet_cross_encoder,
-    grades,
-    encoder,
-    projections,
-    large_encoder,
-    small_encoder,
-    joint_grades,
+    *(tagger, citation, cross_encoder, facet_cross_encoder, grades, encoder, projections),
+    *(large_encoder, small_encoder, joint_grades),
 )
 TRAININGS = {each.__name__: each for each in _EVERY}

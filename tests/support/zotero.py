@@ -58,11 +58,8 @@ class Library:
             self.database.execute("PRAGMA journal_mode=WAL")
             self.database.execute("PRAGMA wal_autocheckpoint=0")
         self.database.executescript(schema)
-        for table, names in (
-            ("itemTypes", TYPES),
-            ("fields", FIELDS),
-            ("creatorTypes", ("author", "editor")),
-        ):
+        tables = {"itemTypes": TYPES, "fields": FIELDS, "creatorTypes": ("author", "editor")}
+        for table, names in tables.items():
             self.database.executemany(f"INSERT INTO {table} VALUES (?, ?)", enumerate(names, 1))
         if not self.is_old:
             self.database.execute("INSERT INTO fieldsCombined SELECT * FROM fields")
@@ -90,15 +87,12 @@ class Library:
             if self.is_old:
                 self._insert("creatorData", creatorDataID=number, **who)
             self._insert("creators", creatorID=number, **({"creatorDataID": number} if self.is_old else who))
-            role_id = ("author", "editor").index(role) + 1
-            self._insert(
-                "itemCreators", itemID=item, creatorID=number, creatorTypeID=role_id, orderIndex=order
-            )
+            creator = {"creatorID": number, "creatorTypeID": ("author", "editor").index(role) + 1}
+            self._insert("itemCreators", itemID=item, **creator, orderIndex=order)
         for tag in tags:
             self.database.execute("INSERT OR IGNORE INTO tags (name) VALUES (?)", [tag])
-            self.database.execute(
-                "INSERT INTO itemTags SELECT ?, tagID, 0 FROM tags WHERE name = ?", [item, tag]
-            )
+            insert = "INSERT INTO itemTags SELECT ?, tagID, 0 FROM tags WHERE name = ?"
+            self.database.execute(insert, [item, tag])
         return item
 
     def set(self, item: int, field: str, value: str) -> None:
@@ -111,13 +105,8 @@ class Library:
     def attach(self, parent: int, key: str, path: str) -> int:
         item = self.add(key, "attachment")
         names = ("sourceItemID", "mimeType") if self.is_old else ("parentItemID", "contentType")
-        self._insert(
-            "itemAttachments",
-            itemID=item,
-            **dict(zip(names, (parent, "application/pdf"), strict=True)),
-            linkMode=0,
-            path=path,
-        )
+        named = dict(zip(names, (parent, "application/pdf"), strict=True))
+        self._insert("itemAttachments", itemID=item, **named, linkMode=0, path=path)
         return item
 
     def collect(self, number: int, name: str, parent: int | None, *items: int) -> None:
@@ -130,9 +119,8 @@ class Library:
 
     def _insert(self, table: str, **values: Any) -> None:
         marks = ", ".join("?" * len(values))
-        self.database.execute(
-            f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", [*values.values()]
-        )
+        insert = f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})"
+        self.database.execute(insert, [*values.values()])
 
     def content(self) -> Mapping[str, bytes]:
         return {path.name: path.read_bytes() for path in self.folder.glob("zotero.sqlite*")}
