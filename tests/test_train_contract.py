@@ -19,7 +19,7 @@ from qbe.models.large import make_weights, read_weights
 from qbe.runs import GradedPair
 from qbe.search.projections import read_model
 from qbe.train import encoder, work
-from qbe.train.card import GRADES_LIMITS, Card
+from qbe.train.work import GRADES_LIMITS, Card
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
@@ -140,7 +140,7 @@ def test_training_without_torch_names_the_packages():
 
 @pytest.mark.parametrize(("data", "is_own"), [("graded-pairs/train.tsv", True), ("mine/train.tsv", False)])
 def test_a_card_says_who_graded_the_pairs_of_the_repository(tmp_path, data, is_own):
-    card = Card(name="x", purpose="", input="", caption="", command="", figures={}, limits=GRADES_LIMITS)
+    card = Card(name="x", purpose="", input="", caption="", figures={}, limits=GRADES_LIMITS)
     card.write(tmp_path, {data: "0", "arxiv-cs/a.jsonl": "1"})
     text = " ".join((tmp_path / "README.md").read_text().split())
     assert ("those of large language models" in text) is is_own

@@ -130,8 +130,6 @@ def test_a_model_of_one_facet(trained, tmp_path, facet, loss):
     assert -1 <= figure <= 1
     curve = record["training"]["curves"]["seed 0"]
     assert max(curve) == pytest.approx(figure, abs=0.1)  # measured in training in bfloat16
-    card = (tmp_path / "model" / "README.md").read_text()
-    assert f"--facet {facet} --loss {loss}" in " ".join(card.split())
 
 
 def test_weights_are_kept_where_the_exported_model_differs(trained, tmp_path, monkeypatch, caplog):

@@ -31,17 +31,14 @@ def add_matches(
         if not len(rows):
             return []
         aspects = queries[number]
-        asked = [(position, place) for place, each in enumerate(aspects) for position in each.positions]
+        positions = [position for each in aspects for position in each.positions]
+        places = [place for place, each in enumerate(aspects) for _ in each.positions]
         compared = reader.compare(np.concatenate([each.sentence_vectors for each in aspects]), rows)
         by_paper = np.split(compared.similarities, compared.starts[1:], axis=1)
         found = []
         for hit, of_paper in zip(hits[number], by_paper, strict=True):
-            closest = of_paper.argmax(axis=1)
-            scores = of_paper[np.arange(len(asked)), closest].tolist()
-            pairs = [
-                Match(position, best, score, place)
-                for (position, place), best, score in zip(asked, closest.tolist(), scores, strict=True)
-            ]
+            closest, scores = of_paper.argmax(axis=1).tolist(), of_paper.max(axis=1).tolist()
+            pairs = map(Match, positions, closest, scores, places)
             found.append(hit._replace(matches=tuple(sorted(pairs, key=lambda pair: -pair.score))))
         return found
 

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import floor
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from qbe.index.index import Index
 from qbe.index.papers import rows_of
 from qbe.index.reader import IndexReader
 from qbe.index.scoring import distinct
 from qbe.models.heads import Estimates, shipped_model
 from qbe.query import SHAPES, Aspect, Query, Variety
 from qbe.search.first_stages import BM25Stage, FirstStage, FusedStage, Rows, Scores
-from qbe.search.fusion import BEST_PAPERS, below, best_hits
+from qbe.search.fusion import BEST_PAPERS, below, best_hits, explained
 from qbe.search.grading import Candidates, Grader, Regrader, named_grades, nothing_fits, open_grader
 from qbe.search.rank import NONE_LIKELY, Progress, RankingRequest, liked_candidates
 from qbe.search.stages import TELLING_WORDS
 from qbe.types import Facet, Hit, Paper
 from qbe.util.work import Workers, pause
-
-if TYPE_CHECKING:
-    from qbe.index.index import Index
 
 DEPTH = 300  # candidates that each first stage brings by each liked aspect
 GRADING = 20  # papers that a cross-encoder reads in the time in which candidates are graded by vectors
@@ -76,7 +73,7 @@ class ExploreStage:
             graded = self._graded(request, rows, known, again=again, progress=progress)
             ids = [self.reader.papers.ids[row] for row in rows.tolist()]
             make = self._mixed if request.variety.mix else self._by_chance
-            ranked.append(make(request, ids, graded, _named_grades(request, graded), explain))
+            ranked.append(make(request, ids, graded, explain))
         return ranked
 
     def _graded(
@@ -111,48 +108,34 @@ class ExploreStage:
         return graded
 
     def _by_chance(
-        self,
-        request: RankingRequest,
-        ids: Sequence[str],
-        graded: Sequence[Estimates],
-        grades: Sequence[Mapping[str, float]],
-        explain: bool,
+        self, request: RankingRequest, ids: Sequence[str], graded: Sequence[Estimates], explain: bool
     ) -> list[Hit]:
         """Candidates by the chance of being as asked, varied."""
-        aspects = request.query.aspects
+        aspects, named = request.query.aspects, dict(zip(ids, _named_grades(request, graded), strict=True))
         chances = _chances(request, graded, aspects)
-        place = {paper_id: number for number, paper_id in enumerate(ids)}
-        labels = [request.label(number) for number in range(len(chances))]
-        hits = []
-        for hit in best_hits(ids, _as_asked(chances, aspects).astype(np.float32), len(ids)):
-            number = place[hit.paper_id]
-            if not request.variety.admits(grades[number]):
-                continue
-            hit = hit._replace(grades=grades[number], chance=hit.score)
-            if explain:
-                scores = (float(column[number]) for column in chances)
-                hit = hit._replace(component_scores=dict(zip(labels, scores, strict=True)))
-            hits.append(hit)
+        hits = [
+            hit._replace(grades=named[hit.paper_id], chance=hit.score)
+            for hit in best_hits(ids, _as_asked(chances, aspects).astype(np.float32), len(ids))
+            if request.variety.admits(named[hit.paper_id])
+        ]
+        if explain:
+            by_label = {request.label(number): column for number, column in enumerate(chances)}
+            hits = explained(hits, ids, by_label)
         return self.diversified(hits, request.variety.diversity or 0.0)
 
     def _mixed(
-        self,
-        request: RankingRequest,
-        ids: Sequence[str],
-        graded: Sequence[Estimates],
-        grades: Sequence[Mapping[str, float]],
-        explain: bool,
+        self, request: RankingRequest, ids: Sequence[str], graded: Sequence[Estimates], explain: bool
     ) -> list[Hit]:
         """Candidates of a mixed list, each with the shape that it is there for; the score is 1 / place."""
-        variety, by_id = request.variety, sorted(range(len(ids)), key=ids.__getitem__)
+        variety, grades = request.variety, _named_grades(request, graded)
+        by_id = sorted(range(len(ids)), key=ids.__getitem__)
         kept = np.array([each for each in by_id if variety.admits(grades[each])], np.int64)
         chances = np.array([_shape_chances(request, graded, name) for name in variety.mix])[:, kept]
         shapes, shares, diversity = list(variety.mix), list(variety.mix.values()), variety.diversity or 0.0
         compared = np.arange(len(kept))
         similarity = None
         if diversity:
-            best = np.argsort(-chances, axis=1, kind="stable")[:, :VARIED_DEPTH]
-            compared = distinct(best.ravel())
+            compared = distinct(np.argsort(-chances, axis=1, kind="stable")[:, :VARIED_DEPTH].ravel())
             papers = [self.reader.paper(ids[kept[each]]) for each in compared.tolist()]
             similarity = self._grader.features.similarities(papers)
         relevance = np.array([scaled(each) for each in chances[:, compared]])

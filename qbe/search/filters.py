@@ -154,8 +154,7 @@ def parse_where(texts: Sequence[str]) -> dict[str, str]:
 def _tests(paper_filter: PaperFilter) -> list[Callable[[Metadata], bool]]:
     tests = [_in_categories(paper_filter.categories)] if paper_filter.categories else []
     tests += [_by_authors(paper_filter.authors)] if paper_filter.authors else []
-    where = paper_filter.where.items()
-    return tests + [_has_value(key, value) for key, value in where if key != TECHNIQUE]
+    return tests + [_has_value(key, value) for key, value in paper_filter.where.items() if key != TECHNIQUE]
 
 
 def _in_categories(categories: Sequence[str]) -> Callable[[Metadata], bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,7 +17,7 @@ from qbe.index.reader import IndexReader
 from qbe.index.scoring import Selection, best_per_paper, distinct, kept_or_all, mean_max
 from qbe.models.pooling import EncodedAspect
 from qbe.models.words import shipped_words
-from qbe.search.fusion import best_hits, weighted_sum, z_normalize
+from qbe.search.fusion import best_hits, explained, weighted_sum, z_normalize
 from qbe.search.stages import (
     BM25,
     COMPONENTS,
@@ -180,8 +181,6 @@ class DenseStage:
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:  # noqa: ARG002
         """Score by ``whole`` papers, all ``sentences``, and those of the ``facet`` (all if absent)."""
-        if not len(rows):
-            return {name: np.zeros(0) for name in ("whole", "sentences", "facet")}
         compared = self._reader.compare(query.sentence_vectors, rows, query.whole)
         scores = {"sentences": mean_max(best_per_paper(compared.similarities, compared.starts))}
         if compared.whole is not None:
@@ -193,14 +192,13 @@ class DenseStage:
         return {name: each.astype(np.float64) for name, each in scores.items()}
 
     def _matched(self, query: EncodedAspect, rows: Rows) -> Floats:
-        if not len(rows):
-            return np.zeros(0, np.float32)
         compared = self._reader.compare(query.sentence_vectors, rows)
         best = best_per_paper(compared.similarities, compared.starts)
         scores: Floats = best.max(axis=0) if self._single else mean_max(best)
         return scores
 
 
+@dataclass
 class FusedStage:
     """Gathers the candidates of its sources, scores each candidate by every source, and fuses the scores.
 
@@ -209,63 +207,49 @@ class FusedStage:
     those of the scores by name.
     """
 
-    needs_vectors = True
+    reader: IndexReader
+    workers: Workers
+    sources: Sequence[Any]
+    weights: Mapping[str, float]
+    depth: int = FUSED_DEPTH
+    background_penalty: float = 0.0
 
-    def __init__(
-        self,
-        reader: IndexReader,
-        workers: Workers,
-        sources: Sequence[Any],
-        weights: Mapping[str, float],
-        *,
-        depth: int = FUSED_DEPTH,
-        background_penalty: float = 0.0,
-    ) -> None:
-        self._papers, self._workers, self._sources = reader.papers, workers, sources
-        self._weights, self._depth = weights, depth
-        self._reader, self._penalty = reader, background_penalty
+    needs_vectors = True
 
     def batch_search(
         self, queries: Aspects, k: int, pools: Pools, allowed: Allowed = None, *, explain: bool = False
     ) -> list[list[Hit]]:
         """Raises UsageError where only the component ``facet`` has a weight and an aspect is no facet."""
-        only_facet = not any(weight for name, weight in self._weights.items() if name != "facet")
+        only_facet = not any(weight for name, weight in self.weights.items() if name != "facet")
         if only_facet and any(query.aspect.facet is None for query in queries):
             raise UsageError("expected a facet, since only the component facet has a weight, found none")
         # One more than needed: the query paper is among them, and left out in the end.
-        depth = min(max(k, self._depth + 1), len(self._papers))
+        depth, papers = min(max(k, self.depth + 1), len(self.reader)), self.reader.papers
         without_pool = [query for query, pool in zip(queries, pools, strict=True) if pool is None]
         # A source spreads several queries over all threads by itself. Without open queries none is asked, so
         # that FAISS's index is not read for pools.
-        side_by_side = map if len(without_pool) > 1 else self._workers.map
-        asked = self._sources if without_pool else ()
+        side_by_side = map if len(without_pool) > 1 else self.workers.map
+        asked = self.sources if without_pool else ()
         by_source = side_by_side(lambda each: each.batch_candidates(without_pool, depth, allowed), asked)
         proposed = zip(*by_source, strict=True)
-        known = [next(proposed) if pool is None else [None] * len(self._sources) for pool in pools]
+        known = [next(proposed) if pool is None else [None] * len(self.sources) for pool in pools]
 
         def best(number: int) -> list[Hit]:
             query, pool, found = queries[number], pools[number], known[number]
-            of_pool = [] if pool is None else [rows_of(self._papers, pool)]
+            of_pool = [] if pool is None else [rows_of(papers, pool)]
             rows = distinct(np.concatenate([*of_pool, *(each.rows for each in found if each is not None)]))
-            pairs = list(zip(self._sources, found, strict=True))
-            scored = self._workers.map(lambda pair: pair[0].scores(query, rows, pair[1]), pairs)
+            pairs = list(zip(self.sources, found, strict=True))
+            scored = self.workers.map(lambda pair: pair[0].scores(query, rows, pair[1]), pairs)
             components = {name: scores for each in scored for name, scores in each.items()}
-            scores = weighted_sum(components, self._weights)
-            fused, background = penalize_background(self._reader, query, rows, scores, self._penalty)
+            scores, penalty = weighted_sum(components, self.weights), self.background_penalty
+            fused, background = penalize_background(self.reader, query, rows, scores, penalty)
             if background is not None:
                 components["background"] = background
-            paper_ids = [self._papers.ids[row] for row in rows.tolist()]
+            paper_ids = [papers.ids[row] for row in rows.tolist()]
             hits = best_hits(paper_ids, fused.astype(np.float32), k)
-            if not explain:
-                return hits
-            place = {paper_id: number for number, paper_id in enumerate(paper_ids)}
-            explained = []
-            for hit in hits:
-                scores_of = {name: float(each[place[hit.paper_id]]) for name, each in components.items()}
-                explained.append(hit._replace(component_scores=scores_of))
-            return explained
+            return explained(hits, paper_ids, components) if explain else hits
 
-        return list(self._workers.map(best, range(len(queries))))
+        return list(self.workers.map(best, range(len(queries))))
 
 
 # The power of the background penalty for each facet: results depend on the problem more than methods do, so
@@ -286,11 +270,8 @@ def penalize_background(
     exponent = None if query.aspect.facet is None else EXPONENTS.get(query.aspect.facet)
     if exponent is None or not penalty or query.background is None:
         return scores, None
-    background = np.zeros(0)
-    if len(rows):
-        compared = reader.compare(query.background, rows)
-        best = best_per_paper(compared.similarities, compared.starts)
-        background = mean_max(best).astype(np.float64)
+    compared = reader.compare(query.background, rows)
+    background = mean_max(best_per_paper(compared.similarities, compared.starts)).astype(np.float64)
     return z_normalize(scores) - float(penalty**exponent) * z_normalize(background), background
 
 
@@ -307,5 +288,4 @@ def open_first_stage(stage: Any, reader: IndexReader, workers: Workers) -> First
     dense = DenseStage(reader, workers, stage.nprobe)
     sources = [BM25Stage(reader, workers, stage.bm25_query), dense]
     weights = dict.fromkeys(COMPONENTS, 1.0) if stage.weights is None else stage.weights
-    depth, penalty = stage.depth, stage.background_penalty
-    return FusedStage(reader, workers, sources, weights, depth=depth, background_penalty=penalty)
+    return FusedStage(reader, workers, sources, weights, stage.depth, stage.background_penalty)

@@ -69,6 +69,16 @@ def best_hits(paper_ids: Sequence[str], scores: NDArray[np.floating], k: int) ->
     return sorted(hits, key=lambda hit: (-hit.score, hit.paper_id))[:k]
 
 
+def explained(hits: Sequence[Hit], paper_ids: Sequence[str], components: Mapping[str, Floats]) -> list[Hit]:
+    """Add to hits their scores by component, each of which has those of all papers (n,)."""
+    places = {paper_id: place for place, paper_id in enumerate(paper_ids)}
+    made = []
+    for hit in hits:
+        scores = {name: float(each[places[hit.paper_id]]) for name, each in components.items()}
+        made.append(hit._replace(component_scores=scores))
+    return made
+
+
 def below(lowest: float, rest: Sequence[Hit]) -> list[Hit]:
     """Shift the scores of hits, best first, so that the best of them is 1 below ``lowest``."""
     return [hit._replace(score=lowest - 1 - (rest[0].score - hit.score)) for hit in rest]

@@ -161,8 +161,7 @@ class Features:
         stored = self.vectors(papers)
         by_facet = []
         for facet in Facet:
-            space = stored.projected(self.projections[facet].matrix)
-            sums = space.sums(mark_facet(papers, facet, stored))
+            sums = stored.projected(self.projections[facet].matrix).sums(mark_facet(papers, facet, stored))
             by_facet.append(sums @ sums.T)
         return np.asarray(np.mean(by_facet, axis=0))
 

@@ -11,18 +11,15 @@ from codecs import BOM_UTF8
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from qbe.corpus import streams
 from qbe.corpus.fields import ABSTRACT_FROM, NOT_READ
-from qbe.corpus.records import parse_paper
+from qbe.corpus.records import Reader, Reading, parse_paper
 from qbe.corpus.sentences import ABSTRACT, TITLE, split_sentences, title_and_abstract
 from qbe.errors import CorpusError, QbeError, RecordError, UsageError
 from qbe.types import Paper
 from qbe.util import work
 from qbe.util.text import one_line
-
-if TYPE_CHECKING:
-    from qbe.corpus.records import Reader
 
 ID = "query"  # of papers from outside that bring none
 LONG_ABSTRACT = 20_000  # characters of abstracts that take seconds to encode
@@ -70,14 +67,12 @@ def paper_from_file(path: str | Path) -> Paper:
     Its id is ``query`` if it has none. Raises UsageError for another kind or several papers, CorpusError for
     one that cannot be read.
     """
-    from qbe.corpus.streams import MAX_LINE_BYTES, STDIN, display_name, open_source
-
-    name = display_name(path)
+    name = streams.display_name(path)
     if kind := _SUFFIXES.get(Path(name).suffix.lower()):
         raise _other_kind(name, kind)
-    with open_source(path) as stream:
-        data = stream.read(MAX_LINE_BYTES + 1)
-    return paper_from_bytes(data, name, None if str(path) == STDIN else Path(path).parent)
+    with streams.open_source(path) as stream:
+        data = stream.read(streams.MAX_LINE_BYTES + 1)
+    return paper_from_bytes(data, name, None if str(path) == streams.STDIN else Path(path).parent)
 
 
 def paper_from_bytes(data: bytes, name: str, folder: Path | None = None) -> Paper:
@@ -85,12 +80,11 @@ def paper_from_bytes(data: bytes, name: str, folder: Path | None = None) -> Pape
     from qbe.corpus import latex
     from qbe.corpus.formats import FORMATS, JSON_LINES, kind_of
     from qbe.corpus.json_stream import decode_record, decode_text
-    from qbe.corpus.streams import HEAD_BYTES, MAX_LINE_BYTES, Head, from_western
 
-    if len(data) > MAX_LINE_BYTES:
-        most = MAX_LINE_BYTES >> 20
+    if len(data) > streams.MAX_LINE_BYTES:
+        most = streams.MAX_LINE_BYTES >> 20
         raise CorpusError(f"{name}: expected one paper, found more than {most} MiB; shorten it")
-    head = Head(name, data[:HEAD_BYTES])
+    head = streams.Head(name, data[: streams.HEAD_BYTES])
     known = next((each for each in FORMATS.values() if each.recognizes(head)), None)
     if known is FORMATS["pdf"]:
         return _only(known.read, data, name)
@@ -99,7 +93,7 @@ def paper_from_bytes(data: bytes, name: str, folder: Path | None = None) -> Pape
         raise UsageError(f"{name}: expected a PDF, found {kind}; fetch the paper itself again")
     if known is None and not kind.startswith(_READ):
         raise _other_kind(name, kind)
-    data = from_western(io.BufferedReader(io.BytesIO(data)), name)[0].read().removeprefix(BOM_UTF8)
+    data = streams.from_western(io.BufferedReader(io.BytesIO(data)), name)[0].read().removeprefix(BOM_UTF8)
     if head.suffix in latex.SUFFIXES or (known is None and kind == _LATEX):
         source = latex.source_of(decode_text(data, name), folder)
         return parse_paper(latex.paper_of(source, name), name, split_sentences, ID)
@@ -153,8 +147,6 @@ def main() -> None:
 
 
 def _only(read: Reader, data: bytes, name: str, broken: RecordError | None = None) -> Paper:
-    from qbe.corpus.records import Reading
-
     entries = list(islice(read(io.BufferedReader(io.BytesIO(data)), name, Reading()), 2))
     for _, entry in entries:
         if isinstance(entry, RecordError):

@@ -60,8 +60,7 @@ class Hits(list[Hit]):
             texts = [f"{hit.score:.2f}", paper.year or "", grades, best[1] if best else ""]
             score, *others = (f"<td>{html.escape(text)}</td>" for text in texts)
             rows.append(f"<tr><td>{rank}</td>{score}<td>{title}</td>{''.join(others)}</tr>")
-        names = ("", "score", "title", "year", "grades", "sentence")
-        head = "".join(f"<th>{name}</th>" for name in names)
+        head = "".join(f"<th>{name}</th>" for name in ("", "score", "title", "year", "grades", "sentence"))
         caption = f"<caption>{html.escape(heading(self.query, self))}</caption>"
         return f"<table>{caption}<tr>{head}</tr>{''.join(rows)}</table>"
 

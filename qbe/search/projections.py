@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import UsageError
-from qbe.models.heads import Arrays, Storage
+from qbe.models.heads import Arrays, Doubles, Storage
 from qbe.search.rank import Progress, Requests, RequestScores, RerankRequest, RerankScore, scored_in_threads
 from qbe.types import Facet, Match, Paper
 from qbe.util.work import Workers
 
-Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
@@ -144,13 +143,12 @@ def mark_facet(papers: Sequence[Paper], facet: Facet, stored: StoredPapers) -> B
     """Mark the sentences (sentences,) of a facet; all those of a paper that has none of it."""
     marked = np.zeros(len(stored.sentences), np.bool_)
     for paper, sentences in zip(papers, stored.places(), strict=True):
-        positions = paper.facet_positions(facet)[0]
-        marked[sentences][list(positions) or slice(None)] = True
+        marked[sentences][list(paper.facet_positions(facet)[0]) or slice(None)] = True
     return marked
 
 
 _STORAGE = Storage("projection", "facet-projections")
-WEIGHTS, CARD = _STORAGE.weights, _STORAGE.card
+WEIGHTS = _STORAGE.weights
 shipped_model = _STORAGE.shipped_for
 
 ENCODERS = ("facet-encoder", "facet-encoder-large")  # for whose vectors a model ships

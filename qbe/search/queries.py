@@ -5,20 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from qbe.corpus.records import paper_from_text
+from qbe.corpus.records import Reading, paper_from_text
+from qbe.corpus.streams import MAX_LINE_BYTES, display_name, from_western, head_of, open_source
 from qbe.errors import CorpusError, FileFormatError, PaperNotFoundError, RecordError, UsageError
 from qbe.index.index import Index
+from qbe.index.reader import IndexReader
 from qbe.query import Aspect, Query, Topic, TopicAspect
 from qbe.runs import numbered_topics
 from qbe.search.paper_file import pasted_paper
 from qbe.search.questions import asked_paper
 from qbe.types import Facet, Paper
-from qbe.util.text import some
-
-if TYPE_CHECKING:
-    from qbe.index.reader import IndexReader
+from qbe.util.text import read_ids, some
 
 log = logging.getLogger(__name__)
 
@@ -245,9 +244,6 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any] | RecordError | str]:
     from qbe.corpus.formats import FORMATS
     from qbe.corpus.latex import SUFFIXES
     from qbe.corpus.reading import entries
-    from qbe.corpus.records import Reading
-    from qbe.corpus.streams import display_name, head_of, open_source
-    from qbe.util.text import read_ids
 
     name = display_name(path)
     if path.suffix.lower() in SUFFIXES:
@@ -267,8 +263,6 @@ def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
     """The entries that a LaTeX source cites (all where none yet), then the keys that no bibliography has."""
     from qbe.corpus.latex import cited_in, source_of
     from qbe.corpus.reading import entries
-    from qbe.corpus.records import Reading
-    from qbe.corpus.streams import MAX_LINE_BYTES, from_western, open_source
 
     with open_source(path) as stream:
         text = from_western(stream, str(path))[0].read(MAX_LINE_BYTES).decode(errors="replace")

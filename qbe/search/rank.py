@@ -17,7 +17,7 @@ from qbe.models.pooling import EncodedAspect, PaperVectors
 from qbe.query import PLAIN, Aspect, Query, TopicAspect, Variety
 from qbe.runs import check_pools
 from qbe.search.first_stages import FirstStage, Scores, penalize_background
-from qbe.search.fusion import below, best_hits, combine_aspects, z_normalize
+from qbe.search.fusion import below, best_hits, combine_aspects, explained, z_normalize
 from qbe.types import Hit, Match, Paper, TransportEntry
 from qbe.util.work import Workers
 
@@ -48,8 +48,7 @@ class RankingRequest(NamedTuple):
     def label(self, number: int) -> str:
         """Name an aspect's score; with several papers the name tells the paper too."""
         aspect = self.query.aspects[number]
-        several = len(self.query.papers) > 1
-        return f"{aspect.name} of {aspect.paper.paper_id}" if several else aspect.name
+        return f"{aspect.name} of {aspect.paper.paper_id}" if len(self.query.papers) > 1 else aspect.name
 
     def candidates(self, reader: IndexReader) -> list[str] | None:
         """The pool without the query's papers, repetitions and what is not allowed; raises
@@ -108,20 +107,17 @@ def _combined(
     """Rank a pool or all ``liked`` papers by several aspects, with scores normalized over those liked."""
     both = list(dict.fromkeys([*liked, *(pool or ())]))
     found = stage.batch_search(request.aspects, len(both), [both] * len(request.aspects))
-    scores = [{hit.paper_id: hit.score for hit in aspect_hits} for aspect_hits in found]
+    scores = ({hit.paper_id: hit.score for hit in aspect_hits} for aspect_hits in found)
     columns = [np.array([by_id[paper_id] for paper_id in both]) for by_id in scores]
     combined = combine_aspects(columns, request.query.aspects, len(liked) or None)
     hits = best_hits(both, combined, k if pool is None else len(both))
     if pool is not None and len(pool) >= SMALL_POOL:
         within = set(pool)
         hits = [hit for hit in hits if hit.paper_id in within][:k]
-    if not explain:
-        return hits
-    by_label = {request.label(place): by_id for place, by_id in enumerate(scores)}
-    return [
-        hit._replace(component_scores={name: by_id[hit.paper_id] for name, by_id in by_label.items()})
-        for hit in hits
-    ]
+    if explain:
+        by_label = {request.label(place): column for place, column in enumerate(columns)}
+        hits = explained(hits, both, by_label)
+    return hits
 
 
 def liked_candidates(stage: FirstStage, request: RankingRequest, depth: int) -> list[str]:

@@ -113,15 +113,10 @@ class SourceForm:
 
     @property
     def paper_filter(self) -> PaperFilter | None:
-        years = self.year_from, self.year_to
-        if years == (None, None) and not (self.categories or self.authors or self.where):
-            return None
-        return PaperFilter(
-            years=None if years == (None, None) else years,
-            categories=tuple(self.categories),
-            authors=tuple(self.authors),
-            where=parse_where(self.where),
-        )
+        years, where = (self.year_from, self.year_to), parse_where(self.where)
+        kept = None if years == (None, None) else years
+        made = PaperFilter(years=kept, categories=self.categories, authors=self.authors, where=where)
+        return None if made == PaperFilter() else made
 
     def papers(self, index: Index, *, titles: bool = True) -> list[Paper]:
         if self.text is None:

@@ -31,7 +31,7 @@ from qbe.models.cards import (
 from qbe.models.folders import joint_folder, resolve_encoder, resolve_reranker
 from qbe.models.pooling import EncodedAspect
 from qbe.models.session import AUTO, CPU, HALF, check_precision, chosen_device, open_session
-from qbe.models.tokenizer import pair_input
+from qbe.models.tokenizer import PaperTokenizer, SpecialTokens, pair_input
 from qbe.query import Aspect
 from qbe.search.rank import Progress, Requests, RequestScores, Reranker, RerankScore
 from qbe.search.stages import BACKGROUND_PENALTY
@@ -40,7 +40,6 @@ from qbe.util.work import Memo, Workers, idle
 
 if TYPE_CHECKING:
     from qbe.models.language_model import Grader as LanguageModelGrader
-    from qbe.models.tokenizer import PaperTokenizer, SpecialTokens
 
 log = logging.getLogger("qbe.search")
 
@@ -164,7 +163,6 @@ class CrossEncoder:
     @cached_property
     def _opened(self) -> tuple[PaperTokenizer, Any]:
         from qbe.models.gpu import pair_batches
-        from qbe.models.tokenizer import PaperTokenizer
 
         self._files.verify()
         model = pair_batches(self._files) if self._batched else self._files.model
@@ -302,8 +300,6 @@ class JointGrader:
 
     @cached_property
     def _opened(self) -> tuple[PaperTokenizer, Any]:
-        from qbe.models.tokenizer import PaperTokenizer
-
         tokenizer = resolve_encoder(DEFAULT_ENCODER).tokenizer
         for path in (self._folder / JOINT_MODEL, tokenizer):
             verify_digest(path, self.card.files.get(path.name), "install qbe again, or train it again")

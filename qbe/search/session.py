@@ -161,11 +161,7 @@ class SearchSession(Closing):
         return self.batch([request], rerank=rerank)[0]
 
     def batch(
-        self,
-        requests: Sequence[SearchRequest],
-        progress: Progress | None = None,
-        *,
-        rerank: bool = True,
+        self, requests: Sequence[SearchRequest], progress: Progress | None = None, *, rerank: bool = True
     ) -> list[Ranking]:
         """Return the last ranking of `run` for each request, in less time; equal neighbours as one."""
         several = [(request, len(list(equal))) for request, equal in groupby(requests)]

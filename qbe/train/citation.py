@@ -28,12 +28,11 @@ from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect
 from qbe.runs import read_qrels
 from qbe.search.filters import FilterCache, PaperFilter
-from qbe.train.card import Card, reader_name
 from qbe.train.fit import Schedule, Task, Weights, copied, fit, fit_seeds, shuffled, with_weights
 from qbe.train.losses import citation_loss
 from qbe.train.network import Standardization, StoredVectors, as_array, best_within, mean_by_paper
 from qbe.train.pairs import encoder_of
-from qbe.train.work import Training
+from qbe.train.work import Card, Training, reader_name
 from qbe.util.work import Workers
 
 log = logging.getLogger(__name__)
@@ -312,9 +311,8 @@ class CitationTraining(Training):
     def fit(self) -> None:
         seeds, recipe = self.run.seeds, self.recipe.projection
         schedule = Schedule(recipe.epochs, patience=recipe.patience)
-        self._train, self._dev = (
-            read_split(self._reader, each[0]) for each in (self.sources.train, self.sources.dev)
-        )
+        self._train = read_split(self._reader, self.sources.train[0])
+        self._dev = read_split(self._reader, self.sources.dev[0])
         evidence = Evidence(self._reader)
         self._years = evidence.years
         if not evidence.count:
@@ -332,10 +330,7 @@ class CitationTraining(Training):
             for network, cited in zip(networks, (self._train, early), strict=True)
         )
         fitted = fit_seeds(task, schedule, seeds, self.work)
-        by_seed = {
-            name: with_weights(networks[0], weights, lambda: self._f1(networks[0]))
-            for name, weights in fitted.items()
-        }
+        by_seed = {name: with_weights(networks[0], each, task.score) for name, each in fitted.items()}
         self._projection = projection_of(list(fitted.values())[-1])
         fit(without_late, schedule, seeds[0], self.work / "held-back.pt")
         held_back = projection_of(copied(networks[1]))
@@ -358,7 +353,6 @@ class CitationTraining(Training):
             f"out, the other half is to be found. F1@20 of the projection alone: {alone:.4f}.",
             columns=("known", "F1@20", "MRR", "recall"),
             figures=self._figures,
-            command="citation --collection DIR --index DIR",
             limits="Trained on papers of one collection; dev chose the epochs.",
         )
 
@@ -390,9 +384,8 @@ class CitationTraining(Training):
         """F1@20 on dev of the network's scores alone, over all papers that are not younger."""
         depth, dev = self.recipe.depth, self._dev
         ranked = self._ranked(network, sorted(dev))
-        return citation_figures(
-            (np.isin(rows[:depth], dev[query]), len(dev[query])) for query, rows in ranked
-        ).f1
+        lists = ((np.isin(rows[:depth], dev[query]), len(dev[query])) for query, rows in ranked)
+        return citation_figures(lists).f1
 
     def _fitted_heads(self, train: Lists, dev: Lists) -> tuple[dict[str, Head], dict[str, CitationFigures]]:
         """For all that may be known a head, the mean of the seeds', and its figures on dev; those without

@@ -19,10 +19,10 @@ from qbe.index.reader import IndexReader
 from qbe.search.filters import FilterCache
 from qbe.search.first_stages import BM25Stage
 from qbe.search.rerankers import OF_FACET
-from qbe.train.card import Card
 from qbe.train.citation import CitationFigures, citation_figures, query_at, read_split
 from qbe.train.cross_encoder import BCE, CrossEncoderTraining, DevEvaluator, Examples, spread
 from qbe.train.pair_reader import PairReader, by_length
+from qbe.train.work import Card
 from qbe.util.work import Workers
 
 
@@ -61,8 +61,7 @@ def chosen_candidates(candidates: Sequence[Candidates], classes: str, papers: in
     for each in candidates:
         labels, rows = each.labels, each.rows
         if classes == "balanced":
-            others = rng.permutation(rows[~labels])[: labels.sum()]
-            rows = np.concatenate([rows[labels], others])
+            rows = np.concatenate([rows[labels], rng.permutation(rows[~labels])[: labels.sum()]])
         else:
             rows = np.union1d(rows, each.cited)
         if classes == "random":
@@ -143,9 +142,6 @@ class CitationPairTraining(CrossEncoderTraining):
             f"candidates by BM25 are reranked. F1@20 {measured}",
             columns=("order", "F1@20", "MRR", "recall"),
             figures=figures,
-            command=f"citation-pairs --encoder {self._base} --classes {recipe.classes} --query-tokens "
-            f"{recipe.query_tokens} --candidate-tokens {recipe.candidate_tokens} --epochs {recipe.epochs:g} "
-            f"--learning-rate {recipe.learning_rate:g} --collection DIR --index DIR",
             limits="Trained on papers of one collection; dev chose when training ended.",
             licence=f"that of {self._base} and of the training data",
         )

@@ -28,7 +28,6 @@ from qbe.models.export.pytorch import write_tokenizer
 from qbe.models.folders import BASE_ENCODER, find_start, weights_file
 from qbe.models.formats import COSINE, L2, MEAN, SENTENCES, TITLE_SEP_ABSTRACT, EncoderFormat
 from qbe.models.tokenizer import PaperTokenizer
-from qbe.train.card import Card
 from qbe.train.fit import Schedule, Task, copied, fit_seeds, matmul_dtype, with_weights
 from qbe.train.losses import (
     ABSTRACTS,
@@ -42,7 +41,7 @@ from qbe.train.losses import (
     triplet_losses,
 )
 from qbe.train.network import CocitationEncoder, table_of, write_pretrained
-from qbe.train.work import Sources, Training, load_arrays, save_arrays
+from qbe.train.work import Card, Sources, Training, load_arrays, save_arrays
 from qbe.types import Paper, Sentence
 from qbe.util.files import sha256
 
@@ -287,8 +286,7 @@ class CocitationRecipe:
 
     @property
     def settings(self) -> Settings:
-        tau = self.temperature
-        tau = OBJECTIVES[self.objective].temperature if tau is None else tau
+        tau = OBJECTIVES[self.objective].temperature if self.temperature is None else self.temperature
         return Settings(self.margin, tau, self.regularization)
 
 
@@ -427,8 +425,7 @@ class CocitationTraining(Training):
             )
         task = cocitation_task(network, tokenizer, recipe, train, dev)
         schedule = Schedule(recipe.epochs, recipe.clip, recipe.patience, recipe.warm_up)
-        weights = {"untrained": copied(network)}
-        weights |= fit_seeds(task, schedule, self.run.seeds, self.work)
+        weights = {"untrained": copied(network), **fit_seeds(task, schedule, self.run.seeds, self.work)}
         self._counts = len(train), len(dev)
         self._losses = {
             name: -cast(float, with_weights(network, each, task.score)) for name, each in weights.items()
@@ -458,7 +455,6 @@ class CocitationTraining(Training):
             columns=("weights", "loss"),
             figures={name: [loss] for name, loss in self._losses.items()},
             places=4,
-            command=f"encoder --objective {recipe.objective} --cocitations FILE",
             limits="Known from its training data only; not compared on other collections.",
             licence=f"that of {base} and of the training data",
         )

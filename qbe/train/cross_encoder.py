@@ -24,7 +24,6 @@ from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncode
 from transformers import EarlyStoppingCallback, PrinterCallback
 
 from qbe.errors import CorpusError, ModelError, UsageError, check_positive
-from qbe.index.reader import IndexReader
 from qbe.models.cards import ENCODER, TOKENIZER
 from qbe.models.export.encoder import export_cross_encoder
 from qbe.models.export.pytorch import positions
@@ -33,13 +32,12 @@ from qbe.models.tokenizer import PaperTokenizer
 from qbe.query import SIMILAR_FROM
 from qbe.runs import GradedLists
 from qbe.search.rerankers import OF_ABSTRACT, OF_FACET, SIDE_TOKENS, TEXTS
-from qbe.train.card import BY_FACET, GRADES_LIMITS, Card
 from qbe.train.fit import checked_checkpoint, copied, matmul_dtype, mean
 from qbe.train.losses import pair_loss
 from qbe.train.network import write_pretrained
 from qbe.train.pair_reader import FACETS, Epoch, PairReader, by_length, by_list, in_triplets, open_pair_reader
 from qbe.train.pairs import facet_correlations, read_indexed_lists
-from qbe.train.work import Training, save_state
+from qbe.train.work import BY_FACET, GRADES_LIMITS, Card, Training, save_state
 from qbe.types import Facet
 from qbe.util.files import sha256
 
@@ -134,42 +132,6 @@ class Examples(DefaultBatchSampler):
         return iter(self._draw(np.random.default_rng([self.seed, self.epoch])))
 
 
-class PairTrainer(CrossEncoderTrainer):
-    """A trainer whose batches are those of `Examples`."""
-
-    def __init__(self, examples: Examples, **settings: Any) -> None:
-        self._examples = examples
-        super().__init__(train_dataset=examples.pairs, **settings)
-
-    def get_batch_sampler(self, *_: Any, seed: int = 0, **__: Any) -> Examples:
-        self._examples.seed, self._examples.epoch = seed, 0
-        return self._examples
-
-
-def graded_examples(
-    lists: GradedLists, reader: IndexReader, model: PairReader, recipe: CrossEncoderRecipe, loss: str
-) -> Examples:
-    """Graded pairs of papers of an index, as the loss reads them."""
-    row, facets, graded = reader.papers.row, list(recipe.places), list(lists.values())
-    if loss == MARGIN:
-        epoch = in_triplets(graded, facets, recipe.batch, recipe.triplets)
-    elif loss == GRADES:
-        epoch = by_list(graded, recipe.batch, recipe.unrelated)
-    rows = []
-    for number, (query, pairs) in enumerate(lists.items()):
-        for each in pairs:
-            truth = [each.grades[place] for place in facets]
-            if loss == BCE:
-                truth = [float(grade >= SIMILAR_FROM) for grade in truth]
-            rows.append((row(query), row(each.paper_id), [number, *truth]))
-    if loss == BCE:
-        epoch = by_length([model.length(each[:2]) for each in rows], recipe.batch)
-    examples = Examples(rows, epoch)
-    if not examples.steps:
-        raise CorpusError("expected candidates of different grades, found none; give more pairs")
-    return examples
-
-
 # What is measured.
 
 
@@ -184,20 +146,6 @@ class DevEvaluator(BaseEvaluator):
         figure = self._measure(model)
         log.info("%s on dev %.4f", self._name, figure)
         return {self._name: figure}
-
-
-def correlations(
-    model: PairReader, lists: GradedLists, reader: IndexReader, facets: Sequence[int]
-) -> list[float]:
-    """Spearman's correlations of scores and grades by output, as of `facet_correlations`."""
-    row = reader.papers.row
-    return facet_correlations(
-        (
-            model.scores(row(query), [row(each.paper_id) for each in pairs]),
-            [[each.grades[facet] for facet in facets] for each in pairs],
-        )
-        for query, pairs in lists.items()
-    )
 
 
 def spread(items: Sequence[T], count: int) -> list[T]:
@@ -232,8 +180,7 @@ class CrossEncoderTraining(Training):
         self._half = matmul_dtype(self.run.device) is torch.bfloat16
         self._base, self._folder = find_start(self.encoder)
         _, self._reader = self.open_index()
-        weights = sha256(weights_file(ENCODER, self._folder))
-        base = {"name": self._base, "weights_sha256": weights}
+        base = {"name": self._base, "weights_sha256": sha256(weights_file(ENCODER, self._folder))}
         return {"base": base, "index": self._reader.manifest.digest}
 
     def read(self) -> tuple[Examples, DevEvaluator]:
@@ -241,18 +188,38 @@ class CrossEncoderTraining(Training):
         lists, self._dev = read_indexed_lists(self.sources, self._reader, self.recipe.places)
         first = next(iter(self._dev.values()))
         chosen = {query: first[query] for query in spread(sorted(first), self.recipe.dev_queries)}
-        facets, reader = list(self.recipe.places), self._reader
 
         def measure(model: PairReader) -> float:
-            known = [each for each in correlations(model, chosen, reader, facets) if not math.isnan(each)]
+            known = [each for each in self._correlations(model, chosen) if not math.isnan(each)]
             if not known:
                 raise CorpusError(
                     "expected candidates of dev with different grades, found none; give more pairs"
                 )
             return float(np.mean(known))
 
-        examples = graded_examples(lists, reader, self._model, self.recipe, self._loss)
-        return examples, DevEvaluator("spearman", measure)
+        return self._graded_examples(lists), DevEvaluator("spearman", measure)
+
+    def _graded_examples(self, lists: GradedLists) -> Examples:
+        """Graded pairs of papers of an index, as the loss reads them."""
+        recipe, loss, row = self.recipe, self._loss, self._reader.papers.row
+        facets, graded = recipe.places, list(lists.values())
+        if loss == MARGIN:
+            epoch = in_triplets(graded, facets, recipe.batch, recipe.triplets)
+        elif loss == GRADES:
+            epoch = by_list(graded, recipe.batch, recipe.unrelated)
+        rows = []
+        for number, (query, pairs) in enumerate(lists.items()):
+            for each in pairs:
+                truth = [each.grades[place] for place in facets]
+                if loss == BCE:
+                    truth = [float(grade >= SIMILAR_FROM) for grade in truth]
+                rows.append((row(query), row(each.paper_id), [number, *truth]))
+        if loss == BCE:
+            epoch = by_length([self._model.length(each[:2]) for each in rows], recipe.batch)
+        examples = Examples(rows, epoch)
+        if not examples.steps:
+            raise CorpusError("expected candidates of different grades, found none; give more pairs")
+        return examples
 
     def fit(self) -> None:
         recipe, work = self.recipe, self.work / "base"
@@ -267,8 +234,7 @@ class CrossEncoderTraining(Training):
         sizes = recipe.query_tokens, recipe.candidate_tokens
         model.read(PaperTokenizer(work / TOKENIZER), self._reader, self._texts, facet, *sizes)
         examples, evaluator = self.read()
-        steps = recipe.steps or recipe.epochs * examples.steps
-        self._every = math.ceil(steps / recipe.evaluations)
+        self._every = math.ceil((recipe.steps or recipe.epochs * examples.steps) / recipe.evaluations)
         fitted, curves = [], {}
         for seed in self.run.seeds:
             kept = self.work / f"seed-{seed}.pt"
@@ -292,12 +258,21 @@ class CrossEncoderTraining(Training):
 
     def figures(self, _: Examples) -> dict[str, Any]:
         """What the training records, beside its course: at least figures on ``dev`` of the model."""
-        facets, reader = list(self.recipe.places), self._reader
-        names, dev = [FACETS[place] for place in facets], {}
+        names, dev = [FACETS[place] for place in self.recipe.places], {}
         for label, lists in self._dev.items():
-            found = correlations(self._model, lists, reader, facets)
-            dev[label] = dict(zip(names, found, strict=True))
+            dev[label] = dict(zip(names, self._correlations(self._model, lists), strict=True))
         return {"dev": dev}
+
+    def _correlations(self, model: PairReader, lists: GradedLists) -> list[float]:
+        """Spearman's correlations of scores and grades by output, as of `facet_correlations`."""
+        row, facets = self._reader.papers.row, self.recipe.places
+        return facet_correlations(
+            (
+                model.scores(row(query), [row(each.paper_id) for each in pairs]),
+                [[each.grades[facet] for facet in facets] for each in pairs],
+            )
+            for query, pairs in lists.items()
+        )
 
     def _fit_seed(
         self, model: PairReader, seed: int, examples: Examples, evaluator: DevEvaluator
@@ -328,14 +303,16 @@ class CrossEncoderTraining(Training):
             disable_tqdm=True,
             report_to="none",
         )
-        trainer = PairTrainer(
-            examples,
+        examples.seed, examples.epoch = seed, 0
+        trainer: Any = CrossEncoderTrainer(
             model=model,
             args=arguments,
+            train_dataset=examples.pairs,
             loss=PairLoss(model, self._loss, recipe),
             evaluator=evaluator,
             callbacks=[EarlyStoppingCallback(recipe.patience)],
         )
+        trainer.get_batch_sampler = lambda *_, **__: examples  # which draw the batches
         trainer.remove_callback(PrinterCallback)
         # The state is written last: a checkpoint without it is one of a killed call.
         whole = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
@@ -362,10 +339,8 @@ class CrossEncoderTraining(Training):
                 exported.mkdir(exist_ok=True)
                 log.warning("%s: the weights are kept, without ONNX models: %s", self.name, error)
 
-        write_pretrained(
-            self._model.to("cpu").transformers_model, self.work / "base" / TOKENIZER, folder, export
-        )
-        training = self._training
+        training, model = self._training, self._model.to("cpu").transformers_model
+        write_pretrained(model, self.work / "base" / TOKENIZER, folder, export)
         curves = "; ".join(
             f"{name}: {', '.join(f'{score:.3f}' for score in curve)}"
             for name, curve in training["curves"].items()
@@ -375,30 +350,24 @@ class CrossEncoderTraining(Training):
             f"after each {training['steps_per_measurement']:,} steps of {recipe.batch} pairs, the best of "
             f"which is kept: {curves}."
         )
-        return self.card(
-            weights, measured, {name: list(each.values()) for name, each in training["dev"].items()}
-        )
+        dev = {name: list(each.values()) for name, each in training["dev"].items()}
+        return self.card(weights, measured, dev)
 
     def card(self, weights: str, measured: str, figures: Mapping[str, Sequence[float]]) -> Card:
         recipe = self.recipe
-        of_facet, loss, texts = f" --facet {recipe.facet}" if recipe.facet else "", self._loss, self._texts
         by = recipe.facet or "background, method and result"
         steps = self._every * recipe.evaluations
-        pairs = (
-            f"{self._training['pairs']:,} graded pairs, in at most {steps:,} steps of {recipe.batch} pairs"
-        )
         return Card(
             name=self.name,
             purpose=f"Reranks papers by how similar they are to a query in {by}: a cross-encoder, which "
-            f"reads both together, trained from {weights} on {pairs} (loss {loss}).",
-            input=f"{TEXTS[texts]}; {recipe.query_tokens} tokens of the query and {recipe.candidate_tokens} "
-            "of a candidate",
+            f"reads both together, trained from {weights} on {self._training['pairs']:,} graded pairs, in at "
+            f"most {steps:,} steps of {recipe.batch} pairs (loss {self._loss}).",
+            input=f"{TEXTS[self._texts]}; {recipe.query_tokens} tokens of the query and "
+            f"{recipe.candidate_tokens} of a candidate",
             caption="Spearman's correlation of scores and grades, the mean over the queries of dev. Their "
             f"mean {measured}",
             columns=("pairs", *([recipe.facet] if recipe.facet else BY_FACET)),
             figures=figures,
-            command=f"cross-encoder{of_facet} --loss {loss} --texts {texts} --encoder {self._base} --epochs "
-            f"{recipe.epochs:g} --learning-rate {recipe.learning_rate:g} --index DIR",
             limits=GRADES_LIMITS,
             licence=f"that of {self._base} and of the training data",
         )

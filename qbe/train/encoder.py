@@ -30,13 +30,12 @@ from qbe.models.tagger import Tagger
 from qbe.models.tokenizer import PaperTokenizer
 from qbe.runs import GradedLists
 from qbe.search.projections import ProjectionModel, write_model
-from qbe.train.card import APACHE, BY_FACET, GRADES_LIMITS, Card
 from qbe.train.fit import Schedule, Task, Weights, copied, fit_seeds, matmul_dtype, with_weights
 from qbe.train.losses import list_loss
 from qbe.train.network import WEIGHTS, GradedEncoder, PaperTable, table_of
 from qbe.train.pairs import facet_correlations, in_steps, queries_of, read_graded_papers, sample_unrelated
 from qbe.train.projections import FIGURES, by_file, projections_card, projections_of
-from qbe.train.work import Training
+from qbe.train.work import APACHE, BY_FACET, GRADES_LIMITS, Card, Training
 from qbe.util.files import sha256
 
 PROJECTIONS = "projections"
@@ -91,8 +90,7 @@ def graded_task(
                     rng = random.Random(f"{seed}-{epoch}-{query}")
                     some = sample_unrelated(lists[query], recipe.unrelated, rng)
                     pairs += [(rows[pair.paper_id], owner, pair.grades) for pair in some]
-                of_queries = [rows[query] for query in chosen]
-                yield tuple(map(torch.tensor, (of_queries, *zip(*pairs, strict=True))))
+                yield tuple(map(torch.tensor, ([rows[query] for query in chosen], *zip(*pairs, strict=True))))
 
     def losses(batch: tuple[Tensor, ...]) -> Iterator[Tensor]:
         """The loss of a step; papers that occur twice are encoded once."""
@@ -192,9 +190,8 @@ class GradedTraining(Training):
         )
         (folder / PROJECTIONS).mkdir()
         write_model(folder / PROJECTIONS, model)
-        learned = "learned together with the encoder from"
-        card = projections_card(model, by_scores, learned, FIGURES, "large-encoder")
-        card.write(folder / PROJECTIONS, data)
+        card = projections_card(model, by_scores, "learned together with the encoder from", FIGURES)
+        card.write(folder / PROJECTIONS, data, "large-encoder --output DIR --work DIR")
         difference = (
             f" The folder holds the difference from the base (weights {self._digest[:12]}), of rank "
             f"{recipe.rank}, which is added to it when it was downloaded and verified; the weights that come "
@@ -209,7 +206,6 @@ class GradedTraining(Training):
             caption=f"{FIGURES} By mean-max of sentences.",
             columns=("pairs", "weights", *BY_FACET),
             figures=by_file(by_vectors),
-            command="large-encoder" + f" --encoder {self._start}" * (not large),
             limits=GRADES_LIMITS,
             licence=f"{APACHE}; derived from {MPNET.source if large else self._start} (same licence)",
         )

@@ -109,8 +109,7 @@ def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 5
             network.eval()
             state.measure()
         if state.step % every == 0 or epoch_ends:
-            average = sum(losses) / len(losses)
-            log.info("%s: step %d of %d, loss %.4f", path.stem, state.step, total, average)
+            log.info("%s: step %d of %d, loss %.4f", path.stem, state.step, total, sum(losses) / len(losses))
             losses.clear()
             state.save(path)
     network.load_state_dict(state.best, strict=False)

@@ -10,28 +10,25 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from qbe.index.reader import IndexReader
-from qbe.models.heads import OUTPUTS, GradeModel, Head, mean_head, write_model
+from qbe.models.heads import OUTPUTS, Doubles, GradeModel, Head, mean_head, write_model
 from qbe.models.words import FILE, SHIPPED, shipped_words
 from qbe.query import HIGHEST
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 from qbe.search.grading import FEATURES, Features, stored_vectors
 from qbe.search.projections import WEIGHTS, find_model, read_model
 from qbe.search.rank import GradedQuery
-from qbe.train.card import BY_FACET, GRADES_LIMITS, Card, reader_name
 from qbe.train.fit import Schedule, Task, fit, shuffled
 from qbe.train.losses import FACETS, as_asked, grade_loss
 from qbe.train.network import Standardization, as_array
 from qbe.train.pairs import encoder_of, file_label, within, without_evaluated
-from qbe.train.work import Training, load_arrays, save_arrays
+from qbe.train.work import BY_FACET, GRADES_LIMITS, Card, Training, load_arrays, reader_name, save_arrays
 from qbe.util.files import sha256
 from qbe.util.work import Workers
 
 log = logging.getLogger(__name__)
-Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +223,6 @@ class GradeTraining(Training):
                 for name, (features, grades) in self._dev.items()
             },
             places=2,
-            command="grades --index DIR",
             limits=GRADES_LIMITS,
         )
 

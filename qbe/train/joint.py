@@ -36,9 +36,8 @@ from qbe.search.grading import Grader, open_grader
 from qbe.search.pipeline import Pipeline
 from qbe.search.rerankers import JointGrader, paper_ids
 from qbe.search.stages import Fused
-from qbe.train.card import APACHE, BY_FACET, GRADES_LIMITS, Card
 from qbe.train.fit import Schedule, Task, copied, fit_seeds, matmul_dtype
-from qbe.train.grades import platt, query_of, rms_errors
+from qbe.train.grades import Doubles, platt, query_of, rms_errors
 from qbe.train.losses import FACETS, grades_of, pair_loss
 from qbe.train.network import LENGTH_MULTIPLE, WEIGHTS, TrainedEncoder
 from qbe.train.pairs import (
@@ -50,13 +49,12 @@ from qbe.train.pairs import (
     sample_unrelated,
     without_evaluated,
 )
-from qbe.train.work import Training, load_arrays, save_arrays
+from qbe.train.work import APACHE, BY_FACET, GRADES_LIMITS, Card, Training, load_arrays, save_arrays
 from qbe.types import Facet, Paper
 from qbe.util.files import sha256, write_text
 from qbe.util.work import Workers
 
 log = logging.getLogger(__name__)
-Doubles = NDArray[np.float64]
 
 PRODUCT = 4.0  # times the product of the papers' vectors, to make it about as large as their difference
 HEAD = ("hidden_weight", "hidden_bias", "out_weight", "out_bias")
@@ -288,8 +286,7 @@ class JointTraining(Training):
         reader, recipe = self._reader, self.recipe
         lists, self._dev = read_indexed_lists(self.sources, reader)
         if self._start:
-            held = papers_of(lists, *self._dev.values())
-            papers = {name: reader.paper(name) for name in sorted(held)}
+            papers = {name: reader.paper(name) for name in sorted(papers_of(lists, *self._dev.values()))}
             base = start_folder(Path(self._start, JOINT_MODEL), self._student, self.work / "start")
             files = [read_lists(file).keys() & lists.keys() for file in self.sources.train]
             sets = [{query: lists[query] for query in sorted(each)} for each in files if each]
@@ -360,22 +357,16 @@ class JointTraining(Training):
         digests = {file: sha256(path) for file, path in files.items()}
         unfinished = JointCard(files=digests, chances=[[0.0, 1.0]] * FACETS, parity=parity, training={})
         write_card(folder, unfinished)
-        figures = {}
+        figures: dict[str, list[float]] = {}
         with Workers(self.run.threads) as workers:
             stored, joint = open_grader(self._index, self._reader), JointGrader(folder, workers)
             for label, lists in self._dev.items():
                 truth, by_stored, by_joint = _compared(self._reader, stored, joint, lists)
                 mean = (by_stored + by_joint) / 2  # as a search ranks
-                for by, estimated in (
-                    ("grades", by_stored),
-                    (DEFAULT_RERANKER, by_joint),
-                    ("their mean", mean),
-                ):
-                    figures[f"{label} | {by}"] = rms_errors(estimated, truth)
-        lines = [
-            platt(mean[:, place], (truth[:, place] >= SIMILAR_FROM).astype(np.float64))
-            for place in range(FACETS)
-        ]
+                compared = {"grades": by_stored, DEFAULT_RERANKER: by_joint, "their mean": mean}
+                figures |= {f"{label} | {by}": rms_errors(each, truth) for by, each in compared.items()}
+        are_similar = (truth >= SIMILAR_FROM).astype(np.float64)
+        lines = [platt(*each) for each in zip(mean.T, are_similar.T, strict=True)]
         made = {**json.loads(json.dumps(self.made_from)), "seeds": list(self.run.seeds)}
         training = {**made, **self._counts, "calibrated": label}
         write_card(folder, replace(unfinished, chances=lines, training=training))
@@ -393,7 +384,6 @@ class JointTraining(Training):
             columns=("pairs", "grades by", *BY_FACET),
             figures=figures,
             places=2,
-            command=f"{DEFAULT_RERANKER}{' --start DIR' if self._start else ''} --index DIR --dev FILE...",
             limits=GRADES_LIMITS,
             licence=f"{APACHE}; derived from all-MiniLM-L6-v2 (same licence)",
         )

@@ -185,8 +185,7 @@ def transport_cost(query: PaperVectors, candidate: PaperVectors, settings: Setti
     plans = plans.to(costs.device)
     apart = rows[:, :, None] * columns[:, None]
     divergence = torch.special.xlogy(plans, plans / apart.clamp(min=1e-300)).sum((1, 2))
-    cost = (plans * costs.double()).sum((1, 2))
-    value: Tensor = cost + divergence / settings.regularization
+    value: Tensor = (plans * costs.double()).sum((1, 2)) + divergence / settings.regularization
     return value.to(costs.dtype)
 
 

@@ -189,16 +189,14 @@ class TrainedEncoder(nn.Module):
 
         self.words, self.places = (fixed(f"{kind}_embeddings.weight") for kind in ("word", "position"))
         # A paper is one segment: its type is that of the first (BERT; MPNet has none).
-        none = torch.zeros(1, self.shape.dimension)
-        types = weights.get("embeddings.token_type_embeddings.weight", none)
+        types = weights.get("embeddings.token_type_embeddings.weight", torch.zeros(1, self.shape.dimension))
         self.types = nn.Parameter(types.float(), requires_grad=False)
         self.norm_weight, self.norm_bias = fixed("LayerNorm.weight"), fixed("LayerNorm.bias")
         longest = len(self.places) - self.first_position
         bias = None if distances is None else position_bias(distances, longest)
         self.position_bias: Tensor | None
         self.register_buffer("position_bias", bias, persistent=False)
-        numbers = range(self.shape.layers)
-        self.layers = nn.ModuleList(Layer(self.shape, weights, each) for each in numbers)
+        self.layers = nn.ModuleList(Layer(self.shape, weights, each) for each in range(self.shape.layers))
 
     def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Final states (papers, tokens, dimension) float32 of padded token ids (papers, tokens) int64."""

@@ -43,11 +43,10 @@ class PairReader(CrossEncoder):
         candidate_tokens: int,
     ) -> None:
         """Set what is read: papers of an index, cut as search does."""
-        asked = facet if texts == OF_FACET else None
 
         @cache
         def query(row: int) -> list[int]:
-            encoded = EncodedAspect.of(Aspect(reader.papers[row], asked))
+            encoded = EncodedAspect.of(Aspect(reader.papers[row], facet if texts == OF_FACET else None))
             return query_side(tokenizer, encoded, query_tokens, texts)
 
         @cache
@@ -132,11 +131,8 @@ def by_length(lengths: Sequence[int], size: int) -> Epoch:
         order, batches = rng.permutation(len(lengths)).tolist(), list[list[int]]()
         for first in range(0, len(order), size * BUCKET):
             bucket = sorted(order[first : first + size * BUCKET], key=lengths.__getitem__)
-            starts = range(0, len(bucket), size)
-            batches += [
-                bucket[starts[place] : starts[place] + size]
-                for place in rng.permutation(len(starts)).tolist()
-            ]
+            starts = rng.permutation(range(0, len(bucket), size)).tolist()
+            batches += [bucket[begin : begin + size] for begin in starts]
         return batches
 
     return epoch
@@ -165,13 +161,9 @@ def in_triplets(lists: Sequence[Sequence[GradedPair]], facets: Sequence[int], si
     """
     starts, ordered = itertools.accumulate(map(len, lists), initial=0), list[list[list[Places]]]()
     for start, pairs in zip(starts, lists, strict=False):
-        twos = [(one, two) for one in range(len(pairs)) for two in range(len(pairs))]
+        twos = list(itertools.permutations(enumerate(pairs, start), 2))
         by_facet = [
-            [
-                (start + one, start + two)
-                for one, two in twos
-                if pairs[one].grades[facet] > pairs[two].grades[facet]
-            ]
+            [(one, two) for (one, best), (two, other) in twos if best.grades[facet] > other.grades[facet]]
             for facet in facets
         ]
         ordered.append([each for each in by_facet if each])

@@ -60,10 +60,9 @@ def file_label(file: Path) -> str:
 
 def read_lists(file: Path, facets: Sequence[int] = EVERY_FACET) -> Lists:
     """The pairs of a file that have grades of some facets; of all, a pair without one is an error."""
-    lists = read_graded_pairs(file, partial=len(facets) < len(EVERY_FACET))
     return {
         query: [pair for pair in pairs if not any(math.isnan(pair.grades[facet]) for facet in facets)]
-        for query, pairs in lists.items()
+        for query, pairs in read_graded_pairs(file, partial=len(facets) < len(EVERY_FACET)).items()
     }
 
 

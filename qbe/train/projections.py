@@ -17,12 +17,11 @@ from qbe.index.reader import IndexReader
 from qbe.index.scoring import kept_or_all
 from qbe.runs import GradedLists
 from qbe.search.projections import TERMS, FacetProjection, ProjectionModel, write_model
-from qbe.train.card import BY_FACET, GRADES_LIMITS, Card, reader_name
 from qbe.train.fit import Schedule, Task, Weights, fit_seeds, shuffled, with_weights
 from qbe.train.losses import FACETS, ranknet
 from qbe.train.network import START_WEIGHT, ProjectedPapers, StoredVectors, vector_terms
 from qbe.train.pairs import check_dev, encoder_of, facet_correlations, papers_of, read_indexed_lists
-from qbe.train.work import Training
+from qbe.train.work import BY_FACET, GRADES_LIMITS, Card, Training, reader_name
 from qbe.types import Facet
 
 log = logging.getLogger(__name__)
@@ -174,8 +173,7 @@ class ProjectionTraining(Training):
         model = ProjectionModel(projections_of(self._published), self._encoder, training)
         write_model(folder, model)
         caption = f"{FIGURES} Untrained: the published weights of the terms, but the vectors as they are."
-        command = "facet-projections --index DIR"
-        return projections_card(model, self._figures, "learned from", caption, command)
+        return projections_card(model, self._figures, "learned from", caption)
 
 
 def by_file(figures: Figures) -> dict[str, Sequence[float]]:
@@ -184,10 +182,8 @@ def by_file(figures: Figures) -> dict[str, Sequence[float]]:
     return {f"{file} | {label}": rows[file] for file in files for label, rows in figures.items()}
 
 
-def projections_card(
-    model: ProjectionModel, figures: Figures, learned: str, caption: str, command: str
-) -> Card:
-    """The card of projections that were ``learned`` in a way, by a ``command``."""
+def projections_card(model: ProjectionModel, figures: Figures, learned: str, caption: str) -> Card:
+    """The card of projections that were ``learned`` in a way."""
     encoder, weights = model.encoder["name"], model.encoder["weights_sha256"][:12]
     return Card(
         name=reader_name("facet-projections", encoder),
@@ -198,6 +194,5 @@ def projections_card(
         caption=caption,
         columns=("pairs", "weights", *BY_FACET),
         figures=by_file(figures),
-        command=command,
         limits=GRADES_LIMITS,
     )

@@ -29,9 +29,8 @@ from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights, resolve
 from qbe.models.pooling import Floats
 from qbe.models.tagger import Tagger, TaggingEncoder, span_mask
 from qbe.train import fit as trainer
-from qbe.train.card import APACHE, Card
 from qbe.train.tagger_network import ENCODER_RATE, LABEL_COUNT, Head, SentenceLayers, Teacher, Tokens
-from qbe.train.work import Training, load_arrays, save_arrays
+from qbe.train.work import APACHE, Card, Training, load_arrays, save_arrays
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 from qbe.util.files import sha256
 from qbe.util.work import ordered_map
@@ -411,8 +410,7 @@ class TaggerTraining(Training):
             for paper, abstract in zip(self._papers["train"], self._labelled["train"], strict=True)
         ]
         structured = headed_papers(self.sources.train[1:], evaluated)
-        states = record_states(self._trunk, recipe.layers, structured)
-        pairs = zip(states, structured, strict=True)
+        pairs = zip(record_states(self._trunk, recipe.layers, structured), structured, strict=True)
         headed = [Example.headed(*pair, recipe.headed_weights) for pair in pairs]
         count = recipe.kept if self._start else recipe.unlabelled
         papers = sample_papers(self.sources.corpus, evaluated, count, recipe.sample_seed)
@@ -530,7 +528,6 @@ class TaggerTraining(Training):
                 f"{seed} | {split}": scores for seed, each in seeds.items() for split, scores in each.items()
             },
             places=2,
-            command="tagger",
             limits="Trained on English abstracts, most of them of computer science.",
             licence=f"{APACHE}; derived from {trunk.name} (same licence)",
         )

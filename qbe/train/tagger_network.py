@@ -67,8 +67,7 @@ class Chain(nn.Module):
             ahead = (scores[:, i] + backward[-1]).unsqueeze(1)
             step = torch.logsumexp(self.transitions + ahead, 2)
             backward.append(torch.where(present[:, i : i + 1], step, last))
-        both = torch.stack(forward, 1) + torch.stack(backward[::-1], 1)
-        return torch.log_softmax(both, -1)
+        return torch.log_softmax(torch.stack(forward, 1) + torch.stack(backward[::-1], 1), -1)
 
 
 class Head(nn.Module):

@@ -15,9 +15,8 @@ from qbe.corpus.reading import read_corpus
 from qbe.corpus.sentences import split_sentences
 from qbe.models.words import FILE, TechniqueWords, terms_of
 from qbe.runs import read_graded_pairs
-from qbe.train.card import Card
 from qbe.train.pairs import papers_of
-from qbe.train.work import Training
+from qbe.train.work import Card, Training
 from qbe.util.files import sha256
 
 log = logging.getLogger(__name__)
@@ -99,5 +98,4 @@ class WordsTraining(Training):
             caption=f"`{FILE}` has the SHA-256 {sha256(folder / FILE)[:12]}; a line is a term, its inverse "
             "document frequency and its lean.",
             figures={},
-            command="technique-words",
         )

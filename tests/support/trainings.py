@@ -16,7 +16,7 @@ from qbe.runs import GradedPair
 from qbe.train.work import RunOptions, Sources, run_training
 from qbe.types import Paper
 
-RUN = RunOptions(seeds=(0, 1))
+RUN = RunOptions(seeds=(0, 1), given="of a test")
 
 
 class Folders(NamedTuple):
