@@ -142,13 +142,13 @@ def flops(tokens: int, layers: int, hidden: int) -> tuple[int, int]:
 
 
 def _weights(files: EncoderFiles) -> Path:
-    from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights
+    from qbe.models.folders import MINILM, packaged_weights
     from qbe.models.large import LARGE as ENTRY
     from qbe.models.large import weights_folder
     from qbe.util.files import sha256
 
     is_large = files.metadata.name == LARGE
-    folder = weights_folder(ENTRY) if is_large else packaged_weights(ENCODERS[BASE_ENCODER])
+    folder = weights_folder(ENTRY) if is_large else packaged_weights(MINILM)
     assert sha256(folder / "model.safetensors") == files.metadata.weights_sha256
     return folder
 

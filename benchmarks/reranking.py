@@ -91,11 +91,11 @@ def write_classifier(folder: Path) -> None:
     from transformers import AutoModelForSequenceClassification
     from transformers.utils import logging
 
-    from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights
+    from qbe.models.folders import MINILM, packaged_weights
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.set_verbosity(logging.ERROR)  # it would warn that the head is new, as meant here
-    source = packaged_weights(ENCODERS[BASE_ENCODER])
+    source = packaged_weights(MINILM)
     torch.manual_seed(0)
     model = AutoModelForSequenceClassification.from_pretrained(str(source), num_labels=1)
     model.save_pretrained(str(folder))

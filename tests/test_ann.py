@@ -108,12 +108,12 @@ def test_what_faiss_takes(factory):
 
 
 def test_another_index_than_the_manifest_states_is_told(tmp_path, stored):
-    write_faiss(tmp_path, stored, "cosine")  # an exact one, where the manifest states lists
+    write_faiss(tmp_path, stored, "cosine", FaissParams())  # an exact one, where the manifest states lists
     with pytest.raises(IndexFormatError, match="the index is damaged: build it again"):
         FaissIndex(Files(tmp_path), 1, planned(ROUNDED, stored))
     faiss.write_index(faiss.index_factory(16, "IDMap,Flat"), str(tmp_path / FAISS))
     with pytest.raises(IndexFormatError, match="expected a FAISS index SQfp16, found IndexIDMap; the index"):
-        FaissIndex(Files(tmp_path), 1)
+        FaissIndex(Files(tmp_path), 1, FaissParams())
     with pytest.raises(UsageError, match=r"`nprobe` goes with an index of lists, found SQfp16; drop it"):
         FaissIndex(Files(tmp_path), 1, FaissParams(), 4)
 

@@ -30,7 +30,7 @@ def paper(number: int) -> Paper:
 
 
 def pairs(count: int) -> list[PaperPair]:
-    return [PaperPair(paper(0), paper(number)) for number in range(1, count + 1)]
+    return [(paper(0), paper(number)) for number in range(1, count + 1)]
 
 
 def in_turn(*sent: Sent) -> Behaviour:
@@ -131,7 +131,7 @@ def test_parameters_that_an_endpoint_refuses_are_left_out_from_then_on():
 
     with running(behave) as (server, asking):
         assert None not in Grader(asking, parallel=4).grade(pairs(4)).answers
-        Grader(asking).grade([PaperPair(paper(9), paper(1))])
+        Grader(asking).grade([(paper(9), paper(1))])
     assert sorted(server.requests[-1].body) == ["max_tokens", "messages", "model", "response_format"]
     assert len(server.requests) <= 4 * 3 + 1
 

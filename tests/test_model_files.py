@@ -15,7 +15,7 @@ from qbe.errors import ModelError, UsageError
 from qbe.models import folders
 from qbe.models.cards import CROSS_ENCODER, DEFAULT_RERANKER, ENCODER, read_card, write_card
 from qbe.models.encoder import Encoder
-from qbe.models.folders import BASE_ENCODER, ENCODERS, resolve_encoder, resolve_reranker
+from qbe.models.folders import BASE_ENCODER, MINILM, resolve_encoder, resolve_reranker
 from qbe.models.session import open_session
 from qbe.util.files import sha256
 
@@ -111,8 +111,8 @@ def registry_entry(monkeypatch, package: Path, digests: dict[str, str]) -> None:
     package.mkdir(exist_ok=True)
     (package / "__init__.py").write_text("raise AssertionError('the code of the package was run')")
     monkeypatch.syspath_prepend(package.parent)
-    entry = ENCODERS[BASE_ENCODER]._replace(name="known", package=package.name, digests=digests)
-    monkeypatch.setattr(folders, "ENCODERS", {"known": entry})
+    base = MINILM._replace(name="known", requirements=(package.name,), digests=digests)
+    monkeypatch.setattr(folders, "BASES", {"known": (base, folders.DEFAULT_FORMAT)})
 
 
 def test_registry_refuses_other_weights_than_its_digest(tmp_path, model, cache, monkeypatch):

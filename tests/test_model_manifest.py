@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qbe.cli.parser import parse
-from qbe.models.folders import ENCODERS
+from qbe.models.folders import BASES
 from qbe.models.large import LARGE
 from qbe.util.files import sha256
 
@@ -39,9 +39,9 @@ def known_digests() -> set[str]:
     models = MANIFEST["models"].values()
     digests = {digest for model in models for digest in model["files"].values()}
     digests |= {model["weights"] for model in models if "weights" in model}
-    for entry in ENCODERS.values():
-        digests |= set(entry.digests.values())
-    return digests | set(LARGE.base.digests.values()) | {LARGE.sha256} | MANIFEST["superseded"].keys()
+    for base, _ in BASES.values():
+        digests |= set(base.digests.values())
+    return digests | {LARGE.sha256} | MANIFEST["superseded"].keys()
 
 
 def data_file(name: str) -> Path | None:

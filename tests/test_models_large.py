@@ -25,7 +25,7 @@ from qbe.models.export.encoder import export_encoder
 from qbe.models.export.graph import fill_graph, store_graph
 from qbe.models.export.quantize import channel_ranges, smooth
 from qbe.models.folders import find
-from qbe.models.large import LargeEncoder, WheelParts, applied, low_rank, read_weights, write_weights
+from qbe.models.large import LargeEncoder, PackagedModel, applied, low_rank, read_weights, write_weights
 from qbe.models.tokenizer import Window
 from qbe.train.network import GradedEncoder, ProjectedPapers, StoredVectors, table_of, vector_terms
 
@@ -51,7 +51,7 @@ def digests(files: dict[str, bytes]) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory) -> Iterator[WheelParts]:
+def parts(tmp_path_factory) -> Iterator[PackagedModel]:
     """A model of a weight ``w`` in two wheels, which pip finds in a folder alone."""
     folder = tmp_path_factory.mktemp("parts")
     (folder / "wheels").mkdir()
@@ -69,7 +69,7 @@ def parts(tmp_path_factory) -> Iterator[WheelParts]:
         patch.setenv("QBE_CACHE", str(folder / "cache"))
         patch.setenv("PIP_NO_INDEX", "1")
         patch.setenv("PIP_FIND_LINKS", str(folder / "wheels"))
-        yield WheelParts("fish", "someone/fish", requirements, "fish", digests(files))
+        yield PackagedModel("fish", "someone/fish", requirements, "fish", digests(files))
 
 
 def test_a_model_is_put_together_out_of_wheels_once(parts, monkeypatch):

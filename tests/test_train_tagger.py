@@ -15,7 +15,7 @@ from qbe.corpus.identity import TitleIndex
 from qbe.errors import CorpusError, ModelError
 from qbe.models.cards import HEAD, TAGGER
 from qbe.models.encoder import Encoder
-from qbe.models.export.encoder import HeadInputs, export_head
+from qbe.models.export.encoder import Feed, export_head
 from qbe.models.folders import resolve_tagger
 from qbe.models.tagger import Tagger
 from qbe.train import tagger as training
@@ -228,12 +228,11 @@ def test_no_other_tagger_learns_on(tiny_tagger):
         training.started_head(resolve_tagger("facet-tagger"), 32)
 
 
-def readings() -> list[HeadInputs]:
+def readings() -> list[Feed]:
     papers = [made_up(seed, [(seed + place) % 5 for place in range(2 + seed % 5)]) for seed in range(20)]
+    spans = [Head.collate([paper])[1].numpy() for paper in papers]
     states = [np.ascontiguousarray(paper.states.swapaxes(0, 1)) for paper in papers]
-    return [
-        HeadInputs(each, Head.collate([paper])[1].numpy()) for each, paper in zip(states, papers, strict=True)
-    ]
+    return [{"states": one, "spans": other} for one, other in zip(states, spans, strict=True)]
 
 
 class Fragile(torch.nn.Module):

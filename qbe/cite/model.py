@@ -45,16 +45,15 @@ def write_model(folder: Path, model: CitationModel) -> None:
     }
     for key, head in model.heads.items():
         arrays |= head_arrays(key, head)
-    described = {"encoder": dict(model.encoder), "features": _FEATURES, "training": dict(model.training)}
-    _STORAGE.write(folder, arrays, described)
+    _STORAGE.write(folder, arrays, _FEATURES, model)
 
 
 def read_model(folder: Path) -> CitationModel:
     """Read a model; raises ModelError for one that is absent, damaged or of another format."""
 
-    def model_of(card: Mapping[str, Any], arrays: Arrays) -> CitationModel:
+    def model_of(arrays: Arrays, *card: Any) -> CitationModel:
         projection = Projection(*(arrays[name] for name in Projection._fields))
         heads = {each.key: head_of(each.key, arrays) for each in FEATURE_SETS}
-        return CitationModel(projection, heads, card["encoder"], card["training"])
+        return CitationModel(projection, heads, *card)
 
     return _STORAGE.read(folder, _FEATURES, model_of)

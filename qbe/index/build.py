@@ -84,12 +84,8 @@ def build(
         if finished is not None:
             return finished
         models = BuildModels(settings, execution.threads)
-        inputs = {
-            "settings": settings.record(source.names),
-            "sources": source.facts,
-            "encoder": models.identity,
-            **({"reading": source.reading} if source.reading else {}),
-        }
+        inputs: dict[str, Any] = {"settings": settings.record(source.names), "sources": source.facts}
+        inputs |= {"encoder": models.identity, **({"reading": source.reading} if source.reading else {})}
         state = resumed_state(staging, inputs)
         if state is None:
             shutil.rmtree(staging, ignore_errors=True)
@@ -243,8 +239,7 @@ def read_papers(
     folder: Path, source: Source, models: BuildModels, execution: Execution, left_out: RejectedRecords
 ) -> State:
     """Read the corpus, split into sentences; return ``counts`` and ``tagger`` of a build's state."""
-    read = execution.progress.papers(source.papers(split_sentences, left_out))
-    papers = models.prepare(read)
+    papers = models.prepare(execution.progress.papers(source.papers(split_sentences, left_out)))
     counts = write_papers(folder, write_input(folder, papers) if models.settings.bm25 else papers)
     predicted = 0 if models.encoder is None else counts["papers"] - counts["labelled"]
     skipped = {"left_out": left_out.counts()} if left_out else {}

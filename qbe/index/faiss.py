@@ -84,13 +84,13 @@ def write_faiss(
     folder: Path,
     vectors: Vectors,
     similarity: str,
-    params: FaissParams | None = None,
+    params: FaissParams,
     threads: int = 1,
     advance: Callable[[int], Any] = lambda _: None,
     learned: Path | None = None,
     kept: bool = False,
 ) -> None:
-    """Build an index over vectors (sentences, dimension), by default an exact one, and save it in a folder.
+    """Build an index over vectors (sentences, dimension), and save it in a folder.
 
     The same vectors and parameters give the same bytes. ``learned`` is the file of an index whose centroids
     and codes are taken; its own vectors are ``kept`` where they are the first of ``vectors``.
@@ -100,7 +100,7 @@ def write_faiss(
     try:
         with building(threads):
             if learned is None:
-                index = _train(vectors, similarity, params or FaissParams())
+                index = _train(vectors, similarity, params)
             else:
                 index = _read_index(learned, faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
                 if not kept:
@@ -134,8 +134,7 @@ def _train(vectors: Vectors, similarity: str, params: FaissParams) -> Any:
             clustering.min_points_per_centroid = 1  # no warnings for a small corpus
         if getattr(faiss, "get_num_gpus", int)():
             # A build for GPUs, which assigns vectors to centroids there.
-            on_gpus = faiss.index_cpu_to_all_gpus(_empty("Flat", ivf.d, similarity))
-            ivf.clustering_index = on_gpus
+            ivf.clustering_index = faiss.index_cpu_to_all_gpus(_empty("Flat", ivf.d, similarity))
     if not index.is_trained:
         count = min(len(vectors), max(SAMPLED * (params.nlist or 0), CODE_SAMPLED))
         rows = np.random.default_rng(params.seed).choice(len(vectors), count, replace=False)
@@ -160,15 +159,12 @@ def _read_index(path: Path, flags: int) -> Any:
 class FaissIndex:
     """Find the nearest sentences by the similarity of the index."""
 
-    def __init__(
-        self, files: Files, threads: int, params: FaissParams | None = None, nprobe: int | None = None
-    ) -> None:
+    def __init__(self, files: Files, threads: int, params: FaissParams, nprobe: int | None = None) -> None:
         """Open the index of a folder, built with ``params``; ``nprobe`` overrides theirs."""
         check_package("faiss")
         import faiss
 
-        self._path, self.params = files.folder / FAISS, params or FaissParams()
-        params = self.params
+        self._path, self.params = files.folder / FAISS, params
         self._nprobe = min(nprobe or params.nprobe or 1, params.nlist or 1)
         if nprobe is not None and params.nlist is None:
             raise UsageError(f"`nprobe` goes with an index of lists, found {params.factory}; drop it")
@@ -202,8 +198,7 @@ class FaissIndex:
         import faiss
 
         untyped: Any = faiss  # its stubs know C++'s arguments, not Python's
-        bits = np.packbits(mask, bitorder="little")
-        return int(np.count_nonzero(mask)), untyped.IDSelectorBitmap(bits)
+        return int(np.count_nonzero(mask)), untyped.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
 
     def nearest(
         self, queries: Floats, count: int, allowed: SentenceSelection | None = None, breadth: int = 1
@@ -317,9 +312,8 @@ class CandidateSource:
                 wider = count  # until there are k papers: a long one may have all of the nearest sentences
                 while len(rows) < min(k, self._with_sentences) and wider < self.sentences.sentences:
                     wider *= 4
-                    (rows,) = self._papers(
-                        [query], wider, partial(self.sentences.nearest, breadth=wider // count)
-                    )
+                    search = partial(self.sentences.nearest, breadth=wider // count)
+                    (rows,) = self._papers([query], wider, search)
                 yield rows
             return
         mask, sizes = allowed.mask, np.diff(self._starts)
@@ -361,8 +355,7 @@ class CandidateSource:
         self, queries: Sequence[Floats], count: int, search: Callable[[Floats, int], Rows]
     ) -> Iterator[Rows]:
         for group in self._groups(queries, count):
-            positions = search(np.concatenate(group), count)
-            for query_positions in _split(positions, group):
+            for query_positions in _split(search(np.concatenate(group), count), group):
                 unique = distinct(query_positions[query_positions >= 0])
                 yield distinct(np.searchsorted(self._starts, unique, side="right") - 1)
 

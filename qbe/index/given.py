@@ -54,12 +54,8 @@ class GivenEncoder:
 
     def check(self, folder: object, built: dict[str, Any]) -> None:
         """Raise EncoderMismatchError unless an index was built with vectors of this encoder."""
-        probes = [np.array(each["probe"]) for each in (built, self.files.identity) if "probe" in each]
-        if (
-            len(probes) < 2
-            or np.shape(probes[0]) != np.shape(probes[1])
-            or not np.allclose(probes[0], probes[1], atol=CLOSE)
-        ):
+        theirs, own = (np.array(each.get("probe", [np.nan])) for each in (built, self.files.identity))
+        if theirs.shape != own.shape or not np.allclose(theirs, own, atol=CLOSE):
             raise EncoderMismatchError(
                 f"{folder} was built with the encoder {built['name']}, found {self} with other vectors; give "
                 "the encoder it was built with as `encoder`, or build the index again"
@@ -69,9 +65,7 @@ class GivenEncoder:
         """Encode papers in order."""
         if self._vectors is None:
             for chunk in chunks(papers):
-                texts = [
-                    [f"{each.title}. {each.abstract}", *(s.text for s in each.sentences)] for each in chunk
-                ]
+                texts = [[f"{p.title}. {p.abstract}", *(s.text for s in p.sentences)] for p in chunk]
                 vectors = iter(self._encoded(list(chain.from_iterable(texts))))
                 for some in texts:
                     whole, *each = (next(vectors) for _ in some)

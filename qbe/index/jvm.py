@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import logging
 import os
 import re
 import shutil
@@ -19,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from qbe.errors import JavaError, MissingDependencyError, QbeError, check_package
+from qbe.models import made_once
 from qbe.util import work
-from qbe.util.files import atomic_file, cache_folder, make_once
+from qbe.util.files import atomic_file, cache_folder
 
 JAVA_VERSION = 21  # the oldest version that runs Anserini's class files
 MAX_CLAUSES = 1_000_000  # distinct terms in a query; Lucene's default of 1,024 is too low for a long abstract
 _ARCHIVE_SECONDS = 120  # limit for each of the two processes that make the archive, in two seconds
 
-log = logging.getLogger(__name__)
 _start = threading.Lock()
 _forked = threading.Event()
 # Options of the machine beside the usual ones; QUICK, its quick compiler alone, takes a sixth off one cold
@@ -298,7 +297,6 @@ def anserini_jar() -> Path:
             "connect to the network for the first search by words, or set PIP_FIND_LINKS to a folder with "
             f"{archive.name}; without Lucene, dense search works"
         )
-        log.info("downloading Lucene (the jar of %s, 113 MB), once, into %s ...", PYSERINI, jar)
         address, digest = _address(archive.name, remedy), f"sha256:{SHA256}"
         download(address, archive, digest, MissingDependencyError, remedy)
         with tarfile.open(archive) as members, atomic_file(jar) as stream:
@@ -307,8 +305,7 @@ def anserini_jar() -> Path:
             shutil.copyfileobj(member, stream, 1 << 20)
         archive.unlink()
 
-    make_once(jar, jar.is_file, fetch, lambda: log.info("another process fetches %s: waiting ...", jar.name))
-    return jar
+    return made_once(jar, f"downloading Lucene (the jar of {PYSERINI}, 113 MB)", fetch)
 
 
 def _address(file: str, remedy: str) -> str:

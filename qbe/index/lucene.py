@@ -84,8 +84,7 @@ def write_input(folder: Path, papers: Iterable[Paper]) -> Iterator[Paper]:
         for number, paper in enumerate(papers):
             if number % _PAPERS_A_FILE == 0:
                 files.close()
-                path = target / f"{number:010d}.jsonl"
-                lines = files.enter_context(path.open("w", encoding="utf-8"))
+                lines = files.enter_context((target / f"{number:010d}.jsonl").open("w", encoding="utf-8"))
             lines.write(json.dumps({"id": paper.paper_id, "contents": _plain(contents(paper))}) + "\n")
             yield paper
 
@@ -158,7 +157,7 @@ def _change_postings(target: Path, old: Path, added: Path | None, deleted: Seque
     config.setMergeScheduler(java("org.apache.lucene.index.SerialMergeScheduler")())
     config.setSimilarity(java("org.apache.lucene.search.similarities.BM25Similarity")(K1, B))
     writer = java("org.apache.lucene.index.IndexWriter")(jvm.open_lucene(target, reading=False), config)
-    try:
+    with contextlib.closing(writer):
         term, query = java("org.apache.lucene.index.Term"), java("org.apache.lucene.search.TermQuery")
         for first in range(0, len(deleted), _IDS_AT_A_TIME):
             some = deleted[first : first + _IDS_AT_A_TIME]
@@ -167,8 +166,6 @@ def _change_postings(target: Path, old: Path, added: Path | None, deleted: Seque
             writer.addIndexes([jvm.open_lucene(added, reading=False)])
         writer.forceMerge(1)  # drops deleted papers from the statistics too
         writer.commit()
-    finally:
-        writer.close()
 
 
 @contextlib.contextmanager
@@ -178,14 +175,11 @@ def _building(folder: Path, count: int, advice: str = "go on with `resume`") -> 
     failure: Exception | None = None
     try:
         yield statistics
-        reader = jvm.open_lucene(folder / LUCENE)
-        try:
+        with contextlib.closing(jvm.open_lucene(folder / LUCENE)) as reader:
             statistics["documents"] = reader.numDocs()
             statistics["tokens"] = reader.getSumTotalTermFreq("contents")
             if statistics["documents"] == count:
                 np.save(folder / LUCENE / ROWS, document_rows(reader, (folder / IDS).read_text("utf-8")))
-        finally:
-            reader.close()
         result = f"{statistics['documents']} documents"
     except Exception as error:
         failure, result = error, jvm.java_message(error)
@@ -230,9 +224,7 @@ class TextSearch:
     def __init__(
         self, files: Files, ids: Sequence[str], lucene: Mapping[str, Any], similarity: str = "bm25"
     ) -> None:
-        """Open postings to search them by BM25, with the parameters of a manifest's ``lucene``, or by
-        ``tfidf``, Lucene's ClassicSimilarity.
-        """
+        """Open postings for BM25, by a manifest's ``lucene``, or ``tfidf``, Lucene's ClassicSimilarity."""
         java, path = jvm.java_class, files.folder / LUCENE
         java("java.lang.Object")
         try:

@@ -55,8 +55,7 @@ class Names:
         titles have these words in sequence, the last perhaps only begun, else those with all of them.
         Without ``titles`` only by id.
         """
-        named = self._named([text])
-        if named is not None:
+        if (named := self._named([text])) is not None:
             return [self._papers.ids[named]]
         title = normalized_title(text) if titles else ""
         rows = self._by_title.get(title, [])[:MOST] if title else []
@@ -66,8 +65,7 @@ class Names:
 
     def complete(self, text: str) -> Iterator[str]:
         """Yield the ids of the paper of that name, and of those whose titles have all words."""
-        named = self._named([text])
-        if named is not None:
+        if (named := self._named([text])) is not None:
             yield self._papers.ids[named]
         if title := normalized_title(text):
             yield from (self._papers.ids[row] for row in self._with(title.split()) if row != named)
@@ -147,10 +145,8 @@ def differs_little(paper: Paper, record: Mapping[str, Any]) -> bool:
     dois = [str(each.get("doi") or "") for each in (metadata, paper.metadata)]
     authors = [first_author(each.get("authors")) for each in (metadata, paper.metadata)]
     pairs = authors, ("", "") if any(_ARXIV.search(each.lower()) for each in dois) else dois
-    fewest = min(len(words), len(its_words))
-    return 2 * len(words & its_words) > fewest >= FEWEST_WORDS and not any(
-        one and other and one != other for one, other in pairs
-    )
+    differ = any(one and other and one != other for one, other in pairs)
+    return not differ and 2 * len(words & its_words) > min(len(words), len(its_words)) >= FEWEST_WORDS
 
 
 def shortcuts(text: str, lookup: bool = True) -> list[str]:

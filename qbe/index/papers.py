@@ -123,8 +123,7 @@ class Papers:
         return self._rows.get(paper_id)
 
     def __getitem__(self, row: int) -> Paper:
-        files, line = self.line(row)
-        return self._paper(files, row, line)
+        return self._paper(row, *self.line(row))
 
     def line(self, row: int) -> tuple[Files, bytes]:
         """Return the record of a paper as it was written, and the files that it is in."""
@@ -142,15 +141,14 @@ class Papers:
                         yield files, line
 
     def read_from(self, row: int) -> Iterator[Paper]:
-        for place, (files, line) in enumerate(self._lines(row), row):
-            yield self._paper(files, place, line)
+        return (self._paper(place, *line) for place, line in enumerate(self._lines(row), row))
 
     def read_containing(self, parts: Sequence[bytes]) -> Iterator[Paper | None]:
         """Yield all papers; None for one of plain ASCII that lacks some of the parts, ASCII in lower case."""
         for row, (files, line) in enumerate(self._lines()):
             lower = line.lower()
             lacks = line.isascii() and not all(part in lower for part in parts)
-            yield None if lacks else self._paper(files, row, line)
+            yield None if lacks else self._paper(row, files, line)
 
     def read_metadata(self) -> Iterator[Metadata]:
         return (metadata for _, _, metadata in self.read_headings())
@@ -163,10 +161,9 @@ class Papers:
                 begin = line.find(_METADATA_KEY, end)
                 rest = b"}" if begin < 0 else b", " + line[begin:]
                 record = json.loads(line[:end] + rest)
-                heading = record["paper_id"], record["title"], record.get("metadata", {})
+                yield record["paper_id"], record["title"], record.get("metadata", {})
             except _NO_RECORD as error:
                 raise damaged(files.folder / RECORDS, "records of papers", repr(error)) from error
-            yield heading
 
     @cached_property
     def layout(self) -> PaperLayout:
@@ -197,7 +194,7 @@ class Papers:
     def _is_predicted(self, files: Files) -> bool:
         return self._predictions and (files.folder / PROBABILITIES_FILE).exists()
 
-    def _paper(self, files: Files, row: int, line: bytes) -> Paper:
+    def _paper(self, row: int, files: Files, line: bytes) -> Paper:
         """The paper of a line that `write_papers` wrote, which needs no validation."""
         try:
             record = json.loads(line)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _SHOWN = 3  # papers that a message names where a name is that of several
 
 T = TypeVar("T")
+Allowed = Selection | None  # the papers that a search may find
 
 # Calls a method of `IndexReader` on some of several indexes, by number, each with its own arguments.
 Ask = Callable[[str, Mapping[int, Sequence[Any]]], dict[int, Any]]
@@ -70,9 +71,7 @@ class IndexReader:
         return self._open_once("names", lambda: Names(self.papers))
 
     def find(self, name: str, *, titles: bool = True) -> Paper:
-        """Return the one paper of a name: its id, DOI, id of arXiv or the ACL, URL, and among ``titles`` its
-        title or part of it.
-        """
+        """Return the one paper of an id, DOI, arXiv or ACL id, URL or, with ``titles``, (part of) a title."""
         if self.papers.find(name) is not None:
             return self.paper(name)
         from qbe.index.names import MOST, shortcuts
@@ -164,8 +163,7 @@ class IndexReader:
 
         def opened() -> CandidateSource:
             params = FaissParams.read(self.manifest.dense or {})
-            sentences = FaissIndex(self._files, self._threads, params, nprobe)
-            return CandidateSource(sentences, self.layout.starts)
+            return CandidateSource(FaissIndex(self._files, self._threads, params, nprobe), self.layout.starts)
 
         return self._open_once(("candidates", nprobe), opened)
 
@@ -173,7 +171,7 @@ class IndexReader:
         self,
         queries: Sequence[Floats],
         k: int,
-        allowed: Selection | None = None,
+        allowed: Allowed = None,
         by_mean: bool = False,
         nprobe: int | None = None,
     ) -> list[Rows]:
@@ -189,12 +187,7 @@ class IndexReader:
         )
 
     def search(
-        self,
-        text: str,
-        k: int,
-        pool: Rows | None = None,
-        allowed: Selection | None = None,
-        similarity: str = "bm25",
+        self, text: str, k: int, pool: Rows | None = None, allowed: Allowed = None, similarity: str = "bm25"
     ) -> Ranked:
         """Return the best papers for a bag of words; see `qbe.index.lucene.TextSearch.search`."""
         return self.text_search(similarity).search(text, k, pool, allowed)
@@ -244,8 +237,7 @@ class SeveralReader(IndexReader):
         self.manifest = combined_manifest([reader.manifest for reader in readers])
 
     def _vectors(self, name: str, unit: str) -> Vectors:
-        parts = [reader._vectors(name, unit)[:].astype(np.float32) for reader in self.readers]
-        return np.concatenate(parts)
+        return np.concatenate([reader._vectors(name, unit)[:].astype(np.float32) for reader in self.readers])
 
     def gather(self, rows: Rows) -> SentenceBlock:
         (owners, local), starts = self._local(rows), self.layout.starts
@@ -276,7 +268,7 @@ class SeveralReader(IndexReader):
         self,
         queries: Sequence[Floats],
         k: int,
-        allowed: Selection | None = None,
+        allowed: Allowed = None,
         by_mean: bool = False,
         nprobe: int | None = None,
     ) -> list[Rows]:
@@ -292,12 +284,7 @@ class SeveralReader(IndexReader):
         self._require("postings", self.manifest.lucene)
 
     def search(
-        self,
-        text: str,
-        k: int,
-        pool: Rows | None = None,
-        allowed: Selection | None = None,
-        similarity: str = "bm25",
+        self, text: str, k: int, pool: Rows | None = None, allowed: Allowed = None, similarity: str = "bm25"
     ) -> Ranked:
         some: Mapping[int, tuple[Any, Any]]
         if pool is not None:
@@ -323,11 +310,9 @@ class SeveralReader(IndexReader):
         """Return the number of each paper's index (n,), and the papers by index, as rows there."""
         starts = self.papers.starts
         owners = np.searchsorted(starts, rows, side="right") - 1
-        return owners, {
-            number: rows[owners == number] - starts[number] for number in np.unique(owners).tolist()
-        }
+        return owners, {n: rows[owners == n] - starts[n] for n in np.unique(owners).tolist()}
 
-    def _parts(self, allowed: Selection | None) -> Mapping[int, Selection | None]:
+    def _parts(self, allowed: Allowed) -> Mapping[int, Allowed]:
         """Return the selected papers of each index that has some."""
         if allowed is None:
             return dict.fromkeys(range(len(self.papers.starts) - 1))

@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import io
 import json
-import logging
 import os
 import re
 import shutil
@@ -30,9 +29,10 @@ from qbe.errors import IndexBuildError, IndexFormatError, OutputError, PackError
 from qbe.index import store
 from qbe.index.papers import OFFSETS
 from qbe.index.store import MANIFEST, RECORDS, Manifest
+from qbe.models import made_once
 from qbe.types import TEXT_NOT_INCLUDED
 from qbe.util import web
-from qbe.util.files import HUB, atomic_file, cache_folder, check_output, is_remote, make_once, write_text
+from qbe.util.files import HUB, atomic_file, cache_folder, check_output, is_remote, write_text
 from qbe.util.work import thread_count
 
 DESCRIPTION = "pack.json"
@@ -46,7 +46,6 @@ _LONGEST = 16 << 20  # bytes of pack.json and of manifest.json
 _WINDOW = 128 << 20  # memory that zstd may use to look back
 
 Progress = Callable[[int, int], object]  # called with bytes done and bytes in all
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,15 +178,8 @@ def local_folder(address: str | os.PathLike[str]) -> Path:
         return Path(address)
     address = str(address)
     target = cached_folder(address)
-
-    def first_pull() -> None:
-        log.info("pulling %s, once, into %s ...", address, target)
-        pull(address, target)
-
-    waits = "waiting for another process that pulls %s ..."
     once = target.with_name(f"{target.name}.first")  # the pull itself locks the target
-    make_once(once, target.is_dir, first_pull, lambda: log.info(waits, address))
-    return target
+    return made_once(target, f"pulling {address}", lambda: pull(address, target), once)
 
 
 def cached_folder(address: str) -> Path:

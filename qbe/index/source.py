@@ -71,12 +71,8 @@ class BuildSettings:
     device: str = CPU
 
     def __post_init__(self) -> None:
-        possible = {
-            "precision": (AUTO, *PRECISIONS),
-            "stored": (AUTO, *STORED),
-            "device": DEVICES,
-            "facets": LABEL_SOURCES,
-        }
+        possible: dict[str, tuple[str, ...]] = {"device": DEVICES, "facets": LABEL_SOURCES}
+        possible |= {"precision": (AUTO, *PRECISIONS), "stored": (AUTO, *STORED)}
         for name in ("encoder", "precision", "facets", "tagger", "faiss", "stored", "device"):
             value, some = getattr(self, name), possible.get(name)
             if name == "encoder" and not isinstance(value, str):
@@ -89,10 +85,9 @@ class BuildSettings:
             if some and value not in some:
                 raise UsageError(f"expected `{name}` of {', '.join(some)}, found {value!r}")
         int8 = self.device == AUTO and self.precision == "int8"  # of an index that grows, say
-        device = CPU if int8 else chosen_device(self.device)
-        object.__setattr__(self, "device", device)
+        object.__setattr__(self, "device", CPU if int8 else chosen_device(self.device))
         if self.precision == AUTO:
-            object.__setattr__(self, "precision", usual_precision(device))
+            object.__setattr__(self, "precision", usual_precision(self.device))
         if not self.bm25 and (self.positions or self.docvectors):
             raise UsageError("`positions` and `docvectors` are of use with `bm25` only; drop them")
         if not (self.bm25 or self.dense):
@@ -125,9 +120,7 @@ IN_MEMORY = "<papers>"  # what a manifest calls a corpus of papers that a progra
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A stream of ``papers``; ``names`` of its sources, ``facts`` that differ when the papers do, and the
-    record of an unusual `Reading`.
-    """
+    """A stream of ``papers``, ``names`` of sources, ``facts`` that differ with it, an unusual `Reading`."""
 
     papers: Callable[[Splitter, RejectedRecords], Iterator[Paper]]
     names: tuple[str, ...]
@@ -158,7 +151,7 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
     expected = "`corpus` as a path (str or os.PathLike), several paths, or an iterable of qbe.Paper"
     for item in items:
         check_type(item, str | os.PathLike, expected, "give one of these")
-    names = [os.fspath(item) for item in items]
+    names = tuple(os.fspath(item) for item in items)
     facts = list[list[Any]]()
     for file in itertools.chain.from_iterable(map(files_of, names)):
         facts.append([file])
@@ -166,10 +159,7 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
             status = Path(file).stat()
             facts[-1] += [status.st_size, status.st_mtime_ns]
     return Source(
-        lambda split, left_out: read_corpus(names, split, reading, left_out),
-        tuple(names),
-        facts,
-        reading.record(),
+        lambda split, left_out: read_corpus(names, split, reading, left_out), names, facts, reading.record()
     )
 
 
@@ -194,5 +184,4 @@ def _in_memory(papers: Iterable[Any]) -> Source:
     fact = uuid.uuid4().hex
     if isinstance(papers, Sequence):
         fact = hashlib.sha256(b"".join(map(encode_paper, checked()))).hexdigest()
-    facts: list[list[Any]] = [[IN_MEMORY, fact]]
-    return Source(lambda split, left_out: checked(), (IN_MEMORY,), facts)  # noqa: ARG005
+    return Source(lambda split, left_out: checked(), (IN_MEMORY,), [[IN_MEMORY, fact]])  # noqa: ARG005

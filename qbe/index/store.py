@@ -14,7 +14,6 @@ import math
 import os
 import re
 import shutil
-import threading
 import time
 import weakref
 from collections.abc import Collection, Iterator, Mapping
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 
 from qbe.errors import IndexBuildError, IndexFormatError, OutputError, file_error, input_error
 from qbe.index.params import STORED, FaissParams
+from qbe.models import HEADERS
 from qbe.models.formats import COSINE, L2
 from qbe.util.files import lock, sha256, sync, sync_tree, write_text
 
@@ -41,8 +41,6 @@ SMALL = 1 << 20  # bytes of a file up to which its digest is compared at opening
 FORMER = ("segments.json", "part.json")  # in an index of several segments, or a part of one, before 0.9
 
 _GENERATION = re.compile(r"\d{6,}")
-# numpy parses headers as Python, at which CPython 3.11 fails in two threads at a time (gh-106905).
-_HEADERS = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +187,11 @@ class Files:
         """Memory-map the array of a ``.npy`` file; raise IndexFormatError for another."""
         path, expected = self.folder / name, f"an array of {dtype} with {axes} axes"
         try:
-            with _HEADERS:
+            with HEADERS:
                 mapped = np.load(path, mmap_mode="r", allow_pickle=False)
             size = mapped.offset + mapped.nbytes
         except Exception as error:  # numpy parses the header as Python, and raises what that does
-            found = getattr(error, "strerror", None) or "another header"
-            raise damaged(path, expected, found) from error
+            raise damaged(path, expected, getattr(error, "strerror", None) or "another header") from error
         if mapped.dtype != dtype or mapped.ndim != axes or not mapped.flags.c_contiguous:
             raise damaged(path, expected, f"one of {mapped.dtype} with the shape {mapped.shape}")
         if size != (actual := path.stat().st_size):

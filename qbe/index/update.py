@@ -143,8 +143,7 @@ def _change(
         if settings.bm25:
             write_lucene_index(part, additions.written, settings, execution)
         if settings.dense:
-            tagging = added.tagging_encoder(state["tagger"])
-            build.encode_papers(part, tagging, FLOAT16, state, execution)
+            build.encode_papers(part, added.tagging_encoder(state["tagger"]), FLOAT16, state, execution)
     dead = sorted({*additions.replaced, *additions.gone})
     number = generation.number
     if additions.written or dead:
@@ -234,8 +233,7 @@ def write_next(
     state["tagger"] = tagger if counts["predicted"] else None
     if manifest.lucene is not None:
         execution.progress.stage("indexing with Lucene")
-        deleted = [old.ids[row] for row in dead]
-        changes = added and added[0], deleted
+        changes = added and added[0], [old.ids[row] for row in dead]
         written = update_lucene(folder, generation.folder, *changes, settings, execution.threads)
         state["lucene"] = {**manifest.lucene, **written}
     if manifest.dense is not None:
@@ -273,11 +271,9 @@ class Additions:
 
     def __init__(self, source: Source, papers: Papers, how: str, drops_labels: bool) -> None:
         self._source, self._papers, self._how, self._drops_labels = source, papers, how, drops_labels
-        self._seen: set[int] = set()
-        self._ids: set[str] = set()
+        self._seen, self._ids = set[int](), set[str]()
         self.written, self.unchanged = 0, 0
-        self.replaced: list[int] = []
-        self.kept: list[str] = []
+        self.replaced, self.kept = list[int](), list[str]()
         self.gone: dict[int, str] = {}
         self.unexpected = ""  # what was expected and found, where many papers go
 
@@ -306,15 +302,13 @@ class Additions:
                 left_out.merge(paper.paper_id, paper.paper_id, first, before.by, "in the index")
                 continue
             if same_paper is not None and self._how == APPEND:
-                left_out.note(
-                    KEPT, paper.paper_id, "the index has this paper with other content, which it keeps"
-                )
+                reason = "the index has this paper with other content, which it keeps"
+                left_out.note(KEPT, paper.paper_id, reason)
                 self.kept.append(paper.paper_id)
                 continue
             if paper.paper_id != each.paper_id and row is None:
                 reason = f"the index has another paper of the id {each.paper_id!r}; this one is "
-                told = f"{reason}{paper.paper_id!r}"
-                left_out.note(RENAMED, each.paper_id, told, paper_id=paper.paper_id)
+                left_out.note(RENAMED, each.paper_id, f"{reason}{paper.paper_id!r}", paper_id=paper.paper_id)
             self.written += 1
             if row is not None:
                 self.replaced.append(row)

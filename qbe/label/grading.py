@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from qbe.errors import ModelError, OutputError
 from qbe.label.pairs import Merges, Pair, merged, write_pairs
-from qbe.models.language_model import Answers, Client, Endpoint, Estimate, Grader, Guideline, PaperPair
+from qbe.models.language_model import Answers, Client, Endpoint, Estimate, Grader, Guideline
 from qbe.types import Facet, Paper
 from qbe.util.files import lock
 
@@ -68,7 +68,7 @@ def label(
         client = Client(config.endpoint, config.budget_requests, config.budget_tokens)
         client.requests_spent, client.tokens_spent = answers.spent()
         grader = Grader(client, answers, config.guideline, parallel=config.parallel)
-        asked = [PaperPair(papers[pair.query_id], papers[pair.paper_id]) for pair in order]
+        asked = [(papers[pair.query_id], papers[pair.paper_id]) for pair in order]
         if not approve(grader.estimate(asked)):
             return None
         outcome = grader.grade(asked, progress)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
@@ -12,9 +13,12 @@ from qbe.errors import MissingDependencyError, ModelError, package_error
 from qbe.util.files import make_once
 
 log = logging.getLogger(__name__)
+# numpy reads the headers of arrays by `ast`, which in CPython 3.11 fails now and then in several threads at a
+# time (https://github.com/python/cpython/issues/106905)
+HEADERS = threading.Lock()
 
 
-def made_once(path: Path, what: str, make: Callable[[], None]) -> Path:
+def made_once(path: Path, what: str, make: Callable[[], object], lock: Path | None = None) -> Path:
     """Return a file or folder of the cache, which one process makes, whole, on first use."""
 
     def told() -> None:
@@ -22,7 +26,8 @@ def made_once(path: Path, what: str, make: Callable[[], None]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         make()
 
-    make_once(path, path.exists, told, lambda: log.info("another process is %s: waiting for it ...", what))
+    waits = "another process is %s: waiting for it ..."
+    make_once(lock or path, path.exists, told, lambda: log.info(waits, what))
     return path
 
 

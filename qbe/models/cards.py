@@ -16,7 +16,7 @@ from qbe.errors import ModelError, OutputError
 from qbe.models import reading
 from qbe.models.formats import DEFAULT_FORMAT, EncoderFormat
 from qbe.models.session import HALF
-from qbe.util.files import publish_directory, sha256
+from qbe.util.files import publish_directory, sha256, write_text
 
 PACKAGE = Path(__file__).parent
 DEFAULT_ENCODER, DEFAULT_TAGGER, DEFAULT_RERANKER = "facet-encoder", "facet-tagger", "joint-grades"
@@ -185,8 +185,7 @@ def read_card(folder: Path, kind: ModelKind[Card]) -> Card:
 def write_card(folder: Path, card: Card) -> None:
     fields = dataclasses.asdict(card)
     record = {_FORMAT_KEY if name == "encoder_format" else name: value for name, value in fields.items()}
-    text = json.dumps(record, indent=1) + "\n"
-    (folder / _KINDS[type(card)].metadata_file).write_text(text, encoding="utf-8")
+    write_text(folder / _KINDS[type(card)].metadata_file, json.dumps(record, indent=1) + "\n")
 
 
 def _remedy(folder: Path, kind: ModelKind[Any]) -> str:

@@ -174,8 +174,7 @@ class Encoder:
         return told
 
     def _outputs(self, hook: Any) -> list[str]:
-        last = self.files.metadata.layers
-        layers = hook.layers if hook else ()
+        last, layers = self.files.metadata.layers, hook.layers if hook else ()
         unknown = [layer for layer in layers if not 0 <= layer <= last]
         if unknown:
             raise ModelError(

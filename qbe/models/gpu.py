@@ -16,7 +16,7 @@ from qbe.models import made_once, reading
 from qbe.models.cards import SCORE, EncoderFiles, RerankerFiles, model_file, state_output
 from qbe.models.formats import CLS
 from qbe.models.pooling import Floats
-from qbe.models.session import CPU, open_session
+from qbe.models.session import open_session
 from qbe.models.tokenizer import Window
 from qbe.util.files import atomic_file, cache_folder, sha256
 
@@ -69,9 +69,7 @@ def padded(length: int) -> int:
 class BatchModel:
     """An encoder's model that takes batches, which change results by rounding alone; threads may share it."""
 
-    def __init__(
-        self, files: EncoderFiles, device: str = CPU, *, half: bool = True, tokens: int | None = None
-    ) -> None:
+    def __init__(self, files: EncoderFiles, device: str, *, half: bool, tokens: int | None) -> None:
         """Open the model; raises as `encoder_batches` and `qbe.models.session.open_session` do."""
         self._files, self._device, self._half = files, device, half
         self._tokens = tokens or (BATCH_TOKENS if files.metadata.dimension <= 384 else LARGE_BATCH_TOKENS)
@@ -114,9 +112,7 @@ class BatchModel:
 # Making
 
 
-def encoder_batches(
-    files: EncoderFiles, head: Path | None = None, layers: Sequence[int] = (), *, half: bool = True
-) -> Path:
+def encoder_batches(files: EncoderFiles, head: Path | None, layers: Sequence[int], *, half: bool) -> Path:
     """Return the ONNX file of an encoder for batches (with a tagger's ``head`` on ``layers``), made once."""
     last = files.metadata.layers
 
@@ -167,9 +163,8 @@ def _made(name: str, digests: Sequence[str], rewrite: Callable[[], Graph], *, ha
     target = cache_folder() / "batches" / f"{name}-{parts}-{precision}-{_CACHE_FORMAT}.onnx"
 
     def make() -> None:
-        content = rewrite().serialized()
         with atomic_file(target) as stream:
-            stream.write(content)
+            stream.write(rewrite().serialized())
 
     return made_once(target, f"making {name} for batches", make)
 
@@ -225,13 +220,9 @@ class Graph:
             if needed.intersection(node.output):
                 kept.append(node)
                 needed.update(node.input)
-        graph = onnx.helper.make_graph(
-            kept[::-1],
-            "qbe",
-            [each for each in self.inputs if each.name in needed],
-            self.outputs,
-            [onnx.numpy_helper.from_array(v, name) for name, v in self.values.items() if name in needed],
-        )
+        inputs = [each for each in self.inputs if each.name in needed]
+        values = [onnx.numpy_helper.from_array(v, name) for name, v in self.values.items() if name in needed]
+        graph = onnx.helper.make_graph(kept[::-1], "qbe", inputs, self.outputs, values)
         model = onnx.helper.make_model(graph, opset_imports=list(self._model.opset_import))
         model.ir_version = self._model.ir_version
         return bytes(model.SerializeToString())
@@ -350,16 +341,13 @@ def add_tagger(graph: Graph, head: Graph, states: Sequence[str], members: str) -
 
 def halve(graph: Graph) -> None:
     """Compute embeddings, and all that depends on them, in half precision; positions stay in single."""
-    half: set[str] = set()
-    single: set[str] = set()
-    rounded: dict[str, str] = {}
+    half, single, rounded = set[str](), set[str](), dict[str, str]()
     numbers = {name for name, value in graph.values.items() if value.dtype == np.float32}
 
     def in_half(name: str) -> str:
         if name in numbers:
             largest = np.finfo(np.float16).max
-            value = np.clip(graph.values[name], -largest, largest)
-            return graph.constant(value, np.float16, f"{name}/half")
+            return graph.constant(np.clip(graph.values[name], -largest, largest), np.float16, f"{name}/half")
         if name in single and name not in rounded:
             rounded[name] = graph.add("Cast", name, name=f"{name}/half", to=HALF)
         return rounded.get(name, name)

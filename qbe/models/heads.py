@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError
-from qbe.models import reading
+from qbe.models import HEADERS, reading
 from qbe.models.cards import PACKAGE as MODELS
 from qbe.models.cards import verify_digest
 from qbe.types import Facet
@@ -24,11 +23,6 @@ Doubles = NDArray[np.float64]
 Arrays = Mapping[str, Doubles]
 
 FORMAT = 1
-# numpy reads the headers of arrays by `ast`, which in CPython 3.11 fails now and then in several threads at a
-# time (https://github.com/python/cpython/issues/106905)
-_PARSING = threading.Lock()
-
-
 OUTERMOST = 5.0  # of 100 pairs of dev-2 two have a feature that is further out
 
 
@@ -85,13 +79,14 @@ class Storage:
                 return card.parent
         return None
 
-    def write(self, folder: Path, arrays: Mapping[str, NDArray[Any]], described: Mapping[str, Any]) -> None:
+    def write(self, folder: Path, arrays: Mapping[str, NDArray[Any]], features: Any, model: Any) -> None:
         with atomic_file(folder / self.weights) as stream:
             np.savez(stream, **arrays)  # type: ignore[arg-type]
-        card = {"format": FORMAT, "files": {self.weights: sha256(folder / self.weights)}, **described}
+        card: dict[str, Any] = {"format": FORMAT, "files": {self.weights: sha256(folder / self.weights)}}
+        card |= {"encoder": dict(model.encoder), "features": features, "training": dict(model.training)}
         write_text(folder / self.card, json.dumps(card, indent=1) + "\n")
 
-    def read(self, folder: Path, features: Any, model_of: Callable[[Mapping[str, Any], Arrays], T]) -> T:
+    def read(self, folder: Path, features: Any, model_of: Callable[..., T]) -> T:
         """Read a model; raises ModelError for one that is absent, damaged, or of other format or features."""
         train = f"qbe train {self.stem}"
         expected = f"a {self.kind} model ({self.card}, {self.weights})"
@@ -101,8 +96,9 @@ class Storage:
                 expected = f"expected a {self.kind} model of format {FORMAT}"
                 raise ModelError(f"{folder}: {expected}, found another; train it again with {train}")
             verify_digest(folder / self.weights, card["files"][self.weights], "fetch it again")
-            with _PARSING, np.load(folder / self.weights) as stored:
-                return model_of(card, {name: stored[name].astype(np.float64) for name in stored.files})
+            with HEADERS, np.load(folder / self.weights) as stored:
+                arrays = {name: stored[name].astype(np.float64) for name in stored.files}
+                return model_of(arrays, card["encoder"], card["training"])
 
 
 def head_arrays(name: str, head: Head) -> dict[str, NDArray[np.float32]]:
@@ -151,14 +147,9 @@ class GradeModel:
 
 
 def write_model(folder: Path, model: GradeModel, features: Sequence[str]) -> None:
-    described = {"encoder": dict(model.encoder), "features": list(features), "training": dict(model.training)}
-    GRADES.write(folder, head_arrays("head", model.head), described)
+    GRADES.write(folder, head_arrays("head", model.head), list(features), model)
 
 
 def read_model(folder: Path, features: Sequence[str]) -> GradeModel:
     """Read a model; raises ModelError for one that is absent, damaged or of other ``features``."""
-    return GRADES.read(
-        folder,
-        list(features),
-        lambda card, arrays: GradeModel(head_of("head", arrays), card["encoder"], card["training"]),
-    )
+    return GRADES.read(folder, list(features), lambda arrays, *of: GradeModel(head_of("head", arrays), *of))

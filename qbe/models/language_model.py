@@ -84,6 +84,7 @@ class Form(NamedTuple):
         )
 
 
+PaperPair = tuple[Paper, Paper]  # a paper and a candidate, whose similarity to it is graded
 OWN_FORM = Form()
 _KEYS = {"background": "bg", "method": "mt"}  # short names of facets in answers, such as SciFACE's
 
@@ -299,9 +300,7 @@ def estimated_tokens(text: str) -> int:
 
 
 class Answer(NamedTuple):
-    """The grades of a candidate, from 0 to 3, NaN for a facet without one, and the reasons given for them, in
-    the order of the facets.
-    """
+    """A candidate's grades by facet, from 0 to 3, NaN for one without, and the reasons given for them."""
 
     grades: tuple[float, ...]
     rationales: tuple[str, ...]
@@ -416,13 +415,6 @@ class Answers(Closing):
                         database.execute(oldest, (MAX_IN_MEMORY,))
             except sqlite3.Error as error:
                 raise OutputError(f"cannot write {self.path}: {error}") from None
-
-
-class PaperPair(NamedTuple):
-    """A paper and a candidate, whose similarity to it is graded."""
-
-    query: Paper
-    candidate: Paper
 
 
 class Outcome(NamedTuple):
@@ -560,8 +552,7 @@ class Grader:
                 title, abstract = map(one_line, (paper.title, paper.abstract[:MAX_ABSTRACT_CHARACTERS]))
                 parts.append(f"<{name}>\nTitle: {title}\nAbstract: {abstract}\n</{name}>")
             prompt = "\n\n".join(parts)
-            asked = json.dumps([self.client.endpoint.model, prompt])
-            digest = hashlib.sha256(asked.encode()).hexdigest()
+            digest = hashlib.sha256(json.dumps([self.client.endpoint.model, prompt]).encode()).hexdigest()
             questions.setdefault(digest, (prompt, []))[1].append(place)
         return questions
 

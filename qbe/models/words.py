@@ -203,9 +203,7 @@ class TechniqueWords:
         return numbers[numbers >= 0]
 
     def of_papers(self, papers: Sequence[Paper]) -> PapersTerms:
-        words: list[int] = []
-        lengths: list[int] = []
-        owners: list[int] = []
+        words, lengths, owners = list[int](), list[int](), list[int]()
         shares: list[tuple[float, float, float]] = []
         for owner, paper in enumerate(papers):
             included = (each for each in paper.sentences if each.text != TEXT_NOT_INCLUDED)
@@ -233,8 +231,7 @@ class TechniqueWords:
     def _numbers_of(self, words: Ints, is_apart: NDArray[np.bool_]) -> Ints:
         """Return the terms of words, then of pairs of neighbours but for those apart; -1: no term."""
         first, second = words[:-1], words[1:]
-        is_pair = (first >= 0) & (second >= 0) & ~is_apart
-        keys = np.where(is_pair, first * len(self._alone) + second, -1)
+        keys = np.where((first >= 0) & (second >= 0) & ~is_apart, first * len(self._alone) + second, -1)
         places = np.searchsorted(self._pairs[0], keys).clip(max=len(self._pairs[0]) - 1)
         pairs = np.where(self._pairs[0][places] == keys, self._pairs[1][places], -1)
         return np.concatenate([self._alone[words], pairs])
@@ -263,13 +260,11 @@ class TechniqueWords:
                 columns.append(column)
         return np.stack(columns, axis=1)
 
-    def _shared(
-        self, query: Paper, candidates: PapersTerms
-    ) -> tuple[PapersTerms, NDArray[np.bool_], Doubles]:
+    def _shared(self, query: Paper, theirs: PapersTerms) -> tuple[PapersTerms, NDArray[np.bool_], Doubles]:
         """Return the query's terms, which of the candidates' are among them, and its shares of these."""
-        mine, numbers = self.of_papers([query]), candidates.numbers
+        mine, numbers = self.of_papers([query]), theirs.numbers
         if not len(mine.numbers):
-            return mine, numbers < 0, np.zeros_like(candidates.shares)
+            return mine, numbers < 0, np.zeros_like(theirs.shares)
         place = np.searchsorted(mine.numbers, numbers)
         place[place == len(mine.numbers)] = 0
         is_shared = mine.numbers[place] == numbers
@@ -281,11 +276,10 @@ class TechniqueWords:
         owners, numbers = theirs.owners, theirs.numbers
         _, is_shared, ours = self._shared(query, theirs)
         both = np.minimum(ours[METHOD], theirs.shares[METHOD])
-        weights = both * self._values["strong technique"][numbers]
         is_method = (self.lean[numbers] > _LEAN_FROM) & (both > _SHARE_FROM)
         telling = is_shared & is_method & (self.idf[numbers] > _RARE_FROM)
         named: list[list[str]] = [[] for _ in candidates]
-        for place in np.argsort(-weights, kind="stable").tolist():
+        for place in np.argsort(-both * self._values["strong technique"][numbers], kind="stable").tolist():
             if telling[place]:
                 terms, term = named[owners[place]], self.terms[numbers[place]]
                 if not term.isdigit() and not any(term in other or other in term for other in terms):

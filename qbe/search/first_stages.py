@@ -13,8 +13,8 @@ from qbe.errors import UsageError
 from qbe.index import jvm
 from qbe.index.lucene import break_ties, contents
 from qbe.index.papers import rows_of
-from qbe.index.reader import IndexReader
-from qbe.index.scoring import Selection, best_per_paper, distinct, kept_or_all, mean_max
+from qbe.index.reader import Allowed, IndexReader
+from qbe.index.scoring import Rows, best_per_paper, distinct, kept_or_all, mean_max
 from qbe.models.pooling import EncodedAspect
 from qbe.models.words import shipped_words
 from qbe.search.fusion import best_hits, explained, weighted_sum, z_normalize
@@ -35,10 +35,8 @@ from qbe.types import Facet, Hit, Pools
 from qbe.util.work import Workers
 
 Floats = NDArray[np.float32]
-Rows = NDArray[np.int64]
 Scores = NDArray[np.float64]
 Aspects = Sequence[EncodedAspect]
-Allowed = Selection | None
 
 
 class FirstStage(Protocol):

@@ -191,15 +191,14 @@ def write_model(folder: Path, model: ProjectionModel) -> None:
     for facet, projection in model.projections.items():
         arrays[f"{facet}.matrix"] = projection.matrix.astype(np.float16)
         arrays[f"{facet}.weights"] = projection.weights.astype(np.float32)
-    described = {"encoder": dict(model.encoder), "features": list(TERMS), "training": dict(model.training)}
-    _STORAGE.write(folder, arrays, described)
+    _STORAGE.write(folder, arrays, list(TERMS), model)
 
 
 def read_model(folder: Path) -> ProjectionModel:
-    def model_of(card: Mapping[str, Any], arrays: Arrays) -> ProjectionModel:
+    def model_of(arrays: Arrays, *card: Any) -> ProjectionModel:
         projections = {
             facet: FacetProjection(arrays[f"{facet}.matrix"], arrays[f"{facet}.weights"]) for facet in Facet
         }
-        return ProjectionModel(projections, card["encoder"], card["training"])
+        return ProjectionModel(projections, *card)
 
     return _STORAGE.read(folder, list(TERMS), model_of)

@@ -347,26 +347,24 @@ class LanguageModelReranker:
         self.name = grader.client.endpoint.model
 
     def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
-        from qbe.models.language_model import PaperPair
-
         pairs = []
         for (aspect, *_), papers in requests:
             query = aspect.paper
             if aspect.positions is not None:  # shown with picked sentences alone
                 picked = tuple(query.sentences[position] for position in aspect.selected_positions())
                 query = dataclasses.replace(query, sentences=picked, offsets=None)
-            pairs += [PaperPair(query, paper) for paper in papers]
+            pairs += [(query, paper) for paper in papers]
         with idle():
             outcome = self._grader.grade(pairs, progress)
         if outcome.problems:
             place, problem = min(outcome.problems.items())
             if not any(outcome.answers):
                 raise ModelError(f"{self.name} grades none of the papers: {problem}; choose another `rerank`")
-            ids = {pairs[each].candidate.paper_id for each in outcome.problems}
+            ids = {pairs[each][1].paper_id for each in outcome.problems}
             log.warning(
                 "%s does not grade %s, such as %s (%s): the first stage places what has no grade",
                 *(self.name, "1 paper" if len(ids) == 1 else f"{len(ids)} papers"),
-                *(pairs[place].candidate.paper_id, problem),
+                *(pairs[place][1].paper_id, problem),
             )
         answers, results = iter(outcome.answers), []
         for (aspect, *_), papers in requests:

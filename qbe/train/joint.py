@@ -27,7 +27,7 @@ from qbe.models import reading
 from qbe.models.cards import DEFAULT_RERANKER, JOINT_MODEL, TOKENIZER, JointCard, write_card
 from qbe.models.export.encoder import export_joint
 from qbe.models.export.quantize import dequantized
-from qbe.models.folders import BASE_ENCODER, ENCODERS, joint_folder, packaged_weights
+from qbe.models.folders import MINILM, joint_folder, packaged_weights
 from qbe.models.large import LARGE, weights_folder
 from qbe.models.tokenizer import PaperTokenizer, pair_input
 from qbe.query import SHAPES, SIMILAR_FROM, Query
@@ -265,7 +265,7 @@ class JointTraining(Training):
 
     def open(self) -> dict[str, Any]:
         self._dtype = matmul_dtype(self.run.device)
-        shipped = self.bases or (weights_folder(LARGE), packaged_weights(ENCODERS[BASE_ENCODER]))
+        shipped = self.bases or (weights_folder(LARGE), packaged_weights(MINILM))
         self._teacher, self._student = shipped
         self._index, self._reader = self.open_index()
         self._reader.require_vectors()

@@ -23,9 +23,9 @@ from qbe.corpus.sentences import split_sentences, unsplit
 from qbe.errors import CorpusError, ModelError
 from qbe.models.cards import DEFAULT_TAGGER, HEAD, TaggerFiles, TaggerMetadata, write_card
 from qbe.models.encoder import Encoder
-from qbe.models.export.encoder import HeadInputs, export_head
+from qbe.models.export.encoder import Feed, export_head
 from qbe.models.export.quantize import dequantized
-from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights, resolve_tagger
+from qbe.models.folders import BASE_ENCODER, MINILM, packaged_weights, resolve_tagger
 from qbe.models.pooling import Floats
 from qbe.models.tagger import Tagger, TaggingEncoder, span_mask
 from qbe.train import fit as trainer
@@ -448,7 +448,7 @@ class TaggerTraining(Training):
         recipe = self.recipe
         kept = self.work / f"soft-{recipe.unlabelled}.npz"
         if not kept.exists():
-            weights = self.weights or packaged_weights(ENCODERS[BASE_ENCODER])
+            weights = self.weights or packaged_weights(MINILM)
             streams = []
             for number in range(recipe.teachers):
                 seed = 1000 + number  # other seeds than the students'
@@ -474,11 +474,11 @@ class TaggerTraining(Training):
                 seeds[seed][split] = score(self._labelled[split], predict(head, self._papers[split]))
         best = max(seeds, key=lambda seed: seeds[seed]["dev"].confident)
         last = f" Its layers over sentences then learned from headings of {self._structured:,} abstracts."
-        inputs = []
+        feeds = list[Feed]()
         for paper in self._papers["dev"][:PARITY_PAPERS]:
             states = np.ascontiguousarray(paper.states.swapaxes(0, 1))
-            inputs.append(HeadInputs(states, span_mask(paper.spans, len(paper.ids))))
-        parity = export_head(self._students[best], inputs, folder / HEAD)
+            feeds.append({"states": states, "spans": span_mask(paper.spans, len(paper.ids))})
+        parity = export_head(self._students[best], feeds, folder / HEAD)
         chain = self._students[best].chain
         spread = {
             figure: statistics.pstdev(getattr(splits["test"], figure) for splits in seeds.values())

@@ -9,7 +9,7 @@ import torch
 
 from qbe.models.cards import JOINT_MODEL, TOKENIZER, JointCard, write_card
 from qbe.models.export.encoder import export_joint
-from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights
+from qbe.models.folders import MINILM, packaged_weights
 from qbe.runs import GradedPair, read_topics
 from qbe.train.fit import copied
 from qbe.train.joint import HEAD, JointNetwork, grades_of, head_scores
@@ -24,7 +24,7 @@ HIDDEN, LAYERS, HEADS, INNER, MAX_TOKENS = 32, 3, 2, 64, 160
 def write_bert(folder: Path, seed: int = 0, positions: int = MAX_TOKENS) -> None:
     """Write a BERT as Hugging Face lays it out, which reads with the packaged encoder's tokenizer."""
     folder.mkdir(parents=True, exist_ok=True)
-    packaged = packaged_weights(ENCODERS[BASE_ENCODER])
+    packaged = packaged_weights(MINILM)
     shutil.copyfile(packaged / TOKENIZER, folder / TOKENIZER)
     vocabulary = json.loads((packaged / "config.json").read_text())["vocab_size"]
     sizes = Sizes(vocabulary, HIDDEN, LAYERS, HEADS, INNER, positions)

@@ -10,7 +10,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -182,9 +182,8 @@ def export_encoder(
             for text in texts:
                 yield {"input_ids": np.array([tokenizer.encode(text).ids], dtype=np.int64)}
 
-        traced, fp32, int8 = (
-            staged / name for name in ("traced.onnx", *map(cards.model_file, ("fp32", "int8")))
-        )
+        traced = staged / "traced.onnx"
+        fp32, int8 = (staged / cards.model_file(precision) for precision in ("fp32", "int8"))
         last = int(model.config.num_hidden_layers)
         outputs = [cards.state_output(layer, last) for layer in (last, *range(last))]
         feeds = list(passes(TEXTS, most))
@@ -230,7 +229,6 @@ def export_encoder(
             optional=True,
         )
         traced.unlink()
-        files = [cards.TOKENIZER, *map(cards.model_file, parity)]
         card = cards.EncoderMetadata(
             format=cards.ENCODER.format,
             name=name,
@@ -241,7 +239,7 @@ def export_encoder(
             max_tokens=limit or most,
             encoder_format=encoder_format,
             adapter=None if adapter is None else sha256(adapter_weights(adapter)),
-            files={file: sha256(staged / file) for file in files},
+            files={file: sha256(staged / file) for file in (cards.TOKENIZER, *map(cards.model_file, parity))},
             parity=parity,
         )
         cards.write_card(staged, card)
@@ -264,9 +262,8 @@ def export_cross_encoder(
         shutil.copyfile(folder / cards.TOKENIZER, staged / cards.TOKENIZER)
         PaperTokenizer(folder / cards.TOKENIZER)  # for its error
         tokenizer = open_tokenizer(staged / cards.TOKENIZER)
-        model, missing = load_model(
-            folder, "AutoModelForSequenceClassification", "a BERT-family sequence classifier"
-        )
+        expected_model = "a BERT-family sequence classifier"
+        model, missing = load_model(folder, "AutoModelForSequenceClassification", expected_model)
         if missing:  # transformers would go on with random numbers in their place
             raise ModelError(
                 f"{folder}: expected a trained sequence classifier, found no {', '.join(sorted(missing))} in "
@@ -292,10 +289,8 @@ def export_cross_encoder(
             tokenizer.enable_padding()
             for start in range(0, len(pairs), size):
                 texts = tokenizer.encode_batch(pairs[start : start + size])
-                columns = zip(
-                    *((each.ids, each.attention_mask, each.type_ids) for each in texts), strict=True
-                )
-                yield dict(zip(inputs, (np.array(column, np.int64) for column in columns), strict=False))
+                sides = zip(*((each.ids, each.attention_mask, each.type_ids) for each in texts), strict=True)
+                yield dict(zip(inputs, (np.array(side, np.int64) for side in sides), strict=False))
 
         example = {name: np.full((2, 16), name != "token_type_ids", np.int64) for name in inputs}
         example["input_ids"] = np.arange(1, 33).reshape(2, 16)
@@ -387,28 +382,18 @@ def export_joint(encoder: Path, module: Any, folder: Path) -> Figures:
     return {"largest": rounded["max_abs_difference"], "root_mean_squared": rounded["root_mean_squared"]}
 
 
-class HeadInputs(NamedTuple):
-    """One window: ``states`` (layers, tokens, dimension) float32, ``spans`` (1, sentences, tokens) bool."""
+def export_head(head: Any, feeds: Sequence[Feed], path: Path) -> Figures:
+    """Write the head of a tagger as an int8 ONNX model; return how its scores and best labels differ.
 
-    states: NDArray[np.float32]
-    spans: NDArray[np.bool_]
-
-
-def export_head(head: Any, windows: Iterable[HeadInputs], path: Path) -> Figures:
-    """Write the head of a tagger as an int8 ONNX model, of `HeadInputs` to ``scores`` (1, sentences, labels).
-
-    Returns the differences of scores from the original, and the share of equal best labels.
+    It is fed windows of ``states`` (layers, tokens, dimension) float32 and ``spans`` (1, sentences, tokens)
+    bool, and returns ``scores`` (1, sentences, labels).
     """
     import torch
 
-    feeds = [window._asdict() for window in windows]
-    dimension = feeds[0]["states"].shape[-1]
-
     def scores(states: torch.Tensor, spans: torch.Tensor) -> Any:
-        normalized = torch.nn.functional.layer_norm(states, (dimension,))
+        normalized = torch.nn.functional.layer_norm(states, (feeds[0]["states"].shape[-1],))
         flat = normalized.transpose(0, 1).flatten(1).unsqueeze(0)
-        present = torch.ones_like(spans[:, :, 0])  # one window: no sentence is padding
-        return head(flat, spans, present)
+        return head(flat, spans, torch.ones_like(spans[:, :, 0]))  # one window: no sentence is padding
 
     def figures(results: Results) -> Figures:
         exported, original = (np.concatenate([each[0] for (each,) in found]) for found in (results, expected))

@@ -39,12 +39,8 @@ def fuse_attention(path: Path, heads: int) -> int:
     makers = model.output_name_to_node()
     model.remove_nodes([makers[result] for _, result in attentions])
     for number, (sources, result) in enumerate(attentions):
-        name = f"attention_{number}"
-        model.add_node(
-            helper.make_node(
-                "MultiHeadAttention", sources, [result], name=name, domain=_DOMAIN, num_heads=heads
-            )
-        )
+        settings: Any = {"name": f"attention_{number}", "domain": _DOMAIN, "num_heads": heads}
+        model.add_node(helper.make_node("MultiHeadAttention", sources, [result], **settings))
     model.prune_graph()
     model.topological_sort()
     model.model.opset_import.append(helper.make_opsetid(_DOMAIN, 1))

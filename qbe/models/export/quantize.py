@@ -51,9 +51,8 @@ def channel_ranges(fp32: Path, feeds: Iterable[Mapping[str, NDArray[Any]]]) -> d
     model = onnx.load(str(fp32))
     names = list(_products(model.graph))
     del model.graph.output[:]
-    model.graph.output.extend(
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names
-    )
+    value = onnx.helper.make_tensor_value_info
+    model.graph.output.extend(value(name, onnx.TensorProto.FLOAT, None) for name in names)
     ranges: dict[str, Floats] = {}
     session = open_session(model.SerializeToString())
     for feed in feeds:
@@ -94,9 +93,8 @@ def smooth(fp32: Path, ranges: Mapping[str, NDArray[Any]], path: Path) -> None:
         divided[name] = helper.make_node("Mul", [name, f"{smoothed}/factors"], [smoothed], name=smoothed)
         copied |= set(matrices)  # since others may use the weights, too
         for weight, matrix in matrices.items():
-            graph.initializer.append(
-                numpy_helper.from_array(matrix * factors[:, None], f"{smoothed}/{weight}")
-            )
+            multiplied = numpy_helper.from_array(matrix * factors[:, None], f"{smoothed}/{weight}")
+            graph.initializer.append(multiplied)
         for node in products:
             node.input[:] = [smoothed, f"{smoothed}/{node.input[1]}"]
     made = {output for node in graph.node for output in node.output}
@@ -147,9 +145,7 @@ def dequantized(int8: Path) -> dict[str, Floats]:
         if states.endswith("/smoothed"):
             matrix = matrix * found[f"{states}/factors"][:, None]
         while not any(user.op_type == "Add" for user in users[place]):
-            (place,) = next(
-                user for user in users[place] if user.op_type in ("Cast", "Mul", "Reshape")
-            ).output
+            (place,) = next(use for use in users[place] if use.op_type in ("Cast", "Mul", "Reshape")).output
         added = next(user for user in users[place] if user.op_type == "Add")
         bias = next(name for name in added.input if name in found)
         found[f"{bias}/matrix"] = np.ascontiguousarray(matrix.T)
