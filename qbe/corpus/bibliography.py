@@ -154,7 +154,7 @@ def author_names(value: Any) -> list[str]:
     ``value`` is a list of strings, one string of names, or a list of objects with ``name`` or S2ORC's
     ``first``, ``middle``, ``last`` and ``suffix``.
     """
-    names = list[str]()
+    names = split_authors(_clean(value)) if isinstance(value, str) else []
     for each in value if isinstance(value, list | tuple) else ():
         name = _clean(each)
         if isinstance(each, Mapping):
@@ -166,8 +166,6 @@ def author_names(value: Any) -> list[str]:
         elif "," in name:
             name = read_name(name)
         names.append(name)
-    if isinstance(value, str):
-        names = split_authors(_clean(value))
     return [name for name in names if name and not _NO_NAME.fullmatch(name)]
 
 

@@ -104,8 +104,6 @@ def read(stream: io.BufferedReader, name: str, _: Reading) -> Iterator[Entry]:
 
 
 def _parents(entry: BibtexEntry) -> list[str]:
-    if "crossref" not in entry.fields and "xdata" not in entry.fields:
-        return []
     names = f"{entry.fields.get('xdata', '')},{entry.fields.get('crossref', '')}"
     return [key for each in names.lower().split(",") if (key := each.strip())]
 
@@ -157,8 +155,7 @@ def _record(entry: BibtexEntry, values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _first(values: Mapping[str, str], *names: str, clean: Callable[[str], str] = str) -> str:
-    value = next(filter(None, map(values.get, names)), "")
-    return clean(value) if value else ""
+    return clean(next(filter(None, map(values.get, names)), ""))
 
 
 @lru_cache(maxsize=1 << 10)
@@ -209,12 +206,10 @@ def _people(name: str, *, is_only: bool) -> tuple[str, ...]:
     is_list = "{" not in name and are_several(", ".join(parts), is_only=is_only)
     if is_list or len(parts) > 3 or ";" in name or " & " in name:
         return tuple(split_authors(clean_bibtex(name)))
-    if len(parts) == 3:
-        return (read_name(", ".join(parts)),)
     if len(parts) == 2:
         return (person_name(*parts),)
-    if "{" not in name:
-        return (read_name(parts[0]),) if parts else ()
+    if len(parts) == 3 or "{" not in name:
+        return (read_name(", ".join(parts)),)
     words = [word for each in _outside_braces(name.strip(" ,"), _SPACE) if (word := clean_bibtex(each))]
     begin = next((i for i, word in enumerate(words[1:-1], 1) if word[0].islower()), len(words) - 1)
     return (person_name(" ".join(words[begin:]), " ".join(words[:begin])),) if words else ()

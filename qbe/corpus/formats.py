@@ -39,25 +39,19 @@ def _is_bibtex(head: Head) -> bool:
     return is_named and not head.text.startswith(("{", "[", "<"))
 
 
+_OF_S2 = ("corpusid title externalids", "corpusid abstract", "paperId title")
+_OF_S2ORC = (f"paper_id title abstract {each}" for each in ("s2_url", "outbound_citations", "has_pdf_parse"))
+_OF_SEMANTIC_SCHOLAR = (*_OF_S2, *_OF_S2ORC)
+
+
 def _is_semantic_scholar(head: Head) -> bool:
     is_list = head.text.startswith("[") or list_path(head) is not None
-    return (
-        head.has("corpusid", "title", "externalids")
-        or head.has("corpusid", "abstract")
-        or head.has("paperId", "title")
-        or (
-            head.has("paper_id", "title", "abstract")
-            and any(map(head.has, ("s2_url", "outbound_citations", "has_pdf_parse")))
-        )
-        or (is_list and all(f'"{name}"' in head.text for name in ("paperId", "title")))
-    )
+    is_named = is_list and all(f'"{name}"' in head.text for name in ("paperId", "title"))
+    return is_named or any(map(head.has, _OF_SEMANTIC_SCHOLAR))
 
 
 _BY_NAME: dict[str, tuple[Callable[[Head], bool], Reader]] = {
-    "arxiv": (
-        lambda it: it.has("id", "title", "abstract", "categories", "versions"),
-        json_formats.read_arxiv,
-    ),
+    "arxiv": (lambda it: it.has("id title abstract categories versions"), json_formats.read_arxiv),
     "semantic-scholar": (_is_semantic_scholar, json_formats.read_semantic_scholar),
     "openalex": (_json_with("openalex"), json_formats.read_openalex),
     "crossref": (_json_with("crossref"), json_formats.read_crossref),

@@ -94,10 +94,8 @@ def normalized_title(title: str) -> str:
     if title.isascii():
         return " ".join(title.translate(_ASCII).split())
     letters = unicodedata.normalize("NFKD", title.casefold())
-    kept = "".join(
-        c if c.isalnum() else "" if c in "'\u2019" or unicodedata.combining(c) else " " for c in letters
-    )
-    return " ".join(kept.split())
+    kept = (c if c.isalnum() else "" if c in "'\u2019" or unicodedata.combining(c) else " " for c in letters)
+    return " ".join("".join(kept).split())
 
 
 def first_author(authors: Any, *, whole: bool = False) -> str:
@@ -113,8 +111,7 @@ def first_author(authors: Any, *, whole: bool = False) -> str:
 def told_apart(paper: Paper) -> Told:
     """Return what may tell a paper from another with its title, year and first author's family name.
 
-    These are the first letters of the given names, signs as of "C++" in the title, and the DOI of short
-    titles.
+    These are the first letters of the given names, signs as of "C++" in the title, a short title's DOI.
     """
     family, comma, given = first_author(paper.metadata.get("authors"), whole=True).partition(",")
     given = given if comma else family.strip().rpartition(" ")[0]
@@ -141,8 +138,7 @@ def _doi(paper: Paper) -> str:
 class Ids:
     """The ids of the papers of some sources.
 
-    ``numbers`` has each paper's number in the corpus, from 1, by its id; ``ends`` the number of the last
-    of each source read.
+    ``numbers`` has each paper's number in the corpus, from 1, by its id; ``ends`` that of each source's last.
     """
 
     def __init__(self, sources: Sequence[str]) -> None:
@@ -286,7 +282,5 @@ class TitleIndex:
         # of the rarest. Frequent words would lead to most of a large set.
         numbers = (self._titles_by_word.get(word, []) for word in words)
         rarest = sorted(numbers, key=len)[: len(words) - int(MAX_JACCARD * len(words))]
-        return any(
-            len(words & self._titles[number]) / len(words | self._titles[number]) > MAX_JACCARD
-            for number in {number for postings in rarest for number in postings}
-        )
+        others = (self._titles[number] for number in set[int]().union(*rarest))
+        return any(len(words & other) / len(words | other) > MAX_JACCARD for other in others)

@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -196,10 +197,8 @@ def _from_openalex(source: Mapping[str, Any]) -> dict[str, Any]:
         found, reason = (ascii(identifier[:60]), NOT_THIS_FORMAT) if identifier else ("none", reason)
         raise unfit(expected, found, "give files of works only", reason)
     ids: Mapping[str, Any] = next(iter(work.all("ids", dict)), {})
-    pmid, pmc, mag = (
-        str(number).rstrip("/").rpartition("/")[2] if isinstance(number, str | int) else ""
-        for number in map(ids.get, ("pmid", "pmcid", "mag"))
-    )
+    numbers = (str(n) if isinstance(n, str | int) else "" for n in map(ids.get, ("pmid", "pmcid", "mag")))
+    pmid, pmc, mag = (number.rstrip("/").rpartition("/")[2] for number in numbers)
     categories = work.all("topics[].field.display_name")
     if not work.all("topics[]", dict):  # before there were topics: the concepts of the highest level
         concepts = (each for each in work.all("concepts[]", dict) if each.get("level") == 0)
@@ -226,9 +225,7 @@ def _inverted(work: Fields) -> str:
         if not isinstance(positions, list):
             raise wrong_type(_INVERTED, "lists of positions", positions)
         length += len(positions) * (len(word) + 1)
-        if length > records.MAX_ABSTRACT_CHARS:
-            expected = f"abstract of at most {records.MAX_ABSTRACT_CHARS:,} characters"
-            raise unfit(expected, "more", "shorten it or drop the paper", "abstract that is too long")
+        records.check_length(length, found="more")
         words += [(position, word) for position in positions]
     if bad := [each for each, _ in words if type(each) is not int or not 0 <= each <= MAX_POSITION]:
         found = str(bad[0]) if isinstance(bad[0], int) else type(bad[0]).__name__
@@ -251,7 +248,7 @@ _IDS |= {"arxiv_id": "arxiv", "acl_id": "acl", "pubmed_id": "pmid", "pmc_id": "p
 def read_semantic_scholar(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
     """Yield the papers of data sets, lists and answers of the API; raises CorpusError for abstracts alone."""
     head = head_of(stream, name)
-    if head.has("corpusid", "abstract") and not head.has("title"):
+    if head.has("corpusid abstract") and not head.has("title"):
         found = "its abstracts, which have no titles; join both by corpusid first"
         raise CorpusError(f"{name}: expected Semantic Scholar's papers, found {found}")
     return reader(_from_s2)(stream, name, reading)
@@ -274,14 +271,9 @@ def _from_s2(source: Mapping[str, Any]) -> dict[str, Any]:
     journal = "journal.name" if isinstance(names.get("journal"), Mapping) else "journal"
     categories = paper.all("s2fieldsofstudy[].category") or paper.all("fieldsofstudy[]")
     cites = [each.get("paperId") for each in paper.all("references[]", dict)]
-    authors = list[str]()
-    for each in map(Fields, paper.all("authors[]", dict)):
-        if not (name := each.text("name")):  # S2ORC
-            first, last, suffix = map(each.text, ("first", "last", "suffix"))
-            name = " ".join((first, *each.all("middle[]"), last, suffix))
-        authors.append(name)
+    people, parts = paper.all("authors[]", dict), ("first", "middle[]", "last", "suffix")  # of S2ORC
     metadata = {
-        "authors": authors,
+        "authors": [its.text("name") or " ".join(chain(*map(its.all, parts))) for its in map(Fields, people)],
         **dated(paper.text("publicationdate"), names.get("year")),
         "venue": paper.text("venue", journal),
         "categories": categories or paper.all("mag_field_of_study[]"),
@@ -344,7 +336,7 @@ read_crossref = reader(_from_crossref)
 
 # --- CSL-JSON and Zotero ---
 
-_ZOTERO = dict(rows("zotero"))  # the fields of Zotero's items by CSL's
+_ZOTERO = rows("zotero")  # the fields of Zotero's items by CSL's
 _URL = re.compile(r"https?://[^/]+/")
 _ARXIV = re.compile(r"arXiv:\s*(\S+?)(?:v\d+)?(?:\s|$)", re.IGNORECASE)
 _KEY = re.compile(r"^[^\S\n]*Citation Key:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
@@ -385,10 +377,7 @@ def _of_zotero(item: Mapping[str, Any]) -> dict[str, Any]:
         raise unfit("a paper", f"an {kind}", "left it out", "not a paper", is_fault=False)
     creators = its.all("creators[]", dict)
     authors = [each for each in creators if each.get("creatorType") in ("author", None)] or creators
-    found: dict[str, Any] = {
-        name: next((item[each] for each in others.split() if item.get(each)), None)
-        for name, others in _ZOTERO.items()
-    }
+    found: dict[str, Any] = {to: next(filter(None, map(item.get, of.split())), None) for to, of in _ZOTERO}
     names = {"family": "lastName", "given": "firstName", "literal": "name"}
     found["author"] = [{part: each.get(name) for part, name in names.items()} for each in authors]
     return {**found, "keyword": [each.get("tag") for each in its.all("tags[]", dict)]}

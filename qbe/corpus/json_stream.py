@@ -106,7 +106,7 @@ def list_path(head: Head) -> str | None:
 
 
 def json_objects(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
-    """Yield the objects of the list of an answer (`list_path`).
+    """Return the objects of the list of an answer (`list_path`).
 
     Where there is none they are those of an array, of lines, or one after another, as the text begins.
     Another line or item that is no object is an error in its entry. Malformed JSON concerns its line alone;
@@ -118,9 +118,8 @@ def json_objects(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
     # One object over several lines.
     if is_array or head.text.partition("\n")[0].rstrip().endswith(("{", "[", ",")):
         prefix = (f"{path}.item" if path else "item") if is_array else ""
-        yield from (entry for _, entry in object_items(stream, name, prefix))
-        return
-    yield from json_lines(numbered_lines(stream, name), name)
+        return (entry for _, entry in object_items(stream, name, prefix))
+    return json_lines(numbered_lines(stream, name), name)
 
 
 def json_lines(lines: Iterable[tuple[int, bytes]], name: str) -> Iterator[Entry]:

@@ -45,10 +45,8 @@ _AT_END = re.compile(
 _OF_EBSCO = re.compile(alternatives("ebsco"))
 _TAG = re.compile(rf"(?i)</?(?:{alternatives('elements')})(?:\s+[\w:-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'))*\s*/?>")
 _BLOCK = re.compile(rf"(?i)</?(?:jats:)?(?:{alternatives('blocks')})\b")
-_LABEL, _RESIDUE = (
-    re.compile(pattern, re.DOTALL)
-    for pattern in (alternatives("label"), rf"(?<![\s#])[\s#]*(?:{alternatives('residue')})\Z")
-)
+_LABEL = re.compile(alternatives("label"), re.DOTALL)
+_RESIDUE = re.compile(rf"(?<![\s#])[\s#]*(?:{alternatives('residue')})\Z", re.DOTALL)
 _RESIDUES = ("nterest", "runcated", "RUNCATED", "see text", "Graphical", "PUBLICATION")
 _HEADING = re.compile(r"<(?:(?:jats:)?title|h[1-6])>([^<]{1,200})</(?:(?:jats:)?title|h[1-6])>")
 _RIGHTS = re.compile(r"<CopyrightInformation\b[^<>]*>[^<>]*</CopyrightInformation>", re.IGNORECASE)

@@ -189,10 +189,9 @@ def _block(lines: Sequence[Line], intro: Line | None) -> list[Line]:
             continue
         if intro is not None and begin.page == intro.page and begin.x0 > intro.x1:
             continue
-        if begin.x1 - begin.x0 < 120 or _ends(begin, begin):
-            continue
         words = begin.text.split()
-        if len(words) <= 4 or sum(word[:1].islower() for word in words) <= 0.5 * len(words):
+        is_text = len(words) > 4 and sum(word[:1].islower() for word in words) > 0.5 * len(words)
+        if not is_text or begin.x1 - begin.x0 < 120 or _ends(begin, begin):
             continue
         beside = (line for line in others if line.page == begin.page and abs(line.y - begin.y) < 2)
         if any(line.x1 < begin.x0 and line.x1 - line.x0 > 100 for line in beside):
@@ -234,26 +233,20 @@ def _title(
     is_cover = any(line.page == first and _COVER.search(line.text) for line in lines)
     first += is_cover and (heading is None or heading.page > first) and lines[-1].page > first
     page = [line for line in lines if line.page == first]
-    bottom = 0.7 * max((each.y for each in page), default=0.0)
-    if heading is not None and heading.page == first:
-        bottom = heading.y
+    most = 0.7 * max((each.y for each in page), default=0.0)
+    bottom = heading.y if heading is not None and heading.page == first else most
     groups = _groups([each for each in page if each.y < bottom and re.search(r"[^\W\d_]", each.text)] or page)
     if stated := _stated(groups, named):
         return stated
     body = body_size(lines)
-    usable = list[list[Line]]()
-    for group in groups:
-        text = _spaced(group)
-        is_journal = _JOURNAL.match(text) is not None and len(text.split()) < 10
-        if not is_journal and len(re.findall(r"[^\W\d_]", text)) >= 3:
-            usable.append(group)
+    texts = [(group, _spaced(group)) for group in groups]
+    others = ((group, text) for group, text in texts if len(text.split()) > 9 or not _JOURNAL.match(text))
+    usable = [group for group, text in others if len(re.findall(r"[^\W\d_]", text)) >= 3]
     several = [group for group in usable if len(_spaced(group).split()) > 1]
     large = [group for group in several or usable if group[0].size > 1.04 * body]
-    if large:
-        best = max(large, key=lambda group: (round(group[0].size, 1), group[0].bold, -group[0].y))
-    else:
-        marked = [group for group in several if group[0].bold or _spaced(group).isupper()]
-        best = next(iter(marked or several or usable), [])
+    marked = [group for group in several if group[0].bold or _spaced(group).isupper()]
+    rest = next(iter(marked or several or usable), [])
+    best = max(large, key=lambda each: (round(each[0].size, 1), each[0].bold, -each[0].y), default=rest)
     return (_MARKS.sub("", joined_text(best, words, plain=True)), best[-1] if best else None)
 
 

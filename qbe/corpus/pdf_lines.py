@@ -180,12 +180,9 @@ def _joined(lines: list[Line]) -> list[Line]:
             if abs(line.y - other.y) < 0.25 * size and -0.3 * size < gap < (0.9 if alike else 0.1) * size:
                 space = " " if gap > 0.15 * size else ""
                 larger = max(first, second, key=lambda each: len(each.text))
-                done[place] = larger._replace(
-                    text=first.text + space + second.text,
-                    plain=first.plain + space + second.plain,
-                    x0=first.x0,
-                    x1=max(first.x1, second.x1),
-                )
+                text, plain = first.text + space + second.text, first.plain + space + second.plain
+                x1 = max(first.x1, second.x1)
+                done[place] = larger._replace(text=text, plain=plain, x0=first.x0, x1=x1)
                 break
         else:
             done.append(line)

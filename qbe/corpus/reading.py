@@ -132,13 +132,12 @@ def _records(
     Those of reference managers come with True, where nothing says what to do with unusable ones.
     """
     if _is_dataset(source, reading):
-        found = read_dataset(source.removeprefix(HUB), reading)
-        yield from ((UNIQUE, False, entry) for entry in found)
+        yield from ((UNIQUE, False, each) for each in read_dataset(source.removeprefix(HUB), reading))
         return
     if is_library(source):
         from qbe.corpus import zotero
 
-        yield from ((CHOSEN, reading.on_error is None, entry) for entry in zotero.read(source, reading))
+        yield from ((CHOSEN, reading.on_error is None, entry) for entry in zotero.read(source))
         return
     in_folder = is_folder(source)
     for file in files_of(source):
@@ -216,8 +215,7 @@ def _papers(
                 yield paper, ids.numbers[paper_id]
                 continue
             if paper_id != paper.paper_id:
-                before = f"the id {paper.paper_id!r} is that of another paper before"
-                told = f"{before}; this one is {paper_id!r}"
+                told = f"the id {paper.paper_id!r} is that of another paper before; this one is {paper_id!r}"
                 rejected.note(records.RENAMED, entry.where, told, paper_id=paper_id)
                 paper = replace(paper, paper_id=paper_id)
             if stands_in := paper.metadata.get(ABSTRACT_FROM):

@@ -198,14 +198,10 @@ def parse_paper(
         kept = [place for place, sentence in enumerate(sentences) if sentence.text]
         if not kept:
             raise unfit("an abstract", "an empty one", NO_ABSTRACT_ADVICE, NO_ABSTRACT)
-        return Paper(
-            paper_id,
-            title,
-            tuple(sentences[place] for place in kept),
-            labels is not None,
-            {} if metadata is None else _metadata(metadata),
-            None if offsets is None else tuple(offsets[place] for place in kept),
-        )
+        whole = tuple(sentences[place] for place in kept)
+        about = {} if metadata is None else _metadata(metadata)
+        spans = None if offsets is None else tuple(offsets[place] for place in kept)
+        return Paper(paper_id, title, whole, labels is not None, about, spans)
     except RecordError as error:
         raise placed(error, where) from None
 
@@ -291,7 +287,7 @@ def _paper_id(value: Any) -> str:
 
 def _split(abstract: str, split: Splitter) -> tuple[list[Sentence], Offsets | None]:
     """Return the sentences of an abstract, labelled where it has headings, and their offsets."""
-    _check_length(len(abstract), "abstract")
+    check_length(len(abstract))
     sentences, offsets = list[Sentence](), list[tuple[int, int]]()
     whole = [Part(0, len(abstract))]
     for begin, end, label in whole if split is unsplit else headed_parts(abstract):
@@ -313,10 +309,10 @@ def headed_sentence(text: str, label: Any) -> Sentence:
 def _sentences(abstract: Any) -> list[str]:
     """Return cleaned sentences, empty ones kept, as labels count them."""
     if isinstance(abstract, list | tuple):
-        _check_length(sum(len(text) for text in abstract if isinstance(text, str)), "abstract")
+        check_length(sum(len(text) for text in abstract if isinstance(text, str)))
         return [_clean(text, "abstract") for text in abstract]
     if isinstance(abstract, str):
-        _check_length(len(abstract), "abstract")
+        check_length(len(abstract))
         reason = "an abstract that is not split" if abstract.strip() else NO_ABSTRACT
         raise _invalid("a list of sentences as abstract", abstract, "split it into sentences", reason)
     reason = NO_ABSTRACT if abstract is None else "an abstract that is no text"
@@ -373,7 +369,7 @@ def _metadata(metadata: Any) -> Mapping[str, Any]:
 def _clean(text: Any, field: str) -> str:
     if not isinstance(text, str):
         raise _invalid(f"strings in the {field}", text, "mend the record", f"{field} that is no text")
-    _check_length(len(text), field)
+    check_length(len(text), field)
     if text.isprintable():  # of white space it lets only the space pass
         return text.strip() if "  " not in text else " ".join(text.split())
     if "\0" in text:
@@ -382,10 +378,10 @@ def _clean(text: Any, field: str) -> str:
     return " ".join(text.translate(_CONTROLS).split())
 
 
-def _check_length(length: int, field: str) -> None:
+def check_length(length: int, field: str = "abstract", found: str = "") -> None:
     if length > MAX_ABSTRACT_CHARS:
-        expected = f"{field} of at most {MAX_ABSTRACT_CHARS:,} characters"
-        raise unfit(expected, f"{length:,}", "shorten it or drop the paper", f"{field} that is too long")
+        expected, found = f"{field} of at most {MAX_ABSTRACT_CHARS:,} characters", found or f"{length:,}"
+        raise unfit(expected, found, "shorten it or drop the paper", f"{field} that is too long")
 
 
 def _invalid(expected: str, value: Any, advice: str, reason: str) -> RecordError:
@@ -467,14 +463,12 @@ class RejectedRecords:
 
     def summary(self) -> str:
         """Say what was left out in one line; empty where nothing was."""
-        parts = []
-        if total := sum(self.skipped.values()):
-            noun = "record" if total == 1 else "records"
-            parts.append(f"{total:,} {noun} skipped ({self.reasons()})")
-        if self.merged:
-            parts.append(f"{self.merged:,} merged as duplicates")
-        parts.extend(f"{reason}: {count:,}" for reason, count in self.noted.items())
-        return ", ".join(parts)
+        total = sum(self.skipped.values())
+        noun = "record" if total == 1 else "records"
+        skipped = f"{total:,} {noun} skipped ({self.reasons()})" if total else ""
+        merged = f"{self.merged:,} merged as duplicates" if self.merged else ""
+        notes = (f"{reason}: {count:,}" for reason, count in self.noted.items())
+        return ", ".join(filter(None, (skipped, merged, *notes)))
 
     def counts(self) -> dict[str, int]:
         """Return the counts by reason, with those of duplicates and notes, as JSON values."""

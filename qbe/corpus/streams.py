@@ -84,12 +84,12 @@ class Head:
             return {}
         return value if isinstance(value, dict) else {}
 
-    def has(self, *names: str) -> bool:
-        """Return True if the first record has all fields, or names them where it is cut."""
+    def has(self, names: str) -> bool:
+        """Return True if the first record has all fields (words), or names them where it is cut."""
         if self.record:
-            return all(name in self.record for name in names)
+            return all(name in self.record for name in names.split())
         is_json = self.text[:1] in ("{", "[") and "\n" not in self.text.rstrip()
-        return is_json and all(f'"{name}":' in self.text.replace('" :', '":') for name in names)
+        return is_json and all(f'"{name}":' in self.text.replace('" :', '":') for name in names.split())
 
 
 def head_of(stream: io.BufferedReader, name: str) -> Head:

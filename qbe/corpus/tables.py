@@ -115,8 +115,7 @@ def find_columns(header: Sequence[str], named: Mapping[str, str], may_lack_abstr
 def to_record(columns: Columns, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of a row, whose values may be text or those of typed tables.
 
-    Sentences in a list stay apart. Raises RecordError where title or abstract are no text, and without a
-    title.
+    Sentences in a list stay apart. Raises RecordError without a title, and where a text is none.
     """
     cells = {field: _cell(value) for field, value in row.items()}
     if columns.of_paperpile and isinstance(names := cells.get("authors"), str):
@@ -160,6 +159,7 @@ def metadata_of(row: Mapping[str, Any]) -> dict[str, Any]:
     cites = _items(cells.get("cites"), r"[\s;,|]+")
     if len(cites) == 1 and str(cites[0]).isdecimal():  # a count is no citation
         cites = []
+    others = ((name, value) for name in _OTHER_IDS if (value := cells.get(name)))
     return {
         **credits(named),
         **fields.dated(str(cells.get("date") or ""), cells.get("year")),
@@ -168,11 +168,7 @@ def metadata_of(row: Mapping[str, Any]) -> dict[str, Any]:
         "doi": _name(cells.get("doi")),
         "url": _name(cells.get("url")),
         "cites": [cited for each in cites if isinstance(each, str | int) and (cited := str(each).strip())],
-        "ids": {
-            name: _name(str(value) if type(value) is int else value).removesuffix(".0")
-            for name in _OTHER_IDS
-            if (value := cells.get(name))
-        },
+        "ids": {name: _name(str(of) if type(of) is int else of).removesuffix(".0") for name, of in others},
         "tags": [tag for each in tags for tag in _names(each)],
     }
 

@@ -9,6 +9,7 @@ import contextlib
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from lxml.etree import XMLSyntaxError, XPath, iterparse
@@ -172,28 +173,18 @@ def _from_pubmed(source: Element) -> dict[str, Any] | None:
         dates = _published(citation.get("ContributionDate", [None])[0], book.get("PubDate", []))
     places = (each for each in article.get("ELocationID", ()) if each.get("EIdType") == "doi")
     locations = (text_of(each) for each in places if each.get("ValidYN") != "N")
+    # Without editors of books and names that NLM calls invalid.
+    people = chain.from_iterable(each for each in authors if each.get("Type") != "editors")
+    words = chain.from_iterable(citation.get("KeywordList", ()))
+    headings = chain.from_iterable(citation.get("MeshHeadingList", ()))
     metadata = {
-        # Without editors of books and names that NLM calls invalid.
-        "authors": [
-            _name(author)
-            for each in authors
-            if each.get("Type") != "editors"
-            for author in each
-            if author.get("ValidYN") != "N"
-        ],
+        "authors": [_name(author) for author in people if author.get("ValidYN") != "N"],
         **dates,
         "venue": venue,
         "doi": next(filter(None, map(doi, locations)), "") or doi(_OWN_DOI(source)),
         "ids": {"pmc": _PMC(source)},
         "cites": list(filter(None, dict.fromkeys(map(str.strip, _CITES(source))))),
-        "tags": [
-            *(text_of(word) for each in citation.get("KeywordList", ()) for word in each),
-            *(
-                "/".join(map(text_of, words))
-                for each in citation.get("MeshHeadingList", ())
-                for words in each
-            ),
-        ],
+        "tags": [*map(text_of, words), *("/".join(map(text_of, heading)) for heading in headings)],
         "url": f"https://pubmed.ncbi.nlm.nih.gov/{paper_id}/",
     }
     abstracts = article.get("Abstract", ()) or citation.get("OtherAbstract", ())  # in another language

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from qbe.corpus import pdf
 from qbe.corpus.fields import ABSTRACT_FROM, TITLE, once, placed, present
 from qbe.corpus.json_formats import from_csl
-from qbe.corpus.records import AS_IT_COMES, Entry, Reading
+from qbe.corpus.records import AS_IT_COMES, Entry
 from qbe.corpus.streams import DATABASE, ZOTERO
 from qbe.errors import CorpusError, RecordError
 
@@ -39,7 +39,7 @@ _PROFILES = (  # where Zotero keeps its preferences on Linux, macOS and Windows
 )
 
 
-def read(source: str, reading: Reading = AS_IT_COMES) -> Iterator[Entry]:
+def read(source: str) -> Iterator[Entry]:
     """Yield the papers of a library: my library first, then groups, each by the time of its addition.
 
     Trashed items, notes, annotations, attachments and feeds are left out. An item without abstract takes that
@@ -54,7 +54,7 @@ def read(source: str, reading: Reading = AS_IT_COMES) -> Iterator[Entry]:
         copy = copy_database(folder / DATABASE, Path(copies))
         try:
             with closing(sqlite3.connect(copy)) as database:
-                yield from _Library(database, folder).entries(collection, reading)
+                yield from _Library(database, folder).entries(collection)
         except sqlite3.DatabaseError as error:
             raise CorpusError(
                 f"{folder / DATABASE}: expected Zotero's database, found another or a damaged one ({error}); "
@@ -74,10 +74,8 @@ def preferences() -> dict[str, str]:
 def find_folder() -> Path:
     """Return the folder of the user's library: where Zotero's preferences say, or ``~/Zotero``."""
     chosen = preferences().get("dataDir", "")
-    places = [Path(chosen)] if chosen else []
-    places.append(Path("~/Zotero").expanduser())
-    for each in _PROFILES:  # before Zotero 5
-        places += sorted(Path(each).expanduser().glob("*/zotero"))
+    before_5 = (path for each in _PROFILES for path in sorted(Path(each).expanduser().glob("*/zotero")))
+    places = [*([Path(chosen)] if chosen else []), Path("~/Zotero").expanduser(), *before_5]
     for place in places:
         if (place / DATABASE).is_file():
             return place
@@ -175,7 +173,7 @@ class _Library:
             found[item] += path
         return found
 
-    def entries(self, collection: str, reading: Reading) -> Iterator[Entry]:
+    def entries(self, collection: str) -> Iterator[Entry]:
         """Yield the papers of the library, or of a collection and those below it."""
         if collection and not any(collection in names for names in self._collections.values()):
             names = once(name for names in self._collections.values() for name in names)
@@ -211,9 +209,8 @@ class _Library:
                 "zotero": f"zotero://select/{library}/items/{key}",
                 "pdf": f"zotero://open-pdf/{library}/items/{pdfs[0][0]}" if pdfs else None,
             }
-            abstract = record["abstract"]
-            if not abstract:
-                abstract, stands_in = self._abstract_of(pdfs, reading)
+            if not (abstract := record["abstract"]):
+                abstract, stands_in = self._abstract_of(pdfs)
                 metadata[ABSTRACT_FROM] = stands_in if abstract else TITLE
             texts = {"paper_id": paper_id, "abstract": abstract or record["title"]}
             yield Entry(where, {**record, **texts, "metadata": present(metadata)})
@@ -227,9 +224,7 @@ class _Library:
         tags = [{"tag": tag} for (tag,) in self._tags.get(item, ())]
         return {"creators": creators, "tags": tags, **dict(self._fields.get(item, ()))}
 
-    def _abstract_of(
-        self, pdfs: Iterable[tuple[Any, ...]], reading: Reading
-    ) -> tuple[str | None, str | None]:
+    def _abstract_of(self, pdfs: Iterable[tuple[Any, ...]]) -> tuple[str | None, str | None]:
         """Return the abstract of the first attached PDF that has one, and what stands for it there."""
         for key, path in pdfs:
             kind, _, name = path.partition(":")
@@ -242,7 +237,7 @@ class _Library:
             if file is None or not file.is_file():
                 continue
             with file.open("rb") as stream:
-                (entry,) = pdf.read(stream, str(file), reading)
+                (entry,) = pdf.read(stream, str(file), AS_IT_COMES)
             if isinstance(entry.record, Mapping) and entry.record["abstract"]:
                 return entry.record["abstract"], entry.record["metadata"].get(ABSTRACT_FROM)
         return None, None

@@ -9,7 +9,6 @@ revised since, it has the newer abstract.
 from __future__ import annotations
 
 import lzma
-import os
 from pathlib import Path
 
 from qbe.corpus.reading import read_corpus
@@ -17,7 +16,7 @@ from qbe.corpus.records import REJECTED_SUFFIX, SKIP, Reading
 from qbe.corpus.sentences import unsplit
 from qbe.datasets.citations import listing
 from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS
-from qbe.datasets.releases import DatasetOptions, Report, raw_line, write_queries
+from qbe.datasets.releases import DatasetOptions, Report, place_of, raw_line, write_queries
 from qbe.errors import DatasetError, UsageError
 from qbe.query import Topic
 from qbe.runs import read_graded_pairs
@@ -39,9 +38,7 @@ def write(options: DatasetOptions, output: Path, _: Report) -> list[str]:
     The source is arXiv's snapshot, its folder, or another file of arXiv's papers; by default the snapshot in
     ``$QBE_DATA/arxiv-cs``. Records that cannot be used are listed in a file beside it.
     """
-    data = os.environ.get("QBE_DATA")
-    source = Path(data, ARXIV_CS, SNAPSHOT) if data else None
-    source = source if options.source is None else Path(options.source)
+    source = place_of(ARXIV_CS, options.source)
     path = source / SNAPSHOT if source is not None and source.is_dir() else source
     if path is None or not path.is_file():
         actual = f"no {path}" if path else "neither"
@@ -82,8 +79,8 @@ def write_graded_pairs(options: DatasetOptions, output: Path, _: Report) -> list
     """
     if options.source is None:
         raise UsageError("expected a file of graded pairs as `source`, found none; give one")
-    source, data = Path(options.source), os.environ.get("QBE_DATA")
-    if options.corpus is None and not data:
+    source, corpus = Path(options.source), options.corpus or place_of(ARXIV, None)
+    if corpus is None:
         raise UsageError(
             f"expected the papers of the pairs as `corpus`, or QBE_DATA set to a folder that holds {ARXIV}, "
             "found neither; qbe datasets arxiv-cs writes it"
@@ -97,9 +94,7 @@ def write_graded_pairs(options: DatasetOptions, output: Path, _: Report) -> list
     papers = {paper_id for query, pool in pools.items() for paper_id in (query, *pool)}
     missing = set(papers)
     with atomic_file(output / "corpus.jsonl") as stream:
-        for paper in read_corpus(
-            [options.corpus or str(Path(data or "", ARXIV))], unsplit, Reading(on_error=SKIP)
-        ):
+        for paper in read_corpus([str(corpus)], unsplit, Reading(on_error=SKIP)):
             if paper.paper_id in missing:
                 missing.remove(paper.paper_id)
                 stream.write(raw_line(paper))

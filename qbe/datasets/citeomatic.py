@@ -11,7 +11,6 @@ years; its 20,000 queries a split are not those of the published figures, which 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from qbe.corpus.records import RejectedRecords
 from qbe.corpus.sentences import unsplit
 from qbe.corpus.streams import display_name, open_source
 from qbe.datasets import citations
-from qbe.datasets.releases import DatasetOptions, Report
+from qbe.datasets.releases import DatasetOptions, Report, place_of
 from qbe.errors import DatasetError, RecordError
 from qbe.types import Paper
 
@@ -112,7 +111,7 @@ def _record(paper: Mapping[str, Any], by_title: bool) -> dict[str, Any]:
 
 def _find(name: str, options: DatasetOptions) -> Path:
     file = COLLECTIONS[name]
-    folder = Path(options.source or Path(os.environ.get("QBE_DATA", "."), "citeomatic"))
+    folder = place_of("citeomatic", options.source) or Path("citeomatic")
     for path in (folder, folder / file, (folder / file).with_suffix(""), folder / Path(file).name):
         if path.is_file():
             return path

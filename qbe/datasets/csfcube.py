@@ -6,7 +6,6 @@ highest grade, and the published figures are computed without it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,18 +13,15 @@ from qbe.corpus import read_corpus, read_records
 from qbe.corpus.records import FIELDS, dump_record
 from qbe.datasets import releases
 from qbe.datasets.releases import DatasetOptions, Report, raw_record, read_pools, write_queries
-from qbe.errors import DatasetError
 from qbe.query import Topic
 from qbe.types import Facet
-from qbe.util.files import StrPath, atomic_file, cache_folder, sha256
-from qbe.util.web import download, matches
+from qbe.util.files import StrPath, atomic_file, sha256
+from qbe.util.web import matches
 
 # Release v1.1 of November 2021, which has evaluation scripts.
 COMMIT = "7ffe012c1d92c470f185fc086086caf5b8e05ef3"
 WHERE = "https://github.com/iesl/CSFCube"
 BASE_URL = f"https://raw.githubusercontent.com/iesl/CSFCube/{COMMIT}/"
-
-_BY_HAND = "check the network, or fetch the data set by hand and give its folder as `source`"
 
 JUDGMENTS = {facet: f"test-pid2anns-csfcube-{facet}.json" for facet in Facet}
 ABSTRACTS = "abstracts-csfcube-preds.jsonl"
@@ -44,14 +40,8 @@ DIGESTS: Mapping[str, str] = {
 
 def find_release(source: StrPath | None, report: Report = lambda _: None) -> Path:
     """Return the folder ``source``, else ``$QBE_DATA/csfcube``, else a download, which is reported."""
-    data = os.environ.get("QBE_DATA")
-    if source is not None or (data and Path(data, "csfcube").is_dir()):
-        return releases.find_release("csfcube", DIGESTS, WHERE, source)
-    folder = cache_folder() / "csfcube"
-    for name, digest in DIGESTS.items():
-        if download(BASE_URL + name, folder / name, digest, DatasetError, _BY_HAND):
-            report(f"downloaded {BASE_URL}{name}")
-    return folder
+    folder = releases.find_or_download("csfcube", source, BASE_URL, DIGESTS, report)
+    return releases.find_release("csfcube", DIGESTS, WHERE, folder)
 
 
 def write(options: DatasetOptions, output: Path, report: Report) -> list[str]:

@@ -9,10 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -20,13 +18,12 @@ from typing import Any, NamedTuple
 
 from qbe.corpus import parse_paper, read_corpus
 from qbe.corpus.sentences import split_sentences, unsplit
+from qbe.datasets import releases
 from qbe.datasets.releases import DatasetOptions, Report, read_object, write_papers, write_queries
 from qbe.errors import DatasetError
 from qbe.query import Topic, TopicAspect
 from qbe.runs import Qrels, read_qrels
 from qbe.types import Facet, Paper
-from qbe.util.files import cache_folder
-from qbe.util.web import download
 
 STEPS = 4  # of a researcher's score, whose multiples are grades
 SHORTEST = 200  # characters of an abstract in a review: shorter ones are notices
@@ -48,7 +45,9 @@ class Judged(NamedTuple):
 def write(name: str, options: DatasetOptions, output: Path, report: Report) -> list[str]:
     """Write one of READERS: the source, else what $QBE_DATA has, else the release, downloaded."""
     read, release, wanted = READERS[name]
-    folder = _find(release, wanted, options, report)
+    url, files = released(release)
+    digests = {path: f"git:{files[path]}" for path in files if re.search(wanted, path)}
+    folder = releases.find_or_download(f"people/{release}", options.source, url, digests, report)
     take = "take all files from one release"
     try:
         judged = read(folder)
@@ -67,25 +66,6 @@ def write(name: str, options: DatasetOptions, output: Path, report: Report) -> l
     if judged.topics:
         write_queries(output, judged.topics, {f"{name}.qrels": judged.qrels}, judged.pools)
     return [f"{name}: {len(judged.papers):,} papers{said} from {folder}", *judged.parts]
-
-
-def _find(name: str, wanted: str, options: DatasetOptions, report: Report) -> Path:
-    """Return the folder of a release; of one that is downloaded only files whose paths match ``wanted``."""
-    data = os.environ.get("QBE_DATA")
-    folder = Path(options.source or Path(data or "", "people", name))
-    if options.source is not None or (data and folder.is_dir()):
-        return folder
-    folder, (url, digests) = cache_folder() / name, released(name)
-    by_hand = "check the network, or fetch the release by hand and give its folder as `source`"
-
-    def fetch(path: str) -> bool:
-        return download(url + path, folder / path, f"git:{digests[path]}", DatasetError, by_hand)
-
-    with ThreadPoolExecutor(8) as several:
-        fetched = sum(several.map(fetch, (path for path in digests if re.search(wanted, path))))
-    if fetched:
-        report(f"downloaded {fetched} files of {url}")
-    return folder
 
 
 def released(name: str) -> tuple[str, dict[str, str]]:

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from qbe.errors import DatasetError
 from qbe.query import Topic
 from qbe.runs import Qrels, write_pools, write_qrels, write_topics
 from qbe.types import Paper
-from qbe.util.files import StrPath, atomic_file
+from qbe.util.files import StrPath, atomic_file, cache_folder
+from qbe.util.web import download
 
 Report = Callable[[str], None]
 Pools = dict[str, dict[str, int]]  # grades by candidate, by query paper
@@ -42,10 +44,35 @@ class DatasetOptions:
     leave_out: tuple[StrPath, ...] = ()
 
 
+def place_of(name: str, source: StrPath | None) -> Path | None:
+    """Return the place of a release: ``source``, or else ``$QBE_DATA/NAME`` where QBE_DATA is set."""
+    data = os.environ.get("QBE_DATA")
+    return Path(source) if source is not None else Path(data, name) if data else None
+
+
+def find_or_download(
+    name: str, source: StrPath | None, url: str, digests: Mapping[str, str], report: Report
+) -> Path:
+    """Return the folder ``source``, else ``$QBE_DATA/NAME`` if it is there, else a download to the cache."""
+    place = place_of(name, source)
+    if place is not None and (source is not None or place.is_dir()):
+        return place
+    folder = cache_folder() / Path(name).name
+    by_hand = "check the network, or fetch the release by hand and give its folder as `source`"
+
+    def fetch(path: str) -> bool:
+        return download(url + path, folder / path, digests[path], DatasetError, by_hand)
+
+    with ThreadPoolExecutor(8) as several:
+        fetched = sum(several.map(fetch, digests))
+    if fetched:
+        report(f"downloaded {fetched} files of {url}")
+    return folder
+
+
 def find_release(name: str, files: Iterable[str], where: str, source: StrPath | None) -> Path:
     """Return the folder of a release, ``source`` or else ``$QBE_DATA/NAME``, or say where to get it."""
-    data = os.environ.get("QBE_DATA")
-    folder = Path(source) if source is not None else Path(data, name) if data else None
+    folder = place_of(name, source)
     absent = [file for file in files if folder is None or not (folder / file).is_file()]
     if folder is None or absent:
         actual = f"no {', '.join(absent)} in {folder}" if folder else "neither"

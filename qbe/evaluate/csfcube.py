@@ -82,14 +82,11 @@ def csfcube_protocol(
     pools = {q: pool_of(q, qrels[q]) for q in judged}
     scores = pool_scores(pools, rankings)
     parsed = parse_measures(measures) if measures else {}
-    if parsed:
-        values = per_query_values(parsed, pools, scores)
-    else:
+    values = per_query_values(parsed, pools, scores)
+    if not parsed:
         ranked = {query: judged_ranking(query, pool, scores.get(query, {})) for query, pool in pools.items()}
-        values = {
-            measure.label: {query_id: measure.function(*grades) for query_id, grades in ranked.items()}
-            for measure in MEASURES.values()
-        }
+        for label, measure in MEASURES.items():
+            values[label] = {query: measure.function(*grades) for query, grades in ranked.items()}
     fold_figures: dict[str, dict[str, tuple[float, ...]]] = {}
     figures: dict[str, dict[str, float | None]] = {}
     for name, by_query in values.items():

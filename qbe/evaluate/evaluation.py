@@ -133,9 +133,11 @@ def coverage(
     return left_out, tuple(warnings)
 
 
-def without_query_papers(qrels: Qrels) -> dict[str, dict[str, int]]:
-    """Leave out judgements of query papers for themselves, where a query's id is its paper's."""
-    return {q: {name: grades[name] for name in grades if name != q} for q, grades in qrels.items()}
+def _of_papers(qrels: Qrels, rankings: Rankings) -> tuple[Qrels, dict[str, tuple[str, ...]], tuple[str, ...]]:
+    """Return judgements without those of query papers for themselves, their scope, and warnings."""
+    judged = {q: {name: grades[name] for name in grades if name != q} for q, grades in qrels.items()}
+    scopes = {ALL: tuple(judged)}
+    return judged, scopes, coverage(scopes, judged, rankings)[1]
 
 
 def scores_of(rankings: Rankings) -> dict[str, dict[str, float]]:
@@ -184,9 +186,7 @@ POOL_DEFINITIONS: Mapping[str, str] = {
 
 def pool_protocol(qrels: Qrels, rankings: Rankings, measures: Iterable[str] = ()) -> Evaluation:
     """Evaluate rankings of judged pools by POOL_DEFINITIONS and further measures of ir-measures."""
-    pools = without_query_papers(qrels)
-    scopes = {ALL: tuple(pools)}
-    _, warnings = coverage(scopes, pools, rankings)
+    pools, scopes, warnings = _of_papers(qrels, rankings)
     scores = pool_scores(pools, rankings)
     highest = max((grade for pool in pools.values() for grade in pool.values()), default=1)
     average_precision = "AP" if highest <= 1 else f"AP(rel={highest})"
@@ -217,9 +217,7 @@ CITATION_DEFINITIONS = {
 
 def citations_protocol(qrels: Qrels, rankings: Rankings, measures: Iterable[str] = ()) -> Evaluation:
     """Evaluate a run that recommends papers to cite; cited papers have a grade of 1 or more."""
-    judged = without_query_papers(qrels)
-    scopes = {ALL: tuple(judged)}
-    _, warnings = coverage(scopes, judged, rankings)
+    judged, scopes, warnings = _of_papers(qrels, rankings)
     scores = {}
     for query, by_paper in scores_of(rankings).items():
         # Cut here so that all measures break ties as trec_eval does; ir-measures' own RR@1000 does not.

@@ -72,15 +72,8 @@ def read_facet_grades(paths: Iterable[StrPath]) -> dict[str, dict[str, dict[Face
     return grades
 
 
-def _evaluation(
-    queries: Mapping[str, tuple[str, ...]],
-    per_query: Mapping[str, Mapping[str, float]],
-    warnings: Iterable[str],
-    with_relevant: Mapping[str, tuple[str, ...]] | None = None,
-) -> Evaluation:
-    """Average values over the queries of each scope that have one; None where none has."""
-    figures = evaluation.scope_figures({}, per_query, queries)
-    return Evaluation(queries, per_query, figures, tuple(warnings), with_relevant=with_relevant or {})
+def _without(expected: str, facets: str = "at least two facets") -> FileFormatError:
+    return FileFormatError(f"expected {expected}, found none; give judgements of {facets} of the same papers")
 
 
 # Crossed pairs: does a ranking follow its facet where the facets disagree? Of two candidates, each better for
@@ -92,11 +85,7 @@ CROSSED_DEFINITIONS = {
     f"right by {name}": f"share of crossed pairs ranked right by {name} {facets}"
     for name, facets in (("first", "facet"), ("second", "facet"), ("both", "facets"))
 }
-FACET_PAIRS = (
-    (Facet.METHOD, Facet.BACKGROUND),
-    (Facet.METHOD, Facet.RESULT),
-    (Facet.RESULT, Facet.BACKGROUND),
-)
+PAIRS = ((Facet.METHOD, Facet.BACKGROUND), (Facet.METHOD, Facet.RESULT), (Facet.RESULT, Facet.BACKGROUND))
 
 
 def crossed_pairs(pool: Mapping[str, Row], first: Facet, second: Facet) -> list[tuple[str, str]]:
@@ -125,7 +114,7 @@ def crossed_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     per_query: dict[str, dict[str, float]] = {name: {} for name in CROSSED_DEFINITIONS}
     numbers: dict[str, int] = {}
     asked: dict[str, None] = {}
-    for first, second in FACET_PAIRS:
+    for first, second in PAIRS:
         pairs = {paper: crossed_pairs(pool, first, second) for paper, pool in grades.items()}
         pairs = {paper: of_paper for paper, of_paper in pairs.items() if of_paper}
         if not pairs:
@@ -138,22 +127,18 @@ def crossed_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
                 )
             asked |= dict.fromkeys(f"{paper}_{facet}" for paper in pairs)
         scope = f"{first}-{second}"
-        queries[scope] = tuple(f"{paper}_{scope}" for paper in pairs)
-        rows = []
+        rows = {}
         for paper, of_paper in pairs.items():
             by_first, by_second = (scores.get(f"{paper}_{facet}", {}) for facet in (first, second))
             right = [(_right(by_first, one, two), _right(by_second, two, one)) for one, two in of_paper]
-            rows += (own := [(*each, each[0] * each[1]) for each in right])
-            for name, column in zip(per_query, zip(*own, strict=True), strict=True):
-                per_query[name][f"{paper}_{scope}"] = sum(column) / len(own)
-        numbers[scope] = len(rows)
-        for name, column in zip(figures, zip(*rows, strict=True), strict=True):
-            figures[name][scope] = sum(column) / len(rows)
+            rows[f"{paper}_{scope}"] = [(*each, each[0] * each[1]) for each in right]
+        queries[scope] = tuple(rows)
+        numbers[scope] = sum(map(len, rows.values()))
+        for place, name in enumerate(CROSSED_DEFINITIONS):
+            per_query[name] |= {query: fmean(row[place] for row in own) for query, own in rows.items()}
+            figures[name][scope] = fmean(row[place] for own in rows.values() for row in own)
     if not queries:
-        raise FileFormatError(
-            "expected pairs of papers of which each is better for one facet by a grade, found none; give "
-            "judgements of at least two facets of the same papers"
-        )
+        raise _without("pairs of papers of which each is better for one facet by a grade")
     judged: dict[str, Any] = {
         f"{paper}_{facet}": pool for paper, pool in grades.items() for row in pool.values() for facet in row
     }
@@ -172,9 +157,9 @@ EXPLORATION_DEFINITIONS: Mapping[str, str] = {
     PRECISION: f"share of relevant papers ({_RELEVANT}) among the first {CUTOFF}, over the queries with any",
     "RR": f"reciprocal rank of the first relevant paper ({_RELEVANT}), over the queries with any",
 }
-_FACETS = "|".join(facet.value for facet in Facet)
-_CONTRAST = re.compile(rf"(.+)_({_FACETS})-not-({_FACETS})")
-_ASPECT = rf"(-?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\*([^&]+)_({_FACETS})"
+FACETS = "|".join(facet.value for facet in Facet)
+_CONTRAST = re.compile(rf"(.+)_({FACETS})-not-({FACETS})")
+_ASPECT = rf"(-?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\*([^&]+)_({FACETS})"
 _SIGNED = re.compile(rf"{_ASPECT}&{_ASPECT}")
 
 
@@ -239,10 +224,7 @@ def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
                 for name, row in both.items()
             }
     if not gains:
-        raise FileFormatError(
-            "expected papers with a higher grade for one facet than for another, found none; give judgements "
-            "of at least two facets of the same papers"
-        )
+        raise _without("papers with a higher grade for one facet than for another")
     sources: dict[Contrast, str] = {}  # the run's query of each contrast
     others = {}
     for query, hits in rankings.items():
@@ -268,7 +250,8 @@ def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     binary = {query: relevant[query] for scope in ranked for query in with_relevant[scope]}
     values = {NDCG: of_gain, **per_query_values(parse_measures((PRECISION, "RR")), binary, scores)}
     warnings += [*missing, *pool_warnings(relevant, scores, small=0)]
-    return _evaluation(scopes, values, warnings, with_relevant)
+    figures = evaluation.scope_figures({}, values, scopes)
+    return Evaluation(scopes, values, figures, tuple(warnings), with_relevant=with_relevant)
 
 
 def _ranked_by(
@@ -404,7 +387,7 @@ def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
             )
         if unjudged:
             warnings.append(f"{unjudged} of the first {AS_ASKED_CUTOFFS[-1]} hits by {scope} are not judged")
-    return _evaluation(queries, per_query, warnings)
+    return Evaluation(queries, per_query, evaluation.scope_figures({}, per_query, queries), tuple(warnings))
 
 
 # Diversity: how many of the corners, the shapes of exploration, do the first hits of a list come from?
@@ -459,27 +442,21 @@ def diversity_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     }
     papers = [paper for paper, rows in corners.items() if any(rows.values())]
     if not papers:
-        raise FileFormatError(
-            "expected papers as one of the shapes of exploration asks, found none; give judgements of "
-            "background and method of the same papers"
-        )
-    ranked: dict[str, list[str]] = {}
-    others = []
-    for query_id, scores in scores_of(rankings).items():
+        raise _without("papers as one of the shapes of exploration asks", "background and method")
+    ranked: dict[str, Sequence[Hit]] = {}
+    for query_id, ranking in rankings.items():
         names = (query_id, split_query_id(query_id)[0], query_id.rpartition("_")[0])
-        named = next((name for name in names if name in grades), None)
-        if named is None:
-            others.append(query_id)
-        elif named in ranked:
+        named = next((name for name in names if name in grades), query_id)
+        if named in ranked:
             raise _twice(named, "", f"{query_id} too")
-        else:
-            ranked[named] = [name for name in trec_order(scores) if name in grades[named]][:CUTOFF]
-    missing = [paper for paper in papers if paper not in ranked]
-    if len(missing) == len(papers):
-        raise _not_ranked(papers[0], rankings, "give grades and run of the same papers")
+        ranked[named] = ranking
+    scopes = {ALL: tuple(papers)}
+    _, warnings = coverage(scopes, dict[str, Any](grades), ranked)
+    scores = scores_of(ranked)
     per_query: dict[str, dict[str, float]] = {name: {} for name in DIVERSITY_DEFINITIONS}
     for paper in papers:
-        rows, hits = grades[paper], ranked.get(paper, [])
+        rows = grades[paper]
+        hits = [name for name in trec_order(scores.get(paper, {})) if name in rows][:CUTOFF]
         found = [corners[paper][hit] for hit in hits]
         gains = {name: fmean(row.get(facet, 0.0) for facet in Facet) for name, row in rows.items()}
         per_query[ALPHA_NDCG][paper] = alpha_ndcg(found, list(corners[paper].values()))
@@ -491,7 +468,4 @@ def diversity_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
             of_facet = [rows[hit].get(facet, 0.0) for hit in hits]
             spread = [abs(one - other) for one, other in combinations(of_facet, 2)]
             per_query[f"{facet} spread"][paper] = fmean(spread) if spread else 0.0
-    warnings = [f"{len(missing)} of {len(papers)} papers missing ({missing[0]}, ...)"] if missing else []
-    if others:
-        warnings.append(f"queries without judgements left out: {len(others)} ({others[0]}, ...)")
-    return _evaluation({ALL: tuple(papers)}, per_query, warnings)
+    return Evaluation(scopes, per_query, evaluation.scope_figures({}, per_query, scopes), warnings)

@@ -12,7 +12,7 @@ from qbe.evaluate.evaluation import AGGREGATED, ALL
 from qbe.evaluate.facets import EXPLORATION, NDCG
 from qbe.evaluate.measures import MAP, NDCG_PERCENT, definition
 from qbe.evaluate.report import IN_PER_CENT, PublishedRow, Report, published_papers
-from qbe.evaluate.significance import figure_interval
+from qbe.evaluate.significance import Comparison, figure_interval
 
 _UNKNOWN = "-"
 _ELSEWHERE = (
@@ -97,13 +97,12 @@ def _differences(report: Report) -> str:
     for c in report.comparisons:
         if c.measure != first.measure or c.scope != scopes[-1]:
             continue
-        factor, form = (100, ".2f") if c.measure in IN_PER_CENT else (1, ".4f")
-        mean, low, high = (factor * value for value in (c.difference, *c.interval))
-        line = f"{c.system}: {mean:+{form}} {c.measure} against {c.baseline}, mean over {c.queries} queries"
-        line += f", of which {c.wins + c.losses or 'none'} differ (95 % interval {low:+{form}} to "
-        line += f"{high:+{form}}, Holm p {_p(c.randomization_p_holm)}"
+        mean, low, high, without = _signed(c)
+        line = f"{c.system}: {mean} {c.measure} against {c.baseline}, mean over {c.queries} queries"
+        line += f", of which {c.wins + c.losses or 'none'} differ (95 % interval {low} to {high}, "
+        line += f"Holm p {_p(c.randomization_p_holm)}"
         if c.without_influential is not None:
-            line += f"; {factor * c.without_influential:+{form}} without {c.influential}"
+            line += f"; {without} without {c.influential}"
         lines.append(f"{line})\n")
     return "".join(lines)
 
@@ -133,11 +132,7 @@ def _comparisons(report: Report) -> list[str]:
     tests = [[*names, "n", "difference", "p (randomization)", "Holm", "p (t-test)", "Holm"]]
     robust = [[*names, "difference", "95 % interval", "won", "tied", "lost", "without", "the query"]]
     for c in report.comparisons:
-        factor, form = (100, "+.2f") if c.measure in IN_PER_CENT else (1, "+.4f")
-        low, high, mean, without = (
-            _UNKNOWN if value is None else f"{factor * value:{form}}"
-            for value in (*c.interval, c.difference, c.without_influential)
-        )
+        mean, low, high, without = _signed(c)
         p_values = (c.randomization_p, c.randomization_p_holm, c.t_test_p, c.t_test_p_holm)
         compared, counts = [c.system, c.baseline, c.measure, c.scope], map(str, (c.wins, c.ties, c.losses))
         tests.append([*compared, str(c.queries), mean, *map(_p, p_values)])
@@ -161,6 +156,11 @@ def _intervals(report: Report) -> str:
             shown = [_figure(measure, value) for value in (evaluation.figures[measure][ALL], low, high)]
             rows.append([name, measure, shown[0], f"{shown[1]} to {shown[2]}"])
     return _align(rows, left=2)
+
+
+def _signed(c: Comparison) -> list[str]:
+    values = (c.difference, *c.interval, c.without_influential)
+    return [_figure(c.measure, value, sign="+") for value in values]
 
 
 def _p(value: float) -> str:
@@ -189,13 +189,13 @@ def _sources(report: Report) -> str:
     return "\n".join(map(wrap.fill, lines)) + "\n"
 
 
-def _figure(measure: str, value: float | None, printed: bool = False) -> str:
+def _figure(measure: str, value: float | None, printed: bool = False, sign: str = "") -> str:
     """Format a figure. One that was ``printed`` as a fraction has three digits, and is aligned with four."""
     if value is None:
         return _UNKNOWN
     if measure in IN_PER_CENT:
-        return f"{100 * value:.2f}"
-    return f"{value:.3f} " if printed else f"{value:.4f}"
+        return f"{100 * value:{sign}.2f}"
+    return f"{value:.3f} " if printed else f"{value:{sign}.4f}"
 
 
 def _align(rows: Sequence[Sequence[str]], left: int) -> str:
@@ -226,10 +226,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "protocol": protocol,
         "split": report.scoring.split if protocol == CSFCUBE else None,
         "queries": first.queries,
-        "measures": {
-            measure: described.definitions.get(measure) or definition(described.names.get(measure, measure))
-            for measure in first.figures
-        },
+        "measures": {each: described.definitions.get(each) or definition(each) for each in first.figures},
         "rows": rows,
         "comparisons": [dataclasses.asdict(comparison) for comparison in report.comparisons],
         "published": published,

@@ -19,7 +19,7 @@ from qbe.evaluate.measures import DEFAULT_MEASURES, MEASURES, parse_measures
 from qbe.evaluate.significance import Comparison, compare
 from qbe.query import SHAPES, split_query_id
 from qbe.runs import RunFile, read_qrels, read_run
-from qbe.types import Facet, Hit
+from qbe.types import Hit
 from qbe.util.files import StrPath
 
 IN_PER_CENT = {*MEASURES, *evaluation.POOL_DEFINITIONS}  # by publications
@@ -29,14 +29,12 @@ class Protocol(NamedTuple):
     """A protocol as a report shows it.
 
     ``evaluate`` takes judgements (what ``read`` reads, by default qrels), and ``measures`` unless there is
-    ``read`` or ``own_measures``. ``names`` are measures' names in ir-measures where publications name them
-    otherwise; ``compared`` are the measures of significance tests (None: all).
+    ``read`` or ``own_measures``. ``compared`` are the measures of significance tests (None: all).
     """
 
     title: str
     evaluate: Callable[..., Evaluation]
     definitions: Mapping[str, str] = {}
-    names: Mapping[str, str] = {}
     read: Callable[[Sequence[StrPath]], Any] | None = None
     compared: Sequence[str] | None = None
     own_measures: bool = False
@@ -79,7 +77,6 @@ PROTOCOLS: Mapping[str, Protocol] = {
         "citation recommendation, means over query papers",
         evaluation.citations_protocol,
         evaluation.CITATION_DEFINITIONS,
-        evaluation.CITATION_NAMES,
     ),
     people.REVIEWERS: Protocol(
         "researchers' scores of papers, means over samples of their own",
@@ -154,16 +151,44 @@ def published_papers(protocol: str | None = CSFCUBE) -> dict[str, Publication]:
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """A protocol (None: means over queries), measures, CSFCube's split, its folds (None: by the qrels)."""
+    """A protocol (None: means over queries), measures, CSFCube's split, its folds (None: by the qrels).
+
+    Raises UsageError for others, and for measures where the protocol has its own.
+    """
 
     protocol: str | None = None
     measures: Sequence[str] = ()
     split: str = "test"
     folds_file: StrPath | None = None
 
+    def __post_init__(self) -> None:
+        if self.protocol is not None and self.protocol not in PROTOCOLS:
+            raise UsageError(f"expected a `protocol` of {', '.join(PROTOCOLS)}, found {self.protocol!r}")
+        if self.measures:
+            parse_measures(self.measures)  # a misspelt name, before any file is read
+        if self.measures and (self.described.read is not None or self.described.own_measures):
+            raise UsageError(f"the `protocol` {self.protocol} has measures of its own; leave out `measures`")
+
     @property
     def described(self) -> Protocol:
         return PLAIN if self.protocol is None else PROTOCOLS[self.protocol]
+
+    def evaluator(self, judged: Any, qrels_files: Sequence[StrPath] = ()) -> Callable[..., Evaluation]:
+        """Return what evaluates a run by judgements, which the protocol reads from these files."""
+        described = self.described
+        if described.read is not None or described.own_measures:
+            return partial(described.evaluate, judged)
+        if self.protocol != CSFCUBE:
+            measures = self.measures or (() if self.protocol else DEFAULT_MEASURES)
+            return partial(described.evaluate, judged, measures=measures)
+        folds_file = self.folds_file or Path(qrels_files[0]).parent / "folds.json"
+        if self.folds_file is None and not Path(folds_file).is_file():
+            raise FileFormatError(
+                f"expected the protocol's folds in {folds_file}, found no such file; give it as `folds_file`"
+            )
+        folds = load_folds(folds_file, self.split)
+        judged_scopes(folds, judged)  # a mismatch of these two is reported without the name of a run
+        return partial(csfcube_protocol, judged, folds=folds, measures=self.measures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,16 +213,13 @@ def build_report(
 ) -> Report:
     """Evaluate run files against qrels files, which are joined, and compare all with ``baseline_files``."""
     scoring = scoring or Scoring()
-    if scoring.protocol is not None and scoring.protocol not in PROTOCOLS:
-        raise UsageError(f"expected a `protocol` of {', '.join(PROTOCOLS)}, found {scoring.protocol!r}")
-    if scoring.measures:
-        parse_measures(scoring.measures)  # a misspelt name, before any file is read
-    described = scoring.described
-    if scoring.measures and (described.read is not None or described.own_measures):
-        raise UsageError(f"the `protocol` {scoring.protocol} has measures of its own; leave out `measures`")
+    read, compared = scoring.described.read, scoring.described.compared
     rows = published_rows(scoring.protocol) if published else ()
     run_paths, baseline_paths = [Path(path) for path in run_files], [Path(path) for path in baseline_files]
-    evaluator = _evaluator(qrels_files, scoring)
+    judged: Any = read_qrels(*qrels_files) if read is None else read(qrels_files)
+    if read is None and not judged:
+        raise FileFormatError("expected judgements in the qrels files, found none; give other qrels files")
+    evaluator = scoring.evaluator(judged, qrels_files)
     files = group_runs([*run_paths, *(path for path in baseline_paths if path not in run_paths)])
     evaluations = {}
     for name, paths in files.items():
@@ -209,7 +231,7 @@ def build_report(
         except FileFormatError as error:
             raise FileFormatError(f"{name}: {error}") from error
     baselines = {name: evaluations[name] for name, paths in files.items() if set(paths) & set(baseline_paths)}
-    comparisons = compare(evaluations, baselines, described.compared) if baselines else ()
+    comparisons = compare(evaluations, baselines, compared) if baselines else ()
     if baselines and not comparisons:
         raise UsageError(
             f"expected another run with figures to compare with {', '.join(baselines)}, the "
@@ -219,31 +241,7 @@ def build_report(
     return Report(scoring, evaluations, files, tuple(baselines), comparisons, rows)
 
 
-def _evaluator(qrels_files: Sequence[StrPath], scoring: Scoring) -> Callable[..., Evaluation]:
-    """Read the judgements and what belongs to them; return what evaluates a run."""
-    described = scoring.described
-    if described.read is not None:
-        return partial(described.evaluate, described.read(qrels_files))
-    qrels = read_qrels(*qrels_files)
-    if not qrels:
-        raise FileFormatError("expected judgements in the qrels files, found none; give other qrels files")
-    if described.own_measures:
-        return partial(described.evaluate, qrels)
-    if scoring.protocol != CSFCUBE:
-        measures = scoring.measures if scoring.protocol else scoring.measures or DEFAULT_MEASURES
-        return partial(described.evaluate, qrels, measures=measures)
-    folds_file = scoring.folds_file or Path(qrels_files[0]).parent / "folds.json"
-    if scoring.folds_file is None and not Path(folds_file).is_file():
-        raise FileFormatError(
-            f"expected the protocol's folds in {folds_file}, found no such file; give it as `folds_file`"
-        )
-    folds = load_folds(folds_file, scoring.split)
-    judged_scopes(folds, qrels)  # a mismatch of these two is reported without the name of a run
-    return partial(csfcube_protocol, qrels, folds=folds, measures=scoring.measures)
-
-
-_FACETS = "|".join(facet.value for facet in Facet)
-_TARGET = rf"(?P<target>(?:{_FACETS})(?P<other>-not-(?:{_FACETS}))?|{'|'.join(SHAPES)})"
+_TARGET = rf"(?P<target>(?:{facets.FACETS})(?P<other>-not-(?:{facets.FACETS}))?|{'|'.join(SHAPES)})"
 _OF_SYSTEM = re.compile(rf"(?P<name>.+)\.{_TARGET}(?:\.[^.]+)?")
 
 

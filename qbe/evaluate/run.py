@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qbe.errors import UsageError, check_package, check_type
 from qbe.runs import Qrels, as_written, format_run
@@ -108,8 +108,8 @@ class Run(Mapping[str, Sequence[Hit]]):
         by default nDCG and AP, or those of the ``protocol``: csfcube (with its file of ``folds``), pools,
         citations, reviewers or reviews. A judged query that is missing in the run scores as an empty ranking.
         """
-        from qbe.evaluate.csfcube import CSFCUBE, load_folds
-        from qbe.evaluate.report import PLAIN, PROTOCOLS
+        from qbe.evaluate.csfcube import CSFCUBE
+        from qbe.evaluate.report import PROTOCOLS, Scoring
 
         hint = "read a file with qbe.read_qrels(path)"
         check_type(qrels, Mapping, "`qrels` as a mapping of query ids to grades by paper id", hint)
@@ -122,13 +122,8 @@ class Run(Mapping[str, Sequence[Hit]]):
                 "expected a file of `folds` with the protocol csfcube, and with it alone; give "
                 "folds='qrels/folds.json', which qbe datasets csfcube writes beside the qrels"
             )
-        described = PLAIN if protocol is None else PROTOCOLS[protocol]
-        options: dict[str, Any] = {} if folds is None else {"folds": load_folds(folds)}
-        if measures and described.own_measures:
-            raise UsageError(f"the `protocol` {protocol} has measures of its own; leave out `measures`")
-        if not described.own_measures:
-            options["measures"] = measures or (() if protocol else ("nDCG", "AP"))
-        return described.evaluate(qrels, as_written(self), **options)
+        scoring = Scoring(protocol, measures or (() if protocol else ("nDCG", "AP")), folds_file=folds)
+        return scoring.evaluator(qrels)(as_written(self))
 
     def compare(
         self, other: Run, qrels: Qrels, measures: Sequence[str] | str = ("nDCG", "AP")
