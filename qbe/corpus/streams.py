@@ -111,13 +111,16 @@ class Bounded:
     Parsers take all memory for the one, and quadratic time for the other.
     """
 
+    nests = True  # in brackets
+
     def __init__(self, stream: io.BufferedReader, where: str, most: int) -> None:
         self._stream, self._most, self.where, self.size, self.depth = stream, most, where, 0, 0
 
     def read(self, size: int = -1) -> bytes:
         data = self._stream.read(size)
         self.size += len(data)
-        self.depth += data.count(b"[") + data.count(b"{") - data.count(b"]") - data.count(b"}")
+        if self.nests:
+            self.depth += data.count(b"[") + data.count(b"{") - data.count(b"]") - data.count(b"}")
         limits = (self.size, self._most, "bytes"), (self.depth, MAX_DEPTH, "open brackets")
         if over := next((each for each in limits if each[0] > each[1]), None):
             found = f"at most {over[1]:,} {over[2]} an item, found more; write one a paper"

@@ -55,6 +55,7 @@ def text_of(element: Element | None, *, as_it_is: bool = False) -> str:
 class _Repaired(Bounded):
     """Replaces what XML forbids, and libxml2 ends at: control characters, and ``&`` that begins nothing."""
 
+    nests = False
     _rest = b""  # an entity that is cut
 
     def read(self, size: int = -1) -> bytes:
