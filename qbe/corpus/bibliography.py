@@ -276,7 +276,8 @@ def to_ris(reference: Reference, key: str = "") -> str:
 
 def _ascii_letters(text: str, others: str = "") -> str:
     decomposed = unicodedata.normalize("NFKD", text.translate(_LETTERS))
-    return "".join(each for each in decomposed if each in string.ascii_letters + others)[:_LONGEST]
+    allowed = string.ascii_letters + others
+    return "".join(each for each in decomposed if each in allowed)[:_LONGEST]
 
 
 def with_formulas(text: str) -> Iterator[tuple[str, bool]]:

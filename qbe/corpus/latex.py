@@ -176,7 +176,10 @@ def _plain(text: str, macros: dict[str, str], lacking: list[str]) -> str:
         more = sum(len(macros.get(match[1], match[0])) - len(match[0]) for match in _USE.finditer(text))
         if len(text) + more > MOST_CHARACTERS >> 4:  # before they are substituted: they may fill the memory
             break
-        text = _USE.sub(lambda match: macros.get(match[1], match[0]), text)
+        expanded = _USE.sub(lambda match: macros.get(match[1], match[0]), text)
+        if expanded == text:
+            break
+        text = expanded
     lacking += [(match[1] or match[2]) for match in _INPUT.finditer(text)]
     text = _CITED.sub("", _INPUT.sub(" ", text))
     parts, begin = list[str](), 0

@@ -96,13 +96,14 @@ def scope_figures(
     scopes: Mapping[str, Collection[str]],
     left_out: Collection[str] = (),
 ) -> dict[str, dict[str, float | None]]:
-    """Aggregate values by measure and scope; None for the scopes that are left out, or have no value."""
-    figures: dict[str, dict[str, float | None]] = {name: {} for name in values}
-    for name, by_query in values.items():
-        for scope, ids in scopes.items():
-            known = [by_query[q] for q in ids if q in by_query and scope not in left_out]
-            figures[name][scope] = figure(measures, name, known) if known else None
-    return figures
+    """Aggregate values by measure and scope; None for the scopes that are left out."""
+    return {
+        name: {
+            scope: None if scope in left_out else figure(measures, name, [by_query[q] for q in ids])
+            for scope, ids in scopes.items()
+        }
+        for name, by_query in values.items()
+    }
 
 
 def coverage(

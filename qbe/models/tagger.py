@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from qbe.corpus import paper_to_record, parse_paper, read_records
 from qbe.corpus.records import dump_record
 from qbe.corpus.sentences import split_sentences
-from qbe.errors import ModelError
+from qbe.errors import ModelError, UsageError
 from qbe.models.cards import DEFAULT_TAGGER, HEAD, TaggerFiles
 from qbe.models.encoder import Encoder, chunks
 from qbe.models.folders import resolve_tagger
@@ -136,7 +136,9 @@ class TaggingEncoder:
     """Encodes papers and labels sentences, in a second pass where the tagger does not support the encoder."""
 
     def __init__(self, encoder: Encoder, tagger: Tagger | None, facets: str = "given") -> None:
-        """Take ``facets``, one of LABEL_SOURCES; raises ModelError where a second encoder is not found."""
+        """Raise UsageError for other ``facets`` than LABEL_SOURCES, ModelError without a second encoder."""
+        if facets not in LABEL_SOURCES:
+            raise UsageError(f"expected `facets` {' or '.join(LABEL_SOURCES)}, found {facets!r}")
         self.encoder, self.tagger, self.facets = encoder, tagger, facets
         self._trunk: Encoder | None = None
         if tagger is not None and not tagger.supports(encoder):

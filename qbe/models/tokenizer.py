@@ -126,7 +126,8 @@ class PaperTokenizer:
         self.pad = next((number(name) for name in padding if number(name) is not None), 0)
 
     def ids(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
 
     def batch_ids(self, texts: Sequence[str]) -> list[list[int]]:
         return [each.ids for each in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]

@@ -265,8 +265,9 @@ class Guard:
             counted = method if route != "other" and method in METHODS else "other"
             self._metrics.requests.labels(counted, route, str(status)).inc()
             self._metrics.seconds.labels(route).observe(seconds)
-        asked = (scope["query_string"] or body)[:MAX_LOGGED].decode(errors="replace")
-        query = f" {asked!r}" if self._settings.log_queries else ""
+        query = ""
+        if self._settings.log_queries:
+            query = " " + repr((scope["query_string"] or body)[:MAX_LOGGED].decode(errors="replace"))
         path = repr(scope["path"][:MAX_LOGGED])[1:-1]
         log.info("%s %s %d %.3f s%s", method[:MAX_METHOD], path, status, seconds, query)
 
