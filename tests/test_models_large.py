@@ -15,7 +15,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper, load, numpy_helper, save
 from support.published import write_mpnet
-from transformers import MPNetConfig, MPNetModel
+from transformers import AlbertConfig, AlbertModel, MPNetConfig, MPNetModel
 
 from qbe.errors import ModelError, UsageError
 from qbe.models import folders, large
@@ -27,7 +27,7 @@ from qbe.models.export.quantize import channel_ranges, smooth
 from qbe.models.folders import find
 from qbe.models.large import LargeEncoder, PackagedModel, applied, low_rank, read_weights, write_weights
 from qbe.models.tokenizer import Window
-from qbe.train.network import GradedEncoder, ProjectedPapers, StoredVectors, table_of, vector_terms
+from qbe.train.network import GradedEncoder, StoredVectors, table_of, vector_terms
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
@@ -226,11 +226,9 @@ def test_a_graph_and_weights_that_do_not_fit(tmp_path):
 
 
 def test_other_architectures_are_refused(tmp_path):
-    write_weights(tmp_path / "model.safetensors", {"w": np.zeros(1, np.float32)})
-    sizes = ["hidden_size", "num_attention_heads", "num_hidden_layers", "layer_norm_eps"]
-    text = ", ".join(f'"{name}": 1' for name in sizes)
-    (tmp_path / "config.json").write_text(f'{{"model_type": "t5", {text}}}')
-    with pytest.raises(ModelError, match="expected an encoder of the kind bert or mpnet, found t5"):
+    sizes = {"vocab_size": 8, "hidden_size": 8, "num_attention_heads": 1, "intermediate_size": 8}
+    AlbertModel(AlbertConfig(**sizes, embedding_size=8)).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="expected an encoder with layers as BERT's, found albert"):
         GradedEncoder(tmp_path)
 
 
@@ -257,5 +255,5 @@ def test_padded_batches_give_the_states_and_terms_of_single_papers(tiny_mpnet):
         stored = StoredVectors(flat.numpy(), vectors.whole.numpy(), np.array([0, 2, 5, 6]))
         every = torch.arange(3)
         for facet, terms in enumerate(network.terms(vectors, vectors)):
-            papers = ProjectedPapers.of(stored, every, torch.cat(marked)[:, facet], torch.eye(24))
+            papers = stored.projected(every, torch.cat(marked)[:, facet], torch.eye(24))
             torch.testing.assert_close(terms, vector_terms(papers, papers), atol=1e-5, rtol=1e-5)

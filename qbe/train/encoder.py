@@ -32,7 +32,7 @@ from qbe.runs import GradedLists
 from qbe.search.projections import ProjectionModel, write_model
 from qbe.train.fit import Schedule, Task, Weights, copied, fit_seeds, matmul_dtype, with_weights
 from qbe.train.losses import list_loss
-from qbe.train.network import WEIGHTS, GradedEncoder, PaperTable, table_of
+from qbe.train.network import WEIGHTS, GradedEncoder, PaperTable, table_of, with_trained
 from qbe.train.pairs import facet_correlations, in_steps, queries_of, read_graded_papers, sample_unrelated
 from qbe.train.projections import FIGURES, by_file, projections_card, projections_of
 from qbe.train.work import APACHE, BY_FACET, GRADES_LIMITS, Card, Training
@@ -213,7 +213,7 @@ class GradedTraining(Training):
     def _write_whole(self, weights: Weights, whole: Path, folder: Path) -> None:
         """Write the trained model to ``whole``, and a difference from the large base to ``folder``."""
         original = load_file(self._base / WEIGHTS)
-        changed = self._network.merged(original, weights)
+        changed = with_trained(original, weights)
         if not self._large:
             whole.mkdir()
             shutil.copyfile(self._base / "config.json", whole / "config.json")

@@ -39,7 +39,7 @@ from qbe.search.stages import Fused
 from qbe.train.fit import Schedule, Task, copied, fit_seeds, matmul_dtype
 from qbe.train.grades import Doubles, platt, query_of, rms_errors
 from qbe.train.losses import FACETS, grades_of, pair_loss
-from qbe.train.network import LENGTH_MULTIPLE, WEIGHTS, TrainedEncoder
+from qbe.train.network import LENGTH_MULTIPLE, WEIGHTS, TrainedEncoder, with_trained
 from qbe.train.pairs import (
     in_steps,
     papers_of,
@@ -107,7 +107,7 @@ class JointNetwork(TrainedEncoder):
 
     def __init__(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
         super().__init__(folder, dtype)
-        size = self.shape.dimension
+        size = self.bert.config.hidden_size
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # so that each network begins with the same head
             hidden, out = nn.Linear(3 * size, size), nn.Linear(size, FACETS)
@@ -370,6 +370,7 @@ class JointTraining(Training):
         made = {**json.loads(json.dumps(self.made_from)), "seeds": list(self.run.seeds)}
         training = {**made, **self._counts, "calibrated": label}
         write_card(folder, replace(unfinished, chances=lines, training=training))
+        layers = self._network.bert.config.num_hidden_layers
         taught = f" and {training['taught']:,} that a larger one of 12 layers graded"
         if self._start:
             taught = f", from joint grades (weights {made['start'][:12]}) in {self.recipe.again.steps} steps"
@@ -377,7 +378,7 @@ class JointTraining(Training):
             name=DEFAULT_RERANKER,
             purpose="Says how similar two papers are in background, method and result, from 0 (unrelated) to "
             "3 (near identical), by reading both as one text: a cross-encoder of "
-            f"{self._network.shape.layers} layers, learned from {training['pairs']:,} graded pairs{taught}.",
+            f"{layers} layers, learned from {training['pairs']:,} graded pairs{taught}.",
             input="`[CLS] title abstract [SEP] title abstract [SEP]`, 208 tokens of each paper",
             caption="Root mean squared errors, in grades: of the grade model, which compares stored vectors, "
             f"of joint grades, and of the mean, which ranks. Chances are calibrated on {label}.",
@@ -403,7 +404,7 @@ class JointTraining(Training):
             whole = Path(temporary)
             for file in ("config.json", TOKENIZER):
                 copyfile(self._student / file, whole / file)
-            merged = self._network.merged(load_file(self._student / WEIGHTS), weights)
+            merged = with_trained(load_file(self._student / WEIGHTS), weights)
             save_file(merged, whole / WEIGHTS, metadata={"format": "pt"})
             return export_joint(whole, Head(), folder)
 

@@ -19,7 +19,7 @@ from qbe.runs import GradedLists
 from qbe.search.projections import TERMS, FacetProjection, ProjectionModel, write_model
 from qbe.train.fit import Schedule, Task, Weights, fit_seeds, shuffled, with_weights
 from qbe.train.losses import FACETS, ranknet
-from qbe.train.network import START_WEIGHT, ProjectedPapers, StoredVectors, vector_terms
+from qbe.train.network import START_WEIGHT, StoredVectors, vector_terms
 from qbe.train.pairs import check_dev, encoder_of, facet_correlations, papers_of, read_indexed_lists
 from qbe.train.work import BY_FACET, GRADES_LIMITS, Card, Training, reader_name
 from qbe.types import Facet
@@ -77,10 +77,8 @@ class ProjectionNetwork(nn.Module):
         """Scores (n, 3) of a list's candidates."""
         columns = []
         for marked, matrix, weights in zip(self.marked, self.matrices, self.weights, strict=True):
-            query, candidates = (
-                ProjectedPapers.of(self.vectors, papers, marked, matrix)
-                for papers in (graded.query[None], graded.candidates)
-            )
+            sides = (graded.query[None], graded.candidates)
+            query, candidates = (self.vectors.projected(papers, marked, matrix) for papers in sides)
             columns.append(weights @ vector_terms(query, candidates)[:, 0])
         return torch.stack(columns, 1)
 

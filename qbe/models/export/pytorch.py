@@ -37,8 +37,8 @@ def load_model(
     return model.eval().float(), report["missing_keys"]
 
 
-def load_encoder(folder: Path, parameter: str = "`folder`") -> Any:
-    model, missing = load_model(folder, "AutoModel", "a BERT-family model", parameter)
+def load_encoder(folder: Path, parameter: str = "`folder`", **settings: Any) -> Any:
+    model, missing = load_model(folder, "AutoModel", "a BERT-family model", parameter, **settings)
     lacking = sorted(name for name in missing if "pooler" not in name)  # no vector comes from a pooler
     if lacking:  # transformers would go on with random numbers in their place
         raise ModelError(
