@@ -12,8 +12,8 @@ nothing.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from qbe.cite.config import CiteConfig as CiteConfig
-    from qbe.cite.recommender import CiteRequest as CiteRequest, Recommender as Recommender
+    from qbe.cite.recommender import CiteConfig as CiteConfig, CiteRequest as CiteRequest
+    from qbe.cite.recommender import Recommender as Recommender
     from qbe.corpus.records import Reading as Reading
     from qbe.errors import CorpusError as CorpusError, FacetNotFoundError as FacetNotFoundError
     from qbe.errors import FileFormatError as FileFormatError, IndexFormatError as IndexFormatError
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _NAMES = {
-    "qbe.cite.config": "CiteConfig",
-    "qbe.cite.recommender": "CiteRequest Recommender",
+    "qbe.cite.recommender": "CiteConfig CiteRequest Recommender",
     "qbe.corpus.records": "Reading paper_from_text",
     "qbe.errors": (
         "CorpusError FacetNotFoundError FileFormatError IndexFormatError ModelError PaperNotFoundError "

@@ -62,7 +62,7 @@ def nodes():
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     from ray.cluster_utils import Cluster
 
-    from qbe.cluster.ray_runtime import connected
+    from qbe.cluster.index import connected
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     cluster.add_node(num_cpus=1)
@@ -181,8 +181,7 @@ def test_a_replica_that_is_killed_changes_no_answer(nodes, shards, whole):
 
 
 def test_processes_of_the_cluster_answer(nodes, shards):
-    from qbe.cluster.index import open_index
-    from qbe.cluster.ray_runtime import ClusterError
+    from qbe.cluster.index import ClusterError, open_index
 
     with open_index(shards, "auto", deadline=0.5) as index, Pipeline(index, Dense()) as pipeline:
         for replicas in index.replicas:

@@ -32,7 +32,7 @@ EXTRA_OF = {
     "qbe/evaluate/plot.py": "plot",
     "qbe/models/export": "train",
     "qbe/models/gpu.py": "gpu",
-    "qbe/models/language_model.py": "label",
+    "qbe/models/endpoint.py": "label",
     "qbe/models/large.py": "large",
     "qbe/serve": "serve",
     "qbe/train": "train",

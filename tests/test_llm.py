@@ -20,7 +20,8 @@ from support.messages import messages_of
 
 from qbe import Facet, FileFormatError, ModelError, Paper, Sentence, UsageError
 from qbe.models import language_model as lm
-from qbe.models.language_model import Answers, Client, Endpoint, EndpointError, Grader, PaperPair
+from qbe.models.endpoint import Client, Endpoint, EndpointError, RequestError, answer_schema
+from qbe.models.language_model import Answers, Grader, PaperPair
 
 KEY = "sk-a-key-that-nobody-may-see"
 
@@ -142,10 +143,10 @@ def test_the_form_of_answers_is_requested_as_the_endpoint_is_said_to_know_it():
         with running(grades(), response_format=name) as (server, asking):
             assert Grader(asking).grade(pairs(1)).answers[0].grades == (2, 1, 0)
         formats[name] = server.requests[0].body.get("response_format")
-    schema = {"name": "grades", "strict": True, "schema": lm.answer_schema()}
+    schema = {"name": "grades", "strict": True, "schema": answer_schema()}
     assert formats == {
         "json_schema": {"type": "json_schema", "json_schema": schema},
-        "json_object": {"type": "json_object", "schema": lm.answer_schema()},
+        "json_object": {"type": "json_object", "schema": answer_schema()},
         "none": None,
     }
 
@@ -198,7 +199,7 @@ def test_answers_in_the_form_of_sciface_are_taken():
     """Two facets, by score and reason; a facet that is not asked for has no grade."""
     guideline = lm.read_guideline(Path("sciface"))
     assert guideline.form.told().startswith('Answer with a JSON object alone: for each of "background" and')
-    schema = lm.answer_schema(guideline.form)
+    schema = answer_schema(guideline.form)
     assert list(schema["properties"]) == ["background", "method"]
     assert list(schema["properties"]["method"]["properties"]) == ["reason", "score"]
     found = lm.parse_answer('{"BG": {"score": 2, "reason": "stone"}, "MT": {"score": 0}}', guideline.form)
@@ -312,7 +313,7 @@ def test_a_server_that_is_not_there_is_told_at_once():
         pass
     with pytest.raises(EndpointError, match="start it"):
         Grader(Client(Endpoint(server.url, "tiny"))).grade(pairs(9))
-    assert issubclass(lm.RequestError, ModelError)
+    assert issubclass(RequestError, ModelError)
 
 
 @pytest.mark.parametrize(
@@ -352,6 +353,6 @@ def test_a_head_that_drips_is_not_waited_for():
 
         threading.Thread(target=drip, daemon=True).start()
         url, begin = f"http://127.0.0.1:{server.getsockname()[1]}/v1", time.monotonic()
-        with pytest.raises(lm.RequestError, match="no answer within"):
+        with pytest.raises(RequestError, match="no answer within"):
             Client(Endpoint(url, "tiny", timeout=0.5), retries=0).ask("p")
         assert time.monotonic() - begin < 3

@@ -14,7 +14,8 @@ from qbe.models.encoder import Encoder
 from qbe.models.export.encoder import export_encoder
 from qbe.models.tagger import Tagger
 from qbe.train import tagger as training
-from qbe.train.tagger import LABELS, SPLITS, admit, measure, read_csabstruct
+from qbe.train.abstracts import LABELS, SPLITS, read_csabstruct
+from qbe.train.tagger import admit, measure
 
 pytestmark = pytest.mark.slow
 

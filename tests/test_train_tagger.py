@@ -19,7 +19,8 @@ from qbe.models.export.encoder import Feed, export_head
 from qbe.models.folders import resolve_tagger
 from qbe.models.tagger import Tagger
 from qbe.train import tagger as training
-from qbe.train.tagger import Example, LabelledAbstract, Schedule, read_csabstruct, sample_papers
+from qbe.train.abstracts import LabelledAbstract, headed_papers, read_csabstruct, sample_papers
+from qbe.train.tagger import Example, Schedule
 from qbe.train.tagger_network import Chain, Head, Teacher, Tokens
 from qbe.train.work import RunOptions
 from qbe.types import FacetProbabilities, Sentence
@@ -75,7 +76,7 @@ def test_samples(tmp_path):
 
 
 def test_structured_abstracts(tmp_path):
-    papers = training.headed_papers([structured_papers(tmp_path)], TitleIndex(["Paper 3"]))
+    papers = headed_papers([structured_papers(tmp_path)], TitleIndex(["Paper 3"]))
     assert [paper.paper_id for paper in papers] == [f"h{i}" for i in range(6)]
     texts = ["Maps are old.", "To draw them.", "We walked.", "We drew.", "It took 0 days."]
     assert [sentence.text for sentence in papers[0].sentences] == texts
@@ -86,12 +87,12 @@ def test_structured_abstracts(tmp_path):
     assert example.targets[:5].tolist() == [aims, aims, method, method, result]
     assert example.weights.tolist() == [0.5] * 5 + [0, 0]
     assert Example.headed(None, papers[1], (0.5, 0.25)).weights.tolist() == [0.25] * 5
-    assert training.headed_papers([], TitleIndex([])) == []
+    assert headed_papers([], TitleIndex([])) == []
     record = {"paper_id": "n", "title": "None", "abstract": "One. Two. Three."}
     other = write(tmp_path / "other.jsonl", record)
     told = r"other\.jsonl: expected structured abstracts .*, found none; give a"
     with pytest.raises(CorpusError, match=told):
-        training.headed_papers([other], TitleIndex([]))
+        headed_papers([other], TitleIndex([]))
 
 
 def any_of(targets: np.ndarray, marginals: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import qbe
-from qbe.cite.config import RUN_TAG
 from qbe.cli import common
 from qbe.cli.parser import parse
 from qbe.cli.search import checked_form, default_hits, given_paper, named_papers, write
@@ -25,6 +24,7 @@ TABLE_HITS = 20
 def main(arguments: list[str]) -> None:
     options = parse("cite", arguments)
 
+    from qbe.cite.recommender import RUN_TAG
     from qbe.search import request
 
     form, width = checked_form(options)

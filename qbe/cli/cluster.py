@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> None:
 
         def build(output: Any, corpus: Any, settings: Any, *, execution: Execution, **named: Any) -> Manifest:
             from qbe.cluster.build import build_on_cluster
-            from qbe.cluster.ray_runtime import connected
+            from qbe.cluster.index import connected
 
             with connected(options.address, execution.threads) as ray:
                 named |= {"shards": options.shards, "execution": execution}

@@ -15,7 +15,8 @@ from qbe.cli.parser import parse
 from qbe.errors import check_count
 from qbe.label.grading import LabelConfig, label
 from qbe.label.pairs import adjudicated, differences, parse_merges, read_grades, read_pairs, write_pairs
-from qbe.models.language_model import Endpoint, Estimate, read_guideline
+from qbe.models.endpoint import Endpoint
+from qbe.models.language_model import Estimate, read_guideline
 from qbe.runs import read_topics
 from qbe.util.files import check_output
 from qbe.util.text import read_ids

@@ -1,22 +1,30 @@
-"""Search several indexes on a Ray cluster, each held by processes of its own."""
+"""Join or start a Ray cluster, and search several indexes on it, each held by processes of its own."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import itertools
+import logging
 import os
+import signal
+import socket
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from qbe.cluster.ray_runtime import ClusterError, connected
-from qbe.errors import UsageError, check_positive
+from qbe.errors import QbeError, UsageError, check_package, check_positive
 from qbe.index.index import Index
 from qbe.index.reader import Ask, IndexReader
 from qbe.index.store import current, read_manifest
 
+LOCAL, AUTO = "local", "auto"
+CONNECT_SECONDS = 5.0
+FATAL = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
+_ACTION_BYTES = 256  # more than a ``struct sigaction`` of any platform has
 DEADLINE = 60.0  # seconds that answers are waited for
 RETRY_SECONDS = 0.25  # until an index is asked again all of whose replicas have failed, and may be restarting
 CONCURRENCY = 16  # requests that a replica works on at a time
@@ -24,6 +32,69 @@ KEPT_GENERATIONS = 2
 # Memory that an actor asks for. Ray places one that asks for nothing on any node, whatever it is told; one
 # that asks for a share of a processor would keep tasks that want a whole one from its node.
 ACTOR_BYTES = 2**20
+
+
+class ClusterError(QbeError):
+    """A cluster cannot be reached, or lost what is needed."""
+
+
+@contextlib.contextmanager
+def connected(address: str, threads: int | None = None) -> Iterator[Any]:
+    """The module ``ray``, connected to a cluster until the block ends: a new one of this machine alone for
+    LOCAL, that of this machine or of RAY_ADDRESS for AUTO, else the one at ``address`` (host:port).
+
+    ``threads`` are the processors of a new cluster. Within a connection that exists already nothing is
+    connected or ended. Raises MissingDependencyError without Ray, ClusterError where there is no cluster.
+    """
+    # Ray would otherwise look for a newer version, and count its users.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    ray = check_package("ray")
+    if ray.is_initialized():
+        yield ray
+        return
+    if not address:
+        raise UsageError("expected `cluster` local, auto or an address such as 10.0.0.1:6379, found none")
+    own = {"num_cpus": threads, "include_dashboard": False} if address == LOCAL else {}
+    try:
+        if address not in (LOCAL, AUTO):  # Ray would end the process where nothing answers
+            host, _, port = address.removeprefix("ray://").rpartition(":")
+            if not port.isdecimal():
+                raise ValueError("no port")
+            socket.create_connection((host or "localhost", int(port)), CONNECT_SECONDS).close()
+        # Ray's workers import from the folder that it is started in: one from which they do so anyway.
+        with handlers_kept(), contextlib.chdir(Path(ray.__file__).parent.parent):
+            ray.init(address, **own, namespace="qbe", log_to_driver=False, logging_level=logging.ERROR)
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ClusterError(
+            f"expected a Ray cluster at {address}, found none ({reason}); start one with: ray start --head"
+        ) from error
+    try:
+        yield ray
+    finally:
+        with handlers_kept():
+            ray.shutdown()
+
+
+@contextlib.contextmanager
+def handlers_kept() -> Iterator[None]:
+    """The handlers of FATAL are afterwards what they were before the block.
+
+    A running Java handles SIGSEGV and SIGBUS as a part of its ordinary work (null checks, safepoints). Ray
+    sets its own handlers where a process connects, and the default ones where it disconnects: the next such
+    signal would end the process. Python's ``signal`` module knows the handlers of Python alone, so that those
+    of the C library are read and written. No other thread should be within Java during the block.
+    """
+    library = ctypes.CDLL(None)
+    before = {number: ctypes.create_string_buffer(_ACTION_BYTES) for number in FATAL}
+    for number, action in before.items():
+        library.sigaction(int(number), None, action)
+    try:
+        yield
+    finally:
+        for number, action in before.items():
+            library.sigaction(int(number), action, None)
 
 
 class Holder:

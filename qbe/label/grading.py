@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from qbe.errors import ModelError, OutputError
 from qbe.label.pairs import Merges, Pair, merged, write_pairs
-from qbe.models.language_model import Answers, Client, Endpoint, Estimate, Grader, Guideline
+from qbe.models.endpoint import Client, Endpoint
+from qbe.models.language_model import Answers, Estimate, Grader, Guideline
 from qbe.types import Facet, Paper
 from qbe.util.files import lock
 

@@ -444,7 +444,8 @@ def open_rerank_stage(
     elif isinstance(stage, CrossEncoder):
         reranker = _cross_encoder(stage, workers)
     elif isinstance(stage, LanguageModel):
-        from qbe.models.language_model import Client, Endpoint, Grader
+        from qbe.models.endpoint import Client, Endpoint
+        from qbe.models.language_model import Grader
         from qbe.search.rerankers import LanguageModelReranker
 
         assert stage.model is not None
