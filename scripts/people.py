@@ -61,7 +61,7 @@ def qbe(*words: str) -> None:
 
 
 def make(name: str, systems: Iterable[str]) -> None:
-    """Make the runs of a data set that are not there."""
+    """Make the runs of a data set that are not there, or are not finished."""
     folder = Path("qrels", "people", name)
     qbe("datasets", name, "--output", str(folder))
     if name == HEADINGS:
@@ -75,7 +75,7 @@ def make(name: str, systems: Iterable[str]) -> None:
             encoder = ["--encoder", of.encoder] if of.encoder != SMALL else []
             qbe("index", "--corpus", f"{folder}/corpus.jsonl", *encoder, "--output", str(index), "--resume")
         source = ["--index", str(index), "--topics", f"{folder}/topics.tsv", "--pool", f"{folder}/pools.tsv"]
-        stages = ["--first-stage", of.first_stage, "--rerank", of.rerank, "--hits", "2000"]
+        stages = ["--first-stage", of.first_stage, "--rerank", of.rerank, "--hits", "2000", "--resume"]
         qbe("search", *source, *stages, "--run-tag", system, "--output", str(run_of(name, system)))
 
 

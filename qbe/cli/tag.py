@@ -8,7 +8,6 @@ from pathlib import Path
 
 from qbe.cli import common
 from qbe.cli.parser import parse
-from qbe.errors import UsageError
 from qbe.models.cards import DEFAULT_TAGGER
 from qbe.util.files import atomic_file, check_output
 
@@ -18,8 +17,8 @@ def main(arguments: list[str]) -> None:
 
     output = Path(options.output)
     if options.output != "-":
-        if output.is_file() and Path(options.input).is_file() and output.samefile(options.input):
-            raise UsageError(f"expected an `output` other than the `input`, found {output} as both")
+        is_same = output.is_file() and Path(options.input).is_file() and output.samefile(options.input)
+        common.refuse(is_same, f"expected an `output` other than the `input`, found {output} as both")
         check_output(output, options.overwrite)
 
     from qbe.models.tagger import Tagger, TaggingEncoder, open_trunk, tag_stream

@@ -114,6 +114,7 @@ def _texts() -> list[tuple[str, str, str, str]]:
     pubmed = f"{_XML}<PubmedArticleSet>\n{_tagged(_PUBMED, end='')}</PubmedArticleSet>\n"
     acl = f'{_XML}<collection id="2020.fish">\n<volume id="1">\n<meta>\n<year>2020</year>\n</meta>\n'
     object_line, results = r"^\{", '{"meta": {},\n"results": [\n'
+    of_ris = r"^TY  - .*\n(?!TY  - |ER  - |\s*\Z)"  # first lines with nothing below are no records
     return [
         ("jsonl", "papers.jsonl", _lines(own), object_line),
         ("arxiv", "arxiv.json", _lines(arxiv), object_line),
@@ -123,8 +124,8 @@ def _texts() -> list[tuple[str, str, str, str]]:
         ("crossref", "crossref.jsonl", _lines(cited), object_line),
         ("crossref", "crossref.json", _array(cited, '{"items": [\n', "\n]}\n"), r'^\{"DOI"'),
         ("csl-json", "csl.json", _array(csl), object_line),
-        *(("bibtex", "refs.bib", _tagged(bib, end=""), r"^@misc"), ("ris", "refs.ris", ris, r"^TY  - ")),
-        *(("nbib", "refs.nbib", nbib, r"^PMID- "), ("wos", "refs.ciw", wos_text, r"^PT ")),
+        *(("bibtex", "refs.bib", _tagged(bib, end=""), r"^@misc\{"), ("ris", "refs.ris", ris, of_ris)),
+        *(("nbib", "refs.nbib", nbib, r"^PMID- "), ("wos", "refs.ciw", wos_text, r"^PT \S")),
         *(("endnote", "refs.enw", endnote, r"^%0 "), ("table", "papers.csv", _table(","), r"^p\d,")),
         ("refworks", "refworks.txt", _tagged(*rt, end="\n\n"), r"^RT "),
         ("ris", "cinahl.txt", loose["ris"], r"(?:\A|\n\n)ID  - "),
