@@ -35,6 +35,9 @@ def test_pages_may_follow_each_other_and_a_path_of_keys_leads_through_objects() 
     assert [entry.record for entry in read(data)] == [{"a": 1}]
     entries = read(b'{"items": [{"a": 1}]}\n{"items": []}\n{"items": [{"a": 2}]}\n')
     assert entries == [Entry("a.json, item 1", {"a": 1}), Entry("a.json, item 2", {"a": 2})]
+    assert [entry.record for entry in read(b'[{"title": "A"}]\n')] == [{"title": "A"}]
+    *_, (where, lost) = read(b'{"items": [{"title": "A"}]}\n{"title": "B"}')
+    assert str(lost) == f"{where}: expected its end, found an object; put it in the list"
 
 
 def test_a_malformed_text_ends_the_reading_after_the_items_before_it(told) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import ijson
 
-from qbe.corpus.fields import unfit
+from qbe.corpus.fields import NOT_THIS_FORMAT, unfit
 from qbe.corpus.names import WORDS
 from qbe.corpus.records import Entry, check_unicode
 from qbe.corpus.streams import MAX_LINE_BYTES, Bounded, Head, head_of, numbered_lines
@@ -41,6 +42,7 @@ DECODER = json.JSONDecoder(parse_constant=lambda _: None, object_pairs_hook=_obj
 _OPTIONS: Any = {"use_float": True, "multiple_values": True, "buf_size": 1 << 13}
 _ADVICE = "write one paper an object"
 _KINDS: dict[type, str] = {list: "an array", str: "a string"}
+_BEHIND = re.compile(rb"[}\]][ \t\r]*+\n\s*+(?=\{)")  # before an object behind a whole text, on its own line
 _LISTS = WORDS["lists"]  # the names of lists of papers in the answers of databases
 
 
@@ -149,6 +151,11 @@ def object_items(
                 yield key, Entry(where, _object(value, where))
             except RecordError as error:
                 yield key, Entry(where, error)
+        _, *behind = _BEHIND.split(source.tail) if prefix else [b""]
+        if behind and not {"title", "doi"}.isdisjoint(map(str.lower, Head(name, behind[-1]).record)):
+            where = f"{name}, behind the list"
+            error = unfit("its end", "an object", "put it in the list", NOT_THIS_FORMAT, where)
+            yield "", Entry(where, error)
     except (ijson.JSONError, ValueError, OverflowError) as error:
         place = f"{name}, after item {number}" if number else name
         said = error.args[0] if error.args else ""

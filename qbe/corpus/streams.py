@@ -115,10 +115,11 @@ class Bounded:
 
     def __init__(self, stream: io.BufferedReader, where: str, most: int) -> None:
         self._stream, self._most, self.where, self.size, self.depth = stream, most, where, 0, 0
+        self.tail = b""  # the last bytes
 
     def read(self, size: int = -1) -> bytes:
         data = self._stream.read(size)
-        self.size += len(data)
+        self.size, self.tail = self.size + len(data), (self.tail + data)[-HEAD_BYTES:]
         if self.nests:
             self.depth += data.count(b"[") + data.count(b"{") - data.count(b"]") - data.count(b"}")
         limits = (self.size, self._most, "bytes"), (self.depth, MAX_DEPTH, "open brackets")

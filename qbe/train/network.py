@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,6 +27,7 @@ WEIGHTS = "model.safetensors"
 TERMS, START_WEIGHT = 4, 4.0
 LENGTH_MULTIPLE = 16  # of the tokens of a batch, with padding: oneDNN compiles its products for each shape
 _LOWEST = -2.0  # less than any cosine
+_LAYERS = "encoder.layer."  # before the names of weights of layers
 
 
 class PaperTable(NamedTuple):
@@ -90,7 +90,7 @@ class TrainedEncoder(nn.Module):
         settings: dict[str, Any] = {} if whole else {**without, "attn_implementation": None}
         self.bert, self.dtype = load_encoder(folder, "`encoder`", **settings), dtype
         for name, part in self.bert.named_parameters():
-            part.requires_grad_("pooler" not in name if whole else name.startswith("encoder.layer."))
+            part.requires_grad_("pooler" not in name if whole else name.startswith(_LAYERS))
         if not trainable(self):
             found = f"found {self.bert.config.model_type}; give another"
             raise ModelError(f"{folder}: expected an encoder with layers as BERT's, {found}")
@@ -104,8 +104,10 @@ class TrainedEncoder(nn.Module):
 
 
 def with_trained(base: Weights, trained: Weights) -> dict[str, Tensor]:
-    """The weights ``base`` of an encoder's files, with the ``trained`` ones of a `TrainedEncoder`."""
-    layers = {name.removeprefix("bert."): part for name, part in trained.items() if name.startswith("bert.")}
+    """The weights ``base`` of an encoder's files, with the ``trained`` layers of a `TrainedEncoder`."""
+    # Files of models with a head have a word such as ``bert.`` before all names.
+    names = {name.partition(_LAYERS)[2]: name for name in base if _LAYERS in name}
+    layers = {names[name.partition(_LAYERS)[2]]: part for name, part in trained.items() if _LAYERS in name}
     return {**base, **{name: part.cpu().to(base[name].dtype).contiguous() for name, part in layers.items()}}
 
 
@@ -119,21 +121,14 @@ class GradedEncoder(TrainedEncoder):
 
     def encode(self, table: PaperTable, rows: Tensor, chunks: int = 1) -> PaperVectors:
         """Vectors of the papers of some rows of a table, in ``chunks`` of similar lengths."""
-        lengths = table.lengths[rows]
-        order = torch.argsort(lengths)
-        longest = lengths[order].tolist()
+        order, most = torch.argsort(table.lengths[rows]), int((table.ends[rows] > 0).sum(1).max())
         # Chunks of about equally many tokens: those of longer papers have fewer.
-        bounds, total, begin = [0], sum(longest), 0
-        for place, length in enumerate(longest):
-            begin += length
-            if begin >= total * len(bounds) / chunks and place + 1 < len(longest):
-                bounds.append(place + 1)
-        bounds.append(len(longest))
-        most = int((table.ends[rows] > 0).sum(1).max())
+        tokens = torch.cumsum(table.lengths[rows[order]], 0).double().cpu()
+        ends = torch.searchsorted(tokens, tokens[-1] * torch.arange(1, chunks) / chunks)
         parts = []
-        for first, last in itertools.pairwise(bounds):
-            some = rows[order[first:last]]
-            length = min(-(-longest[last - 1] // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, table.ids.shape[1])
+        for some in filter(len, torch.tensor_split(rows[order], ends + 1)):
+            longest = int(table.lengths[some[-1]])
+            length = min(-(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, table.ids.shape[1])
             states = self.states(table.ids[some, :length].long(), table.lengths[some])
             places = table.begins[some, :most], table.ends[some, :most]
             parts.append(pooled(states, *places, table.lengths[some]))

@@ -356,7 +356,7 @@ def small_encoder(request: pytest.FixtureRequest) -> Training:
     from qbe.train.encoder import GradedTraining
 
     large = large_encoder(request)
-    options = {"encoder": str(request.getfixturevalue("tiny_reranker_weights"))}
+    options = {"encoder": str(request.getfixturevalue("tiny_classifier"))}  # whose layers have a prefix
     files = ("model.safetensors", "model.int8.onnx", "projections/facet-projections.npz")
     return replace(large, make=GradedTraining, weights=files, options=options)
 
