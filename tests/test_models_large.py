@@ -226,8 +226,7 @@ def test_a_graph_and_weights_that_do_not_fit(tmp_path):
 
 
 def test_other_architectures_are_refused(tmp_path):
-    sizes = {"vocab_size": 8, "hidden_size": 8, "num_attention_heads": 1, "intermediate_size": 8}
-    AlbertModel(AlbertConfig(**sizes, embedding_size=8)).save_pretrained(tmp_path)
+    AlbertModel(AlbertConfig(vocab_size=8, hidden_size=64, intermediate_size=8)).save_pretrained(tmp_path)
     with pytest.raises(ModelError, match="expected an encoder with layers as BERT's, found albert"):
         GradedEncoder(tmp_path)
 

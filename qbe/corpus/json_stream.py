@@ -154,8 +154,8 @@ def object_items(
         _, *behind = _BEHIND.split(source.tail) if prefix else [b""]
         if behind and not {"title", "doi"}.isdisjoint(map(str.lower, Head(name, behind[-1]).record)):
             where = f"{name}, behind the list"
-            error = unfit("its end", "an object", "put it in the list", NOT_THIS_FORMAT, where)
-            yield "", Entry(where, error)
+            lost = unfit("its end", "an object", "put it in the list", NOT_THIS_FORMAT, where)
+            yield "", Entry(where, lost)
     except (ijson.JSONError, ValueError, OverflowError) as error:
         place = f"{name}, after item {number}" if number else name
         said = error.args[0] if error.args else ""
