@@ -37,7 +37,7 @@ def test_pages_may_follow_each_other_and_a_path_of_keys_leads_through_objects() 
     assert entries == [Entry("a.json, item 1", {"a": 1}), Entry("a.json, item 2", {"a": 2})]
     assert [entry.record for entry in read(b'[{"title": "A"}]\n')] == [{"title": "A"}]
     *_, (where, lost) = read(b'{"items": [{"title": "A"}]}\n{"title": "B"}')
-    assert str(lost) == f"{where}: expected its end, found an object; put it in the list"
+    assert str(lost) == f"{where}: expected its end, found an object; put it inside"
 
 
 def test_a_malformed_text_ends_the_reading_after_the_items_before_it(told) -> None:

@@ -151,11 +151,10 @@ def object_items(
                 yield key, Entry(where, _object(value, where))
             except RecordError as error:
                 yield key, Entry(where, error)
-        _, *behind = _BEHIND.split(source.tail) if prefix else [b""]
+        _, *behind = _BEHIND.split(b"".join(source.last)) if prefix else [b""]
         if behind and not {"title", "doi"}.isdisjoint(map(str.lower, Head(name, behind[-1]).record)):
             where = f"{name}, behind the list"
-            lost = unfit("its end", "an object", "put it in the list", NOT_THIS_FORMAT, where)
-            yield "", Entry(where, lost)
+            yield "", Entry(where, unfit("its end", "an object", "put it inside", NOT_THIS_FORMAT, where))
     except (ijson.JSONError, ValueError, OverflowError) as error:
         place = f"{name}, after item {number}" if number else name
         said = error.args[0] if error.args else ""

@@ -17,6 +17,7 @@ import re
 import sys
 import zipfile
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -115,11 +116,12 @@ class Bounded:
 
     def __init__(self, stream: io.BufferedReader, where: str, most: int) -> None:
         self._stream, self._most, self.where, self.size, self.depth = stream, most, where, 0, 0
-        self.tail = b""  # the last bytes
+        self.last = deque[bytes](maxlen=8)  # blocks
 
     def read(self, size: int = -1) -> bytes:
         data = self._stream.read(size)
-        self.size, self.tail = self.size + len(data), (self.tail + data)[-HEAD_BYTES:]
+        self.last.append(data)
+        self.size += len(data)
         if self.nests:
             self.depth += data.count(b"[") + data.count(b"{") - data.count(b"]") - data.count(b"}")
         limits = (self.size, self._most, "bytes"), (self.depth, MAX_DEPTH, "open brackets")
