@@ -26,11 +26,11 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 @pytest.fixture(scope="session")
 def documented_index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """Few papers, indexed as a user would."""
-    from qbe.datasets import packaged
+    from qbe.datasets import arxiv
     from qbe.search.pipeline import build_index
 
-    folder, ids = tmp_path_factory.mktemp("documented"), {QUERY, *packaged.grades(QUERY)}
-    lines = packaged.corpus().splitlines(keepends=True)
+    folder, ids = tmp_path_factory.mktemp("documented"), {QUERY, *arxiv.grades(QUERY)}
+    lines = arxiv.corpus().splitlines(keepends=True)
     corpus = folder / "few.jsonl"
     corpus.write_bytes(b"".join(line for line in lines if json.loads(line)["paper_id"] in ids))
     with build_index(folder / "indexes" / "mini", corpus) as index:

@@ -50,7 +50,7 @@ class Inputs(NamedTuple):
 def write(source: Index, folder: Path, papers: int, queries: int) -> Inputs:
     """Write the papers, and draw the queries among them."""
     from qbe.index.lucene import contents
-    from qbe.models.pooling import EncodedAspect
+    from qbe.models.encoding import EncodedAspect
     from qbe.search.first_stages import query_text
 
     inputs = Inputs(*(folder / name for name in ("corpus.jsonl", "collection", "queries.json")))

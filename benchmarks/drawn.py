@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from qbe.index.index import Index
 from qbe.index.papers import FACET_CODES, PaperLayout
-from qbe.index.scoring import best_per_paper
-from qbe.index.vectors import Vectors
+from qbe.index.vectors import Vectors, best_per_paper
 from qbe.query import Query
 from qbe.search.pipeline import Pipeline
 from qbe.search.stages import Dense

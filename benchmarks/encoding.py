@@ -142,9 +142,8 @@ def flops(tokens: int, layers: int, hidden: int) -> tuple[int, int]:
 
 
 def _weights(files: EncoderFiles) -> Path:
-    from qbe.models.folders import MINILM, packaged_weights
-    from qbe.models.large import LARGE as ENTRY
-    from qbe.models.large import weights_folder
+    from qbe.models.folders import LARGE as ENTRY
+    from qbe.models.folders import MINILM, packaged_weights, weights_folder
     from qbe.util.files import sha256
 
     is_large = files.metadata.name == LARGE

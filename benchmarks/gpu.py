@@ -30,9 +30,9 @@ from qbe.cli import common as _cli
 from qbe.errors import CorpusError, MissingDependencyError, QbeError
 from qbe.models.cards import ENCODER, EncoderFiles
 from qbe.models.encoder import Encoder
+from qbe.models.encoding import EncodedAspect, PaperVectors
+from qbe.models.folders import LARGE as LARGE_ENTRY
 from qbe.models.folders import cached_export, resolve_encoder
-from qbe.models.large import LARGE as LARGE_ENTRY
-from qbe.models.pooling import EncodedAspect, PaperVectors
 from qbe.models.session import CPU, CUDA, IDENTITY, open_session
 from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.query import Aspect

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.common import SAMPLE, Stage, interleaved, machine, parsed, rate_table, spread
 from qbe.cli import common as _cli
-from qbe.models.pooling import EncodedAspect
+from qbe.models.encoding import EncodedAspect
 from qbe.query import Aspect
 from qbe.search.rank import Reranker, RerankRequest
 from qbe.search.rerankers import SIDE_TOKENS, closed
@@ -53,12 +53,12 @@ def tasks(folder: Path, pairs: int, each: int) -> tuple[str, list[Task]]:
     ``each`` candidates, ``pairs`` in all: the query's pool, then other papers. ``folder`` gets CSFCube.
     """
     from qbe.corpus import read_jsonl
-    from qbe.datasets.csfcube import convert
+    from qbe.datasets.collections import convert_csfcube
     from qbe.runs import read_pools, read_topics
 
     if os.environ.get("QBE_DATA"):
         name = "CSFCube"
-        convert(Path(os.environ["QBE_DATA"]) / "csfcube", folder)
+        convert_csfcube(Path(os.environ["QBE_DATA"]) / "csfcube", folder)
     else:
         name, folder = "the sample of the tests", SAMPLE
     papers = {paper.paper_id: paper for paper in read_jsonl(folder / "corpus.jsonl")}

@@ -76,7 +76,7 @@ def main(argv: list[str]) -> None:
 def _processes(index: Path, topics: Path) -> dict[str, Process]:
     from qbe.index.index import open_index
     from qbe.index.store import current
-    from qbe.models.pooling import EncodedAspect
+    from qbe.models.encoding import EncodedAspect
     from qbe.query import Aspect
     from qbe.runs import read_topics
     from qbe.search.first_stages import query_text

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from qbe.search.pipeline import open_index as open_index
 
     open, build = open_index, build_index
-    from qbe.search.pyterrier import from_transformer as from_transformer
+    from qbe.search.pipeline import from_transformer as from_transformer
     from qbe.query import SHAPES as SHAPES, Aspect as Aspect, Query as Query, Topic as Topic
     from qbe.query import Variety as Variety
     from qbe.evaluate.run import Run as Run
     from qbe.search.filters import PaperFilter as PaperFilter
     from qbe.search.paper_file import paper_from_file as paper_from_file
-    from qbe.search.questions import paper_from_question as paper_from_question
+    from qbe.search.queries import paper_from_question as paper_from_question
     from qbe.search.request import SearchRequest as SearchRequest
     from qbe.search.session import SearchSession as SearchSession
     from qbe.search.stages import BM25 as BM25, CrossEncoder as CrossEncoder, Dense as Dense, Fused as Fused
@@ -51,14 +51,13 @@ _NAMES = {
         "QbeError UsageError"
     ),
     "qbe.index.source": "BuildSettings",
-    "qbe.search.pyterrier": "from_transformer",
     "qbe.query": "Aspect Query SHAPES Topic Variety",
     "qbe.evaluate.run": "Run",
     "qbe.search.filters": "PaperFilter",
-    "qbe.search.pipeline": "Index Pipeline build_index open_index",
+    "qbe.search.pipeline": "Index Pipeline build_index from_transformer open_index",
     "qbe.search.session": "SearchSession",
     "qbe.search.paper_file": "paper_from_file",
-    "qbe.search.questions": "paper_from_question",
+    "qbe.search.queries": "paper_from_question",
     "qbe.search.request": "SearchRequest",
     "qbe.search.stages": (
         "BM25 CrossEncoder Dense Fused Grades LanguageModel Matching Projections Stages default_stages"

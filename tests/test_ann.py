@@ -16,8 +16,7 @@ from qbe.cli.index import main
 from qbe.index import faiss as ours
 from qbe.index.faiss import FAISS, ONE_BY_ONE, CandidateSource, FaissIndex, check_factory, write_faiss
 from qbe.index.index import Index
-from qbe.index.params import EXACT, FaissParams, resolve
-from qbe.index.store import Files
+from qbe.index.store import EXACT, FaissParams, Files, resolve
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ import pytest
 from qbe.errors import UsageError
 from qbe.models.cards import state_output
 from qbe.models.encoder import Encoder
+from qbe.models.encoding import EncodedAspect
 from qbe.models.folders import resolve_encoder, resolve_reranker
 from qbe.models.gpu import Graph, halve
-from qbe.models.pooling import EncodedAspect
 from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.query import Aspect
 from qbe.search.rank import RerankRequest

@@ -14,8 +14,7 @@ from qbe.cli.search import checked_form
 from qbe.cli.search import main as search_main
 from qbe.errors import UsageError
 from qbe.query import COMPETITORS, SAME_PROBLEM_OTHER_METHOD, Aspect, Query
-from qbe.search.explain import label_of, shown
-from qbe.search.present import escaped, heading, to_table
+from qbe.search.present import escaped, heading, label_of, shown, to_table
 from qbe.search.writers import COLUMNS, Result, open_writer, to_record
 from qbe.types import Facet, FacetProbabilities, Hit, Match, Paper, Sentence
 

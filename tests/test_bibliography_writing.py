@@ -15,7 +15,7 @@ from support.formats import buffered
 from qbe import Reading, UsageError
 from qbe.corpus import read_jsonl
 from qbe.corpus.bibliography import comment, entries, reference_of, to_bibtex, to_latex, to_ris, with_formulas
-from qbe.corpus.formats import FORMATS
+from qbe.corpus.reading import FORMATS
 
 DATA = Path(__file__).parent / "data"
 

@@ -16,7 +16,7 @@ from qbe.index.jvm import java_class, silence_log4j
 from qbe.index.lucene import contents
 from qbe.index.share import pull
 from qbe.index.update import append_papers, delete_papers
-from qbe.models.pooling import EncodedAspect
+from qbe.models.encoding import EncodedAspect
 from qbe.search.first_stages import BM25Stage, query_text
 from qbe.search.stages import BM25_QUERIES
 from qbe.util.work import Workers

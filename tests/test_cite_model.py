@@ -1,6 +1,6 @@
 """The citation models that ship."""
 
-from qbe.cite.model import default_model, read_model
+from qbe.cite.recommender import default_model, read_model
 from qbe.models.cards import PACKAGE as MODELS
 
 

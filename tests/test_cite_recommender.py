@@ -14,12 +14,11 @@ from support.live import corpus
 from support.searching import ids
 
 from qbe import Aspect, CiteConfig, CiteRequest, Index, Paper, Recommender, paper_from_text
-from qbe.cite.links import Evidence
-from qbe.cite.model import write_model
-from qbe.cite.scoring import NEAR, NEAREST, FeatureSet
+from qbe.cite.recommender import write_model
+from qbe.cite.scoring import NEAR, NEAREST, Evidence, FeatureSet
 from qbe.errors import ModelError, PaperNotFoundError, UsageError
 from qbe.index.update import append_papers, delete_papers
-from qbe.models.pooling import EncodedAspect
+from qbe.models.encoding import EncodedAspect
 from qbe.search.filters import PaperFilter, year_of
 from qbe.search.first_stages import BM25Stage, DenseStage
 from qbe.util.work import Workers

@@ -76,7 +76,7 @@ def nodes():
 
 @pytest.fixture(scope="module")
 def shards(nodes, tmp_path_factory, corpus, settings) -> Path:
-    from qbe.cluster.build import build_on_cluster
+    from qbe.cluster.index import build_on_cluster
 
     folder = tmp_path_factory.mktemp("shards") / "indexes"
     manifest = build_on_cluster(nodes, folder, [str(corpus)], settings, SHARDS, reading=Reading())

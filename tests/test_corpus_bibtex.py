@@ -7,8 +7,8 @@ import pytest
 from support.formats import buffered
 
 from qbe.corpus import bibtex, read_corpus
-from qbe.corpus.formats import FORMATS
 from qbe.corpus.markup import clean_bibtex
+from qbe.corpus.reading import FORMATS
 from qbe.corpus.records import Entry, Reading
 from qbe.corpus.sentences import split_sentences
 from qbe.corpus.streams import Head

@@ -11,9 +11,9 @@ from support.formats import buffered
 from support.samples import Sample, samples
 
 from qbe import CorpusError, Reading
-from qbe.corpus.formats import FORMATS
 from qbe.corpus.markup import clean_abstract
 from qbe.corpus.names import split_authors
+from qbe.corpus.reading import FORMATS
 
 pytestmark = pytest.mark.slow
 

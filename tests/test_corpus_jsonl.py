@@ -6,7 +6,7 @@ import pytest
 from support.formats import buffered
 
 from qbe.corpus import json_formats
-from qbe.corpus.formats import FORMATS
+from qbe.corpus.reading import FORMATS
 from qbe.corpus.records import Entry, Reading
 from qbe.corpus.streams import Head
 from qbe.errors import CorpusError, RecordError

@@ -12,9 +12,8 @@ import pytest
 
 from qbe import CorpusError, Reading, UsageError
 from qbe.corpus import FORMAT_NAMES, parse_paper, read_corpus
-from qbe.corpus.formats import FORMATS
 from qbe.corpus.markup import is_placeholder
-from qbe.corpus.reading import files_of
+from qbe.corpus.reading import FORMATS, files_of
 from qbe.corpus.records import RejectedRecords
 from qbe.corpus.streams import open_source
 from qbe.errors import RecordError

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support.formats import buffered
 
-from qbe.corpus.formats import FORMATS as READERS
+from qbe.corpus.reading import FORMATS as READERS
 from qbe.corpus.records import Entry, Reading
 from qbe.errors import RecordError
 

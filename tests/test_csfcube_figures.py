@@ -9,18 +9,17 @@ import numpy as np
 import pytest
 
 from qbe import BM25, Dense, Fused, Pipeline
-from qbe.datasets.csfcube import convert
-from qbe.evaluate.csfcube import csfcube_protocol, load_folds
+from qbe.datasets.collections import convert_csfcube
 from qbe.evaluate.evaluation import Evaluation
+from qbe.evaluate.protocols import csfcube_protocol, load_folds
 from qbe.evaluate.run import Run
 from qbe.index.build import build
 from qbe.index.index import Index
 from qbe.index.source import Execution
-from qbe.models.pooling import EncodedAspect
+from qbe.models.encoding import EncodedAspect
 from qbe.query import Query, split_query_id
 from qbe.runs import read_pools, read_qrels, read_topics
-from qbe.search.first_stages import DenseStage
-from qbe.search.fusion import best_hits
+from qbe.search.first_stages import DenseStage, best_hits
 from qbe.util.work import Workers
 
 pytestmark = pytest.mark.slow
@@ -64,7 +63,7 @@ def opened(folder: Path) -> Iterator[Collection]:
 @pytest.fixture(scope="module")
 def collection(qbe_data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("csfcube")
-    convert(qbe_data / "csfcube", folder)
+    convert_csfcube(qbe_data / "csfcube", folder)
     yield from opened(folder)
 
 
@@ -72,7 +71,7 @@ def collection(qbe_data, tmp_path_factory):
 def raw_collection(qbe_data, tmp_path_factory):
     """The same papers as raw text."""
     folder = tmp_path_factory.mktemp("raw")
-    convert(qbe_data / "csfcube", folder, raw=True)
+    convert_csfcube(qbe_data / "csfcube", folder, raw=True)
     yield from opened(folder)
 
 

@@ -11,7 +11,7 @@ from support.releases import CSFCUBE_FOLDS, CSFCUBE_PAPERS, contents, write_csfc
 
 from qbe.cli.datasets import main
 from qbe.corpus import read_corpus
-from qbe.datasets.csfcube import DIGESTS, convert, find_release
+from qbe.datasets.collections import DIGESTS, convert_csfcube, find_csfcube
 from qbe.datasets.registry import write_dataset
 from qbe.errors import DatasetError, OutputError
 from qbe.types import Facet
@@ -55,8 +55,8 @@ def test_a_small_release_exactly(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_the_folder_that_is_named_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QBE_DATA", str(tmp_path / "data"))
     named, shared = write_csfcube(tmp_path / "named"), write_csfcube(tmp_path / "data" / "csfcube")
-    assert find_release(named) == named
-    assert find_release(None) == shared
+    assert find_csfcube(named) == named
+    assert find_csfcube(None) == shared
 
 
 @pytest.fixture
@@ -72,17 +72,17 @@ def test_the_release_is_downloaded_once_and_verified(
 ) -> None:
     reported: list[str] = []
     wanted = {name: f"sha256:{sha256(server.folder / name)}" for name in DIGESTS}
-    monkeypatch.setattr("qbe.datasets.csfcube.DIGESTS", wanted)
-    monkeypatch.setattr("qbe.datasets.csfcube.BASE_URL", server.url)
-    folder = find_release(None, reported.append)
+    monkeypatch.setattr("qbe.datasets.collections.DIGESTS", wanted)
+    monkeypatch.setattr("qbe.datasets.collections.BASE_URL", server.url)
+    folder = find_csfcube(None, reported.append)
     assert folder == tmp_path / "cache" / "csfcube"
     assert contents(folder) == contents(server.folder)
     assert reported == [f"downloaded 5 files of {server.url}"]
-    assert convert(folder, tmp_path / "out")[0].startswith("csfcube: 4 papers")
-    find_release(None)
+    assert convert_csfcube(folder, tmp_path / "out")[0].startswith("csfcube: 4 papers")
+    find_csfcube(None)
     assert set(server.requests.values()) == {1}
     (folder / "evaluation_splits.json").write_text("damaged")
-    find_release(None)
+    find_csfcube(None)
     assert server.requests == Counter({name: 1 + (name == "evaluation_splits.json") for name in DIGESTS})
     assert contents(folder) == contents(server.folder)
 
@@ -95,14 +95,14 @@ def test_a_file_as_output_and_an_installation_without_the_collection(
 ) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError):
-        convert(write_csfcube(tmp_path / "release"), tmp_path / "file")
-    monkeypatch.setattr("qbe.datasets.packaged.resources.files", lambda _: tmp_path / "nowhere")
+        convert_csfcube(write_csfcube(tmp_path / "release"), tmp_path / "file")
+    monkeypatch.setattr("qbe.datasets.arxiv.resources.files", lambda _: tmp_path / "nowhere")
     with pytest.raises(DatasetError, match=r"papers\.jsonl\.xz in the installed package, found none"):
         write_dataset("mini", tmp_path / "out")
 
 
 def test_the_real_release(qbe_data: Path, tmp_path: Path) -> None:
-    summary = convert(qbe_data / "csfcube", tmp_path)
+    summary = convert_csfcube(qbe_data / "csfcube", tmp_path)
     # 6,244 judgements less those of a query paper for itself.
     assert summary[0].startswith("csfcube: 4,205 papers (29,197 sentences)")
     assert summary[1:4] == [

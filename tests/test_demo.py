@@ -12,7 +12,7 @@ from support.serving import wait_until
 from qbe.cli.demo import PAPER, main, open_demo_index
 from qbe.cli.search import main as search
 from qbe.cli.serve import main as serve
-from qbe.datasets import packaged
+from qbe.datasets import arxiv
 from qbe.errors import OutputError
 
 pytestmark = pytest.mark.slow
@@ -23,11 +23,9 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture(autouse=True)
 def few(monkeypatch) -> list[str]:
     """The candidates of the demonstration's query in the place of the collection; their ids."""
-    ids = {PAPER, *packaged.grades(PAPER)}
-    lines = [
-        line for line in packaged.corpus().splitlines(keepends=True) if json.loads(line)["paper_id"] in ids
-    ]
-    monkeypatch.setattr(packaged, "corpus", lambda: b"".join(lines))
+    ids = {PAPER, *arxiv.grades(PAPER)}
+    lines = [line for line in arxiv.corpus().splitlines(keepends=True) if json.loads(line)["paper_id"] in ids]
+    monkeypatch.setattr(arxiv, "corpus", lambda: b"".join(lines))
     return [json.loads(line)["paper_id"] for line in lines]
 
 
@@ -77,7 +75,7 @@ def test_serve_alone_serves_the_same_and_opens_the_page(folder, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("QBE_INDEX", raising=False)
     monkeypatch.setattr("webbrowser.open", opened.append)
-    monkeypatch.setattr("qbe.serve.workers.server_of", lambda _: SimpleNamespace(run=lambda sockets: None))
+    monkeypatch.setattr("qbe.serve.app.server_of", lambda _: SimpleNamespace(run=lambda sockets: None))
     serve(["--port", "0", "--root-path", "/qbe", "--open"])
     (port,) = re.findall(
         rf"^serving {re.escape(str(folder))} \(30 papers\) at .*:(\d+)/$", capsys.readouterr().out
@@ -104,8 +102,8 @@ def test_a_damaged_index_in_the_cache_and_one_of_other_papers_are_replaced(folde
 
     assert not replaced()
     del few[5:]
-    lines = packaged.corpus().splitlines(keepends=True)[:5]
-    monkeypatch.setattr(packaged, "corpus", lambda: b"".join(lines))
+    lines = arxiv.corpus().splitlines(keepends=True)[:5]
+    monkeypatch.setattr(arxiv, "corpus", lambda: b"".join(lines))
     assert replaced()
     vectors = folder / (folder / "CURRENT").read_text().strip() / "vectors.npy"
     whole = vectors.read_bytes()

@@ -23,7 +23,7 @@ from support import shell
 from support.parsers import parsers
 from support.published import exported_here
 
-from qbe.datasets import packaged
+from qbe.datasets import arxiv
 from qbe.util import work
 from scripts import cli_page, site, tour
 
@@ -66,11 +66,11 @@ def environment(tmp_path_factory, with_jar) -> Iterator[None]:
     collection of the package has FEW queries with their candidates, and papers that documents name: with
     these alone a search finds what is shown.
     """
-    rows = {name: packaged.rows(name) for name in ("queries.tsv", "judgments.tsv")}
+    rows = {name: arxiv.rows(name) for name in ("queries.tsv", "judgments.tsv")}
     few = {name: [row for row in found if row["query_id"] in FEW] for name, found in rows.items()}
     ids = {row["paper_id"] for row in few["judgments.tsv"]} | FEW
     ids |= {name for path in (*TEXTS, tour.NOTEBOOK) for name in re.findall(ARXIV_ID, read(path))}
-    lines = packaged.corpus().splitlines(keepends=True)
+    lines = arxiv.corpus().splitlines(keepends=True)
     papers = b"".join(line for line in lines if json.loads(line)["paper_id"] in ids)
     folder = tmp_path_factory.mktemp("bin")
     path = [str(folder), str(Path(sys.executable).parent), os.environ["PATH"]]
@@ -80,8 +80,8 @@ def environment(tmp_path_factory, with_jar) -> Iterator[None]:
         patch.setenv("HF_HUB_OFFLINE", "1")
         patch.setenv("QBE_CACHE", str(with_jar(tmp_path_factory.mktemp("cache"))))
         patch.delenv("QBE_DATA", raising=False)
-        patch.setattr(packaged, "corpus", lambda: papers)
-        patch.setattr(packaged, "rows", few.get)
+        patch.setattr(arxiv, "corpus", lambda: papers)
+        patch.setattr(arxiv, "rows", few.get)
         yield
 
 

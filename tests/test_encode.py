@@ -11,8 +11,8 @@ from support.tiny import HIDDEN, MAX_TOKENS, layer_states
 from tokenizers import Tokenizer
 
 from qbe.models.encoder import Encoder
+from qbe.models.encoding import SpecialTokens, Window, passes
 from qbe.models.folders import resolve_encoder
-from qbe.models.tokenizer import SpecialTokens, Window, passes
 from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow

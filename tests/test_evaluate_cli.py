@@ -12,8 +12,8 @@ from qbe.cli import common as _cli
 from qbe.cli.evaluate import main
 from qbe.cli.parser import parser_of
 from qbe.errors import UsageError
-from qbe.evaluate.csfcube import SPLITS
 from qbe.evaluate.measures import DEFAULT_MEASURES
+from qbe.evaluate.protocols import SPLITS
 from qbe.evaluate.report import PROTOCOLS, group_runs
 from qbe.runs import write_qrels
 

@@ -10,7 +10,7 @@ pytest.importorskip("matplotlib", reason="skipped: matplotlib is not installed (
 
 from qbe.cli.evaluate import main
 from qbe.errors import MissingDependencyError, OutputError, UsageError
-from qbe.evaluate.plot import check_plot, figure_of
+from qbe.evaluate.render import check_plot, figure_of
 from qbe.evaluate.report import Scoring, build_report
 
 FILES = {

@@ -9,8 +9,8 @@ from support.runs import folds_text
 from qbe import Facet, FileFormatError, Hit, Run
 from qbe import runs as trec
 from qbe.cli.evaluate import main
-from qbe.evaluate.csfcube import csfcube_protocol, load_folds
 from qbe.evaluate.evaluation import evaluate
+from qbe.evaluate.protocols import csfcube_protocol, load_folds
 from qbe.evaluate.report import published_papers, published_rows
 
 # Grades of five documents, in the order in which the run ranks them.

@@ -8,8 +8,7 @@ from support.runs import folds_text, run
 
 from qbe.cli.evaluate import main
 from qbe.errors import UsageError
-from qbe.evaluate.queries import RankedPaper, outcomes
-from qbe.evaluate.report import Scoring, build_report
+from qbe.evaluate.report import RankedPaper, Scoring, build_report, outcomes
 from qbe.runs import write_qrels
 
 # A pool of ten: NDCG%20 looks at two ranks, the ideal gains there are 3 and 2, both undiscounted.

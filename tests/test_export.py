@@ -13,8 +13,7 @@ from qbe.cli.export import main
 from qbe.errors import ModelError, OutputError
 from qbe.models.cards import CROSS_ENCODER, ENCODER, read_card
 from qbe.models.export import encoder as export
-from qbe.models.export.graph import fuse_attention
-from qbe.models.export.quantize import channel_ranges, smooth
+from qbe.models.export.graph import channel_ranges, fuse_attention, smooth
 from qbe.models.folders import resolve_encoder
 from qbe.models.session import open_session
 from qbe.util.files import sha256

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qbe.search.fusion import weighted_sum, z_normalize
+from qbe.search.first_stages import weighted_sum, z_normalize
 
 
 def array(*values: float) -> np.ndarray:

@@ -19,7 +19,7 @@ from support.tiny_tagger import write_tagger
 from qbe import Facet, IndexFormatError, Paper, PaperNotFoundError, Query, Sentence, UsageError
 from qbe.cli.index import main
 from qbe.errors import EncoderMismatchError, FileFormatError, IndexBuildError, OutputError
-from qbe.index import params
+from qbe.index import store
 from qbe.index.index import Index
 from qbe.index.source import Execution
 from qbe.index.store import current, open_generation, read_manifest
@@ -132,7 +132,7 @@ def test_predictions_are_those_of_one_build(tmp_path, papers, job, tiny_tagger):
 
 def test_bytes_lists_and_what_they_learned(tmp_path, papers, job, monkeypatch):
     """Half precision becomes bytes where the index grows large, centroids stay until it has doubled."""
-    monkeypatch.setattr(params, "AUTO_SENTENCES", 100)
+    monkeypatch.setattr(store, "AUTO_SENTENCES", 100)
     job = replace(job, bm25=False)
     build_job(tmp_path / "index", replace(job, corpus=(corpus(tmp_path, "some", papers[:20]),)))
 

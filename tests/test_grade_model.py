@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from qbe.models.cards import OUTPUTS, GradeModel, Head, read_model, shipped_model, write_model
 from qbe.models.cards import PACKAGE as MODELS
 from qbe.models.folders import resolve_encoder
-from qbe.models.heads import OUTPUTS, GradeModel, Head, read_model, shipped_model, write_model
 from qbe.search.grading import FEATURES
 
 SMALL = MODELS / "grades"

@@ -5,7 +5,7 @@ import pytest
 
 from qbe.corpus.records import paper_from_text
 from qbe.index.index import Index
-from qbe.models.pooling import PaperVectors
+from qbe.models.encoding import PaperVectors
 from qbe.models.words import NAMES as WORD_FEATURES
 from qbe.models.words import TechniqueWords
 from qbe.query import Aspect, Query

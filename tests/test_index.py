@@ -20,8 +20,7 @@ from qbe.errors import IndexBuildError, OutputError
 from qbe.index import jvm as _jvm
 from qbe.index.index import Index
 from qbe.index.papers import FACET_CODES
-from qbe.index.params import FaissParams
-from qbe.index.store import FORMAT_VERSION, current
+from qbe.index.store import FORMAT_VERSION, FaissParams, current
 from qbe.models.cards import ENCODER
 from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from qbe.index.index import Index
-from qbe.models.cards import JOINT_GRADER, JOINT_GRADES, read_card
+from qbe.models.cards import JOINT_GRADER, JOINT_GRADES, Estimates, read_card
+from qbe.models.encoding import PaperTokenizer
 from qbe.models.folders import resolve_encoder
-from qbe.models.heads import Estimates
-from qbe.models.tokenizer import PaperTokenizer
 from qbe.query import HIGHEST, Query, TopicAspect, Variety
 from qbe.search import rerankers as joint
 from qbe.search.grading import Regrader

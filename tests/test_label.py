@@ -23,10 +23,18 @@ from qbe.cli.search import main as search_main
 from qbe.errors import FileFormatError, QbeError, UsageError
 from qbe.index.index import Index
 from qbe.index.share import pack_index, pull
-from qbe.label.agreement import agreement
-from qbe.label.by_hand import HandGrades
-from qbe.label.candidates import FAR, POOLS, ids_with, pool_candidates
-from qbe.label.pairs import Pair, parse_merges, read_grades, read_pairs, write_pairs
+from qbe.label.grading import HandGrades, agreement
+from qbe.label.pairs import (
+    FAR,
+    POOLS,
+    Pair,
+    ids_with,
+    parse_merges,
+    pool_candidates,
+    read_grades,
+    read_pairs,
+    write_pairs,
+)
 from qbe.runs import read_graded_pairs
 from qbe.util.work import ordered_map
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbe.index.scoring import best_per_paper, kept_or_all, mean_max, sentence_rows, similarities
+from qbe.index.vectors import best_per_paper, kept_or_all, mean_max, sentence_rows, similarities
 
 
 def test_similarities_are_exact():

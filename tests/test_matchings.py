@@ -10,7 +10,7 @@ from support.rerankers import score
 from qbe.errors import IndexFormatError
 from qbe.index.build import build
 from qbe.index.source import BuildSettings
-from qbe.models.pooling import PaperVectors
+from qbe.models.encoding import PaperVectors
 from qbe.query import Query
 from qbe.search.matching import VectorMatching, attention, marginals, mean_max, single_match, transport
 from qbe.search.present import to_table

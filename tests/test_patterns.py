@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import qbe
-from qbe.search.questions import _FORMS, _SLOTS
+from qbe.search.queries import _FORMS, _SLOTS
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from support.pdfs import HELD_OUT, WRITTEN_WITH, Paper, Template, laid_out, with
 from qbe.corpus import read_jsonl
 from qbe.corpus.pdf import answer
 from qbe.corpus.sentences import split_sentences
-from qbe.datasets import packaged
+from qbe.datasets import arxiv
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ def texts(folder: Path) -> list[tuple[str, str]]:
         with lzma.open(Path(data) / "arxiv-cs" / "arxiv-cs.jsonl.xz") as stream:
             path.write_bytes(b"".join(islice(stream, 100 * PAPERS)))
     else:
-        path.write_bytes(b"".join(packaged.corpus().splitlines(keepends=True)[: 100 * PAPERS]))
+        path.write_bytes(b"".join(arxiv.corpus().splitlines(keepends=True)[: 100 * PAPERS]))
     return [
         (paper.title, paper.abstract)
         for paper in read_jsonl(path, split_sentences)

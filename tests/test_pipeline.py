@@ -10,7 +10,7 @@ from support.searching import PLAIN, first_stage, ids, reranked
 
 from qbe import Aspect, CrossEncoder, Dense, Facet, Fused, Index, Pipeline, Query, Topic
 from qbe.errors import UsageError
-from qbe.search.fusion import z_normalize
+from qbe.search.first_stages import z_normalize
 
 pytestmark = pytest.mark.slow
 

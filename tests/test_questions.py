@@ -9,8 +9,7 @@ from support.searching import ids
 from qbe import SHAPES, Facet, Pipeline, Query, UsageError, default_stages, paper_from_question
 from qbe.cli.search import main as search_main
 from qbe.search.paper_file import pasted_paper
-from qbe.search.queries import query_by
-from qbe.search.questions import ASKED, Question, question_of
+from qbe.search.queries import ASKED, Question, query_by, question_of
 from qbe.serve.app import create_app
 from qbe.serve.mcp import Search, search_papers
 

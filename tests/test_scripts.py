@@ -11,7 +11,7 @@ import pytest
 from qbe.cli.index import main as index_main
 from qbe.cli.parser import parser_of
 from qbe.cli.search import main as search_main
-from qbe.datasets.csfcube import convert
+from qbe.datasets.collections import convert_csfcube
 from qbe.search.stages import parse_first_stage, parse_reranker
 from scripts import ablations, models, runs
 
@@ -151,7 +151,7 @@ def test_figures_are_compared_with_those_of_the_page(tmp_path):
 @pytest.fixture(scope="module")
 def csfcube(qbe_data, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("csfcube")
-    convert(qbe_data / "csfcube", folder)
+    convert_csfcube(qbe_data / "csfcube", folder)
     return folder
 
 

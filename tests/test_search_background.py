@@ -7,8 +7,7 @@ from support.searching import first_stage, reranked
 
 from qbe import Dense, Facet, Fused, Hit, Query
 from qbe.index.index import Index
-from qbe.search.first_stages import EXPONENTS
-from qbe.search.fusion import z_normalize
+from qbe.search.first_stages import EXPONENTS, z_normalize
 
 POOL = ["s001", "s007", "s013", "s031", "s051", "s080"]
 

@@ -22,10 +22,9 @@ from qbe.index import faiss as faiss_candidates
 from qbe.index.build import build
 from qbe.index.faiss import CandidateSource, FaissIndex, write_faiss
 from qbe.index.papers import Papers, write_papers
-from qbe.index.params import resolve
-from qbe.index.scoring import Selection
-from qbe.index.store import Files
-from qbe.models.pooling import EncodedAspect
+from qbe.index.store import Files, resolve
+from qbe.index.vectors import Selection
+from qbe.models.encoding import EncodedAspect
 from qbe.search.filters import FilterCache, PaperFilter, parse_where, parse_years, year_of
 from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
 from qbe.util.work import Workers

@@ -3,7 +3,7 @@
 import pytest
 
 from qbe.errors import UsageError
-from qbe.search.explain import describe, label_of
+from qbe.search.present import describe, label_of
 from qbe.search.request import SearchForm
 from qbe.search.writers import sentence_records
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence

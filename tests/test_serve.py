@@ -21,9 +21,8 @@ from qbe.cli.serve import main, run
 from qbe.errors import CorpusError, InputError, UsageError
 from qbe.index.index import open_index
 from qbe.search.request import SearchForm
-from qbe.serve.app import page_files
+from qbe.serve.app import listen, page_files
 from qbe.serve.guard import LOCAL, read_key, settings_for
-from qbe.serve.workers import listen
 
 pytestmark = pytest.mark.slow
 

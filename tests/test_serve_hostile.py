@@ -21,11 +21,10 @@ from qbe.index.build import build
 from qbe.index.index import open_index
 from qbe.index.source import BuildSettings
 from qbe.index.update import delete_papers
-from qbe.serve import guard, mcp, workers
-from qbe.serve.app import create_app
+from qbe.serve import app, guard, mcp
+from qbe.serve.app import create_app, listen
 from qbe.serve.service import SearchService
 from qbe.serve.turns import MAX_WAITING, OverloadedError
-from qbe.serve.workers import listen
 from qbe.util.work import pause
 
 pytestmark = pytest.mark.slow
@@ -152,7 +151,7 @@ def local(folder, make_app=create_app):
     logger.setLevel(logging.CRITICAL)
     with open_index(folder, threads=1) as index, SearchService(index) as service:
         listening = listen("127.0.0.1", 0)
-        instance = workers.server_of(make_app(service))
+        instance = app.server_of(make_app(service))
         thread = threading.Thread(target=instance.run, kwargs={"sockets": [listening]})
         thread.start()
         yield listening.getsockname()[1], service
@@ -164,7 +163,7 @@ def local(folder, make_app=create_app):
 @pytest.fixture
 def impatient(graded_index, monkeypatch):
     """A server that waits for nobody."""
-    for module, limit in ((workers, "HEAD_SECONDS"), (guard, "BODY_SECONDS")):
+    for module, limit in ((app, "HEAD_SECONDS"), (guard, "BODY_SECONDS")):
         monkeypatch.setattr(module, limit, 0.5)
     with local(graded_index) as running:
         yield running

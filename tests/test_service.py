@@ -15,8 +15,7 @@ from qbe.search.pipeline import Pipeline, build_index
 from qbe.search.queries import distinct_papers
 from qbe.search.request import CitationForm, SearchForm
 from qbe.search.session import FIRST, RERANKED
-from qbe.serve.models import bound
-from qbe.serve.service import SearchService, stages_of
+from qbe.serve.service import SearchService, bound, stages_of
 
 pytestmark = pytest.mark.slow
 

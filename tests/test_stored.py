@@ -9,11 +9,17 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from qbe.errors import IndexFormatError, UsageError
-from qbe.index.params import resolve_stored
-from qbe.index.scoring import nearness, similarities
 from qbe.index.source import BuildSettings
-from qbe.index.store import Files
-from qbe.index.vectors import Quantized, open_vectors, quantized, scales_file, writing_vectors
+from qbe.index.store import Files, resolve_stored
+from qbe.index.vectors import (
+    Quantized,
+    nearness,
+    open_vectors,
+    quantized,
+    scales_file,
+    similarities,
+    writing_vectors,
+)
 
 numbers = st.floats(-8, 8, width=16)
 matrices = st.tuples(st.integers(1, 6), st.integers(1, 24)).flatmap(

@@ -14,8 +14,8 @@ from qbe.models.encoder import Encoder
 from qbe.models.export.encoder import export_encoder
 from qbe.models.tagger import Tagger
 from qbe.train import tagger as training
-from qbe.train.abstracts import LABELS, SPLITS, read_csabstruct
 from qbe.train.tagger import admit, measure
+from qbe.train.tagger_network import LABELS, SPLITS, read_csabstruct
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import pytest
 from support.messages import messages_of
 
 from qbe.errors import FileFormatError
-from qbe.evaluate.csfcube import load_folds
+from qbe.evaluate.protocols import load_folds
 from qbe.runs import has_graded_pairs, read_graded_pairs, read_pools, read_qrels, read_run, read_topics
 from qbe.search.paper_file import paper_from_file
 from qbe.util.text import read_fields, read_ids

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from qbe import CiteConfig, CorpusError, PaperFilter, Recommender
-from qbe.cite.model import read_model
-from qbe.cite.projected import MeasuredPapers, lengths, terms
-from qbe.cite.scoring import FEATURE_SETS
+from qbe.cite.recommender import read_model
+from qbe.cite.scoring import FEATURE_SETS, MeasuredPapers, lengths, terms
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.train import citation

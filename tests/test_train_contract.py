@@ -15,7 +15,7 @@ from support.tiny_reranker import write_lists
 from support.trainings import TRAININGS, Folders, Trained, Training, new_folders
 
 from qbe.errors import CorpusError, ModelError, OutputError
-from qbe.models.large import make_weights, read_weights
+from qbe.models.folders import make_weights, read_weights
 from qbe.runs import GradedPair
 from qbe.search.projections import read_model
 from qbe.train import encoder, work

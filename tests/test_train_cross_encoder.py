@@ -14,8 +14,8 @@ from support.tiny_roberta import POSITIONS, write_roberta
 from support.trainings import new_folders
 
 from qbe import CiteConfig, CorpusError, CrossEncoder, ModelError, Query, Recommender, UsageError
+from qbe.models.encoding import PaperTokenizer
 from qbe.models.export.encoder import export_cross_encoder
-from qbe.models.tokenizer import PaperTokenizer
 from qbe.search.rerankers import open_reranker, paper_text
 from qbe.train import citation_pairs
 from qbe.train.citation_pairs import Candidates, bm25_candidates, chosen_candidates, citation_examples

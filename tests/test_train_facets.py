@@ -13,10 +13,9 @@ from support.trainings import new_folders
 
 from qbe import Aspect, Facet, FileFormatError, Query
 from qbe.index.index import Index
+from qbe.models.encoding import EncodedAspect, PaperTokenizer
 from qbe.models.export import encoder as export
 from qbe.models.folders import resolve_reranker
-from qbe.models.pooling import EncodedAspect
-from qbe.models.tokenizer import PaperTokenizer
 from qbe.runs import GradedPair
 from qbe.search.rerankers import candidate_side, open_reranker, query_side
 from qbe.train.losses import pair_loss

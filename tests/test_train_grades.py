@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from qbe.errors import CorpusError
-from qbe.models.heads import OUTPUTS, Head, mean_head, read_model
+from qbe.models.cards import OUTPUTS, Head, mean_head, read_model
 from qbe.models.words import shipped_words
 from qbe.runs import GradedPair, read_graded_pairs
 from qbe.search.grading import FEATURES, Features, GradedQuery, stored_vectors

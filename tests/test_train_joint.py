@@ -12,7 +12,7 @@ from support.trainings import new_folders
 
 from qbe import SHAPES, Facet
 from qbe.models.cards import JOINT_MODEL, TOKENIZER
-from qbe.models.tokenizer import PaperTokenizer
+from qbe.models.encoding import PaperTokenizer
 from qbe.runs import GradedPair, read_graded_pairs
 from qbe.search.rerankers import JointGrader
 from qbe.train import joint

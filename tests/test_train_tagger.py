@@ -19,9 +19,17 @@ from qbe.models.export.encoder import Feed, export_head
 from qbe.models.folders import resolve_tagger
 from qbe.models.tagger import Tagger
 from qbe.train import tagger as training
-from qbe.train.abstracts import LabelledAbstract, headed_papers, read_csabstruct, sample_papers
 from qbe.train.tagger import Example, Schedule
-from qbe.train.tagger_network import Chain, Head, Teacher, Tokens
+from qbe.train.tagger_network import (
+    Chain,
+    Head,
+    LabelledAbstract,
+    Teacher,
+    Tokens,
+    headed_papers,
+    read_csabstruct,
+    sample_papers,
+)
 from qbe.train.work import RunOptions
 from qbe.types import FacetProbabilities, Sentence
 from qbe.util.files import sha256

@@ -7,11 +7,11 @@ from support.live import corpus
 from qbe.errors import UsageError
 from qbe.index import faiss as faiss_candidates
 from qbe.index.build import build
-from qbe.index.params import EXACT
 from qbe.index.reader import IndexReader
-from qbe.index.scoring import best_per_paper, mean_max
 from qbe.index.source import BuildSettings
+from qbe.index.store import EXACT
 from qbe.index.update import append_papers, delete_papers
+from qbe.index.vectors import best_per_paper, mean_max
 
 KINDS = [("float16", EXACT, False), ("int8", "IVF4,PQ4x4fs", True), ("float16", EXACT, True)]
 

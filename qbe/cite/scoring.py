@@ -1,20 +1,256 @@
-"""Candidates for the bibliography of a paper, and their features."""
+"""Candidates for the bibliography of a paper: who cites whom, late interaction, and features of them.
+
+The cosine of W q and W c is the inner product of (W^T W q) and c over the lengths of both projections, so
+only the query is multiplied; of a stored vector one number is kept. All is in double precision.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from qbe.cite.links import Doubles, Evidence, Ints, Neighbours
-from qbe.cite.projected import CitationSource, Projection
 from qbe.index.reader import IndexReader
-from qbe.index.scoring import Selection
-from qbe.models.pooling import EncodedAspect
-from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
-from qbe.search.fusion import z_normalize
-from qbe.util.work import Workers
+from qbe.index.vectors import Selection
+from qbe.models.encoding import EncodedAspect
+from qbe.search.filters import year_of
+from qbe.search.first_stages import BM25Stage, Candidates, DenseStage, FusedStage, Rows, Scores, z_normalize
+from qbe.util.work import Workers, pause
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Doubles = NDArray[np.float64]
+
+
+class Neighbours(NamedTuple):
+    """Hold papers near a query, by row, with weights (n,) that sum to 1."""
+
+    rows: Ints
+    weights: Doubles
+
+
+class Evidence:
+    """Hold years (papers,), NaN where unknown, and who cites whom, ``count`` pairs by row, of one commit."""
+
+    def __init__(self, reader: IndexReader) -> None:
+        """Read them from metadata (``cites``: ids of papers)."""
+        metadata, cites = list(reader.papers.read_metadata()), list[list[int]]()
+        self.years: Doubles = np.array([year_of(each) or np.nan for each in metadata], np.float64)
+        for row, each in enumerate(metadata):
+            named = each.get("cites")
+            ids = named if isinstance(named, list) else []
+            rows = {reader.papers.find(paper_id) for paper_id in ids if isinstance(paper_id, str)}
+            cites.append(sorted(cited for cited in rows if cited is not None and cited != row))
+        counts = np.array([len(rows) for rows in cites], np.int64)
+        self._starts = np.concatenate([[0], np.cumsum(counts)])
+        self._cited = np.array([row for rows in cites for row in rows], np.int64)
+        self._by, self.count = np.repeat(np.arange(len(cites)), counts), len(self._cited)
+        order = np.argsort(self._cited, kind="stable")
+        self._citing = self._by[order]
+        self._citing_starts = np.searchsorted(self._cited[order], np.arange(len(cites) + 1))
+
+    def ages(self, rows: NDArray[np.int64], year: int | None) -> Doubles:
+        """Return the years (n,) from each paper to ``year``; NaN where either is unknown."""
+        ages: Doubles = (np.nan if year is None else float(year)) - self.years[rows]
+        return ages
+
+    def citing_papers(self, year: int | None, row: int | None) -> NDArray[np.bool_]:
+        """Mask the papers whose citations may count: only those before a known ``year``, without ``row``."""
+        citing = np.ones(len(self.years), np.bool_) if year is None else self.years < year
+        if row is not None:
+            citing[row] = False
+        return citing
+
+    def cited_by(self, rows: Ints) -> Ints:
+        """Return the rows of all papers that these cite, with repetitions."""
+        return np.concatenate([np.zeros(0, np.int64), *(self._cites(row) for row in rows.tolist())])
+
+    def citing(self, rows: Ints, earlier: Mask) -> Ints:
+        """Return the rows of all ``earlier`` papers that cite these, with repetitions."""
+        parts = (self._citing[slice(*self._citing_starts[row : row + 2])] for row in rows.tolist())
+        citing = np.concatenate([np.zeros(0, np.int64), *parts])
+        return np.asarray(citing[earlier[citing]])
+
+    def popularity(self, rows: Ints, earlier: Mask) -> Doubles:
+        """Count the ``earlier`` papers (mask over all) that cite each of the rows (n,)."""
+        counts = np.bincount(self._cited[earlier[self._by]], minlength=len(self._starts) - 1)
+        return counts[rows].astype(np.float64)
+
+    def share_citing(self, near: Neighbours, rows: Ints) -> Doubles:
+        """Return for each of the rows (n,) the weight of the neighbours that cite it."""
+        return self._sums(rows, zip(near.rows.tolist(), near.weights.tolist(), strict=True))
+
+    def share_cited(self, near: Neighbours, rows: Ints) -> Doubles:
+        """Return for each of the rows (n,) the weight of the neighbours that it cites."""
+        weight = np.zeros(len(self._starts) - 1)
+        weight[near.rows] = near.weights
+        return np.array([weight[self._cites(row)].sum() for row in rows.tolist()])
+
+    def cocited(self, seeds: Ints, rows: Ints, earlier: Mask) -> Doubles:
+        """Count for each of the rows (n,) how often ``earlier`` papers cite it together with a seed."""
+        return self._sums(rows, ((row, 1.0) for row in self.citing(seeds, earlier).tolist()))
+
+    def cocitation_cosines(self, seeds: Ints, rows: Ints, earlier: Mask) -> Doubles:
+        """Sum for each of the rows (n,) over the seeds how often ``earlier`` papers cite both, divided by the
+        geometric mean of how often they cite either.
+        """
+        citing = (self.citing(np.array([seed]), earlier).tolist() for seed in seeds.tolist())
+        shares = ((row, 1 / np.sqrt(len(papers))) for papers in citing for row in papers)
+        return np.asarray(self._sums(rows, shares) / np.sqrt(np.maximum(self.popularity(rows, earlier), 1)))
+
+    def walks(self, seeds: Ints, rows: Ints, earlier: Mask) -> Doubles:
+        """Return for each of the rows (n,) the probability of two random steps, from a seed to an ``earlier``
+        paper that cites it and on to what that cites, summed over seeds and first steps (as P3 of Cooper et
+        al., 2014).
+        """
+        papers, seeds_of_each = np.unique(self.citing(seeds, earlier), return_counts=True)
+        steps = zip(papers.tolist(), seeds_of_each.tolist(), strict=True)
+        return self._sums(rows, ((row, count / len(self._cites(row))) for row, count in steps))
+
+    def _sums(self, rows: Ints, citing: Iterable[tuple[int, float]]) -> Doubles:
+        """Add up for each of the rows (n,) the weights of the papers that cite it."""
+        total = np.zeros(len(self._starts) - 1)
+        for row, weight in citing:
+            total[self._cites(row)] += weight
+        return np.asarray(total[rows])
+
+    def _cites(self, row: int) -> Ints:
+        cited: Ints = self._cited[self._starts[row] : self._starts[row + 1]]
+        return cited
+
+
+NAME = "citation"
+TERMS = ("forward", "whole", "backward")
+
+
+class CitationSource:
+    """Propose and score papers by late interaction of projected vectors, as a source of `FusedStage`.
+
+    Lengths of projections are computed when a paper is first scored, and kept: 8 bytes a vector.
+    """
+
+    def __init__(self, reader: IndexReader, workers: Workers, projection: Projection) -> None:
+        self._reader, self._workers, self._projection = reader, workers, projection
+        self._sentence_lengths = np.full(len(reader.sentence_vectors), np.nan)
+        self._whole_lengths = np.full(len(reader.whole_vectors), np.nan)
+
+    def batch_candidates(
+        self, queries: Sequence[EncodedAspect], k: int, allowed: Selection | None = None
+    ) -> list[Candidates]:
+        # The nearest of these at unit length; lengths of stored vectors' projections are neglected.
+        matrix = self._projection.sentences
+        turned = [transformed(query.sentence_vectors, matrix) for query in queries]
+        vectors = [(each / np.linalg.norm(each, axis=1, keepdims=True)).astype(np.float32) for each in turned]
+        nearest = self._reader.nearest(vectors, k, allowed)
+
+        def best(number: int) -> Candidates:
+            rows = nearest[number]
+            scores = self.scores(queries[number], rows, None)[NAME]
+            order = np.argsort(-scores, kind="stable")[:k]
+            return Candidates(rows[order], scores[order])
+
+        return list(self._workers.map(best, range(len(queries))))
+
+    def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
+        scores = np.full(len(rows), np.nan) if known is None else known.scores_of(rows)
+        missing = np.flatnonzero(np.isnan(scores))
+        if len(missing):
+            vectors = query.sentence_vectors, query.whole_vector
+            found = terms(self._projection, *vectors, self._stored(rows[missing]))
+            scores[missing] = self._projection.weights @ found
+        return {NAME: scores}
+
+    def whole_cosines(self, rows: Rows, others: Rows) -> Doubles:
+        """Return cosines (rows, others) of the projections of whole papers."""
+        left = transformed(self._reader.whole(others).astype(np.float32), self._projection.whole)
+        right = self._reader.whole(rows).astype(np.float64)
+        cosines: Doubles = (right @ left.T) / self._lengths_of_whole(rows, right)[:, None]
+        return cosines
+
+    def likeness(self, papers: Rows, rows: Rows) -> Doubles:
+        """Return scores (papers, rows) by late interaction, each of the papers as a query."""
+        ascending, places = np.unique(rows, return_inverse=True)
+        stored = self._stored(ascending)
+        whole = self._reader.whole(papers).astype(np.float64)
+        scores = np.empty((len(papers), len(ascending)))
+        for number, row in enumerate(papers.tolist()):
+            pause()
+            sentences = self._reader.gather(np.array([row], np.int64)).vectors.astype(np.float64)
+            found = terms(self._projection, sentences, whole[number], stored)
+            scores[number] = self._projection.weights @ found
+        likeness: Doubles = scores[:, places]
+        return likeness
+
+    def _stored(self, rows: Rows) -> MeasuredPapers:
+        block, known = self._reader.gather(rows), self._sentence_lengths
+        sentences = block.vectors.astype(np.float64)
+        unknown = np.isnan(known[block.rows])
+        known[block.rows[unknown]] = lengths(sentences[unknown], self._projection.sentences)
+        whole = self._reader.whole(rows).astype(np.float64)
+        whole_lengths = self._lengths_of_whole(rows, whole)
+        return MeasuredPapers(sentences, known[block.rows], whole, whole_lengths, block.starts)
+
+    def _lengths_of_whole(self, rows: Rows, vectors: NDArray[np.float64]) -> Doubles:
+        unknown = np.isnan(self._whole_lengths[rows])
+        self._whole_lengths[rows[unknown]] = lengths(vectors[unknown], self._projection.whole)
+        return self._whole_lengths[rows]
+
+
+class Projection(NamedTuple):
+    """Matrices (dimension, dimension) for sentences and for whole papers, and weights of the TERMS."""
+
+    sentences: Doubles
+    whole: Doubles
+    weights: Doubles
+
+
+class MeasuredPapers(NamedTuple):
+    """Hold stored vectors with lengths of their projections; sentences of paper i begin at ``starts[i]``."""
+
+    sentences: Doubles
+    sentence_lengths: Doubles
+    whole: Doubles
+    whole_lengths: Doubles
+    starts: Ints
+
+
+def lengths(vectors: NDArray[np.floating], matrix: Doubles) -> Doubles:
+    """Return the lengths (n,) of the projections of vectors (n, dimension)."""
+    projected: Doubles = np.linalg.norm(np.asarray(vectors, np.float64) @ matrix.T, axis=1)
+    return np.maximum(projected, 1e-12)
+
+
+def transformed(vectors: NDArray[np.floating], matrix: Doubles) -> Doubles:
+    """Return vectors (n, dimension) whose inner products with stored ones, over the lengths of the
+    projections of those, are the cosines of both projections.
+    """
+    vectors = np.asarray(vectors, np.float64)
+    back: Doubles = (vectors @ matrix.T @ matrix) / lengths(vectors, matrix)[:, None]
+    return back
+
+
+def terms(
+    projection: Projection,
+    sentences: NDArray[np.floating],
+    whole: NDArray[np.floating],
+    papers: MeasuredPapers,
+) -> Doubles:
+    """Return the similarities (3, papers) of a query and papers, in the order of TERMS; vectors of the query
+    are those of its sentences (n, dimension) and of the ``whole`` (dimension,).
+
+    ``forward``: the mean over the query's sentences of each one's best cosine with a sentence of the paper
+    (mean-max; Khattab and Zaharia, 2020, eq. 3, over sentences). ``whole``: the cosine of the whole papers.
+    ``backward``: as forward, over the paper's sentences.
+    """
+    cosines = (transformed(sentences, projection.sentences) @ papers.sentences.T) / papers.sentence_lengths
+    counts = np.diff(np.append(papers.starts, cosines.shape[1]))
+    forward = np.maximum.reduceat(cosines, papers.starts, axis=1).mean(axis=0)
+    backward = np.add.reduceat(cosines.max(axis=0), papers.starts) / counts
+    alike = (papers.whole @ transformed(whole[None], projection.whole)[0]) / papers.whole_lengths
+    return np.stack([forward, alike, backward])
+
 
 # Scores of the first stage, and features by what they need: papers alone, citations in the index, papers that
 # the query cites, both.

@@ -19,8 +19,7 @@ def main(arguments: list[str]) -> None:
     if options.command == "index":
 
         def build(output: Any, corpus: Any, settings: Any, *, execution: Execution, **named: Any) -> Manifest:
-            from qbe.cluster.build import build_on_cluster
-            from qbe.cluster.index import connected
+            from qbe.cluster.index import build_on_cluster, connected
 
             with connected(options.address, execution.threads) as ray:
                 named |= {"shards": options.shards, "execution": execution}

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import qbe
 from qbe.cli.parser import parse
-from qbe.datasets.packaged import grades
+from qbe.datasets.arxiv import grades
 from qbe.errors import EncoderMismatchError, MissingDependencyError, OutputError
 from qbe.models.cards import DEFAULT_ENCODER
 from qbe.util.files import atomic_file, cache_folder
@@ -59,10 +59,10 @@ def open_demo_index(report: Callable[[str], object]) -> qbe.Index:
     """The collection's index in the cache; it is built, and ``report`` called with a line before, where it is
     not there, is damaged, or was built of other papers or with another encoder.
     """
-    from qbe.datasets import packaged
+    from qbe.datasets import arxiv
     from qbe.index.jvm import anserini_jar, find_jar
 
-    corpus, folder = packaged.corpus(), cache_folder() / "demo" / "mini"
+    corpus, folder = arxiv.corpus(), cache_folder() / "demo" / "mini"
     ids = [json.loads(line)["paper_id"] for line in corpus.splitlines()]
     with suppress(qbe.IndexFormatError, EncoderMismatchError):
         index = qbe.open_index(folder, encoder=DEFAULT_ENCODER)

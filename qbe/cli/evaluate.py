@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> None:
     if options.output:
         check_output(options.output, options.overwrite)
     if options.plot:
-        from qbe.evaluate.plot import check_plot, write_plot
+        from qbe.evaluate.render import check_plot, write_plot
 
         check_plot(options.plot)
         check_output(options.plot, options.overwrite, "plot")
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> None:
         from qbe.corpus.reading import read_corpus
         from qbe.corpus.records import Reading
         from qbe.corpus.sentences import unsplit
-        from qbe.evaluate.queries import outcomes, worst_to_text
+        from qbe.evaluate.report import outcomes, worst_to_text
 
         results = outcomes(report, options.qrels)
         titles = dict[str, str]()

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from qbe.cli.parser import parse
-from qbe.models.formats import DEFAULT_FORMAT, EncoderFormat, declared_format
+from qbe.models.encoding import DEFAULT_FORMAT, EncoderFormat, declared_format
 
 
 def main(arguments: list[str]) -> None:

@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> None:
 
     merges = parse_merges(options.merge or ())
     if options.agreement:
-        from qbe.label.agreement import agreement, as_record, as_table
+        from qbe.label.grading import agreement, as_record, as_table
 
         found = agreement(options.agreement[0], options.agreement[1], merges)
         record = options.format == "json"
@@ -93,7 +93,7 @@ def _config(options: argparse.Namespace, output: Path, merges: Merges) -> LabelC
 
 
 def _pairs_of_files(options: argparse.Namespace, merges: Merges) -> list[Pair]:
-    from qbe.label.candidates import drawn, pool_runs
+    from qbe.label.pairs import drawn, pool_runs
 
     if options.runs:
         topics = read_topics(options.topics) if options.topics else ()
@@ -107,7 +107,7 @@ def _pairs_of_files(options: argparse.Namespace, merges: Merges) -> list[Pair]:
 
 
 def _candidates(options: argparse.Namespace, index: qbe.Index) -> list[Pair]:
-    from qbe.label.candidates import drawn, ids_with, pool_candidates
+    from qbe.label.pairs import drawn, ids_with, pool_candidates
 
     if options.keywords:
         ids = ids_with(index, options.keywords)
@@ -120,7 +120,7 @@ def _candidates(options: argparse.Namespace, index: qbe.Index) -> list[Pair]:
 
 def _label(options: argparse.Namespace, index: qbe.Index, pairs: list[Pair], config: LabelConfig) -> None:
     """Grade pairs, and print what came of it; raises ModelError where pairs were asked for in vain."""
-    from qbe.label.candidates import papers_of
+    from qbe.label.pairs import papers_of
 
     papers, output, prices = papers_of(index, pairs), Path(options.output), options.price
     if bare := sum(not paper.abstract for paper in papers.values()):

@@ -28,9 +28,9 @@ def main(arguments: list[str]) -> None:
     key = read_key(options.api_key_file) if options.api_key_file else None
     check_access(options.host, key)
 
+    from qbe.serve.app import address_of, listen, server_of
     from qbe.serve.mcp import PATH, create_server, http_app
     from qbe.serve.service import SearchService, stages_of
-    from qbe.serve.workers import address_of, listen, server_of
 
     for name in ("fastmcp", "mcp", "uvicorn"):  # plain warnings: a server's output may be the protocol
         logger = logging.getLogger(name)

@@ -72,8 +72,7 @@ def show_main(arguments: list[str]) -> None:
 
 
 def _text(paper: qbe.Paper) -> str:
-    from qbe.search.explain import label_of
-    from qbe.search.present import columns
+    from qbe.search.present import columns, label_of
 
     reference = reference_of(paper)
     rows = [

@@ -175,7 +175,7 @@ def parser_of(command: str) -> Parser:
     section, program = sections[command], f"qbe {command}"
     nested = {name.split()[1]: each for name, each in sections.items() if name.startswith(f"{command} ")}
     if command == "datasets":
-        from qbe.datasets.names import NAMES, TAKEN_BY
+        from qbe.datasets import NAMES, TAKEN_BY
 
         for name, line in NAMES.items():
             taken = [each for each, takers in TAKEN_BY.items() if name in takers and each != "corpus"]

@@ -21,7 +21,7 @@ from qbe.cli import common
 from qbe.cli.common import refuse, searched
 from qbe.cli.parser import parse
 from qbe.errors import OutputError, check_count, check_package
-from qbe.label.by_hand import HandGrades
+from qbe.label.grading import HandGrades
 from qbe.label.pairs import read_pairs
 from qbe.util.files import lock
 from qbe.util.work import available_threads, thread_count
@@ -46,8 +46,8 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
     for package in ("starlette", "prometheus_client", "uvicorn"):
         check_package(package)
 
+    from qbe.serve.app import address_of, listen, serve_with_workers, server_of
     from qbe.serve.guard import SHARED_METRICS
-    from qbe.serve.workers import address_of, listen, serve_with_workers, server_of
 
     _settings(options)  # before anything is opened
     if options.index is None:
@@ -120,8 +120,8 @@ def _app(
     is_warm: bool = False,
 ) -> tuple[ASGIApp, qbe.Index]:
     """The application over an index, and the index; the stack closes both."""
-    from qbe.feeds.reports import Watcher
-    from qbe.label.candidates import papers_of
+    from qbe.feeds.watches import Watcher
+    from qbe.label.pairs import papers_of
     from qbe.serve.app import create_app
     from qbe.serve.service import SearchService, stages_of
 

@@ -96,8 +96,7 @@ def _remove(options: argparse.Namespace) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     from qbe.feeds import check_day
-    from qbe.feeds.reports import items_of, report
-    from qbe.feeds.watches import changing, find, watch_session, write_watches
+    from qbe.feeds.watches import changing, find, items_of, report, watch_session, write_watches
 
     lower = (options.output or "").lower()
     form = options.format or next((FORM_OF_NAME[end] for end in FORM_OF_NAME if lower.endswith(end)), "table")

@@ -1,27 +1,99 @@
-"""arXiv's papers of computer science to the end of 2019, and collections made of graded pairs of them.
+"""Collections of arXiv's papers: ``mini`` in the package, computer science to the end of 2019, graded pairs.
 
 arXiv's metadata are published under CC0. qbe's models were trained on 176,320 records of two dumps of them
 (github.com/staeiou/arxiv_archive), in which papers of cs.CV, cs.LG, cs.AI and cs.IT are there through
 cross-listing only. arXiv's snapshot has these papers and the others under the same ids; of a paper that was
 revised since, it has the newer abstract.
+
+Blended papers are those of FaBLE (Do et al., 2025): the background of one, the method of another, the result
+of a third, so that facets disagree in training. FaBLE's units are written by a language model; those here are
+the labelled sentences of real papers.
 """
 
 from __future__ import annotations
 
+import csv
+import json
 import lzma
+import random
+from collections.abc import Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 
-from qbe.corpus.reading import read_corpus
+from qbe.corpus import read_corpus
 from qbe.corpus.records import REJECTED_SUFFIX, SKIP, Reading
 from qbe.corpus.sentences import unsplit
+from qbe.datasets import ARXIV_CS, GRADED_PAIRS
 from qbe.datasets.citations import listing
-from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS
-from qbe.datasets.releases import DatasetOptions, Report, place_of, raw_line, write_queries
+from qbe.datasets.releases import DatasetOptions, Report, place_of, raw_line, write_papers, write_queries
 from qbe.errors import DatasetError, UsageError
 from qbe.query import Topic
-from qbe.runs import read_graded_pairs
-from qbe.types import Facet
-from qbe.util.files import atomic_file
+from qbe.runs import PAIRS_HEADER, GradedPair, read_graded_pairs
+from qbe.types import Facet, Paper
+from qbe.util.files import atomic_file, write_text
+
+
+def _packaged(name: str) -> bytes:
+    """Return the bytes of a file of the collection."""
+    try:
+        return resources.files("qbe.datasets").joinpath("mini", name).read_bytes()
+    except OSError as error:
+        raise DatasetError(
+            f"expected {name} in the installed package, found none ({error.strerror}); install qbe again"
+        ) from error
+
+
+def corpus() -> bytes:
+    """Return the 3,000 papers as JSON lines."""
+    return lzma.decompress(_packaged("papers.jsonl.xz"))
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(_packaged(name).decode().splitlines(), delimiter="\t"))
+
+
+def grades(query: str) -> dict[str, dict[str, int]]:
+    """Return the grades of a query paper's candidates by facet."""
+    return {
+        row["paper_id"]: {facet.value: int(row[facet.value]) for facet in Facet}
+        for row in rows("judgments.tsv")
+        if row["query_id"] == query
+    }
+
+
+def write_mini(_options: DatasetOptions, output: Path, _report: Report) -> list[str]:
+    """Write the collection to a folder, its closed queries to ``closed/`` there; return a line a part."""
+    papers = corpus()
+    write_text(output / "corpus.jsonl", papers.decode())
+    parts: dict[str, dict[str, list[dict[str, str]]]] = {"open": {}, "closed": {}}
+    part_of = {row["query_id"]: parts[row["part"]] for row in rows("queries.tsv")}
+    for row in rows("judgments.tsv"):
+        part_of[row["query_id"]].setdefault(row["query_id"], []).append(row)
+    lines = [f"mini: {len(papers.splitlines()):,} papers"]
+    for name, folder in (("open", output), ("closed", output / "closed")):
+        folder.mkdir(exist_ok=True)
+        count = _write_queries(parts[name], folder)
+        lines.append(f"{name} queries: {len(parts[name])}, each in 3 facets; {count:,} graded pairs")
+    return lines
+
+
+def _write_queries(judged: Mapping[str, Sequence[Mapping[str, str]]], folder: Path) -> int:
+    """Write topics, qrels, pools and two folds (every other query) of judged candidates; return how many."""
+    topics = [Topic(f"{query}_{facet}", query, facet) for query in judged for facet in Facet]
+    pools = {topic.query_id: [row["paper_id"] for row in judged[topic.paper_id]] for topic in topics}
+    qrels, folds = {}, {}
+    for facet in Facet:
+        ids = {topic.query_id: topic.paper_id for topic in topics if topic.facet is facet}
+        qrels[f"mini.{facet}.qrels"] = {
+            query_id: {row["paper_id"]: int(row[facet.value]) for row in judged[query]}
+            for query_id, query in ids.items()
+        }
+        odd, even = list(ids)[::2], list(ids)[1::2]
+        folds[facet.value] = {"fold1_dev": odd, "fold2_dev": even, "fold1_test": even, "fold2_test": odd}
+    write_queries(folder, topics, qrels, pools)
+    write_text(folder / "folds.json", json.dumps(folds, indent=1))
+    return sum(map(len, judged.values()))
+
 
 FILE = "arxiv-cs.jsonl.xz"
 ARXIV = f"{ARXIV_CS}/{FILE}"  # where other commands look for the papers, below QBE_DATA
@@ -32,7 +104,7 @@ CATEGORIES = ("cs.*", "stat.ML", "eess.AS", "eess.IV")
 LAST_YEAR = "2019"
 
 
-def write(options: DatasetOptions, output: Path, _: Report) -> list[str]:
+def write_arxiv(options: DatasetOptions, output: Path, _: Report) -> list[str]:
     """Write ``arxiv-cs.jsonl.xz``, each abstract as one string; return lines that summarize it.
 
     The source is arXiv's snapshot, its folder, or another file of arXiv's papers; by default the snapshot in
@@ -106,3 +178,74 @@ def write_graded_pairs(options: DatasetOptions, output: Path, _: Report) -> list
     topics = [Topic(f"{query}_{facet}", query, facet) for query in pools for facet in Facet]
     write_queries(output, topics, {}, {topic.query_id: pools[topic.paper_id] for topic in topics})
     return [f"{GRADED_PAIRS}: {len(papers):,} papers, {len(pools)} queries by 3 facets in {output}"]
+
+
+SIMILAR = 2.0  # the smallest grade of a candidate that lends a facet
+
+
+def write_blended(options: DatasetOptions, output: Path, _: Report) -> list[str]:
+    """Write graded pairs with blended candidates (``pairs.tsv``) and all their papers (``corpus.jsonl``)."""
+    source, corpus = options.source, options.corpus
+    if source is None or corpus is None:
+        raise UsageError(
+            "expected a file of graded pairs as `source`, and as `corpus` their papers with labelled "
+            "sentences, as qbe tag writes them; give both"
+        )
+    lists = read_graded_pairs(source)
+    wanted = {*lists, *(pair.paper_id for pairs in lists.values() for pair in pairs)}
+    read = read_corpus([corpus], None, Reading(on_error=SKIP))
+    papers = {paper.paper_id: paper for paper in read if paper.labelled and paper.paper_id in wanted}
+    if missing := wanted - papers.keys():
+        raise DatasetError(
+            f"{corpus}: expected the {len(wanted):,} papers of {source} with labelled sentences, found "
+            f"{len(missing):,} not there, such as {min(missing)}; label the papers of the pairs by qbe tag"
+        )
+    blended, blends = with_blends(lists, papers)
+    rows = [PAIRS_HEADER]
+    rows += [(q, p.paper_id, *map("{:g}".format, p.grades)) for q in blended for p in blended[q]]
+    write_text(output / "pairs.tsv", "".join("\t".join(row) + "\n" for row in rows))
+    write_papers(output, [*papers.values(), *blends.values()])
+    return [
+        f"blended: {len(blends):,} blended candidates beside {sum(map(len, lists.values())):,} pairs of "
+        f"{len(lists):,} queries, {len(papers):,} papers"
+    ]
+
+
+def with_blends(
+    lists: Mapping[str, Sequence[GradedPair]], papers: Mapping[str, Paper]
+) -> tuple[dict[str, list[GradedPair]], dict[str, Paper]]:
+    """Add up to three candidates to each list, one for each facet, and return them by id.
+
+    Such a candidate has that facet, and its grade, of a candidate that is graded SIMILAR or more for it (one
+    at random), and the others of random papers of other lists, graded 0: a hard negative for these. Its title
+    is that of the paper with its background.
+    """
+    candidates = sorted({pair.paper_id for pairs in lists.values() for pair in pairs})
+    lenders = {
+        facet: [name for name in candidates if any(s.facet is facet for s in papers[name].sentences)]
+        for facet in Facet
+    }
+    blended, blends = {query: list(pairs) for query, pairs in lists.items()}, dict[str, Paper]()
+    for query, pairs in lists.items():
+        rng = random.Random(f"0-{query}")
+        listed = {query, *(pair.paper_id for pair in pairs)}
+        for number, facet in enumerate(Facet):
+            able = set(lenders[facet])
+            similar = [pair for pair in pairs if pair.grades[number] >= SIMILAR and pair.paper_id in able]
+            strangers = {
+                other: [name for name in rng.sample(names, min(10, len(names))) if name not in listed]
+                for other, names in lenders.items()
+                if other is not facet
+            }
+            if not similar or not all(strangers.values()):
+                continue
+            chosen = rng.choice(similar)
+            named = {other: names[0] for other, names in strangers.items()} | {facet: chosen.paper_id}
+            parts = {each: papers[named[each]] for each in Facet}
+            sentences = tuple(s for each, paper in parts.items() for s in paper.sentences if s.facet is each)
+            paper_id = "+".join(paper.paper_id for paper in parts.values())
+            title = parts[Facet.BACKGROUND].title
+            blends[paper_id] = Paper(paper_id, title, sentences, labelled=True)
+            grades = tuple(grade if place == number else 0.0 for place, grade in enumerate(chosen.grades))
+            blended[query].append(GradedPair(paper_id, grades))
+    return blended, blends

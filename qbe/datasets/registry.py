@@ -1,4 +1,4 @@
-"""Writing a data set: a new one needs a function in WRITERS, and a name in `qbe.datasets.names`."""
+"""Writing a data set: a new one needs a function in WRITERS, and a name in `qbe.datasets`."""
 
 from __future__ import annotations
 
@@ -10,35 +10,23 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from qbe.datasets import (
-    arxiv,
-    blended,
-    citations,
-    citeomatic,
-    cocitations,
-    collections,
-    csfcube,
-    packaged,
-    people,
-    pools,
-)
-from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS, NAMES, TAKEN_BY
+from qbe.datasets import ARXIV_CS, GRADED_PAIRS, NAMES, TAKEN_BY, arxiv, citations, collections, people
 from qbe.datasets.releases import DatasetOptions, Report
 from qbe.errors import OutputError, UsageError, output_error
 from qbe.util.files import StrPath
 
 WRITERS: dict[str, Callable[[DatasetOptions, Path, Report], list[str]]] = {
-    "csfcube": csfcube.write,
-    **{name: partial(pools.write, name) for name in pools.RELEASES},
-    "citations": citations.write,
-    **{name: partial(citeomatic.write, name) for name in citeomatic.COLLECTIONS},
-    "cocitations": cocitations.write,
-    "blended": blended.write,
+    "csfcube": collections.write_csfcube,
+    **{name: partial(collections.write_judged, name) for name in collections.RELEASES},
+    "citations": citations.write_citations,
+    **{name: partial(collections.write_citeomatic, name) for name in collections.CITEOMATIC},
+    "cocitations": citations.write_cocitations,
+    "blended": arxiv.write_blended,
     GRADED_PAIRS: arxiv.write_graded_pairs,
-    ARXIV_CS: arxiv.write,
+    ARXIV_CS: arxiv.write_arxiv,
     **people.WRITERS,
     "beir": collections.write_beir,
-    "mini": packaged.write_mini,
+    "mini": arxiv.write_mini,
 }
 
 

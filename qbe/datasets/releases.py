@@ -27,7 +27,7 @@ CANDIDATES, GRADES = "cands", "relevance_adju"
 
 @dataclass(frozen=True, slots=True)
 class DatasetOptions:
-    """Options of a data set; each takes those that `qbe.datasets.names.TAKEN_BY` says.
+    """Options of a data set; each takes those that `qbe.datasets.TAKEN_BY` says.
 
     Attributes:
         source: the folder of the release (default: ``$QBE_DATA/NAME``; CSFCube is downloaded).

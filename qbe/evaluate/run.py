@@ -108,7 +108,7 @@ class Run(Mapping[str, Sequence[Hit]]):
         by default nDCG and AP, or those of the ``protocol``: csfcube (with its file of ``folds``), pools,
         citations, reviewers or reviews. A judged query that is missing in the run scores as an empty ranking.
         """
-        from qbe.evaluate.csfcube import CSFCUBE
+        from qbe.evaluate.protocols import CSFCUBE
         from qbe.evaluate.report import PROTOCOLS, Scoring
 
         hint = "read a file with qbe.read_qrels(path)"

@@ -23,7 +23,6 @@ from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, IndexBuildError, IndexFormatError, check_package
 from qbe.index import jvm, store
 from qbe.index.faiss import check_factory, write_faiss
-from qbe.index.given import GivenEncoder
 from qbe.index.lucene import INPUT, write_input, write_lucene_index
 from qbe.index.papers import (
     FACET_CODES,
@@ -34,9 +33,8 @@ from qbe.index.papers import (
     without_labels,
     write_papers,
 )
-from qbe.index.params import FaissParams, resolve, resolve_stored
-from qbe.index.source import BuildSettings, Corpus, Execution, Source, open_corpus
-from qbe.index.store import Files, Manifest
+from qbe.index.source import BuildSettings, Corpus, Execution, GivenEncoder, Source, open_corpus
+from qbe.index.store import FaissParams, Files, Manifest, resolve, resolve_stored
 from qbe.index.vectors import SENTENCES, WHOLE, open_vectors, writing_rows, writing_vectors
 from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder

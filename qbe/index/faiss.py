@@ -17,11 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import OutputError, UsageError, check_package
-from qbe.index.params import AUTO, EXACT, FaissParams
-from qbe.index.scoring import Mask, Rows, Selection, distinct, may_be_best
-from qbe.index.store import Files, damaged
-from qbe.index.vectors import Floats, Vectors
-from qbe.models.formats import L2
+from qbe.index.store import AUTO, EXACT, FaissParams, Files, damaged
+from qbe.index.vectors import Floats, Mask, Rows, Selection, Vectors, distinct, may_be_best
+from qbe.models.encoding import L2
 
 FAISS = "faiss.index"
 SAMPLED = 64  # vectors per list that its centroid is learned from
@@ -298,7 +296,7 @@ class CandidateSource:
 
         A query is the vectors of its sentences, (n, dimension) float32. There are at least ``k`` candidates
         where ``allowed`` has enough papers. Where papers are then scored ``by_mean``
-        (`qbe.index.scoring.mean_max`), those that cannot be among the best ``k`` may be left out.
+        (`qbe.index.vectors.mean_max`), those that cannot be among the best ``k`` may be left out.
         """
         count = max(self.sentences.params.depth, 2 * k)
         if allowed is None:

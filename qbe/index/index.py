@@ -16,7 +16,7 @@ from qbe.index.papers import Mask, PaperLayout, Papers
 from qbe.index.reader import Ask, IndexReader, SeveralReader
 from qbe.index.store import Manifest
 from qbe.index.vectors import Vectors
-from qbe.models.pooling import PaperVectors
+from qbe.models.encoding import PaperVectors
 from qbe.types import Facet, Paper
 from qbe.util.files import StrPath, is_remote
 from qbe.util.work import Closing, Workers, thread_count
@@ -105,7 +105,7 @@ class Index(Closing):
 
     def _check_encoder(self, manifest: Manifest) -> None:
         if self._encoder_name is not None and manifest.dense is not None:
-            from qbe.index.given import matching_encoder
+            from qbe.index.source import matching_encoder
 
             matching_encoder(self.folder, manifest, self._encoder_name)  # refused now, even if never used
 
@@ -176,7 +176,7 @@ class Index(Closing):
     @property
     def encoder(self) -> Encoder:
         """The encoder of the index, for queries from outside, loaded when first used."""
-        from qbe.index.given import GivenEncoder, matching_encoder
+        from qbe.index.source import GivenEncoder, matching_encoder
         from qbe.models.encoder import Encoder
         from qbe.models.session import HALF
 

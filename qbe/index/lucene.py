@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from qbe.errors import IndexBuildError, JavaError
 from qbe.index import jvm
 from qbe.index.papers import IDS, Papers
-from qbe.index.scoring import Rows, Selection, run_starts
 from qbe.index.store import Files, damaged
+from qbe.index.vectors import Rows, Selection, run_starts
 from qbe.types import Paper
 
 if TYPE_CHECKING:

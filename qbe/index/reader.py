@@ -15,15 +15,26 @@ from qbe.errors import EncoderMismatchError, IndexFormatError, PaperNotFoundErro
 from qbe.index.faiss import CandidateSource, FaissIndex
 from qbe.index.lucene import Ranked, TextSearch
 from qbe.index.papers import Mask, PaperLayout, Papers, facet_mask
-from qbe.index.params import FaissParams
-from qbe.index.scoring import COMPARISONS, Compared, Rows, Selection, SentenceBlock, sentence_rows
-from qbe.index.store import Manifest, damaged, open_generation
-from qbe.index.vectors import SENTENCES, WHOLE, Floats, Quantized, Vectors, open_vectors
-from qbe.models.pooling import PaperVectors
+from qbe.index.store import FaissParams, Manifest, damaged, open_generation
+from qbe.index.vectors import (
+    COMPARISONS,
+    SENTENCES,
+    WHOLE,
+    Compared,
+    Floats,
+    Quantized,
+    Rows,
+    Selection,
+    SentenceBlock,
+    Vectors,
+    open_vectors,
+    sentence_rows,
+)
+from qbe.models.encoding import PaperVectors
 from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:
-    from qbe.index.names import Names
+    from qbe.index.papers import Names
 
 _SHOWN = 3  # papers that a message names where a name is that of several
 
@@ -66,7 +77,7 @@ class IndexReader:
 
     @property
     def names(self) -> Names:
-        from qbe.index.names import Names
+        from qbe.index.papers import Names
 
         return self._open_once("names", lambda: Names(self.papers))
 
@@ -74,7 +85,7 @@ class IndexReader:
         """Return the one paper of an id, DOI, arXiv or ACL id, URL or, with ``titles``, (part of) a title."""
         if self.papers.find(name) is not None:
             return self.paper(name)
-        from qbe.index.names import MOST, shortcuts
+        from qbe.index.papers import MOST, shortcuts
 
         ids = [each for each in shortcuts(name) if self.papers.find(each) is not None][:1]
         ids = ids or self.names.find(name, titles=titles)

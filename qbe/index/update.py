@@ -22,15 +22,23 @@ from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index import build, papers
 from qbe.index.build import BuildModels, State
 from qbe.index.faiss import FAISS
-from qbe.index.given import matching_encoder
 from qbe.index.lucene import update_lucene, write_lucene_index
-from qbe.index.names import contradicts, differs_little
-from qbe.index.papers import Papers, encode_paper, without_labels
-from qbe.index.params import FLOAT16, INT8, FaissParams, resolve, resolve_stored
-from qbe.index.scoring import sentence_rows
-from qbe.index.source import BuildSettings, Corpus, Execution, Source, open_corpus
-from qbe.index.store import NEXT, RECORDS, Files, Generation, publish, writing
-from qbe.index.vectors import SENTENCES, WHOLE, open_vectors, writing_vectors
+from qbe.index.papers import Papers, contradicts, differs_little, encode_paper, without_labels
+from qbe.index.source import BuildSettings, Corpus, Execution, Source, matching_encoder, open_corpus
+from qbe.index.store import (
+    FLOAT16,
+    INT8,
+    NEXT,
+    RECORDS,
+    FaissParams,
+    Files,
+    Generation,
+    publish,
+    resolve,
+    resolve_stored,
+    writing,
+)
+from qbe.index.vectors import SENTENCES, WHOLE, open_vectors, sentence_rows, writing_vectors
 from qbe.types import Paper
 
 _ROWS = 65_536  # of vectors that are copied at a time

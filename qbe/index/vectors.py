@@ -1,21 +1,25 @@
-"""Stored vectors: half precision, or bytes with a scale per vector; memory-mapped from ``.npy`` files."""
+"""Stored vectors, memory-mapped from ``.npy`` files, and their exact comparison.
+
+Half precision, or bytes with a scale per vector. Sentences of paper i are the rows ``starts[i]`` to
+``starts[i + 1]``; ``starts`` is (papers + 1,).
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import IndexBuildError
-from qbe.index.params import FLOAT16, INT8
-from qbe.index.store import Files, damaged
-from qbe.models.formats import L2
-from qbe.models.pooling import GRID
+from qbe.index.store import FLOAT16, INT8, Files, damaged
+from qbe.models.encoding import GRID, L2
 
 SENTENCES = "vectors.npy"
 WHOLE = "whole.npy"
@@ -134,3 +138,174 @@ def open_vectors(files: Files, name: str, stored: str = FLOAT16) -> Vectors:
     if len(scales) != len(array):
         raise damaged(files.folder / scales_file(name), f"{len(array)} scales", len(scales))
     return Quantized(array, scales)
+
+
+T = TypeVar("T")
+
+Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Doubles = NDArray[np.float64]
+
+# By how much FAISS's similarities of unit vectors may differ from exact ones: numbers stored in bytes are
+# rounded to half precision (2 ** -11 of their size), sums to single precision.
+TOLERANCE = 1e-3
+# Vectors multiplied at a time: more would not stay in a processor's nearest cache in double precision.
+_BLOCK = 256
+# The ratio of numbers whose bits are the same once moved from half to single precision's place.
+_HALF_TO_SINGLE = 2.0**112
+
+
+def run_starts(ordered: NDArray[Any]) -> Rows:
+    return np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)])
+
+
+def distinct(values: NDArray[Any]) -> Rows:
+    """Return the sorted unique values of an array (n,); ``np.unique`` would load masked arrays."""
+    ordered: Rows = np.sort(values)
+    return ordered[run_starts(ordered)]
+
+
+def sentence_rows(starts: Rows, papers: Rows) -> tuple[Rows, Rows]:
+    """Return the rows of all sentences of some papers, and where each paper's begin among these."""
+    counts = starts[papers + 1] - starts[papers]
+    begins = np.cumsum(counts) - counts
+    return np.arange(counts.sum()) + np.repeat(starts[papers] - begins, counts), begins
+
+
+class Selection:
+    """Some papers of an index, by row: ``mask`` (papers,) says which; threads may share it.
+
+    What searches make of it, such as a filter of Lucene, is kept with it. No two selections are equal.
+    """
+
+    def __init__(self, mask: Mask) -> None:
+        self.mask = mask
+        self._made: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The rows of its papers, ascending."""
+        return np.flatnonzero(self.mask)
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """Return what ``make`` returned at the first call by that name; other threads wait for it."""
+        with self._lock:
+            if name not in self._made:
+                self._made[name] = make()
+            made: T = self._made[name]
+            return made
+
+    def __reduce__(self) -> tuple[type[Selection], tuple[Mask]]:
+        return Selection, (self.mask,)
+
+
+def best_per_paper(similarities: Floats, starts: Rows) -> Floats:
+    """Return each query sentence's best similarity per paper: (queries, sentences) -> (queries, papers)."""
+    return np.maximum.reduceat(similarities, starts, axis=1)
+
+
+def kept_or_all(keep: Mask, starts: Rows) -> Mask:
+    """Return a mask (sentences,) that keeps all sentences of a paper of which ``keep`` keeps none."""
+    any_kept = np.logical_or.reduceat(keep, starts)
+    kept: Mask = keep | ~np.repeat(any_kept, np.diff(np.append(starts, len(keep))))
+    return kept
+
+
+def mean_max(best: Floats) -> Floats:
+    """Return the mean over query sentences of their best matches: (queries, papers) -> (papers,).
+
+    The soft alignment of ColBERT (Khattab and Zaharia, 2020, eq. 3) over sentences, as a mean.
+    """
+    mean: Floats = best.mean(axis=0, dtype=np.float64).astype(np.float32)
+    return mean
+
+
+def may_be_best(similarities: Floats, papers: Rows, total: int, k: int) -> tuple[Rows, bool]:
+    """Return papers (rows) that can be among the best ``k`` by `mean_max`, and whether these are all.
+
+    ``similarities`` (queries, count) are those of each query sentence's nearest sentences, best first, up to
+    TOLERANCE, and ``papers`` (queries, count) int64 the rows of their papers, of which there are ``total``.
+    An unknown best similarity lies between -1 and that of the last one. A paper whose score is at most what
+    ``k`` others' scores are at least is left out (the threshold algorithm of Fagin et al., 2001).
+    """
+    best = np.full((len(papers), total), -np.inf, np.float32)
+    places = papers + total * np.arange(len(papers))[:, None]
+    np.maximum.at(best.reshape(-1), places.reshape(-1), similarities.reshape(-1))
+    rows = np.flatnonzero(best.max(axis=0) > -np.inf)
+    best, farthest = best[:, rows], similarities[:, -1:]
+    if len(rows) < k:
+        return rows, False
+    least, most = mean_max(np.maximum(best, -1)), mean_max(np.maximum(best, farthest))
+    enough = np.partition(least, len(rows) - k)[len(rows) - k] - 2 * TOLERANCE
+    return rows[most >= enough], bool(mean_max(farthest)[0] < enough)
+
+
+def similarities(queries: Floats, vectors: Vectors) -> Floats:
+    """Return inner products (queries, vectors) of unit vectors (n, dimension) in any stored form, as float32.
+
+    Numbers are multiples of 2 ** -24 (see `qbe.index.vectors.quantized`), their products of 2 ** -48, so that
+    double precision holds the sums exactly, in any order.
+    """
+    left = queries.astype(np.float64)
+    products = np.empty((len(queries), len(vectors)), np.float32)
+    for first in range(0, len(vectors), _BLOCK):
+        numbers, factors = _parts(vectors[first : first + _BLOCK])
+        products[:, first : first + _BLOCK] = (left @ numbers.T) * factors
+    return products
+
+
+def nearness(queries: Floats, vectors: Vectors) -> Floats:
+    """Return minus the Euclidean distances (queries, vectors) of vectors (n, dimension), exact like
+    `similarities`, as sums of products of multiples of 2 ** -16 (see `qbe.models.encoding.stored`).
+    """
+    left = queries.astype(np.float64)
+    lengths = (left * left).sum(axis=1)
+    near = np.empty((len(queries), len(vectors)), np.float32)
+    for first in range(0, len(vectors), _BLOCK):
+        numbers, factors = _parts(vectors[first : first + _BLOCK])
+        right = np.einsum("ij,ij->i", numbers, numbers) * factors * factors
+        squares = lengths[:, None] + right - 2 * ((left @ numbers.T) * factors)
+        near[:, first : first + _BLOCK] = -np.sqrt(np.maximum(squares, 0))
+    return near
+
+
+# How vectors are compared, by the similarity of their index; more is better.
+COMPARISONS: Mapping[str, Callable[[Floats, Vectors], Floats]] = {"cosine": similarities, "l2": nearness}
+
+
+def _parts(vectors: Half | Floats | Quantized) -> tuple[Doubles, Doubles | float]:
+    """Return vectors as numbers (n, dimension) and the factors, one for all or (n,), to multiply them with.
+
+    Half precision is widened by moving its bits; the exponent is then too small by the same amount for all.
+    """
+    if isinstance(vectors, Quantized):
+        return vectors.codes.astype(np.float64), vectors.scales.astype(np.float64)
+    if vectors.dtype != np.float16:
+        return vectors.astype(np.float64), 1.0
+    bits = vectors.view(np.int16).astype(np.int32)
+    bits <<= 13
+    bits &= np.int32(-0x70002000)  # all but the copies of the sign that the wider type has put there
+    return bits.view(np.float32).astype(np.float64), _HALF_TO_SINGLE
+
+
+class SentenceBlock(NamedTuple):
+    """The sentences of some papers: ``vectors`` (sentences, dimension) as stored; ``starts`` (papers,) where
+    those of each begin; ``rows`` (sentences,) their rows in the index.
+    """
+
+    vectors: Vectors
+    starts: Rows
+    rows: Rows
+
+
+class Compared(NamedTuple):
+    """``similarities`` (queries, sentences) of a `SentenceBlock`, and of ``whole`` papers (papers,)."""
+
+    similarities: Floats
+    starts: Rows
+    rows: Rows
+    whole: Floats | None

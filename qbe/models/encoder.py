@@ -11,11 +11,20 @@ import numpy as np
 
 from qbe.errors import ModelError
 from qbe.models.cards import DEFAULT_ENCODER, EncoderFiles, state_output
+from qbe.models.encoding import (
+    CLS,
+    SENTENCES,
+    Floats,
+    PaperTokenizer,
+    PaperVectors,
+    Window,
+    passes,
+    sentence_room,
+    stored,
+    whole_vector,
+)
 from qbe.models.folders import resolve_encoder
-from qbe.models.formats import CLS, SENTENCES
-from qbe.models.pooling import Floats, PaperVectors, stored, whole_vector
 from qbe.models.session import CPU, HALF, check_precision, chosen_device, open_session, usual_precision
-from qbe.models.tokenizer import PaperTokenizer, Window, passes, sentence_room
 from qbe.types import Paper
 from qbe.util.work import ordered_map, pause
 
@@ -26,7 +35,7 @@ CHUNK = 512  # papers that are sorted by length and then encoded in batches
 
 
 class Encoder:
-    """Turns papers into vectors, according to the encoder format (`qbe.models.formats`).
+    """Turns papers into vectors, according to the encoder format (`qbe.models.encoding`).
 
     By default title and abstract pass through the model once; a sentence's vector is the mean of its tokens'
     last hidden states, the paper's that of all tokens', each scaled to unit length (ASPIRE; Mysore et al.,

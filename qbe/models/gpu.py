@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 from qbe.errors import ModelError
 from qbe.models import made_once, reading
 from qbe.models.cards import SCORE, EncoderFiles, RerankerFiles, model_file, state_output
-from qbe.models.formats import CLS
-from qbe.models.pooling import Floats
+from qbe.models.encoding import CLS, Floats, Window
 from qbe.models.session import open_session
-from qbe.models.tokenizer import Window
 from qbe.util.files import atomic_file, cache_folder, sha256
 
 IDS, LENGTHS, SPANS, SUMS, SCORES = "input_ids", "lengths", "spans", "span_sums", "label_scores"

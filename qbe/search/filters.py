@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from qbe.index.reader import IndexReader
-    from qbe.index.scoring import Mask, Selection
+    from qbe.index.vectors import Mask, Selection
 
 Metadata = Mapping[str, Any]
 Years = tuple[int | None, int | None]  # the first and the last one; None is unbounded
@@ -262,7 +262,7 @@ class FilterCache:
     def _select(self, paper_filter: PaperFilter) -> FilterResult:
         import numpy as np
 
-        from qbe.index.scoring import Selection
+        from qbe.index.vectors import Selection
 
         mask = self._matching(dataclasses.replace(paper_filter, years=None, before=None))
         missing, total = 0, len(self._papers)

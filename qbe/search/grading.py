@@ -13,7 +13,7 @@ from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.papers import rows_of
 from qbe.index.reader import IndexReader
-from qbe.models.heads import Estimates, GradeModel, read_model, shipped_model
+from qbe.models.cards import Estimates, GradeModel, read_model, shipped_model
 from qbe.models.words import NAMES as WORD_FEATURES
 from qbe.models.words import PapersTerms, TechniqueWords, facet_shares, shipped_words, terms_of
 from qbe.query import HIGHEST, Query
@@ -32,7 +32,7 @@ from qbe.search.projections import (
     mark_facet,
 )
 from qbe.search.projections import read_model as read_projections
-from qbe.search.questions import ASKED
+from qbe.search.queries import ASKED
 from qbe.search.rank import (
     NONE_LIKELY,
     GradedQuery,

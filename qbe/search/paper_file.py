@@ -78,8 +78,8 @@ def paper_from_file(path: str | Path) -> Paper:
 def paper_from_bytes(data: bytes, name: str, folder: Path | None = None) -> Paper:
     """Read a paper as `paper_from_file` does; ``folder`` has the files that a LaTeX source inputs."""
     from qbe.corpus import latex
-    from qbe.corpus.formats import FORMATS, JSON_LINES, kind_of
     from qbe.corpus.json_stream import decode_record, decode_text
+    from qbe.corpus.reading import FORMATS, JSON_LINES, kind_of
 
     if len(data) > streams.MAX_LINE_BYTES:
         most = streams.MAX_LINE_BYTES >> 20

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import UsageError
-from qbe.models.heads import Arrays, Doubles, Storage
+from qbe.models.cards import Arrays, Doubles, Storage
 from qbe.search.rank import Progress, Requests, RequestScores, RerankRequest, RerankScore, scored_in_threads
 from qbe.types import Facet, Match, Paper
 from qbe.util.work import Workers

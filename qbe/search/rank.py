@@ -12,12 +12,20 @@ import numpy as np
 from qbe.errors import ModelError
 from qbe.index.papers import rows_of
 from qbe.index.reader import IndexReader
-from qbe.index.scoring import Selection
-from qbe.models.pooling import EncodedAspect, PaperVectors
+from qbe.index.vectors import Selection
+from qbe.models.encoding import EncodedAspect, PaperVectors
 from qbe.query import PLAIN, Aspect, Query, TopicAspect, Variety
 from qbe.runs import check_pools
-from qbe.search.first_stages import FirstStage, Scores, penalize_background
-from qbe.search.fusion import below, best_hits, combine_aspects, explained, z_normalize
+from qbe.search.first_stages import (
+    FirstStage,
+    Scores,
+    below,
+    best_hits,
+    combine_aspects,
+    explained,
+    penalize_background,
+    z_normalize,
+)
 from qbe.types import Hit, Match, Paper, TransportEntry
 from qbe.util.work import Workers
 

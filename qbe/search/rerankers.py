@@ -28,10 +28,9 @@ from qbe.models.cards import (
     read_card,
     verify_digest,
 )
+from qbe.models.encoding import EncodedAspect, PaperTokenizer, SpecialTokens, pair_input
 from qbe.models.folders import joint_folder, resolve_encoder, resolve_reranker
-from qbe.models.pooling import EncodedAspect
 from qbe.models.session import AUTO, CPU, HALF, check_precision, chosen_device, open_session
-from qbe.models.tokenizer import PaperTokenizer, SpecialTokens, pair_input
 from qbe.query import Aspect
 from qbe.search.rank import Progress, Requests, RequestScores, Reranker, RerankScore
 from qbe.search.stages import BACKGROUND_PENALTY

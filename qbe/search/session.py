@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 from qbe.errors import FacetNotFoundError, UsageError, check_type
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
-from qbe.models.pooling import EncodedAspect, PaperVectors
+from qbe.models.encoding import EncodedAspect, PaperVectors
 from qbe.query import Aspect, Query, TopicAspect, Variety
-from qbe.search.explain import add_matches
 from qbe.search.explore import GRADING, ExploreStage, likely, open_explore_stage
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
 from qbe.search.first_stages import FirstStage, open_first_stage
@@ -31,8 +30,9 @@ from qbe.search.grading import (
     stored_vectors,
     unanswered,
 )
+from qbe.search.present import add_matches
 from qbe.search.projections import ProjectedMatching, find_model, read_model
-from qbe.search.questions import is_question
+from qbe.search.queries import is_question
 from qbe.search.rank import SMALL_POOL, GradedQuery, Progress, RankingRequest, Reranker, RerankStage, rank
 from qbe.search.request import SearchRequest
 from qbe.search.stages import (

@@ -382,7 +382,7 @@ def default_stages(index: Index) -> Stages:
     dense = index.manifest.dense
     if dense is None:
         return BM25() >> CrossEncoder()
-    from qbe.models.heads import Storage, shipped_model
+    from qbe.models.cards import Storage, shipped_model
 
     first = Dense() if index.manifest.lucene is None else Fused()
     if shipped_model(dense["encoder"]):

@@ -17,18 +17,21 @@ from qbe.corpus.bibliography import Bibliography, comment, entries, reference_of
 from qbe.errors import RunError
 from qbe.query import Query
 from qbe.runs import format_run
-from qbe.search.explain import explain_query, facet_probability, shown, techniques_in_common
 from qbe.search.present import (
     Heading,
     Lookup,
     credits_of,
     escaped,
+    explain_query,
+    facet_probability,
     heading,
     linked_title,
+    shown,
+    techniques_in_common,
     to_markdown,
     to_table,
 )
-from qbe.search.questions import ASKED
+from qbe.search.queries import ASKED
 from qbe.types import Facet, Hit, Match, Paper, Sentence
 from qbe.util.files import atomic_file, lock, resumable_staging, write_text
 from qbe.util.text import plain

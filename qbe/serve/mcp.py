@@ -25,8 +25,17 @@ from qbe.search.queries import distinct_papers
 from qbe.search.request import MAX_HITS, MAX_SEEN, CitationForm, FacetName, SearchForm
 from qbe.search.writers import Record, export_parts
 from qbe.serve.guard import LOCAL, MAX_MESSAGE, Guard, ServeSettings
-from qbe.serve.models import Abstract, Format, PaperId, PaperIds, Title, bound, form_of, is_long
-from qbe.serve.service import SearchService
+from qbe.serve.service import (
+    Abstract,
+    Format,
+    PaperId,
+    PaperIds,
+    SearchService,
+    Title,
+    bound,
+    form_of,
+    is_long,
+)
 from qbe.util.text import one_line, plain
 
 log = logging.getLogger("qbe.serve.mcp")

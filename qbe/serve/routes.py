@@ -15,14 +15,13 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from qbe.errors import CorpusError, FacetNotFoundError, PaperNotFoundError, QbeError, UsageError
-from qbe.feeds.reports import Watcher
+from qbe.feeds.watches import Watcher
 from qbe.models.language_model import read_guideline
 from qbe.search.queries import distinct_papers
 from qbe.search.request import SearchForm
 from qbe.search.writers import as_json, export_parts
 from qbe.serve.guard import FILE_PATH, failure
-from qbe.serve.models import Format, PaperIds, bound, form_of, is_long
-from qbe.serve.service import SearchService
+from qbe.serve.service import Format, PaperIds, SearchService, bound, form_of, is_long
 from qbe.serve.turns import OverloadedError, TooSlowError
 
 log = logging.getLogger("qbe.serve")

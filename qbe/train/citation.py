@@ -16,15 +16,22 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from qbe.cite.links import Doubles, Evidence, Ints
-from qbe.cite.model import CitationModel, write_model
-from qbe.cite.projected import TERMS, Projection
-from qbe.cite.scoring import FEATURE_SETS, CitationScorer, CiteQuery
+from qbe.cite.recommender import CitationModel, write_model
+from qbe.cite.scoring import (
+    FEATURE_SETS,
+    TERMS,
+    CitationScorer,
+    CiteQuery,
+    Doubles,
+    Evidence,
+    Ints,
+    Projection,
+)
 from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader
-from qbe.index.scoring import Selection
-from qbe.models.heads import Head, mean_head
-from qbe.models.pooling import EncodedAspect
+from qbe.index.vectors import Selection
+from qbe.models.cards import Head, mean_head
+from qbe.models.encoding import EncodedAspect
 from qbe.query import Aspect
 from qbe.runs import read_qrels
 from qbe.search.filters import FilterCache, PaperFilter
@@ -113,7 +120,7 @@ class ProjectionSchedule:
 
 
 class ProjectionNetwork(nn.Module):
-    """The matrices and weights of a `qbe.cite.projected.Projection`, which begin as the identity."""
+    """The matrices and weights of a `qbe.cite.scoring.Projection`, which begin as the identity."""
 
     def __init__(self, vectors: StoredVectors) -> None:
         super().__init__()

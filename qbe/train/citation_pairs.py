@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.cite.links import Evidence, Ints
+from qbe.cite.scoring import Evidence, Ints
 from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader
 from qbe.search.filters import FilterCache

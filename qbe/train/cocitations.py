@@ -20,14 +20,13 @@ from qbe.corpus.identity import TitleIndex
 from qbe.corpus.json_stream import decode_record, decode_text
 from qbe.corpus.streams import display_name, numbered_lines, open_source
 from qbe.errors import CorpusError, UsageError, check_count, check_positive
-from qbe.index.scoring import COMPARISONS
+from qbe.index.vectors import COMPARISONS
 from qbe.models.cards import ENCODER, TOKENIZER
 from qbe.models.encoder import Encoder
+from qbe.models.encoding import COSINE, L2, MEAN, SENTENCES, TITLE_SEP_ABSTRACT, EncoderFormat, PaperTokenizer
 from qbe.models.export.encoder import export_encoder
 from qbe.models.export.pytorch import write_tokenizer
 from qbe.models.folders import BASE_ENCODER, find_start, weights_file
-from qbe.models.formats import COSINE, L2, MEAN, SENTENCES, TITLE_SEP_ABSTRACT, EncoderFormat
-from qbe.models.tokenizer import PaperTokenizer
 from qbe.train.fit import Schedule, Task, copied, fit_seeds, matmul_dtype, with_weights
 from qbe.train.losses import (
     ABSTRACTS,

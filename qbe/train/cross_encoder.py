@@ -25,10 +25,10 @@ from transformers import EarlyStoppingCallback, PrinterCallback
 
 from qbe.errors import CorpusError, ModelError, UsageError, check_positive
 from qbe.models.cards import ENCODER, TOKENIZER
+from qbe.models.encoding import PaperTokenizer
 from qbe.models.export.encoder import export_cross_encoder
 from qbe.models.export.pytorch import positions
 from qbe.models.folders import BASE_ENCODER, find_start, weights_file
-from qbe.models.tokenizer import PaperTokenizer
 from qbe.query import SIMILAR_FROM
 from qbe.runs import GradedLists
 from qbe.search.rerankers import OF_ABSTRACT, OF_FACET, SIDE_TOKENS, TEXTS

@@ -20,14 +20,12 @@ from torch import Tensor
 
 from qbe.models.cards import DEFAULT_TAGGER, DIFFERENCE, GRAPH, LARGE_ENCODER, RANGES, TOKENIZER, model_file
 from qbe.models.encoder import Encoder
+from qbe.models.encoding import PaperTokenizer
 from qbe.models.export.encoder import export_encoder
-from qbe.models.export.graph import store_graph
+from qbe.models.export.graph import channel_ranges, store_graph
 from qbe.models.export.pytorch import write_tokenizer
-from qbe.models.export.quantize import channel_ranges
-from qbe.models.folders import BASE_ENCODER, find_start
-from qbe.models.large import MPNET, low_rank, make_weights, write_weights
+from qbe.models.folders import BASE_ENCODER, MPNET, find_start, low_rank, make_weights, write_weights
 from qbe.models.tagger import Tagger
-from qbe.models.tokenizer import PaperTokenizer
 from qbe.runs import GradedLists
 from qbe.search.projections import ProjectionModel, write_model
 from qbe.train.fit import Schedule, Task, Weights, copied, fit_seeds, matmul_dtype, with_weights

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from qbe.index.reader import IndexReader
-from qbe.models.heads import OUTPUTS, Doubles, GradeModel, Head, mean_head, write_model
+from qbe.models.cards import OUTPUTS, Doubles, GradeModel, Head, mean_head, write_model
 from qbe.models.words import FILE, SHIPPED, shipped_words
 from qbe.query import HIGHEST
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs

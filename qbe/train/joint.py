@@ -25,11 +25,10 @@ from qbe.errors import ModelError
 from qbe.index.reader import IndexReader
 from qbe.models import reading
 from qbe.models.cards import DEFAULT_RERANKER, JOINT_MODEL, TOKENIZER, JointCard, write_card
+from qbe.models.encoding import PaperTokenizer, pair_input
 from qbe.models.export.encoder import export_joint
-from qbe.models.export.quantize import dequantized
-from qbe.models.folders import MINILM, joint_folder, packaged_weights
-from qbe.models.large import LARGE, weights_folder
-from qbe.models.tokenizer import PaperTokenizer, pair_input
+from qbe.models.export.graph import dequantized
+from qbe.models.folders import LARGE, MINILM, joint_folder, packaged_weights, weights_folder
 from qbe.query import SHAPES, SIMILAR_FROM, Query
 from qbe.runs import GradedLists, GradedPair
 from qbe.search.grading import Grader, open_grader

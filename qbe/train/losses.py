@@ -94,7 +94,7 @@ def as_asked(grades: Tensor) -> Tensor:
 def grade_loss(
     predicted: Tensor, grades: Tensor, *, differences: float, chances: float, crossed: float
 ) -> Tensor:
-    """The loss of scores (pairs, 9), as of `qbe.models.heads.GradeModel`, against grades (pairs, 3).
+    """The loss of scores (pairs, 9), as of `qbe.models.cards.GradeModel`, against grades (pairs, 3).
 
     Squared errors of grades, weighted ``differences`` of two facets' and ``chances`` cross-entropy,
     `as_asked`. Pairs whose grades by background and method lie one apart or more, which alone teach to tell

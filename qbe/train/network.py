@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from qbe.errors import ModelError
 from qbe.index.vectors import Vectors
 from qbe.models.cards import TOKENIZER
+from qbe.models.encoding import Window
 from qbe.models.export.pytorch import load_encoder, positions
-from qbe.models.tokenizer import Window
 from qbe.train.fit import Weights, trainable
 from qbe.train.losses import FACETS, PaperVectors
 from qbe.types import Facet, Paper
@@ -253,7 +253,7 @@ def mean_by_paper(rows: Tensor, places: Tensor, papers: int) -> Tensor:
     return sums / torch.bincount(places, minlength=papers)[:, None]
 
 
-# Small heads over features (`qbe.models.heads`).
+# Small heads over features (`qbe.models.cards`).
 
 
 class Standardization(NamedTuple):

@@ -15,9 +15,8 @@ from transformers.utils import logging
 
 from qbe.index.reader import IndexReader
 from qbe.models.cards import TOKENIZER
+from qbe.models.encoding import EncodedAspect, Floats, PaperTokenizer
 from qbe.models.export.pytorch import load_model, write_tokenizer
-from qbe.models.pooling import EncodedAspect, Floats
-from qbe.models.tokenizer import PaperTokenizer
 from qbe.query import Aspect
 from qbe.runs import GradedPair
 from qbe.search.rerankers import OF_FACET, Pair, candidate_side, pair, query_side

@@ -18,7 +18,7 @@ from qbe.corpus.sentences import split_sentences, unsplit
 from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader
 from qbe.models.encoder import Encoder
-from qbe.models.pooling import Floats
+from qbe.models.encoding import Floats
 from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 from qbe.train.work import Sources

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from qbe.index.papers import rows_of
 from qbe.index.reader import IndexReader
-from qbe.index.scoring import kept_or_all
+from qbe.index.vectors import kept_or_all
 from qbe.runs import GradedLists
 from qbe.search.projections import TERMS, FacetProjection, ProjectionModel, write_model
 from qbe.train.fit import Schedule, Task, Weights, fit_seeds, shuffled, with_weights

@@ -21,14 +21,25 @@ from qbe.corpus.identity import TitleIndex
 from qbe.errors import ModelError
 from qbe.models.cards import DEFAULT_TAGGER, HEAD, TaggerFiles, TaggerMetadata, write_card
 from qbe.models.encoder import Encoder
+from qbe.models.encoding import Floats
 from qbe.models.export.encoder import Feed, export_head
-from qbe.models.export.quantize import dequantized
+from qbe.models.export.graph import dequantized
 from qbe.models.folders import BASE_ENCODER, MINILM, packaged_weights, resolve_tagger
-from qbe.models.pooling import Floats
 from qbe.models.tagger import Tagger, TaggingEncoder, span_mask
 from qbe.train import fit as trainer
-from qbe.train.abstracts import LABELS, LabelledAbstract, headed_papers, read_csabstruct, sample_papers
-from qbe.train.tagger_network import ENCODER_RATE, LABEL_COUNT, Head, SentenceLayers, Teacher, Tokens
+from qbe.train.tagger_network import (
+    ENCODER_RATE,
+    LABEL_COUNT,
+    LABELS,
+    Head,
+    LabelledAbstract,
+    SentenceLayers,
+    Teacher,
+    Tokens,
+    headed_papers,
+    read_csabstruct,
+    sample_papers,
+)
 from qbe.train.work import APACHE, Card, Training, load_arrays, save_arrays
 from qbe.types import FacetProbabilities, Paper
 from qbe.util.files import sha256

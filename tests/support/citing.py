@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from qbe import BuildSettings, Paper
-from qbe.cite.model import CitationModel, write_model
-from qbe.cite.projected import Projection
-from qbe.cite.scoring import FEATURE_SETS
+from qbe.cite.recommender import CitationModel, write_model
+from qbe.cite.scoring import FEATURE_SETS, Projection
 from qbe.index.build import build
 from qbe.index.store import read_manifest
-from qbe.models.heads import Head
+from qbe.models.cards import Head
 from support.live import corpus
 from support.tiny import HIDDEN
 

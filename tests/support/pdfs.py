@@ -1,6 +1,6 @@
 """PDFs laid out as papers are: words set one by one, as TeX does, in the manner of publishers' templates.
 
-The rules of `qbe.corpus.pdf_layout` were written with the templates of WRITTEN_WITH at hand, and measured on
+The rules of `qbe.corpus.pdf` were written with the templates of WRITTEN_WITH at hand, and measured on
 HELD_OUT, which were made before and not looked at.
 """
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from qbe import Facet, Match, Paper, Query
 from qbe.index.index import Index
-from qbe.models.pooling import EncodedAspect, PaperVectors
+from qbe.models.encoding import EncodedAspect, PaperVectors
 from qbe.search.matching import VectorMatching
 from qbe.search.projections import FacetProjection, ProjectedMatching, StoredPapers
 from qbe.search.rank import Progress, Reranker, RerankRequest, RerankScore

@@ -17,15 +17,19 @@ from numpy.typing import NDArray
 
 from qbe.errors import ModelError, UsageError
 from qbe.models import cards
-from qbe.models.export.graph import fill_graph, fuse_attention, stored_model
+from qbe.models.encoding import CLS, DEFAULT_FORMAT, EncoderFormat, PaperTokenizer, open_tokenizer, pair_input
+from qbe.models.export.graph import (
+    channel_ranges,
+    fill_graph,
+    fuse_attention,
+    int8_models,
+    sample_texts,
+    stored_model,
+)
 from qbe.models.export.pytorch import apply_adapter, load_encoder, load_model, positions, write_tokenizer
-from qbe.models.export.quantize import channel_ranges, int8_models, sample_texts
-from qbe.models.folders import adapter_weights, check_required, weights_file
-from qbe.models.formats import CLS, DEFAULT_FORMAT, EncoderFormat
+from qbe.models.folders import adapter_weights, check_required, read_weights, weights_file
 from qbe.models.gpu import half_pairs
-from qbe.models.large import read_weights
 from qbe.models.session import open_session
-from qbe.models.tokenizer import PaperTokenizer, open_tokenizer, pair_input
 from qbe.types import Facet
 from qbe.util.files import sha256
 

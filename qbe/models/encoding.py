@@ -1,0 +1,346 @@
+"""What goes through an encoder: formats, papers as windows of token ids, and the vectors that come out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.errors import ModelError, UsageError
+from qbe.models import reading
+from qbe.query import Aspect
+from qbe.types import Facet, Paper
+
+TITLE_ABSTRACT, TITLE_SEP_ABSTRACT, SENTENCES = "title-abstract", "title-sep-abstract", "sentences"
+LAYOUTS = (TITLE_ABSTRACT, TITLE_SEP_ABSTRACT, SENTENCES)
+MEAN, CLS = "mean", "cls"
+POOLINGS = (MEAN, CLS)
+COSINE, L2 = "cosine", "l2"
+SIMILARITIES = (COSINE, L2)
+MIN_PASS_TOKENS = 16  # a shorter pass would leave no room for a sentence after the title
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderFormat:
+    """The input of an encoder, and how vectors come out; the defaults are those of all-MiniLM-L6-v2.
+
+    ``layout``: ``title-abstract`` is [CLS] title, all sentences [SEP]; ``title-sep-abstract`` has another
+    [SEP] after the title; ``sentences`` passes each sentence alone, and both together for the whole paper.
+    ``sentences`` (in context ``mean``) and ``whole`` pool the last states by ``mean`` or ``cls``. ``l2`` is
+    minus the Euclidean distance. ``max_tokens`` limits a pass; None: the model's positions.
+    """
+
+    layout: str = TITLE_ABSTRACT
+    sentences: str = MEAN
+    whole: str = MEAN
+    similarity: str = COSINE
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("layout", self.layout, LAYOUTS),
+            ("pooling of the whole", self.whole, POOLINGS),
+            ("similarity", self.similarity, SIMILARITIES),
+        ):
+            if value not in known:
+                raise UsageError(f"expected a {name} of {', '.join(known)}, found {value!r}")
+        pooling = self.whole if self.layout == SENTENCES else MEAN
+        if self.sentences != pooling:
+            raise UsageError(
+                f"expected sentences pooled by {pooling} with the layout {self.layout}, found "
+                f"{self.sentences!r}"
+            )
+        if self.max_tokens is not None and self.max_tokens < MIN_PASS_TOKENS:
+            raise UsageError(f"expected passes of at least {MIN_PASS_TOKENS} tokens, found {self.max_tokens}")
+
+    @classmethod
+    def pooled(
+        cls, layout: str, pooling: str, similarity: str = COSINE, max_tokens: int | None = None
+    ) -> EncoderFormat:
+        """Return a format with one pooling, for sentences too with the layout ``sentences``."""
+        sentences = pooling if layout == SENTENCES else MEAN
+        return cls(
+            layout=layout, sentences=sentences, whole=pooling, similarity=similarity, max_tokens=max_tokens
+        )
+
+    def options(self) -> list[str]:
+        options = ["--layout", self.layout, "--pooling", self.whole, "--similarity", self.similarity]
+        return [*options, "--max-tokens", str(self.max_tokens or 0)]
+
+
+DEFAULT_FORMAT = EncoderFormat()
+
+MODULES = "modules.json"
+DECLARING_FILES = (  # of a sentence-transformers folder: they declare its format
+    *(MODULES, "1_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
+    "tokenizer_config.json",
+)
+
+_OLD_POOLINGS = {"pooling_mode_cls_token": CLS, "pooling_mode_mean_tokens": MEAN}
+_UNLIMITED = 10**6  # tokenizers without a limit declare a number larger than any length
+
+
+def declared_format(folder: Path) -> EncoderFormat | None:
+    """Return the format, of the default layout, that a sentence-transformers folder declares, if any."""
+    if not (folder / MODULES).is_file():
+        return None
+    remedy = "give another model, or declare its format by the options of: qbe export encoder"
+    with reading(folder / MODULES, "a list of modules", "download the model again"):
+        modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))
+        kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
+        paths = [str(module["path"]) for module in modules]
+        if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in ([], ["Normalize"]) or paths[0]:
+            raise ModelError(
+                f"{folder}: expected a sentence-transformers model with Transformer in the folder itself, "
+                f"Pooling and perhaps Normalize, found {kinds}; {remedy}"
+            )
+
+    def read(name: str) -> dict[str, Any]:
+        if not (folder / name).is_file():
+            return {}
+        with reading(folder / name, "settings in JSON", "download the model again"):
+            return dict(json.loads((folder / name).read_text(encoding="utf-8")))
+
+    library, transformer = read("config_sentence_transformers.json"), read("sentence_bert_config.json")
+    pooling = read(f"{paths[1]}/config.json")
+    modes = pooling.get("pooling_mode")
+    if modes is None:
+        active = [name for name, on in pooling.items() if name.startswith("pooling_mode_") and on is True]
+        modes = [_OLD_POOLINGS.get(name, name) for name in active] or [MEAN]
+    modes = [modes] if isinstance(modes, str) else modes
+    similarity = library.get("similarity_fn_name")
+    unscaled = "dot" if "Normalize" in kinds else "euclidean"
+    # older folders declare the length with the model, newer ones with the tokenizer
+    limit = transformer.get("max_seq_length") or read("tokenizer_config.json").get("model_max_length")
+    fits = limit is None or (isinstance(limit, int) and limit >= MIN_PASS_TOKENS)
+    prompt, lowers = library.get("default_prompt_name"), transformer.get("do_lower_case")
+    for is_known, expected, found in (
+        (not prompt, "no prompt by default", prompt),
+        (not lowers, "texts lowercased by the tokenizer or not at all", "do_lower_case"),
+        (modes in ([MEAN], [CLS]), f"one pooling, {MEAN} or {CLS}", modes),
+        (similarity in (None, "cosine", unscaled), f"cosine or {unscaled} similarity", similarity),
+        (fits, f"a length of at least {MIN_PASS_TOKENS} tokens", repr(limit)),
+    ):
+        if not is_known:
+            expected = f"{folder}: expected a sentence-transformers model with {expected}"
+            raise ModelError(f"{expected}, found {found}; {remedy}")
+    max_tokens = None if limit is None or limit > _UNLIMITED else limit
+    compared = L2 if similarity == "euclidean" else COSINE
+    return EncoderFormat.pooled(TITLE_ABSTRACT, str(modes[0]), compared, max_tokens)
+
+
+# The tokens at the beginning and end of a text and for unknown words, of MPNet, BERT and RoBERTa. MPNet's
+# vocabulary has those of the others, too, but it was not trained with them.
+SPECIAL_TOKENS = (("<s>", "</s>", "[UNK]"), ("[CLS]", "[SEP]", "[UNK]"), ("<s>", "</s>", "<unk>"))
+
+
+class Window(NamedTuple):
+    """One pass: ``ids`` with [CLS] and [SEP]; ``spans`` (begin, end) of consecutive sentences."""
+
+    ids: list[int]
+    spans: list[tuple[int, int]]
+
+
+class SpecialTokens(NamedTuple):
+    """Ids of the tokenizer's special tokens."""
+
+    cls: int
+    sep: int
+    unk: int
+
+
+def sentence_room(title: Sequence[int], max_tokens: int, layout: str = TITLE_ABSTRACT) -> int:
+    """Return the most tokens of one sentence beside the title: at least 1 in a window of 3 or more."""
+    if layout == SENTENCES:
+        return max_tokens - 2
+    separator = 1 if layout == TITLE_SEP_ABSTRACT else 0
+    return max_tokens - min(len(title), max_tokens // 4) - separator - 2
+
+
+def passes(
+    title: Sequence[int],
+    sentences: Sequence[Sequence[int]],
+    special: SpecialTokens,
+    max_tokens: int,
+    layout: str = TITLE_ABSTRACT,
+) -> Iterator[Window]:
+    """Arrange a paper in passes of a layout: ``[CLS] title sentence sentence ... [SEP]`` in as few windows as
+    hold all sentences.
+
+    Each window begins with the title, cut to a quarter; a sentence is cut to the rest, one without tokens
+    gets [UNK]. ``title-sep-abstract`` puts another [SEP] after the title, and fills a window with the
+    beginning of the next sentence, outside spans: so the first window equals the input of a model that cuts a
+    paper at its limit. With ``sentences`` the first pass, without spans, is the whole paper, and each further
+    one a sentence.
+
+    >>> special = SpecialTokens(cls=101, sep=102, unk=100)
+    >>> list(passes([1], [[2, 3], [4, 5]], special, max_tokens=6))
+    [Window(ids=[101, 1, 2, 3, 102], spans=[(2, 4)]), Window(ids=[101, 1, 4, 5, 102], spans=[(2, 4)])]
+    """
+    room = sentence_room(title, max_tokens, layout)
+    if layout == SENTENCES:
+        yield Window([special.cls, *list(chain(title, *sentences))[:room], special.sep], [])
+        for sentence in sentences:
+            ids = [special.cls, *sentence[:room], special.sep]
+            yield Window(ids, [(0, len(ids))])
+        return
+    separated = layout == TITLE_SEP_ABSTRACT
+    head = [special.cls, *title[: max_tokens // 4], *([special.sep] if separated else [])]
+    ids, spans = list(head), list[tuple[int, int]]()
+    for sentence in sentences:
+        tokens = list(sentence[:room]) or [special.unk]
+        if spans and len(ids) + len(tokens) + 1 > max_tokens:
+            beginning = tokens[: max_tokens - 1 - len(ids)] if separated else []
+            yield Window([*ids, *beginning, special.sep], spans)
+            ids, spans = list(head), []
+        spans.append((len(ids), len(ids) + len(tokens)))
+        ids += tokens
+    yield Window([*ids, special.sep], spans)
+
+
+def pair_input(first: Sequence[int], second: Sequence[int], cls: int, sep: int) -> list[NDArray[np.int64]]:
+    """Return two papers as joint grades read them: JOINT_INPUTS, each (1, tokens) int64."""
+    ids = [cls, *first, sep, *second, sep]
+    sides = [0, *[1] * len(first), 0, *[2] * len(second), 0]
+    return [np.array([each], np.int64) for each in (ids, sides)]
+
+
+def open_tokenizer(path: Path) -> Any:
+    """Open a file of the tokenizers package; raises ModelError or MissingDependencyError."""
+    with reading(path, "a tokenizer of the tokenizers package", "install or export the model again"):
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_file(str(path))
+
+
+class PaperTokenizer:
+    """The tokenizer of a BERT-family model, applied to titles and sentences.
+
+    ``special`` are the ids of its special tokens, ``pad`` is that of padding, 0 where there is none;
+    ``space`` comes before a text that follows another, since RoBERTa has other tokens for words behind it,
+    and ``between`` are the ids before the second text of a pair: its [SEP] again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raise ModelError where the file is no BERT tokenizer, MissingDependencyError without tokenizers."""
+        self._tokenizer = open_tokenizer(path)
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        number: Any = self._tokenizer.token_to_id
+        known = [names for names in SPECIAL_TOKENS if all(number(name) is not None for name in names)]
+        if not known:
+            families = " or ".join(", ".join(names) for names in SPECIAL_TOKENS)
+            raise ModelError(
+                f"{path}: expected a BERT-family tokenizer with {families}, found not all; give another model"
+            )
+        is_roberta = known[0] == SPECIAL_TOKENS[2]
+        self.special = SpecialTokens(*map(number, known[0]))
+        self.space, self.between = (" ", [self.special.sep]) if is_roberta else ("", [])
+        padding = ("[PAD]",) if known[0] == SPECIAL_TOKENS[1] else ("<pad>", "[PAD]")
+        self.pad = next((number(name) for name in padding if number(name) is not None), 0)
+
+    def ids(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def batch_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        return [each.ids for each in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def first_window(self, paper: Paper, max_tokens: int, layout: str = TITLE_ABSTRACT) -> Window:
+        """Return a paper's title and as many sentences as fit into ``max_tokens``, but at least one (cut)."""
+        sentences = [self.ids(self.space + sentence.text) for sentence in paper.sentences]
+        return next(passes(self.ids(paper.title), sentences, self.special, max_tokens, layout))
+
+
+Floats = NDArray[np.float32]
+
+GRID = 2.0**16  # vectors that are compared by distance are multiples of 1 / GRID
+
+
+class PaperVectors(NamedTuple):
+    """Float32 vectors of a paper's sentences and of the ``whole``, rounded as an index has them."""
+
+    sentences: Floats
+    whole: Floats
+    hook_values: Floats | None = None
+
+
+class EncodedAspect(NamedTuple):
+    """An aspect of a query with its vectors, computed once; None where no stage needs vectors.
+
+    ``sentences`` (positions, dimension) are those of its ``positions``, ``background`` (n, dimension), of a
+    method or result aspect, those of the paper's other background sentences, ``vectors`` those of all.
+    """
+
+    aspect: Aspect
+    positions: tuple[int, ...]
+    sentences: Floats | None = None
+    whole: Floats | None = None
+    background: Floats | None = None
+    vectors: PaperVectors | None = None
+
+    @property
+    def sentence_vectors(self) -> Floats:
+        assert self.sentences is not None
+        return self.sentences
+
+    @property
+    def whole_vector(self) -> Floats:
+        assert self.whole is not None
+        return self.whole
+
+    @classmethod
+    def of(cls, aspect: Aspect, vectors: PaperVectors | None = None) -> EncodedAspect:
+        """Combine an aspect with its paper's ``vectors``; raises as `Aspect.selected_positions` does."""
+        positions = aspect.selected_positions()
+        if vectors is None:
+            return cls(aspect, positions)
+        background = None
+        if aspect.facet not in (None, Facet.BACKGROUND):
+            of_background, _ = aspect.paper.facet_positions(Facet.BACKGROUND)
+            rest = [position for position in of_background if position not in positions]
+            background = vectors.sentences[rest] if rest else None
+        return cls(aspect, positions, vectors.sentences[list(positions)], vectors.whole, background, vectors)
+
+
+def whole_vector(passes: Sequence[tuple[NDArray[Any], int]], encoder_format: EncoderFormat) -> Floats:
+    """Return a paper's vector, unscaled, from sums and counts of the states of its first pass, or of all."""
+    if encoder_format.layout != TITLE_ABSTRACT or encoder_format.whole == CLS:
+        passes = passes[:1]
+    total = np.zeros(len(passes[0][0]), np.float64)
+    for states, _ in passes:
+        total += states
+    if encoder_format.similarity != COSINE:
+        total /= sum(tokens for _, tokens in passes)
+    return total.astype(np.float32)
+
+
+def stored(vectors: Floats, similarity: str) -> Floats:
+    """Round vectors (..., dimension) to half precision, for cosine at unit length, as float32.
+
+    Vectors that are compared by distance are multiples of 2 ** -16 as well, so that double precision holds
+    sums of their products exactly (up to a length of 724), in any order. Raises ModelError beyond half
+    precision.
+
+    >>> stored(np.array([[3, 4]], np.float32), "cosine").tolist()
+    [[0.60009765625, 0.7998046875]]
+    """
+    if similarity == COSINE:
+        norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+        scaled = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
+    else:
+        scaled = np.round(vectors.astype(np.float64) * GRID) / GRID
+    with np.errstate(over="ignore"):
+        rounded: Floats = scaled.astype(np.float16).astype(np.float32)
+    if not np.isfinite(rounded).all():
+        raise ModelError(
+            f"expected vectors of numbers up to {np.finfo(np.float16).max}, as half precision holds them, "
+            "found others; give another encoder"
+        )
+    return rounded
