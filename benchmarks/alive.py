@@ -7,8 +7,6 @@ Then 100 searches by papers of the index, which were kept before, are run over t
 they report is compared with the grades of all pairs, computed one by one.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 import sys

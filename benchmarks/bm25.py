@@ -5,8 +5,6 @@ facet. Commands are timed whole, from their start to their end; single
 queries warm, every side a process of its own, in turn. bm25s (numpy) has stop words and a stemmer of its own.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile
@@ -47,7 +45,7 @@ class Inputs(NamedTuple):
     queries: Path
 
 
-def write(source: Index, folder: Path, papers: int, queries: int) -> Inputs:
+def write(source: "Index", folder: Path, papers: int, queries: int) -> Inputs:
     """Write the papers, and draw the queries among them."""
     from qbe.index.lucene import contents
     from qbe.models.encoding import EncodedAspect

@@ -4,8 +4,6 @@ It builds BM25 indexes of all papers and of every n-th, and prints the share of 
 both have. Dense scores are exact, and so the same.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import time

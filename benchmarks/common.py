@@ -1,7 +1,5 @@
 """Functions shared by the benchmarks: interleaved timing, ratios, tables, papers, the machine."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

@@ -2,8 +2,6 @@
 index scored, block by block, to measure approximate search by. Indexes compare by cosine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

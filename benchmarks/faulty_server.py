@@ -1,7 +1,5 @@
 """A server of files that breaks connections and changes a byte, as networks do now and then."""
 
-from __future__ import annotations
-
 import http.server
 import re
 from collections.abc import Iterator, Mapping

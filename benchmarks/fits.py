@@ -7,8 +7,6 @@ With ``--questions``, over the index of ``make questions``, a list is what a sea
 ``data/questions``, and once more without the papers that answer it: half of all lists have no answer.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path

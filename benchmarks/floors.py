@@ -1,7 +1,5 @@
 """Rates of this machine that no program on it can beat: matrix products and reads from memory."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -5,8 +5,6 @@ over HTTP: `python -m benchmarks.golden --output golden.json`, then, with the ot
 golden.json`. Digests of two processors differ where int8 is computed differently.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import itertools

@@ -4,8 +4,6 @@ Reads CSFCube below QBE_DATA. Where the cache lacks facet-encoder-large, weights
 serve to measure speed alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ Each process that is killed, and each that may be ended by a signal, is forked f
 all but Java. An index has old papers, or new ones, and answers of each state are known to the last bit.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import errno

@@ -4,8 +4,6 @@ Everything is warm: each stage has run on every query once before it is timed. A
 all queries, then the next stage, so that a change of the machine's load affects all stages equally.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from functools import partial

@@ -5,8 +5,6 @@ mean of each query sentence's best match; they answer in turn. "Same top 20" com
 ranking of the vectors as the index stores them.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,7 +27,7 @@ SENTENCES = 1000  # nearest sentences that flat FAISS is asked for, of each of a
 OURS, FLAT = "qbe", "flat FAISS, fp32, 1,000 sentences"
 
 
-def flat_faiss(index: Index, threads: int) -> Callable[[np.ndarray, int], list[int]]:
+def flat_faiss(index: "Index", threads: int) -> "Callable[[np.ndarray, int], list[int]]":
     """Papers of the nearest sentences, by the mean of each query sentence's best; one that is not among the
     nearest of a sentence counts there as far as the last of them.
     """

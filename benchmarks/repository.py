@@ -1,7 +1,5 @@
 """A repository that speaks OAI-PMH as arXiv's does (its formats, sets and tokens), with faults on demand."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ are cut to the budgets beforehand, so that all sides read the same tokens. sente
 pairs at once, sorts them by length and batches them; qbe reranks query by query.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

@@ -7,8 +7,6 @@ sentence-transformers' ONNX back end, a ``bi-encoder`` or ``cross-encoder`` (FOL
 a line is the size of a batch). Some run in the environment of peers: only the standard library loads first.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

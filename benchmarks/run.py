@@ -3,8 +3,6 @@
 An output that is there already is not made again, so that an interrupted call continues.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

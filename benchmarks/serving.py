@@ -8,8 +8,6 @@ processes of a side; memory is the proportional set size of the server, in which
 once, and its anonymous part, at the end.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

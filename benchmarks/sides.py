@@ -1,7 +1,5 @@
 """Sides of a benchmark that run in separate processes; each waits for a line and runs a round."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json
@@ -36,7 +34,7 @@ class Side:
         """Return median and 95th percentile of the milliseconds of its queries, as text."""
         return " / ".join(median_p95([seconds for answer in self.rounds for seconds in answer["seconds"]]))
 
-    def slower_than(self, other: Side) -> str:
+    def slower_than(self, other: "Side") -> str:
         """Return the ratio of its time to the other's by round, as text: median (minimum to maximum)."""
         pairs = zip(self.rounds, other.rounds, strict=True)
         ratios = [sum(answer["seconds"]) / sum(peer["seconds"]) for answer, peer in pairs]

@@ -4,8 +4,6 @@ Boundaries: CSAbstruct, whose sentences joined with spaces give the true ones, a
 that were marked by hand (benchmarks/data). Both are read from the folder that QBE_DATA names.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import importlib

@@ -4,8 +4,6 @@ Each run is a new process; a first round, which fills the system's page cache, i
 the same Java, the same Lucene folder and the same query text.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import subprocess

@@ -7,8 +7,6 @@ Every call of a function of qbe is counted while the command `qbe index` indexes
 and while a server answers one request that it has answered before.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

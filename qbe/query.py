@@ -1,7 +1,5 @@
 """Queries: weighted aspects of papers, topics that name them, and the shapes of exploration."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -123,7 +121,7 @@ class Query:
         object.__setattr__(self, "aspects", (aspect,))
 
     @classmethod
-    def of(cls, *aspects: Aspect) -> Query:
+    def of(cls, *aspects: Aspect) -> "Query":
         for aspect in aspects:
             check_type(aspect, Aspect, "qbe.Aspect objects", "make them with qbe.Aspect(paper, facet)")
         if not any(aspect.weight > 0 for aspect in aspects):
@@ -136,7 +134,7 @@ class Query:
         return query
 
     @classmethod
-    def by_facets(cls, paper: Paper, weights: Mapping[Facet, float]) -> Query:
+    def by_facets(cls, paper: Paper, weights: Mapping[Facet, float]) -> "Query":
         """Ask for papers like a paper in the facets of positive weight (such as SHAPES), unlike in others."""
         return cls.of(*(Aspect(paper, facet, weight=weight) for facet, weight in weights.items()))
 

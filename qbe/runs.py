@@ -8,8 +8,6 @@ spaces: each a weight and ``*`` (left out: 1), then ``background``, ``method``, 
 ``background -0.5*method@p7``.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

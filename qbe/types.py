@@ -3,8 +3,6 @@
 Standard library only, so that every other module may import it at no cost.
 """
 
-from __future__ import annotations
-
 import enum
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,11 +24,11 @@ class Facet(enum.Enum):
         return self.value
 
     @classmethod
-    def _missing_(cls, value: object) -> Facet | None:
+    def _missing_(cls, value: object) -> "Facet | None":
         return {"problem": cls.BACKGROUND, "findings": cls.RESULT}.get(str(value))
 
     @classmethod
-    def from_label(cls, label: str) -> Facet | None:
+    def from_label(cls, label: str) -> "Facet | None":
         """The facet of a label, with or without ``_label``; ``other`` is no facet (None)."""
         return _FACET_OF_LABEL[label.removesuffix("_label")]
 
@@ -96,7 +94,7 @@ class Sentence(NamedTuple):
             return AIM
         return str(self.facet or "other")
 
-    def labelled(self, label: str) -> Sentence:
+    def labelled(self, label: str) -> "Sentence":
         """Return the sentence with another `label` (ValueError for none); an aim is in part method."""
         if label == AIM:
             return Sentence(self.text, Facet.BACKGROUND, _OF_AIM)

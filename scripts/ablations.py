@@ -9,8 +9,6 @@ out. ``csfcube`` and ``mpnet`` look at the test folds. Data: ``data/`` of the re
 arxiv-cs, csfcube and citations.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

@@ -11,8 +11,6 @@ Data: ``data/`` of the repository, and $QBE_DATA with csabstruct, csfcube (whose
 citations, and arxiv-cs (``qbe datasets arxiv-cs``).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

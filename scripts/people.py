@@ -8,8 +8,6 @@ Data sets are read from $QBE_DATA/people, or downloaded. Runs are ``runs/people.
 (95 %) are over researchers, reviews, queries and abstracts.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import shlex

@@ -11,8 +11,6 @@ before compression), the digest of the index, and the processor: scores of model
 last digits between processors, those of BM25 do not. CSFCube is read from $QBE_DATA/csfcube, or downloaded.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import hashlib

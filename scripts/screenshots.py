@@ -6,8 +6,6 @@ Needs Playwright (``pip install playwright``) and Chromium. ``mini`` is indexed 
 ``qbe demo``.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys
@@ -51,7 +49,7 @@ def main(arguments: list[str] | None = None) -> None:
         browser.close()
 
 
-def take(browser: Browser, address: str, width: int, height: int, path: Path) -> None:
+def take(browser: "Browser", address: str, width: int, height: int, path: Path) -> None:
     """Search with the sample abstract, look into the first hit, and write a picture."""
     from playwright.sync_api import expect
 

@@ -88,9 +88,10 @@ def test_a_model_is_put_together_out_of_wheels_once(parts, monkeypatch):
 
 
 def test_the_base_of_the_large_encoder_is_an_encoder_by_name(parts, monkeypatch):
-    monkeypatch.setattr(folders, "model_folder", lambda _: folders.model_folder(parts))
+    base = folders.model_folder(parts)
+    monkeypatch.setattr(folders, "model_folder", lambda _: base)
     whole, alone = (find(ENCODER, f"all-mpnet-base-v2{suffix}") for suffix in ("", "-sentences"))
-    assert whole.locate() == alone.locate() == folders.model_folder(parts)
+    assert whole.locate() == alone.locate() == base
     assert whole.sha256 == alone.sha256 == folders.MPNET.digests["model.safetensors"]
     assert (whole.encoder_format.layout, whole.encoder_format.max_tokens) == ("title-abstract", None)
     assert (alone.encoder_format.layout, alone.encoder_format.max_tokens) == ("sentences", 384)

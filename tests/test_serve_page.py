@@ -1,7 +1,5 @@
 """The page of `qbe serve` in a real browser, over a real server: the sample, and a paper full of script."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -80,7 +78,7 @@ class Visit:
         if message.type == "error" and "Failed to load resource" not in message.text:
             self.problems.append(message.text)
 
-    def open(self, fragment: str = "") -> Visit:
+    def open(self, fragment: str = "") -> "Visit":
         self.page.goto(self.address + fragment)
         expect(self.page.locator("#collection")).to_have_text("129 papers")
         return self

@@ -1,7 +1,5 @@
 """Recommends papers to cite, over one open index, by the citation model: matrices, heads, and a card."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -140,7 +138,7 @@ class Recommender(Closing):
         self._opened: _Opened | None = None
 
     @classmethod
-    def open(cls, index: Index, config: CiteConfig | None = None) -> Recommender:
+    def open(cls, index: Index, config: CiteConfig | None = None) -> "Recommender":
         """Open a recommender of papers of an index.
 
         Raises IndexFormatError for an index without vectors or postings, ModelError for a model that cannot

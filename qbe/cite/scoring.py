@@ -4,8 +4,6 @@ The cosine of W q and W c is the inner product of (W^T W q) and c over the lengt
 only the query is multiplied; of a stored vector one number is kept. All is in double precision.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -131,7 +129,7 @@ class CitationSource:
     Lengths of projections are computed when a paper is first scored, and kept: 8 bytes a vector.
     """
 
-    def __init__(self, reader: IndexReader, workers: Workers, projection: Projection) -> None:
+    def __init__(self, reader: IndexReader, workers: Workers, projection: "Projection") -> None:
         self._reader, self._workers, self._projection = reader, workers, projection
         self._sentence_lengths = np.full(len(reader.sentence_vectors), np.nan)
         self._whole_lengths = np.full(len(reader.whole_vectors), np.nan)
@@ -183,7 +181,7 @@ class CitationSource:
         likeness: Doubles = scores[:, places]
         return likeness
 
-    def _stored(self, rows: Rows) -> MeasuredPapers:
+    def _stored(self, rows: Rows) -> "MeasuredPapers":
         block, known = self._reader.gather(rows), self._sentence_lengths
         sentences = block.vectors.astype(np.float64)
         unknown = np.isnan(known[block.rows])
@@ -320,7 +318,7 @@ class CitationCandidates(NamedTuple):
     scores: Doubles
     components: Mapping[str, Doubles]
 
-    def without(self, rows: frozenset[int], count: int | None = None) -> CitationCandidates:
+    def without(self, rows: frozenset[int], count: int | None = None) -> "CitationCandidates":
         """Leave out some rows, and all but the first ``count`` of the others."""
         kept = np.flatnonzero([row not in rows for row in self.rows.tolist()])[:count]
         components = {name: part[kept] for name, part in self.components.items()}

@@ -4,8 +4,6 @@ Each command is a module ``qbe.cli.NAME`` with a function ``main(arguments)``; a
 for each a function ``NAME_main``. Their options are in `qbe.cli.options`.
 """
 
-from __future__ import annotations
-
 import sys
 
 from qbe.cli import common

@@ -1,7 +1,5 @@
 """``qbe cite``: recommend papers to cite."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +14,7 @@ from qbe.search.filters import OF_QUERY, describe
 from qbe.search.stages import parse_reranker
 
 if TYPE_CHECKING:
-    from qbe.search.writers import Result
+    pass
 
 TABLE_HITS = 20
 

@@ -1,7 +1,5 @@
 """``qbe cluster``: index, search or serve on a Ray cluster."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from qbe.cli import index, search, serve

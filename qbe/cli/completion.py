@@ -1,7 +1,5 @@
 """``qbe completion``: print a script that completes commands, options and choices in a shell."""
 
-from __future__ import annotations
-
 import argparse
 
 from qbe.cli import ABOUT, COMMANDS

@@ -1,7 +1,5 @@
 """``qbe datasets``: a test collection as corpus, topics, pools, qrels and folds."""
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 

@@ -1,7 +1,5 @@
 """``qbe demo``: a first search, in the collection that is part of the package."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """``qbe doctor``: what this machine and this installation are, and what they lack."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """``qbe evaluate``: runs against qrels, as tables and JSON."""
 
-from __future__ import annotations
-
 import json
 import os
 

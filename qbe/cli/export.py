@@ -1,7 +1,5 @@
 """``qbe export``: turn PyTorch weights into the ONNX models that qbe runs."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

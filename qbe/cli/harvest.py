@@ -1,7 +1,5 @@
 """``qbe harvest``: fetch the records of arXiv that are new or changed, and update an index with them."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``qbe index``: build an index from a corpus of papers, and keep it up to date."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 NAMED = 20  # how many papers that were kept or deleted are named
 
 
-def bars() -> Progress:
+def bars() -> "Progress":
     """Progress on a terminal."""
     from qbe.index.source import Progress
 
@@ -46,7 +44,7 @@ def main(arguments: list[str]) -> None:
     run(parse("index", arguments, built))
 
 
-def run(options: argparse.Namespace, build: Callable[..., Manifest] | None = None) -> None:
+def run(options: argparse.Namespace, build: "Callable[..., Manifest] | None" = None) -> None:
     """Build or change an index as the options say; ``build`` stands in for `qbe.index.build.build`."""
     read = reading(options)
     action = next((name for name in ("append", "update", "sync", "delete") if getattr(options, name)), None)
@@ -138,7 +136,7 @@ def build_settings(options: argparse.Namespace) -> qbe.BuildSettings:
 
 
 def _change(
-    output: Path, action: str, options: argparse.Namespace, read: qbe.Reading, execution: Execution
+    output: Path, action: str, options: argparse.Namespace, read: qbe.Reading, execution: "Execution"
 ) -> None:
     from qbe.index.update import append_papers, delete_papers, sync_papers
 

@@ -1,7 +1,5 @@
 """``qbe label``: pairs of papers with grades by facet, by a language model; and agreement of grades."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -82,7 +80,7 @@ def _prices(text: str | None) -> tuple[float, float] | None:
     return float(prices[0]), float(prices[1])
 
 
-def _config(options: argparse.Namespace, output: Path, merges: Merges) -> LabelConfig:
+def _config(options: argparse.Namespace, output: Path, merges: "Merges") -> LabelConfig:
     answers = Path(options.answers or f"{output}.answers.sqlite")
     same = f"expected --answers in another file than the --output, found {output} as both"
     refuse(answers.resolve() == output.resolve(), same)
@@ -92,7 +90,7 @@ def _config(options: argparse.Namespace, output: Path, merges: Merges) -> LabelC
     return LabelConfig(endpoint, answers, guideline, *budgets, parallel, merges, options.random_seed)
 
 
-def _pairs_of_files(options: argparse.Namespace, merges: Merges) -> list[Pair]:
+def _pairs_of_files(options: argparse.Namespace, merges: "Merges") -> "list[Pair]":
     from qbe.label.pairs import drawn, pool_runs
 
     if options.runs:
@@ -106,7 +104,7 @@ def _pairs_of_files(options: argparse.Namespace, merges: Merges) -> list[Pair]:
     return drawn(pairs, options.sample, options.random_seed) if pairs else []
 
 
-def _candidates(options: argparse.Namespace, index: qbe.Index) -> list[Pair]:
+def _candidates(options: argparse.Namespace, index: qbe.Index) -> "list[Pair]":
     from qbe.label.pairs import drawn, ids_with, pool_candidates
 
     if options.keywords:
@@ -118,7 +116,7 @@ def _candidates(options: argparse.Namespace, index: qbe.Index) -> list[Pair]:
         return pool_candidates(index, queries, options.candidates, options.random_seed, advance)
 
 
-def _label(options: argparse.Namespace, index: qbe.Index, pairs: list[Pair], config: LabelConfig) -> None:
+def _label(options: argparse.Namespace, index: qbe.Index, pairs: "list[Pair]", config: LabelConfig) -> None:
     """Grade pairs, and print what came of it; raises ModelError where pairs were asked for in vain."""
     from qbe.label.pairs import papers_of
 

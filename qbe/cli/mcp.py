@@ -1,7 +1,5 @@
 """``qbe mcp``: tools for agents over an index."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

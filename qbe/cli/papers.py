@@ -1,7 +1,5 @@
 """``qbe list`` and ``qbe show``: the papers of an index, as lines and each as a whole."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """``qbe search``: find papers like a paper, for its problem, its method or its findings."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil
@@ -153,9 +151,9 @@ def default_hits(form: str, table_hits: int = TABLE_HITS) -> int:
 def write(
     options: argparse.Namespace,
     form: str,
-    writer: ResultWriter,
+    writer: "ResultWriter",
     ids: Sequence[str],
-    search: Callable[[Sequence[int]], Iterable[Result]],
+    search: "Callable[[Sequence[int]], Iterable[Result]]",
 ) -> None:
     """Write results where the options say; a run of topics to a file so that it can be continued."""
     from qbe.search.writers import write_run
@@ -188,7 +186,7 @@ def filter_of(options: argparse.Namespace) -> qbe.PaperFilter | None:
     )
 
 
-def _source(options: argparse.Namespace, index: qbe.Index, weights: Any) -> QuerySource:
+def _source(options: argparse.Namespace, index: qbe.Index, weights: Any) -> "QuerySource":
     from qbe.search.queries import QuerySource, distinct_papers, from_topics, query_by
 
     what: Any = weights or (qbe.Facet(options.facet) if options.facet else None)
@@ -233,11 +231,11 @@ def named_papers(index: qbe.Index, path: str, *, required: bool = True) -> list[
 
 def _results(
     session: qbe.SearchSession,
-    source: QuerySource,
+    source: "QuerySource",
     pools: Mapping[str, Sequence[str]] | None,
     request: Callable[..., qbe.SearchRequest],
     places: Sequence[int],
-) -> Iterator[Result]:
+) -> "Iterator[Result]":
     """The results of queries, searched some at a time; what users should know is said on standard error."""
     from qbe.search import request as requests
     from qbe.search.session import not_reranked

@@ -1,7 +1,5 @@
 """``qbe serve``: a page to search with, and the same for programs over HTTP."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import logging
@@ -79,7 +77,7 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
             server_of(app).run(sockets=[listening])
 
 
-def worker_app(options: argparse.Namespace) -> ASGIApp:
+def worker_app(options: argparse.Namespace) -> "ASGIApp":
     """The application of a worker, which is warm; what goes wrong ends all of them."""
     from uvicorn.config import STARTUP_FAILURE
 
@@ -96,7 +94,7 @@ def worker_app(options: argparse.Namespace) -> ASGIApp:
     return apps[0]
 
 
-def _settings(options: argparse.Namespace) -> tuple[ServeSettings, int]:
+def _settings(options: argparse.Namespace) -> "tuple[ServeSettings, int]":
     from qbe.serve.guard import read_key, settings_for
 
     settings = settings_for(
@@ -118,7 +116,7 @@ def _app(
     open_index: Callable[..., qbe.Index] | None = None,
     *,
     is_warm: bool = False,
-) -> tuple[ASGIApp, qbe.Index]:
+) -> "tuple[ASGIApp, qbe.Index]":
     """The application over an index, and the index; the stack closes both."""
     from qbe.feeds.watches import Watcher
     from qbe.label.pairs import papers_of

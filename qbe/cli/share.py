@@ -1,7 +1,5 @@
 """``qbe pack`` and ``qbe pull``: an index as one file, and an index from an address."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from qbe.cli import common

@@ -1,7 +1,5 @@
 """``qbe tag``: split abstracts into sentences and label each with its facet."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import nullcontext
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``qbe train``: train the models that qbe ships, and sentence encoders."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex
@@ -80,7 +78,7 @@ def _path(options: argparse.Namespace, name: str) -> Path:
     return Path(folder or "", below) if value is None else Path(value)
 
 
-def _sources(options: argparse.Namespace) -> Sources:
+def _sources(options: argparse.Namespace) -> "Sources":
     """The files and the index that the options give, or their defaults in a checkout or QBE_DATA."""
     from qbe.train.pairs import data_file, pair_files
     from qbe.train.work import Sources

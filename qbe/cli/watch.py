@@ -1,7 +1,5 @@
 """``qbe watch``: keep searches, and report the papers that are new for them."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,7 +37,7 @@ def _add(options: argparse.Namespace) -> None:
     print(f"{options.watches}: {watch.name}: new papers of grade {watch.grade:g} or more will be reported")
 
 
-def _watch(options: argparse.Namespace) -> Watch:
+def _watch(options: argparse.Namespace) -> "Watch":
     from qbe.feeds.watches import watch_of
     from qbe.search.request import SearchForm
 

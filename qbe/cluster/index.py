@@ -1,7 +1,5 @@
 """Build and search on a Ray cluster: joined or started, each index held by processes of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import dataclasses

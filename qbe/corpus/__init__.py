@@ -3,8 +3,6 @@
 The names are loaded when they are first used, so that help is fast.
 """
 
-from __future__ import annotations
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from qbe.corpus.json_formats import read_jsonl, read_records, write_jsonl

@@ -1,7 +1,5 @@
 """Papers as entries of a bibliography: BibTeX (for biber and biblatex or BibTeX itself) and RIS, in UTF-8."""
 
-from __future__ import annotations
-
 import re
 import string
 import unicodedata

@@ -4,8 +4,6 @@ That is entries without a key, fields that occur twice, comments, and spaces in 
 concerns its entry alone, which ends where a line begins the next.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSet, Sequence

@@ -1,7 +1,5 @@
 """Fields of records in other formats: types as in their schemas, dates, and one cleaning for all readers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, lru_cache

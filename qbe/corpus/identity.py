@@ -1,7 +1,5 @@
 """Which papers are the same: ids, made from the content where a source has none, titles and DOIs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -269,7 +267,7 @@ class TitleIndex:
                 self._titles_by_word[word].append(number)
 
     @classmethod
-    def of_corpus(cls, source: Path) -> TitleIndex:
+    def of_corpus(cls, source: Path) -> "TitleIndex":
         """Index the titles of a corpus in JSON lines; raises CorpusError where it cannot be read."""
         from qbe.corpus.json_formats import read_jsonl
 

@@ -5,8 +5,6 @@ Schemas: arXiv's ``arxiv-metadata-oai-snapshot.json``; OpenAlex's work object (d
 API JSON Format"; ``csl-data.json`` of the Citation Style Language, and items of Zotero's Web API.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

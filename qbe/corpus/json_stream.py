@@ -1,7 +1,5 @@
 """JSON text to records, with errors that name the place: lines by the standard library, arrays by ijson."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 r"""A paper as its LaTeX source: title and abstract as plain text, and what it cites."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from itertools import chain, islice

@@ -4,8 +4,6 @@ Tags, entities, prefixes and copyright lines are removed; LaTeX's accents, symbo
 become the characters they stand for.
 """
 
-from __future__ import annotations
-
 import html
 import re
 import unicodedata

@@ -4,8 +4,6 @@ A reader keeps a name as "Given Family" where `split_name` tells the family name
 "Family, Given", such as "Hernández Núñez, José": so no family name loses a part.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence

@@ -5,8 +5,6 @@ standard input, each after its length in eight bytes, and answers each with a li
 ``abstract``, ``source`` (see `qbe.corpus.pdf`), ``arxiv`` and ``doi``, or ``error``.
 """
 
-from __future__ import annotations
-
 import atexit
 import io
 import json

@@ -3,8 +3,6 @@
 PDFium's coordinates are points from the lower left corner of a page; here ``y`` runs downwards.
 """
 
-from __future__ import annotations
-
 import ctypes
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """A corpus of several sources as a stream of papers, each once; how the format of a file is found."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -6,8 +6,6 @@ and ``sentence_offsets`` (a pair a sentence, where the abstract was split here).
 counted by reason, and listed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -5,8 +5,6 @@ lists, headings, and full stops without a space after them. A rule only uses the
 such a place, so the time is linear in the length of any text.
 """
 
-from __future__ import annotations
-
 # ruff: noqa: RUF001 (the typographic characters below are meant)
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The compression follows from the suffix (.gz, .bz2, .xz, .zst, .zip), else from 
 standard input may be compressed too. A zip archive must hold a single file.
 """
 
-from __future__ import annotations
-
 import bz2
 import codecs
 import contextlib

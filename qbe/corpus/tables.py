@@ -4,8 +4,6 @@ Columns are those that `qbe.corpus.records.Reading` names, or have usual names, 
 managers and databases. What some of these write before the header is left out, and said so.
 """
 
-from __future__ import annotations
-
 import csv
 import datetime
 import io

@@ -4,8 +4,6 @@ White space and byte order marks may stand before a record; one without its last
 begins, and one without its first line begins at its title, abstract or authors.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import tomllib

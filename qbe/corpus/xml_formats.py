@@ -3,8 +3,6 @@
 Entities that a document declares stay as they are written, because they can make gigabytes of a small file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

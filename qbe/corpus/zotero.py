@@ -4,8 +4,6 @@ Names of tables and columns are those of Zotero's schema (github.com/zotero/zote
 keeps its database locked, so a consistent copy is read, and nothing is written beside it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -123,7 +121,7 @@ def _state(path: Path) -> tuple[Any, ...]:
 class _Library:
     """The items of a copied database, with all that belongs to each read at once."""
 
-    def __init__(self, database: sqlite3.Connection, folder: Path) -> None:
+    def __init__(self, database: "sqlite3.Connection", folder: Path) -> None:
         self._database, self._folder = database, folder
         self._base = preferences().get("baseAttachmentPath", "")
         is_old = "sourceItemID" in self._columns("itemAttachments")  # before Zotero 5

@@ -10,8 +10,6 @@ of a third, so that facets disagree in training. FaBLE's units are written by a 
 the labelled sentences of real papers.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import lzma

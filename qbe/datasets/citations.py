@@ -10,8 +10,6 @@ three papers is a context of these papers. Without full texts, papers that one p
 together, with the sentences of its abstract as contexts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math

@@ -15,8 +15,6 @@ in the order of their years; its 20,000 queries a split are not those of the pub
 drawn at random.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

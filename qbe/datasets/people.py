@@ -4,8 +4,6 @@ Each is read from its public release, which is downloaded file by file (``people
 digests), or from a folder as ``$QBE_DATA/people`` has them. Abstracts belong to their publishers.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Writing a data set: a new one needs a function in WRITERS, and a name in `qbe.datasets`."""
 
-from __future__ import annotations
-
 import contextlib
 import filecmp
 import os

@@ -1,7 +1,5 @@
 """What data sets share: options, finding a release, judged pools, files of the other commands."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -10,8 +10,6 @@ and ndcg.
 paper, which is no candidate of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -91,7 +89,7 @@ def evaluate(qrels: Qrels, rankings: Rankings, measures: Iterable[str]) -> Evalu
 
 
 def scope_figures(
-    measures: Mapping[str, Measure],
+    measures: "Mapping[str, Measure]",
     values: Mapping[str, Mapping[str, float]],
     scopes: Mapping[str, Collection[str]],
     left_out: Collection[str] = (),

@@ -1,7 +1,5 @@
 """Protocols against grades by facet: crossed pairs, exploration, first hits as asked, and corners."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -5,8 +5,6 @@ the published figures and differs from trec_eval. They take ``ranked``, the grad
 retrieved papers in rank order, and ``pool``, those of the whole pool.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re
@@ -158,7 +156,7 @@ def register_protocol_measures() -> None:
         )
 
 
-def parse_measures(names: Iterable[str]) -> dict[str, ir_measures.Measure]:
+def parse_measures(names: Iterable[str]) -> "dict[str, ir_measures.Measure]":
     """Parse names of ir-measures and of the CSFCube protocol into measures by canonical name, each once."""
     register_protocol_measures()
     ir_measures = check_package("ir_measures")
@@ -196,7 +194,7 @@ _HINT = (
 
 
 def per_query_values(
-    measures: Mapping[str, ir_measures.Measure], qrels: Qrels, scores: Mapping[str, Mapping[str, float]]
+    measures: "Mapping[str, ir_measures.Measure]", qrels: Qrels, scores: Mapping[str, Mapping[str, float]]
 ) -> dict[str, dict[str, float]]:
     """Compute measure name -> query id -> value, for every query of the qrels."""
     if not measures:
@@ -224,7 +222,7 @@ def per_query_values(
     return values
 
 
-def figure(measures: Mapping[str, ir_measures.Measure], name: str, values: Iterable[float]) -> float:
+def figure(measures: "Mapping[str, ir_measures.Measure]", name: str, values: Iterable[float]) -> float:
     """Aggregate the values of queries as ir-measures does (a sum for counts such as NumRet), else average."""
     if name not in measures:
         return fmean(values)

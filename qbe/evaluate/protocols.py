@@ -8,8 +8,6 @@ mean over reviews of the means over their queries, ``REVIEW-NUMBER``, which depe
 compares the facets of sentences; those below a conclusion do not count.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

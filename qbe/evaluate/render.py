@@ -1,7 +1,5 @@
 """A report as tables, as JSON, and as a plot: a panel a measure, the runs in their order, a line a scope."""
 
-from __future__ import annotations
-
 import dataclasses
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -324,7 +322,7 @@ def points_by_paper(evaluation: Evaluation, measure: str) -> dict[str, list[Poin
     return points
 
 
-def figure_of(report: Report, *, by_paper: bool = False) -> Figure:
+def figure_of(report: Report, *, by_paper: bool = False) -> "Figure":
     """Draw `points_of` each measure that has any, or `points_by_paper` of each run, three panels to a row."""
     from matplotlib.figure import Figure
 

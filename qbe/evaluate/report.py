@@ -1,7 +1,5 @@
 """Evaluation from files to a report: evaluations, comparisons, published figures, and gains by query."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

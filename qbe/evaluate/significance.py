@@ -1,7 +1,5 @@
 """Differences of systems: paired tests, corrected for multiple comparisons, and what rests on few queries."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The journal is JSON lines: a header, the records of each page as they come, and 
 says where the harvest goes on. What follows the last of these lines, of an interrupted page, is cut off.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import logging
@@ -86,7 +84,7 @@ class Journal:
     size: int = 0
 
     @classmethod
-    def read(cls, path: Path) -> Journal:
+    def read(cls, path: Path) -> "Journal":
         try:
             with path.open("rb") as stream:
                 header = json.loads(stream.readline())

@@ -4,8 +4,6 @@ Records are read in arXiv's formats (info.arxiv.org/help/oa): ``arXiv`` has auth
 date of the newest version; ``arXivRaw`` the dates of all versions, of which the first counts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import html
 import http.client

@@ -6,8 +6,6 @@ leave the index, so that another version of a paper, or a rebuilt index, brings 
 search fails keeps its number. Findings are written with it, and stay unreported until a report is written.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Building an index: stage by stage in a hidden folder, resumable, published as a generation at the end."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

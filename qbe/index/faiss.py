@@ -3,8 +3,6 @@
 A search compares and transforms vectors one by one, since FAISS's matrix products depend on the batch.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 This is the only module that imports jnius; ``pyserini.search.lucene`` would load torch and transformers.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """Lucene postings: built by Anserini's IndexCollection, updated, and searched in few calls from Python."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json
@@ -90,7 +88,7 @@ def write_input(folder: Path, papers: Iterable[Paper]) -> Iterator[Paper]:
 
 
 def write_lucene_index(
-    folder: Path, count: int, settings: BuildSettings, execution: Execution
+    folder: Path, count: int, settings: "BuildSettings", execution: "Execution"
 ) -> dict[str, Any]:
     """Index the ``count`` papers that `write_input` wrote; return version, settings and term statistics."""
     execution.progress.stage("indexing with Lucene")
@@ -100,7 +98,7 @@ def write_lucene_index(
     return {"version": jvm.lucene_version(), "k1": K1, "b": B, **stored, **statistics}
 
 
-def _index_input(folder: Path, settings: BuildSettings, threads: int) -> None:
+def _index_input(folder: Path, settings: "BuildSettings", threads: int) -> None:
     shutil.rmtree(folder / LUCENE, ignore_errors=True)
     jvm.silence_log4j()
     arguments = jvm.java_class("io.anserini.index.IndexCollection$Args")()
@@ -123,7 +121,12 @@ def _index_input(folder: Path, settings: BuildSettings, threads: int) -> None:
 
 
 def update_lucene(
-    folder: Path, old: Path, added: Path | None, deleted: Sequence[str], settings: BuildSettings, threads: int
+    folder: Path,
+    old: Path,
+    added: Path | None,
+    deleted: Sequence[str],
+    settings: "BuildSettings",
+    threads: int,
 ) -> dict[str, Any]:
     """Write ``folder/lucene``: that of ``old`` without ``deleted`` papers and with those of ``added``.
 

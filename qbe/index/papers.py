@@ -1,7 +1,5 @@
 """The papers of an index: records by row, by id, and by what people call them (DOI, arXiv id, title)."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

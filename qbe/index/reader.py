@@ -1,7 +1,5 @@
 """The papers, vectors and postings of one generation of an index, or of several indexes side by side."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import threading
@@ -76,7 +74,7 @@ class IndexReader:
         return self.papers[self.papers.row(paper_id)]
 
     @property
-    def names(self) -> Names:
+    def names(self) -> "Names":
         from qbe.index.papers import Names
 
         return self._open_once("names", lambda: Names(self.papers))

@@ -3,8 +3,6 @@
 The archive holds ``pack.json`` (its description), ``manifest.json``, and the files that the manifest names.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import io

@@ -1,7 +1,5 @@
 """What an index is built of: settings, a corpus as a stream of papers, an encoder that users bring."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib
@@ -226,7 +224,7 @@ class BuildSettings:
         return record
 
     @classmethod
-    def read(cls, record: Mapping[str, Any], **changes: Any) -> BuildSettings:
+    def read(cls, record: Mapping[str, Any], **changes: Any) -> "BuildSettings":
         """Return the settings of a manifest, with changes."""
         return cls(**{name: value for name, value in record.items() if name != "corpus"} | changes)
 

@@ -3,8 +3,6 @@
 A reader holds a shared lock on the manifest of its generation; the next writer removes what nobody reads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl
@@ -70,7 +68,7 @@ class FaissParams:
         return self.nlist is not None or _ROUNDED.search(self.factory) is not None
 
     @classmethod
-    def read(cls, dense: Mapping[str, Any]) -> FaissParams:
+    def read(cls, dense: Mapping[str, Any]) -> "FaissParams":
         """Read a manifest's ``dense``."""
         return cls(**{name: dense["ann"][name] for name in cls.__dataclass_fields__})
 

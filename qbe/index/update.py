@@ -3,8 +3,6 @@
 Lucene's files are linked and changed by Lucene, records and vectors copied, FAISS's index filled anew.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

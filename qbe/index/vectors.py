@@ -4,8 +4,6 @@ Half precision, or bytes with a scale per vector. Sentences of paper i are the r
 ``starts[i + 1]``; ``starts`` is (papers + 1,).
 """
 
-from __future__ import annotations
-
 import io
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -199,7 +197,7 @@ class Selection:
             made: T = self._made[name]
             return made
 
-    def __reduce__(self) -> tuple[type[Selection], tuple[Mask]]:
+    def __reduce__(self) -> "tuple[type[Selection], tuple[Mask]]":
         return Selection, (self.mask,)
 
 

@@ -1,7 +1,5 @@
 """Pairs graded by a language model or by hand, and the agreement of two files of grades, facet by facet."""
 
-from __future__ import annotations
-
 import math
 import random
 import re

@@ -1,7 +1,5 @@
 """Files of pairs: to be graded, drawn from an index in several ways, and graded."""
 
-from __future__ import annotations
-
 import math
 import random
 import re

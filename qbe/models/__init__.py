@@ -1,7 +1,5 @@
 """Models that ONNX Runtime runs: found, exported, and applied to papers."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Cards of models, folders that appear whole or not at all, and small networks stored with their card."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """The sentence encoder: contextualized sentence vectors from an ONNX model."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
@@ -75,7 +73,7 @@ class Encoder:
     @classmethod
     def open(
         cls, name: str = DEFAULT_ENCODER, precision: str | None = None, threads: int = 1, device: str = CPU
-    ) -> Encoder:
+    ) -> "Encoder":
         """Open an encoder by name, folder or hub name, by default in int8 on the CPU and fp16 on a GPU."""
         device = chosen_device(device)
         return cls(resolve_encoder(name, precision or usual_precision(device)), threads, device)

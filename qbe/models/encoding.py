@@ -1,7 +1,5 @@
 """What goes through an encoder: formats, papers as windows of token ids, and the vectors that come out."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -62,7 +60,7 @@ class EncoderFormat:
     @classmethod
     def pooled(
         cls, layout: str, pooling: str, similarity: str = COSINE, max_tokens: int | None = None
-    ) -> EncoderFormat:
+    ) -> "EncoderFormat":
         """Return a format with one pooling, for sentences too with the layout ``sentences``."""
         sentences = pooling if layout == SENTENCES else MEAN
         return cls(
@@ -296,7 +294,7 @@ class EncodedAspect(NamedTuple):
         return self.whole
 
     @classmethod
-    def of(cls, aspect: Aspect, vectors: PaperVectors | None = None) -> EncodedAspect:
+    def of(cls, aspect: Aspect, vectors: PaperVectors | None = None) -> "EncodedAspect":
         """Combine an aspect with its paper's ``vectors``; raises as `Aspect.selected_positions` does."""
         positions = aspect.selected_positions()
         if vectors is None:

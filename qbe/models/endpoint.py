@@ -1,7 +1,5 @@
 """A language model behind an OpenAI-compatible endpoint: where it is, what is sent, and what it may cost."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

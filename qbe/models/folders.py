@@ -1,7 +1,5 @@
 """Where models are: the package, a folder, the Hugging Face hub; exports made once, and bases."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import re

@@ -1,7 +1,5 @@
 """Encoding in batches on a GPU, by graphs that are rewritten from exported ones and kept in the cache."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
@@ -144,7 +142,7 @@ def pair_batches(files: RerankerFiles) -> Path:
     return _made(files.metadata.name, digests, lambda: half_pairs(files.model), half=True)
 
 
-def half_pairs(model: Path) -> Graph:
+def half_pairs(model: Path) -> "Graph":
     """Make a pair cross-encoder in half precision of a ``model`` in another."""
     graph = Graph(model)
     halve(graph)
@@ -155,7 +153,7 @@ def half_pairs(model: Path) -> Graph:
     return graph
 
 
-def _made(name: str, digests: Sequence[str], rewrite: Callable[[], Graph], *, half: bool) -> Path:
+def _made(name: str, digests: Sequence[str], rewrite: "Callable[[], Graph]", *, half: bool) -> Path:
     parts = "-".join(digest[:12] for digest in digests)
     precision = "half" if half else "single"
     target = cache_folder() / "batches" / f"{name}-{parts}-{precision}-{_CACHE_FORMAT}.onnx"

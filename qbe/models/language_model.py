@@ -1,7 +1,5 @@
 """Grades of pairs of papers by a language model, whose answers are kept and paid for only once."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

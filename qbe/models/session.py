@@ -1,7 +1,5 @@
 """ONNX Runtime sessions, devices and precisions."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import logging

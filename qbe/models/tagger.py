@@ -1,7 +1,5 @@
 """The facet tagger: labels sentences in context (Cohan et al., 2019) from the token states of the encoder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import repeat, tee
@@ -77,7 +75,7 @@ class Tagger:
         self._chain = [np.array(each) for each in (metadata.begin, metadata.end, metadata.transitions)]
 
     @classmethod
-    def open(cls, name: str = DEFAULT_TAGGER) -> Tagger:
+    def open(cls, name: str = DEFAULT_TAGGER) -> "Tagger":
         return cls(resolve_tagger(name))
 
     @property

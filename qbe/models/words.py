@@ -4,8 +4,6 @@ In titles "X for Y" and "Y using X", X names a technique and Y a problem. The lo
 being in an X are its *lean*; words that lean to techniques count more by method, the others by background.
 """
 
-from __future__ import annotations
-
 import gzip
 import re
 import unicodedata

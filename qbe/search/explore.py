@@ -1,7 +1,5 @@
 """Queries of several facets: candidates are graded in each facet and ranked by grades, mixed or varied."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property

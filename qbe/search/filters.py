@@ -1,7 +1,5 @@
 """Filters: which papers may be found, by their metadata."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import threading
@@ -95,7 +93,7 @@ class PaperFilter:
         where = tuple(sorted(self.where.items()))
         return hash((self.years, self.before, self.categories, self.authors, where))
 
-    def of(self, query: Query | None) -> PaperFilter:
+    def of(self, query: Query | None) -> "PaperFilter":
         """Replace ``"query"`` by the latest year of a query's papers; raise UsageError for one without."""
         if self.before != OF_QUERY:
             return self
@@ -235,7 +233,7 @@ def check_filter(value: object) -> None:
 class FilterResult(NamedTuple):
     """What passes a filter (``selection``: None for all), how many lack a year, and what no paper meets."""
 
-    selection: Selection | None
+    selection: "Selection | None"
     papers: int
     total: int
     unknown_year: int
@@ -245,7 +243,7 @@ class FilterResult(NamedTuple):
 class FilterCache:
     """The papers of an index that pass filters: years, two bytes a paper, and the last KEPT masks stay."""
 
-    def __init__(self, reader: IndexReader) -> None:
+    def __init__(self, reader: "IndexReader") -> None:
         self._papers, self._lock = reader.papers, threading.Lock()
         self._years: NDArray[np.int16] | None = None
         own = weakref.proxy(self)  # a cycle would keep the generation until the next garbage collection
@@ -288,7 +286,7 @@ class FilterCache:
         text = ("-" if name == "years" else ", ").join(str(part or "") for part in parts)
         return f"no paper of the index passes `{name}` {text}"
 
-    def _read(self, paper_filter: PaperFilter) -> Mask:
+    def _read(self, paper_filter: PaperFilter) -> "Mask":
         """Which papers (papers,) pass, years apart; years are read along with the first filter."""
         import numpy as np
 

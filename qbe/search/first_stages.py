@@ -1,7 +1,5 @@
 """The first stages of a search: BM25 by Lucene, sentence vectors, and any named scores of both, fused."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol

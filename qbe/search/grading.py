@@ -1,7 +1,5 @@
 """Grades of candidates in each facet, from 0 to 3, by stored vectors and words, and a reranker by them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
@@ -209,7 +207,7 @@ def named_grades(paper: Paper, estimates: Estimates) -> list[dict[str, float]]:
 class Regrader:
     """Grades the ``count`` best candidates again: the mean of the stored vectors' and the joint grade."""
 
-    def __init__(self, grader: JointGrader, count: int) -> None:
+    def __init__(self, grader: "JointGrader", count: int) -> None:
         self.grader, self._count = grader, count
         self._chances = np.array(grader.card.chances, np.float64)
 
@@ -258,7 +256,7 @@ _SAID = {
 }
 
 
-def answer(paper: Paper, hits: Sequence[Hit], papers: Sequence[Paper], joint: JointGrader) -> float:
+def answer(paper: Paper, hits: Sequence[Hit], papers: Sequence[Paper], joint: "JointGrader") -> float:
     """Estimate how well hits answer a question, of which the first are these papers, the next tells the gap.
 
     A weighted sum: the best share of the question's terms times cosine, of the parts least like a paper; the
@@ -290,7 +288,7 @@ def _covered(parts: Sequence[Mapping[str, float]], texts: Sequence[str]) -> Doub
 
 
 def unanswered(
-    query: Query, hits: Sequence[Hit], lookup: Callable[[str], Paper], joint: JointGrader
+    query: Query, hits: Sequence[Hit], lookup: Callable[[str], Paper], joint: "JointGrader"
 ) -> str | None:
     """Say where no hit of a question is likely to answer it."""
     papers = [lookup(hit.paper_id) for hit in hits[:FIRST_HITS]]

@@ -8,8 +8,6 @@ The matchings are pure functions of many pairs of papers at a time. ``distances`
 semi-dual, since Sinkhorn's iteration converges slowly where the regularization is weak against the costs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The paper of a query from outside: a pasted abstract, a file, or a file that a stranger sends."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

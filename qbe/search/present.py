@@ -1,7 +1,5 @@
 """Results for people: the reasons of a hit, headings, tables and Markdown."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections import Counter
@@ -26,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def add_matches(
-    reader: IndexReader,
-    workers: Workers,
-    queries: Sequence[Sequence[EncodedAspect]],
+    reader: "IndexReader",
+    workers: "Workers",
+    queries: "Sequence[Sequence[EncodedAspect]]",
     hits: Sequence[Sequence[Hit]],
 ) -> list[list[Hit]]:
     """Add to each query's hits the closest sentence to every sentence of every aspect, best pair first."""

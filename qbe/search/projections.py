@@ -1,7 +1,5 @@
 """Late interaction of stored sentence vectors, projected for each facet, in double precision."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +39,7 @@ class StoredPapers(NamedTuple):
         ends = [*self.starts[1:].tolist(), len(self.sentences)]
         return [slice(begin, end) for begin, end in zip(self.starts.tolist(), ends, strict=True)]
 
-    def projected(self, matrix: Doubles | None) -> StoredPapers:
+    def projected(self, matrix: Doubles | None) -> "StoredPapers":
         return StoredPapers(projected(self.sentences, matrix), self.starts, projected(self.whole, matrix))
 
     def sums(self, marked: Bools) -> Doubles:

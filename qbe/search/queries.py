@@ -5,8 +5,6 @@ technique and a problem by their form: a title's ("X for Y", "Y using X", "Y via
 the form leaves it open, the lean of words to techniques or problems decides (`qbe.models.words`).
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

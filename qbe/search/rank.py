@@ -1,7 +1,5 @@
 """Rank papers for aspects of queries by a first stage, and rerank the best of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice

@@ -2,8 +2,6 @@
 
 # ruff: noqa: RUF009  (functions that make fields)
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Rerankers made of models: cross-encoders, joint grades, a language model, and functions of the user."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -341,7 +339,7 @@ class LanguageModelReranker:
 
     needs_vectors, takes_whole_abstracts = False, True
 
-    def __init__(self, grader: LanguageModelGrader) -> None:
+    def __init__(self, grader: "LanguageModelGrader") -> None:
         self._grader = grader
         self.name = grader.client.endpoint.model
 

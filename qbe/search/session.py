@@ -1,7 +1,5 @@
 """A search as every front end runs it: the query prepared once, the first stage once, then reranking."""
 
-from __future__ import annotations
-
 import copy
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -125,7 +123,7 @@ class SearchSession(Closing):
             self.close()
             raise
 
-    def with_first_stage(self, first_stage: Any) -> SearchSession:
+    def with_first_stage(self, first_stage: Any) -> "SearchSession":
         """Open another first stage over the same models and threads, which are closed with either session."""
         other = copy.copy(self)
         other.stages = replace(self.stages, first_stage=first_stage)

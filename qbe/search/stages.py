@@ -1,7 +1,5 @@
 """The stages of a search as dataclasses, whose fields make checks, JSON and the command line's grammar."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -111,7 +109,7 @@ class _Stage:
         record: dict[str, Any] = json.loads(json.dumps({"stage": self.name, **parameters}, default=os.fspath))
         return record
 
-    def __rshift__(self, reranker: Any) -> Stages:
+    def __rshift__(self, reranker: Any) -> "Stages":
         return Stages(self, reranker)
 
 
@@ -288,7 +286,7 @@ class Stages:
         if self.reranker is not None and not isinstance(self.reranker, tuple(RERANKERS.values())):
             object.__setattr__(self, "reranker", CrossEncoder(self.reranker))
 
-    def __rshift__(self, reranker: Any) -> Stages:
+    def __rshift__(self, reranker: Any) -> "Stages":
         if self.reranker is not None:
             both = f"{self.reranker.name} and {getattr(reranker, 'name', reranker)!s:.50}"
             raise UsageError(f"expected one reranker, found {both}; drop one")
@@ -377,7 +375,7 @@ def describe_stages(stages: Mapping[str, type[_Stage]]) -> str:
     return "\n".join(lines)
 
 
-def default_stages(index: Index) -> Stages:
+def default_stages(index: "Index") -> Stages:
     """Choose the stages for an index, the same in every front end."""
     dense = index.manifest.dense
     if dense is None:

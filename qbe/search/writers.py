@@ -1,7 +1,5 @@
 """Results for programs: records, CSV, bibliographies, TREC runs; and runs of topics that can be continued."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The application: routes over a service, behind a guard, following the index, in one process or several."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import multiprocessing

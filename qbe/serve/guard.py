@@ -1,7 +1,5 @@
 """Guard of a server: host names, API key, limits of requests, headers, metrics, and the log of requests."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import logging
@@ -127,7 +125,7 @@ def failure(status: int, message: str, headers: dict[str, str] | None = None) ->
 class Metrics(Collector):
     """Counts and times of requests by route and status, of all workers, and the size of the index."""
 
-    def __init__(self, service: SearchService) -> None:
+    def __init__(self, service: "SearchService") -> None:
         self._service, registry = service, CollectorRegistry()
         labels = ("method", "route", "status")
         self.requests = Counter("qbe_http_requests", "Requests answered.", labels, registry=registry)

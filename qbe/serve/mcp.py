@@ -1,7 +1,5 @@
 """Tools for agents over an index, by the Model Context Protocol (MCP)."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import logging

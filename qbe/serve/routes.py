@@ -1,7 +1,5 @@
 """The addresses of the HTTP interface: what each reads, answers, and says of itself in /openapi.json."""
 
-from __future__ import annotations
-
 import inspect
 import logging
 from collections.abc import AsyncIterator, Callable

@@ -1,7 +1,5 @@
 """Searches, labels, recommendations and exports over one open index, as JSON; parameters as schemas."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

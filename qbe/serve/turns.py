@@ -1,7 +1,5 @@
 """Whose request is worked on: one at a time, that of the client who has had the fewest lately."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import sys

@@ -1,7 +1,5 @@
 """Training of the citation model: a projection of stored vectors, and the heads that rank candidates."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections import defaultdict

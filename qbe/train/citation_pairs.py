@@ -4,8 +4,6 @@ Nogueira, Jiang, Cho and Lin, *Evaluating Pretrained Transformer Models for Cita
 2020), sections 3 to 5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple

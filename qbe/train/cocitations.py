@@ -1,7 +1,5 @@
 """Training of sentence encoders on co-citations, with the objectives of ASPIRE (Mysore et al., 2022)."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import math

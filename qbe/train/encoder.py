@@ -1,7 +1,5 @@
 """Training of sentence encoders, with facet projections of their vectors, on graded pairs."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

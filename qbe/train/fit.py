@@ -1,7 +1,5 @@
 """The trainer: steps, learning rates, the choice of an epoch on dev, checkpoints that resume exactly."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import math

@@ -1,7 +1,5 @@
 """Training of the grade model: a small network over comparisons of papers, from graded pairs in an index."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

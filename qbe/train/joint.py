@@ -1,7 +1,5 @@
 """Training of joint grades: a cross-encoder that grades pairs of papers, and a larger one that teaches it."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import logging

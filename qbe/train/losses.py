@@ -1,7 +1,5 @@
 """All losses: of graded lists, of grades, of citations, and ASPIRE's of co-cited papers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -134,7 +132,7 @@ class PaperVectors(NamedTuple):
     whole: Tensor
     marked: Tensor
 
-    def rows(self, rows: Tensor) -> PaperVectors:
+    def rows(self, rows: Tensor) -> "PaperVectors":
         return PaperVectors(*(part[rows] for part in self))
 
 

@@ -1,7 +1,5 @@
 """Networks that trainings share: encoders whose layers are all trained, and late interaction of vectors."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -39,7 +37,7 @@ class PaperTable(NamedTuple):
     ends: Tensor
     marked: Tensor  # (papers, sentences, facets) bool; all where a paper has none of a facet
 
-    def to(self, device: torch.device | str) -> PaperTable:
+    def to(self, device: torch.device | str) -> "PaperTable":
         return PaperTable(*(part.to(device) for part in self))
 
 
@@ -207,7 +205,7 @@ class StoredVectors:
         first = torch.cumsum(counts, 0) - counts
         return (self.starts[papers] - first)[places] + torch.arange(len(places)), places
 
-    def projected(self, papers: Tensor, marked: Tensor, matrix: Tensor) -> ProjectedPapers:
+    def projected(self, papers: Tensor, marked: Tensor, matrix: Tensor) -> "ProjectedPapers":
         """Papers projected by a matrix; of all stored sentences those of the facet are ``marked``."""
         rows, places = self.rows(papers)
         sentences, whole = self.sentences[rows] @ matrix.T, self.whole[papers] @ matrix.T
@@ -224,7 +222,7 @@ class ProjectedPapers(NamedTuple):
     whole: Tensor  # (papers, dimension)
 
     @classmethod
-    def of(cls, sentences: Tensor, places: Tensor, marked: Tensor, whole: Tensor) -> ProjectedPapers:
+    def of(cls, sentences: Tensor, places: Tensor, marked: Tensor, whole: Tensor) -> "ProjectedPapers":
         """Scale projected vectors to unit length, and add up those of the facet."""
         sentences, whole = F.normalize(sentences, dim=-1), F.normalize(whole, dim=-1)
         sums = torch.zeros_like(whole).index_add(0, places[marked], sentences[marked])
@@ -263,7 +261,7 @@ class Standardization(NamedTuple):
     scale: NDArray[np.float64]
 
     @classmethod
-    def of(cls, features: NDArray[np.float64]) -> Standardization:
+    def of(cls, features: NDArray[np.float64]) -> "Standardization":
         """That of features (candidates, F), over those that are known (not NaN)."""
         return cls(np.nanmean(features, axis=0), np.maximum(np.nanstd(features, axis=0), 1e-6))
 

@@ -1,7 +1,5 @@
 """What cross-encoders of pairs read: papers of an index, joined as in a search, and batches of pairs."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from functools import cache

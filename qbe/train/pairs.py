@@ -1,7 +1,5 @@
 """Lists of graded pairs to train on: which files, which pairs of them, their papers, and correlations."""
 
-from __future__ import annotations
-
 import logging
 import math
 import random

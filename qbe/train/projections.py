@@ -1,7 +1,5 @@
 """Training of the facet projections: the terms of `qbe.search.projections`, fitted to graded pairs."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

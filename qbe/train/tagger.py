@@ -1,7 +1,5 @@
 """Training of the facet tagger: teachers, soft labels, students; and its admission to other encoders."""
 
-from __future__ import annotations
-
 import logging
 import random
 import statistics
@@ -89,7 +87,7 @@ class Example(NamedTuple):
     weights: Floats
 
     @classmethod
-    def headed(cls, tokens: Tokens, paper: Paper, weights: tuple[float, float]) -> Example:
+    def headed(cls, tokens: Tokens, paper: Paper, weights: tuple[float, float]) -> "Example":
         """Take the labels of headings: an aim below *Background* is no mistake, conclusions do not count.
         ``weights`` are those of papers in life sciences and of others.
         """

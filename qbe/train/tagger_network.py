@@ -1,7 +1,5 @@
 """The facet tagger's networks: a head on token states, a teacher with its encoder; and their abstracts."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

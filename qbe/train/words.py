@@ -1,7 +1,5 @@
 """Technique words out of titles: "X for Y" and "Y using X" name a technique X and a problem Y."""
 
-from __future__ import annotations
-
 import logging
 import math
 import re

@@ -1,7 +1,5 @@
 """One run of a training: what it reads, its work folder with finished parts, and what it publishes."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -89,7 +87,7 @@ class Training(ABC):
         """Train, with finished parts in the work folder, which are not done again."""
 
     @abstractmethod
-    def publish(self, folder: Path) -> Card:
+    def publish(self, folder: Path) -> "Card":
         """Write the model's files into a new folder, and measure it."""
 
 

@@ -1,7 +1,5 @@
 """Atomic writes of files and folders, unfinished work, locks between processes, digests, the cache folder."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import glob

@@ -1,7 +1,5 @@
 """Requests over HTTP, repeated after temporary failures; downloads that resume and are verified."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import http.client

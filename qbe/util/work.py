@@ -4,8 +4,6 @@ The heavy parts of qbe (ONNX Runtime, FAISS, Lucene, numpy's products) release t
 Python threads run them side by side.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

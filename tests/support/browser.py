@@ -1,7 +1,5 @@
 """A real browser; test files that import this are skipped where there is none."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from collections.abc import Iterator

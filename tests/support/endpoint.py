@@ -1,7 +1,5 @@
 """A server that answers as endpoints of language models do, as well or as badly as it is told."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import threading

@@ -1,7 +1,5 @@
 """A server of an index in a process of its own, and requests to it."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -1,7 +1,5 @@
 """Encoders, cross-encoders, joint grades, taggers to ONNX in fp32 and int8, checked against PyTorch."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import logging

@@ -1,7 +1,5 @@
 """ONNX graphs: attention as one operator, weights filled in without PyTorch, and int8, plain or smoothed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import lzma

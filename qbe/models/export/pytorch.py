@@ -1,7 +1,5 @@
 """PyTorch models: loaded from folders in the Hugging Face format, with adapters, and traced to ONNX files."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
