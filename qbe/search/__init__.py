@@ -1,1 +1,1 @@
-"""Searching an index: one searcher a file, fusion as pure functions, and the searcher that users call."""
+"""Searching an index: first stages, rerankers, sessions, and results for people and for programs."""
