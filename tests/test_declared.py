@@ -22,7 +22,6 @@ OWN = {"qbe", "support", "benchmarks", "scripts"}
 
 # Files and folders that only work with an extra; all others do with what is always installed.
 EXTRA_OF = {
-    "qbe/cli/mcp.py": "serve",
     "qbe/cli/serve.py": "serve",
     "qbe/search/pipeline.py": "pyterrier",
     "qbe/cluster": "cluster",

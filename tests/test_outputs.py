@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from qbe import UsageError, models
+from qbe.cli.label import tag_main
 from qbe.cli.search import main as search_main
-from qbe.cli.tag import main as tag_main
 from qbe.errors import OutputError
 from qbe.models.cards import check_model_folder
 from qbe.search.writers import export_parts

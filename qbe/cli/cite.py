@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import qbe
 from qbe.cli import common
@@ -12,9 +11,6 @@ from qbe.cli.search import checked_form, default_hits, given_paper, named_papers
 from qbe.corpus.latex import SUFFIXES
 from qbe.search.filters import OF_QUERY, describe
 from qbe.search.stages import parse_reranker
-
-if TYPE_CHECKING:
-    pass
 
 TABLE_HITS = 20
 

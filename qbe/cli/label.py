@@ -1,8 +1,9 @@
-"""``qbe label``: pairs of papers with grades by facet, by a language model; and agreement of grades."""
+"""``qbe tag`` and ``qbe label``: facets of sentences, and grades of pairs of papers by a language model."""
 
 import argparse
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,11 @@ from qbe.cli.parser import parse
 from qbe.errors import check_count
 from qbe.label.grading import LabelConfig, label
 from qbe.label.pairs import adjudicated, differences, parse_merges, read_grades, read_pairs, write_pairs
+from qbe.models.cards import DEFAULT_TAGGER
 from qbe.models.endpoint import Endpoint
 from qbe.models.language_model import Estimate, read_guideline
 from qbe.runs import read_topics
-from qbe.util.files import check_output
+from qbe.util.files import atomic_file, check_output
 from qbe.util.text import read_ids
 
 if TYPE_CHECKING:
@@ -162,3 +164,21 @@ def _label(options: argparse.Namespace, index: qbe.Index, pairs: "list[Pair]", c
             f"{pair.query_id} and {pair.paper_id} ({problem}); repeat the command with `overwrite`, which "
             "asks for these alone"
         )
+
+
+def tag_main(arguments: list[str]) -> None:
+    options = parse("tag", arguments)
+
+    output = Path(options.output)
+    if options.output != "-":
+        is_same = output.is_file() and Path(options.input).is_file() and output.samefile(options.input)
+        refuse(is_same, f"expected an `output` other than the `input`, found {output} as both")
+        check_output(output, options.overwrite)
+
+    from qbe.models.tagger import Tagger, TaggingEncoder, open_trunk, tag_stream
+
+    tagger = Tagger.open(options.tagger or DEFAULT_TAGGER)
+    tagging = TaggingEncoder(open_trunk(tagger, options.threads), tagger, options.facets)
+    bar = common.Bar("tagging", "papers")
+    with nullcontext(sys.stdout.buffer) if options.output == "-" else atomic_file(output) as stream:
+        tag_stream(options.input, stream, tagging, bar.over, probabilities=options.probabilities)

@@ -37,12 +37,10 @@ _OAI = "{http://www.openarchives.org/OAI/2.0/}"
 _TAGS = [f"{_OAI}{name}" for name in ("record", "resumptionToken", "error", "responseDate", "ListRecords")]
 _DECLARED = re.compile(rb"<\?xml[^>]{0,100}encoding=[\"']([\w.-]{1,40})[\"'][^>]{0,100}\?>")
 _ENTITY = re.compile(r"&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z]\w{0,30};")
-_RECORD = re.compile(r"(?=<((?:\w{1,20}:)?)record[\s>])")
-_END = re.compile(r"</(?:\w{1,20}:)?record\s?>")
+_RECORD = re.compile(r"(?=<(?:\w{1,20}:)?record[\s>])")
 _AFTER = re.compile(r"<(?:\w{1,20}:)?resumptionToken|</(?:\w{1,20}:)?ListRecords")
 _CLOSE = re.compile(rb"</(?:\w{1,20}:)?OAI-PMH\s?>")
 _ROOT = re.compile(r"<((?:\w{1,20}:)?OAI-PMH)[^<>]*>")
-_IDENTIFIER = re.compile(r"identifier>([^<>&]{1,300})<")
 
 
 class Page(NamedTuple):
@@ -76,11 +74,10 @@ class Repository:
         self.address = address
         self._interval, self._retries = interval, RETRIES._replace(pause=pause)
         self._next, self._has_answered = 0.0, False
-        self._mends = False  # whether a page that is no XML is mended: it came so twice
 
     def records(self, arguments: Mapping[str, str]) -> Page:
         """Ask for a page of ``ListRecords``; raise TokenError, or CorpusError where there is none."""
-        told, self._mends = partial(log.warning, "%s: %s; asking again in %.0f s", self.address), False
+        told = partial(log.warning, "%s: %s; asking again in %.0f s", self.address)
         try:
             return self._retries.run(lambda: self._page(self._answer(arguments)), told)
         except web.TemporaryError as error:
@@ -133,9 +130,14 @@ class Repository:
         ends = [each.end() for each in _CLOSE.finditer(data)]
         data = data[: ends[-1] if ends else None].lstrip()
         try:
-            page, errors, is_list = _parsed(_mended(data) if self._mends and ends else data)
+            try:
+                page, errors, is_list = _parsed(data)
+            except CorpusError:
+                if not ends:
+                    raise
+                page, errors, is_list = _parsed_apart(data)
         except CorpusError as error:
-            self._mends, reason = True, str(error).partition(";")[0]
+            reason = str(error).partition(";")[0]
             raise web.TemporaryError(f"an answer that is not complete ({reason})") from None
         for code, message in errors:
             if code == "badResumptionToken":
@@ -165,9 +167,9 @@ def _parsed(data: bytes) -> tuple[Page, list[tuple[str, str]], bool]:
     return Page(records, texts["resumptionToken"], texts["responseDate"], stated), errors, is_list
 
 
-def _mended(data: bytes) -> bytes:
-    """Replace what is not of the encoding, and entities that XML does not know; leave out each record that is
-    still no XML, so that it is counted and none behind it is lost.
+def _parsed_apart(data: bytes) -> tuple[Page, list[tuple[str, str]], bool]:
+    """Parse each record of a page that is no XML by itself, so that a damaged one is counted and none behind it
+    is lost; what is not of the encoding, and entities that XML does not know, are replaced.
     """
     declared = _DECLARED.match(data)
     body, encoding = data[declared.end() if declared else 0 :], declared[1].decode() if declared else "utf-8"
@@ -176,24 +178,16 @@ def _mended(data: bytes) -> bytes:
     except LookupError:
         text = body.decode(errors="replace")
     text = _ENTITY.sub(lambda found: html.escape(html.unescape(found[0])), text)
-    head, *parts = _RECORD.split(text)
-    root, mended, count = _ROOT.search(head), [head], len(parts) // 2
-    for number, (prefix, part) in enumerate(zip(parts[::2], parts[1::2], strict=True), start=1):
-        last, closed = number == count, _END.search(part)
-        after = _AFTER.search(part) if last and not closed else None
-        end = closed.end() if closed else after.start() if after else len(part)
-        record = part[:end]
+    root, first, after = _ROOT.search(text), _RECORD.search(text), _AFTER.search(text)
+    if not (root and first and after):
+        return _parsed(text.encode())
+    page, errors, is_list = _parsed((text[: first.start()] + text[after.start() :]).encode())
+    for record in _RECORD.split(text[first.start() : after.start()])[1:]:
         try:
-            wrapped = f"{root[0] if root else '<x>'}{record}</{root[1] if root else 'x'}>"
-            _ = [*elements(io.BufferedReader(io.BytesIO(wrapped.encode())), "page", [f"{_OAI}record"])]
-            mended.append(record)
-        except CorpusError:
-            name = _IDENTIFIER.search(record)
-            identifier = html.escape(name[1] if name else "")
-            header = f"<{prefix}identifier>{identifier}</{prefix}identifier></{prefix}header>"
-            mended.append(f'<{prefix}record><{prefix}header status="damaged">{header}</{prefix}record>')
-        mended.append(part[end:] if last else "")
-    return "".join(mended).encode()
+            page.records.extend(_parsed(f"{root[0]}{record}</{root[1]}>".encode())[0].records)
+        except CorpusError as error:
+            page.records.append(("", RecordError(str(error), "damaged XML")))
+    return page, errors, is_list
 
 
 def _harvested(element: Element, where: str) -> tuple[str, Mapping[str, Any] | RecordError | None]:
@@ -201,28 +195,12 @@ def _harvested(element: Element, where: str) -> tuple[str, Mapping[str, Any] | R
     paper_id = "" if header is None else text_of(header.find("{*}identifier")).removeprefix("oai:arXiv.org:")
     if header is not None and header.get("status") == "deleted":
         return paper_id, None
-    if header is not None and header.get("status") == "damaged":
-        return paper_id, RecordError(f"{where}: expected XML, found none", "damaged XML")
     try:
         record = _record(next(element.iterfind("{*}metadata/*"), element))
         parse_paper(record, where, unsplit)
     except RecordError as error:
         return paper_id, error
     return record["paper_id"], record
-
-
-def _without_affiliations(authors: str) -> str:
-    """Leave out what is in parentheses, as in "Ann Lee (1) ((1) Institute (Pond))"."""
-    kept, opened = list[str](), list[int]()
-    for part in re.split("([()])", authors):
-        if part == ")" and opened:
-            del kept[opened.pop() :]
-            kept[-1:] = [each.rstrip() for each in kept[-1:]]
-            continue
-        if part == "(":
-            opened.append(len(kept))
-        kept.append(part)
-    return "".join(kept)
 
 
 def _record(element: Element) -> dict[str, Any]:
@@ -234,7 +212,9 @@ def _record(element: Element) -> dict[str, Any]:
         for author in element.iterfind("{*}authors/{*}author")
     ]
     if not source["authors_parsed"]:
-        source["authors"] = _without_affiliations(text_of(element.find("{*}authors"))).strip()
+        source["authors"] = text_of(element.find("{*}authors"))
+        for _ in range(9):  # affiliations, as in "Ann Lee (1) ((1) Institute (Pond))"
+            source["authors"] = re.sub(r" ?\([^()]*\)", "", source["authors"]).strip()
     source["update_date"] = text_of(element.find("{*}created"))
     versions = [{"created": text_of(each.find("{*}date"))} for each in element.iterfind("{*}version")]
     record = to_record(source | {"versions": versions})

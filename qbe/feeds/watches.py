@@ -22,7 +22,6 @@ from xml.etree import ElementTree
 from qbe.corpus.names import ET_AL
 from qbe.errors import FileFormatError, QbeError, UsageError, input_error
 from qbe.feeds import check_day
-from qbe.feeds import watches as kept
 from qbe.index.index import Index
 from qbe.query import HIGHEST
 from qbe.search.grading import no_grades
@@ -394,12 +393,12 @@ class Watcher:
         if not read_watches(self._path).watches:
             self._problems = {}
             return
-        self._change(kept.find)
+        self._change(find)
 
     def add(self, name: str, search: SearchForm, grade: float | None = None) -> dict[str, Any]:
         """Keep a search: papers that come into the index from now on, of at least a grade, are reported."""
-        watch = kept.watch_of(name, search, grade)
-        self._change(lambda watches, session: kept.keep(watches, watch, session))
+        watch = watch_of(name, search, grade)
+        self._change(lambda watches, session: keep(watches, watch, session))
         return self.records()
 
     def _change(self, change: Callable[[Watches, SearchSession], Mapping[str, QbeError]]) -> None:
