@@ -7,7 +7,8 @@ from pathlib import Path
 import qbe
 from qbe.cli import common
 from qbe.cli.parser import parse
-from qbe.cli.search import checked_form, default_hits, given_paper, named_papers, write
+from qbe.cli.search import checked_form, default_hits, given_paper, named_papers
+from qbe.corpus.bibliography import FORMATS as BIBLIOGRAPHIES
 from qbe.corpus.latex import SUFFIXES
 from qbe.search.filters import OF_QUERY, describe
 from qbe.search.stages import parse_reranker
@@ -37,7 +38,7 @@ def main(arguments: list[str]) -> None:
     config = common.made(qbe.CiteConfig, options, links=not options.no_links, rerank=reranker, filter=before)
 
     from qbe.search.present import heading_to_cite
-    from qbe.search.writers import Result, open_writer
+    from qbe.search.writers import Result, open_writer, write_run
 
     k, tag = options.hits or default_hits(form, TABLE_HITS), options.run_tag or RUN_TAG
     with qbe.open_index(options.index, encoder=options.encoder, threads=options.threads) as index:
@@ -66,7 +67,9 @@ def main(arguments: list[str]) -> None:
                     advance(len(block))
 
         with qbe.Recommender.open(index, config) as recommender:
-            write(options, form, writer, ids, recommend)
+            how = {"resume": options.resume, "overwrite": options.overwrite}
+            how["resumable"] = bool(options.topics) and form not in BIBLIOGRAPHIES
+            write_run(options.output, writer, ids, recommend, **how)
 
 
 def _papers(

@@ -13,7 +13,7 @@ from qbe.cli.parser import Parser
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
     from typing import Any, Self, TypeVar
 
     T = TypeVar("T")
@@ -185,13 +185,6 @@ class Bar:
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.close()
-
-    def over(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield items, and count each when the next one is asked for."""
-        with self:
-            for item in items:
-                yield item
-                self(1)
 
     def __call__(self, done: int, total: int | None = None) -> None:
         """Count items as done; with a total, ``done`` is the number of all that are."""

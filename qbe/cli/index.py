@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,28 +16,17 @@ from qbe.corpus.records import NOTED
 from qbe.util.text import plain, read_ids
 
 if TYPE_CHECKING:
-    from qbe.index.source import Execution, Progress
+    from qbe.index.source import Execution
     from qbe.index.store import Manifest
 
 NAMED = 20  # how many papers that were kept or deleted are named
 
 
-def bars() -> "Progress":
-    """Progress on a terminal."""
-    from qbe.index.source import Progress
-
-    class Bars(Progress):
-        def papers(self, papers: Any) -> Iterator[qbe.Paper]:
-            return common.Bar("reading", "papers").over(papers)
-
-        def steps(self, name: str, unit: str, total: int) -> common.Bar:
-            return common.Bar(name, unit, total)
-
-        def stage(self, name: str) -> None:
-            if sys.stderr.isatty():
-                print(name, file=sys.stderr)
-
-    return Bars()
+def shown(name: str, unit: str = "", total: int | None = None) -> common.Bar:
+    """Show a stage of a build on a terminal, which has a bar where it counts something."""
+    if not unit and sys.stderr.isatty():
+        print(name, file=sys.stderr)
+    return common.Bar(name, unit, total)
 
 
 def main(arguments: list[str]) -> None:
@@ -55,7 +44,7 @@ def run(options: argparse.Namespace, build: "Callable[..., Manifest] | None" = N
     from qbe.index import build as here
     from qbe.index.source import Execution
 
-    output, started, execution = Path(options.output), time.monotonic(), Execution(options.threads, bars())
+    output, started, execution = Path(options.output), time.monotonic(), Execution(options.threads, shown)
     if action is not None:
         _change(output, action, options, read, execution)
         return

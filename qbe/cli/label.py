@@ -179,6 +179,6 @@ def tag_main(arguments: list[str]) -> None:
 
     tagger = Tagger.open(options.tagger or DEFAULT_TAGGER)
     tagging = TaggingEncoder(open_trunk(tagger, options.threads), tagger, options.facets)
-    bar = common.Bar("tagging", "papers")
-    with nullcontext(sys.stdout.buffer) if options.output == "-" else atomic_file(output) as stream:
-        tag_stream(options.input, stream, tagging, bar.over, probabilities=options.probabilities)
+    opened = nullcontext(sys.stdout.buffer) if options.output == "-" else atomic_file(output)
+    with common.Bar("tagging", "papers") as advance, opened as stream:
+        tag_stream(options.input, stream, tagging, advance, probabilities=options.probabilities)

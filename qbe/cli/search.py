@@ -4,7 +4,7 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +14,7 @@ import qbe
 from qbe.cli import common
 from qbe.cli.common import refuse, searched
 from qbe.cli.parser import parse
+from qbe.corpus.bibliography import FORMATS as BIBLIOGRAPHIES
 from qbe.errors import check_count
 from qbe.query import PLAIN, TopicAspect, parse_positions, parse_wish
 from qbe.runs import check_pools, read_pools
@@ -23,20 +24,16 @@ from qbe.util.files import check_output
 
 if TYPE_CHECKING:
     from qbe.search.queries import QuerySource
-    from qbe.search.writers import Result, ResultWriter
+    from qbe.search.writers import Result
 
 TABLE_HITS, RUN_HITS = 10, 1000
-BIBLIOGRAPHIES = ("bibtex", "ris")
-"""Formats in which a paper stands once, whatever queries found it: a run of them cannot be continued."""
 
 FORM_OF_NAME = {".json": "json", ".jsonl": "json", ".csv": "csv", ".md": "markdown"}
 FORM_OF_NAME |= {".bib": "bibtex", ".ris": "ris"}
 """Formats by how names of files end, where none is given."""
 
-OTHER_NAMES = (
-    *(".docx", ".htm", ".html", ".parquet", ".pdf", ".rst", ".tex", ".tsv", ".xls", ".xlsx", ".xml"),
-    *(".yaml", ".yml"),
-)
+OTHER_NAMES = (".docx", ".htm", ".html", ".parquet", ".pdf", ".rst", ".tex", ".tsv", ".xls", ".xlsx", ".xml")
+OTHER_NAMES += (".yaml", ".yml")
 """How names of files end that are of a format which qbe does not write."""
 
 DEFAULTS = {
@@ -76,7 +73,7 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
         k = round(sum(variety.mix.values()))
 
     from qbe.index import jvm
-    from qbe.search.writers import open_writer
+    from qbe.search.writers import open_writer, write_run
 
     if not options.topics:
         jvm.extra_options.append(jvm.QUICK)
@@ -94,19 +91,21 @@ def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None
             graded_by = stages.reranker.model or ""
         tag = options.run_tag or stages.run_tag
         writer = open_writer(form, tag, index.paper, width, explain=options.explain, graded_by=graded_by)
-        request = partial(
-            qbe.SearchRequest,
-            k=k or default_hits(form),
-            filter=paper_filter,
-            labels=options.facets,
-            matches=writer.needs_matches,
-            explain=options.explain,
-            variety=variety,
-        )
         with qbe.SearchSession(index, stages, chosen=options.rerank is not None) as session:
-            request = partial(request, grades=writer.needs_matches and session.can_grade)
+            request = partial(
+                qbe.SearchRequest,
+                k=k or default_hits(form),
+                filter=paper_filter,
+                labels=options.facets,
+                matches=writer.needs_matches,
+                explain=options.explain,
+                grades=writer.needs_matches and session.can_grade,
+                variety=variety,
+            )
             search = partial(_results, session, source, pools, request)
-            write(options, form, writer, source.ids, search)
+            how = {"resume": options.resume, "overwrite": options.overwrite}
+            how["resumable"] = bool(options.topics) and form not in BIBLIOGRAPHIES
+            write_run(options.output, writer, source.ids, search, **how)
 
 
 def checked_form(options: argparse.Namespace) -> tuple[str, int]:
@@ -148,21 +147,6 @@ def default_hits(form: str, table_hits: int = TABLE_HITS) -> int:
     return RUN_HITS if form in ("trec", "json") else table_hits
 
 
-def write(
-    options: argparse.Namespace,
-    form: str,
-    writer: "ResultWriter",
-    ids: Sequence[str],
-    search: "Callable[[Sequence[int]], Iterable[Result]]",
-) -> None:
-    """Write results where the options say; a run of topics to a file so that it can be continued."""
-    from qbe.search.writers import write_run
-
-    output = Path(options.output) if options.output else None
-    how = {"resumable": bool(options.topics) and form not in BIBLIOGRAPHIES, "resume": options.resume}
-    write_run(output, writer, ids, search, **how, overwrite=options.overwrite)
-
-
 def stages_of(options: argparse.Namespace, default: qbe.Stages) -> qbe.Stages:
     """The stages that the options state, those of the ``default`` in place of what they leave out."""
     first, reranker = options.first_stage, options.rerank
@@ -174,16 +158,11 @@ def stages_of(options: argparse.Namespace, default: qbe.Stages) -> qbe.Stages:
 
 def filter_of(options: argparse.Namespace) -> qbe.PaperFilter | None:
     """The filter that the options state, None where they state none."""
-    if all(value is None for value in (options.year, options.category, options.author, options.where)):
-        return None
     years, before = (None, None) if options.year is None else parse_years(options.year)
-    return PaperFilter(
-        years=years,
-        categories=tuple(options.category or ()),
-        authors=tuple(options.author or ()),
-        where=parse_where(options.where or ()),
-        before=before,
-    )
+    given = {"categories": options.category, "authors": options.author}
+    where = parse_where(options.where or ())
+    made = common.made(PaperFilter, options, years=years, before=before, where=where, **given)
+    return None if made == PaperFilter() else made
 
 
 def _source(options: argparse.Namespace, index: qbe.Index, weights: Any) -> "QuerySource":

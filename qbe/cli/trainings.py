@@ -9,13 +9,34 @@ interrupted call continues from --work.
 Train the facet tagger, on CSAbstruct and unlabelled arXiv abstracts, and on abstracts whose headings label
 their sentences. Under an hour on two processors; a quarter with --start.
 
-@output @work @csabstruct @headings @tagger-start @unlabelled @leave-out @seeds @threads
+@output @work @csabstruct
+--headings FILE...  papers as JSON lines, of which structured abstracts are learned from (default: none)
+--start DIR  a tagger (a folder, or facet-tagger) that learns on, without teachers
+--unlabelled FILE  papers as JSON lines (default: in $QBE_DATA)
+@leave-out @seeds @threads
 
 == train encoder: a sentence encoder
 Train a sentence encoder, on co-citations with an objective of ASPIRE (Mysore et al., 2022).
 
-@cocitations @output @work @leave-out @objective @encoder @aligner @similarity @rates @batch @losses @seed
-  @threads @device
+--cocitations FILE...!  pairs of co-cited papers, as JSON lines in ASPIRE's format
+--dev FILE...  the same, for dev (default: 5 %% of the sets)
+@output @work @leave-out
+--objective bi-encoder|ts|ot|ts+ot|abs|att|max|cosent|ict  in the paper: SPECTER-CoCite, TSASPIRE, OTASPIRE,
+  TS+OTASPIRE, its ablations ABS, ATT and MAX, the co-citation sentence encoder CoSentBert, and ICTSENTBERT,
+  of the inverse cloze task (default: ot)
+@encoder
+--aligner NAME_OR_FOLDER  an encoder, such as one of the objective cosent, that aligns the sentences of ts,
+  ts+ot and abs (default: as the files say)
+--similarity cosine|l2  l2: distances of vectors as they are, cosine: of unit length (default: l2)
+--epochs N  at most (default: 1)
+--steps N  of an epoch, at most, of three batches each (default: all pairs)
+--learning-rate RATE  default: 2e-5; 1e-5 for ts+ot
+--batch N  pairs a batch, three of which make a step (default: 10)
+--warm-up X  steps in which the rate rises, or below 1 their share of all (default: 0.05)
+--margin X  by which the distance of a negative should be larger (default: 1)
+--temperature X  tau of transport's masses or of attention (default: 0.5; 1 for att)
+--regularization X  lambda of transport (default: 20)
+@seed @threads @device
 
 == train large-encoder: the large facet encoder
 Train the large facet encoder, all its layers and projections of its vectors, on graded pairs of arXiv
@@ -71,7 +92,9 @@ graded pairs' papers.
 Measure a facet tagger on an encoder whose weights are close to those of the encoder it was trained on, and
 record in the tagger's card that it can be used with it.
 
-@tagger @csabstruct @threads
+--tagger DIR!  the tagger's folder
+--encoder NAME_OR_FOLDER!  the encoder
+@csabstruct @threads
 == @output
 --output DIR!  the folder to write the model to
 == @work
@@ -112,35 +135,6 @@ record in the tagger's card that it can be used with it.
 --encoder NAME (all-mpnet-base-v2)  the model of the kind BERT or MPNet to start from
 == @csabstruct
 --csabstruct DIR  its train, dev, test.jsonl (default: in $QBE_DATA)
-== @headings
---headings FILE...  papers as JSON lines, of which structured abstracts are learned from (default: none)
-== @tagger-start
---start DIR  a tagger (a folder, or facet-tagger) that learns on, without teachers
-== @unlabelled
---unlabelled FILE  papers as JSON lines (default: in $QBE_DATA)
-== @cocitations
---cocitations FILE...!  pairs of co-cited papers, as JSON lines in ASPIRE's format
---dev FILE...  the same, for dev (default: 5 %% of the sets)
-== @objective
---objective bi-encoder|ts|ot|ts+ot|abs|att|max|cosent|ict  in the paper: SPECTER-CoCite, TSASPIRE, OTASPIRE,
-  TS+OTASPIRE, its ablations ABS, ATT and MAX, the co-citation sentence encoder CoSentBert, and ICTSENTBERT,
-  of the inverse cloze task (default: ot)
-== @aligner
---aligner NAME_OR_FOLDER  an encoder, such as one of the objective cosent, that aligns the sentences of ts,
-  ts+ot and abs (default: as the files say)
-== @losses
---margin X  by which the distance of a negative should be larger (default: 1)
---temperature X  tau of transport's masses or of attention (default: 0.5; 1 for att)
---regularization X  lambda of transport (default: 20)
-== @batch
---batch N  pairs a batch, three of which make a step (default: 10)
---warm-up X  steps in which the rate rises, or below 1 their share of all (default: 0.05)
-== @similarity
---similarity cosine|l2  l2: distances of vectors as they are, cosine: of unit length (default: l2)
-== @rates
---epochs N  at most (default: 1)
---steps N  of an epoch, at most, of three batches each (default: all pairs)
---learning-rate RATE  default: 2e-5; 1e-5 for ts+ot
 == @lengths
 --query-tokens N  tokens of the query to read (default: 256)
 --candidate-tokens N  tokens of a candidate to read (default: 256)
@@ -166,7 +160,4 @@ record in the tagger's card that it can be used with it.
 --batch N  pairs a step (default: 16)
 --warm-up X  steps in which the rate rises, or below 1 their share of all (default: 0.1)
 --evaluations N  on dev, evenly spread; the best is kept (default: 8)
-== @tagger
---tagger DIR!  the tagger's folder
---encoder NAME_OR_FOLDER!  the encoder
 """

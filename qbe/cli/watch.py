@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import qbe
 from qbe.cli import common
 from qbe.cli.common import refuse
-from qbe.cli.index import bars
+from qbe.cli.index import shown
 from qbe.cli.parser import parse
 from qbe.cli.search import filter_of, given_paper
 from qbe.util.files import check_output, write_text
@@ -155,5 +155,5 @@ def harvest_main(arguments: list[str]) -> None:
     )
     if options.index is not None:
         started = time.monotonic()
-        written = update_index(options.output, options.index, Execution(options.threads, bars()))
+        written = update_index(options.output, options.index, Execution(options.threads, shown))
         print(f"{options.index}: {written.summary()}, {time.monotonic() - started:.1f} s")

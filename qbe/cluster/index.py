@@ -97,7 +97,7 @@ def build_on_cluster(
         )(build_share)
         numbers, shared = range(1, count + 1), (count, staging, corpus, settings, reading, str(Path.cwd()))
         unfinished = [task.remote(number, *shared) for number in numbers]
-        with execution.progress.steps("building", "indexes", count) as advance:
+        with execution.progress("building", "indexes", count) as advance:
             while unfinished:
                 done, unfinished = ray.wait(unfinished, num_returns=len(unfinished), timeout=POLL_SECONDS)
                 try:

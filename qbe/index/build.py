@@ -235,7 +235,14 @@ def read_papers(
     folder: Path, source: Source, models: BuildModels, execution: Execution, left_out: RejectedRecords
 ) -> State:
     """Read the corpus, split into sentences; return ``counts`` and ``tagger`` of a build's state."""
-    papers = models.prepare(execution.progress.papers(source.papers(split_sentences, left_out)))
+
+    def read() -> Iterator[Paper]:
+        with execution.progress("reading", "papers") as advance:
+            for paper in source.papers(split_sentences, left_out):
+                yield paper
+                advance(1)
+
+    papers = models.prepare(read())
     counts = write_papers(folder, write_input(folder, papers) if models.settings.bm25 else papers)
     predicted = 0 if models.encoder is None else counts["papers"] - counts["labelled"]
     skipped = {"left_out": left_out.counts()} if left_out else {}
@@ -258,7 +265,7 @@ def encode_papers(
     if isinstance(tagging.encoder, GivenEncoder):
         tagging.encoder.check_count(count)
     with contextlib.ExitStack() as stack:
-        advance = stack.enter_context(execution.progress.steps("encoding", "papers", count))
+        advance = stack.enter_context(execution.progress("encoding", "papers", count))
         advance(done)
         opened: list[contextlib.AbstractContextManager[Callable[[Any], Any]]] = [
             writing_vectors(folder, SENTENCES, (total, dimension), stored, similarity, first),
@@ -295,7 +302,7 @@ def build_faiss(
     """Build FAISS's index; ``learned``: whose centroids are kept, its vectors too, trained on how many."""
     vectors = open_vectors(Files(folder), SENTENCES, stored)
     before, kept, trained = learned or (None, False, len(vectors))
-    with execution.progress.steps("indexing with FAISS", "vectors", len(vectors)) as advance:
+    with execution.progress("indexing with FAISS", "vectors", len(vectors)) as advance:
         write_faiss(folder, vectors, similarity, params, execution.threads, advance, before, kept)
     return {"ann": dataclasses.asdict(params), **({"trained": trained} if params.learns else {})}
 

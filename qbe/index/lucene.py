@@ -91,7 +91,7 @@ def write_lucene_index(
     folder: Path, count: int, settings: "BuildSettings", execution: "Execution"
 ) -> dict[str, Any]:
     """Index the ``count`` papers that `write_input` wrote; return version, settings and term statistics."""
-    execution.progress.stage("indexing with Lucene")
+    execution.progress("indexing with Lucene")
     with _building(folder, count) as statistics:
         _index_input(folder, settings, execution.threads)
     stored = {"positions": settings.positions, "docvectors": settings.docvectors}

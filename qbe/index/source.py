@@ -151,20 +151,9 @@ def matching_encoder(folder: Path, manifest: Manifest, name: Any) -> Any:
 Steps = contextlib.AbstractContextManager[Callable[[int], Any]]
 
 
-class Progress:
-    """An observer of a build's progress, which shows nothing; the command line shows bars.
-
-    The corpus passes through ``papers``; ``steps`` gives a function to call with the number of items just
-    finished; ``stage`` begins one without steps.
-    """
-
-    def papers(self, papers: Iterable[Paper]) -> Iterator[Paper]:
-        return iter(papers)
-
-    def steps(self, name: str, unit: str, total: int) -> Steps:  # noqa: ARG002
-        return contextlib.nullcontext(lambda _: None)
-
-    def stage(self, name: str) -> None: ...
+def no_progress(name: str, unit: str = "", total: int | None = None) -> Steps:  # noqa: ARG001
+    """Show nothing of a stage of a build; the function is called with how many were just finished."""
+    return contextlib.nullcontext(lambda _: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +223,7 @@ class Execution:
     """How a build is carried out, which has no influence on its result."""
 
     threads: int = 1
-    progress: Progress = field(default_factory=Progress)
+    progress: Callable[..., Steps] = no_progress  # called as `no_progress` is
 
 
 IN_MEMORY = "<papers>"  # what a manifest calls a corpus of papers that a program handed over

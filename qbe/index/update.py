@@ -209,7 +209,7 @@ def write_next(
     """
     manifest, folder = generation.manifest, generation.index / NEXT / "generation"
     generation.verify()  # damage that was copied would have valid digests
-    execution.progress.stage("copying")
+    execution.progress("copying")
     folder.mkdir(parents=True)
     parts = [generation, Files(added[0])] if added else [generation]
     old = Papers(*parts, predictions=False)
@@ -238,7 +238,7 @@ def write_next(
     state: State = {"inputs": {"settings": recorded}, "counts": counts}
     state["tagger"] = tagger if counts["predicted"] else None
     if manifest.lucene is not None:
-        execution.progress.stage("indexing with Lucene")
+        execution.progress("indexing with Lucene")
         changes = added and added[0], [old.ids[row] for row in dead]
         written = update_lucene(folder, generation.folder, *changes, settings, execution.threads)
         state["lucene"] = {**manifest.lucene, **written}

@@ -191,7 +191,7 @@ def tag_stream(
     source: str,
     stream: IO[bytes],
     tagging: TaggingEncoder,
-    watch: Callable[[Iterable[tuple[str, Record]]], Iterable[tuple[str, Record]]],
+    advance: Callable[[int], object],
     *,
     probabilities: bool,
 ) -> None:
@@ -214,7 +214,8 @@ def tag_stream(
             record["pred_probabilities"] = [[round(share, 4) for share in row] for row in rows]
         return record
 
-    records = watch(read_records(source))
+    records = read_records(source)
     papers = ((record, parse_paper(record, where, split_sentences)) for where, record in records)
     for record in ordered_map(tag, papers, tagging.encoder.threads):
         stream.write(dump_record(record))
+        advance(1)

@@ -31,7 +31,7 @@ from qbe.search.present import (
 )
 from qbe.search.queries import ASKED
 from qbe.types import Facet, Hit, Match, Paper, Sentence
-from qbe.util.files import atomic_file, lock, resumable_staging, write_text
+from qbe.util.files import StrPath, atomic_file, lock, resumable_staging, write_text
 from qbe.util.text import plain
 
 log = logging.getLogger(__name__)
@@ -267,7 +267,7 @@ def _csv(lookup: Lookup, result: Result, first: bool) -> str:
 
 
 def write_run(
-    path: Path | None,
+    path: StrPath | None,
     writer: ResultWriter,
     ids: Sequence[str],
     search: Callable[[Sequence[int]], Iterable[Result]],
@@ -282,6 +282,7 @@ def write_run(
     A ``resumable`` run keeps finished queries in ``.NAME.part`` until all are there; ``resume`` searches for
     those that it lacks, ``overwrite`` alone discards it.
     """
+    path = Path(path) if path else None
     if path is None or not resumable or (path.exists() and not path.is_file()):
         texts = (writer.text(result, place == 0) for place, result in enumerate(search(range(len(ids)))))
         if path is not None:
