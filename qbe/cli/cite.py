@@ -52,7 +52,6 @@ def main(arguments: list[str]) -> None:
         )
 
         def recommend(places: Sequence[int]) -> Iterator[Result]:
-            """The recommendations for some papers, made some at a time."""
             if config.filter is not None:
                 selected = [recommender.selected(load(place)) for place in places]
                 common.note(describe(selected, None if len(ids) > 1 else k))
@@ -73,8 +72,8 @@ def main(arguments: list[str]) -> None:
 
 
 def _papers(
-    options: argparse.Namespace, index: qbe.Index
-) -> tuple[Sequence[str], Callable[[int], qbe.Paper]]:
+    options: argparse.Namespace, index: "qbe.Index"
+) -> "tuple[Sequence[str], Callable[[int], qbe.Paper]]":
     """The ids in the run of the papers that the options state, and a function that loads one."""
     from qbe.search.paper_file import note_on_papers
     from qbe.search.queries import distinct_papers, from_topics
@@ -97,7 +96,7 @@ def _papers(
     return [paper.paper_id for paper in papers], papers.__getitem__
 
 
-def _cited_in(index: qbe.Index, paper_file: str) -> list[str]:
+def _cited_in(index: "qbe.Index", paper_file: str) -> list[str]:
     """The papers of the index that a LaTeX source cites; none of another file, and where there are none."""
     if not paper_file.lower().endswith(SUFFIXES):
         return []

@@ -134,7 +134,6 @@ def note(text: str | None) -> None:
 
 
 def refuse(wrong: object, message: str) -> None:
-    """Raise UsageError where options are wrong."""
     if wrong:
         from qbe.errors import UsageError
 

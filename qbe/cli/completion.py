@@ -14,7 +14,6 @@ def main(arguments: list[str]) -> None:
     places = {"FILE": shtab.FILE, "SOURCE": shtab.FILE, "DIR": shtab.DIRECTORY, "INDEX": shtab.DIRECTORY}
 
     def complete_files(parser: argparse.ArgumentParser) -> None:
-        """Have the shell complete names of files or folders for an argument whose metavar says so."""
         for action in parser._actions:
             if isinstance(action, argparse._SubParsersAction):
                 for nested in action.choices.values():

@@ -19,7 +19,6 @@ PAPER, HITS = "1904.00842", 3
 
 
 def main(arguments: list[str]) -> None:
-    """Index the collection, search it, and print what to do next."""
     parse("demo", arguments)
 
     from qbe.search.present import to_table
@@ -53,7 +52,7 @@ def main(arguments: list[str]) -> None:
         print(f"  {what:<25}  {how}")
 
 
-def open_demo_index(report: Callable[[str], object]) -> qbe.Index:
+def open_demo_index(report: Callable[[str], object]) -> "qbe.Index":
     """The collection's index in the cache; it is built, and ``report`` called with a line before, where it is
     not there, is damaged, or was built of other papers or with another encoder.
     """

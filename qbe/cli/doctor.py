@@ -52,7 +52,6 @@ def check(name: str, found: str, advice: str = "", state: str = "") -> Check:
 
 
 def main(arguments: list[str]) -> None:
-    """Look, print what was found, and raise where something is missing or damaged."""
     options = parse("doctor", arguments)
 
     if options.index is not None:
@@ -82,7 +81,6 @@ def main(arguments: list[str]) -> None:
 
 
 def in_bytes(number: int) -> str:
-    """A number of bytes in powers of 1000, as disks are sold."""
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if number >= size:
             return f"{number / size:.1f} {unit}"
@@ -114,7 +112,6 @@ def installation_checks() -> list[Check]:
 
 
 def java_check() -> Check:
-    """Check where the Java is that a search would start, and its version."""
     from qbe.index import jvm
 
     try:
@@ -128,7 +125,6 @@ def java_check() -> Check:
 
 
 def machine_checks() -> list[Check]:
-    """Check processors, memory, and the disk of the cache; nothing is started or written."""
     checks = [check("processors", f"{available_threads()} available of {os.cpu_count() or 1}")]
     flags = re.search(r"^(?:flags|Features)\s*:(.*)$", _text("/proc/cpuinfo"), re.MULTILINE)
     if flags and {"avx512_vnni", "avx_vnni", "asimddp"}.isdisjoint(flags[1].split()):

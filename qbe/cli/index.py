@@ -77,8 +77,7 @@ def run(options: argparse.Namespace, build: "Callable[..., Manifest] | None" = N
         make_class_archive(output)
 
 
-def reading(options: argparse.Namespace) -> qbe.Reading:
-    """How the corpus is read; raises UsageError for values that are not possible."""
+def reading(options: argparse.Namespace) -> "qbe.Reading":
     name, with_columns, text = (options.format or "").partition(":")
     pairs = [pair.partition("=") for pair in text.split(",")] if with_columns else []
     columns = {field.strip(): column.strip() for field, _, column in pairs}
@@ -101,8 +100,7 @@ def reading(options: argparse.Namespace) -> qbe.Reading:
     )
 
 
-def build_settings(options: argparse.Namespace) -> qbe.BuildSettings:
-    """The settings of a build; raises UsageError for values that are not possible."""
+def build_settings(options: argparse.Namespace) -> "qbe.BuildSettings":
     name, _, precision = (options.encoder or "").rpartition(":")
     if precision not in ("int8", "fp16", "fp32"):
         name, precision = options.encoder, ""

@@ -106,7 +106,7 @@ def _pairs_of_files(options: argparse.Namespace, merges: "Merges") -> "list[Pair
     return drawn(pairs, options.sample, options.random_seed) if pairs else []
 
 
-def _candidates(options: argparse.Namespace, index: qbe.Index) -> "list[Pair]":
+def _candidates(options: argparse.Namespace, index: "qbe.Index") -> "list[Pair]":
     from qbe.label.pairs import drawn, ids_with, pool_candidates
 
     if options.keywords:
@@ -118,8 +118,7 @@ def _candidates(options: argparse.Namespace, index: qbe.Index) -> "list[Pair]":
         return pool_candidates(index, queries, options.candidates, options.random_seed, advance)
 
 
-def _label(options: argparse.Namespace, index: qbe.Index, pairs: "list[Pair]", config: LabelConfig) -> None:
-    """Grade pairs, and print what came of it; raises ModelError where pairs were asked for in vain."""
+def _label(options: argparse.Namespace, index: "qbe.Index", pairs: "list[Pair]", config: LabelConfig) -> None:
     from qbe.label.pairs import papers_of
 
     papers, output, prices = papers_of(index, pairs), Path(options.output), options.price

@@ -69,7 +69,7 @@ def show_main(arguments: list[str]) -> None:
     _write(papers, options.format, _text, lambda paper: paper_record(paper, inside=True))
 
 
-def _text(paper: qbe.Paper) -> str:
+def _text(paper: "qbe.Paper") -> str:
     from qbe.search.present import columns, label_of
 
     reference = reference_of(paper)
@@ -92,7 +92,7 @@ def _text(paper: qbe.Paper) -> str:
     return "\n".join([*columns(rows, width), "", *columns(sentences, width), ""])
 
 
-def _having(papers: Iterable[qbe.Paper], words: Sequence[str]) -> Iterator[qbe.Paper]:
+def _having(papers: "Iterable[qbe.Paper]", words: Sequence[str]) -> "Iterator[qbe.Paper]":
     """Papers whose title, authors or ids have all words, each perhaps only begun, case and accents apart."""
     folded = [normalized_title(word) or word for word in words]  # ??? is in no title
     # Chinese, Japanese and Thai have no blanks between words.
@@ -108,18 +108,17 @@ def _having(papers: Iterable[qbe.Paper], words: Sequence[str]) -> Iterator[qbe.P
             yield paper
 
 
-def _tags_of(paper: qbe.Paper) -> dict[str, list[str]]:
+def _tags_of(paper: "qbe.Paper") -> dict[str, list[str]]:
     lists = {name: paper.metadata.get(name) for name in ("tags", "collections")}
     return {name: list(map(str, value)) if isinstance(value, list) else [] for name, value in lists.items()}
 
 
 def _write(
-    papers: Iterable[qbe.Paper],
+    papers: "Iterable[qbe.Paper]",
     form: str,
-    as_text: Callable[[qbe.Paper], str],
-    as_record: Callable[[qbe.Paper], Any],
+    as_text: "Callable[[qbe.Paper], str]",
+    as_record: "Callable[[qbe.Paper], Any]",
 ) -> bool:
-    """Write papers in a format; False where there are none."""
     texts: Iterable[str]
     if form == "table":
         texts = map(as_text, papers)

@@ -113,7 +113,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def _settings(text: str, line: str) -> tuple[str, dict[str, Any]]:
-    """The name of a declared option and what argparse is told of it."""
     text, _, default = text.removesuffix(")").partition(" (")
     name, _, value = text.partition(" ") if text[0] == "-" else (text.strip("[].").lower(), "", text)
     if "=" in name and name[0] != "-":
@@ -162,7 +161,6 @@ def _sections(command: str) -> dict[str, _Section]:
 
 
 def parser_of(command: str) -> Parser:
-    """The parser of a command with those of its subcommands."""
     sections = _sections(command)
 
     def options_of(section: _Section) -> str:

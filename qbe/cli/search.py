@@ -32,8 +32,10 @@ FORM_OF_NAME = {".json": "json", ".jsonl": "json", ".csv": "csv", ".md": "markdo
 FORM_OF_NAME |= {".bib": "bibtex", ".ris": "ris"}
 """Formats by how names of files end, where none is given."""
 
-OTHER_NAMES = (".docx", ".htm", ".html", ".parquet", ".pdf", ".rst", ".tex", ".tsv", ".xls", ".xlsx", ".xml")
-OTHER_NAMES += (".yaml", ".yml")
+OTHER_NAMES = (
+    *(".docx", ".htm", ".html", ".parquet", ".pdf", ".rst", ".tex", ".tsv", ".xls", ".xlsx", ".xml"),
+    *(".yaml", ".yml"),
+)
 """How names of files end that are of a format which qbe does not write."""
 
 DEFAULTS = {
@@ -53,7 +55,7 @@ def main(arguments: list[str]) -> None:
     run(parse("search", arguments, searched))
 
 
-def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None = None) -> None:
+def run(options: argparse.Namespace, open_index: "Callable[..., qbe.Index] | None" = None) -> None:
     """Search as the options say; ``open_index`` may open the index elsewhere than in this process."""
     form, width = checked_form(options)
     several = len(options.paper or ()) > 1 or options.not_paper or options.cited
@@ -147,8 +149,7 @@ def default_hits(form: str, table_hits: int = TABLE_HITS) -> int:
     return RUN_HITS if form in ("trec", "json") else table_hits
 
 
-def stages_of(options: argparse.Namespace, default: qbe.Stages) -> qbe.Stages:
-    """The stages that the options state, those of the ``default`` in place of what they leave out."""
+def stages_of(options: argparse.Namespace, default: "qbe.Stages") -> "qbe.Stages":
     first, reranker = options.first_stage, options.rerank
     return Stages(
         default.first_stage if first is None else parse_first_stage(first),
@@ -156,8 +157,7 @@ def stages_of(options: argparse.Namespace, default: qbe.Stages) -> qbe.Stages:
     )
 
 
-def filter_of(options: argparse.Namespace) -> qbe.PaperFilter | None:
-    """The filter that the options state, None where they state none."""
+def filter_of(options: argparse.Namespace) -> "qbe.PaperFilter | None":
     years, before = (None, None) if options.year is None else parse_years(options.year)
     given = {"categories": options.category, "authors": options.author}
     where = parse_where(options.where or ())
@@ -165,7 +165,7 @@ def filter_of(options: argparse.Namespace) -> qbe.PaperFilter | None:
     return None if made == PaperFilter() else made
 
 
-def _source(options: argparse.Namespace, index: qbe.Index, weights: Any) -> "QuerySource":
+def _source(options: argparse.Namespace, index: "qbe.Index", weights: Any) -> "QuerySource":
     from qbe.search.queries import QuerySource, distinct_papers, from_topics, query_by
 
     what: Any = weights or (qbe.Facet(options.facet) if options.facet else None)
@@ -187,8 +187,7 @@ def _source(options: argparse.Namespace, index: qbe.Index, weights: Any) -> "Que
     return QuerySource([query.query_id], [aspects], lambda places: [query for _ in places])
 
 
-def given_paper(options: argparse.Namespace) -> qbe.Paper:
-    """The paper from outside that the options bring as a file or as text."""
+def given_paper(options: argparse.Namespace) -> "qbe.Paper":
     from qbe.search.paper_file import note_on_papers, paper_from_file, pasted_paper
 
     if options.text is None:
@@ -199,7 +198,7 @@ def given_paper(options: argparse.Namespace) -> qbe.Paper:
     return paper
 
 
-def named_papers(index: qbe.Index, path: str, *, required: bool = True) -> list[str]:
+def named_papers(index: "qbe.Index", path: str, *, required: bool = True) -> list[str]:
     """The papers of the index that a file names; those that the index lacks are told on standard error."""
     from qbe.search.queries import papers_of
 
@@ -209,10 +208,10 @@ def named_papers(index: qbe.Index, path: str, *, required: bool = True) -> list[
 
 
 def _results(
-    session: qbe.SearchSession,
+    session: "qbe.SearchSession",
     source: "QuerySource",
     pools: Mapping[str, Sequence[str]] | None,
-    request: Callable[..., qbe.SearchRequest],
+    request: "Callable[..., qbe.SearchRequest]",
     places: Sequence[int],
 ) -> "Iterator[Result]":
     """The results of queries, searched some at a time; what users should know is said on standard error."""
@@ -220,7 +219,7 @@ def _results(
     from qbe.search.session import not_reranked
     from qbe.search.writers import Result
 
-    def load(some: Sequence[int]) -> list[qbe.SearchRequest]:
+    def load(some: Sequence[int]) -> "list[qbe.SearchRequest]":
         of_pools = [None if pools is None else pools[source.ids[place]] for place in some]
         return [request(query, pool=pool) for query, pool in zip(source.load(some), of_pools, strict=True)]
 

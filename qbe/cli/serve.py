@@ -19,8 +19,6 @@ from qbe.cli import common
 from qbe.cli.common import refuse, searched
 from qbe.cli.parser import parse
 from qbe.errors import OutputError, check_count, check_package
-from qbe.label.grading import HandGrades
-from qbe.label.pairs import read_pairs
 from qbe.util.files import lock
 from qbe.util.work import available_threads, thread_count
 
@@ -34,7 +32,7 @@ def main(arguments: list[str]) -> None:
     run(parse("serve", arguments, searched))
 
 
-def run(options: argparse.Namespace, open_index: Callable[..., qbe.Index] | None = None) -> None:
+def run(options: argparse.Namespace, open_index: "Callable[..., qbe.Index] | None" = None) -> None:
     """Serve as the options say; ``open_index`` may open the index elsewhere than in this process."""
     together = "expected --pairs to grade together with a folder for --labels, found one of them"
     refuse(bool(options.pairs) != bool(options.labels), together)
@@ -113,13 +111,13 @@ def _settings(options: argparse.Namespace) -> "tuple[ServeSettings, int]":
 def _app(
     options: argparse.Namespace,
     stack: contextlib.ExitStack,
-    open_index: Callable[..., qbe.Index] | None = None,
+    open_index: "Callable[..., qbe.Index] | None" = None,
     *,
     is_warm: bool = False,
 ) -> "tuple[ASGIApp, qbe.Index]":
-    """The application over an index, and the index; the stack closes both."""
     from qbe.feeds.watches import Watcher
-    from qbe.label.pairs import papers_of
+    from qbe.label.grading import HandGrades
+    from qbe.label.pairs import papers_of, read_pairs
     from qbe.serve.app import create_app
     from qbe.serve.service import SearchService, stages_of
 
@@ -139,7 +137,6 @@ def _app(
 
 
 def mcp_main(arguments: list[str]) -> None:
-    """Answer calls until told to end."""
     options = parse("mcp", arguments)
 
     http = options.transport == "http"

@@ -37,7 +37,6 @@ _BELOW_DATA = {"csabstruct": "csabstruct", "unlabelled": _PAPERS, "corpus": _PAP
 
 
 def main(arguments: list[str]) -> None:
-    """Train, and print what the model's card says of its figures."""
     options = parse("train", arguments)
 
     if options.command == "admit":
@@ -72,7 +71,6 @@ def main(arguments: list[str]) -> None:
 
 
 def _path(options: argparse.Namespace, name: str) -> Path:
-    """The path that an option gives, or what it stands for below QBE_DATA."""
     value, folder, below = getattr(options, name), os.environ.get("QBE_DATA"), _BELOW_DATA[name]
     told = f"expected `{name}`, or QBE_DATA set to a folder that holds {below}, found neither"
     refuse(value is None and not folder, told)
@@ -80,7 +78,6 @@ def _path(options: argparse.Namespace, name: str) -> Path:
 
 
 def _sources(options: argparse.Namespace) -> "Sources":
-    """The files and the index that the options give, or their defaults in a checkout or QBE_DATA."""
     from qbe.train.pairs import data_file, pair_files
     from qbe.train.work import Sources
 
@@ -111,7 +108,6 @@ def _sources(options: argparse.Namespace) -> "Sources":
 
 
 def export_main(arguments: list[str]) -> None:
-    """Export, and print how far the exported model is from the original."""
     options = parse("export", arguments)
 
     model, output = Path(options.model), Path(options.output)

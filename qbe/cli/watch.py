@@ -23,7 +23,13 @@ FORM_OF_NAME = {".json": "json", ".jsonl": "json", ".md": "markdown", ".xml": "a
 
 def main(arguments: list[str]) -> None:
     options = parse("watch", arguments)
-    {"add": _add, "list": _list, "remove": _remove, "run": _run}[options.command](options)
+    if options.command == "remove":
+        from qbe.feeds.watches import changing
+
+        with changing(options.watches) as watches:
+            del watches.watches[watches.named(options.name).name]
+    else:
+        {"add": _add, "list": _list, "run": _run}[options.command](options)
 
 
 def _add(options: argparse.Namespace) -> None:
@@ -86,13 +92,6 @@ def _list(options: argparse.Namespace) -> None:
         print(f"{plain(watch.name)}: {search_in_words(asked)}; grade {watch.grade:g} or more; {found}")
     if not watches:
         print(f"{options.watches}: no search is kept; qbe watch add keeps one")
-
-
-def _remove(options: argparse.Namespace) -> None:
-    from qbe.feeds.watches import changing
-
-    with changing(options.watches) as watches:
-        del watches.watches[watches.named(options.name).name]
 
 
 def _run(options: argparse.Namespace) -> None:

@@ -10,7 +10,6 @@ import logging
 import os
 import sys
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -180,8 +179,7 @@ def harvest(
 def _fetch(
     stream: Any, spec: HarvestSpec, place: Place, repository: Repository, progress: Callable[[int], object]
 ) -> None:
-    sets, restarts, left_out = spec.sets or ("",), 0, Counter(place.left_out)
-    tokens, empty, today = {place.token}, 0, _day(0)
+    sets, restarts, tokens, empty, today = spec.sets or ("",), 0, {place.token}, 0, _day(0)
     while place.number < len(sets):
         first = {"from": place.begin, "set": sets[place.number], "metadataPrefix": spec.form}
         asked = {"resumptionToken": place.token} if place.token else first
@@ -205,14 +203,13 @@ def _fetch(
             log.warning(told, repository.address, page.date, today)
         for paper_id, record in page.records:
             if isinstance(record, RecordError):
-                left_out[record.reason] += 1
+                place.left_out[record.reason] = place.left_out.get(record.reason, 0) + 1
                 continue
             place.records += 1
             place.deleted += record is None
             stream.write(dump_record(dict(record or {"paper_id": paper_id, "deleted": True})))
         place.date = place.date or (page.date[:10] if _is_past(page.date[:10]) else today)
-        place.token, place.left_out = page.token, dict(left_out)
-        place.listed += len(page.records)
+        place.token, place.listed = page.token, place.listed + len(page.records)
         if not page.token and place.listed < page.size:
             log.warning("%s: %d of %d records came", repository.address, place.listed, page.size)
             if place.listed != place.short and place.listed < ALMOST_ALL * page.size:

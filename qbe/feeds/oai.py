@@ -204,7 +204,6 @@ def _harvested(element: Element, where: str) -> tuple[str, Mapping[str, Any] | R
 
 
 def _record(element: Element) -> dict[str, Any]:
-    """The record of arXiv's snapshot, with the licence and the number of versions."""
     names = ("id", "title", "abstract", "categories", "journal-ref", "doi")
     source: dict[str, Any] = {name: text_of(element.find(f"{{*}}{name}"), as_it_is=True) for name in names}
     source["authors_parsed"] = [

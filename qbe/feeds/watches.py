@@ -73,12 +73,6 @@ class Watch:
         if not 0 <= self.grade <= HIGHEST:
             raise UsageError(f"expected a `grade` from 0 to 3, found {self.grade:g}")
 
-    def keep(self, found: list[Found]) -> None:
-        """Add findings; of what is reported the newest stay."""
-        self.found += found
-        spare = len(self.found) - KEPT
-        self.found = [each for place, each in enumerate(self.found) if place >= spare or not each.reported]
-
     def forms(self, index: Index) -> list[SearchForm]:
         """Its searches: of a bibliography as many as its papers need."""
         if not self.cited:
@@ -233,7 +227,9 @@ def find(
             if watch.name not in problems:
                 new, graded = watches.known[watch.seen :], grades.get(watch.name, {})
                 best = sorted((-graded[paper_id], paper_id) for paper_id in new if paper_id in graded)
-                watch.keep([Found(paper_id, -grade, time) for grade, paper_id in best])
+                found = [*watch.found, *(Found(paper_id, -grade, time) for grade, paper_id in best)]
+                newest = len(found) - KEPT
+                watch.found = [e for place, e in enumerate(found) if place >= newest or not e.reported]
                 watch.seen += len(new)
     return problems
 
@@ -244,7 +240,6 @@ _Search = tuple[Watch, SearchForm, SearchRequest]
 def _graded(
     watches: Sequence[Watch], known: Sequence[str], session: SearchSession, problems: dict[str, QbeError]
 ) -> dict[str, dict[str, float]]:
-    """Grade, by the name of each watch, the papers that are new for it and may be found."""
     index, searches = session.index, list[_Search]()
     for watch in watches:
         try:

@@ -318,7 +318,7 @@ def build_index(
 
     if encoder is not None:
         settings = replace(settings or source.BuildSettings(), encoder=encoder)
-    execution = source.Execution(thread_count(threads), progress or source.Progress())
+    execution = source.Execution(thread_count(threads), progress or source.no_progress)
     how: Any = {"reading": reading, "overwrite": overwrite, "resume": resume, "execution": execution}
     build(Path(folder), corpus, settings, **how)
     given = getattr(settings, "encoder", "")

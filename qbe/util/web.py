@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -191,9 +192,7 @@ class Download(io.RawIOBase):
         super().close()
 
     def readinto(self, buffer: Any) -> int:
-        def tell(error: Exception, seconds: float) -> None:
-            log.info("%s: %s; trying again in %.0f s", self._url, error, seconds)
-
+        tell = partial(log.info, "%s: %s; trying again in %.0f s", self._url)
         block = self._file.read(len(buffer))
         if not block:
             try:
