@@ -33,7 +33,8 @@ COMMANDS = {
     "completion": "print a script that completes commands in a shell",
 }
 SHARED = {"list": "papers", "show": "papers", "pack": "index", "pull": "index", "harvest": "watch"}
-SHARED |= {"datasets": "evaluate", "tag": "label", "export": "train", "mcp": "serve"}
+SHARED |= {"cite": "search", "datasets": "evaluate", "tag": "label", "export": "train", "mcp": "serve"}
+SHARED |= {"cluster": "serve"}
 """Commands in the module of another, as NAME_main."""
 
 ABOUT = "Find papers like this one, for its problem, its method or its findings."

@@ -24,8 +24,7 @@ second writer is refused, and when anything fails the index is unchanged.
   more than this share is skipped (default: stop; skip:0.01 for files of more than 256 MB)
 --keep-without-abstract  keep papers that have a title alone, which stands for the abstract (default: of
   BibTeX, RIS and other libraries, without --on-error)
---dedupe title|doi|both  merge papers that repeat the title, year and first author, or the DOI, of one
-  before
+--dedupe title|doi|both  merge papers with the title, year and first author, or the DOI, of an earlier one
 --limit N  read only the first N papers, to try things out
 # changes of an index; without any of these one is built
 ? --append  add the papers of --corpus that the index lacks, with the index's own settings
@@ -36,8 +35,7 @@ second writer is refused, and when anything fails the index is unchanged.
 --only bm25|dense  bm25: no vectors; dense: no Lucene postings (needs no Java) (default: both)
 --encoder NAME[:int8|:fp16|:fp32]  name in the registry, a folder, or a hub name, and its precision, for
   papers and later for queries (default: facet-encoder; int8, on a GPU fp16)
---device cpu|cuda|auto  what runs encoder and tagger; auto: a GPU that can be used, else the CPU (default:
-  cpu)
+--device cpu|cuda|auto  what runs encoder and tagger; auto: a usable GPU, else the CPU (default: cpu)
 --facets given|predicted  given: labels that the corpus brings stay; predicted: none does (default: given)
 --tagger NAME_OR_FOLDER  what predicts facets (default: facet-tagger)
 --store positions|docvectors|float16|int8...  positions, docvectors: in Lucene, for other programs; float16,
@@ -127,8 +125,7 @@ authors or ids have all of them.
 @filters
 
 == show
-Show papers of an index: title, authors, year, venue, tags, links, and each sentence of the abstract with
-its facet.
+Show papers of an index: title, authors, year, venue, tags, links, and the abstract's sentences with facets.
 
 ID...  ids or other names (DOI, arXiv id, ...), or words of the title of one paper
 @index-dir @paper-formats
@@ -162,8 +159,7 @@ projected for citation, scored by the citation model; where the index knows who 
 --query abstract|title|keyterms (abstract)  words of the BM25 query: title and abstract, the title, or the
   most telling words of both
 --model DIR  a citation model of your own, by qbe train citation
---rerank FOLDER  a model of pairs of texts that scores the best candidates again, as in
-  m:depth=50,weight=0.5
+--rerank FOLDER  a model of pairs of texts that scores the best again, as in m:depth=50,weight=0.5
 --encoder NAME  of an index whose encoder's folder has moved
 
 == evaluate
@@ -186,8 +182,7 @@ Evaluate TREC runs against TREC qrels.
 @overwrite
 --plot FILE  draw the runs' figures, with a --baseline the differences (.svg, .png)
 --by-paper  with --plot: draw the first measure of papers that are queries by several facets, a panel a run
---worst N  print the N queries with the largest losses against the baseline, and the N with the lowest
-  scores
+--worst N  print the N queries that lose most against the baseline, and the N with the lowest scores
 --corpus FILE  papers: titles for --worst
 
 Measures are those of ir-measures (nDCG@10, AP(rel=2), P@20, R@20, RR, ...; https://ir-measur.es) and of the
@@ -231,8 +226,7 @@ behind an OpenAI-compatible endpoint; or compare two files of grades.
 --merge G:G...  grades that count as other ones, as in 3:2 or method:3:2; without a model: of --pairs
 # the model; without --model pairs are written without grades
 --model NAME  its name at the endpoint
---endpoint URL  such as http://127.0.0.1:8080/v1 (default: $QBE_LLM_ENDPOINT); its key is that of
-  $QBE_LLM_KEY
+--endpoint URL  such as http://127.0.0.1:8080/v1 (default: $QBE_LLM_ENDPOINT); its key is in $QBE_LLM_KEY
 --guideline FILE  what the model is told of facets and grades: a file, or sciface for SciFACE's two facets
   (default: qbe's own)
 --answers FILE  where answers are kept (default: --output and .answers.sqlite)
@@ -267,8 +261,7 @@ Serve an index: a page to search with, and the same for programs over HTTP.
 --allow-origin ORIGIN...  origins of other pages, such as https://example.org, that may ask (default: none)
 --root-path PATH  what a server in front of this one puts before all paths, such as /qbe
 --log-queries  log what is searched for, pasted texts too
---watches FILE  where searches are kept, of qbe watch: the page keeps some too, and shows what is new for
-  them
+--watches FILE  the searches of qbe watch: the page keeps some too, and shows what is new for them
 --pairs FILE  pairs to grade by hand on the page label.html: tab-separated, with query_id and paper_id
 --labels DIR  with --pairs: the folder for the grades, a file for each assessor
 @rerank
@@ -277,8 +270,7 @@ Serve an index: a page to search with, and the same for programs over HTTP.
 
 The page is at the address that is printed; programs find a description of the interface under
 /openapi.json. Changes of the index are noticed while it is served. Ctrl-C, or SIGTERM, ends it once
-requests under way are answered. docs/serve.md says how to serve others than oneself, and what workers
-share.
+requests under way are answered. docs/serve.md says how to serve others, and what workers share.
 
 == mcp
 Give agents tools to search an index with, by the Model Context Protocol (MCP).
@@ -291,13 +283,12 @@ Give agents tools to search an index with, by the Model Context Protocol (MCP).
 @rerank @threads
 
 With stdio an agent's program starts this command itself, and talks with it over standard input and output.
-With http it listens at http://HOST:PORT/mcp (streamable HTTP). docs/serve.md shows how programs are told of
-it.
+With http it listens at http://HOST:PORT/mcp (streamable HTTP). docs/serve.md shows how to tell programs.
 
 == demo
 Search real papers that are part of the package, and see what a facet is.
 
-@nothing
+@
 
 Indexes the 3,000 arXiv papers of the package, which takes about a minute, searches papers like one of them
 for its method and for its problem, and says what to do next. The index is kept in $QBE_CACHE or
@@ -362,8 +353,6 @@ into the index after the search was kept.
 Turn PyTorch weights into the ONNX models that qbe runs.
 
 == export encoder: a sentence encoder of the BERT family
-Export a sentence encoder of the BERT family.
-
 @weights
 --graph FILE  the traced model without its weights, as qbe train large-encoder writes it; needs no PyTorch
 # encoder format (default: as a sentence-transformers folder declares it, else the first)
@@ -371,13 +360,10 @@ Export a sentence encoder of the BERT family.
   [SEP] between them, or single sentences
 --pooling mean|cls  of a whole paper, and of single sentences: mean of the tokens, or the first ([CLS])
 --similarity cosine|l2  cosine of vectors of unit length, or minus the distance of unscaled vectors
---max-tokens N  limit of a pass (default: as the folder declares it, else 0: the model's number of
-  positions)
+--max-tokens N  limit of a pass (default: as the folder declares, else 0: the model's number of positions)
 --adapter DIR  a bottleneck adapter of the adapters library
 
 == export cross-encoder: a reranker: a BERT-family sequence classifier of text pairs
-Export a reranker: a BERT-family sequence classifier of text pairs.
-
 @weights
 
 == cluster
@@ -396,7 +382,7 @@ Index, search or serve on a Ray cluster.
 == datasets
 Write a test collection: corpus, topics, pools, TREC qrels and folds.
 
-@nothing
+@
 
 csfcube is read from --source, else from $QBE_DATA/csfcube; where that is absent it is downloaded from its
 public repository (CC BY-NC 4.0) to the cache, and so are reviewers, reviews, cisi and headings, which are
@@ -422,8 +408,6 @@ qbe[irds]). docs/papers.md says where the others come from.
 == @dataset
 --output DIR!  the folder to write to
 --overwrite  replace files at --output that have another content
-== @nothing
-
 == @index-dir
 --index DIR!  built by qbe index
 == @overwrite

@@ -1,4 +1,4 @@
-"""``qbe serve`` and ``qbe mcp``: a page to search with, the same for programs over HTTP, tools for agents."""
+"""``qbe serve``, ``qbe mcp`` and ``qbe cluster``: a page and HTTP, tools for agents, several machines."""
 
 import argparse
 import contextlib
@@ -12,7 +12,7 @@ import webbrowser
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import qbe
 from qbe.cli import common
@@ -174,3 +174,27 @@ def mcp_main(arguments: list[str]) -> None:
         else:
             print(f"{len(index):,} papers for agents at {address_of(listening, PATH)}", file=sys.stderr)
             server_of(http_app(server, listening.getsockname()[0], key)).run(sockets=[listening])
+
+
+def cluster_main(arguments: list[str]) -> None:
+    options = parse("cluster", arguments)
+
+    from qbe.cli import index, search
+
+    def build(output: Any, corpus: Any, settings: Any, *, execution: Any, **named: Any) -> Any:
+        from qbe.cluster.index import build_on_cluster, connected
+
+        with connected(options.address, execution.threads) as ray:
+            named |= {"shards": options.shards, "execution": execution}
+            return build_on_cluster(ray, output, corpus, settings, **named)
+
+    if options.command == "index":
+        index.run(options, build)
+        return
+    check_package("ray")
+
+    from qbe.cluster.index import open_index
+
+    asked = {"cluster": options.address, "replicas": options.replicas, "deadline": options.deadline}
+    opened: Any = partial(open_index, **asked)
+    (search.run if options.command == "search" else run)(options, opened)

@@ -9,7 +9,7 @@ interrupted call continues from --work.
 Train the facet tagger, on CSAbstruct and unlabelled arXiv abstracts, and on abstracts whose headings label
 their sentences. Under an hour on two processors; a quarter with --start.
 
-@output @work @csabstruct
+@output @csabstruct
 --headings FILE...  papers as JSON lines, of which structured abstracts are learned from (default: none)
 --start DIR  a tagger (a folder, or facet-tagger) that learns on, without teachers
 --unlabelled FILE  papers as JSON lines (default: in $QBE_DATA)
@@ -20,7 +20,7 @@ Train a sentence encoder, on co-citations with an objective of ASPIRE (Mysore et
 
 --cocitations FILE...!  pairs of co-cited papers, as JSON lines in ASPIRE's format
 --dev FILE...  the same, for dev (default: 5 %% of the sets)
-@output @work @leave-out
+@output @leave-out
 --objective bi-encoder|ts|ot|ts+ot|abs|att|max|cosent|ict  in the paper: SPECTER-CoCite, TSASPIRE, OTASPIRE,
   TS+OTASPIRE, its ablations ABS, ATT and MAX, the co-citation sentence encoder CoSentBert, and ICTSENTBERT,
   of the inverse cloze task (default: ot)
@@ -42,51 +42,46 @@ Train a sentence encoder, on co-citations with an objective of ASPIRE (Mysore et
 Train the large facet encoder, all its layers and projections of its vectors, on graded pairs of arXiv
 papers (all-mpnet-base-v2: the difference is written). Three minutes on a large GPU, days on two processors.
 
-@output @work @pairs @base @devs @corpus @leave-out @seeds @threads @device
+@output @pairs @base @devs @corpus @leave-out @seeds @threads @device
 
 == train citation: the citation model
 Train the citation model, which recommends citations, over the vectors of an index and who cites whom.
 
-@collection @output @work @seeds @threads
+@collection @output @seeds @threads
 
 == train technique-words: the words of techniques and problems
-Train the words of techniques and problems, by counting in the titles of a corpus. Takes minutes; nothing is
-trained.
+Count the words of techniques and problems in the titles of a corpus, which takes minutes.
 
-@output @work @corpus @devs @seed @threads
+@output @corpus @devs @seed @threads
 
 == train citation-pairs: a pair reranker for citations
 Train a pair reranker for citations, which reads a paper and a candidate for its bibliography together
-(Nogueira et al., BIR 2020), on the best candidates of BM25; it goes with --rerank of qbe cite and qbe
-search.
+(Nogueira et al., BIR 2020), on the best candidates of BM25; for --rerank of qbe cite and qbe search.
 
-@collection @output @work @encoder @lengths @classes @passes @seed @threads @device
+@collection @output @encoder @passes @seed @threads @device
 
 == train cross-encoder: a cross-encoder of pairs of papers, for a facet, for all, or for citations
 Train a cross-encoder of pairs of papers, for a facet, for all, or for citations, of the BERT or RoBERTa
 family, on graded pairs of papers of an index (SciFACE, 2026, section 3.9) or, with --collection, as
 citation-pairs; Spearman's correlation on dev chooses. For --rerank.
 
-@index @output @work @citations @pairs @devs @leave-out @encoder @facet @lengths @classes @passes @seed
-  @threads @device
+@index @output @citations @pairs @devs @leave-out @encoder @facet @passes @seed @threads @device
 
 == train grades: the grade model
-Train the grade model, which turns comparisons of papers into grades, over an index of the papers of graded
-pairs.
+Train the grade model, which turns comparisons of papers into grades, over an index of graded pairs' papers.
 
-@index @output @work @wild @devs @leave-out @seeds @threads
+@index @output @wild @devs @leave-out @seeds @threads
 
 == train joint-grades: joint grades: a cross-encoder of pairs of papers
 Train joint grades: a cross-encoder of pairs of papers, on graded pairs and on pairs of an index that a
 larger one grades. A quarter of an hour on a large GPU, weeks on two processors; an hour with --start.
 
-@index @output @work @start @wild @devs @leave-out @seed @threads @device
+@index @output @start @wild @devs @leave-out @seed @threads @device
 
 == train facet-projections: the facet projections
-Train the facet projections, which rerank by stored vectors without a pass of a model, over an index of
-graded pairs' papers.
+Train the facet projections, which rerank by stored vectors alone, over an index of graded pairs' papers.
 
-@index @output @work @pairs @devs @leave-out @seeds @threads
+@index @output @pairs @devs @leave-out @seeds @threads
 
 == train admit: allow a tagger to be used with another encoder than it was trained on
 Measure a facet tagger on an encoder whose weights are close to those of the encoder it was trained on, and
@@ -97,7 +92,6 @@ record in the tagger's card that it can be used with it.
 @csabstruct @threads
 == @output
 --output DIR!  the folder to write the model to
-== @work
 --work DIR!  the folder of checkpoints and other finished parts
 == @seeds
 --seeds 0,1,2 (0,1,2)  one model each, and their mean
@@ -135,13 +129,18 @@ record in the tagger's card that it can be used with it.
 --encoder NAME (all-mpnet-base-v2)  the model of the kind BERT or MPNet to start from
 == @csabstruct
 --csabstruct DIR  its train, dev, test.jsonl (default: in $QBE_DATA)
-== @lengths
+== @passes
 --query-tokens N  tokens of the query to read (default: 256)
 --candidate-tokens N  tokens of a candidate to read (default: 256)
-== @classes
 --classes natural|balanced|all-cited|random  of citations: BM25's best candidates as they are, as many that
   are not cited as are, also all that is cited, or that and as many papers at random (default: natural)
 --candidates N  of citations: BM25's best of each query (default: 10)
+--epochs X  passes over the pairs, such as 0.5 (default: 1)
+--steps N  of --batch pairs each, in place of --epochs
+--learning-rate RATE  the highest (default: 5e-5)
+--batch N  pairs a step (default: 16)
+--warm-up X  steps in which the rate rises, or below 1 their share of all (default: 0.1)
+--evaluations N  on dev, evenly spread; the best is kept (default: 8)
 == @citations
 --collection DIR  written by qbe datasets citations: learn from it who cites whom, with one output and the
   loss bce, in place of graded pairs
@@ -153,11 +152,4 @@ record in the tagger's card that it can be used with it.
   whole, between [SEP] (default: facet with --facet, else abstract)
 --margin X  of --loss margin (default: 0.5)
 --triplets N  of --loss margin, of a query and epoch (default: 10)
-== @passes
---epochs X  passes over the pairs, such as 0.5 (default: 1)
---steps N  of --batch pairs each, in place of --epochs
---learning-rate RATE  the highest (default: 5e-5)
---batch N  pairs a step (default: 16)
---warm-up X  steps in which the rate rises, or below 1 their share of all (default: 0.1)
---evaluations N  on dev, evenly spread; the best is kept (default: 8)
 """

@@ -133,8 +133,6 @@ class Repository:
             try:
                 page, errors, is_list = _parsed(data)
             except CorpusError:
-                if not ends:
-                    raise
                 page, errors, is_list = _parsed_apart(data)
         except CorpusError as error:
             reason = str(error).partition(";")[0]
