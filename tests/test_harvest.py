@@ -253,7 +253,6 @@ def test_what_cannot_be_harvested_is_told(output, told, monkeypatch):
         refused(lambda: fetched(served, output, sets=("nosuch",)))
         refused(lambda: fetched(served, output, first_date="yesterday"))
         refused(lambda: fetched(served, output, first_date="2026-02-30"))
-        refused(lambda: fetched(served, output, form="oai_dc"))
         refused(lambda: Repository("oaipmh.arxiv.org", 3))
         refused(lambda: Repository(served.address, -1))
         refused(lambda: update_index(output, "index"))

@@ -198,10 +198,7 @@ class Bar:
 
 
 def searched(parser: Parser, arguments: list[str]) -> list[str]:
-    """The index in $QBE_INDEX, else the only one under ``indexes``, and ``qrels/topics.tsv``.
-
-    Raises UsageError for several indexes.
-    """
+    """The index in $QBE_INDEX, else the only one under ``indexes``, and ``qrels/topics.tsv``."""
     from pathlib import Path
 
     given, added = {word.partition("=")[0] for word in arguments}, list[str]()
@@ -209,11 +206,8 @@ def searched(parser: Parser, arguments: list[str]) -> list[str]:
         index, names = os.environ.get(VARIABLE), ("CURRENT", "manifest.json")
         folders = [] if index else sorted(Path(INDEXES).glob("*"))
         found = [str(each) for each in folders if any((each / name).is_file() for name in names)]
-        refuse(
-            len(found) > 1,
-            f"expected an `index`, found none, and several under {INDEXES}: {', '.join(found)}; give one, or "
-            f"set ${VARIABLE}",
-        )
+        told = f"expected an `index`, found none, and several under {INDEXES}: {', '.join(found)}"
+        refuse(len(found) > 1, f"{told}; give one, or set ${VARIABLE}")
         if chosen := [index] if index else found:
             added += ["--index", *chosen]
     required = (group for group in parser._mutually_exclusive_groups if group.required)

@@ -39,12 +39,9 @@ def main(arguments: list[str]) -> None:
     refuse(not options.output, "expected --output for the pairs, or two files of --agreement, found neither")
     refuse(options.topics and not options.runs, "--topics goes with --runs; give both")
     refuse(options.adjudicate and options.model, "--adjudicate reads grades of three files; drop --model")
-    if not options.model:
-        alone = bool(options.pairs) != bool(options.merge) and not (options.differences or options.adjudicate)
-        told = (
-            "expected --model for grades, or --pairs with --merge to merge theirs, found one of these alone"
-        )
-        refuse(alone, told)
+    told = "expected --model for grades, or --pairs with --merge to merge theirs, found one of these alone"
+    alone = bool(options.pairs) != bool(options.merge) and not (options.differences or options.adjudicate)
+    refuse(alone and not options.model, told)
     given = options.pairs or options.runs or options.differences or options.adjudicate
     refuse(not options.index and (options.model or not given), "expected --index of the papers, found none")
     for name in ("budget_requests", "budget_tokens", "parallel"):
@@ -62,11 +59,10 @@ def main(arguments: list[str]) -> None:
         print(f"{output}: {len(decided):,} pairs")
         return
     config = _config(options, output, merges) if options.model else None
-    if not options.index:
-        pairs = _pairs_of_files(options, merges)
-    else:
+    pairs = _pairs_of_files(options, merges)
+    if options.index:
         with qbe.Index(options.index) as index:
-            pairs = _pairs_of_files(options, merges) or _candidates(options, index)
+            pairs = pairs or _candidates(options, index)
             if config is not None:
                 _label(options, index, pairs, config)
                 return

@@ -61,9 +61,8 @@ def run(options: argparse.Namespace, open_index: "Callable[..., qbe.Index] | Non
     several = len(options.paper or ()) > 1 or options.not_paper or options.cited
     if options.sentences is not None:
         refuse(options.topics or several, "--sentences picks from one paper; give that with it")
-    refuse(
-        options.unlike and not options.like, "--unlike goes with --like, what is to be in common; give both"
-    )
+    both = "--unlike goes with --like, what is to be in common; give both"
+    refuse(options.unlike and not options.like, both)
     refuse(options.not_paper and options.topics, "--not-paper goes with papers; topics have aspects for that")
     if options.explain:
         refuse(form not in ("table", "json"), f"--explain goes with --format table or json, found {form}")
@@ -114,9 +113,8 @@ def checked_form(options: argparse.Namespace) -> tuple[str, int, dict[str, bool]
     """
     form, output = options.format, (options.output or "").lower()
     ends = f"expected an --output that is named as a TREC run or ends in {', '.join(FORM_OF_NAME)}"
-    refuse(
-        form is None and output.endswith(OTHER_NAMES), f"{ends}, found {options.output}; give the --format"
-    )
+    is_other = form is None and output.endswith(OTHER_NAMES)
+    refuse(is_other, f"{ends}, found {options.output}; give the --format")
     if form is None and output:
         form = next((form for ending, form in FORM_OF_NAME.items() if output.endswith(ending)), "trec")
     elif form is None:
@@ -129,9 +127,8 @@ def checked_form(options: argparse.Namespace) -> tuple[str, int, dict[str, bool]
     is_file = text and len(path) < 256 and os.path.isfile(path)  # noqa: PTH113
     told = f"expected an abstract as --text, found the name of a file, {text}; give --paper-file {path}"
     refuse(is_name or is_file, told)
-    refuse(
-        options.title is not None and not text, "--title goes with --text; a paper file holds its own title"
-    )
+    alone = options.title is not None and not text
+    refuse(alone, "--title goes with --text; a paper file holds its own title")
     refuse(tag is not None and len(tag.split()) != 1, f"expected a --run-tag of one word, found {tag!r}")
     if options.resume:
         refuse(not (options.topics and output), "--resume goes with a run of --topics to --output; give both")

@@ -120,8 +120,8 @@ def _run(options: argparse.Namespace) -> None:
             print(text, end="", flush=True)
         else:
             write_text(options.output, text)
-        for item in items:
-            item.found.reported = True
+        for _, found, _ in items:
+            found.reported = True
     if problems:
         name, error = next(iter(problems.items()))
         more = f" (and {len(problems) - 1} more searches)" if len(problems) > 1 else ""

@@ -29,11 +29,11 @@ from qbe.util.files import StrPath, change_lock, write_text
 log = logging.getLogger("qbe.feeds")
 
 VERSION = 2
-FORMATS = ("arXivRaw", "arXiv")  # metadata formats that are read
 MAX_EMPTY = 20  # pages without records in a row
 ALMOST_ALL = 0.98  # of the stated size of a list, which may be an estimate
 MAX_RESTARTS = 3  # of a list whose resumption token is refused
 
+Progress = Callable[[int], object]
 _DAMAGED = ValueError, KeyError, TypeError, RecursionError
 _PAGE, _DELETED = b'{"page"', b', "deleted": true}\n'
 
@@ -44,12 +44,10 @@ class HarvestSpec:
 
     address: str
     sets: tuple[str, ...] = ()
-    form: str = FORMATS[0]
+    form: str = "arXivRaw"
     first_date: str = ""
 
     def __post_init__(self) -> None:
-        if self.form not in FORMATS:
-            raise UsageError(f"expected `form` of {', '.join(FORMATS)}, found {self.form!r}")
         check_day("first_date", self.first_date)
 
 
@@ -152,10 +150,7 @@ def write_header(path: Path, spec: HarvestSpec, harvested_to: str = "", index: s
 
 
 def harvest(
-    path: StrPath,
-    spec: HarvestSpec,
-    repository: Repository,
-    progress: Callable[[int], object] = lambda _: None,
+    path: StrPath, spec: HarvestSpec, repository: Repository, progress: Progress = lambda _: None
 ) -> Place:
     """Append to a journal all records, those that changed since the last time, or what it still lacks."""
     path = Path(path)
@@ -176,9 +171,7 @@ def harvest(
         return place
 
 
-def _fetch(
-    stream: Any, spec: HarvestSpec, place: Place, repository: Repository, progress: Callable[[int], object]
-) -> None:
+def _fetch(stream: Any, spec: HarvestSpec, place: Place, repository: Repository, progress: Progress) -> None:
     sets, restarts, tokens, empty, today = spec.sets or ("",), 0, {place.token}, 0, _day(0)
     while place.number < len(sets):
         first = {"from": place.begin, "set": sets[place.number], "metadataPrefix": spec.form}

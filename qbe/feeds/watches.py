@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 from xml.etree import ElementTree
 
 from qbe.corpus.names import ET_AL
@@ -296,12 +296,7 @@ ATOM = "http://www.w3.org/2005/Atom"
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-class Item(NamedTuple):
-    """A paper that a watch found."""
-
-    watch: Watch
-    found: Found
-    paper: Paper
+Item = tuple[Watch, Found, Paper]  # a paper that a watch found
 
 
 def items_of(watches: Watches, index: Index, since: str | None, name: str | None = None) -> list[Item]:
@@ -313,14 +308,15 @@ def items_of(watches: Watches, index: Index, since: str | None, name: str | None
     for watch in [watches.named(name)] if name else watches.watches.values():
         wanted = [e for e in watch.found if not e.reported or (since is not None and e.found >= since)]
         newest = sorted(wanted, key=lambda each: each.found, reverse=True)  # stable: the best stay first
-        items += [Item(watch, e, reader.paper(e.paper_id)) for e in newest if e.paper_id in reader]
+        items += [(watch, e, reader.paper(e.paper_id)) for e in newest if e.paper_id in reader]
     return items
 
 
 def record_of(item: Item) -> dict[str, Any]:
     """Return an item as JSON values, with the paper as search results have it."""
-    found = {"paper_id": item.paper.paper_id, "grade": item.found.grade, "found": item.found.found}
-    return {"watch": item.watch.name, **found, **described(item.paper)}
+    watch, found, paper = item
+    about = {"paper_id": paper.paper_id, "grade": found.grade, "found": found.found}
+    return {"watch": watch.name, **about, **described(paper)}
 
 
 def report(items: Sequence[Item], form: str, feed: str) -> str:
@@ -330,9 +326,9 @@ def report(items: Sequence[Item], form: str, feed: str) -> str:
     if form == "json":
         return "".join(f"{json.dumps(record_of(item), ensure_ascii=False)}\n" for item in items)
     sections = []
-    width = max((len(item.paper.paper_id) for item in items), default=0)
-    for name, group in groupby(items, key=lambda item: item.watch.name):
-        of_watch = [(f"{item.found.grade:.2f}", item.paper) for item in group]
+    width = max((len(paper.paper_id) for _, _, paper in items), default=0)
+    for name, group in groupby(items, key=lambda item: item[0].name):
+        of_watch = [(f"{found.grade:.2f}", paper) for _, found, paper in group]
         heading = f"{plain(name)}: {len(of_watch)} {'paper' if len(of_watch) == 1 else 'papers'}"
         if form == "markdown":
             texts = [(grade, "".join(export_parts([each], "markdown")).rstrip()) for grade, each in of_watch]
@@ -356,20 +352,20 @@ def _atom(items: Sequence[Item], feed: str) -> str:
     root = ElementTree.Element(f"{{{ATOM}}}feed")
     child(root, "title", "New papers, by qbe watch")
     child(root, "id", feed)
-    child(root, "updated", max((item.found.found for item in items), default="1970-01-01T00:00:00Z"))
+    child(root, "updated", max((found.found for _, found, _ in items), default="1970-01-01T00:00:00Z"))
     child(child(root, "author"), "name", "qbe watch")
-    for item in sorted(items, key=lambda item: item.found.found, reverse=True):
-        about, name = described(item.paper), item.watch.name
+    for watch, found, paper in sorted(items, key=lambda item: item[1].found, reverse=True):
+        about, name = described(paper), watch.name
         entry = child(root, "entry")
-        child(entry, "title", plain(about["title"]) or item.paper.paper_id)
-        child(entry, "id", uuid.uuid5(uuid.UUID(feed), f"{name}\0{item.paper.paper_id}").urn)
-        child(entry, "updated", item.found.found)
+        child(entry, "title", plain(about["title"]) or paper.paper_id)
+        child(entry, "id", uuid.uuid5(uuid.UUID(feed), f"{name}\0{paper.paper_id}").urn)
+        child(entry, "updated", found.found)
         for author in [each for each in about["authors"] if each != ET_AL]:
             child(child(entry, "author"), "name", plain(author))
         for address in list(about["links"].values())[:1]:
             child(entry, "link", href=address)
         child(entry, "category", term=name)
-        child(entry, "summary", f"{name}, grade {item.found.grade:.2f}. {plain(about['abstract'])}")
+        child(entry, "summary", f"{name}, grade {found.grade:.2f}. {plain(about['abstract'])}")
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
 
@@ -417,7 +413,7 @@ class Watcher:
             items = items_of(watches, self._index, since, watch.name)
             problem = self._problems.get(watch.name, "")
             problem = problem.replace(watch.cited, "bibliography") if watch.cited else problem
-            papers = [record_of(item) for item in items if item.found.found >= since][:MAX_SHOWN]
+            papers = [record_of(item) for item in items if item[1].found >= since][:MAX_SHOWN]
             record = {"name": watch.name, "search": dict(watch.search), "is_bibliography": bool(watch.cited)}
             records.append({**record, "grade": watch.grade, "problem": problem, "papers": papers})
         return {"watches": records}

@@ -45,15 +45,14 @@ def atomic_file(path: StrPath) -> Iterator[IO[bytes]]:
     Absent folders are created, a symbolic link stays, and something that is no regular file (``/dev/stdout``,
     a pipe) is written to directly. Raises OutputError; an OSError of the block on another file is passed on.
     """
-    path = Path(path)
+    path, in_block = Path(path), False
     is_special = path.exists() and not path.is_file()
-    target = written = path if is_special else Path(os.path.realpath(path))
-    in_block = False
+    target = path if is_special else Path(os.path.realpath(path))
+    written = path if is_special else target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
         if not is_special:
             target.parent.mkdir(parents=True, exist_ok=True)
             _remove_leftovers(target)
-            written = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
         with written.open("wb" if is_special else "xb") as stream:
             if not is_special:
                 with contextlib.suppress(OSError):  # a file system without locks
@@ -72,7 +71,7 @@ def atomic_file(path: StrPath) -> Iterator[IO[bytes]]:
             raise
         raise output_error(path, error) from error
     finally:
-        if written is not target:
+        if not is_special:
             with contextlib.suppress(OSError):
                 written.unlink(missing_ok=True)
 
@@ -211,16 +210,15 @@ def make_once(
     target: StrPath, is_made: Callable[[], bool], make: Callable[[], None], on_wait: Callable[[], object]
 ) -> bool:
     """Call ``make`` unless ``is_made``, and return whether; ``on_wait`` tells that another process does."""
-    target, waits = Path(target), False
+    target, seconds = Path(target), 0.0
     while not is_made():
-        with lock(target.with_name(f".{target.name}.lock"), 1.0 if waits else 0.0) as is_mine:
+        with lock(target.with_name(f".{target.name}.lock"), seconds) as is_mine:
             if is_mine:
                 if is_missing := not is_made():
                     make()
                 return is_missing
-        if not waits:
-            on_wait()
-            waits = True
+        on_wait()
+        seconds = 86_400.0
     return False
 
 

@@ -111,24 +111,24 @@ def open_url(url: str, headers: Mapping[str, str], timeout: float) -> Any:
     """
     opened: list[Any] = []
 
-    def handler(of: Any, connection: Any, scheme: str) -> Any:
+    def handler(protocol: str) -> Any:
+        connection = getattr(http.client, f"{protocol}Connection")
+
         def connect(self: Any) -> None:
             connection.connect(self)
             opened.append(self.sock)
 
         kind = type("Connection", (connection,), {"connect": connect})
-        return type("Handler", (of,), {f"{scheme}_open": lambda self, asked: self.do_open(kind, asked)})
+        opened_by = {f"{protocol.lower()}_open": lambda self, asked: self.do_open(kind, asked)}
+        return type("Handler", (getattr(urllib.request, f"{protocol}Handler"),), opened_by)
 
-    handlers = (
-        handler(urllib.request.HTTPHandler, http.client.HTTPConnection, "http"),
-        handler(urllib.request.HTTPSHandler, http.client.HTTPSConnection, "https"),
-    )
     try:
         if (parts := urlsplit(url)).scheme != "file" and (not parts.hostname or parts.port == 0):
             raise ValueError("it has no host, or port 0")
         request = urllib.request.Request(url, headers={"User-Agent": f"qbe/{version('qbe')}", **headers})  # noqa: S310
         with deadline(timeout, opened):
-            return urllib.request.build_opener(_Redirects, *handlers).open(request, timeout=timeout)
+            opener = urllib.request.build_opener(_Redirects, handler("HTTP"), handler("HTTPS"))
+            return opener.open(request, timeout=timeout)
     except (ValueError, http.client.InvalidURL) as error:  # no server is asked
         raise urllib.error.URLError(PermissionError(f"it is no address ({error})")) from error
 
