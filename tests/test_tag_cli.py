@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.trainings import write
 
-from qbe.cli.label import tag_main as main
+from qbe.cli.index import tag_main as main
 from qbe.corpus import paper_to_record, parse_paper, read_jsonl
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, OutputError

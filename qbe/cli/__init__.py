@@ -32,8 +32,8 @@ COMMANDS = {
     "doctor": "show what this machine and installation are, and lack",
     "completion": "print a script that completes commands in a shell",
 }
-SHARED = {**dict.fromkeys(("list", "show", "pack", "pull"), "index"), "cite": "search", "harvest": "watch"}
-SHARED |= {"datasets": "evaluate", "tag": "label", "export": "train", "mcp": "serve", "cluster": "serve"}
+SHARED = dict.fromkeys(("list", "show", "pack", "pull", "tag"), "index") | {"cite": "search"}
+SHARED |= {"harvest": "watch", "datasets": "evaluate", "export": "train", "mcp": "serve", "cluster": "serve"}
 """Commands in the module of another, as NAME_main."""
 
 ABOUT = "Find papers like this one, for its problem, its method or its findings."

@@ -141,10 +141,7 @@ def refuse(wrong: object, message: str) -> None:
 
 
 def made(kind: Callable[..., T], options: argparse.Namespace, **values: Any) -> T:
-    """An object of a dataclass, out of the options of its fields' names and other values.
-
-    None stands for what was not given, which keeps the default of the dataclass.
-    """
+    """An object of a dataclass, of options named as its fields and of other values; None keeps a default."""
     from dataclasses import fields
 
     named = {each.name: getattr(options, each.name, None) for each in fields(kind) if each.init}  # type: ignore[arg-type]

@@ -9,8 +9,9 @@ from contextlib import suppress
 
 import qbe
 from qbe.cli.parser import parse
-from qbe.datasets.arxiv import grades
+from qbe.datasets import arxiv
 from qbe.errors import EncoderMismatchError, MissingDependencyError, OutputError
+from qbe.index import jvm
 from qbe.models.cards import DEFAULT_ENCODER
 from qbe.util.files import atomic_file, cache_folder
 
@@ -23,7 +24,7 @@ def main(arguments: list[str]) -> None:
 
     from qbe.search.present import to_table
 
-    width, judged = min(shutil.get_terminal_size((100, 24)).columns, 120), grades(PAPER)
+    width, judged = min(shutil.get_terminal_size((100, 24)).columns, 120), arxiv.grades(PAPER)
     with open_demo_index(lambda line: print(line, file=sys.stderr)) as index:
         print(f"{len(index):,} arXiv papers are indexed in {index.folder}\n", flush=True)
         folder = shlex.quote(str(index.folder))
@@ -53,17 +54,12 @@ def main(arguments: list[str]) -> None:
 
 
 def open_demo_index(report: Callable[[str], object]) -> "qbe.Index":
-    """The collection's index in the cache; it is built, and ``report`` called with a line before, where it is
-    not there, is damaged, or was built of other papers or with another encoder.
-    """
-    from qbe.datasets import arxiv
-    from qbe.index.jvm import anserini_jar, find_jar
-
+    """The collection's index in the cache, built unless it is whole and of these papers and this encoder."""
     corpus, folder = arxiv.corpus(), cache_folder() / "demo" / "mini"
     ids = [json.loads(line)["paper_id"] for line in corpus.splitlines()]
     with suppress(qbe.IndexFormatError, EncoderMismatchError):
         index = qbe.open_index(folder, encoder=DEFAULT_ENCODER)
-        lacks_words = index.manifest.lucene is None and find_jar() is not None
+        lacks_words = index.manifest.lucene is None and jvm.find_jar() is not None
         if index.manifest.dense is not None and not lacks_words and [each.paper_id for each in index] == ids:
             return index
         index.close()
@@ -74,9 +70,9 @@ def open_demo_index(report: Callable[[str], object]) -> "qbe.Index":
     except OSError:
         raise OutputError(f"cannot write {folder}: no permission; set QBE_CACHE to another folder") from None
     try:
-        anserini_jar()
+        jvm.anserini_jar()
     except MissingDependencyError as error:
         report(f"the searches below use vectors alone: {error}")
     with atomic_file(source) as stream:
         stream.write(corpus)
-    return qbe.build_index(folder, source, qbe.BuildSettings(bm25=find_jar() is not None), overwrite=True)
+    return qbe.build_index(folder, source, qbe.BuildSettings(bm25=jvm.find_jar() is not None), overwrite=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 import qbe
 from qbe.cli.parser import parse
 from qbe.errors import JavaError, MissingDependencyError
+from qbe.index import jvm
 from qbe.util.files import cache_folder
 from qbe.util.text import plain
 from qbe.util.work import available_threads
@@ -89,14 +90,12 @@ def in_bytes(number: int) -> str:
 
 def installation_checks() -> list[Check]:
     """Check qbe, Java and each package without importing it, those that searching needs first."""
-    from qbe.index.jvm import find_jar
-
     distributions, folder = packages_distributions(), str(Path(__file__).absolute().parent.parent)
     own = version("qbe") if "qbe" in distributions else ""
     about = f"{own or 'not installed'} in {folder}, Python {platform.python_version()} in {sys.prefix}"
     advice = "" if own else "in its checkout run: pip install -c constraints.txt ."
     checks = [check("qbe", about, advice), java_check()]
-    if jar := find_jar():
+    if jar := jvm.find_jar():
         checks.append(check("Lucene", f"{jar.name} in {jar.parent}"))
     else:
         downloads = "what first needs it, for BM25, downloads it once (113 MB)"
@@ -112,8 +111,6 @@ def installation_checks() -> list[Check]:
 
 
 def java_check() -> Check:
-    from qbe.index import jvm
-
     try:
         home = jvm.find_java()
     except JavaError as error:

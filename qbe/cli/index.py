@@ -1,4 +1,4 @@
-"""``qbe index``, ``qbe pack``, ``qbe pull``, ``qbe list`` and ``qbe show``: an index and its papers."""
+"""``qbe index``, pack, pull, list, show and tag: an index, its papers, and labels of their sentences."""
 
 import argparse
 import json
@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from qbe.cli.parser import parse
 from qbe.corpus.bibliography import author_names, entries, reference_of
 from qbe.corpus.identity import MERGED_IDS, normalized_title
 from qbe.corpus.records import NOTED
+from qbe.util.files import atomic_file, check_output
 from qbe.util.text import plain, read_ids
 
 if TYPE_CHECKING:
@@ -322,3 +324,22 @@ def _write(
         found = True
         sys.stdout.write(f"{text}\n")
     return found
+
+
+def tag_main(arguments: list[str]) -> None:
+    options = parse("tag", arguments)
+
+    output = Path(options.output)
+    if options.output != "-":
+        is_same = output.is_file() and Path(options.input).is_file() and output.samefile(options.input)
+        refuse(is_same, f"expected an `output` other than the `input`, found {output} as both")
+        check_output(output, options.overwrite)
+
+    from qbe.models.cards import DEFAULT_TAGGER
+    from qbe.models.tagger import Tagger, TaggingEncoder, open_trunk, tag_stream
+
+    tagger = Tagger.open(options.tagger or DEFAULT_TAGGER)
+    tagging = TaggingEncoder(open_trunk(tagger, options.threads), tagger, options.facets)
+    opened = nullcontext(sys.stdout.buffer) if options.output == "-" else atomic_file(output)
+    with common.Bar("tagging", "papers") as advance, opened as stream:
+        tag_stream(options.input, stream, tagging, advance, probabilities=options.probabilities)

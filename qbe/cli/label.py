@@ -1,40 +1,31 @@
-"""``qbe tag`` and ``qbe label``: facets of sentences, and grades of pairs of papers by a language model."""
+"""``qbe label``: grades of pairs of papers by a language model, and how far two files of grades agree."""
 
 import argparse
 import json
 import sys
-from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import qbe
 from qbe.cli import common
 from qbe.cli.common import refuse
 from qbe.cli.parser import parse
 from qbe.errors import check_count
-from qbe.label.grading import LabelConfig, label
-from qbe.label.pairs import adjudicated, differences, parse_merges, read_grades, read_pairs, write_pairs
-from qbe.models.cards import DEFAULT_TAGGER
+from qbe.label import grading, pairs
 from qbe.models.endpoint import Endpoint
 from qbe.models.language_model import Estimate, read_guideline
 from qbe.runs import read_topics
-from qbe.util.files import atomic_file, check_output
+from qbe.util.files import check_output
 from qbe.util.text import read_ids
-
-if TYPE_CHECKING:
-    from qbe.label.pairs import Merges, Pair
 
 
 def main(arguments: list[str]) -> None:
     options = parse("label", arguments)
 
-    merges = parse_merges(options.merge or ())
+    merges = pairs.parse_merges(options.merge or ())
     if options.agreement:
-        from qbe.label.grading import agreement, as_record, as_table
-
-        found = agreement(options.agreement[0], options.agreement[1], merges)
-        record = options.format == "json"
-        print(json.dumps(as_record(found)) if record else as_table(found, options.agreement))
+        found = grading.agreement(options.agreement[0], options.agreement[1], merges)
+        as_json, files = options.format == "json", options.agreement
+        print(json.dumps(grading.as_record(found)) if as_json else grading.as_table(found, files))
         return
     refuse(not options.output, "expected --output for the pairs, or two files of --agreement, found neither")
     refuse(options.topics and not options.runs, "--topics goes with --runs; give both")
@@ -51,23 +42,23 @@ def main(arguments: list[str]) -> None:
     check_output(output, options.overwrite)
     if options.adjudicate or (options.pairs and not options.model):
         if options.adjudicate:
-            decided = adjudicated(*options.adjudicate, merges=merges)
+            decided = pairs.adjudicated(*options.adjudicate, merges=merges)
         else:
-            grades = read_grades(options.pairs, merges)
-            decided = {each: grades[each[:2]] for each in read_pairs(options.pairs)}
-        write_pairs(output, list(decided), list(decided.values()))
+            grades = pairs.read_grades(options.pairs, merges)
+            decided = {each: grades[each[:2]] for each in pairs.read_pairs(options.pairs)}
+        pairs.write_pairs(output, list(decided), list(decided.values()))
         print(f"{output}: {len(decided):,} pairs")
         return
     config = _config(options, output, merges) if options.model else None
-    pairs = _pairs_of_files(options, merges)
+    chosen = _pairs_of_files(options, merges)
     if options.index:
         with qbe.Index(options.index) as index:
-            pairs = pairs or _candidates(options, index)
+            chosen = chosen or _candidates(options, index)
             if config is not None:
-                _label(options, index, pairs, config)
+                _label(options, index, chosen, config)
                 return
-    write_pairs(output, pairs)
-    print(f"{output}: {len(pairs):,} pairs of {len({pair.query_id for pair in pairs}):,} query papers")
+    pairs.write_pairs(output, chosen)
+    print(f"{output}: {len(chosen):,} pairs of {len({pair.query_id for pair in chosen}):,} query papers")
 
 
 def _prices(text: str | None) -> tuple[float, float] | None:
@@ -78,53 +69,49 @@ def _prices(text: str | None) -> tuple[float, float] | None:
     return float(prices[0]), float(prices[1])
 
 
-def _config(options: argparse.Namespace, output: Path, merges: "Merges") -> LabelConfig:
+def _config(options: argparse.Namespace, output: Path, merges: pairs.Merges) -> grading.LabelConfig:
     answers = Path(options.answers or f"{output}.answers.sqlite")
     same = f"expected --answers in another file than the --output, found {output} as both"
     refuse(answers.resolve() == output.resolve(), same)
     guideline = read_guideline(Path(options.guideline)) if options.guideline else None
     endpoint = common.made(Endpoint, options, url=options.endpoint or "")
     budgets, parallel = (options.budget_requests, options.budget_tokens), options.parallel or 4
-    return LabelConfig(endpoint, answers, guideline, *budgets, parallel, merges, options.random_seed)
+    return grading.LabelConfig(endpoint, answers, guideline, *budgets, parallel, merges, options.random_seed)
 
 
-def _pairs_of_files(options: argparse.Namespace, merges: "Merges") -> "list[Pair]":
-    from qbe.label.pairs import drawn, pool_runs
-
+def _pairs_of_files(options: argparse.Namespace, merges: pairs.Merges) -> list[pairs.Pair]:
     if options.runs:
         topics = read_topics(options.topics) if options.topics else ()
         papers = {topic.query_id: topic.paper_id for topic in topics if topic.paper_id}
-        pools = pool_runs(options.runs, options.depth, papers)
-        chosen = drawn(list(pools), options.sample, options.random_seed)
+        pools = pairs.pool_runs(options.runs, options.depth, papers)
+        chosen = pairs.drawn(list(pools), options.sample, options.random_seed)
         return [pair for query in chosen for pair in pools[query]]
-    pairs = differences(*options.differences, merges=merges) if options.differences else []
-    pairs = read_pairs(options.pairs) if options.pairs else pairs
-    return drawn(pairs, options.sample, options.random_seed) if pairs else []
+    listed = pairs.differences(*options.differences, merges=merges) if options.differences else []
+    listed = pairs.read_pairs(options.pairs) if options.pairs else listed
+    return pairs.drawn(listed, options.sample, options.random_seed) if listed else []
 
 
-def _candidates(options: argparse.Namespace, index: "qbe.Index") -> "list[Pair]":
-    from qbe.label.pairs import drawn, ids_with, pool_candidates
-
+def _candidates(options: argparse.Namespace, index: "qbe.Index") -> list[pairs.Pair]:
     if options.keywords:
-        ids = ids_with(index, options.keywords)
+        ids = pairs.ids_with(index, options.keywords)
     else:
         ids = list(dict.fromkeys(read_ids(options.queries)) if options.queries else index.papers.ids)
-    queries = drawn(ids, options.sample, options.random_seed)
+    queries = pairs.drawn(ids, options.sample, options.random_seed)
     with common.Bar("finding candidates", "papers", len(queries)) as advance:
-        return pool_candidates(index, queries, options.candidates, options.random_seed, advance)
+        return pairs.pool_candidates(index, queries, options.candidates, options.random_seed, advance)
 
 
-def _label(options: argparse.Namespace, index: "qbe.Index", pairs: "list[Pair]", config: LabelConfig) -> None:
-    from qbe.label.pairs import papers_of
-
-    papers, output, prices = papers_of(index, pairs), Path(options.output), options.price
+def _label(
+    options: argparse.Namespace, index: "qbe.Index", asked: list[pairs.Pair], config: grading.LabelConfig
+) -> None:
+    papers, output, prices = pairs.papers_of(index, asked), Path(options.output), options.price
     if bare := sum(not paper.abstract for paper in papers.values()):
         told = "papers have no abstract in this index; the model is shown their titles alone"
         common.note(f"{bare:,} of {len(papers):,} {told}")
 
     def approve(estimate: Estimate) -> bool:
         line = (
-            f"{len(pairs):,} pairs, {len(pairs) - estimate.requests:,} of them answered already or equal to "
+            f"{len(asked):,} pairs, {len(asked) - estimate.requests:,} of them answered already or equal to "
             f"others: {estimate.requests:,} requests, about {estimate.prompt_tokens:,} tokens in and "
             f"{estimate.completion_tokens:,} out"
         )
@@ -135,21 +122,21 @@ def _label(options: argparse.Namespace, index: "qbe.Index", pairs: "list[Pair]",
         return not options.dry_run
 
     try:
-        with common.Bar("grading", "pairs", len(pairs)) as advance:
-            labelled = label(pairs, papers, output, config, approve=approve, progress=advance)
+        with common.Bar("grading", "pairs", len(asked)) as advance:
+            labelled = grading.label(asked, papers, output, config, approve=approve, progress=advance)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("; what was answered is kept: repeat the command for the rest") from None
     if labelled is None:
         return
     print(
-        f"{output}: {labelled.graded:,} of {len(pairs):,} pairs graded; {labelled.requests:,} requests and "
+        f"{output}: {labelled.graded:,} of {len(asked):,} pairs graded; {labelled.requests:,} requests and "
         f"{labelled.tokens:,} tokens so far"
     )
     for facet, counts in labelled.counts.items():
         if counts:
             print(f"  {facet!s:12}{', '.join(f'{grade}: {counts[grade]:,}' for grade in range(4))}")
     if labelled.stopped:
-        left = len(pairs) - labelled.graded - len(labelled.problems)
+        left = len(asked) - labelled.graded - len(labelled.problems)
         told = f"{left:,} pairs were not asked for: {labelled.stopped}"
         common.note(f"{told}; repeat the command with a larger budget for the rest")
     if labelled.problems:
@@ -159,21 +146,3 @@ def _label(options: argparse.Namespace, index: "qbe.Index", pairs: "list[Pair]",
             f"{pair.query_id} and {pair.paper_id} ({problem}); repeat the command with `overwrite`, which "
             "asks for these alone"
         )
-
-
-def tag_main(arguments: list[str]) -> None:
-    options = parse("tag", arguments)
-
-    output = Path(options.output)
-    if options.output != "-":
-        is_same = output.is_file() and Path(options.input).is_file() and output.samefile(options.input)
-        refuse(is_same, f"expected an `output` other than the `input`, found {output} as both")
-        check_output(output, options.overwrite)
-
-    from qbe.models.tagger import Tagger, TaggingEncoder, open_trunk, tag_stream
-
-    tagger = Tagger.open(options.tagger or DEFAULT_TAGGER)
-    tagging = TaggingEncoder(open_trunk(tagger, options.threads), tagger, options.facets)
-    opened = nullcontext(sys.stdout.buffer) if options.output == "-" else atomic_file(output)
-    with common.Bar("tagging", "papers") as advance, opened as stream:
-        tag_stream(options.input, stream, tagging, advance, probabilities=options.probabilities)

@@ -138,16 +138,8 @@ def _settings(text: str, line: str) -> tuple[str, dict[str, Any]]:
     return name, {**settings, "metavar": value, "type": _TYPES.get(value)}
 
 
-class _Section:
-    def __init__(self, line: str, body: str) -> None:
-        parts = body.strip().split("\n\n", 2)
-        if re.match(r"[-?#@\[]|\S+  ", parts[0]):
-            parts.insert(0, f"{line[:1].upper()}{line[1:]}.")
-        about, self.options, self.epilog = (*parts, "", "")[:3]
-        self.line, self.about = line, " ".join(about.split())
-
-
-def _sections(command: str) -> dict[str, _Section]:
+def _sections(command: str) -> dict[str, tuple[str, str, str, str]]:
+    """By the name of a section: its line, what the command does, its options, and what stands below them."""
     from qbe.cli.options import TEXT
 
     text = TEXT
@@ -155,22 +147,29 @@ def _sections(command: str) -> dict[str, _Section]:
         from qbe.cli import trainings
 
         text += trainings.TEXT
-    parts = (part.partition("\n") for part in text.split("\n== ")[1:])
-    headed = ((*head.partition(": "), body) for head, _, body in parts)
-    return {name: _Section(line, body) for name, _, line, body in headed}
+    sections = {}
+    for section in text.split("\n== ")[1:]:
+        head, _, body = section.partition("\n")
+        name, _, line = head.partition(": ")
+        parts = body.strip().split("\n\n", 2)
+        if re.match(r"[-?#@\[]|\S+  ", parts[0]):
+            parts.insert(0, f"{line[:1].upper()}{line[1:]}.")
+        about, options, epilog = (*parts, "", "")[:3]
+        sections[name] = line, " ".join(about.split()), options, epilog
+    return sections
 
 
 def parser_of(command: str) -> Parser:
     sections = _sections(command)
 
-    def options_of(section: _Section) -> str:
+    def whole(options: str) -> str:
         def named(match: re.Match[str]) -> str:
             names = match[0].replace("@", "").split()
-            return "\n".join(options_of(sections.get(f"@{name}") or sections[name]) for name in names)
+            return "\n".join(whole((sections.get(f"@{name}") or sections[name])[2]) for name in names)
 
-        return re.sub(r"^@.*(?:\n .*)*", named, section.options, flags=re.MULTILINE)
+        return re.sub(r"^@.*(?:\n .*)*", named, options, flags=re.MULTILINE)
 
-    section, program = sections[command], f"qbe {command}"
+    program, (_, about, options, epilog) = f"qbe {command}", sections[command]
     nested = {name.split()[1]: each for name, each in sections.items() if name.startswith(f"{command} ")}
     if command == "datasets":
         from qbe.datasets import NAMES, TAKEN_BY
@@ -178,18 +177,15 @@ def parser_of(command: str) -> Parser:
         for name, line in NAMES.items():
             taken = [each for each, takers in TAKEN_BY.items() if name in takers and each != "corpus"]
             taken += [f"corpus-of-{name}"] * (name in TAKEN_BY["corpus"])
-            options = " ".join(f"@{each}" for each in (*taken, "dataset"))
-            nested[name] = _Section(line, f"Write {line}.\n\n{options}")
-    epilog = f"{section.epilog}\n" if section.epilog else None
+            nested[name] = line, f"Write {line}.", " ".join(f"@{each}" for each in (*taken, "dataset")), ""
     if not nested:
-        return Parser(program, section.about, options_of(section), epilog)
-    whole = Parser(
-        program, section.about, epilog=epilog or f"{program} COMMAND --help shows the options of a command."
-    )
-    added = whole.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
-    for name, each in nested.items():
-        added.add_parser(name, help=each.line, description=each.about).declare(options_of(each))
-    return whole
+        return Parser(program, about, whole(options), f"{epilog}\n" if epilog else None)
+    epilog = f"{epilog}\n" if epilog else f"{program} COMMAND --help shows the options of a command."
+    parser = Parser(program, about, epilog=epilog)
+    added = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
+    for name, (line, about, options, _) in nested.items():
+        added.add_parser(name, help=line, description=about).declare(whole(options))
+    return parser
 
 
 def parse(command: str, arguments: list[str], default: Default | None = None) -> argparse.Namespace:

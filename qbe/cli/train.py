@@ -95,10 +95,8 @@ def _sources(options: argparse.Namespace) -> "Sources":
     elif "csabstruct" in options:
         headings = map(Path, getattr(options, "headings", None) or ())
         fields["train"] = (_path(options, "csabstruct"), *headings)
-    if "dev" in options and options.dev:
-        fields["dev"] = tuple(map(Path, options.dev))
-    elif "dev" in options and options.command != "encoder":
-        fields["dev"] = (data_file("dev", "facet-judgments/dev.tsv"),)
+    if "dev" in options and (options.dev or options.command != "encoder"):
+        fields["dev"] = tuple(map(Path, options.dev or [data_file("dev", "facet-judgments/dev.tsv")]))
     for name, field in (("unlabelled", "corpus"), ("corpus", "corpus"), ("leave_out", "leave_out")):
         if name in options:
             fields[field] = _path(options, name)

@@ -53,16 +53,13 @@ class HarvestSpec:
 
 @dataclass(slots=True)
 class Place:
-    """Where a harvest of records since ``begin`` goes on: in set ``number`` at ``token`` ('': its beginning).
-
-    ``date`` is that of the server's first answer, ``since`` the first date of all harvests.
-    """
+    """Where a harvest since ``begin`` goes on: in set ``number`` at ``token`` ('': its beginning)."""
 
     begin: str
-    since: str
+    since: str  # the first date of all harvests
     number: int = 0
     token: str = ""
-    date: str = ""
+    date: str = ""  # of the server's first answer
     records: int = 0
     deleted: int = 0
     left_out: dict[str, int] = field(default_factory=dict)

@@ -44,16 +44,12 @@ _ROOT = re.compile(r"<((?:\w{1,20}:)?OAI-PMH)[^<>]*>")
 
 
 class Page(NamedTuple):
-    """A page of a list: its papers, the token of the next page ('' at the end), and what the server says: its
-    date, and the size of the list (0: nothing).
+    """A page of a list of records."""
 
-    Papers are ids with records; None for a deleted paper, an error for a record that cannot be used.
-    """
-
-    records: list[tuple[str, Mapping[str, Any] | RecordError | None]]
-    token: str
-    date: str
-    size: int = 0
+    records: list[tuple[str, Mapping[str, Any] | RecordError | None]]  # by id; None for a deleted paper
+    token: str  # of the next page, '' at the end
+    date: str  # of the answer
+    size: int = 0  # of the list, where the server says so
 
 
 class TokenError(Exception):

@@ -106,9 +106,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def open_url(url: str, headers: Mapping[str, str], timeout: float) -> Any:
-    """Open an address of qbe's own, or of the user's choice; the head of the answer comes in time, or
-    TimeoutError is raised, though a byte comes now and then.
-    """
+    """Open an address; raise TimeoutError where the head of the answer is late, though bytes may come."""
     opened: list[Any] = []
 
     def handler(protocol: str) -> Any:
@@ -168,8 +166,7 @@ def read_block(response: Any, count: int, *, at_once: bool = False) -> bytes:
 class Download(io.RawIOBase):
     """The bytes of a URL, kept in the file ``partial``, from which the next process goes on.
 
-    A connection that breaks is opened again where it broke; what cannot be read raises ``fail`` of the
-    reason.
+    A connection that breaks is opened again where it broke; what cannot be read raises ``fail(reason)``.
     """
 
     def __init__(self, url: str, partial: Path, fail: Callable[[str], QbeError]) -> None:
@@ -242,8 +239,7 @@ def matches(path: Path, digest: str) -> bool:
 def download(url: str, target: Path, digest: str, error: type[QbeError], remedy: str) -> bool:
     """Download a file, unless ``target`` has the digest already; return whether it was downloaded.
 
-    It continues from ``.NAME.partial``, and appears whole, or ``error`` is raised, which ends with
-    ``remedy``.
+    It continues from ``.NAME.partial``, and appears whole, or ``error`` is raised, with the ``remedy``.
     """
     partial = target.with_name(f".{target.name}.partial")
 
