@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from qbe.cli import common
 from qbe.cli.common import refuse
 from qbe.cli.parser import parse
-from qbe.models.cards import check_model_folder
-from qbe.models.encoding import DEFAULT_FORMAT, EncoderFormat, declared_format
 
 if TYPE_CHECKING:
+    from qbe.models.encoding import EncoderFormat
     from qbe.train.work import Sources
 
 TRAININGS = {
@@ -47,12 +46,16 @@ def main(arguments: list[str]) -> None:
             print(f"{split}: micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}")
         return
 
-    check_model_folder(Path(options.output))
     texts = options.seeds.split(",")
     are_seeds = all(text.isdecimal() and int(text) < 2**32 for text in texts)
     refuse(not are_seeds, f"expected --seeds such as 0,1,2, found {options.seeds!r}")
     alone = options.command == "tagger" and options.start and not options.headings
     refuse(bool(alone), "expected --headings with --start, found none: what the tagger learns on from")
+
+    from qbe.models.cards import check_model_folder
+    from qbe.train.work import RunOptions, run_training
+
+    check_model_folder(Path(options.output))
     sources = _sources(options)
     cites = options.command == "cross-encoder" and options.collection
     make = resolve_name(f"qbe.train.{TRAININGS['citation-pairs' if cites else options.command]}")
@@ -60,9 +63,6 @@ def main(arguments: list[str]) -> None:
     own = {name: getattr(options, name) for name in named if getattr(options, name, None)}
     if options.command in ("encoder", "citation-pairs", "cross-encoder"):
         own["recipe"] = common.made(type(make.recipe), options)
-
-    from qbe.train.work import RunOptions, run_training
-
     output, seeds = Path(options.output), tuple(dict.fromkeys(map(int, texts)))
     run = RunOptions(seeds, options.threads, getattr(options, "device", "cpu"), shlex.join(arguments))
     run_training(make(**own), sources, output, Path(options.work), run)
@@ -128,8 +128,10 @@ def export_main(arguments: list[str]) -> None:
         print(f"{precision}: {difference}, {told.format(**figures)}")
 
 
-def format_of(options: argparse.Namespace) -> EncoderFormat:
+def format_of(options: argparse.Namespace) -> "EncoderFormat":
     """The format that the options give; the rest is as the folder declares it, else the default."""
+    from qbe.models.encoding import DEFAULT_FORMAT, EncoderFormat, declared_format
+
     base = DEFAULT_FORMAT
     if None in (options.layout, options.pooling, options.similarity, options.max_tokens):
         base = declared_format(Path(options.model)) or base
