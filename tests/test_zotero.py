@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support import pdfs
-from support.zotero import NEW, OLD, Library
+from support.zotero import Library
 
 from qbe import CorpusError
 from qbe.cli.index import main
@@ -28,9 +28,8 @@ def papers(source, rejected=None) -> dict:
     return {paper.paper_id: paper for paper in read}
 
 
-@pytest.mark.parametrize("schema", [NEW, OLD])
-def test_all_items_of_a_library_that_zotero_has_open_and_none_of_its_trash(schema, tmp_path):
-    library = Library(tmp_path / "Zotero", schema)
+def test_all_items_of_a_library_that_zotero_has_open_and_none_of_its_trash(tmp_path):
+    library = Library(tmp_path / "Zotero")
     creators = [("author", "Lee", "Ann"), ("editor", "Ray", "Bo"), ("author", "Frog Society", "")]
     fields = {"title": "On frogs", "abstractNote": ABSTRACT, "date": "2019-03-00 March 2019"}
     fields |= {"publicationTitle": "Frogs", "DOI": "10.1000/F1"}
@@ -44,7 +43,7 @@ def test_all_items_of_a_library_that_zotero_has_open_and_none_of_its_trash(schem
     library.collect(2, "Chapter 2", 1, frogs)
     library.collect(3, "Reading", None, book)
     before, rejected = library.content(), RejectedRecords()
-    assert schema == OLD or len(before["zotero.sqlite-wal"]) > 0
+    assert len(before["zotero.sqlite-wal"]) > 0
     found = papers(f"zotero:{library.folder}", rejected)
     assert library.content() == before
     assert list(found) == ["AAAA1111", "BBBB2222"]
