@@ -138,7 +138,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 def papers(corpus: Path | None, count: int, fits: Callable[[Paper], bool]) -> tuple[str, list[Paper]]:
     """A name and the first ``count`` fitting papers of a corpus, CSFCube below QBE_DATA, or the sample."""
-    from qbe.corpus import read_corpus
+    from qbe.corpus.reading import read_corpus
 
     if corpus is None and os.environ.get("QBE_DATA"):
         corpus = Path(os.environ["QBE_DATA"]) / "csfcube" / "abstracts-csfcube-preds.jsonl"

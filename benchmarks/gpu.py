@@ -228,7 +228,7 @@ def main(argv: list[str]) -> None:
             f"not run: it needs an NVIDIA GPU with CUDA 13 and cuDNN 9, and qbe[gpu] installed as "
             f"docs/indexing.md says ({error})"
         ) from error
-    from qbe.corpus import read_corpus
+    from qbe.corpus.reading import read_corpus
 
     bench = Benchmark(
         options, list(read_corpus([str(Path(folder, "csfcube", "abstracts-csfcube-preds.jsonl"))]))

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import SAMPLE, parsed, serving
-from qbe.corpus import read_jsonl
+from qbe.corpus.json_formats import read_jsonl
 from qbe.errors import IndexFormatError, QbeError
 from qbe.index.build import build
 from qbe.index.index import Index

@@ -50,7 +50,7 @@ def tasks(folder: Path, pairs: int, each: int) -> tuple[str, list[Task]]:
     """Queries spaced evenly over the topics of CSFCube below QBE_DATA, or of the sample, with at most
     ``each`` candidates, ``pairs`` in all: the query's pool, then other papers. ``folder`` gets CSFCube.
     """
-    from qbe.corpus import read_jsonl
+    from qbe.corpus.json_formats import read_jsonl
     from qbe.datasets.collections import convert_csfcube
     from qbe.runs import read_pools, read_topics
 

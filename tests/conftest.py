@@ -141,7 +141,7 @@ def sample() -> Path:
 @pytest.fixture(scope="session")
 def papers(sample):
     """The papers of the sample, in order."""
-    from qbe.corpus import read_jsonl
+    from qbe.corpus.json_formats import read_jsonl
 
     return list(read_jsonl(sample / "corpus.jsonl"))
 

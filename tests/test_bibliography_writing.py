@@ -13,8 +13,8 @@ from support.bibliographies import CHIPS, NAMES, TEXTS, paper_of, read_bibtex
 from support.formats import buffered
 
 from qbe import Reading, UsageError
-from qbe.corpus import read_jsonl
 from qbe.corpus.bibliography import comment, entries, reference_of, to_bibtex, to_latex, to_ris, with_formulas
+from qbe.corpus.json_formats import read_jsonl
 from qbe.corpus.reading import FORMATS
 
 DATA = Path(__file__).parent / "data"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from qbe import BuildSettings, Facet, Hit, Paper, Query, Sentence, read_pools, read_topics
-from qbe.corpus import read_jsonl
+from qbe.corpus.json_formats import read_jsonl
 from qbe.index.build import build
 from qbe.index.index import Index
 from qbe.index.jvm import java_class, silence_log4j

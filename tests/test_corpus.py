@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbe.corpus import paper_to_record, parse_paper, read_jsonl, write_jsonl
-from qbe.corpus.records import MAX_ABSTRACT_CHARS, locate
+from qbe.corpus.json_formats import read_jsonl, write_jsonl
+from qbe.corpus.records import MAX_ABSTRACT_CHARS, locate, paper_to_record, parse_paper
 from qbe.errors import CorpusError
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from support.formats import buffered
 
-from qbe.corpus import bibtex, read_corpus
+from qbe.corpus import bibtex
 from qbe.corpus.markup import clean_bibtex
-from qbe.corpus.reading import FORMATS
+from qbe.corpus.reading import FORMATS, read_corpus
 from qbe.corpus.records import Entry, Reading
 from qbe.corpus.sentences import split_sentences
 from qbe.corpus.streams import Head

@@ -7,8 +7,7 @@ import pytest
 from support.formats import FORMATS as FILES
 from support.formats import buffered
 
-from qbe.corpus import read_corpus
-from qbe.corpus.reading import FORMATS
+from qbe.corpus.reading import FORMATS, read_corpus
 from qbe.corpus.records import Entry, Reading
 from qbe.corpus.streams import HEAD_BYTES, Head
 from qbe.corpus.xml_formats import anthology_id

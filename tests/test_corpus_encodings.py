@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from qbe.corpus import read_corpus
+from qbe.corpus.reading import read_corpus
 from qbe.corpus.records import RECODED, RejectedRecords
 from qbe.corpus.streams import from_western
 from qbe.errors import CorpusError

@@ -9,9 +9,8 @@ import pytest
 from support.formats import buffered
 
 from qbe import paper_from_file
-from qbe.corpus import read_corpus
 from qbe.corpus.markup import clean_abstract, clean_bibtex, is_placeholder
-from qbe.corpus.reading import FORMATS, kind_of
+from qbe.corpus.reading import FORMATS, kind_of, read_corpus
 from qbe.corpus.records import REPEATED, Reading, RejectedRecords
 from qbe.corpus.streams import Head
 from qbe.errors import RecordError

@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from qbe import Reading
-from qbe.corpus import read_corpus
 from qbe.corpus.identity import MAX_JACCARD, TitleIndex
+from qbe.corpus.reading import read_corpus
 from qbe.corpus.records import RENAMED, RejectedRecords
 from qbe.errors import RecordError
 

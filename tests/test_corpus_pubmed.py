@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from support.formats import buffered
 
-from qbe.corpus import read_corpus, xml_formats
+from qbe.corpus import xml_formats
+from qbe.corpus.reading import read_corpus
 from qbe.corpus.records import Entry, Reading, RejectedRecords
 from qbe.errors import RecordError
 

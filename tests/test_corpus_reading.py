@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from qbe import CorpusError, Reading, UsageError
-from qbe.corpus import FORMAT_NAMES, parse_paper, read_corpus
 from qbe.corpus.markup import is_placeholder
-from qbe.corpus.reading import FORMATS, files_of
-from qbe.corpus.records import RejectedRecords
-from qbe.corpus.streams import open_source
+from qbe.corpus.reading import FORMATS, files_of, read_corpus
+from qbe.corpus.records import RejectedRecords, parse_paper
+from qbe.corpus.streams import FORMAT_NAMES, open_source
 from qbe.errors import RecordError
 
 

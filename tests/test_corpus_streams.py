@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from qbe import CorpusError, paper_from_file
-from qbe.corpus import read_corpus, read_jsonl
+from qbe.corpus.json_formats import read_jsonl
+from qbe.corpus.reading import read_corpus
 from qbe.corpus.streams import open_source
 from qbe.errors import MissingDependencyError
 

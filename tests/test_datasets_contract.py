@@ -16,7 +16,7 @@ from support.whole import write_relish, write_small_scidocs, write_treccovid
 
 from qbe import Facet, QbeError, read_pools, read_qrels, read_topics
 from qbe.cli.parser import parse
-from qbe.corpus import read_corpus
+from qbe.corpus.reading import read_corpus
 from qbe.datasets import NAMES, TAKEN_BY
 from qbe.datasets.registry import DatasetOptions, write_dataset
 from qbe.errors import OutputError

@@ -10,7 +10,7 @@ from support.http_files import Server, served
 from support.releases import CSFCUBE_FOLDS, CSFCUBE_PAPERS, contents, write_csfcube
 
 from qbe.cli.evaluate import datasets_main as main
-from qbe.corpus import read_corpus
+from qbe.corpus.reading import read_corpus
 from qbe.datasets.collections import DIGESTS, convert_csfcube, find_csfcube
 from qbe.datasets.registry import write_dataset
 from qbe.errors import DatasetError, OutputError

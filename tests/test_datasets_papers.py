@@ -5,8 +5,8 @@ import json
 import pytest
 from support import releases
 
-from qbe.corpus import read_jsonl
 from qbe.corpus.identity import TitleIndex
+from qbe.corpus.json_formats import read_jsonl
 from qbe.datasets.registry import DatasetOptions, write_dataset
 from qbe.runs import read_graded_pairs, read_qrels, read_topics
 from qbe.train.cocitations import read_cocitations

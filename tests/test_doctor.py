@@ -14,7 +14,7 @@ import pytest
 
 from qbe.cli import doctor as checks
 from qbe.cli.doctor import MISSING, NEEDED, OK, OPTIONAL, main
-from qbe.corpus import read_jsonl
+from qbe.corpus.json_formats import read_jsonl
 from qbe.errors import IndexFormatError, MissingDependencyError, requirement
 
 ROOT = Path(__file__).parent.parent

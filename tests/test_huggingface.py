@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.messages import messages_of
 
-from qbe.corpus import read_corpus
+from qbe.corpus.reading import read_corpus
 from qbe.corpus.records import Reading
 from qbe.errors import CorpusError, MissingDependencyError, UsageError
 from qbe.types import Facet, Paper, Sentence

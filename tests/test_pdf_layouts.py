@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("reportlab")
 from support.pdfs import HELD_OUT, WRITTEN_WITH, Paper, Template, laid_out, without_abstract
 
-from qbe.corpus import read_jsonl
+from qbe.corpus.json_formats import read_jsonl
 from qbe.corpus.pdf import answer
 from qbe.corpus.sentences import split_sentences
 from qbe.datasets import arxiv

@@ -18,9 +18,8 @@ from support.formats import check_reading, misplaced, mistyped
 from support.samples import PAPERS, Sample, mutated, samples
 
 from qbe import CorpusError, Paper, Reading
-from qbe.corpus import read_corpus
 from qbe.corpus.identity import CHOSEN, UNIQUE
-from qbe.corpus.reading import FORMATS, format_of
+from qbe.corpus.reading import FORMATS, format_of, read_corpus
 from qbe.corpus.records import RECODED, REPEATED, RejectedRecords
 from qbe.corpus.streams import Head
 from qbe.corpus.xml_formats import DELETION

@@ -10,8 +10,8 @@ from support.releases import contents as files
 
 from qbe import BuildSettings, CorpusError, Paper, Reading, Sentence, UsageError
 from qbe.cli.index import main
-from qbe.corpus import read_corpus
 from qbe.corpus.identity import made_id
+from qbe.corpus.reading import read_corpus
 from qbe.corpus.sentences import split_sentences
 from qbe.index.build import build
 from qbe.index.index import Index

@@ -10,7 +10,8 @@ import pytest
 from support.trainings import write
 
 from qbe.cli.index import tag_main as main
-from qbe.corpus import paper_to_record, parse_paper, read_jsonl
+from qbe.corpus.json_formats import read_jsonl
+from qbe.corpus.records import paper_to_record, parse_paper
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, OutputError
 from qbe.models.encoder import Encoder

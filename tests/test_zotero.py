@@ -11,8 +11,8 @@ from support.zotero import Library
 
 from qbe import CorpusError
 from qbe.cli.index import main
-from qbe.corpus import read_corpus
 from qbe.corpus.bibliography import reference_of
+from qbe.corpus.reading import read_corpus
 from qbe.corpus.records import RejectedRecords
 from qbe.search.present import credits_of
 

@@ -243,7 +243,6 @@ def read_entries(stream: io.BufferedReader, name: str) -> Iterator[Original]:
 def _entries(
     data: bytes, size: int, number: int, name: str, strings: MutableMapping[str, str]
 ) -> Iterator[Original]:
-    """Yield the entries of lines from one that begins an entry to the next, mostly a single one."""
     where = f"{name}, line {number}"
     try:
         if size > MAX_ENTRY_BYTES:

@@ -47,7 +47,6 @@ def content_id(paper: Paper) -> str:
 
 
 def made_id(paper: Paper) -> str:
-    """Return the id of a paper that has neither an id of its own nor a DOI or arXiv id."""
     return f"{MADE}{content_digest(paper)[:16]}"
 
 
@@ -237,7 +236,6 @@ def merged(papers: Iterable[tuple[Paper, int | None]]) -> Iterator[Paper]:
 
 
 def _merge(paper: Paper, other: Paper) -> Paper:
-    """Return the paper with the longer abstract, the metadata that it lacks, and all ids of both."""
     longer = max(paper, other, key=lambda each: len(each.abstract))
     metadata = {**other.metadata, **present(paper.metadata)}
     complete = [each.metadata for each in (paper, other) if not each.metadata.get("et_al")]

@@ -341,7 +341,6 @@ _KEY = re.compile(r"^[^\S\n]*Citation Key:\s*(\S+)", re.IGNORECASE | re.MULTILIN
 
 
 def from_csl(source: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of an item of CSL-JSON or Zotero."""
     source = next(iter(Fields(source).all("data", dict)), {}) or source
     source = _of_zotero(source) if "itemType" in source else source
     item = Fields(source)

@@ -123,7 +123,6 @@ def json_objects(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
 
 
 def json_lines(lines: Iterable[tuple[int, bytes]], name: str) -> Iterator[Entry]:
-    """Yield the objects of numbered lines, without empty ones."""
     for number, line in lines:
         where = f"{name}, line {number}"
         try:

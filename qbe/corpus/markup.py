@@ -120,7 +120,6 @@ def plain(text: str) -> str:
 
 
 def clean_title(text: str) -> str:
-    """Return a title without markup."""
     return without_latex(plain(text))
 
 
@@ -249,7 +248,6 @@ class _Decoder(NamedTuple):
         return name + space if self.is_bibtex else f"\1{name}{space}"
 
     def _accented(self, accent: str, letters: str, written: str, *, is_group: bool) -> str:
-        """Put an accent on the first letter; return what is written where there is no such letter."""
         if not letters[:1].isalpha():
             is_kept = accent.isalpha() and not self.is_bibtex
             return written.translate(_HIDE) if is_kept else accent.translate(_HIDE) + letters

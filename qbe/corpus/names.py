@@ -14,7 +14,6 @@ ET_AL = "et al."  # stands for authors that are not named
 
 
 def rows(table: str) -> list[list[str]]:
-    """Return the rows of one of the package's tables."""
     text = resources.files("qbe.corpus").joinpath(f"{table}.tsv").read_text("utf-8")
     return [line.split("\t") for line in text.splitlines()]
 

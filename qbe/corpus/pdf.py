@@ -5,7 +5,6 @@ standard input, each after its length in eight bytes, and answers each with a li
 ``abstract``, ``source`` (see `qbe.corpus.pdf`), ``arxiv`` and ``doi``, or ``error``.
 """
 
-import atexit
 import io
 import json
 import re
@@ -65,7 +64,6 @@ def find(lines: Sequence[Line], named: str) -> dict[str, str]:
 
 
 def _is_heading(text: str) -> bool:
-    """Return True for the words of a heading of a structured abstract, which may begin a line."""
     match = _OF_SECTION.match(text)
     words = re.findall(r"[a-z]+", match[0].lower()) if match else []
     return 0 < len(words) < 6 and text[:1].isupper() and HEADINGS.issuperset(words)
@@ -105,7 +103,6 @@ def _under(lines: Sequence[Line], heading: Line, rest: str) -> list[Line]:
 
 
 def _beginning(lines: Sequence[Line], heading: Line, most: float, letters: int) -> list[Line]:
-    """Return the lines below a heading where its first paragraph may begin."""
     return [
         line
         for line in lines
@@ -370,7 +367,6 @@ def _read(data: bytes) -> dict[str, str]:
     with _LOCK:
         if not _PROCESSES or _PROCESSES[0].poll() is not None:
             end_worker()
-            atexit.register(end_worker)  # once more does no harm
             _PROCESSES.append(work.start([sys.executable, "-m", "qbe.corpus.pdf"]))
         line = b""
         try:
@@ -411,7 +407,6 @@ def answer(data: bytes) -> dict[str, str]:
 
 
 def main() -> None:
-    """Answer documents until the input ends."""
     work.limit(MOST_BYTES)
     source, target = sys.stdin.buffer, sys.stdout.buffer
     while size := source.read(8):

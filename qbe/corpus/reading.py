@@ -16,17 +16,7 @@ from qbe.corpus.json_stream import list_path
 from qbe.corpus.markup import is_placeholder
 from qbe.corpus.names import KINDS, PATTERNS, alternatives
 from qbe.corpus.records import FIELDS, Entry, Reader, Reading, RejectedRecords, Splitter, parse_paper
-from qbe.corpus.streams import (
-    NOT_RECOGNIZED,
-    STDIN,
-    Head,
-    display_name,
-    head_of,
-    is_folder,
-    is_library,
-    not_recognized,
-    open_source,
-)
+from qbe.corpus.streams import Head, display_name, is_folder, is_library, open_source
 from qbe.corpus.tables import SAVED_DATASET, read_dataset
 from qbe.corpus.xml_formats import DELETION, PUBMED_ROOTS, note_pubmed, root_tag
 from qbe.errors import CorpusError, RecordError, UsageError, did_you_mean
@@ -104,12 +94,12 @@ def format_of(stream: io.BufferedReader, name: str, called: str | None = None) -
     if called:
         hint = did_you_mean(called, FORMATS, "check `format`")
         raise UsageError(f"expected `format` of {', '.join(FORMATS)}, found {called!r}; {hint}")
-    head = head_of(stream, name)
+    head = streams.head_of(stream, name)
     form = next((each for each in FORMATS.values() if each.recognizes(head)), None)
     is_json = re.search(r"^[^\S\n]*(?:\[\s*)?\{", head.text, re.MULTILINE) is not None
     may_be_papers = not head.text or (is_json and any(f'"{each}"' in head.text for each in FIELDS))
     if form is None and not may_be_papers:
-        raise not_recognized(name, kind_of(head))
+        raise streams.not_recognized(name, kind_of(head))
     return form or JSON_LINES
 
 
@@ -164,10 +154,10 @@ def read_corpus(
 ) -> Iterator[Paper]:
     """Yield the papers of all sources in order, each with an id of its own.
 
-    A source is a file in one of `qbe.corpus.FORMAT_NAMES`, ``-`` for standard input, a URL that fsspec opens,
-    a folder of such files, or a Hugging Face dataset (``hf:NAME[:CONFIG][:SPLIT]`` or a folder). ``split``
-    splits abstracts that are one string. Of several records with one id in PubMed's files the last counts.
-    With ``reading.dedupe`` the papers wait in a temporary file until all are read.
+    A source is a file in one of FORMATS, ``-`` for standard input, a URL that fsspec opens, a folder of such
+    files, or a Hugging Face dataset (``hf:NAME[:CONFIG][:SPLIT]`` or a folder). ``split`` splits abstracts
+    that are one string. Of several records with one id in PubMed's files the last counts. With
+    ``reading.dedupe`` the papers wait in a temporary file until all are read.
 
     Raises CorpusError for anything that the readers refuse, and where there is no paper at all;
     MissingDependencyError for a dataset without the package ``datasets``.
@@ -199,9 +189,8 @@ def _is_dataset(source: str, reading: Reading) -> bool:
 
 
 def _is_read_once(file: str) -> bool:
-    """Return True for addresses, standard input, pipes and devices, which are not read twice."""
     is_other = not os.path.isfile(file) and os.path.exists(file)  # noqa: PTH110, PTH113 (as in `is_folder`)
-    return file == STDIN or is_address(file) or is_other
+    return file == streams.STDIN or is_address(file) or is_other
 
 
 def _first_pass(source: str, reading: Reading, left: Counter[str], deleted: set[str]) -> None:
@@ -277,8 +266,9 @@ def _records(
         except CorpusError as error:
             if count or not in_folder:
                 raise
-            known = error if isinstance(error, RecordError) else RecordError(str(error), NOT_RECOGNIZED)
-            yield UNIQUE, False, Entry(name, known)
+            if not isinstance(error, RecordError):
+                error = RecordError(str(error), streams.NOT_RECOGNIZED)
+            yield UNIQUE, False, Entry(name, error)
 
 
 def _papers(

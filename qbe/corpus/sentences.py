@@ -239,7 +239,6 @@ def headed_parts(text: str) -> list[Part]:
 
 
 def _heading(text: str, start: int, stop: re.Match[str]) -> Part | None:
-    """Return the heading before a stop, which begins with the first capital of its words."""
     begin, end, words, passed = -1, stop.start(), set[str](), set[str]()
     last = _TOKEN.search(text, max(start, end - _WINDOW), end)
     window = 2 * _HEADING if last and last[0].lower() in HEADINGS else 0  # most stops are ends of sentences

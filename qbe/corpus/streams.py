@@ -129,13 +129,11 @@ class Bounded:
         return data
 
     def begin(self, where: str) -> str:
-        """Begin the next item."""
         self.where, self.size, self.depth = where, 0, 0
         return where
 
 
 def display_name(source: str | Path) -> str:
-    """Return the name of a source for messages."""
     return "standard input" if str(source) == STDIN else str(source)
 
 
@@ -189,7 +187,6 @@ def open_source(source: str | Path) -> Iterator[io.BufferedReader]:
 
 
 def _zip_member(raw: io.BufferedReader, name: str) -> io.BufferedIOBase:
-    """Open the only file of an archive, apart from those that macOS adds."""
     if not raw.seekable():
         raise CorpusError(f"{name}: a zip archive cannot be read from a pipe; unpack it first")
     try:

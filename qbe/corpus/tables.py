@@ -360,29 +360,18 @@ def read_parquet(stream: io.BufferedReader, name: str, reading: Reading) -> Iter
         names = [str(each) for each in file.schema_arrow.names]
     except Exception as error:  # of many types, and not only pyarrow's
         raise _damaged(name, error) from error
-    needed, record = _typed(names, reading, name)
 
-    def batches() -> Iterator[dict[str, list[Any]]]:
-        # Threads would read several columns at the same time, and jump to and fro in compressed files.
-        batches = file.iter_batches(_BATCH_ROWS, columns=sorted(set(needed.values())), use_threads=False)
+    def batches(columns: list[str]) -> Iterator[dict[str, list[Any]]]:
         count = 0
         try:
-            for batch in batches:
-                yield {column: _values(batch.column(column)) for column in needed.values()}
+            # Threads would read several columns at the same time, and jump to and fro in compressed files.
+            for batch in file.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False):
+                yield {column: _values(batch.column(column)) for column in columns}
                 count += len(batch)
         except Exception as error:
             raise _damaged(f"{name}, after row {count}" if count else name, error) from error
 
-    return converted(_typed_rows(batches(), needed, name), record)
-
-
-def _typed_rows(
-    batches: Iterable[Mapping[str, Sequence[Any]]], needed: Mapping[str, str], place: str
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    columns = ([batch[column] for column in needed.values()] for batch in batches)
-    rows = (row for each in columns for row in zip(*each, strict=True))
-    for number, row in enumerate(rows, start=1):
-        yield f"{place}, row {number}", dict(zip(needed, row, strict=True))
+    return _typed(names, reading, name, batches)
 
 
 def _values(column: Any) -> list[Any]:
@@ -428,19 +417,17 @@ def read_dataset(name: str, reading: Reading) -> Iterator[Entry]:
         else:
             loaded = datasets.load_dataset(path, config, streaming=True)
         dataset = _split_of(loaded, split, place)
-        names = dataset.column_names
-        needed, record = _typed(list(next(iter(dataset), {})) if names is None else names, reading, place)
-        if names is not None:  # do not read columns that are not needed
-            dataset = dataset.select_columns(sorted(set(needed.values())))
         label = (dataset.features or {}).get("pred_labels")
         label_name = getattr(getattr(label, "feature", None), "int2str", None)  # of labels that are numbers
-        batches = dataset.iter(batch_size=_BATCH_ROWS)
-        if label_name is not None:
-            batches = (
-                {**batch, "pred_labels": [each and label_name(each) for each in batch["pred_labels"]]}
-                for batch in batches
-            )
-        yield from converted(_typed_rows(batches, needed, place), record)
+
+        def batches(columns: list[str]) -> Iterator[dict[str, list[Any]]]:
+            for batch in dataset.select_columns(columns).iter(batch_size=_BATCH_ROWS):
+                if label_name is not None and "pred_labels" in batch:
+                    batch["pred_labels"] = [each and label_name(each) for each in batch["pred_labels"]]
+                yield batch
+
+        names = dataset.column_names or list(next(iter(dataset), {}))
+        yield from _typed(names, reading, place, batches)
     except CorpusError:
         raise
     except Exception as error:
@@ -463,14 +450,24 @@ def _split_of(loaded: Any, split: str | None, place: str) -> Any:
 
 
 def _typed(
-    names: Sequence[str], reading: Reading, name: str
-) -> tuple[dict[str, str], Callable[[dict[str, Any]], dict[str, Any]]]:
-    """Return the columns of a typed table by field, and what makes a record of their values."""
+    names: Sequence[str],
+    reading: Reading,
+    name: str,
+    batches: Callable[[list[str]], Iterable[Mapping[str, Sequence[Any]]]],
+) -> Iterator[Entry]:
     columns = _of_header(names, reading, name)
+    needed = {field: names[position] for field, position in columns.positions.items()}
+    record: Callable[[dict[str, Any]], dict[str, Any]] = partial(to_record, columns)
     own = {"paper_id", "title", "abstract"} <= set(names) and not _OWN.isdisjoint(names)
     if own and not reading.columns:
+        needed = {field: field for field in FIELDS if field in names}
         # As JSON has them: without dates, decimals, NaN.
-        as_json = lambda record: DECODER.decode(json.dumps(record, default=str))  # noqa: E731
-        return {field: field for field in FIELDS if field in names}, as_json
-    needed = {field: names[position] for field, position in columns.positions.items()}
-    return needed, partial(to_record, columns)
+        record = lambda record: DECODER.decode(json.dumps(record, default=str))  # noqa: E731
+
+    def rows() -> Iterator[tuple[str, dict[str, Any]]]:
+        found = batches(sorted(set(needed.values())))
+        values = (row for each in found for row in zip(*map(each.__getitem__, needed.values()), strict=True))
+        for number, row in enumerate(values, start=1):
+            yield f"{name}, row {number}", dict(zip(needed, row, strict=True))
+
+    return converted(rows(), record)

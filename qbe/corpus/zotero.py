@@ -117,7 +117,6 @@ def _state(path: Path) -> tuple[Any, ...]:
 
 
 def _entries(database: "sqlite3.Connection", folder: Path, collection: str) -> Iterator[Entry]:
-    """Yield the papers of a copied library, or of a collection and those below it."""
     sources, collections = _sources(database), _collections(database)
     if collection and not any(collection in names for names in collections.values()):
         names = once(name for names in collections.values() for name in names)
@@ -203,7 +202,6 @@ def _collections(database: "sqlite3.Connection") -> dict[int, list[str]]:
 
 
 def _abstract_of(pdfs: Iterable[Sequence[str]], folder: Path, base: str) -> tuple[str | None, str | None]:
-    """Return the abstract of the first attached PDF that has one, and what stands for it there."""
     for key, path in pdfs:
         kind, _, name = path.partition(":")
         if kind == "storage":

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
-from qbe.corpus import read_corpus
+from qbe.corpus.reading import read_corpus
 from qbe.corpus.records import REJECTED_SUFFIX, SKIP, Reading
 from qbe.corpus.sentences import unsplit
 from qbe.datasets import ARXIV_CS, GRADED_PAIRS

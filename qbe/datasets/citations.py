@@ -24,11 +24,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from qbe.corpus import read_corpus, read_jsonl, records
+from qbe.corpus import records
 from qbe.corpus.fields import year
 from qbe.corpus.identity import TitleIndex
-from qbe.corpus.json_formats import write_jsonl
+from qbe.corpus.json_formats import read_jsonl, write_jsonl
 from qbe.corpus.json_stream import decode_record, decode_text
+from qbe.corpus.reading import read_corpus
 from qbe.corpus.records import SKIP, Reading, RejectedRecords, dump_record
 from qbe.corpus.sentences import split_sentences, split_spans, unsplit
 from qbe.corpus.streams import display_name, numbered_lines, open_source

@@ -20,9 +20,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qbe.corpus import parse_paper, read_corpus, read_records
+from qbe.corpus.json_formats import read_records
 from qbe.corpus.json_stream import json_objects
-from qbe.corpus.records import FIELDS, RejectedRecords, dump_record
+from qbe.corpus.reading import read_corpus
+from qbe.corpus.records import FIELDS, RejectedRecords, dump_record, parse_paper
 from qbe.corpus.sentences import unsplit
 from qbe.corpus.streams import display_name, open_source
 from qbe.datasets import citations

@@ -14,7 +14,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qbe.corpus import parse_paper, read_corpus
+from qbe.corpus.reading import read_corpus
+from qbe.corpus.records import parse_paper
 from qbe.corpus.sentences import split_sentences, unsplit
 from qbe.datasets import releases
 from qbe.datasets.releases import DatasetOptions, Report, read_object, write_papers, write_queries

@@ -17,7 +17,7 @@ from math import inf
 from pathlib import Path
 from statistics import fmean
 
-from qbe.corpus import read_corpus
+from qbe.corpus.reading import read_corpus
 from qbe.errors import FileFormatError, UsageError
 from qbe.evaluate.evaluation import (
     AGGREGATED,

@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from qbe.corpus import paper_to_record, parse_paper, read_corpus
-from qbe.corpus.reading import files_of
-from qbe.corpus.records import AS_IT_COMES, Reading, RejectedRecords, Splitter
+from qbe.corpus.reading import files_of, read_corpus
+from qbe.corpus.records import AS_IT_COMES, Reading, RejectedRecords, Splitter, paper_to_record, parse_paper
 from qbe.errors import CorpusError, EncoderMismatchError, ModelError, UsageError, check_type
 from qbe.index.papers import encode_paper
 from qbe.index.store import AUTO, STORED, Manifest

@@ -8,8 +8,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.corpus import paper_to_record, parse_paper, read_records
-from qbe.corpus.records import dump_record
+from qbe.corpus.json_formats import read_records
+from qbe.corpus.records import dump_record, paper_to_record, parse_paper
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import ModelError, UsageError
 from qbe.models.cards import DEFAULT_TAGGER, HEAD, TaggerFiles

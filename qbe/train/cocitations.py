@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qbe.corpus import parse_paper
 from qbe.corpus.identity import TitleIndex
 from qbe.corpus.json_stream import decode_record, decode_text
+from qbe.corpus.records import parse_paper
 from qbe.corpus.streams import display_name, numbered_lines, open_source
 from qbe.errors import CorpusError, UsageError, check_count, check_positive
 from qbe.index.vectors import COMPARISONS

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from qbe.corpus import read_jsonl
 from qbe.corpus.identity import TitleIndex
+from qbe.corpus.json_formats import read_jsonl
 from qbe.corpus.sentences import split_sentences, unsplit
 from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qbe.corpus import read_jsonl, read_records
 from qbe.corpus.identity import TitleIndex, normalized_title
+from qbe.corpus.json_formats import read_jsonl, read_records
 from qbe.corpus.sentences import split_sentences, unsplit
 from qbe.errors import CorpusError
 from qbe.models.encoding import Floats

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from qbe import Facet, Paper, Query
-from qbe.corpus import write_jsonl
+from qbe.corpus.json_formats import write_jsonl
 from qbe.index.index import Index
 from support.searching import first_stage
 
