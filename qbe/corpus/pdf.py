@@ -2,7 +2,7 @@
 
 What is hostile or damaged in a document can end that process, and nothing else. It reads documents from its
 standard input, each after its length in eight bytes, and answers each with a line of JSON: ``title``,
-``abstract``, ``source`` (see `qbe.corpus.pdf`), ``arxiv`` and ``doi``, or ``error``.
+``abstract``, ``abstract_from``, ``arxiv`` and ``doi``, or ``error``.
 """
 
 import io
@@ -23,10 +23,6 @@ from qbe.corpus.streams import MAX_LINE_BYTES
 from qbe.errors import RecordError, check_package
 from qbe.util import work
 
-# Where an abstract was found: under its heading, as a paragraph without one before the introduction, or
-# nowhere, and the introduction's first paragraph, or the first one of all, stands for it.
-HEADING, BLOCK, INTRODUCTION, FIRST = "heading", "block", "introduction", "first paragraph"
-
 FEWEST_WORDS, MOST_WORDS = 30, 700  # of a paragraph that may be an abstract; where reading of one ends
 
 # What ends an abstract; what footnotes and notes on authors have, and abstracts have not; names of journals.
@@ -44,23 +40,25 @@ _LIST_MARK = re.compile(r"^[^\w\"'\u2018\u201c($]+")
 def find(lines: Sequence[Line], named: str) -> dict[str, str]:
     """Find title and abstract in the lines of first pages; ``named`` is the document's own title.
 
-    Each is '' where there is none; ``source`` says where the abstract was.
+    Each is '' where there is none. An abstract stands under its heading, or as a paragraph without one before
+    the introduction; else ``abstract_from`` says what stands for it.
     """
     # The words of the document, hyphens kept, those at the ends of lines left out, which may be parts.
     words = Counter(word for line in lines for word in re.findall(r"[\w-]+", line.text.lower())[1:-1])
     heading, rest = _heading(lines)
     title, last = _title(lines, words, heading, named)
-    rows, source = _under(lines, heading, rest) if heading else [], HEADING
+    rows, stands_in = _under(lines, heading, rest) if heading else [], ""
     if not rows:
         below = [line for line in lines if last is None or (line.page, line.y) > (last.page, last.y)]
         intro = next((line for line in below if _INTRODUCTION.fullmatch(line.text)), None)
-        rows, source = _block(below, intro), BLOCK if intro else FIRST
+        rows, stands_in = _block(below, intro), "" if intro else "its first paragraph"
         if not rows and intro:
             begins = _beginning(lines, intro, 6, 15)
             begin = min(begins, key=lambda each: (each.y, each.x0), default=None)
             rows = [] if begin is None else _grown(lines, begin, one_paragraph=True)
-            source = INTRODUCTION
-    return {"title": title, "abstract": _LIST_MARK.sub("", joined_text(rows, words)), "source": source}
+            stands_in = fields.INTRODUCTION
+    abstract = _LIST_MARK.sub("", joined_text(rows, words))
+    return {"title": title, "abstract": abstract, fields.ABSTRACT_FROM: stands_in if abstract else ""}
 
 
 def _is_heading(text: str) -> bool:
@@ -307,15 +305,11 @@ PAGES = 3  # that are read
 SECONDS = 20.0  # within which they must be read; those of papers take a fifth of a second
 MOST_BYTES = 1 << 30  # of memory that the process may ask for
 FEWEST_LETTERS = 200  # on the first pages of a document that holds its text
-PASSWORD, DAMAGED, NO_TEXT = "password", "damaged", "no text"
-
-# What stands for an abstract that was not found, by where it was.
-STANDS_IN = {INTRODUCTION: fields.INTRODUCTION, FIRST: "its first paragraph"}
 
 _PROBLEMS = {
-    PASSWORD: ("a PDF without a password", "an encrypted one; save it without", "a PDF with a password"),
-    DAMAGED: ("a whole PDF", "it truncated or damaged; fetch it again", "a damaged PDF"),
-    NO_TEXT: (
+    "password": ("a PDF without a password", "an encrypted one; save it without", "a PDF with a password"),
+    "damaged": ("a whole PDF", "it truncated or damaged; fetch it again", "a damaged PDF"),
+    "no text": (
         "text on the first pages of a PDF",
         "hardly any, as in scans; recognize it first (ocrmypdf does), or give title and abstract as text",
         "a PDF without text",
@@ -350,13 +344,13 @@ def read(stream: io.BufferedReader, name: str, _: Reading) -> Iterator[Entry]:
         "doi": found["doi"],
         "year": fields.year(f"{'19' if digits > '90' else '20'}{digits}") if arxiv else None,
         "file": PurePath(name).name,
-        fields.ABSTRACT_FROM: STANDS_IN.get(found["source"], "") if found["abstract"] else "",
+        fields.ABSTRACT_FROM: found[fields.ABSTRACT_FROM],
     }
     texts = {"paper_id": None, "title": found["title"], "abstract": found["abstract"] or None}
     yield Entry(name, {**texts, "metadata": fields.present(metadata)})
 
 
-_LOCK = threading.RLock()
+_LOCK = threading.Lock()
 _PROCESSES: list[work.Process] = []  # the process that reads, if there is one
 
 
@@ -366,24 +360,16 @@ def _read(data: bytes) -> dict[str, str]:
         return answer(data)
     with _LOCK:
         if not _PROCESSES or _PROCESSES[0].poll() is not None:
-            end_worker()
-            _PROCESSES.append(work.start([sys.executable, "-m", "qbe.corpus.pdf"]))
+            _PROCESSES[:] = [work.start([sys.executable, "-m", "qbe.corpus.pdf"])]
         line = b""
         try:
             line = work.answer_of(_PROCESSES[0], data, SECONDS)
         finally:
             if not line:  # also on an interrupt: the answer is not that of the next document
-                end_worker()
+                process = _PROCESSES.pop()
+                process.kill()
+                process.communicate()
         return dict(json.loads(line)) if line else {"error": ""}
-
-
-def end_worker() -> None:
-    """Kill the process, so that a malicious PDF cannot affect the next one."""
-    with _LOCK:
-        while _PROCESSES:
-            process = _PROCESSES.pop()
-            process.kill()
-            process.communicate()
 
 
 def answer(data: bytes) -> dict[str, str]:
@@ -394,12 +380,12 @@ def answer(data: bytes) -> dict[str, str]:
         document = pypdfium2.PdfDocument(data)
         lines, upward = lines_of(document, PAGES)
     except pypdfium2.PdfiumError as error:
-        return {"error": PASSWORD if "assword" in str(error) or "ecurity" in str(error) else DAMAGED}
+        return {"error": "password" if "assword" in str(error) or "ecurity" in str(error) else "damaged"}
     text = " ".join(line.text for line in lines)
     letters = sum(map(str.isalpha, text))
     unknown = sum(each == "\ufffd" or "\ue000" <= each <= "\uf8ff" for each in text)
     if letters < FEWEST_LETTERS or unknown > letters / 5:
-        return {"error": NO_TEXT}
+        return {"error": "no text"}
     found = find(lines, str(document.get_metadata_value("Title")))
     stamp = _ARXIV.search(upward)
     dois = {match[1].lower() for line in lines if line.page == 0 and (match := _DOI.fullmatch(line.text))}
