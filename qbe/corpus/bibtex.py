@@ -132,13 +132,19 @@ def _record(entry: BibtexEntry, values: Mapping[str, str]) -> dict[str, Any]:
         [word for each in map(text, names) for word in each.split(";" if ";" in each else ",")]
         for names in (("keywords", "author_keywords", "mendeley-tags"), ("groups", "mendeley-groups"))
     )
+    names = [name for each in _outside_braces(values.get("author", ""), _AND) if (name := each.strip())]
+    others = bool(names) and has_others(names[-1])
+    if others:
+        names[-1:] = split_authors(names[-1])
+    is_only = sum("," in name for name in names) == 1
     url = next(iter(address("url", "adsurl", "ee").split()), "")
     arxiv, acl = _arxiv(values, url), _ANTHOLOGY.search(url) if "acl" in url else None
     venue = _first(values, *_VENUES)
     macro = venue.strip("{} \t\r\n") if "\\" in venue else ""
     metadata = {
         "key": entry.key,
-        **_credits(values.get("author", "")),
+        "authors": [author for name in names for author in _people(name, is_only=is_only) if author],
+        "et_al": others or None,
         **fields.dated(_joined_date(*(values.get(each, "") for each in _DATES))),
         "venue": JOURNALS.get(macro[1:].lower()) or text(*_VENUES),
         "categories": address("primaryclass", "eprintclass").split() if arxiv else [],
@@ -175,16 +181,6 @@ def _arxiv(values: Mapping[str, str], url: str) -> str:
         if text and "rxiv" in text.lower() and (number := _NAMED_ARXIV.search(text)):
             return number[1]
     return ""
-
-
-def _credits(text: str) -> dict[str, Any]:
-    names = [name for each in _outside_braces(text, _AND) if (name := each.strip())]
-    others = bool(names) and has_others(names[-1])
-    if others:
-        names[-1:] = split_authors(names[-1])
-    is_only = sum("," in name for name in names) == 1
-    authors = [author for name in names for author in _people(name, is_only=is_only) if author]
-    return {"authors": authors, "et_al": others or None}
 
 
 @lru_cache(maxsize=1 << 14)

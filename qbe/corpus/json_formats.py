@@ -29,8 +29,6 @@ def reader(to_record: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Reader:
     return lambda stream, name, _: converted(json_objects(stream, name), to_record)
 
 
-# --- qbe's own, and others with usual names ---
-
 _MAPPING = re.compile(r'\{\s*"([^"\\]*)"\s*:\s*\{')
 _OF_SENTENCES = ("pred_labels", OFFSETS, HEADED)
 _TEXTS = {"id", "title", "abstract"}
@@ -123,21 +121,14 @@ def _first_text(name: str, value: Any) -> Any:
 
 
 def _own_entries(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
-    """Yield the objects as they are; one of an object of objects (CSFCube's form) gets its name as its id."""
+    """Return the objects; those of an object of objects (CSFCube's form) get their names as their ids."""
     head = head_of(stream, name)
     match = _MAPPING.match(head.text)
     is_record = any(key.lower().endswith("title") for key in head.record)
     if match is None or match[1] in FIELDS or is_record or list_path(head) is not None:
-        yield from json_objects(stream, name)
-        return
-    for key, (where, found) in object_items(stream, name):
-        if isinstance(found, RecordError):
-            yield Entry(where, found)
-        else:
-            yield Entry(where, fields.noted({"paper_id": key, **found}, getattr(found, "twice", ()), "last"))
+        return json_objects(stream, name)
+    return object_items(stream, name)
 
-
-# --- arXiv ---
 
 _CATEGORIES = re.compile(rb'"categories"\s*:\s*"([^"\\]*)"')
 _AND = re.compile(r",\s*+(?:and\s++)?|(?<!\s)\s+and\s+")
@@ -180,13 +171,11 @@ def from_arxiv(source: Mapping[str, Any]) -> dict[str, Any]:
         raise unfit(expected, f"{found} {error}", "mend or remove it", NOT_THIS_FORMAT) from None
 
 
-# --- OpenAlex ---
-
 MAX_POSITION = 100_000  # the highest position of a word in an abstract that is believed
 _WORK = re.compile(r"(?:^|/)(W\d{1,18})$")
 
 
-def _from_openalex(source: Mapping[str, Any]) -> dict[str, Any]:
+def from_openalex(source: Mapping[str, Any]) -> dict[str, Any]:
     if "results" in source:
         raise unfit("a work", "an answer within it", "mend the file", NOT_THIS_FORMAT)
     work = Fields(source)
@@ -233,10 +222,6 @@ def _inverted(work: Fields) -> str:
 
 
 _INVERTED, _PMC = "abstract_inverted_index", re.compile(r"^(?:PMC)?(?=.)", re.IGNORECASE)
-
-read_openalex = reader(_from_openalex)
-
-# --- Semantic Scholar ---
 
 # The names of further ids, in small letters, in metadata of the API and of S2ORC.
 _IDS = {each: each for each in ("arxiv", "acl", "dblp", "mag")} | {"pubmed": "pmid", "pubmedcentral": "pmc"}
@@ -286,12 +271,10 @@ def _from_s2(source: Mapping[str, Any]) -> dict[str, Any]:
     return record(None if paper_id is None else str(paper_id), title, abstract, metadata, is_fault=False)
 
 
-# --- Crossref ---
-
 _TWICE = re.compile(r"(?<=tex-math>)\s*<mml:math\b")  # begins a formula in MathML after the same in LaTeX
 
 
-def _from_crossref(source: Mapping[str, Any]) -> dict[str, Any]:
+def from_crossref(source: Mapping[str, Any]) -> dict[str, Any]:
     if "message" in source and "DOI" not in source:
         source = next(iter(Fields(source).all("message", dict)), {})
     if "items" in source:
@@ -329,10 +312,6 @@ def _authors(item: Fields) -> list[str]:
             names.append(name)
     return names
 
-
-read_crossref = reader(_from_crossref)
-
-# --- CSL-JSON and Zotero ---
 
 _ZOTERO = rows("zotero")  # the fields of Zotero's items by CSL's
 _URL = re.compile(r"https?://[^/]+/")
@@ -378,6 +357,3 @@ def _of_zotero(item: Mapping[str, Any]) -> dict[str, Any]:
     names = {"family": "lastName", "given": "firstName", "literal": "name"}
     found["author"] = [{part: each.get(name) for part, name in names.items()} for each in authors]
     return {**found, "keyword": [each.get("tag") for each in its.all("tags[]", dict)]}
-
-
-read_csl = reader(from_csl)

@@ -9,7 +9,7 @@ from typing import Any
 
 import ijson
 
-from qbe.corpus.fields import NOT_THIS_FORMAT, unfit
+from qbe.corpus.fields import NOT_THIS_FORMAT, noted, unfit
 from qbe.corpus.names import WORDS
 from qbe.corpus.records import Entry, check_unicode
 from qbe.corpus.streams import MAX_LINE_BYTES, Bounded, Head, head_of, numbered_lines
@@ -118,7 +118,7 @@ def json_objects(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
     # One object over several lines.
     if is_array or head.text.partition("\n")[0].rstrip().endswith(("{", "[", ",")):
         prefix = (f"{path}.item" if path else "item") if is_array else ""
-        return (entry for _, entry in object_items(stream, name, prefix))
+        return object_items(stream, name, prefix)
     return json_lines(numbered_lines(stream, name), name)
 
 
@@ -132,10 +132,8 @@ def json_lines(lines: Iterable[tuple[int, bytes]], name: str) -> Iterator[Entry]
             yield Entry(where, error)
 
 
-def object_items(
-    stream: io.BufferedReader, name: str, prefix: str | None = None
-) -> Iterator[tuple[str, Entry]]:
-    """Yield the objects that are the members of an object, with their names; with a prefix those there."""
+def object_items(stream: io.BufferedReader, name: str, prefix: str | None = None) -> Iterator[Entry]:
+    """Yield the objects at a prefix; without one the members of an object, whose names are their ids."""
     source, number = Bounded(stream, name, MAX_LINE_BYTES), 0
     try:
         if prefix is None:
@@ -145,13 +143,16 @@ def object_items(
         for number, (key, value) in enumerate(values, start=1):
             where = source.begin(f"{name}, item {number}")
             try:
-                yield key, Entry(where, _object(value, where))
+                record = _object(value, where)
+                if prefix is None:
+                    record = noted({"paper_id": key, **record}, getattr(record, "twice", ()), "last")
+                yield Entry(where, record)
             except RecordError as error:
-                yield key, Entry(where, error)
+                yield Entry(where, error)
         _, *behind = _BEHIND.split(b"".join(source.last)) if prefix else [b""]
         if behind and not {"title", "doi"}.isdisjoint(map(str.lower, Head(name, behind[-1]).record)):
             where = f"{name}, behind the list"
-            yield "", Entry(where, unfit("its end", "an object", "put it inside", NOT_THIS_FORMAT, where))
+            yield Entry(where, unfit("its end", "an object", "put it inside", NOT_THIS_FORMAT, where))
     except (ijson.JSONError, ValueError, OverflowError) as error:
         place = f"{name}, after item {number}" if number else name
         said = error.args[0] if error.args else ""

@@ -60,14 +60,14 @@ def _is_semantic_scholar(head: Head) -> bool:
 _BY_NAME: dict[str, tuple[Callable[[Head], bool], Reader]] = {
     "arxiv": (lambda it: it.has("id title abstract categories versions"), json_formats.read_arxiv),
     "semantic-scholar": (_is_semantic_scholar, json_formats.read_semantic_scholar),
-    "openalex": (_json_with("openalex"), json_formats.read_openalex),
-    "crossref": (_json_with("crossref"), json_formats.read_crossref),
+    "openalex": (_json_with("openalex"), json_formats.reader(json_formats.from_openalex)),
+    "crossref": (_json_with("crossref"), json_formats.reader(json_formats.from_crossref)),
     "pubmed": (lambda it: root_tag(it) in PUBMED_ROOTS, xml_formats.read_pubmed),
     "acl-anthology": (  # other formats have collections of other things
         lambda it: root_tag(it) == "collection" and "<volume" in it.text and "<collection id=" in it.text,
         xml_formats.read_anthology,
     ),
-    "csl-json": (_json_with("csl-json"), json_formats.read_csl),
+    "csl-json": (_json_with("csl-json"), json_formats.reader(json_formats.from_csl)),
     "bibtex": (_is_bibtex, bibtex.read),
     **{name: (its.recognizes, its.read) for name, its in tagged.FORMATS.items()},
     # Before a PDF other bytes may stand.

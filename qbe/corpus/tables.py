@@ -212,9 +212,6 @@ def _name(value: Any) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-# --- text ---
-
-
 def is_table(head: Head) -> bool:
     """Return True if the suffix is that of a table, or a header names columns for title and abstract."""
     if head.text.startswith(("{", "[", "<", "@", "PAR1")):
@@ -338,9 +335,6 @@ def _find_header(lines: Sequence[str], reading: Reading, head: Head) -> tuple[in
 
 def _delimiter(head: Head, header: str) -> str:
     return _DELIMITER_OF.get(head.suffix) or max(_DELIMITERS, key=_CELL.sub("", header).count)
-
-
-# --- typed ---
 
 
 def read_parquet(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:

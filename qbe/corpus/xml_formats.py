@@ -92,8 +92,6 @@ def elements(stream: io.BufferedReader, name: str, tags: Sequence[str]) -> Itera
         raise CorpusError(f"{name}, line {line}: expected whole and well-formed XML, found {found}") from None
 
 
-# --- PubMed ---
-
 DELETION = "a deletion in a stream"  # the reason of the error for deletions in PubMed's update files
 _ARTICLE, _BOOK = "PubmedArticle", "PubmedBookArticle"
 PUBMED_ROOTS = ("PubmedArticleSet", _ARTICLE, _BOOK)
@@ -243,8 +241,6 @@ def _date(element: Element | None) -> str:
         return date("-".join(parts[name].strip() for name in ("Year", "Month", "Day") if name in parts))
     return date(parts.get("MedlineDate", ""))[: len("YYYY")]
 
-
-# --- ACL Anthology
 
 _ABOUT = ("year", "month", "booktitle")  # what a volume tells of its papers
 _OF_PAPERS = ("title", "abstract", "doi")
