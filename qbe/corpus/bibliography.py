@@ -88,10 +88,7 @@ class Reference(NamedTuple):
 
 
 def reference_of(paper: Paper) -> Reference:
-    """Return what a bibliography says of a paper, by its metadata (``docs/corpora.md`` has their names).
-
-    The id of arXiv is that of ``ids``, else of the DOI, the URL or the paper's own id.
-    """
+    """Return what a bibliography says of a paper, by its metadata (``docs/corpora.md`` has their names)."""
     from urllib.parse import quote
 
     metadata = paper.metadata
@@ -147,11 +144,7 @@ def _clean(value: Any, *, latex: bool = True) -> str:
 
 
 def author_names(value: Any) -> list[str]:
-    """Return the authors of a paper's metadata in the form of `qbe.corpus.names.person_name`.
-
-    ``value`` is a list of strings, one string of names, or a list of objects with ``name`` or S2ORC's
-    ``first``, ``middle``, ``last`` and ``suffix``.
-    """
+    """Return the authors of metadata (one text, texts, or objects such as S2ORC's) as `person_name` does."""
     names = split_authors(_clean(value)) if isinstance(value, str) else []
     for each in value if isinstance(value, list | tuple) else ():
         name = _clean(each)
@@ -168,11 +161,10 @@ def author_names(value: Any) -> list[str]:
 
 
 class Bibliography:
-    """The entries of a file that grows: each paper has one, and a key of its own.
+    """The entries of a file that grows: each paper has one, and a key of its own (``keys``, by its id).
 
-    A key is the library's own, else the first author's family name without particles, the year, and the first
-    significant word of the title, in ASCII. A repeated key, ignoring case as BibTeX does, gets "a", "b" and
-    so on, behind a hyphen where the key is the library's own. ``keys`` has those given by the papers' ids.
+    A key is the library's own, else like "Lee2019fish". One that is repeated, ignoring case as BibTeX does,
+    gets a letter, behind a hyphen where the key is the library's own.
     """
 
     def __init__(self, form: str) -> None:
@@ -216,11 +208,7 @@ def entries(papers: Iterable[Paper], form: str = "bibtex") -> Iterator[str]:
 
 
 def to_bibtex(reference: Reference, key: str) -> str:
-    """Return an entry with each field in one line.
-
-    Characters with a meaning in LaTeX are escaped; accents, formulas, dashes (``--``) and quotation marks
-    stay. In DOI and URL braces, backslashes and ``^^``, which TeX may read as one, are percent-encoded.
-    """
+    """Return an entry with each field in one line, its texts as `to_latex` has them."""
     authors = [
         ", ".join(filter(None, (parts.family, parts.suffix, parts.given)))
         if (parts := split_name(name))
@@ -241,7 +229,7 @@ def to_bibtex(reference: Reference, key: str) -> str:
         "keywords": to_latex(separator.join(reference.tags)),
         "abstract": to_latex(reference.abstract),
     }
-    for name in ("doi", "url"):
+    for name in ("doi", "url"):  # TeX may read "^^" as one character
         values[name] = values[name].translate(_PERCENT).replace("^^", "%5E%5E")
     lines = [f"  {name} = {{{value}}},\n" for name, value in values.items() if value]
     return "".join((f"@{reference.kind}{{{key},\n", *lines, "}\n"))
@@ -297,10 +285,8 @@ def to_latex(text: str) -> str:
 def to_latex_title(title: str) -> str:
     """Return a title in LaTeX, with braces around formulas and what has to keep its capital letters.
 
-    Styles of bibliographies change the case of letters. Braces protect words with capitals after their first
-    letter, or with a capital and digits, single capitals but "A", and, where at most half of the words of
-    more than four letters begin with a capital, all capitals but those that begin a sentence or a subtitle.
-    Where there are nothing but capitals, none is protected.
+    Styles of bibliographies change the case of letters. Where at most half of the words of more than four
+    letters begin with a capital, all capitals are kept but those that begin a sentence or a subtitle.
     """
     longer = [word for word in _WORD.findall(title)[1:] if len(word) > 4 and word[1:].islower()]
     every_capital = bool(longer) and 2 * sum(word[0].isupper() for word in longer) <= len(longer)

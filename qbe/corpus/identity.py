@@ -106,10 +106,7 @@ def first_author(authors: Any, *, whole: bool = False) -> str:
 
 
 def told_apart(paper: Paper) -> Told:
-    """Return what may tell a paper from another with its title, year and first author's family name.
-
-    These are the first letters of the given names, signs as of "C++" in the title, a short title's DOI.
-    """
+    """Return what may tell papers of one title, year and family name apart: initials, signs ("C++"), DOI."""
     family, comma, given = first_author(paper.metadata.get("authors"), whole=True).partition(",")
     given = given if comma else family.strip().rpartition(" ")[0]
     letters = "".join(dict.fromkeys(word[0] for word in normalized_title(given).split()))

@@ -1,8 +1,4 @@
-"""Titles and abstracts without markup.
-
-Tags, entities, prefixes and copyright lines are removed; LaTeX's accents, symbols, escapes, styles and macros
-become the characters they stand for.
-"""
+"""Titles and abstracts without markup: tags, entities, LaTeX, prefixes and copyright lines."""
 
 import html
 import re
@@ -124,10 +120,7 @@ def clean_title(text: str) -> str:
 
 
 def clean_abstract(text: str) -> str:
-    """Return an abstract without markup, the word Abstract before it and statements of rights.
-
-    A colon follows each heading.
-    """
+    """Return an abstract without markup, "Abstract" before it and statements of rights."""
     if "<" in text:
         headed = _HEADING.sub(lambda it: f" {words}: " if (words := it[1].strip(" \t\n\r.:")) else " ", text)
         text = _RIGHTS.sub("", headed)

@@ -154,13 +154,10 @@ def read_corpus(
 ) -> Iterator[Paper]:
     """Yield the papers of all sources in order, each with an id of its own.
 
-    A source is a file in one of FORMATS, ``-`` for standard input, a URL that fsspec opens, a folder of such
-    files, or a Hugging Face dataset (``hf:NAME[:CONFIG][:SPLIT]`` or a folder). ``split`` splits abstracts
-    that are one string. Of several records with one id in PubMed's files the last counts. With
-    ``reading.dedupe`` the papers wait in a temporary file until all are read.
-
-    Raises CorpusError for anything that the readers refuse, and where there is no paper at all;
-    MissingDependencyError for a dataset without the package ``datasets``.
+    ``docs/corpora.md`` has the sources. ``split`` splits abstracts that are one string. With
+    ``reading.dedupe`` the papers wait in a temporary file until all are read. Raises CorpusError for anything
+    that the readers refuse, and where there is no paper at all; MissingDependencyError for a dataset without
+    the package ``datasets``.
     """
     rejected = RejectedRecords() if rejected is None else rejected
     stops = reading.on_error == records.STOP
@@ -227,10 +224,7 @@ def _last_of_each(found: Iterable[Entry], left: Counter[str], deleted: frozenset
 def _records(
     source: str, reading: Reading, rejected: RejectedRecords, left: Counter[str] | None = None
 ) -> Iterator[tuple[str, bool, Entry]]:
-    """Yield the records of a source, each with whose ids they have (`qbe.corpus.identity`).
-
-    Those of reference managers come with True, where nothing says what to do with unusable ones.
-    """
+    """Yield the records of a source, each with whose ids they have, and True if it is a library's."""
     if _is_dataset(source, reading):
         yield from ((UNIQUE, False, each) for each in read_dataset(source.removeprefix(HUB), reading))
         return

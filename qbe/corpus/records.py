@@ -80,10 +80,6 @@ class Reading:
 
     >>> Reading(categories=("cs.*",)).keeps({"categories": ["math.CO", "cs.CG"]})
     True
-    >>> Reading(limit=0)
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected `limit` of at least 1, found 0
     """
 
     format: str | None = None

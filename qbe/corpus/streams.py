@@ -254,12 +254,10 @@ def numbered_lines(stream: io.BufferedReader, name: str) -> Iterator[tuple[int, 
             raise CorpusError(f"{name}, line {number}: expected {found}")
         if line.find(b"\r", 0, -2) < 0:
             yield number, line
-            continue
-        *pieces, line = _RETURN.split(line)
-        for piece in pieces:
-            yield number, piece
-            number += 1
-        yield number, line
+        else:
+            pieces = _RETURN.split(line)
+            yield from enumerate(pieces, number)
+            number += len(pieces) - 1
 
 
 def _as_utf8(stream: io.BufferedReader, name: str) -> io.BufferedReader:

@@ -389,11 +389,9 @@ def _damaged(place: str, error: Exception) -> CorpusError:
 
 
 def read_dataset(name: str, reading: Reading) -> Iterator[Entry]:
-    """Yield the records of a Hugging Face dataset ``NAME[:CONFIG][:SPLIT]`` (``hf:{name}, row {number}``).
+    """Yield the records of a Hugging Face dataset ``NAME[:CONFIG][:SPLIT]``, of the hub or in a folder.
 
-    ``NAME`` is one of the hub or a folder; an only split may be left out. Raises UsageError for a malformed
-    name, CorpusError for a dataset that cannot be loaded or lacks columns, MissingDependencyError without
-    ``datasets``.
+    Raises UsageError for a malformed name, CorpusError for a dataset that cannot be loaded or lacks columns.
     """
     path, *rest = [name] if is_folder(name) else name.split(":")
     if not path or len(rest) > 2:
