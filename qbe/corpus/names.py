@@ -129,8 +129,7 @@ def given_first(name: str) -> str:
     """Return a name for readers: of ``Family, Given, Suffix`` the given name comes first."""
     if name.count(",") not in (1, 2) or _is_organization(name):
         return name
-    family, _, rest = name.partition(",")
-    given, _, suffix = rest.partition(",")
+    family, given, suffix = (*name.split(","), "")[:3]
     return " ".join(f"{given} {family} {suffix}".split())
 
 

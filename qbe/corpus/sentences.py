@@ -8,7 +8,7 @@ such a place, so the time is linear in the length of any text.
 # ruff: noqa: RUF001 (the typographic characters below are meant)
 import re
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -116,13 +116,11 @@ def split_spans(text: str) -> list[tuple[int, int]]:
     Spans ascend, do not overlap, neither begin nor end with white space, and hold every other character.
     """
     spans = []
-    start = 0
-    for end in (*_ends(text), len(text)):
+    for start, end in pairwise((0, *_ends(text), len(text))):
         sentence = text[start:end]
         begin = end - len(sentence.lstrip())
         if begin < end:
             spans.append((begin, start + len(sentence.rstrip())))
-        start = end
     return spans
 
 
