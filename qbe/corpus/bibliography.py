@@ -4,7 +4,7 @@ import re
 import string
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import accumulate, count
+from itertools import accumulate, count, product
 from typing import Any, NamedTuple
 
 from qbe.corpus import fields
@@ -171,7 +171,7 @@ class Bibliography:
         if form not in FORMATS:
             raise UsageError(f"expected `form` {' or '.join(FORMATS)}, found {form!r}")
         self.keys: dict[str, str] = {}
-        self._next: dict[str, count[int]] = {}
+        self._letters: dict[str, Iterator[tuple[str, ...]]] = {}  # that are left to be put behind a key
         self._is_bibtex, self._taken = form == "bibtex", set[str]()
 
     def add(self, paper: Paper) -> str | None:
@@ -190,13 +190,11 @@ class Bibliography:
             subject = next((word for word in words if len(word) > 2 and word not in FUNCTION_WORDS), "")
             subject = subject or _ascii_letters(reference.paper_id, string.digits)
             key = f"{_ascii_letters(first) or _ANONYMOUS}{reference.year}{subject}"
-        plain = key
-        while key.casefold() in self._taken:
-            letters, number = "", next(self._next.setdefault(plain.casefold(), count(1)))
-            while number:  # 1 is a, 26 z, 27 aa
-                number, letter = divmod(number - 1, 26)
-                letters = string.ascii_lowercase[letter] + letters
-            key = f"{plain}{'-' if reference.key else ''}{letters}"
+        if key.casefold() in self._taken:
+            fresh = (each for length in count(1) for each in product(string.ascii_lowercase, repeat=length))
+            letters = self._letters.setdefault(key.casefold(), fresh)
+            others = (f"{key}{'-' if reference.key else ''}{''.join(each)}" for each in letters)
+            key = next(other for other in others if other.casefold() not in self._taken)
         self._taken.add(key.casefold())
         self.keys[paper.paper_id] = key
         return to_bibtex(reference, key) if self._is_bibtex else to_ris(reference, reference.key and key)

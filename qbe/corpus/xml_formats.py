@@ -117,10 +117,9 @@ def read_pubmed(stream: io.BufferedReader, name: str, _: Reading) -> Iterator[En
 def note_pubmed(file: str) -> Iterator[tuple[str, bool]]:
     """Yield the PMID of each article, book and deletion (True), as far as the XML can be read."""
     with open_source(file) as stream:
-        plain = _plain_pmids(stream)
-    if plain is not None:
-        yield from ((pmid, False) for pmid in plain)
-        return
+        if (plain := _plain_pmids(stream)) is not None:
+            yield from ((pmid, False) for pmid in plain)
+            return
     with open_source(file) as stream, contextlib.suppress(CorpusError):
         for _, element in elements(stream, "", (_ARTICLE, _BOOK, _DELETION)):
             is_deletion = element.tag == _DELETION
