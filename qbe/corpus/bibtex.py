@@ -1,7 +1,6 @@
 """BibTeX (Oren Patashnik, "BibTeXing") and BibLaTeX, with what people's files have besides.
 
-That is entries without a key, fields that occur twice, comments, and spaces in names of fields. An error
-concerns its entry alone, which ends where a line begins the next.
+An error concerns its entry alone, which ends where a line begins the next.
 """
 
 import io
@@ -64,10 +63,7 @@ _STRAY = re.compile(r'(?:^|[,{])[ \t]*[\w-]+\s*=\s*[{"]|^[ \t]*@[\w-]+%', re.MUL
 
 
 class BibtexEntry(NamedTuple):
-    """Hold an entry: type and names of fields in lower case, ``key`` '' without one, no braces.
-
-    ``repeated`` are the names of fields that stand twice with different values, of which the first counts.
-    """
+    """Hold an entry, without braces; fields that are ``repeated`` have other values, too."""
 
     kind: str
     key: str

@@ -130,10 +130,7 @@ def _doi(paper: Paper) -> str:
 
 
 class Ids:
-    """The ids of the papers of some sources.
-
-    ``numbers`` has each paper's number in the corpus, from 1, by its id; ``ends`` that of each source's last.
-    """
+    """The ids of papers; ``numbers`` in the corpus, from 1, by id, and at the ``ends`` of sources."""
 
     def __init__(self, sources: Sequence[str]) -> None:
         self._sources = sources
@@ -145,8 +142,7 @@ class Ids:
     def place(self, paper: Paper, where: str, whose: str) -> tuple[str, bool]:
         """Return the id of a paper, and True if no paper before it has this id and title.
 
-        ``whose`` says what follows where a paper of another title has the id: CHOSEN ids get a suffix
-        (`second_id`), UNIQUE ones raise RecordError.
+        Where a paper of another title has it, CHOSEN ids become a `second_id`, UNIQUE ones raise RecordError.
         """
         title, own = normalized_title(paper.title), paper.paper_id
         told = told_apart(paper) if whose == CHOSEN and own.startswith(MADE) else None
@@ -208,10 +204,9 @@ class Seen:
 
 
 def merged(papers: Iterable[tuple[Paper, int | None]]) -> Iterator[Paper]:
-    """Yield papers with what their duplicates add, in their order, through a temporary file.
+    """Yield papers with what their duplicates add, in their order; raises OutputError for its temporary file.
 
-    Papers come with None, duplicates with the number (from 1) of the paper that they repeat. Raises
-    OutputError where the file cannot be written.
+    Papers come with None, duplicates with the number (from 1) of the paper that they repeat.
     """
     places, duplicates, end = array("q"), defaultdict[int, list[int]](list), 0
     with tempfile.TemporaryFile() as file:

@@ -48,10 +48,7 @@ def read_records(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def read_jsonl(source: str | Path, split: Splitter | None = None) -> Iterator[Paper]:
-    """Yield the papers of a file (plain, .gz, .bz2, .xz, .zst, .zip) or of standard input (``-``).
-
-    ``split`` splits abstracts that are one string. Raises CorpusError with the place for anything invalid.
-    """
+    """Yield the papers of a file or of standard input (``-``); raises CorpusError for anything invalid."""
     for where, original in read_records(source):
         yield records.parse_paper(original, where, split)
 

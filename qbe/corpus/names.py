@@ -64,11 +64,7 @@ def credits(names: str | Iterable[str]) -> dict[str, Any]:
 
 
 def split_authors(text: str) -> list[str]:
-    """Split a list of names, each as `person_name` has it.
-
-    They stand between semicolons, bars or line breaks, else between "and", "&" and commas; names of
-    organizations stay whole, and "et al." is no name (see `has_others`).
-    """
+    """Split a list of names, each as `person_name` has it; "et al." is no name (see `has_others`)."""
     if not text.isascii():
         text = _EASTERN.sub(r"\1;", text)
     if has_others(text):
@@ -183,10 +179,7 @@ def _between_and(text: str) -> list[str]:
 
 
 def are_several(text: str, *, is_only: bool) -> bool:
-    """Return True for names between commas where one in the form "Family, Given" may be expected.
-
-    ``is_only``: no other name of the list has a comma.
-    """
+    """Return True if a text is several names, not "Family, Given"; ``is_only``: no other has a comma."""
     if not text.isascii() and (any(map(text.__contains__, "\uff1b\u3001\uff0c")) or _EASTERN.search(text)):
         return True
     if "," not in text or _is_organization(text):

@@ -26,10 +26,7 @@ _FIRST_PARTS = WORDS["first parts"]  # a hyphen behind them at the end of a line
 
 
 class Line(NamedTuple):
-    """Hold characters beside each other, in points; ``y`` is the baseline from the top of the page.
-
-    ``plain`` is the text without marks of footnotes at its end.
-    """
+    """Hold characters beside each other, in points; ``plain`` has no marks of footnotes at its end."""
 
     text: str
     plain: str

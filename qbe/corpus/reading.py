@@ -85,10 +85,7 @@ _ELEMENT = re.compile(r"<([A-Za-z][\w:.-]*)")
 
 
 def format_of(stream: io.BufferedReader, name: str, called: str | None = None) -> Format:
-    """Return the format that is ``called`` so, or that of a source at its beginning.
-
-    Raises UsageError where no format is called so, RecordError where the source has none of them.
-    """
+    """Return the format ``called`` so, or a source's at its beginning; raises UsageError, RecordError."""
     if called in FORMATS:
         return FORMATS[called]
     if called:

@@ -278,10 +278,7 @@ def read_anthology(stream: io.BufferedReader, name: str, _: Reading) -> Iterator
 
 
 def anthology_id(*ids: str) -> str:
-    """Return the id of a paper, from those of its collection, its volume and its own within this.
-
-    Raises RecordError for ids that are missing, or are no numbers where numbers are due.
-    """
+    """Return the id of a paper from those of its collection, volume and its own; raises RecordError."""
     collection, volume, paper = (each.strip() for each in ids)
     if collection[:1].isdigit() and volume and paper:  # from 2020 on
         return f"{collection}-{volume}.{paper}"
