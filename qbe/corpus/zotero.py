@@ -201,7 +201,7 @@ def _collections(database: "sqlite3.Connection") -> dict[int, list[str]]:
     return found
 
 
-def _abstract_of(pdfs: Iterable[Sequence[str]], folder: Path, base: str) -> tuple[str | None, str | None]:
+def _abstract_of(pdfs: Iterable[Sequence[Any]], folder: Path, base: str) -> tuple[str | None, str | None]:
     for key, path in pdfs:
         kind, _, name = path.partition(":")
         if kind == "storage":
