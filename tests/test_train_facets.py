@@ -99,13 +99,13 @@ def test_whole_abstracts_are_read_between_separators(papers, tiny_model):
     assert query_side(tokenizer, query, 999) == [*title, tokenizer.ids(".")[0], *of_facet]
 
 
-def test_a_model_of_all_facets_scores_each(trained, tmp_path):
+def test_a_model_of_all_facets_scores_each(trained):
     record = json.loads((trained.output / "reranker.json").read_text())
     assert (record["labels"], record["texts"], record["facet"]) == (3, "whole", None)
     assert set(record["parity"]) >= {"fp32", "fp16"}
     labels = json.loads((trained.output / "config.json").read_text())["id2label"]
     assert [*labels.values()] == [*map(str, Facet)]
-    model = open_pair_reader(trained.output, tmp_path, "cpu", 3).eval()
+    model = open_pair_reader(trained.output, 3)
     with Index(trained.sources.index) as index:
         reader = index.reader
         model.read(PaperTokenizer(trained.output / "tokenizer.json"), reader, "whole", None, 40, 40)

@@ -4,7 +4,7 @@ Nogueira, Jiang, Cho and Lin, *Evaluating Pretrained Transformer Models for Cita
 2020), sections 3 to 5.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,7 +18,7 @@ from qbe.search.filters import FilterCache
 from qbe.search.first_stages import BM25Stage
 from qbe.search.rerankers import OF_FACET
 from qbe.train.citation import CitationFigures, citation_figures, query_at, read_split
-from qbe.train.cross_encoder import BCE, CrossEncoderTraining, DevEvaluator, Examples, spread
+from qbe.train.cross_encoder import BCE, CrossEncoderTraining, Examples, spread
 from qbe.train.pair_reader import PairReader, by_length
 from qbe.train.work import Card
 from qbe.util.work import Workers
@@ -110,7 +110,7 @@ class CitationPairTraining(CrossEncoderTraining):
             raise UsageError(f"citations have no `facet`, and the `loss` {BCE}; drop what is given")
         return 1, self.recipe.texts or OF_FACET, BCE
 
-    def read(self) -> tuple[Examples, DevEvaluator]:
+    def read(self) -> tuple[Examples, Callable[[], float]]:
         recipe, reader = self.recipe, self._reader
         workers = self.opened.enter_context(Workers(self.run.threads))
         train, dev = (read_split(reader, files[0]) for files in (self.sources.train, self.sources.dev))
@@ -119,12 +119,12 @@ class CitationPairTraining(CrossEncoderTraining):
         self._measured = bm25_candidates(reader, workers, queries, recipe.dev_depth)
         chosen = chosen_candidates(best, recipe.classes, len(reader.papers))
         examples = citation_examples(chosen, self._model, recipe.batch)
-        return examples, DevEvaluator("f1", lambda model: reranked_figures(self._measured, model).f1)
+        return examples, lambda: reranked_figures(self._measured, self._model).f1
 
     def figures(self, examples: Examples) -> dict[str, Any]:
         orders = {"BM25": None, "reranked": self._model}
         found = {name: reranked_figures(self._measured, model)._asdict() for name, model in orders.items()}
-        return {"cited": int(sum(label for _, label in examples.pairs["label"])), "dev": found}
+        return {"cited": int(sum(label for *_, (_, label) in examples.rows)), "dev": found}
 
     def card(self, weights: str, measured: str, figures: Mapping[str, Sequence[float]]) -> Card:
         recipe, training = self.recipe, self._training

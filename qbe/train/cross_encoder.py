@@ -1,41 +1,35 @@
-"""Training of cross-encoders of pairs of papers by sentence-transformers: on grades, or on who cites whom.
+"""Training of cross-encoders of pairs of papers: on grades, or on who cites whom.
 
 SciFACE (2026), sections 3.9 and 3.10; Nogueira, Jiang, Cho and Lin, *Evaluating Pretrained Transformer Models
 for Citation Recommendation* (BIR 2020), sections 3 and 4 (see `qbe.train.citation_pairs`).
 """
 
+import itertools
 import math
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from logging import getLogger
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from datasets import Dataset
-from sentence_transformers.base.evaluation import BaseEvaluator
-from sentence_transformers.base.sampler import DefaultBatchSampler
-from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
-from transformers import EarlyStoppingCallback, PrinterCallback
 
 from qbe.errors import CorpusError, ModelError, UsageError, check_positive
 from qbe.models.cards import ENCODER, TOKENIZER
 from qbe.models.encoding import PaperTokenizer
 from qbe.models.export.encoder import export_cross_encoder
-from qbe.models.export.pytorch import positions
+from qbe.models.export.pytorch import positions, write_tokenizer
 from qbe.models.folders import BASE_ENCODER, find_start, weights_file
 from qbe.query import SIMILAR_FROM
 from qbe.runs import GradedLists
 from qbe.search.rerankers import OF_ABSTRACT, OF_FACET, SIDE_TOKENS, TEXTS
-from qbe.train.fit import checked_checkpoint, copied, matmul_dtype, mean
+from qbe.train.fit import Schedule, Task, fit_seeds, matmul_dtype
 from qbe.train.losses import pair_loss
 from qbe.train.network import write_pretrained
 from qbe.train.pair_reader import FACETS, Epoch, PairReader, by_length, by_list, in_triplets, open_pair_reader
 from qbe.train.pairs import facet_correlations, read_indexed_lists
-from qbe.train.work import BY_FACET, GRADES_LIMITS, Card, Training, save_state
+from qbe.train.work import BY_FACET, GRADES_LIMITS, Card, Training
 from qbe.types import Facet
 from qbe.util.files import sha256
 
@@ -98,52 +92,13 @@ class CrossEncoderRecipe:
         return range(len(FACETS)) if self.facet is None else [FACETS.index(self.facet)]
 
 
-# The model, and what its trainer is given.
+class Examples(NamedTuple):
+    """Pairs of papers by their rows in the index, with the number of their list and their truth, and what
+    draws the batches of an epoch.
+    """
 
-
-class PairLoss(torch.nn.Module):
-    """`qbe.train.losses.pair_loss` of a batch of pairs; labels are the pairs' lists and their truth."""
-
-    def __init__(self, model: PairReader, loss: str, recipe: CrossEncoderRecipe) -> None:
-        super().__init__()
-        self.model, self._loss, self._recipe = model, loss, recipe
-
-    def forward(self, inputs: Sequence[Sequence[int]], labels: Sequence[torch.Tensor], **_: Any) -> Any:
-        scores, recipe = self.model.scores_of(list(zip(*inputs, strict=True))), self._recipe
-        truth = torch.stack(list(labels)).to(scores)
-        return pair_loss(self._loss, scores, truth[:, 0], truth[:, 1:], recipe.margin, recipe.crossed)
-
-
-class Examples(DefaultBatchSampler):
-    """Pairs of papers, with the number of their list and their truth as label, and batches, by place."""
-
-    def __init__(self, rows: Sequence[tuple[int, int, Sequence[float]]], draw: Epoch) -> None:
-        queries, candidates, labels = zip(*rows, strict=True)
-        self.pairs = Dataset.from_dict({"query": queries, "candidate": candidates, "label": labels})
-        self._draw, self.steps = draw, len(draw(np.random.default_rng(0)))
-        super().__init__(self.pairs, batch_size=1, drop_last=False)
-
-    def __len__(self) -> int:
-        return self.steps
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return iter(self._draw(np.random.default_rng([self.seed, self.epoch])))
-
-
-# What is measured.
-
-
-class DevEvaluator(BaseEvaluator):
-    """A figure on dev that chooses, higher is better, of what `measure` gives of a model."""
-
-    def __init__(self, name: str, measure: Callable[[PairReader], float]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.primary_metric, self._name, self._measure = name, name, measure
-
-    def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:
-        figure = self._measure(model)
-        log.info("%s on dev %.4f", self._name, figure)
-        return {self._name: figure}
+    rows: Sequence[tuple[int, int, Sequence[float]]]
+    draw: Epoch
 
 
 def spread(items: Sequence[T], count: int) -> list[T]:
@@ -152,7 +107,32 @@ def spread(items: Sequence[T], count: int) -> list[T]:
     return [items[place * len(items) // count] for place in range(count)]
 
 
-# The training.
+def pair_task(
+    model: PairReader,
+    examples: Examples,
+    loss: str,
+    recipe: CrossEncoderRecipe,
+    steps: int,
+    score: Callable[[], float],
+) -> Task[list[int]]:
+    """A cross-encoder that learns from pairs by `qbe.train.losses.pair_loss`, and is measured after so many
+    steps.
+    """
+
+    def batches(seed: int) -> Iterator[list[int]]:
+        for epoch in itertools.count():
+            yield from examples.draw(np.random.default_rng([seed, epoch]))
+
+    def losses(batch: list[int]) -> Iterator[torch.Tensor]:
+        *pairs, labels = zip(*(examples.rows[place] for place in batch), strict=True)
+        scores = model(list(zip(*pairs, strict=True)))
+        truth = torch.tensor(labels, device=scores.device)
+        yield pair_loss(loss, scores, truth[:, 0], truth[:, 1:], recipe.margin, recipe.crossed)
+
+    def rate(_: str, part: torch.Tensor) -> tuple[float, float]:
+        return recipe.learning_rate, recipe.weight_decay if part.dim() > 1 else 0.0
+
+    return Task(model, steps, rate, batches, losses, score)
 
 
 @dataclass
@@ -175,27 +155,27 @@ class CrossEncoderTraining(Training):
 
     def open(self) -> dict[str, Any]:
         self._outputs, self._texts, self._loss = self.settled()
-        self._half = matmul_dtype(self.run.device) is torch.bfloat16
+        self._dtype = matmul_dtype(self.run.device)
         self._base, self._folder = find_start(self.encoder)
         _, self._reader = self.open_index()
         base = {"name": self._base, "weights_sha256": sha256(weights_file(ENCODER, self._folder))}
         return {"base": base, "index": self._reader.manifest.digest}
 
-    def read(self) -> tuple[Examples, DevEvaluator]:
-        """What is learned from, and what chooses."""
+    def read(self) -> tuple[Examples, Callable[[], float]]:
+        """What is learned from, and the figure on dev that chooses, higher is better."""
         lists, self._dev = read_indexed_lists(self.sources, self._reader, self.recipe.places)
         first = next(iter(self._dev.values()))
         chosen = {query: first[query] for query in spread(sorted(first), self.recipe.dev_queries)}
 
-        def measure(model: PairReader) -> float:
-            known = [each for each in self._correlations(model, chosen) if not math.isnan(each)]
+        def score() -> float:
+            known = [each for each in self._correlations(chosen) if not math.isnan(each)]
             if not known:
                 raise CorpusError(
                     "expected candidates of dev with different grades, found none; give more pairs"
                 )
             return float(np.mean(known))
 
-        return self._graded_examples(lists), DevEvaluator("spearman", measure)
+        return self._graded_examples(lists), score
 
     def _graded_examples(self, lists: GradedLists) -> Examples:
         """Graded pairs of papers of an index, as the loss reads them."""
@@ -214,15 +194,12 @@ class CrossEncoderTraining(Training):
                 rows.append((row(query), row(each.paper_id), [number, *truth]))
         if loss == BCE:
             epoch = by_length([self._model.length(each[:2]) for each in rows], recipe.batch)
-        examples = Examples(rows, epoch)
-        if not examples.steps:
-            raise CorpusError("expected candidates of different grades, found none; give more pairs")
-        return examples
+        return Examples(rows, epoch)
 
     def fit(self) -> None:
-        recipe, work = self.recipe, self.work / "base"
-        model = self._model = open_pair_reader(self._folder, work, self.run.device, self._outputs)
-        model.in_bfloat16, most = self._half, positions(cast(Any, model.transformers_model).base_model)
+        recipe, tokenizer = self.recipe, self.work / TOKENIZER
+        model = self._model = open_pair_reader(self._folder, self._outputs, self._dtype).to(self.run.device)
+        most = positions(model.model.base_model)
         if recipe.query_tokens + recipe.candidate_tokens > most:
             raise UsageError(
                 f"expected `query_tokens` and `candidate_tokens` of together at most {most}, which "
@@ -230,26 +207,20 @@ class CrossEncoderTraining(Training):
             )
         facet = None if recipe.facet is None else Facet(recipe.facet)
         sizes = recipe.query_tokens, recipe.candidate_tokens
-        model.read(PaperTokenizer(work / TOKENIZER), self._reader, self._texts, facet, *sizes)
-        examples, evaluator = self.read()
-        self._every = math.ceil((recipe.steps or recipe.epochs * examples.steps) / recipe.evaluations)
-        fitted, curves = [], {}
-        for seed in self.run.seeds:
-            kept = self.work / f"seed-{seed}.pt"
-            if not kept.exists():
-                trained = deepcopy(model)  # the trainer leaves a model in bfloat16
-                curve = self._fit_seed(trained, seed, examples, evaluator)
-                save_state(kept, {"best": copied(trained), "dev": curve})
-            with checked_checkpoint(kept):
-                state = torch.load(kept, weights_only=True)
-                fitted.append(state["best"])
-                curves[f"seed {seed}"] = state["dev"]
-        model.load_state_dict(mean(fitted), strict=False)
-        model.eval()
+        write_tokenizer(self._folder, tokenizer)
+        model.read(PaperTokenizer(tokenizer), self._reader, self._texts, facet, *sizes)
+        examples, score = self.read()
+        steps = len(examples.draw(np.random.default_rng(0)))
+        if not steps:
+            raise CorpusError("expected candidates of different grades, found none; give more pairs")
+        every = self._every = math.ceil((recipe.steps or recipe.epochs * steps) / recipe.evaluations)
+        task = pair_task(model, examples, self._loss, recipe, every, score)
+        schedule = Schedule(recipe.evaluations, recipe.clip, recipe.patience, recipe.warm_up)
+        _, curves = fit_seeds(task, schedule, self.run.seeds, self.work, every)
         self._training: dict[str, Any] = {
             "seeds": list(self.run.seeds),
-            "pairs": len(examples.pairs),
-            "steps_per_measurement": self._every,
+            "pairs": len(examples.rows),
+            "steps_per_measurement": every,
             "curves": curves,
         }
         self._training |= self.figures(examples)
@@ -258,67 +229,19 @@ class CrossEncoderTraining(Training):
         """What the training records, beside its course: at least figures on ``dev`` of the model."""
         names, dev = [FACETS[place] for place in self.recipe.places], {}
         for label, lists in self._dev.items():
-            dev[label] = dict(zip(names, self._correlations(self._model, lists), strict=True))
+            dev[label] = dict(zip(names, self._correlations(lists), strict=True))
         return {"dev": dev}
 
-    def _correlations(self, model: PairReader, lists: GradedLists) -> list[float]:
+    def _correlations(self, lists: GradedLists) -> list[float]:
         """Spearman's correlations of scores and grades by output, as of `facet_correlations`."""
         row, facets = self._reader.papers.row, self.recipe.places
         return facet_correlations(
             (
-                model.scores(row(query), [row(each.paper_id) for each in pairs]),
+                self._model.scores(row(query), [row(each.paper_id) for each in pairs]),
                 [[each.grades[facet] for facet in facets] for each in pairs],
             )
             for query, pairs in lists.items()
         )
-
-    def _fit_seed(
-        self, model: PairReader, seed: int, examples: Examples, evaluator: DevEvaluator
-    ) -> list[float]:
-        """Train a model by a seed, with checkpoints in a folder that is removed; its scores on dev."""
-        recipe, folder = self.recipe, self.work / f"seed-{seed}"
-        on_cpu, metric = self.run.device == "cpu", f"eval_{evaluator.primary_metric}"
-        arguments = CrossEncoderTrainingArguments(
-            output_dir=str(folder),
-            max_steps=self._every * recipe.evaluations,
-            per_device_train_batch_size=recipe.batch,
-            learning_rate=recipe.learning_rate,
-            weight_decay=recipe.weight_decay,
-            max_grad_norm=recipe.clip,
-            warmup_steps=recipe.warm_up,
-            eval_strategy="steps",
-            eval_steps=self._every,
-            save_strategy="steps",
-            save_steps=self._every,
-            save_total_limit=2,
-            load_best_model_at_end=True,
-            metric_for_best_model=metric,
-            greater_is_better=True,
-            seed=seed,
-            bf16=self._half,
-            use_cpu=on_cpu,
-            dataloader_pin_memory=not on_cpu,
-            disable_tqdm=True,
-            report_to="none",
-        )
-        examples.seed, examples.epoch = seed, 0
-        trainer: Any = CrossEncoderTrainer(
-            model=model,
-            args=arguments,
-            train_dataset=examples.pairs,
-            loss=PairLoss(model, self._loss, recipe),
-            evaluator=evaluator,
-            callbacks=[EarlyStoppingCallback(recipe.patience)],
-        )
-        trainer.get_batch_sampler = lambda *_, **__: examples  # which draw the batches
-        trainer.remove_callback(PrinterCallback)
-        # The state is written last: a checkpoint without it is one of a killed call.
-        whole = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
-        last = max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
-        with checked_checkpoint(last or folder):
-            trainer.train(resume_from_checkpoint=None if last is None else str(last))
-        shutil.rmtree(folder)
-        return [entry[metric] for entry in trainer.state.log_history if metric in entry]
 
     def publish(self, folder: Path) -> Card:
         """Write the weights and, where they agree with PyTorch's, the ONNX models; a warning where not."""
@@ -337,8 +260,8 @@ class CrossEncoderTraining(Training):
                 exported.mkdir(exist_ok=True)
                 log.warning("%s: the weights are kept, without ONNX models: %s", self.name, error)
 
-        training, model = self._training, self._model.to("cpu").transformers_model
-        write_pretrained(model, self.work / "base" / TOKENIZER, folder, export)
+        training, model = self._training, self._model.to("cpu").model
+        write_pretrained(model, self.work / TOKENIZER, folder, export)
         curves = "; ".join(
             f"{name}: {', '.join(f'{score:.3f}' for score in curve)}"
             for name, curve in training["curves"].items()

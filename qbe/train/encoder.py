@@ -148,7 +148,7 @@ class GradedTraining(Training):
         task = graded_task(network, table, rows, self._lists, recipe)
         self._measure = partial(correlations, network, table, rows)
         untrained, schedule = copied(network), Schedule(1, recipe.clip, warm_up=recipe.warm_up)
-        trained = fit_seeds(task, schedule, self.run.seeds, self.work, SAVE_EVERY)
+        trained, _ = fit_seeds(task, schedule, self.run.seeds, self.work, SAVE_EVERY)
         self._weights: dict[str, Weights] = {self._start: untrained, **trained}
 
     def publish(self, folder: Path) -> Card:

@@ -4,17 +4,15 @@ import itertools
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
-from sentence_transformers.cross_encoder import CrossEncoder
 from transformers.utils import logging
 
 from qbe.index.reader import IndexReader
-from qbe.models.cards import TOKENIZER
 from qbe.models.encoding import EncodedAspect, Floats, PaperTokenizer
-from qbe.models.export.pytorch import load_model, write_tokenizer
+from qbe.models.export.pytorch import load_model
 from qbe.query import Aspect
 from qbe.runs import GradedPair
 from qbe.search.rerankers import OF_FACET, Pair, candidate_side, pair, query_side
@@ -25,10 +23,12 @@ Epoch = Callable[[np.random.Generator], list[list[int]]]  # batches of places of
 FACETS = tuple(map(str, Facet))
 
 
-class PairReader(CrossEncoder):
-    """A cross-encoder that reads papers of an index, by row, in place of texts, as search joins them."""
+class PairReader(torch.nn.Module):
+    """A cross-encoder of transformers that reads papers of an index, by row, as search joins them."""
 
-    in_bfloat16 = False  # products of matrices
+    def __init__(self, model: Any, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.model, self.dtype = model, dtype  # the latter of products of matrices
 
     def read(
         self,
@@ -55,12 +55,12 @@ class PairReader(CrossEncoder):
     def length(self, places: Places) -> int:
         return len(self.query(places[0])) + len(self.candidate(places[1]))
 
-    def preprocess(self, inputs: Sequence[Places], **_: Any) -> dict[str, torch.Tensor]:  # type: ignore[override]
+    def preprocess(self, inputs: Sequence[Places]) -> dict[str, torch.Tensor]:
         """Pairs of papers as padded tensors (pairs, tokens)."""
         pairs: list[Pair] = [
             pair(self.query(query), self.candidate(candidate), self.special) for query, candidate in inputs
         ]
-        longest, config = max(len(each.ids) for each in pairs), cast(Any, self.transformers_model).config
+        longest, config = max(len(each.ids) for each in pairs), self.model.config
         ids = torch.full((len(pairs), longest), int(config.pad_token_id or 0))
         types, mask = torch.zeros_like(ids), torch.zeros_like(ids)
         for number, each in enumerate(pairs):
@@ -70,11 +70,12 @@ class PairReader(CrossEncoder):
         features = {"input_ids": ids, "attention_mask": mask}
         return features | ({"token_type_ids": types} if getattr(config, "type_vocab_size", 0) > 1 else {})
 
-    def scores_of(self, inputs: Sequence[Places]) -> torch.Tensor:
+    def forward(self, inputs: Sequence[Places]) -> torch.Tensor:
         """Scores (pairs, outputs), float32, of pairs of papers."""
-        features = {name: part.to(self.device) for name, part in self.preprocess(inputs).items()}
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.in_bfloat16):
-            scores: torch.Tensor = self(features)["scores"]
+        device = self.model.device
+        features = {name: part.to(device) for name, part in self.preprocess(inputs).items()}
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.dtype is torch.bfloat16):
+            scores: torch.Tensor = self.model(**features).logits
         return scores.float()
 
     @torch.no_grad()
@@ -83,19 +84,16 @@ class PairReader(CrossEncoder):
         self.eval()
         pairs = [(query, each) for each in candidates]
         order = sorted(range(len(pairs)), key=[self.length(each) for each in pairs].__getitem__)
-        scores = np.zeros((len(pairs), self.num_labels), np.float32)
+        scores = np.zeros((len(pairs), self.model.config.num_labels), np.float32)
         for first in range(0, len(order), 16):
             places = order[first : first + 16]
-            scores[places] = self.scores_of([pairs[place] for place in places]).cpu().numpy()
+            scores[places] = self([pairs[place] for place in places]).cpu().numpy()
         return scores
 
-    def _create_model_card(self, *_: Any, **__: Any) -> None:
-        """Write none beside checkpoints."""
 
-
-def open_pair_reader(folder: Path, work: Path, device: str, outputs: int) -> PairReader:
-    """The model in ``folder``, written to ``work`` first, under a classifier of pairs, which is random where
-    it lacks one of as many outputs. Attention has no dropout, without which it is twice as fast on a CPU.
+def open_pair_reader(folder: Path, outputs: int, dtype: torch.dtype = torch.float32) -> PairReader:
+    """The model in ``folder`` under a classifier of pairs, which is random where it lacks one of as many
+    outputs. Attention has no dropout, without which it is twice as fast on a CPU.
     """
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # it warns that the classifier is random
@@ -112,10 +110,7 @@ def open_pair_reader(folder: Path, work: Path, device: str, outputs: int) -> Pai
     if outputs == len(FACETS):
         model.config.id2label = dict(enumerate(FACETS))
         model.config.label2id = {facet: place for place, facet in enumerate(FACETS)}
-    model.save_pretrained(work)
-    write_tokenizer(folder, work / TOKENIZER)
-    reader: PairReader = PairReader(str(work), device=device, local_files_only=True, num_labels=outputs)
-    return reader
+    return PairReader(model, dtype)
 
 
 BUCKET = 32  # batches that are sorted by length together
