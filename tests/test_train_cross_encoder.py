@@ -17,10 +17,15 @@ from qbe import CiteConfig, CorpusError, CrossEncoder, ModelError, Query, Recomm
 from qbe.models.encoding import PaperTokenizer
 from qbe.models.export.encoder import export_cross_encoder
 from qbe.search.rerankers import open_reranker, paper_text
-from qbe.train import citation_pairs
-from qbe.train.citation_pairs import Candidates, bm25_candidates, chosen_candidates, citation_examples
-from qbe.train.cross_encoder import CrossEncoderRecipe
-from qbe.train.pair_reader import PairReader, open_pair_reader
+from qbe.train import cross_encoder
+from qbe.train.cross_encoder import (
+    Candidates,
+    CrossEncoderRecipe,
+    bm25_candidates,
+    chosen_candidates,
+    citation_examples,
+)
+from qbe.train.pair_reader import PairReader, pair_classifier
 from qbe.util.work import Workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -60,18 +65,16 @@ def reader(citing_index):
 
 @pytest.fixture
 def read(reader):
-    def make(
-        folder, model: PairReader, texts: str = "facet", sizes: tuple[int, int] = (256, 256)
-    ) -> PairReader:
-        model.read(PaperTokenizer(folder / "tokenizer.json"), reader, texts, None, *sizes)
-        return model
+    def make(folder, texts: str = "facet", sizes: tuple[int, int] = (256, 256)) -> PairReader:
+        tokenizer = PaperTokenizer(folder / "tokenizer.json")
+        return PairReader(pair_classifier(folder, 1), tokenizer, reader, texts, None, *sizes)
 
     return make
 
 
 @pytest.fixture
 def examples(read, tiny_model):
-    model = read(tiny_model, open_pair_reader(tiny_model, 1))
+    model = read(tiny_model)
 
     def make(rows: dict[int, list[int]]):
         found = [Candidates(row, np.array(some), np.array(cited_by(row))) for row, some in rows.items()]
@@ -122,14 +125,14 @@ def test_what_is_learned_and_recorded(trained):
 def test_an_interrupted_training_goes_on_from_the_last_measurement(trained, tmp_path, monkeypatch):
     """It is interrupted at the second of two, and ends in the same weights; a cut checkpoint is refused."""
     folders, measured = new_folders(tmp_path), iter(range(9))
-    figures = citation_pairs.reranked_figures
+    figures = cross_encoder.reranked_figures
 
     def interrupted(dev, model):
         if next(measured) == 1:
             raise KeyboardInterrupt
         return figures(dev, model)
 
-    monkeypatch.setattr(citation_pairs, "reranked_figures", interrupted)
+    monkeypatch.setattr(cross_encoder, "reranked_figures", interrupted)
     with pytest.raises(KeyboardInterrupt):
         trained.training.train(folders)
     monkeypatch.undo()
@@ -145,8 +148,7 @@ def test_an_interrupted_training_goes_on_from_the_last_measurement(trained, tmp_
 
 def test_the_export_reads_what_training_read(trained, reader, read):
     """A score of the exported model is that of the trained one, each side cut as in training."""
-    model = open_pair_reader(trained.output, 1)
-    model = read(trained.output, model, sizes=(24, 16))
+    model = read(trained.output, sizes=(24, 16))
     expected = model.scores(30, range(4))[:, 0].tolist()
     query, *papers = (reader.papers[row] for row in (30, 0, 1, 2, 3))
     found = score(open_reranker(str(trained.output), precision="fp32"), Query(query), papers)
@@ -163,10 +165,9 @@ def test_a_base_of_another_family(reader, papers, read, tmp_path, family, texts)
         write_mpnet(folder, papers)
     else:
         write_roberta(folder, [paper_text(paper) for paper in papers])
-    model = open_pair_reader(folder, 1)
+    model = read(folder, texts, (20, 20))
     with torch.no_grad():
         model.model.classifier.out_proj.weight.mul_(100)
-    read(folder, model, texts, (20, 20))
     assert "token_type_ids" not in model.preprocess([(30, 0)])
     model.model.save_pretrained(folder)
     metadata = export_cross_encoder(folder, "mine", "here", tmp_path / "out", **sizes, texts=texts)

@@ -19,7 +19,7 @@ from qbe.models.folders import resolve_reranker
 from qbe.runs import GradedPair
 from qbe.search.rerankers import candidate_side, open_reranker, query_side
 from qbe.train.losses import pair_loss
-from qbe.train.pair_reader import by_list, in_triplets, open_pair_reader
+from qbe.train.pair_reader import PairReader, by_list, in_triplets, pair_classifier
 from qbe.train.pairs import split_lists
 from qbe.train.work import Sources
 
@@ -105,10 +105,10 @@ def test_a_model_of_all_facets_scores_each(trained):
     assert set(record["parity"]) >= {"fp32", "fp16"}
     labels = json.loads((trained.output / "config.json").read_text())["id2label"]
     assert [*labels.values()] == [*map(str, Facet)]
-    model = open_pair_reader(trained.output, 3)
+    model, tokenizer = pair_classifier(trained.output, 3), PaperTokenizer(trained.output / "tokenizer.json")
     with Index(trained.sources.index) as index:
         reader = index.reader
-        model.read(PaperTokenizer(trained.output / "tokenizer.json"), reader, "whole", None, 40, 40)
+        model = PairReader(model, tokenizer, reader, "whole", None, 40, 40)
         query, *candidates = (reader.papers[row] for row in (35, 0, 1, 2))
         expected = model.scores(35, range(3))
     for precision, near in (("fp32", 1e-4), ("fp16", 0.05)):

@@ -5,7 +5,7 @@ import pytest
 from support.trainings import write
 
 from qbe.models.words import FILE, TechniqueWords
-from qbe.train.words import WordsRecipe, WordsTraining, slots_of
+from qbe.train.grades import WordsRecipe, WordsTraining, slots_of
 from qbe.train.work import RunOptions, Sources, run_training
 
 pytestmark = pytest.mark.slow

@@ -1,7 +1,7 @@
 """Training of cross-encoders of pairs of papers: on grades, or on who cites whom.
 
 SciFACE (2026), sections 3.9 and 3.10; Nogueira, Jiang, Cho and Lin, *Evaluating Pretrained Transformer Models
-for Citation Recommendation* (BIR 2020), sections 3 and 4 (see `qbe.train.citation_pairs`).
+for Citation Recommendation* (BIR 2020), sections 3 to 5.
 """
 
 import itertools
@@ -14,8 +14,11 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from qbe.cite.scoring import Evidence, Ints
 from qbe.errors import CorpusError, ModelError, UsageError, check_positive
+from qbe.index.reader import IndexReader
 from qbe.models.cards import ENCODER, TOKENIZER
 from qbe.models.encoding import PaperTokenizer
 from qbe.models.export.encoder import export_cross_encoder
@@ -23,15 +26,19 @@ from qbe.models.export.pytorch import positions, write_tokenizer
 from qbe.models.folders import BASE_ENCODER, find_start, weights_file
 from qbe.query import SIMILAR_FROM
 from qbe.runs import GradedLists
+from qbe.search.filters import FilterCache
+from qbe.search.first_stages import BM25Stage
 from qbe.search.rerankers import OF_ABSTRACT, OF_FACET, SIDE_TOKENS, TEXTS
+from qbe.train.citation import CitationFigures, citation_figures, query_at, read_split
 from qbe.train.fit import Schedule, Task, fit_seeds, matmul_dtype
 from qbe.train.losses import pair_loss
 from qbe.train.network import write_pretrained
-from qbe.train.pair_reader import FACETS, Epoch, PairReader, by_length, by_list, in_triplets, open_pair_reader
+from qbe.train.pair_reader import FACETS, Epoch, PairReader, by_length, by_list, in_triplets, pair_classifier
 from qbe.train.pairs import facet_correlations, read_indexed_lists
 from qbe.train.work import BY_FACET, GRADES_LIMITS, Card, Training
 from qbe.types import Facet
 from qbe.util.files import sha256
+from qbe.util.work import Workers
 
 log = getLogger(__name__)
 T = TypeVar("T")
@@ -93,11 +100,7 @@ class CrossEncoderRecipe:
 
 
 class Examples(NamedTuple):
-    """Pairs of papers by their rows in the index, with the number of their list and their truth, and what
-    draws the batches of an epoch.
-    """
-
-    rows: Sequence[tuple[int, int, Sequence[float]]]
+    rows: Sequence[tuple[int, int, Sequence[float]]]  # of pairs in the index; the number of a list, the truth
     draw: Epoch
 
 
@@ -105,34 +108,6 @@ def spread(items: Sequence[T], count: int) -> list[T]:
     """At most so many of the items, evenly spread."""
     count = min(count, len(items))
     return [items[place * len(items) // count] for place in range(count)]
-
-
-def pair_task(
-    model: PairReader,
-    examples: Examples,
-    loss: str,
-    recipe: CrossEncoderRecipe,
-    steps: int,
-    score: Callable[[], float],
-) -> Task[list[int]]:
-    """A cross-encoder that learns from pairs by `qbe.train.losses.pair_loss`, and is measured after so many
-    steps.
-    """
-
-    def batches(seed: int) -> Iterator[list[int]]:
-        for epoch in itertools.count():
-            yield from examples.draw(np.random.default_rng([seed, epoch]))
-
-    def losses(batch: list[int]) -> Iterator[torch.Tensor]:
-        *pairs, labels = zip(*(examples.rows[place] for place in batch), strict=True)
-        scores = model(list(zip(*pairs, strict=True)))
-        truth = torch.tensor(labels, device=scores.device)
-        yield pair_loss(loss, scores, truth[:, 0], truth[:, 1:], recipe.margin, recipe.crossed)
-
-    def rate(_: str, part: torch.Tensor) -> tuple[float, float]:
-        return recipe.learning_rate, recipe.weight_decay if part.dim() > 1 else 0.0
-
-    return Task(model, steps, rate, batches, losses, score)
 
 
 @dataclass
@@ -163,9 +138,10 @@ class CrossEncoderTraining(Training):
 
     def read(self) -> tuple[Examples, Callable[[], float]]:
         """What is learned from, and the figure on dev that chooses, higher is better."""
-        lists, self._dev = read_indexed_lists(self.sources, self._reader, self.recipe.places)
+        recipe, loss, row, facets = self.recipe, self._loss, self._reader.papers.row, self.recipe.places
+        lists, self._dev = read_indexed_lists(self.sources, self._reader, facets)
         first = next(iter(self._dev.values()))
-        chosen = {query: first[query] for query in spread(sorted(first), self.recipe.dev_queries)}
+        chosen = {query: first[query] for query in spread(sorted(first), recipe.dev_queries)}
 
         def score() -> float:
             known = [each for each in self._correlations(chosen) if not math.isnan(each)]
@@ -175,12 +151,7 @@ class CrossEncoderTraining(Training):
                 )
             return float(np.mean(known))
 
-        return self._graded_examples(lists), score
-
-    def _graded_examples(self, lists: GradedLists) -> Examples:
-        """Graded pairs of papers of an index, as the loss reads them."""
-        recipe, loss, row = self.recipe, self._loss, self._reader.papers.row
-        facets, graded = recipe.places, list(lists.values())
+        graded = list(lists.values())
         if loss == MARGIN:
             epoch = in_triplets(graded, facets, recipe.batch, recipe.triplets)
         elif loss == GRADES:
@@ -194,27 +165,28 @@ class CrossEncoderTraining(Training):
                 rows.append((row(query), row(each.paper_id), [number, *truth]))
         if loss == BCE:
             epoch = by_length([self._model.length(each[:2]) for each in rows], recipe.batch)
-        return Examples(rows, epoch)
+        return Examples(rows, epoch), score
 
     def fit(self) -> None:
         recipe, tokenizer = self.recipe, self.work / TOKENIZER
-        model = self._model = open_pair_reader(self._folder, self._outputs, self._dtype).to(self.run.device)
-        most = positions(model.model.base_model)
+        classifier = pair_classifier(self._folder, self._outputs)
+        most = positions(classifier.base_model)
         if recipe.query_tokens + recipe.candidate_tokens > most:
             raise UsageError(
                 f"expected `query_tokens` and `candidate_tokens` of together at most {most}, which "
                 f"{self._base} reads, found {recipe.query_tokens} and {recipe.candidate_tokens}"
             )
         facet = None if recipe.facet is None else Facet(recipe.facet)
-        sizes = recipe.query_tokens, recipe.candidate_tokens
         write_tokenizer(self._folder, tokenizer)
-        model.read(PaperTokenizer(tokenizer), self._reader, self._texts, facet, *sizes)
+        read = PaperTokenizer(tokenizer), self._reader, self._texts, facet
+        sizes = recipe.query_tokens, recipe.candidate_tokens
+        self._model = PairReader(classifier, *read, *sizes, self._dtype).to(self.run.device)
         examples, score = self.read()
         steps = len(examples.draw(np.random.default_rng(0)))
         if not steps:
             raise CorpusError("expected candidates of different grades, found none; give more pairs")
-        every = self._every = math.ceil((recipe.steps or recipe.epochs * steps) / recipe.evaluations)
-        task = pair_task(model, examples, self._loss, recipe, every, score)
+        every = math.ceil((recipe.steps or recipe.epochs * steps) / recipe.evaluations)
+        task = self._task(examples, every, score)
         schedule = Schedule(recipe.evaluations, recipe.clip, recipe.patience, recipe.warm_up)
         _, curves = fit_seeds(task, schedule, self.run.seeds, self.work, every)
         self._training: dict[str, Any] = {
@@ -222,8 +194,26 @@ class CrossEncoderTraining(Training):
             "pairs": len(examples.rows),
             "steps_per_measurement": every,
             "curves": curves,
+            **self.figures(examples),
         }
-        self._training |= self.figures(examples)
+
+    def _task(self, examples: Examples, steps: int, score: Callable[[], float]) -> Task[list[int]]:
+        recipe = self.recipe
+
+        def batches(seed: int) -> Iterator[list[int]]:
+            for epoch in itertools.count():
+                yield from examples.draw(np.random.default_rng([seed, epoch]))
+
+        def losses(batch: list[int]) -> Iterator[torch.Tensor]:
+            *pairs, labels = zip(*(examples.rows[place] for place in batch), strict=True)
+            scores = self._model(list(zip(*pairs, strict=True)))
+            truth = torch.tensor(labels, device=scores.device)
+            yield pair_loss(self._loss, scores, truth[:, 0], truth[:, 1:], recipe.margin, recipe.crossed)
+
+        def rate(_: str, part: torch.Tensor) -> tuple[float, float]:
+            return recipe.learning_rate, recipe.weight_decay if part.dim() > 1 else 0.0
+
+        return Task(self._model, steps, rate, batches, losses, score)
 
     def figures(self, _: Examples) -> dict[str, Any]:
         """What the training records, beside its course: at least figures on ``dev`` of the model."""
@@ -233,7 +223,6 @@ class CrossEncoderTraining(Training):
         return {"dev": dev}
 
     def _correlations(self, lists: GradedLists) -> list[float]:
-        """Spearman's correlations of scores and grades by output, as of `facet_correlations`."""
         row, facets = self._reader.papers.row, self.recipe.places
         return facet_correlations(
             (
@@ -277,7 +266,7 @@ class CrossEncoderTraining(Training):
     def card(self, weights: str, measured: str, figures: Mapping[str, Sequence[float]]) -> Card:
         recipe = self.recipe
         by = recipe.facet or "background, method and result"
-        steps = self._every * recipe.evaluations
+        steps = self._training["steps_per_measurement"] * recipe.evaluations
         return Card(
             name=self.name,
             purpose=f"Reranks papers by how similar they are to a query in {by}: a cross-encoder, which "
@@ -290,5 +279,129 @@ class CrossEncoderTraining(Training):
             columns=("pairs", *([recipe.facet] if recipe.facet else BY_FACET)),
             figures=figures,
             limits=GRADES_LIMITS,
+            licence=f"that of {self._base} and of the training data",
+        )
+
+
+# Citations: whether a paper cites a candidate of BM25.
+
+
+class Candidates(NamedTuple):
+    """A query, by its row in the index, its candidates, best first (n,), and what it cites (m,)."""
+
+    query: int
+    rows: Ints
+    cited: Ints
+
+    @property
+    def labels(self) -> NDArray[np.bool_]:
+        return np.isin(self.rows, self.cited)
+
+
+def bm25_candidates(
+    reader: IndexReader, workers: Workers, cited: Mapping[int, Ints], depth: int
+) -> list[Candidates]:
+    """For each query its best candidates by BM25, title and abstract as the query, none younger than it."""
+    stage, evidence, filters = BM25Stage(reader, workers, "abstract"), Evidence(reader), FilterCache(reader)
+    found = []
+    for row in sorted(cited):
+        query, selection = query_at(reader, evidence, filters, row)
+        (hits,) = stage.batch_search([query.encoded], depth + 1, [None], selection)
+        rows = [reader.papers.row(hit.paper_id) for hit in hits]
+        best = [each for each in rows if each != row][:depth]
+        found.append(Candidates(row, np.array(best, np.int64), cited[row]))
+    return found
+
+
+def chosen_candidates(candidates: Sequence[Candidates], classes: str, papers: int) -> list[Candidates]:
+    """The candidates to learn from, as ``classes`` says (see CLASSES), out of an index of so many papers."""
+    if classes == "natural":
+        return list(candidates)
+    rng, chosen = np.random.default_rng(0), []
+    for each in candidates:
+        labels, rows = each.labels, each.rows
+        if classes == "balanced":
+            rows = np.concatenate([rows[labels], rng.permutation(rows[~labels])[: labels.sum()]])
+        else:
+            rows = np.union1d(rows, each.cited)
+        if classes == "random":
+            unknown = np.setdiff1d(np.arange(papers), [each.query, *rows])
+            rows = np.concatenate([rows, rng.permutation(unknown)[: len(each.rows)]])
+        chosen.append(each._replace(rows=rows))
+    return chosen
+
+
+def citation_examples(candidates: Sequence[Candidates], model: PairReader, size: int) -> Examples:
+    """Pairs to learn from; raises CorpusError where no candidate is cited, or where all are."""
+    rows = [
+        (each.query, row, [number, float(label)])
+        for number, each in enumerate(candidates)
+        for row, label in zip(each.rows.tolist(), each.labels.tolist(), strict=True)
+    ]
+    if len({label for *_, (_, label) in rows}) < 2:
+        raise CorpusError(
+            "expected candidates of BM25 that are cited and others that are not, found one kind alone; "
+            "give a larger collection"
+        )
+    return Examples(rows, by_length([model.length(each[:2]) for each in rows], size))
+
+
+def reranked_figures(dev: Sequence[Candidates], model: PairReader | None) -> CitationFigures:
+    """The figures of what a model reranks, or (None) of BM25's order."""
+    lists = []
+    for each in dev:
+        labels = each.labels
+        if model is not None:
+            scores = model.scores(each.query, each.rows.tolist())[:, 0]
+            labels = labels[np.argsort(-scores, kind="stable")]
+        lists.append((labels, len(each.cited)))
+    return citation_figures(lists)
+
+
+@dataclass
+class CitationPairTraining(CrossEncoderTraining):
+    """A cross-encoder for citations, which reads abstracts; of several seeds the mean is published.
+
+    Sources are an index with postings, and qrels of who cites whom, to train on and of dev.
+    """
+
+    learns_from: ClassVar[str] = "citations"
+
+    def settled(self) -> tuple[int, str, str]:
+        if self.recipe.facet or self.recipe.loss not in (None, BCE):
+            raise UsageError(f"citations have no `facet`, and the `loss` {BCE}; drop what is given")
+        return 1, self.recipe.texts or OF_FACET, BCE
+
+    def read(self) -> tuple[Examples, Callable[[], float]]:
+        recipe, reader = self.recipe, self._reader
+        workers = self.opened.enter_context(Workers(self.run.threads))
+        train, dev = (read_split(reader, files[0]) for files in (self.sources.train, self.sources.dev))
+        best = bm25_candidates(reader, workers, train, recipe.candidates)
+        queries = {row: dev[row] for row in spread(sorted(dev), recipe.dev_queries)}
+        self._measured = bm25_candidates(reader, workers, queries, recipe.dev_depth)
+        chosen = chosen_candidates(best, recipe.classes, len(reader.papers))
+        examples = citation_examples(chosen, self._model, recipe.batch)
+        return examples, lambda: reranked_figures(self._measured, self._model).f1
+
+    def figures(self, examples: Examples) -> dict[str, Any]:
+        orders = {"BM25": None, "reranked": self._model}
+        found = {name: reranked_figures(self._measured, model)._asdict() for name, model in orders.items()}
+        return {"cited": int(sum(label for *_, (_, label) in examples.rows)), "dev": found}
+
+    def card(self, weights: str, measured: str, figures: Mapping[str, Sequence[float]]) -> Card:
+        recipe, training = self.recipe, self._training
+        return Card(
+            name=self.name,
+            purpose="Reranks candidates for the bibliography of a paper: the log-odds that it cites a "
+            f"candidate, read together (Nogueira et al., BIR 2020), trained from {weights} on "
+            f"{training['pairs']:,} pairs, BM25's {recipe.candidates} best of each query (classes "
+            f"{recipe.classes}), of which {training['cited'] / training['pairs']:.1%} are cited.",
+            input="title and abstract of query and candidate, of which it reads "
+            f"{recipe.query_tokens} and {recipe.candidate_tokens} tokens",
+            caption=f"Means over {recipe.dev_queries} queries of dev whose {recipe.dev_depth} best "
+            f"candidates by BM25 are reranked. F1@20 {measured}",
+            columns=("order", "F1@20", "MRR", "recall"),
+            figures=figures,
+            limits="Trained on papers of one collection; dev chose when training ended.",
             licence=f"that of {self._base} and of the training data",
         )

@@ -24,22 +24,20 @@ FACETS = tuple(map(str, Facet))
 
 
 class PairReader(torch.nn.Module):
-    """A cross-encoder of transformers that reads papers of an index, by row, as search joins them."""
+    """A cross-encoder of transformers that reads papers of an index, by row, joined and cut as in search."""
 
-    def __init__(self, model: Any, dtype: torch.dtype = torch.float32) -> None:
-        super().__init__()
-        self.model, self.dtype = model, dtype  # the latter of products of matrices
-
-    def read(
+    def __init__(
         self,
+        model: Any,
         tokenizer: PaperTokenizer,
         reader: IndexReader,
         texts: str,
         facet: Facet | None,
         query_tokens: int,
         candidate_tokens: int,
+        dtype: torch.dtype = torch.float32,  # of products of matrices
     ) -> None:
-        """Set what is read: papers of an index, cut as search does."""
+        super().__init__()
 
         @cache
         def query(row: int) -> list[int]:
@@ -50,6 +48,7 @@ class PairReader(torch.nn.Module):
         def candidate(row: int) -> list[int]:
             return candidate_side(tokenizer, reader.papers[row], candidate_tokens, texts)
 
+        self.model, self.dtype = model, dtype
         self.query, self.candidate, self.special = query, candidate, tokenizer.special
 
     def length(self, places: Places) -> int:
@@ -91,7 +90,7 @@ class PairReader(torch.nn.Module):
         return scores
 
 
-def open_pair_reader(folder: Path, outputs: int, dtype: torch.dtype = torch.float32) -> PairReader:
+def pair_classifier(folder: Path, outputs: int) -> Any:
     """The model in ``folder`` under a classifier of pairs, which is random where it lacks one of as many
     outputs. Attention has no dropout, without which it is twice as fast on a CPU.
     """
@@ -110,7 +109,7 @@ def open_pair_reader(folder: Path, outputs: int, dtype: torch.dtype = torch.floa
     if outputs == len(FACETS):
         model.config.id2label = dict(enumerate(FACETS))
         model.config.label2id = {facet: place for place, facet in enumerate(FACETS)}
-    return PairReader(model, dtype)
+    return model
 
 
 BUCKET = 32  # batches that are sorted by length together
