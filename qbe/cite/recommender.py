@@ -15,7 +15,7 @@ from qbe.index.reader import IndexReader
 from qbe.models.cards import Arrays, Head, Storage, head_arrays, head_of
 from qbe.models.encoding import EncodedAspect
 from qbe.query import Aspect, Query, TopicAspect
-from qbe.search.filters import FilterCache, FilterResult, PaperFilter, check_filter, year_of
+from qbe.search.filters import FilterResult, PaperFilter, check_filter, year_of
 from qbe.search.first_stages import best_hits
 from qbe.search.present import add_matches
 from qbe.search.rank import RankingRequest, RerankStage
@@ -98,8 +98,7 @@ class CiteConfig:
     filter: PaperFilter | None = None
 
     def __post_init__(self) -> None:
-        if self.depth < 1:
-            raise UsageError(f"expected `depth` of at least 1, found {self.depth}")
+        check_count("depth", self.depth)
         if self.query not in QUERIES:
             raise UsageError(f"expected `query` of {', '.join(QUERIES)}, found {self.query!r}")
 
@@ -118,12 +117,6 @@ class CiteRequest(NamedTuple):
     excluded: Sequence[str] = ()
 
 
-class _Opened(NamedTuple):
-    reader: IndexReader
-    scorer: CitationScorer
-    filters: FilterCache
-
-
 class Recommender(Closing):
     """Recommend which papers of an index a paper should cite, as a `CiteConfig` says.
 
@@ -135,7 +128,7 @@ class Recommender(Closing):
         self.index, self.config, self._model = index, config, model
         self._workers, self._opening = Workers(index.threads), threading.Lock()
         self._rerank: RerankStage | None = None
-        self._opened: _Opened | None = None
+        self._opened: CitationScorer | None = None
 
     @classmethod
     def open(cls, index: Index, config: CiteConfig | None = None) -> "Recommender":
@@ -209,16 +202,16 @@ class Recommender(Closing):
         """Return for each request exactly what `recommend` does, in less time."""
         check_count("k", k)
         check_filter(filter)
-        reader, scorer, filters = self._over()
+        scorer = self._over()
+        reader = scorer.reader
         kept = self.config.filter if filter is None else filter
         asked = [Query(request.paper) for request in requests]
-        allowed = [filters.of(kept, query).selection for query in asked]
+        allowed = [scorer.filters.of(kept, query).selection for query in asked]
         queries = [self._query(reader, request) for request in requests]
         candidates = scorer.first_stage(queries, allowed)
         deepest = k if self._rerank is None else max(k, self._rerank.depth)
 
         def best(place: int) -> list[Hit]:
-            """The candidates of a query, and what citations propose, in the order of the model."""
             scored = scorer.score(queries[place], candidates[place], allowed[place], links=self.config.links)
             features = np.stack([scored.features[name] for name in scored.feature_set.names], axis=1)
             scores = self._model.heads[scored.feature_set.key].scores(features)
@@ -247,13 +240,12 @@ class Recommender(Closing):
         excluded = frozenset(_rows(reader, request.excluded))
         return CiteQuery(encoded, year_of(paper.metadata), row, seeds, excluded)
 
-    def _over(self) -> _Opened:
+    def _over(self) -> CitationScorer:
         reader = self.index.reader
         with self._opening:
             if self._opened is None or self._opened.reader is not reader:
                 config, projection = self.config, self._model.projection
-                scorer = CitationScorer(reader, self._workers, projection, config.depth, config.query)
-                self._opened = _Opened(reader, scorer, FilterCache(reader))
+                self._opened = CitationScorer(reader, self._workers, projection, config.depth, config.query)
             return self._opened
 
 

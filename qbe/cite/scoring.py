@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from qbe.index.reader import IndexReader
 from qbe.index.vectors import Selection
 from qbe.models.encoding import EncodedAspect
-from qbe.search.filters import year_of
+from qbe.search.filters import FilterCache, year_of
 from qbe.search.first_stages import BM25Stage, Candidates, DenseStage, FusedStage, Rows, Scores, z_normalize
 from qbe.util.work import Workers, pause
 
@@ -51,8 +51,7 @@ class Evidence:
 
     def ages(self, rows: NDArray[np.int64], year: int | None) -> Doubles:
         """Return the years (n,) from each paper to ``year``; NaN where either is unknown."""
-        ages: Doubles = (np.nan if year is None else float(year)) - self.years[rows]
-        return ages
+        return np.asarray((np.nan if year is None else float(year)) - self.years[rows])
 
     def citing_papers(self, year: int | None, row: int | None) -> NDArray[np.bool_]:
         """Mask the papers whose citations may count: only those before a known ``year``, without ``row``."""
@@ -108,7 +107,6 @@ class Evidence:
         return self._sums(rows, ((row, count / len(self._cites(row))) for row, count in steps))
 
     def _sums(self, rows: Ints, citing: Iterable[tuple[int, float]]) -> Doubles:
-        """Add up for each of the rows (n,) the weights of the papers that cite it."""
         total = np.zeros(len(self._starts) - 1)
         for row, weight in citing:
             total[self._cites(row)] += weight
@@ -164,8 +162,7 @@ class CitationSource:
         """Return cosines (rows, others) of the projections of whole papers."""
         left = transformed(self._reader.whole(others).astype(np.float32), self._projection.whole)
         right = self._reader.whole(rows).astype(np.float64)
-        cosines: Doubles = (right @ left.T) / self._lengths_of_whole(rows, right)[:, None]
-        return cosines
+        return np.asarray((right @ left.T) / self._lengths_of_whole(rows, right)[:, None])
 
     def likeness(self, papers: Rows, rows: Rows) -> Doubles:
         """Return scores (papers, rows) by late interaction, each of the papers as a query."""
@@ -178,8 +175,7 @@ class CitationSource:
             sentences = self._reader.gather(np.array([row], np.int64)).vectors.astype(np.float64)
             found = terms(self._projection, sentences, whole[number], stored)
             scores[number] = self._projection.weights @ found
-        likeness: Doubles = scores[:, places]
-        return likeness
+        return np.asarray(scores[:, places])
 
     def _stored(self, rows: Rows) -> "MeasuredPapers":
         block, known = self._reader.gather(rows), self._sentence_lengths
@@ -225,8 +221,7 @@ def transformed(vectors: NDArray[np.floating], matrix: Doubles) -> Doubles:
     projections of those, are the cosines of both projections.
     """
     vectors = np.asarray(vectors, np.float64)
-    back: Doubles = (vectors @ matrix.T @ matrix) / lengths(vectors, matrix)[:, None]
-    return back
+    return np.asarray((vectors @ matrix.T @ matrix) / lengths(vectors, matrix)[:, None])
 
 
 def terms(
@@ -288,14 +283,6 @@ class FeatureSet(NamedTuple):
 FEATURE_SETS = tuple(FeatureSet(links, seeds) for seeds in (False, True) for links in (False, True))
 
 
-def text_features(scores: Mapping[str, Doubles], ages: Doubles) -> dict[str, Doubles]:
-    """Return the features of TEXT, each (candidates,); ``ages`` are in years, NaN where unknown."""
-    years = np.clip(ages, 0, LONGEST_AGE)
-    new = np.where(np.isnan(years), np.nan, years <= NEW_YEARS)
-    normalized = {name: z_normalize(scores[name]) for name in SCORES}
-    return {**normalized, "age": years / 10, "recency": -np.log1p(years), "new": new}
-
-
 class CiteQuery(NamedTuple):
     """Hold a paper whose bibliography is to be found."""
 
@@ -352,14 +339,11 @@ class CitationScorer:
         query: str = "abstract",
     ) -> None:
         """Take ``depth`` candidates of the first stage; raises IndexFormatError without vectors or BM25."""
-        self._papers, self._depth = reader.papers, depth
+        self.reader, self.filters, self._depth = reader, FilterCache(reader), depth
         self._projected = CitationSource(reader, workers, projection)
         self.evidence = Evidence(reader)
-        self._sources: list[Any] = [
-            BM25Stage(reader, workers, query),
-            DenseStage(reader, workers),
-            self._projected,
-        ]
+        bm25, dense = BM25Stage(reader, workers, query), DenseStage(reader, workers)
+        self._sources: list[Any] = [bm25, dense, self._projected]
         self._stage = FusedStage(reader, workers, self._sources, WEIGHTS, depth=depth)
 
     def first_stage(
@@ -375,15 +359,14 @@ class CitationScorer:
             places = [place for place, pair in pairs if pair[0] is papers and pair[1] == count]
             encoded = [queries[place].encoded for place in places]
             # What is left out takes no candidate's place.
-            depth = min(self._depth + count, len(self._papers))
+            depth = min(self._depth + count, len(self.reader.papers))
             ranked = self._stage.batch_search(encoded, depth, [None] * len(places), papers, explain=True)
             for place, hits in zip(places, ranked, strict=True):
-                rows = [self._papers.row(hit.paper_id) for hit in hits]
-                parts = {name: [(hit.component_scores or {})[name] for hit in hits] for name in SCORES}
+                parts = [hit.component_scores or {} for hit in hits]
                 all_candidates = CitationCandidates(
-                    np.array(rows, np.int64),
+                    np.array([self.reader.papers.row(hit.paper_id) for hit in hits], np.int64),
                     np.array([hit.score for hit in hits], np.float64),
-                    {name: np.array(scores, np.float64) for name, scores in parts.items()},
+                    {name: np.array([each[name] for each in parts], np.float64) for name in SCORES},
                 )
                 candidates[place] = all_candidates.without(queries[place].left_out, self._depth)
         return candidates
@@ -398,37 +381,34 @@ class CitationScorer:
     ) -> ScoredCandidates:
         """Compute the features of candidates and, with ``links``, of those that citations propose."""
         candidates = candidates.without(query.left_out)
-        rows, components = candidates.rows, candidates.components
-        feature_set = FeatureSet(links=links and self.evidence.count > 0, seeds=len(query.seeds) > 0)
-        near = self._near(query, candidates, NEAR)
+        rows, components, evidence = candidates.rows, candidates.components, self.evidence
+        earlier = evidence.citing_papers(query.year, query.row)
+        feature_set = FeatureSet(links=links and evidence.count > 0, seeds=len(query.seeds) > 0)
+        near = _near(candidates, earlier, NEAR)
         if feature_set.links:
-            linked = self._linked(query, candidates.rows, near, allowed)
-            nearest, rows = self._near(query, candidates, NEAREST), np.concatenate([rows, linked])
+            linked = self._linked(query, rows, near, earlier, allowed)
+            nearest, rows = _near(candidates, earlier, NEAREST), np.concatenate([rows, linked])
             if len(linked):
                 scores: dict[str, Doubles] = {}
                 for source in self._sources:
                     scores |= source.scores(query.encoded, linked, None)
                 components = {name: np.concatenate([part, scores[name]]) for name, part in components.items()}
-        features = text_features(components, self.evidence.ages(rows, query.year))
+        years = np.clip(evidence.ages(rows, query.year), 0, LONGEST_AGE)
+        features = {name: z_normalize(components[name]) for name in SCORES}
+        features |= {"age": years / 10, "recency": -np.log1p(years)}
+        features["new"] = np.where(np.isnan(years), np.nan, years <= NEW_YEARS)
         if feature_set.links:
-            citations, earlier = self.evidence, self.evidence.citing_papers(query.year, query.row)
-            features["citations"] = np.log1p(citations.popularity(rows, earlier))
-            features["neighbours"] = np.sqrt(citations.share_citing(near, rows))
-            features["cited_neighbours"] = np.sqrt(citations.share_cited(nearest, rows))
+            features["citations"] = np.log1p(evidence.popularity(rows, earlier))
+            features["neighbours"] = np.sqrt(evidence.share_citing(near, rows))
+            features["cited_neighbours"] = np.sqrt(evidence.share_cited(nearest, rows))
         if feature_set.seeds:
-            features |= self._by_seeds(query, rows, feature_set)
+            features |= self._by_seeds(query.seeds, rows, earlier if feature_set.links else None)
         return ScoredCandidates(rows, features, feature_set)
 
-    def _near(self, query: CiteQuery, candidates: CitationCandidates, count: int) -> Neighbours:
-        """Weight the best candidates whose bibliographies may count by their lead over the next one."""
-        may = self.evidence.citing_papers(query.year, query.row)[candidates.rows]
-        rows, scores = candidates.rows[may][: count + 1], candidates.scores[may][: count + 1]
-        weights = scores - scores.min(initial=np.inf) if len(scores) else scores
-        total = weights.sum()
-        return Neighbours(rows, weights / total if total > 0 else weights)
-
-    def _linked(self, query: CiteQuery, rows: Ints, near: Neighbours, allowed: Selection | None) -> Ints:
-        links, earlier = self.evidence, self.evidence.citing_papers(query.year, query.row)
+    def _linked(
+        self, query: CiteQuery, rows: Ints, near: Neighbours, earlier: Mask, allowed: Selection | None
+    ) -> Ints:
+        links = self.evidence
         citing = np.unique(links.citing(query.seeds, earlier))
         proposed = np.concatenate(
             [links.cited_by(near.rows), links.cited_by(query.seeds), links.cited_by(citing), citing]
@@ -439,9 +419,9 @@ class CitationScorer:
         value = links.share_citing(near, proposed) + links.cocited(query.seeds, proposed, earlier)
         return np.sort(proposed[np.argsort(-value, kind="stable")[:LINKED]])
 
-    def _by_seeds(self, query: CiteQuery, rows: Ints, feature_set: FeatureSet) -> dict[str, Doubles]:
-        cosines = self._projected.whole_cosines(rows, query.seeds)
-        by_sentences = np.sort(self._projected.likeness(query.seeds, rows), axis=0)
+    def _by_seeds(self, seeds: Ints, rows: Ints, earlier: Mask | None) -> dict[str, Doubles]:
+        cosines = self._projected.whole_cosines(rows, seeds)
+        by_sentences = np.sort(self._projected.likeness(seeds, rows), axis=0)
         features = {
             "seed_mean": z_normalize(cosines.mean(axis=1)),
             "seed_best": z_normalize(cosines.max(axis=1)),
@@ -449,17 +429,25 @@ class CitationScorer:
             "seed_sentences_best": z_normalize(by_sentences[-1]),
             "seed_sentences_two": z_normalize(by_sentences[-2:].mean(axis=0)),
         }
-        if feature_set.links:
-            links, earlier = self.evidence, self.evidence.citing_papers(query.year, query.row)
-            equal = Neighbours(query.seeds, np.full(len(query.seeds), 1 / len(query.seeds)))
-            walks = links.walks(query.seeds, rows, earlier)
+        if earlier is not None:
+            links, equal = self.evidence, Neighbours(seeds, np.full(len(seeds), 1 / len(seeds)))
+            walks = links.walks(seeds, rows, earlier)
             popularity = np.maximum(links.popularity(rows, earlier), 1)
             features |= {
-                "cocitations": np.log1p(links.cocited(query.seeds, rows, earlier)),
-                "cocitation_cosines": np.sqrt(links.cocitation_cosines(query.seeds, rows, earlier)),
+                "cocitations": np.log1p(links.cocited(seeds, rows, earlier)),
+                "cocitation_cosines": np.sqrt(links.cocitation_cosines(seeds, rows, earlier)),
                 "cited_by_seeds": np.sqrt(links.share_citing(equal, rows)),
                 "citing_seeds": np.sqrt(links.share_cited(equal, rows)),
                 "seed_walks": np.sqrt(walks),
                 "rare_seed_walks": np.sqrt(walks / np.sqrt(popularity)),
             }
         return features
+
+
+def _near(candidates: CitationCandidates, earlier: Mask, count: int) -> Neighbours:
+    """Weight the best ``earlier`` candidates by their lead over the next one."""
+    may = earlier[candidates.rows]
+    rows, scores = candidates.rows[may][: count + 1], candidates.scores[may][: count + 1]
+    weights = scores - scores.min(initial=np.inf) if len(scores) else scores
+    total = weights.sum()
+    return Neighbours(rows, weights / total if total > 0 else weights)
