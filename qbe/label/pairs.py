@@ -214,8 +214,7 @@ def pool_candidates(
 
     The first stage alone ranks, so that no reranker chooses what it is to learn from.
     """
-    if count < 1:
-        raise UsageError(f"expected `candidates` of at least 1, found {count}")
+    check_count("candidates", count)
     everything, pairs = index.papers.ids, list[Pair]()
     with SearchSession(index, Stages(default_stages(index).first_stage)) as session:
         for start in range(0, len(query_ids), BATCH):

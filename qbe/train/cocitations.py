@@ -26,17 +26,7 @@ from qbe.models.export.encoder import export_encoder
 from qbe.models.export.pytorch import write_tokenizer
 from qbe.models.folders import BASE_ENCODER, find_start, weights_file
 from qbe.train.fit import Schedule, Task, copied, fit_seeds, matmul_dtype, with_weights
-from qbe.train.losses import (
-    ABSTRACTS,
-    CITING,
-    CONTEXTS,
-    OBJECTIVES,
-    PAPERS,
-    Objective,
-    Settings,
-    Triplets,
-    triplet_losses,
-)
+from qbe.train.losses import CITING, CONTEXTS, OBJECTIVES, Objective, Settings, Triplets, triplet_losses
 from qbe.train.network import CocitationEncoder, table_of, write_pretrained
 from qbe.train.work import Card, Sources, Training, load_arrays, save_arrays
 from qbe.types import Paper, Sentence
@@ -95,7 +85,7 @@ def read_pairs(
     Parameters are those of `read_cocitations`.
     """
     read, seen = read_cocitations(source, evaluated, objective, align=align), set[object]()
-    if objective.reads == PAPERS:
+    if not objective.reads:
         yield from read
     elif objective.reads == CITING:
         for pair in read:
@@ -137,7 +127,7 @@ def read_cocitations(
     papers: dict[tuple[str, tuple[Sentence, ...]], Paper] = {}
     kept: dict[str, bool] = {}
     name = display_name(source)
-    key = {CONTEXTS: "cc_align", ABSTRACTS: "abs_align"}.get("" if align else objective.aligned, "")
+    key = "" if align else objective.aligned
     cites = objective.reads == CITING or (align and objective.aligned == CONTEXTS)
     with open_source(source) as stream:
         for number, line in numbered_lines(stream, name):
@@ -210,8 +200,8 @@ ALIGNED_TOGETHER = 2048  # pairs whose sentences are encoded together, each sent
 
 
 def align(pairs: Sequence[Pair], by: str, aligner: Encoder, file: Path) -> list[Pair]:
-    """Pairs with the positions of two sentences, of which the file keeps a copy: by CONTEXTS in each paper
-    the sentence nearest to any that cites both, by ABSTRACTS the two sentences nearest to each other.
+    """Pairs with the positions of two sentences, of which the file keeps a copy: by contexts in each paper
+    the sentence nearest to any that cites both, by abstracts the two sentences nearest to each other.
 
     Each sentence is encoded alone, and compared as the encoder compares vectors.
     """
@@ -278,8 +268,8 @@ class CocitationRecipe:
 
     @property
     def format(self) -> EncoderFormat:
-        papers = OBJECTIVES[self.objective].reads == PAPERS
-        return EncoderFormat.pooled(TITLE_SEP_ABSTRACT if papers else SENTENCES, MEAN, self.similarity)
+        layout = SENTENCES if OBJECTIVES[self.objective].reads else TITLE_SEP_ABSTRACT
+        return EncoderFormat.pooled(layout, MEAN, self.similarity)
 
     @property
     def settings(self) -> Settings:

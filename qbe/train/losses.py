@@ -122,15 +122,12 @@ def citation_loss(scores: Tensor, cited: Tensor, candidates: Tensor) -> Tensor:
 
 
 class PaperVectors(NamedTuple):
-    """Vectors of papers, padded to the most sentences: ``sentences`` (papers, sentences, dimension), of which
-    those that are ``present`` (papers, sentences) bool are no padding, ``whole`` (papers, dimension), and the
-    sentences of a facet, ``marked`` (papers, sentences, facets) bool.
-    """
+    """Vectors of papers, padded to the most sentences."""
 
-    sentences: Tensor
-    present: Tensor
-    whole: Tensor
-    marked: Tensor
+    sentences: Tensor  # (papers, sentences, dimension)
+    present: Tensor  # (papers, sentences) bool, those that are no padding
+    whole: Tensor  # (papers, dimension)
+    marked: Tensor  # (papers, sentences, facets) bool, those of a facet
 
     def rows(self, rows: Tensor) -> "PaperVectors":
         return PaperVectors(*(part[rows] for part in self))
@@ -146,17 +143,14 @@ class Settings:
 
 
 class Triplets(NamedTuple):
-    """Queries, papers that are co-cited with them, and papers that are not, row by row.
-
-    ``alignment`` (triplets, 2) int64 has the positions of the aligned sentences of query and positive, and
-    ``negative_alignment`` (triplets,) that of the sentence by which the negative was aligned in its own pair.
-    (The authors' code takes the query's sentence at the position that the query of that pair had.)
-    """
+    """Queries, papers that are co-cited with them, and papers that are not, row by row."""
 
     query: PaperVectors
     positive: PaperVectors
     negative: PaperVectors
-    alignment: Tensor
+    alignment: Tensor  # (triplets, 2) int64, the positions of the aligned sentences of query and positive
+    # (triplets,), that of the sentence by which the negative was aligned in its own pair; the authors' code
+    # takes the query's sentence at the position that the query of that pair had.
     negative_alignment: Tensor
 
 
@@ -206,23 +200,20 @@ def _pairwise(query: PaperVectors, candidate: PaperVectors) -> tuple[Tensor, Ten
     return distances, query.present.unsqueeze(2) & candidate.present.unsqueeze(1)
 
 
-# What an objective aligns two sentences by (the sentences that cite both papers, or the papers' own), and
-# what it reads: papers, sentences that cite the same papers, or a sentence and the abstract it is from.
-CONTEXTS, ABSTRACTS = "contexts", "abstracts"
-PAPERS, CITING, CLOZE = "papers", "citing sentences", "cloze"
+# What an objective aligns two sentences by, the sentences that cite both papers or the papers' own, as files
+# name it; and what it reads in place of papers: sentences that cite the same, or a sentence and its abstract.
+CONTEXTS, ABSTRACTS = "cc_align", "abs_align"
+CITING, CLOZE = "citing sentences", "cloze"
 
 
 class Objective(NamedTuple):
-    """An objective: its name in the paper, and the learning rate and tau of the authors for computer science.
-
-    ``aligned`` is CONTEXTS or ABSTRACTS where the distance of two aligned sentences counts.
-    """
+    """An objective: its name in the paper, and the authors' learning rate and tau for computer science."""
 
     name: str
     rate: float
     distance: Callable[[PaperVectors, PaperVectors, Settings], Tensor] | None = None  # of two papers
-    aligned: str = ""
-    reads: str = PAPERS
+    aligned: str = ""  # CONTEXTS or ABSTRACTS where the distance of two aligned sentences counts
+    reads: str = ""  # papers
     temperature: float = 0.5
 
 
