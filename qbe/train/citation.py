@@ -15,16 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from qbe.cite.recommender import CitationModel, write_model
-from qbe.cite.scoring import (
-    FEATURE_SETS,
-    TERMS,
-    CitationScorer,
-    CiteQuery,
-    Doubles,
-    Evidence,
-    Ints,
-    Projection,
-)
+from qbe.cite.scoring import FEATURE_SETS, CitationScorer, CiteQuery, Doubles, Evidence, Ints, Projection
 from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader
 from qbe.index.vectors import Selection
@@ -98,7 +89,7 @@ def citation_figures(lists: Iterable[tuple[NDArray[np.bool_], int]]) -> Citation
 
 # The projection: late interaction of projected vectors ranks what a paper cites above the rest.
 
-# Of the TERMS: as large as the similarities need for a softmax over some hundred candidates.
+# Of `qbe.cite.scoring.TERMS`: as large as the similarities need for a softmax over some hundred candidates.
 START_WEIGHTS = (8.0, 14.0, 2.0)
 
 
@@ -125,20 +116,18 @@ class ProjectionNetwork(nn.Module):
         self.vectors = vectors
         self.matrices = nn.Parameter(torch.eye(vectors.whole.shape[1]).repeat(2, 1, 1))
         self.weights = nn.Parameter(torch.tensor(START_WEIGHTS))
-        assert len(START_WEIGHTS) == len(TERMS)
 
     def forward(self, queries: Tensor, candidates: Tensor) -> Tensor:
         """Scores (queries, candidates) of papers, given by row."""
-        rows, places = self.vectors.rows(candidates)
-        query_rows, query_places = self.vectors.rows(queries)
-        sentences, query_sentences = (
-            F.normalize(self.vectors.sentences[each] @ self.matrices[0].T, dim=-1)
-            for each in (rows, query_rows)
-        )
-        whole, query_whole = (
-            F.normalize(self.vectors.whole[papers] @ self.matrices[1].T, dim=-1)
-            for papers in (candidates, queries)
-        )
+
+        def projected(papers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            rows, places = self.vectors.rows(papers)
+            sentences = self.vectors.sentences[rows] @ self.matrices[0].T
+            whole = self.vectors.whole[papers] @ self.matrices[1].T
+            return F.normalize(sentences, dim=-1), places, F.normalize(whole, dim=-1)
+
+        sentences, places, whole = projected(candidates)
+        query_sentences, query_places, query_whole = projected(queries)
         cosines = query_sentences @ sentences.T
         best = best_within(cosines, places, len(candidates))
         nearest = best_within(cosines.T, query_places, len(queries))
@@ -308,7 +297,6 @@ class CitationTraining(Training):
         _, self._reader = self.open_index()
         self._encoder = encoder_of(self._reader)
         self._workers = self.opened.enter_context(Workers(self.run.threads))
-        self._filters = FilterCache(self._reader)
         starts = np.asarray(self._reader.layout.starts, np.int64)
         self._vectors = StoredVectors(self._reader.sentence_vectors, self._reader.whole_vectors, starts)
         return {"index": self._reader.manifest.digest}
@@ -431,7 +419,7 @@ class CitationTraining(Training):
         rows = sorted(cited)
         for first in range(0, len(rows), BLOCK):
             asked = (
-                query_at(self._reader, scorer.evidence, self._filters, row)
+                query_at(self._reader, scorer.evidence, scorer.filters, row)
                 for row in rows[first : first + BLOCK]
             )
             block, allowed = zip(*asked, strict=True)

@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from logging import getLogger
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -153,9 +154,9 @@ class CrossEncoderTraining(Training):
 
         graded = list(lists.values())
         if loss == MARGIN:
-            epoch = in_triplets(graded, facets, recipe.batch, recipe.triplets)
+            draw = partial(in_triplets, graded, facets, recipe.batch, recipe.triplets)
         elif loss == GRADES:
-            epoch = by_list(graded, recipe.batch, recipe.unrelated)
+            draw = partial(by_list, graded, recipe.batch, recipe.unrelated)
         rows = []
         for number, (query, pairs) in enumerate(lists.items()):
             for each in pairs:
@@ -164,8 +165,8 @@ class CrossEncoderTraining(Training):
                     truth = [float(grade >= SIMILAR_FROM) for grade in truth]
                 rows.append((row(query), row(each.paper_id), [number, *truth]))
         if loss == BCE:
-            epoch = by_length([self._model.length(each[:2]) for each in rows], recipe.batch)
-        return Examples(rows, epoch), score
+            draw = partial(by_length, [self._model.length(each[:2]) for each in rows], recipe.batch)
+        return Examples(rows, draw), score
 
     def fit(self) -> None:
         recipe, tokenizer = self.recipe, self.work / TOKENIZER
@@ -186,9 +187,8 @@ class CrossEncoderTraining(Training):
         if not steps:
             raise CorpusError("expected candidates of different grades, found none; give more pairs")
         every = math.ceil((recipe.steps or recipe.epochs * steps) / recipe.evaluations)
-        task = self._task(examples, every, score)
         schedule = Schedule(recipe.evaluations, recipe.clip, recipe.patience, recipe.warm_up)
-        _, curves = fit_seeds(task, schedule, self.run.seeds, self.work, every)
+        _, curves = fit_seeds(self._task(examples, every, score), schedule, self.run.seeds, self.work, every)
         self._training: dict[str, Any] = {
             "seeds": list(self.run.seeds),
             "pairs": len(examples.rows),
@@ -343,7 +343,7 @@ def citation_examples(candidates: Sequence[Candidates], model: PairReader, size:
             "expected candidates of BM25 that are cited and others that are not, found one kind alone; "
             "give a larger collection"
         )
-    return Examples(rows, by_length([model.length(each[:2]) for each in rows], size))
+    return Examples(rows, partial(by_length, [model.length(each[:2]) for each in rows], size))
 
 
 def reranked_figures(dev: Sequence[Candidates], model: PairReader | None) -> CitationFigures:

@@ -5,7 +5,7 @@ import json
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from qbe.models.cards import DEFAULT_TAGGER, DIFFERENCE, GRAPH, LARGE_ENCODER, RANGES, TOKENIZER, model_file
@@ -28,9 +28,9 @@ from qbe.runs import GradedLists
 from qbe.search.projections import ProjectionModel, write_model
 from qbe.train.fit import Schedule, Task, Weights, copied, fit_seeds, matmul_dtype, with_weights
 from qbe.train.losses import list_loss
-from qbe.train.network import WEIGHTS, GradedEncoder, PaperTable, table_of, with_trained
-from qbe.train.pairs import facet_correlations, in_steps, queries_of, read_graded_papers, sample_unrelated
-from qbe.train.projections import FIGURES, by_file, projections_card, projections_of
+from qbe.train.network import WEIGHTS, GradedEncoder, table_of, with_trained, write_base
+from qbe.train.pairs import facet_correlations, in_steps, read_graded_papers, sample_unrelated
+from qbe.train.projections import FIGURES, projections_card, projections_of
 from qbe.train.work import APACHE, BY_FACET, GRADES_LIMITS, Card, Training
 from qbe.util.files import sha256
 
@@ -59,63 +59,6 @@ class GradedRecipe:
     rank: int = 64  # of what training changed of a matrix of the large base, as it is published
 
 
-def graded_task(
-    network: GradedEncoder,
-    table: PaperTable,
-    rows: Mapping[str, int],
-    lists: GradedLists,
-    recipe: GradedRecipe,
-) -> Task[tuple[Tensor, ...]]:
-    """A network that is fitted to graded lists, whose papers have ``rows`` of the table; one epoch.
-
-    Batches, without end, are rows of the queries (lists,) and of the candidates (candidates,), the list of
-    each candidate, and its grades (candidates, facets).
-    """
-    queries, heads = queries_of(lists, recipe.queries), {"weights": recipe.weight_rate}
-    heads["projections"] = recipe.head_rate
-
-    def rate(name: str, part: Tensor) -> tuple[float, float]:
-        decay = recipe.weight_decay if name not in heads and part.dim() > 1 else 0.0
-        return heads.get(name, recipe.learning_rate), decay
-
-    def batches(seed: int) -> Iterator[tuple[Tensor, ...]]:
-        for epoch in itertools.count():
-            for chosen in in_steps(queries, recipe.queries, f"{seed}-{epoch}"):
-                pairs = []
-                for owner, query in enumerate(chosen):
-                    rng = random.Random(f"{seed}-{epoch}-{query}")
-                    some = sample_unrelated(lists[query], recipe.unrelated, rng)
-                    pairs += [(rows[pair.paper_id], owner, pair.grades) for pair in some]
-                yield tuple(map(torch.tensor, ([rows[query] for query in chosen], *zip(*pairs, strict=True))))
-
-    def losses(batch: tuple[Tensor, ...]) -> Iterator[Tensor]:
-        """The loss of a step; papers that occur twice are encoded once."""
-        asked, candidates, owners, grades = (part.to(table.ids.device, non_blocking=True) for part in batch)
-        papers, places = torch.unique(torch.cat([asked, candidates]), return_inverse=True)
-        vectors, count = network.encode(table, papers, recipe.chunks), len(asked)
-        scores = network.scores(vectors.rows(places[:count]), vectors.rows(places[count:]))
-        yield list_loss(scores, owners, grades, recipe.crossed)
-
-    return Task(network, recipe.steps, rate, batches, losses, betas=(0.9, 0.98))
-
-
-@torch.no_grad()
-def correlations(
-    network: GradedEncoder, table: PaperTable, rows: Mapping[str, int], dev: GradedLists
-) -> tuple[list[float], list[float]]:
-    """Spearman's correlations by facet: by mean-max of the vectors as they are, and of the scores."""
-    plain, projected = [], []
-    for query, pairs in dev.items():
-        some = [rows[paper_id] for paper_id in (query, *(pair.paper_id for pair in pairs))]
-        papers = network.encode(table, torch.tensor(some, device=table.ids.device), 4)
-        one, others = papers.rows(torch.tensor([0])), papers.rows(torch.arange(1, len(some)))
-        grades = [pair.grades for pair in pairs]
-        by_sentences = network.terms(one, others, plain=True)[:, 0, 0].T
-        plain.append((by_sentences.float().cpu().numpy(), grades))
-        projected.append((network.scores(one, others)[0].float().cpu().numpy(), grades))
-    return facet_correlations(plain), facet_correlations(projected)
-
-
 @dataclass
 class GradedTraining(Training):
     """An encoder of the kind BERT or MPNet with all layers trained on graded lists, and projections with it.
@@ -142,14 +85,59 @@ class GradedTraining(Training):
         self._tokenizer = PaperTokenizer(self.work / TOKENIZER)
         papers = list(self._papers.values())
         windows = [self._tokenizer.first_window(paper, recipe.max_tokens) for paper in papers]
-        table = table_of(windows, papers).to(self.run.device)
-        rows = {name: row for row, name in enumerate(self._papers)}
-        network = self._network = GradedEncoder(self._base, self._dtype).to(self.run.device)
-        task = graded_task(network, table, rows, self._lists, recipe)
-        self._measure = partial(correlations, network, table, rows)
-        untrained, schedule = copied(network), Schedule(1, recipe.clip, warm_up=recipe.warm_up)
-        trained, _ = fit_seeds(task, schedule, self.run.seeds, self.work, SAVE_EVERY)
+        self._table = table_of(windows, papers).to(self.run.device)
+        self._rows = {name: row for row, name in enumerate(self._papers)}
+        self._network = GradedEncoder(self._base, self._dtype).to(self.run.device)
+        untrained, schedule = copied(self._network), Schedule(1, recipe.clip, warm_up=recipe.warm_up)
+        trained, _ = fit_seeds(self._task(), schedule, self.run.seeds, self.work, SAVE_EVERY)
         self._weights: dict[str, Weights] = {self._start: untrained, **trained}
+
+    def _task(self) -> Task[tuple[Tensor, ...]]:
+        """Batches, without end, are rows of the queries (lists,) and of the candidates (n,), the list of each
+        candidate, and its grades (n, facets).
+        """
+        recipe, lists, rows, network, table = self.recipe, self._lists, self._rows, self._network, self._table
+        steps = in_steps(lists, recipe.queries)
+        heads = {"weights": recipe.weight_rate, "projections": recipe.head_rate}
+
+        def rate(name: str, part: Tensor) -> tuple[float, float]:
+            decay = recipe.weight_decay if name not in heads and part.dim() > 1 else 0.0
+            return heads.get(name, recipe.learning_rate), decay
+
+        def batches(seed: int) -> Iterator[tuple[Tensor, ...]]:
+            for epoch in itertools.count():
+                for chosen in steps(f"{seed}-{epoch}"):
+                    pairs = []
+                    for owner, query in enumerate(chosen):
+                        rng = random.Random(f"{seed}-{epoch}-{query}")
+                        some = sample_unrelated(lists[query], recipe.unrelated, rng)
+                        pairs += [(rows[pair.paper_id], owner, pair.grades) for pair in some]
+                    columns = [rows[query] for query in chosen], *zip(*pairs, strict=True)
+                    yield tuple(map(torch.tensor, columns))
+
+        def losses(batch: tuple[Tensor, ...]) -> Iterator[Tensor]:
+            """The loss of a step; papers that occur twice are encoded once."""
+            asked, candidates, owners, grades = (part.to(self.run.device) for part in batch)
+            papers, places = torch.unique(torch.cat([asked, candidates]), return_inverse=True)
+            vectors, count = network.encode(table, papers, recipe.chunks), len(asked)
+            scores = network.scores(vectors.rows(places[:count]), vectors.rows(places[count:]))
+            yield list_loss(scores, owners, grades, recipe.crossed)
+
+        return Task(network, recipe.steps, rate, batches, losses, betas=(0.9, 0.98))
+
+    @torch.no_grad()
+    def _correlations(self, lists: GradedLists) -> tuple[list[float], list[float]]:
+        """By facet: by mean-max of the vectors as they are, and of the scores."""
+        network, plain, projected = self._network, [], []
+        for query, pairs in lists.items():
+            some = [self._rows[paper_id] for paper_id in (query, *(pair.paper_id for pair in pairs))]
+            papers = network.encode(self._table, torch.tensor(some, device=self.run.device), 4)
+            one, others = papers.rows(torch.tensor([0])), papers.rows(torch.arange(1, len(some)))
+            grades = [pair.grades for pair in pairs]
+            by_sentences = network.terms(one, others, plain=True)[:, 0, 0].T
+            plain.append((by_sentences.float().cpu().numpy(), grades))
+            projected.append((network.scores(one, others)[0].float().cpu().numpy(), grades))
+        return facet_correlations(plain), facet_correlations(projected)
 
     def publish(self, folder: Path) -> Card:
         compared, recipe, large, data = dict(self._weights), self.recipe, self._large, self.made_from["data"]
@@ -164,19 +152,16 @@ class GradedTraining(Training):
             metadata = export_encoder(whole, name, source, exported)
             if large:
                 self._write_graph(exported / model_file("fp32"), whole, folder, metadata.max_tokens)
-                last, trained = (
-                    f"{last}, rank {recipe.rank}",
-                    copied(GradedEncoder(whole, self._dtype)) | heads,
-                )
+                last = f"{last}, rank {recipe.rank}"
+                trained = copied(GradedEncoder(whole, self._dtype)) | heads
             else:
                 for file in (*whole.iterdir(), *exported.iterdir()):
                     shutil.copyfile(file, folder / file.name)
-        by_vectors: dict[str, dict[str, list[float]]] = {}
-        by_scores: dict[str, dict[str, list[float]]] = {}
-        for label, each in {**compared, last: trained}.items():
-            for pairs, lists in self._dev.items():
-                found = with_weights(self._network, each, partial(self._measure, lists))
-                by_vectors.setdefault(label, {})[pairs], by_scores.setdefault(label, {})[pairs] = found
+        by_vectors, by_scores = dict[str, list[float]](), dict[str, list[float]]()
+        for pairs, lists in self._dev.items():
+            for label, each in {**compared, last: trained}.items():
+                row, measure = f"{pairs} | {label}", partial(self._correlations, lists)
+                by_vectors[row], by_scores[row] = with_weights(self._network, each, measure)
         count = sum(map(len, self._lists.values()))
         made = json.loads(json.dumps({part: self.made_from[part] for part in ("recipe", "data")}))
         model = ProjectionModel(
@@ -201,7 +186,7 @@ class GradedTraining(Training):
             input="title and abstract in one pass; a vector is the mean of its sentence's tokens",
             caption=f"{FIGURES} By mean-max of sentences.",
             columns=("pairs", "weights", *BY_FACET),
-            figures=by_file(by_vectors),
+            figures=by_vectors,
             limits=GRADES_LIMITS,
             licence=f"{APACHE}; derived from {MPNET.source if large else self._start} (same licence)",
         )
@@ -211,10 +196,7 @@ class GradedTraining(Training):
         original = load_file(self._base / WEIGHTS)
         changed = with_trained(original, weights)
         if not self._large:
-            whole.mkdir()
-            shutil.copyfile(self._base / "config.json", whole / "config.json")
-            write_tokenizer(self._base, whole / TOKENIZER)
-            save_file(changed, whole / WEIGHTS, metadata={"format": "pt"})
+            write_base(self._base, changed, whole)
             return
         difference = low_rank(
             {name: part.numpy() for name, part in original.items()},
@@ -225,7 +207,6 @@ class GradedTraining(Training):
         make_weights(self._base, folder / DIFFERENCE, whole)
 
     def _write_graph(self, fp32: Path, whole: Path, folder: Path, max_tokens: int) -> None:
-        """Write the large model's graph without weights, and the ranges of its activations."""
         store_graph(fp32, whole / WEIGHTS, folder / GRAPH)
         some = itertools.islice(self._papers.values(), RANGED)
         windows = (self._tokenizer.first_window(paper, max_tokens) for paper in some)

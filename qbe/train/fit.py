@@ -158,22 +158,21 @@ class _State:
             "network": copied(self._task.network),
             "optimizer": self._optimizer.state_dict(),
             "best": self.best,
+            "mean": self._average,
             "step": self.step,
             "dev": self.dev,
             "random": torch.get_rng_state(),
         }
         with atomic_file(path) as stream:
-            torch.save(state if self._average is None else {**state, "mean": self._average}, stream)
+            torch.save(state, stream)
 
     def load(self, path: Path) -> None:
         with reading(path, "a checkpoint of this training", "delete it, or give another `work`"):
             state = torch.load(path, weights_only=True)
             self._task.network.load_state_dict(state["network"], strict=False)
             self._optimizer.load_state_dict(state["optimizer"])
-            self.best.update(state["best"])
-            if self._average is not None:
-                self._average.update(state["mean"])
-            self.step, self.dev = state["step"], list(state["dev"])
+            self.best, self._average = state["best"], state["mean"]
+            self.step, self.dev = state["step"], state["dev"]
             torch.set_rng_state(state["random"])
 
 

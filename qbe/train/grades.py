@@ -268,7 +268,6 @@ class WordsTraining(Training):
     recipe: WordsRecipe = WordsRecipe()
 
     def fit(self) -> None:
-        """Count in how many papers, titles' techniques and titles' problems each term stands."""
         left_out = {paper for file in self.sources.dev for paper in papers_of(read_graded_pairs(file))}
         self._papers, self._techniques, self._problems = (Counter[str]() for _ in range(3))
         self._total = 0

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from shutil import copyfile
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,9 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from qbe.errors import ModelError
-from qbe.index.reader import IndexReader
 from qbe.models import reading
 from qbe.models.cards import DEFAULT_RERANKER, JOINT_MODEL, TOKENIZER, JointCard, write_card
 from qbe.models.encoding import PaperTokenizer, pair_input
@@ -28,7 +27,7 @@ from qbe.models.export.encoder import export_joint
 from qbe.models.export.graph import dequantized
 from qbe.models.folders import LARGE, MINILM, joint_folder, packaged_weights, weights_folder
 from qbe.query import SHAPES, SIMILAR_FROM, Query
-from qbe.runs import GradedLists, GradedPair
+from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 from qbe.search.grading import Grader, open_grader
 from qbe.search.pipeline import Pipeline
 from qbe.search.rerankers import JointGrader, paper_ids
@@ -36,16 +35,8 @@ from qbe.search.stages import Fused
 from qbe.train.fit import Schedule, Task, copied, fit_seeds, matmul_dtype
 from qbe.train.grades import Doubles, platt, query_of, rms_errors
 from qbe.train.losses import FACETS, grades_of, pair_loss
-from qbe.train.network import LENGTH_MULTIPLE, WEIGHTS, TrainedEncoder, with_trained
-from qbe.train.pairs import (
-    in_steps,
-    papers_of,
-    queries_of,
-    read_indexed_lists,
-    read_lists,
-    sample_unrelated,
-    without_evaluated,
-)
+from qbe.train.network import LENGTH_MULTIPLE, WEIGHTS, TrainedEncoder, with_trained, write_base
+from qbe.train.pairs import in_steps, papers_of, read_indexed_lists, sample_unrelated, without_evaluated
 from qbe.train.work import APACHE, BY_FACET, GRADES_LIMITS, Card, Training, load_arrays, save_arrays
 from qbe.types import Facet, Paper
 from qbe.util.files import sha256, write_text
@@ -86,13 +77,12 @@ class Texts:
                 pair_input(self._ids[first].tolist(), self._ids[second].tolist(), cls, sep)
                 for first, second in (pairs[place] for place in chunk)
             ]
-            sizes = [row.shape[1] for row, _ in rows]
-            padded = -(-max(sizes) // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
-            ids, sides = (torch.zeros(len(rows), padded, dtype=torch.int64) for _ in range(2))
-            for place, ((own, own_sides), size) in enumerate(zip(rows, sizes, strict=True)):
-                ids[place, :size] = torch.from_numpy(own[0])
-                sides[place, :size] = torch.from_numpy(own_sides[0])
-            yield chunk, (ids, sides, torch.tensor(sizes))
+            padded = (
+                pad_sequence([torch.from_numpy(row[0]) for row in column], batch_first=True)
+                for column in zip(*rows, strict=True)
+            )
+            ids, sides = (F.pad(each, (0, -each.shape[1] % LENGTH_MULTIPLE)) for each in padded)
+            yield chunk, (ids, sides, torch.tensor([row.shape[1] for row, _ in rows]))
 
 
 class JointNetwork(TrainedEncoder):
@@ -175,7 +165,7 @@ def joint_task(
 
     Batches are pairs by query, without end.
     """
-    queries = [queries_of(lists, recipe.queries) for lists in sets]
+    steps = [in_steps(lists, recipe.queries) for lists in sets]
 
     def rate(name: str, part: Tensor) -> tuple[float, float]:
         decay = recipe.weight_decay if part.dim() > 1 else 0.0
@@ -185,7 +175,7 @@ def joint_task(
         for epoch in itertools.count():
             of_epoch = f"{seed}-{number}-{epoch}"
             rng, lists = random.Random(of_epoch), sets[number]
-            for chosen in in_steps(queries[number], recipe.queries, of_epoch):
+            for chosen in steps[number](of_epoch):
                 yield {query: sample_unrelated(lists[query], recipe.unrelated, rng) for query in chosen}
 
     def batches(seed: int) -> Iterator[dict[str, list[GradedPair]]]:
@@ -238,10 +228,7 @@ def start_folder(model: Path, base: Path, folder: Path) -> Path:
             weights[name] = torch.from_numpy(np.array(value))
     parts = ("module.parts.1/matrix", "module.parts.1", "module.parts.3/matrix", "module.parts.3")
     head = {name: torch.from_numpy(np.array(found[part])) for name, part in zip(HEAD, parts, strict=True)}
-    folder.mkdir(parents=True, exist_ok=True)
-    for file in ("config.json", TOKENIZER):
-        copyfile(base / file, folder / file)
-    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+    write_base(base, weights, folder)
     save_file(head, folder / HEAD_WEIGHTS)
     return folder
 
@@ -266,14 +253,13 @@ class JointTraining(Training):
         self._teacher, self._student = shipped
         self._index, self._reader = self.open_index()
         self._reader.require_vectors()
-        bases = {"teacher_base": self._teacher, "student_base": self._student}
+        digests = {"student_base": sha256(self._student / WEIGHTS)}
         self._start = self.start and joint_folder(self.start)
         if self.start and not self._start:
             raise ModelError(f"{self.start}: expected a folder of joint grades as `start`, found none")
-        if self._start:
-            del bases["teacher_base"]
-        digests = {name: sha256(base / WEIGHTS) for name, base in bases.items()}
-        if self._start:
+        if not self._start:
+            digests = {"teacher_base": sha256(self._teacher / WEIGHTS), **digests}
+        else:
             digests["start"] = sha256(Path(self._start, JOINT_MODEL))
             again = replace(self.recipe.again, steps=self.steps or self.recipe.again.steps)
             self.recipe = replace(self.recipe, again=again)
@@ -285,7 +271,7 @@ class JointTraining(Training):
         if self._start:
             papers = {name: reader.paper(name) for name in sorted(papers_of(lists, *self._dev.values()))}
             base = start_folder(Path(self._start, JOINT_MODEL), self._student, self.work / "start")
-            files = [read_lists(file).keys() & lists.keys() for file in self.sources.train]
+            files = [read_graded_pairs(file).keys() & lists.keys() for file in self.sources.train]
             sets = [{query: lists[query] for query in sorted(each)} for each in files if each]
             self._network, _ = self._fitted(base, recipe.again, papers, self.work / "student", *sets)
             self._counts = {"pairs": sum(map(len, lists.values())), "taught": 0}
@@ -332,7 +318,7 @@ class JointTraining(Training):
                     rankings = [[hit.paper_id for hit in each] for each in hits]
                     if place >= recipe.found:
                         picks = recipe.graded_picks
-                        rankings = _graded_rankings(reader, grader, name, rankings)
+                        rankings = self._graded_rankings(grader, name, rankings)
                     found = dict[str, None]()
                     for ranking in rankings:
                         for begin, (end, count) in zip((0, *(end for end, _ in picks)), picks, strict=False):
@@ -357,7 +343,7 @@ class JointTraining(Training):
         with Workers(self.run.threads) as workers:
             stored, joint = open_grader(self._index, self._reader), JointGrader(folder, workers)
             for label, lists in self._dev.items():
-                truth, by_stored, by_joint = _compared(self._reader, stored, joint, lists)
+                truth, by_stored, by_joint = self._compared(stored, joint, lists)
                 mean = (by_stored + by_joint) / 2  # as a search ranks
                 compared = {"grades": by_stored, DEFAULT_RERANKER: by_joint, "their mean": mean}
                 figures |= {f"{label} | {by}": rms_errors(each, truth) for by, each in compared.items()}
@@ -398,38 +384,30 @@ class JointTraining(Training):
 
         with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
             whole = Path(temporary)
-            for file in ("config.json", TOKENIZER):
-                copyfile(self._student / file, whole / file)
-            merged = with_trained(load_file(self._student / WEIGHTS), weights)
-            save_file(merged, whole / WEIGHTS, metadata={"format": "pt"})
+            write_base(self._student, with_trained(load_file(self._student / WEIGHTS), weights), whole)
             return export_joint(whole, Head(), folder)
 
+    def _graded_rankings(self, grader: Grader, name: str, rankings: list[list[str]]) -> list[list[str]]:
+        names = [each for each in dict.fromkeys(itertools.chain.from_iterable(rankings)) if each != name]
+        if not names:
+            return []
+        reader = self._reader
+        graded = grader.grade(query_of(reader, name), [reader.paper(each) for each in names])[0]
+        places, chances = list(Facet), []
+        for shape in SHAPES.values():
+            wanted = (
+                (graded.similar if weight > 0 else graded.other, facet) for facet, weight in shape.items()
+            )
+            chances.append(np.prod([known[:, places.index(facet)] for known, facet in wanted], axis=0))
+        orders = [np.argsort(-scores, kind="stable") for scores in (*graded.grades.T, *chances)]
+        return [[names[place] for place in order] for order in orders]
 
-def _graded_rankings(
-    reader: IndexReader, grader: Grader, name: str, rankings: Sequence[Sequence[str]]
-) -> list[list[str]]:
-    """The papers of ``rankings`` by their grades in each facet, and by the chance of each shape."""
-    names = [each for each in dict.fromkeys(itertools.chain.from_iterable(rankings)) if each != name]
-    if not names:
-        return []
-    graded = grader.grade(query_of(reader, name), [reader.paper(each) for each in names])[0]
-    places, chances = list(Facet), []
-    for shape in SHAPES.values():
-        wanted = ((graded.similar if weight > 0 else graded.other, facet) for facet, weight in shape.items())
-        chances.append(np.prod([known[:, places.index(facet)] for known, facet in wanted], axis=0))
-    orders = [np.argsort(-scores, kind="stable") for scores in (*graded.grades.T, *chances)]
-    return [[names[place] for place in order] for order in orders]
-
-
-def _compared(
-    reader: IndexReader, grader: Grader, joint: JointGrader, lists: GradedLists
-) -> tuple[Doubles, Doubles, Doubles]:
-    """Grades (pairs, 3) of pairs as they are given, by stored vectors, and jointly."""
-    rows = []
-    for query, pairs in lists.items():
-        candidates: list[Paper] = [reader.paper(pair.paper_id) for pair in pairs]
-        stored = grader.grade(query_of(reader, query), candidates)[0].grades
-        truth = np.array([pair.grades for pair in pairs], np.float64)
-        rows.append((truth, stored, joint.grade(reader.paper(query), candidates)))
-    truth, stored, jointly = (np.concatenate(parts) for parts in zip(*rows, strict=True))
-    return truth, stored, jointly
+    def _compared(self, grader: Grader, joint: JointGrader, lists: GradedLists) -> Iterator[Doubles]:
+        """Grades (pairs, 3) of pairs as they are given, by stored vectors, and jointly."""
+        reader, rows = self._reader, []
+        for query, pairs in lists.items():
+            candidates: list[Paper] = [reader.paper(pair.paper_id) for pair in pairs]
+            stored = grader.grade(query_of(reader, query), candidates)[0].grades
+            truth = np.array([pair.grades for pair in pairs], np.float64)
+            rows.append((truth, stored, joint.grade(reader.paper(query), candidates)))
+        return map(np.concatenate, zip(*rows, strict=True))

@@ -9,13 +9,15 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from numpy.typing import NDArray
+from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from qbe.errors import ModelError
 from qbe.index.vectors import Vectors
 from qbe.models.cards import TOKENIZER
 from qbe.models.encoding import Window
-from qbe.models.export.pytorch import load_encoder, positions
+from qbe.models.export.pytorch import load_encoder, positions, write_tokenizer
 from qbe.train.fit import Weights, trainable
 from qbe.train.losses import FACETS, PaperVectors
 from qbe.types import Facet, Paper
@@ -43,23 +45,17 @@ class PaperTable(NamedTuple):
 
 def table_of(windows: Sequence[Window], papers: Sequence[Paper] | None = None) -> PaperTable:
     """A table of windows, with the facets of ``papers`` (None: all)."""
-    ids, spans = zip(*windows, strict=True)
-    shape = len(ids), max(map(len, spans))
-    table = PaperTable(
-        torch.zeros(len(ids), max(map(len, ids)), dtype=torch.int32),
-        torch.tensor([len(each) for each in ids]),
-        torch.zeros(shape, dtype=torch.int64),
-        torch.zeros(shape, dtype=torch.int64),
-        torch.zeros(*shape, FACETS, dtype=torch.bool),
-    )
-    for row, (each, some) in enumerate(zip(ids, spans, strict=True)):
-        table.ids[row, : len(each)] = torch.tensor(each)
-        table.begins[row, : len(some)], table.ends[row, : len(some)] = torch.tensor(some).view(-1, 2).T
+    columns = zip(*windows, strict=True)
+    ids, spans = ([torch.tensor(each, dtype=torch.int64) for each in column] for column in columns)
+    begins, ends = pad_sequence([each.view(-1, 2) for each in spans], batch_first=True).unbind(2)
+    marked = torch.zeros(*begins.shape, FACETS, dtype=torch.bool)
+    for row, some in enumerate(spans):
         for place, facet in enumerate(Facet):
             of_facet = papers[row].facet_positions(facet)[0] if papers else ()
             inside = [position for position in of_facet if position < len(some)]
-            table.marked[row, inside or slice(0, len(some)), place] = True
-    return table
+            marked[row, inside or slice(0, len(some)), place] = True
+    lengths = torch.tensor([len(each) for each in ids])
+    return PaperTable(pad_sequence(ids, batch_first=True).int(), lengths, begins, ends, marked)
 
 
 def pooled(states: Tensor, begins: Tensor, ends: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -99,6 +95,14 @@ class TrainedEncoder(nn.Module):
         with torch.autocast(ids.device.type, torch.bfloat16, enabled=self.dtype is torch.bfloat16):
             states: Tensor = self.bert(input_ids=ids, attention_mask=mask).last_hidden_state
         return states.float()
+
+
+def write_base(base: Path, weights: Weights, folder: Path) -> None:
+    """Write weights, with the configuration and the tokenizer of ``base``, into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(base / "config.json", folder / "config.json")
+    write_tokenizer(base, folder / TOKENIZER)
+    save_file(dict(weights), folder / WEIGHTS, metadata={"format": "pt"})
 
 
 def with_trained(base: Weights, trained: Weights) -> dict[str, Tensor]:

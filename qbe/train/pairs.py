@@ -3,7 +3,7 @@
 import logging
 import math
 import random
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -179,22 +179,23 @@ def check_dev(dev: Mapping[str, GradedLists], sources: Sources) -> None:
             )
 
 
-def queries_of(lists: GradedLists, count: int) -> list[str]:
-    """The queries of lists of two or more candidates, in order; raises CorpusError below ``count``."""
+def in_steps(lists: GradedLists, size: int) -> Callable[[str], Iterator[list[str]]]:
+    """Give queries of lists of two or more candidates by steps of ``size``, without the rest, in the order of
+    a seed; raises CorpusError where there are fewer.
+    """
     queries = sorted(query for query, pairs in lists.items() if len(pairs) > 1)
-    if len(queries) < count:
+    if len(queries) < size:
         raise CorpusError(
-            f"expected at least {count} lists of two or more candidates to train on, found "
+            f"expected at least {size} lists of two or more candidates to train on, found "
             f"{len(queries)}; give more pairs"
         )
-    return queries
 
+    def steps(seed: str) -> Iterator[list[str]]:
+        order = random.Random(seed).sample(queries, len(queries))
+        for first in range(0, len(order) - size + 1, size):
+            yield order[first : first + size]
 
-def in_steps(queries: Sequence[str], size: int, seed: str) -> Iterator[list[str]]:
-    """The queries in the order of a seed, ``size`` a step; the rest is left out."""
-    order = random.Random(seed).sample(queries, len(queries))
-    for first in range(0, len(order) - size + 1, size):
-        yield order[first : first + size]
+    return steps
 
 
 def sample_unrelated(pairs: Sequence[GradedPair], count: int, rng: random.Random) -> list[GradedPair]:
@@ -204,25 +205,19 @@ def sample_unrelated(pairs: Sequence[GradedPair], count: int, rng: random.Random
     return [pair for place, pair in enumerate(pairs) if place not in dropped]
 
 
-def spearman(scores: Sequence[float], grades: Sequence[float]) -> float | None:
-    """Spearman's rank correlation; None where all grades are equal, 0 where only all scores are."""
+def facet_correlations(lists: Iterable[tuple[Floats, Sequence[Sequence[float]]]]) -> list[float]:
+    """For each facet the mean over lists of Spearman's correlation of scores (candidates, facets) and grades,
+    0 where only all scores are equal; lists without two grades for a facet are left out there, NaN where all
+    are.
+    """
     from scipy.stats import spearmanr
 
-    if len(set(grades)) < 2:
-        return None
-    return float(spearmanr(scores, grades).statistic) if len(set(scores)) > 1 else 0.0
-
-
-def facet_correlations(lists: Iterable[tuple[Floats, Sequence[Sequence[float]]]]) -> list[float]:
-    """For each facet the mean over lists of the correlation of scores (candidates, facets) and grades; lists
-    without two grades for a facet are left out there, NaN where all are.
-    """
-    rows = [
-        [
-            spearman(column.tolist(), truth)
-            for column, truth in zip(scores.T, zip(*grades, strict=True), strict=True)
-        ]
-        for scores, grades in lists
-    ]
-    known = [[each for each in column if each is not None] for column in zip(*rows, strict=True)]
-    return [float(np.mean(of_facet)) if of_facet else math.nan for of_facet in known]
+    known: dict[int, list[float]] = {}
+    for scores, grades in lists:
+        for facet, (column, truth) in enumerate(
+            zip(scores.T.tolist(), zip(*grades, strict=True), strict=True)
+        ):
+            of_facet = known.setdefault(facet, [])
+            if len(set(truth)) > 1:
+                of_facet.append(float(spearmanr(column, truth).statistic) if len(set(column)) > 1 else 0.0)
+    return [float(np.mean(of_facet)) if of_facet else math.nan for of_facet in known.values()]

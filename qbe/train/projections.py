@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -126,7 +127,6 @@ def projection_task(
     )
 
 
-Figures = Mapping[str, Mapping[str, Sequence[float]]]  # correlations by facet, by weights and file of pairs
 FIGURES = "Spearman's correlation with the grades, mean over queries. The mean of the seeds is published."
 
 
@@ -157,11 +157,11 @@ class ProjectionTraining(Training):
         self._published = list(fitted.values())[-1]
         identity = torch.eye(vectors.whole.shape[1]).repeat(FACETS, 1, 1)
         compared = {"untrained": {**self._published, "matrices": identity}, **fitted}
-
-        def measured() -> dict[str, list[float]]:
-            return dict(zip(dev, map(network.correlations, of_dev), strict=True))
-
-        self._figures = {label: with_weights(network, each, measured) for label, each in compared.items()}
+        self._figures = {
+            f"{file} | {label}": with_weights(network, each, partial(network.correlations, graded))
+            for file, graded in zip(dev, of_dev, strict=True)
+            for label, each in compared.items()
+        }
         self._pairs = sum(len(each.candidates) for each in lists)
 
     def publish(self, folder: Path) -> Card:
@@ -172,13 +172,9 @@ class ProjectionTraining(Training):
         return projections_card(model, self._figures, "learned from", caption)
 
 
-def by_file(figures: Figures) -> dict[str, Sequence[float]]:
-    """Rows of a card's table, by the file of pairs and the weights."""
-    files = next(iter(figures.values()))
-    return {f"{file} | {label}": rows[file] for file in files for label, rows in figures.items()}
-
-
-def projections_card(model: ProjectionModel, figures: Figures, learned: str, caption: str) -> Card:
+def projections_card(
+    model: ProjectionModel, figures: Mapping[str, Sequence[float]], learned: str, caption: str
+) -> Card:
     """The card of projections that were ``learned`` in a way."""
     encoder, weights = model.encoder["name"], model.encoder["weights_sha256"][:12]
     return Card(
@@ -189,6 +185,6 @@ def projections_card(model: ProjectionModel, figures: Figures, learned: str, cap
         input=f"the vectors that an index stores of {encoder} (weights {weights})",
         caption=caption,
         columns=("pairs", "weights", *BY_FACET),
-        figures=by_file(figures),
+        figures=figures,
         limits=GRADES_LIMITS,
     )

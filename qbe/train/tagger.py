@@ -26,8 +26,6 @@ from qbe.models.folders import BASE_ENCODER, MINILM, packaged_weights, resolve_t
 from qbe.models.tagger import Tagger, TaggingEncoder, span_mask
 from qbe.train import fit as trainer
 from qbe.train.tagger_network import (
-    ENCODER_RATE,
-    LABEL_COUNT,
     LABELS,
     Head,
     LabelledAbstract,
@@ -48,6 +46,7 @@ log = logging.getLogger(__name__)
 # arXiv's categories of abstracts that are like those of medicine; others are like CSAbstruct's.
 LIFE_SCIENCES = ("q-bio", "physics.med", "stat.AP", "eess.IV")
 NO_HEADING = (0.0,) * len(LABELS)
+ENCODER_RATE = 0.1  # the encoder's learning rate as a share of the head's: the encoder is pretrained
 MORE_THAN_ONE = 1.5  # a sum of probabilities is 1, but for rounding
 
 
@@ -77,14 +76,11 @@ Network = Head | Teacher | SentenceLayers
 
 
 class Example(NamedTuple):
-    """A paper with target probabilities (sentences, labels) and weights (sentences,) in the loss.
-
-    A target of more than one 1 is any of these labels.
-    """
+    """A paper, and what it teaches."""
 
     paper: Tokens
-    targets: Floats
-    weights: Floats
+    targets: Floats  # (sentences, labels), probabilities; more than one 1 is any of these labels
+    weights: Floats  # (sentences,), in the loss
 
     @classmethod
     def headed(cls, tokens: Tokens, paper: Paper, weights: tuple[float, float]) -> "Example":
@@ -327,7 +323,7 @@ class TaggerTraining(Training):
             split: record_states(self._trunk, recipe.layers, map(LabelledAbstract.paper, abstracts))
             for split, abstracts in self._labelled.items()
         }
-        one_hot = np.eye(LABEL_COUNT, dtype=np.float32)
+        one_hot = np.eye(len(LABELS), dtype=np.float32)
         gold = [
             Example(paper, one_hot[list(abstract.labels)], np.array(abstract.confidences, np.float32))
             for paper, abstract in zip(self._papers["train"], self._labelled["train"], strict=True)

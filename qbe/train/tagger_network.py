@@ -106,7 +106,6 @@ def headed_papers(sources: Iterable[Path], evaluated: TitleIndex) -> list[Paper]
 
 LABEL_COUNT = 5
 MAX_POSITION = 32  # sentences further from the beginning (or the end) share a position
-ENCODER_RATE = 0.1  # the encoder's learning rate as a share of the head's: the encoder is pretrained
 
 
 class Tokens(NamedTuple):
@@ -288,7 +287,6 @@ class Teacher(nn.Module):
     """A head on the states of an encoder whose layers are trained too (its embeddings are frozen)."""
 
     def __init__(self, folder: Path, layers: Sequence[int]) -> None:
-        """Load the encoder's weights from a folder with config.json and model.safetensors."""
         super().__init__()
         from transformers import AutoModel
 
@@ -298,10 +296,7 @@ class Teacher(nn.Module):
         self.trunk.embeddings.requires_grad_(False)
         self.layers = tuple(layers)
         self.head = Head(len(layers) * self.trunk.config.hidden_size)
-
-    @property
-    def chain(self) -> Chain:
-        return self.head.chain
+        self.chain = self.head.chain
 
     @staticmethod
     def collate(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor, Tensor]:
