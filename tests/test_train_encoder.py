@@ -25,16 +25,7 @@ from qbe.search.matching import entropic_transport
 from qbe.train import cocitations
 from qbe.train.cocitations import CocitationRecipe, CocitationTraining, Pair, align, cocitation_task
 from qbe.train.fit import Schedule, fit, lr_factor
-from qbe.train.losses import (
-    ABSTRACTS,
-    CONTEXTS,
-    OBJECTIVES,
-    PaperVectors,
-    Settings,
-    Triplets,
-    transport_cost,
-    triplet_losses,
-)
+from qbe.train.losses import OBJECTIVES, PaperVectors, Settings, Triplets, transport_cost, triplet_losses
 from qbe.train.network import CocitationEncoder, PaperTable, table_of
 from qbe.train.work import RunOptions, run_training
 from qbe.util.files import sha256
@@ -138,11 +129,11 @@ class ByWords:
 def test_sentences_are_aligned_by_what_cites_them_or_by_each_other(tmp_path):
     query, positive = alone("a b.", "c d.", "e."), alone("a.", "d e.", "a b.")
     pair = Pair(frozenset("12"), query, positive, contexts=("It is c.", "Also e e."))
-    aligned = align([pair] * 3, CONTEXTS, ByWords(), tmp_path / "contexts.npz")
+    aligned = align([pair] * 3, OBJECTIVES["ts"].aligned, ByWords(), tmp_path / "contexts.npz")
     assert [each.alignment for each in aligned] == [(2, 1)] * 3
-    (one,) = align([pair], ABSTRACTS, ByWords(), tmp_path / "abstracts.npz")
+    (one,) = align([pair], OBJECTIVES["abs"].aligned, ByWords(), tmp_path / "abstracts.npz")
     assert one == pair._replace(alignment=(0, 2))
-    (again,) = align([pair], ABSTRACTS, None, tmp_path / "abstracts.npz")  # out of the file
+    (again,) = align([pair], OBJECTIVES["abs"].aligned, None, tmp_path / "abstracts.npz")  # out of the file
     assert again == one
 
 
