@@ -31,7 +31,7 @@ from qbe.models.encoder import Encoder
 from qbe.models.encoding import EncodedAspect, PaperVectors
 from qbe.models.folders import LARGE as LARGE_ENTRY
 from qbe.models.folders import cached_export, resolve_encoder
-from qbe.models.session import CPU, CUDA, IDENTITY, open_session
+from qbe.models.session import CPU, CUDA, PRODUCT_OF_BYTES, open_session
 from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.query import Aspect
 from qbe.search.rank import RerankRequest
@@ -222,7 +222,7 @@ def main(argv: list[str]) -> None:
     with suppress(ImportError):
         import torch  # noqa: F401  # it brings libraries that ONNX Runtime may miss
     try:
-        open_session(IDENTITY, options.device)
+        open_session(PRODUCT_OF_BYTES, options.device)
     except QbeError as error:
         raise MissingDependencyError(
             f"not run: it needs an NVIDIA GPU with CUDA 13 and cuDNN 9, and qbe[gpu] installed as "

@@ -8,19 +8,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from qbe.errors import ModelError
+from qbe.models import encoding
 from qbe.models.cards import DEFAULT_ENCODER, EncoderFiles, state_output
-from qbe.models.encoding import (
-    CLS,
-    SENTENCES,
-    Floats,
-    PaperTokenizer,
-    PaperVectors,
-    Window,
-    passes,
-    sentence_room,
-    stored,
-    whole_vector,
-)
+from qbe.models.encoding import CLS, SENTENCES, Floats, PaperVectors, Passed, Window, stored
 from qbe.models.folders import resolve_encoder
 from qbe.models.session import CPU, HALF, check_precision, chosen_device, open_session, usual_precision
 from qbe.types import Paper
@@ -68,7 +58,7 @@ class Encoder:
             self.batch_model = BatchModel(files, self.device, half=half, tokens=batch_tokens)
         else:
             self._session = open_session(files.model, device=self.device)
-        self.tokenizer = PaperTokenizer(files.tokenizer)
+        self.tokenizer = encoding.PaperTokenizer(files.tokenizer)
 
     @classmethod
     def open(
@@ -94,37 +84,18 @@ class Encoder:
 
     def encode_paper(self, paper: Paper, hook: Any = None) -> PaperVectors:
         """Encode one paper; raises ModelError where the hook wants a layer that the model lacks."""
-        if self.batched:
-            return self._encode_chunk([paper], hook)[0]
-        encoder_format, outputs = self.files.metadata.encoder_format, self._outputs(hook)
-        vectors: list[Floats] = []
-        hook_values: list[Floats] = []
-        sums: list[tuple[Any, int]] = []
-        for window in self.windows(paper):
-            pause()
-            feed = {"input_ids": np.array([window.ids], dtype=np.int64)}
-            last, *hook_states = [states[0] for states in self._session.run(outputs, feed)]
-            for begin, end in window.spans:
-                first = encoder_format.sentences == CLS
-                vectors.append(last[begin] if first else last[begin:end].mean(axis=0))
-            states = last[:1] if encoder_format.whole == CLS else last
-            sums.append((states.sum(axis=0, dtype=np.float64), len(states)))
-            if hook:
-                hook_values.append(hook.compute(hook_states, window.spans))
-        return PaperVectors(
-            stored(np.stack(vectors), encoder_format.similarity),
-            stored(whole_vector(sums, encoder_format), encoder_format.similarity),
-            np.concatenate(hook_values) if hook else None,
-        )
+        return self._encode_chunk([paper], hook)[0]
 
     def _encode_chunk(self, papers: Sequence[Paper], hook: Any) -> list[PaperVectors]:
-        self._outputs(hook)  # for its error
-        encoder_format = self.files.metadata.encoder_format
-        ids = iter(self.tokenizer.batch_ids(list(chain.from_iterable(map(self._texts, papers)))))
-        windows = [
-            list(self._windows(paper, next(ids), list(islice(ids, len(paper.sentences))))) for paper in papers
-        ]
-        passed = iter(self.batch_model.run(list(chain.from_iterable(windows)), hook, self.tokenizer.pad))
+        encoder_format, outputs = self.files.metadata.encoder_format, self._outputs(hook)
+        texts = list(chain.from_iterable(map(self._texts, papers)))
+        ids = iter(self.tokenizer.batch_ids(texts) if self.batched else map(self.tokenizer.ids, texts))
+        windows = [list(self.windows(paper, islice(ids, 1 + len(paper.sentences)))) for paper in papers]
+        each_window = chain.from_iterable(windows)
+        if self.batched:
+            passed = iter(self.batch_model.run(list(each_window), hook, self.tokenizer.pad))
+        else:
+            passed = (self._pass(window, outputs, hook) for window in each_window)
         first, of_first = encoder_format.sentences == CLS, encoder_format.whole == CLS
         sums: list[Floats] = []
         counts: list[int] = []
@@ -137,33 +108,37 @@ class Encoder:
                 whole.append((result.sums[0], 1 if of_first else len(window.ids)))
                 sums.extend(result.sums[:1] if first and window.spans else result.sums[1:])
                 counts.extend(1 if first else end - begin for begin, end in window.spans)
-            wholes.append(whole_vector(whole, encoder_format))
+            wholes.append(encoding.whole_vector(whole, encoder_format))
             scores = [result.scores for result in results if result.scores is not None]
             hook_values.append(np.concatenate(scores) if scores else None)
-        means = np.stack(sums) / np.array(counts, np.float32)[:, None]
+        means = np.array(sums, np.float32) / np.array(counts, np.float32)[:, None]
         ends = np.cumsum([len(paper.sentences) for paper in papers])[:-1]
         sentences = np.split(stored(means, encoder_format.similarity), ends)
         parts = zip(sentences, stored(np.stack(wholes), encoder_format.similarity), hook_values, strict=True)
         return [PaperVectors(*vectors) for vectors in parts]
 
-    def windows(self, paper: Paper) -> Iterator[Window]:
-        """Arrange a paper in passes through the model; logs a warning where a text is cut."""
-        title, *sentences = map(self.tokenizer.ids, self._texts(paper))
-        return self._windows(paper, title, sentences)
+    def _pass(self, window: Window, outputs: Sequence[str], hook: Any) -> Passed:
+        pause()
+        feed = {"input_ids": np.array([window.ids], dtype=np.int64)}
+        last, *hook_states = [states[0] for states in self._session.run(outputs, feed)]
+        whole = last[:1] if self.files.metadata.encoder_format.whole == CLS else last
+        sums = [last[begin:end].sum(axis=0) for begin, end in window.spans]
+        values = hook.compute(hook_states, window.spans) if hook else None
+        return Passed([whole.sum(axis=0, dtype=np.float64), *sums], values)
+
+    def windows(self, paper: Paper, ids: Iterable[list[int]] | None = None) -> Iterator[Window]:
+        """Arrange a paper, given its texts' ``ids`` or not, in passes; logs a warning where a text is cut."""
+        title, *sentences = map(self.tokenizer.ids, self._texts(paper)) if ids is None else ids
+        for told in self._cut(title, sentences):
+            log.warning("paper %s: %s", paper.paper_id, told)
+        limit, layout = self.files.metadata.max_tokens, self.files.metadata.encoder_format.layout
+        return encoding.passes(title, sentences, self.tokenizer.special, limit, layout)
 
     def _texts(self, paper: Paper) -> Iterator[str]:
         alone = self.files.metadata.encoder_format.layout == SENTENCES
         yield paper.title
         for sentence in paper.sentences:
             yield sentence.text if alone else self.tokenizer.space + sentence.text
-
-    def _windows(
-        self, paper: Paper, title: Sequence[int], sentences: Sequence[Sequence[int]]
-    ) -> Iterator[Window]:
-        for told in self._cut(title, sentences):
-            log.warning("paper %s: %s", paper.paper_id, told)
-        limit, layout = self.files.metadata.max_tokens, self.files.metadata.encoder_format.layout
-        return passes(title, sentences, self.tokenizer.special, limit, layout)
 
     def cut(self, paper: Paper) -> list[str]:
         """Say what of a paper is not read since it is too long: single sentences, the title."""
@@ -172,7 +147,7 @@ class Encoder:
 
     def _cut(self, title: Sequence[int], sentences: Sequence[Sequence[int]]) -> list[str]:
         limit, layout = self.files.metadata.max_tokens, self.files.metadata.encoder_format.layout
-        room, told = sentence_room(title, limit, layout), list[str]()
+        room, told = encoding.sentence_room(title, limit, layout), list[str]()
         if cut := [len(sentence) for sentence in sentences if len(sentence) > room]:
             long = f"{len(cut)} of its sentences longer than the {room} tokens that the encoder reads of one"
             told.append(f"{long}, cut there; the longest has {max(cut)}")

@@ -269,6 +269,13 @@ class PaperVectors(NamedTuple):
     hook_values: Floats | None = None
 
 
+class Passed(NamedTuple):
+    """Sums (1 + sentences, dimension) of a pass's last states, the whole's first; a hook's values; float32."""
+
+    sums: Sequence[Floats]
+    scores: Floats | None
+
+
 class EncodedAspect(NamedTuple):
     """An aspect of a query with its vectors, computed once; None where no stage needs vectors.
 

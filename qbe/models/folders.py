@@ -15,19 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError, UsageError, check_package, did_you_mean, requirement
-from qbe.models import cards, made_once, reading
+from qbe.models import cards, encoding, made_once, reading
 from qbe.models.cards import DIFFERENCE, LARGE_ENCODER, PACKAGE, verify_digest
-from qbe.models.encoding import (
-    CLS,
-    DECLARING_FILES,
-    DEFAULT_FORMAT,
-    L2,
-    MEAN,
-    SENTENCES,
-    TITLE_SEP_ABSTRACT,
-    EncoderFormat,
-    declared_format,
-)
+from qbe.models.encoding import CLS, DEFAULT_FORMAT, L2, MEAN, SENTENCES, TITLE_SEP_ABSTRACT, EncoderFormat
 from qbe.models.session import HALF, PRECISIONS
 from qbe.util import work
 from qbe.util.files import cache_folder, sha256
@@ -314,7 +304,7 @@ def find_weights(kind: cards.ModelKind[Any], name: str) -> Weights | None:
         hub, files = name, [*config, *tokenizer]
         if is_encoder:
             hub, encoder_format = ADAPTERS.get(name, name), PUBLISHED.get(name)
-            files += DECLARING_FILES
+            files += encoding.DECLARING_FILES
         for file in weights:
             folder = _download(kind.noun, hub, [*files, file])
             if (folder / file).is_file():
@@ -325,7 +315,7 @@ def find_weights(kind: cards.ModelKind[Any], name: str) -> Weights | None:
     else:
         return None
     if is_encoder:
-        encoder_format = encoder_format or declared_format(folder) or DEFAULT_FORMAT
+        encoder_format = encoder_format or encoding.declared_format(folder) or DEFAULT_FORMAT
     check_required(kind, folder)
     return Weights(name, origin, sha256(weights_file(kind, folder)), lambda: folder, encoder_format, adapter)
 

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from qbe.errors import ModelError
 from qbe.models import made_once, reading
 from qbe.models.cards import SCORE, EncoderFiles, RerankerFiles, model_file, state_output
-from qbe.models.encoding import CLS, Floats, Window
+from qbe.models.encoding import CLS, Passed, Window
 from qbe.models.session import open_session
 from qbe.util.files import atomic_file, cache_folder, sha256
 
@@ -37,13 +37,6 @@ _OF_OTHER_TYPE = frozenset(("Shape", "Size", "Equal", "Less", "Greater", "Not", 
 
 
 # Running
-
-
-class Passed(NamedTuple):
-    """Sums (1 + sentences, dimension) of the last states, first the whole's; a tagger's scores; float32."""
-
-    sums: Floats
-    scores: Floats | None
 
 
 def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:

@@ -12,16 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.errors import FileFormatError, OutputError, input_error
-from qbe.models.endpoint import (
-    ANSWER_TOKENS,
-    OWN_FORM,
-    BudgetSpentError,
-    Client,
-    EndpointError,
-    Form,
-    RequestError,
-    estimated_tokens,
-)
+from qbe.models import endpoint
+from qbe.models.endpoint import OWN_FORM, BudgetSpentError, Client, EndpointError, Form, RequestError
 from qbe.types import Facet, Paper
 from qbe.util.text import one_line
 from qbe.util.work import Closing
@@ -236,7 +228,8 @@ class Grader:
         """Estimate the requests left to send for pairs."""
         questions = self._questions(pairs).items()
         prompts = [prompt for digest, (prompt, _) in questions if not self.answers.get(digest)]
-        return Estimate(len(prompts), sum(map(estimated_tokens, prompts)), len(prompts) * ANSWER_TOKENS)
+        tokens = sum(map(endpoint.estimated_tokens, prompts))
+        return Estimate(len(prompts), tokens, len(prompts) * endpoint.ANSWER_TOKENS)
 
     def grade(self, pairs: Sequence[PaperPair], progress: Callable[[int], object] | None = None) -> Outcome:
         """Grade pairs, equal ones once, until the budget is spent; ``progress`` gets counts of finished ones.

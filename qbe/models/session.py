@@ -27,16 +27,12 @@ _SLOW_ON_CPU = ["SkipLayerNormFusion"]
 _CUDA_OPTIONS = {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"}
 # Unsigned weights, whose products are exact on every processor: on one with VNNI they take 2.5 times as long.
 _UNSIGNED_WEIGHTS = "session.x64quantprecision"
-_PRODUCT_OF_BYTES = bytes.fromhex(  # MatMulInteger: x (2 by 64, uint8), w (64 by 16, int8) to y (int32)
+PRODUCT_OF_BYTES = bytes.fromhex(  # MatMulInteger: x (2 by 64, uint8), w (64 by 16, int8) to y (int32)
     "08083a5c0a180a01780a0177120179220d4d61744d756c496e74656765721201615a130a0178120e0a0c080212080a02"
     "08020a0208405a130a0177120e0a0c080312080a0208400a02081062130a0179120e0a0c080612080a0208020a020810"
     "42040a001010"
 )
 _REMEDY = "install qbe[gpu] as docs/indexing.md says, or use `device` cpu"
-IDENTITY = bytes.fromhex(  # a model, by which a device is tried
-    "080812003a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a020801620f0a01"
-    "79120a0a08080112040a02080142040a001011"
-)
 
 
 def usual_precision(device: str) -> str:
@@ -72,7 +68,7 @@ def chosen_device(device: str) -> str:
     if device != AUTO:
         return device
     try:
-        open_session(IDENTITY, CUDA)
+        open_session(PRODUCT_OF_BYTES, CUDA)
     except (MissingDependencyError, ModelError) as error:
         log.info("device auto: the CPU (%s)", str(error).partition(";")[0])
         return CPU
@@ -89,7 +85,7 @@ def _saturates() -> bool:
     x, w = np.full((2, 64), 255, np.uint8), np.full((64, 16), 127, np.int8)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(_PRODUCT_OF_BYTES, options, providers=[_CPU])
+    session = onnxruntime.InferenceSession(PRODUCT_OF_BYTES, options, providers=[_CPU])
     return bool((session.run(None, {"x": x, "w": w})[0] != 255 * 127 * 64).any())
 
 

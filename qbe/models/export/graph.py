@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from qbe.errors import ModelError, check_package
 from qbe.models import reading
 from qbe.models.folders import read_weights
+from qbe.models.gpu import Graph, dequantize
 from qbe.models.session import open_session
 from qbe.util.files import sha256
 
@@ -255,29 +256,21 @@ def dequantized(int8: Path) -> dict[str, Floats]:
 
     Tables and biases have their names, matrices (outputs, inputs) the name of their bias and ``/matrix``.
     """
-    import onnx
-    from onnx import numpy_helper
-
-    graph = onnx.load(str(int8)).graph
-    found = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    graph = Graph(int8)
+    dequantize(graph)
+    found = {name.removesuffix("_quantized/exact"): value for name, value in graph.values.items()}
     users: dict[str, list[Any]] = {}
-    for node in graph.node:
+    for node in graph.nodes:
         for name in node.input:
             users.setdefault(name, []).append(node)
-    sources = {output: node.input[0] for node in graph.node if node.input for output in node.output}
-    plain = {name.removesuffix("_quantized") for name in found if name.endswith("_quantized")}
-    for name in plain:
-        scale, zero = found.pop(f"{name}_scale"), found.pop(f"{name}_zero_point")
-        found[name] = (found.pop(f"{name}_quantized").astype(np.float32) - zero.astype(np.float32)) * scale
-    for node in graph.node:
-        weight = node.input[1].removesuffix("_quantized") if node.op_type == "MatMulInteger" else None
-        if weight not in plain:
+    for node in graph.nodes:
+        if node.op_type != "MatMul" or not node.input[1].endswith("/exact"):
             continue
-        matrix, states, (place,) = found[weight], sources[node.input[0]], node.output
+        matrix, states, (place,) = graph.values[node.input[1]], node.input[0], node.output
         if states.endswith("/smoothed"):
             matrix = matrix * found[f"{states}/factors"][:, None]
         while not any(user.op_type == "Add" for user in users[place]):
-            (place,) = next(use for use in users[place] if use.op_type in ("Cast", "Mul", "Reshape")).output
+            (place,) = next(use for use in users[place] if use.op_type == "Reshape").output
         added = next(user for user in users[place] if user.op_type == "Add")
         bias = next(name for name in added.input if name in found)
         found[f"{bias}/matrix"] = np.ascontiguousarray(matrix.T)
