@@ -142,12 +142,11 @@ def flops(tokens: int, layers: int, hidden: int) -> tuple[int, int]:
 
 
 def _weights(files: EncoderFiles) -> Path:
-    from qbe.models.folders import LARGE as ENTRY
     from qbe.models.folders import MINILM, packaged_weights, weights_folder
     from qbe.util.files import sha256
 
     is_large = files.metadata.name == LARGE
-    folder = weights_folder(ENTRY) if is_large else packaged_weights(MINILM)
+    folder = weights_folder() if is_large else packaged_weights(MINILM)
     assert sha256(folder / "model.safetensors") == files.metadata.weights_sha256
     return folder
 

@@ -29,8 +29,7 @@ from qbe.errors import CorpusError, MissingDependencyError, QbeError
 from qbe.models.cards import ENCODER, EncoderFiles
 from qbe.models.encoder import Encoder
 from qbe.models.encoding import EncodedAspect, PaperVectors
-from qbe.models.folders import LARGE as LARGE_ENTRY
-from qbe.models.folders import cached_export, resolve_encoder
+from qbe.models.folders import LARGE_SHA256, cached_export, resolve_encoder
 from qbe.models.session import CPU, CUDA, PRODUCT_OF_BYTES, open_session
 from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.query import Aspect
@@ -100,7 +99,7 @@ def small(bench: Benchmark) -> None:
 def large(bench: Benchmark) -> None:
     with tempfile.TemporaryDirectory() as place:
         name, precision = LARGE, "int8"
-        if not (cached_export(ENCODER, LARGE, LARGE_ENTRY.sha256) / ENCODER.metadata_file).is_file():
+        if not (cached_export(ENCODER, LARGE, LARGE_SHA256) / ENCODER.metadata_file).is_file():
             name, precision = draw_model(Path(place, "large"), layers=12, size=768), "fp32"
             print("  weights: drawn", flush=True)
         files = resolve_encoder(name, precision)

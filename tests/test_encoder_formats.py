@@ -168,7 +168,7 @@ def test_a_sentence_transformer_against_its_library(mpnet, papers, cache, monkey
     monkeypatch.setattr(folders.work, "run", exported_here)
     files = resolve_encoder(str(mpnet), "fp32")
     assert files.metadata.encoder_format == Format(max_tokens=40)
-    alone = Format.pooled(SENTENCES, MEAN, max_tokens=40)
+    alone = Format(SENTENCES, MEAN, max_tokens=40)
     encoder = Encoder(replace(files, metadata=replace(files.metadata, encoder_format=alone)))
     theirs = SentenceTransformer(str(mpnet), device="cpu", local_files_only=True)
     for paper in papers[:8]:
@@ -190,7 +190,7 @@ NORMALIZED = [*DECLARED["modules.json"], {"path": "2", "type": "x.Normalize"}]
 
 
 OF_LIBRARY, OF_BERT = "config_sentence_transformers.json", "sentence_bert_config.json"
-PLAIN_CLS = Format.pooled(TITLE_ABSTRACT, CLS)
+PLAIN_CLS = Format(TITLE_ABSTRACT, CLS)
 
 
 def declare(folder: Path, files: dict[str, object]) -> Path:
@@ -203,10 +203,10 @@ def declare(folder: Path, files: dict[str, object]) -> Path:
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        ({}, Format.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)),
+        ({}, Format(TITLE_ABSTRACT, CLS, COSINE, 256)),
         ({"1_Pooling/config.json": {"pooling_mode": "mean"}}, Format(max_tokens=256)),
-        ({"modules.json": NORMALIZED}, Format.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)),
-        ({OF_LIBRARY: {"similarity_fn_name": "euclidean"}}, Format.pooled(TITLE_ABSTRACT, CLS, L2, 256)),
+        ({"modules.json": NORMALIZED}, Format(TITLE_ABSTRACT, CLS, COSINE, 256)),
+        ({OF_LIBRARY: {"similarity_fn_name": "euclidean"}}, Format(TITLE_ABSTRACT, CLS, L2, 256)),
         ({OF_BERT: {}, "tokenizer_config.json": {"model_max_length": 10**30}}, PLAIN_CLS),
     ],
 )
@@ -243,8 +243,6 @@ def test_what_a_folder_declares_beyond_that_is_refused(tmp_path, name, content, 
         ({"layout": "abstract"}, "expected a layout of .*, found 'abstract'"),
         ({"whole": "max"}, "expected a pooling of the whole of mean, cls, found 'max'"),
         ({"similarity": "dot"}, "expected a similarity of cosine, l2, found 'dot'"),
-        ({"sentences": CLS}, "expected sentences pooled by mean .*, found 'cls'"),
-        ({"layout": SENTENCES, "whole": CLS}, "expected sentences pooled by cls with the layout sentences"),
         ({"max_tokens": 15}, "expected passes of at least 16 tokens, found 15"),
     ],
 )
@@ -265,9 +263,9 @@ def test_options_override_what_a_folder_declares(tmp_path):
 
     assert read() == Format()
     declare(tmp_path, DECLARED)
-    assert read() == Format.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)
-    assert read("--layout", SENTENCES) == Format.pooled(SENTENCES, CLS, COSINE, 256)
-    assert read("--max-tokens", "0", "--similarity", L2) == Format.pooled(TITLE_ABSTRACT, CLS, L2)
+    assert read() == Format(TITLE_ABSTRACT, CLS, COSINE, 256)
+    assert read("--layout", SENTENCES) == Format(SENTENCES, CLS, COSINE, 256)
+    assert read("--max-tokens", "0", "--similarity", L2) == Format(TITLE_ABSTRACT, CLS, L2)
     for encoder_format in (Format(), *PUBLISHED.values()):
         assert read(*encoder_format.options()) == encoder_format
 
@@ -296,7 +294,7 @@ def test_formats_of_the_same_weights_are_kept_apart(monkeypatch, cache, tmp_path
 def test_a_tagger_takes_sentences_in_context_only(tiny_encoder, tiny_tagger):
     """With an encoder of the same weights and single sentences, its own encoder is opened as a second one."""
     files = resolve_encoder(str(tiny_encoder))
-    single = replace(files.metadata, encoder_format=Format.pooled(SENTENCES, MEAN))
+    single = replace(files.metadata, encoder_format=Format(SENTENCES, MEAN))
     tagger = Tagger.open(str(tiny_tagger))
     assert tagger.supports(Encoder(files))
     assert not tagger.supports(Encoder(replace(files, metadata=single)))

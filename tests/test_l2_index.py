@@ -23,7 +23,7 @@ from qbe.search.stages import MATCHINGS
 from qbe.types import Facet, Paper, Sentence
 
 OUTSIDE = Paper("outside", "Ranking code", (Sentence("Developers search for code."), Sentence("We rank it.")))
-CONVENTION = EncoderFormat.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 64)
+CONVENTION = EncoderFormat(TITLE_SEP_ABSTRACT, CLS, L2, 64)
 
 
 @pytest.fixture(scope="module")

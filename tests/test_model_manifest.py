@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qbe.cli.parser import parse
-from qbe.models.folders import BASES, LARGE
+from qbe.models.folders import BASES, LARGE_SHA256
 from qbe.util.files import sha256
 
 ROOT = Path(__file__).parent.parent
@@ -40,7 +40,7 @@ def known_digests() -> set[str]:
     digests |= {model["weights"] for model in models if "weights" in model}
     for base, _ in BASES.values():
         digests |= set(base.digests.values())
-    return digests | {LARGE.sha256} | MANIFEST["superseded"].keys()
+    return digests | {LARGE_SHA256} | MANIFEST["superseded"].keys()
 
 
 def data_file(name: str) -> Path | None:

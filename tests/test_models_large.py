@@ -24,15 +24,7 @@ from qbe.models.encoding import Window
 from qbe.models.export import encoder
 from qbe.models.export.encoder import export_encoder
 from qbe.models.export.graph import channel_ranges, fill_graph, smooth, store_graph
-from qbe.models.folders import (
-    LargeEncoder,
-    PackagedModel,
-    applied,
-    find,
-    low_rank,
-    read_weights,
-    write_weights,
-)
+from qbe.models.folders import PackagedModel, applied, find, low_rank, read_weights, write_weights
 from qbe.train.network import GradedEncoder, StoredVectors, table_of, vector_terms
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -116,11 +108,10 @@ def test_the_difference_is_added_and_the_whole_verified(parts, tmp_path, monkeyp
     trained = {"w": np.float32([[1.5, 2.25], [3, 4]])}
     (tmp_path / "large-fish").mkdir()
     write_weights(tmp_path / "large-fish" / "difference.safetensors", low_rank(base, trained, 2))
-    entry = LargeEncoder("large-fish", parts, "0" * 64)
     with pytest.raises(ModelError, match=r"model.safetensors: expected SHA-256 000.*, found (\w+)") as raised:
-        folders.weights_folder(entry)
+        folders.weights_folder("large-fish", parts, "0" * 64)
     digest = str(raised.value).partition("found ")[2][:64]
-    weights = read_weights(folders.weights_folder(entry._replace(sha256=digest)) / "model.safetensors")
+    weights = read_weights(folders.weights_folder("large-fish", parts, digest) / "model.safetensors")
     np.testing.assert_allclose(weights["w"], trained["w"], atol=0.01)
     assert weights["other"].tolist() == [5]
 

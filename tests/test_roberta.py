@@ -38,7 +38,7 @@ def test_an_encoder_reads_as_the_library_does(papers, texts, tmp_path):
     sentences = [sentence.text for sentence in paper.sentences]
     for name, form in (
         ("context", EncoderFormat(similarity="l2")),
-        ("alone", EncoderFormat.pooled(SENTENCES, MEAN, "l2")),
+        ("alone", EncoderFormat(SENTENCES, MEAN, "l2")),
     ):
         metadata = export_encoder(folder, "tiny", "here", tmp_path / name, form)
         assert metadata.max_tokens == POSITIONS

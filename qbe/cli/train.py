@@ -135,7 +135,7 @@ def format_of(options: argparse.Namespace) -> "EncoderFormat":
     base = DEFAULT_FORMAT
     if None in (options.layout, options.pooling, options.similarity, options.max_tokens):
         base = declared_format(Path(options.model)) or base
-    return EncoderFormat.pooled(
+    return EncoderFormat(
         options.layout or base.layout,
         options.pooling or base.whole,
         options.similarity or base.similarity,

@@ -175,7 +175,9 @@ def read_card(folder: Path, kind: ModelKind[Card]) -> Card:
             expected = f"{path}: expected {kind.noun} metadata of format {kind.format}"
             raise ModelError(f"{expected}, found format {record.get('format')}; {remedy}")
         if kind.card is EncoderMetadata:
-            record["encoder_format"] = EncoderFormat(**record.pop(_FORMAT_KEY))
+            given = record.pop(_FORMAT_KEY)
+            del given["sentences"]  # which follows from the others
+            record["encoder_format"] = EncoderFormat(**given)
         card = kind.card(**record)
         for name, hint in get_type_hints(kind.card).items():
             of: Any = get_origin(hint) or hint

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,18 +24,18 @@ SIMILARITIES = (COSINE, L2)
 MIN_PASS_TOKENS = 16  # a shorter pass would leave no room for a sentence after the title
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class EncoderFormat:
     """The input of an encoder, and how vectors come out; the defaults are those of all-MiniLM-L6-v2.
 
     ``layout``: ``title-abstract`` is [CLS] title, all sentences [SEP]; ``title-sep-abstract`` has another
     [SEP] after the title; ``sentences`` passes each sentence alone, and both together for the whole paper.
-    ``sentences`` (in context ``mean``) and ``whole`` pool the last states by ``mean`` or ``cls``. ``l2`` is
-    minus the Euclidean distance. ``max_tokens`` limits a pass; None: the model's positions.
+    ``whole`` pools the last states by ``mean`` or ``cls``, ``sentences`` (in context always by ``mean``) too.
+    ``l2`` is minus the Euclidean distance. ``max_tokens`` limits a pass; None: the model's positions.
     """
 
     layout: str = TITLE_ABSTRACT
-    sentences: str = MEAN
+    sentences: str = field(init=False)
     whole: str = MEAN
     similarity: str = COSINE
     max_tokens: int | None = None
@@ -48,24 +48,9 @@ class EncoderFormat:
         ):
             if value not in known:
                 raise UsageError(f"expected a {name} of {', '.join(known)}, found {value!r}")
-        pooling = self.whole if self.layout == SENTENCES else MEAN
-        if self.sentences != pooling:
-            raise UsageError(
-                f"expected sentences pooled by {pooling} with the layout {self.layout}, found "
-                f"{self.sentences!r}"
-            )
+        object.__setattr__(self, "sentences", self.whole if self.layout == SENTENCES else MEAN)
         if self.max_tokens is not None and self.max_tokens < MIN_PASS_TOKENS:
             raise UsageError(f"expected passes of at least {MIN_PASS_TOKENS} tokens, found {self.max_tokens}")
-
-    @classmethod
-    def pooled(
-        cls, layout: str, pooling: str, similarity: str = COSINE, max_tokens: int | None = None
-    ) -> "EncoderFormat":
-        """Return a format with one pooling, for sentences too with the layout ``sentences``."""
-        sentences = pooling if layout == SENTENCES else MEAN
-        return cls(
-            layout=layout, sentences=sentences, whole=pooling, similarity=similarity, max_tokens=max_tokens
-        )
 
     def options(self) -> list[str]:
         options = ["--layout", self.layout, "--pooling", self.whole, "--similarity", self.similarity]
@@ -130,7 +115,7 @@ def declared_format(folder: Path) -> EncoderFormat | None:
             raise ModelError(f"{expected}, found {found}; {remedy}")
     max_tokens = None if limit is None or limit > _UNLIMITED else limit
     compared = L2 if similarity == "euclidean" else COSINE
-    return EncoderFormat.pooled(TITLE_ABSTRACT, str(modes[0]), compared, max_tokens)
+    return EncoderFormat(TITLE_ABSTRACT, str(modes[0]), compared, max_tokens)
 
 
 # The tokens at the beginning and end of a text and for unknown words, of MPNet, BERT and RoBERTa. MPNet's
@@ -270,7 +255,7 @@ class PaperVectors(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """Sums (1 + sentences, dimension) of a pass's last states, the whole's first; a hook's values; float32."""
+    """Sums (1 + sentences, dimension) of a pass's last states, the whole's first; values of a hook."""
 
     sums: Sequence[Floats]
     scores: Floats | None

@@ -5,7 +5,6 @@ import importlib.util
 import re
 import shutil
 import sys
-import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -99,14 +98,6 @@ class PackagedModel(NamedTuple):
     digests: Mapping[str, str]
 
 
-class LargeEncoder(NamedTuple):
-    """A base with the difference in the folder ``name`` of this package; ``sha256`` is the sum's digest."""
-
-    name: str
-    base: PackagedModel
-    sha256: str
-
-
 MPNET = PackagedModel(
     name="all-mpnet-base-v2",
     source="sentence-transformers/all-mpnet-base-v2",
@@ -119,19 +110,15 @@ MPNET = PackagedModel(
         "config.json": "d46a3e04ded82bba22528424480697d394eeda6a27484e08c5bb2bdf5906cfa0",
     },
 )
-LARGE = LargeEncoder(LARGE_ENCODER, MPNET, "5da8c98e56d669097cb581cca3f69a776e0bbb426092049030988b743559097e")
+LARGE_SHA256 = "5da8c98e56d669097cb581cca3f69a776e0bbb426092049030988b743559097e"  # of the weights
 
 
 def _cached(name: str, what: str, fill: Callable[[Path], None]) -> Path:
-    """Return a folder of the cache, which is filled on first use, and appears whole."""
     target = cache_folder() / "weights" / name
 
     def make() -> None:
-        with tempfile.TemporaryDirectory(prefix=".making-", dir=target.parent) as temporary:
-            made = Path(temporary, "model")
-            made.mkdir()
+        with cards.staged_folder(target) as made:
             fill(made)
-            made.replace(target)
 
     return made_once(target, f"{what} {name}", make)
 
@@ -140,7 +127,7 @@ def model_folder(parts: PackagedModel) -> Path:
     """Return the cache folder of the verified model, downloaded on first use, or raise ModelError."""
 
     def fetch(folder: Path) -> None:
-        wheels, archive = folder.with_name("wheels"), folder.with_name("archive.zip")
+        wheels, archive = folder / "wheels", folder / "archive.zip"
         _download_wheels(parts, wheels)
         with archive.open("wb") as whole:
             for wheel in sorted(wheels.iterdir()):
@@ -149,6 +136,7 @@ def model_folder(parts: PackagedModel) -> Path:
                     with package.open(largest) as stream:
                         shutil.copyfileobj(stream, whole, 1 << 20)
                 wheel.unlink()
+        wheels.rmdir()
         try:
             with zipfile.ZipFile(archive) as members:
                 for name in parts.digests:
@@ -159,6 +147,7 @@ def model_folder(parts: PackagedModel) -> Path:
                 f"expected the parts of {parts.name} to make one zip archive of it, found: {error}; the "
                 f"packages have changed: give a folder with {parts.source} instead"
             ) from error
+        archive.unlink()
         for name, digest in parts.digests.items():
             verify_digest(folder / name, digest, f"the file is not that of {parts.source}: not used")
 
@@ -177,16 +166,18 @@ def _download_wheels(parts: PackagedModel, folder: Path) -> None:
         )
 
 
-def weights_folder(entry: LargeEncoder) -> Path:
-    """Return the cache folder of the encoder's PyTorch model, verified, made on first use."""
+def weights_folder(
+    name: str = LARGE_ENCODER, base: PackagedModel = MPNET, digest: str = LARGE_SHA256
+) -> Path:
+    """Return the cache folder of a base plus the difference in this package, verified, made on first use."""
     for package in ("safetensors", "onnx"):  # before the base is downloaded, and anything is told
         check_package(package)
 
     def make(folder: Path) -> None:
-        make_weights(model_folder(entry.base), PACKAGE / entry.name / DIFFERENCE, folder)
-        verify_digest(folder / "model.safetensors", entry.sha256, "install qbe again")
+        make_weights(model_folder(base), PACKAGE / name / DIFFERENCE, folder)
+        verify_digest(folder / "model.safetensors", digest, "install qbe again")
 
-    return _cached(f"{entry.name}-{entry.sha256[:12]}", "making", make)
+    return _cached(f"{name}-{digest[:12]}", "making", make)
 
 
 def make_weights(base: Path, difference: Path, folder: Path) -> None:
@@ -218,21 +209,21 @@ MINILM = PackagedModel(
 # tokens (their sentence_bert_config.json). Of single sentences the second is MPNET-1B of ASPIRE's tables.
 BASES: Mapping[str, tuple[PackagedModel, EncoderFormat]] = {
     BASE_ENCODER: (MINILM, DEFAULT_FORMAT),
-    BASE_ENCODER_SENTENCES: (MINILM, EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=256)),
+    BASE_ENCODER_SENTENCES: (MINILM, EncoderFormat(SENTENCES, MEAN, max_tokens=256)),
     MPNET.name: (MPNET, DEFAULT_FORMAT),
-    f"{MPNET.name}-sentences": (MPNET, EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=384)),
+    f"{MPNET.name}-sentences": (MPNET, EncoderFormat(SENTENCES, MEAN, max_tokens=384)),
 }
 
 
 # [CLS] of title, [SEP] and abstract cut at 512 tokens, and distances as in the triplet loss of training:
 # model cards of SPECTER, SPECTER2 and SciNCL, and SciRepEval's evaluation. (SPECTER's first release mixed
 # layers; the one on the hub does not: https://github.com/allenai/specter.)
-_CLS_512 = EncoderFormat.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 512)
+_CLS_512 = EncoderFormat(TITLE_SEP_ABSTRACT, CLS, L2, 512)
 # Means of the tokens of each sentence in context, [CLS] for the paper, 500 tokens and [CLS] and [SEP]:
 # examples/ex_aspire_consent.py of https://github.com/allenai/aspire. Of aspire-sentence-embedder a sentence's
 # vector is its [CLS], by the model card and by SentBERTWrapper there. aspire-biencoder-* are missing: their
 # vectors mix the layers by weights that are not on the hub.
-_ASPIRE = EncoderFormat.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 502)
+_ASPIRE = EncoderFormat(TITLE_SEP_ABSTRACT, CLS, L2, 502)
 PUBLISHED: Mapping[str, EncoderFormat] = {
     "allenai/specter": _CLS_512,
     "allenai/specter2": _CLS_512,
@@ -241,7 +232,7 @@ PUBLISHED: Mapping[str, EncoderFormat] = {
     "allenai/aspire-contextualsentence-multim-compsci": _ASPIRE,
     "allenai/aspire-contextualsentence-singlem-biomed": _ASPIRE,
     "allenai/aspire-contextualsentence-multim-biomed": _ASPIRE,
-    "allenai/aspire-sentence-embedder": EncoderFormat.pooled(SENTENCES, CLS, L2, 502),
+    "allenai/aspire-sentence-embedder": EncoderFormat(SENTENCES, CLS, L2, 502),
 }
 ADAPTERS = {"allenai/specter2": "allenai/specter2_base"}  # bottleneck adapters, on encoders of the hub
 
@@ -297,8 +288,8 @@ def find_weights(kind: cards.ModelKind[Any], name: str) -> Weights | None:
         digest = base.digests["model.safetensors"]
         return Weights(name, base.source, digest, lambda: locate(base), its_format)
     elif is_encoder and name == cards.LARGE_ENCODER:
-        graph, source = cards.PACKAGE / LARGE.name / cards.GRAPH, LARGE.base.source
-        return Weights(name, source, LARGE.sha256, lambda: weights_folder(LARGE), DEFAULT_FORMAT, graph=graph)
+        graph = PACKAGE / name / cards.GRAPH
+        return Weights(name, MPNET.source, LARGE_SHA256, weights_folder, DEFAULT_FORMAT, graph=graph)
     elif _HUB_NAME.fullmatch(name):
         config, weights, tokenizer = kind.required
         hub, files = name, [*config, *tokenizer]

@@ -269,7 +269,7 @@ class CocitationRecipe:
     @property
     def format(self) -> EncoderFormat:
         layout = SENTENCES if OBJECTIVES[self.objective].reads else TITLE_SEP_ABSTRACT
-        return EncoderFormat.pooled(layout, MEAN, self.similarity)
+        return EncoderFormat(layout, MEAN, self.similarity)
 
     @property
     def settings(self) -> Settings:

@@ -25,7 +25,7 @@ from qbe.models.cards import DEFAULT_RERANKER, JOINT_MODEL, TOKENIZER, JointCard
 from qbe.models.encoding import PaperTokenizer, pair_input
 from qbe.models.export.encoder import export_joint
 from qbe.models.export.graph import dequantized
-from qbe.models.folders import LARGE, MINILM, joint_folder, packaged_weights, weights_folder
+from qbe.models.folders import MINILM, joint_folder, packaged_weights, weights_folder
 from qbe.query import SHAPES, SIMILAR_FROM, Query
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 from qbe.search.grading import Grader, open_grader
@@ -249,7 +249,7 @@ class JointTraining(Training):
 
     def open(self) -> dict[str, Any]:
         self._dtype = matmul_dtype(self.run.device)
-        shipped = self.bases or (weights_folder(LARGE), packaged_weights(MINILM))
+        shipped = self.bases or (weights_folder(), packaged_weights(MINILM))
         self._teacher, self._student = shipped
         self._index, self._reader = self.open_index()
         self._reader.require_vectors()
