@@ -129,7 +129,7 @@ class Encoder:
     def windows(self, paper: Paper, ids: Iterable[list[int]] | None = None) -> Iterator[Window]:
         """Arrange a paper, given its texts' ``ids`` or not, in passes; logs a warning where a text is cut."""
         title, *sentences = map(self.tokenizer.ids, self._texts(paper)) if ids is None else ids
-        for told in self._cut(title, sentences):
+        for told in self.cut(paper, (title, *sentences)):
             log.warning("paper %s: %s", paper.paper_id, told)
         limit, layout = self.files.metadata.max_tokens, self.files.metadata.encoder_format.layout
         return encoding.passes(title, sentences, self.tokenizer.special, limit, layout)
@@ -140,12 +140,9 @@ class Encoder:
         for sentence in paper.sentences:
             yield sentence.text if alone else self.tokenizer.space + sentence.text
 
-    def cut(self, paper: Paper) -> list[str]:
+    def cut(self, paper: Paper, ids: Iterable[list[int]] = ()) -> list[str]:
         """Say what of a paper is not read since it is too long: single sentences, the title."""
-        title, *sentences = map(self.tokenizer.ids, self._texts(paper))
-        return self._cut(title, sentences)
-
-    def _cut(self, title: Sequence[int], sentences: Sequence[Sequence[int]]) -> list[str]:
+        title, *sentences = ids or map(self.tokenizer.ids, self._texts(paper))
         limit, layout = self.files.metadata.max_tokens, self.files.metadata.encoder_format.layout
         room, told = encoding.sentence_room(title, limit, layout), list[str]()
         if cut := [len(sentence) for sentence in sentences if len(sentence) > room]:

@@ -191,9 +191,9 @@ class Client:
             text, usage = self.without_key(str(answer.choices[0].message.content or "")), answer.usage
             told: list[Any] = [getattr(usage, f"{part}_tokens", None) for part in ("prompt", "completion")]
             guessed = (estimated_tokens(prompt), estimated_tokens(text))
-            is_told = [isinstance(count, int) and 0 <= count <= MAX_TOLD_TOKENS for count in told]
             tokens = tuple(
-                count if right else guess for count, right, guess in zip(told, is_told, guessed, strict=True)
+                count if isinstance(count, int) and 0 <= count <= MAX_TOLD_TOKENS else guess
+                for count, guess in zip(told, guessed, strict=True)
             )
             return text, tokens
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -203,7 +203,6 @@ class Client:
                 self.tokens_spent += sum(tokens) - estimate
 
     def _send(self, prompt: str, form: Form) -> Any:
-        """Send a prompt, again without the optional parameters that an endpoint refuses."""
         import openai
 
         url = self.endpoint.url

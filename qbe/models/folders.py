@@ -407,27 +407,27 @@ def cached_export(kind: cards.ModelKind[Any], name: str, weights_sha256: str, va
     return cache_folder() / kind.cache / f"{name}-{weights_sha256[:12]}-{kind.format}{variant}"
 
 
-def _resolve(kind: cards.ModelKind[cards.Card], name: str, precision: str) -> tuple[Path, cards.Card]:
-    if precision not in PRECISIONS:
+def _resolve(
+    kind: cards.ModelKind[cards.Card], name: str, precision: str | None, others: str = ""
+) -> tuple[Path, cards.Card, str]:
+    if precision not in (None, *PRECISIONS):
         raise UsageError(f"expected a `precision` of {', '.join(PRECISIONS)}, found {precision!r}")
     folder = exported(kind, find(kind, name))
-    return folder, cards.read_card(folder, kind)
+    card: Any = cards.read_card(folder, kind)
+    precision = precision or ("int8" if cards.model_file("int8") in card.files else "fp32")
+    if precision != HALF and cards.model_file(precision) not in card.files:
+        only = next(iter(card.parity))
+        raise ModelError(
+            f"expected the {kind.noun} {card.name} in {precision}, found it only in {only}; give "
+            f"`precision` {HALF}, or {only} on the CPU{others}"
+        )
+    return folder, card, precision
 
 
 def resolve_encoder(name: str = cards.DEFAULT_ENCODER, precision: str = "int8") -> cards.EncoderFiles:
     """Return the files of an encoder: a known name, a folder (exported or not), or a hub name."""
-    folder, metadata = _resolve(cards.ENCODER, name, precision)
-    _check_precision(cards.ENCODER, metadata, precision, f", or another `encoder`, such as {BASE_ENCODER}")
-    return cards.EncoderFiles(folder, metadata, precision)
-
-
-def _check_precision(kind: cards.ModelKind[Any], metadata: Any, precision: str, others: str = "") -> None:
-    if precision != HALF and cards.model_file(precision) not in metadata.files:
-        only = next(iter(metadata.parity))
-        raise ModelError(
-            f"expected the {kind.noun} {metadata.name} in {precision}, found it only in {only}; give "
-            f"`precision` {HALF}, or {only} on the CPU{others}"
-        )
+    others = f", or another `encoder`, such as {BASE_ENCODER}"
+    return cards.EncoderFiles(*_resolve(cards.ENCODER, name, precision, others))
 
 
 def resolve_reranker(name: str, precision: str | None = None) -> cards.RerankerFiles:
@@ -435,20 +435,17 @@ def resolve_reranker(name: str, precision: str | None = None) -> cards.RerankerF
 
     ``precision`` None is int8, and fp32 where that was too far from it.
     """
-    if precision in (None, *PRECISIONS) and joint_folder(name) is not None:
+    if joint_folder(name) is not None:
         raise ModelError(
             f"{name}: expected a pair cross-encoder, found joint grades; open them with qbe.search.rerankers"
         )
-    folder, metadata = _resolve(cards.CROSS_ENCODER, name, precision or "int8")
-    if precision is None:
-        precision = "int8" if cards.model_file("int8") in metadata.files else "fp32"
-    _check_precision(cards.CROSS_ENCODER, metadata, precision)
-    return cards.RerankerFiles(folder, metadata, precision)
+    return cards.RerankerFiles(*_resolve(cards.CROSS_ENCODER, name, precision))
 
 
 def resolve_tagger(name: str = cards.DEFAULT_TAGGER) -> cards.TaggerFiles:
     """Return the files of a tagger: a known name or a folder; raises ModelError when there is none."""
-    return cards.TaggerFiles(*_resolve(cards.TAGGER, name, "int8"))
+    folder = exported(cards.TAGGER, find(cards.TAGGER, name))
+    return cards.TaggerFiles(folder, cards.read_card(folder, cards.TAGGER))
 
 
 def joint_folder(name: str) -> Path | None:

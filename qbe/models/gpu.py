@@ -170,6 +170,7 @@ class Graph:
 
             self._model = onnx.load(str(path))
         graph, self.path = self._model.graph, path
+        self.opsets = {each.domain: each.version for each in self._model.opset_import}
         self.inputs, self.outputs = list(graph.input), list(graph.output)
         tensors = {tensor.name: tensor for tensor in graph.initializer}
         for node in graph.node:
@@ -200,6 +201,13 @@ class Graph:
 
         sides.append(helper.make_tensor_value_info(name, kind, shape))
 
+    def users(self) -> dict[str, list[Any]]:
+        users: dict[str, list[Any]] = {}
+        for node in self.nodes:
+            for name in node.input:
+                users.setdefault(name, []).append(node)
+        return users
+
     def serialized(self) -> bytes:
         """Serialize the graph, without nodes that no output needs."""
         import onnx
@@ -212,16 +220,15 @@ class Graph:
         inputs = [each for each in self.inputs if each.name in needed]
         values = [onnx.numpy_helper.from_array(v, name) for name, v in self.values.items() if name in needed]
         graph = onnx.helper.make_graph(kept[::-1], "qbe", inputs, self.outputs, values)
-        model = onnx.helper.make_model(graph, opset_imports=list(self._model.opset_import))
-        model.ir_version = self._model.ir_version
+        opsets = [onnx.helper.make_opsetid(*each) for each in self.opsets.items()]
+        model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=self._model.ir_version)
         return bytes(model.SerializeToString())
 
 
 def dequantize(graph: Graph) -> None:
     """Replace integer products, if there are any, by float ones."""
+    makers, users = {name: node for node in graph.nodes for name in node.output}, graph.users()
     nodes, graph.nodes = graph.nodes, []
-    makers = {name: node for node in nodes for name in node.output}
-    users = {name: node for node in nodes for name in node.input}
     replaced: set[str] = set()
 
     def weights(name: str, zero_point: str, scale: str, axis: int = 0) -> str:
@@ -238,8 +245,8 @@ def dequantize(graph: Graph) -> None:
             graph.add("Gather", table, source.input[1], name=node.output[0], axis=0)
         elif node.op_type in ("MatMulInteger", "ConvInteger"):
             # The product is cast, and scaled by both scales; the only user of a value is the next of them.
-            quantizer, cast = makers[node.input[0]], users[node.output[0]].output[0]
-            product = users[cast]
+            quantizer, cast = makers[node.input[0]], users[node.output[0]][0].output[0]
+            product = users[cast][0]
             scales = makers[next(name for name in product.input if name != cast)]
             scale = next(name for name in scales.input if name not in quantizer.output)
             states, result = quantizer.input[0], product.output[0]

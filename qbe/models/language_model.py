@@ -277,10 +277,7 @@ class Grader:
         return Outcome(answers, problems, stopped)
 
     def _questions(self, pairs: Sequence[PaperPair]) -> dict[str, tuple[str, list[int]]]:
-        """Map the digest of each prompt to the prompt, and the places of its pairs.
-
-        Prompts have titles and abstracts, and neither ids nor how a candidate was found.
-        """
+        # By digest. Prompts tell neither ids nor how a candidate was found.
         questions: dict[str, tuple[str, list[int]]] = {}
         for place, pair in enumerate(pairs):
             parts = [self._guideline.text.strip(), self._guideline.form.told()]

@@ -116,12 +116,6 @@ def _write_models(
     *,
     optional: bool = False,
 ) -> dict[str, Figures]:
-    """Write the ``traced`` model in fp32, and the first of `int8_models` that ``is_near``; return figures.
-
-    Attention of so many ``heads`` (0: none) becomes one operator. Raises ModelError where fp32 is not what
-    was traced, or int8 is not within the ``bound``, if it is not ``optional``.
-    """
-
     def finished(path: Path) -> Figures:
         if heads:  # after quantization, which knows no type of the operator
             fuse_attention(path, heads)

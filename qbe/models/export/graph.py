@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from qbe.errors import ModelError, check_package
 from qbe.models import reading
 from qbe.models.folders import read_weights
-from qbe.models.gpu import Graph, dequantize
+from qbe.models.gpu import FLOAT, Graph, dequantize
 from qbe.models.session import open_session
-from qbe.util.files import sha256
 
 TRANSPOSED = ".T"
 MAX_GRAPH_BYTES = 1 << 20  # a graph without weights has only small constants, such as distances of positions
@@ -31,39 +30,28 @@ def fuse_attention(path: Path, heads: int) -> int:
 
     It computes by blocks that fit the cache (FlashAttention; Dao et al., 2022), and saves a fifth of a pass.
     """
-    import onnx
-    from onnx import helper
-    from onnxruntime.transformers.onnx_model import OnnxModel
-
-    model = OnnxModel(onnx.load(str(path)))
-    attentions = list(_attentions(model))
+    graph = Graph(path)
+    attentions = dict(_attentions(graph))
     if not attentions:
         return 0
-    makers = model.output_name_to_node()
-    model.remove_nodes([makers[result] for _, result in attentions])
-    for number, (sources, result) in enumerate(attentions):
-        settings: Any = {"name": f"attention_{number}", "domain": _DOMAIN, "num_heads": heads}
-        model.add_node(helper.make_node("MultiHeadAttention", sources, [result], **settings))
-    model.prune_graph()
-    model.topological_sort()
-    model.model.opset_import.append(helper.make_opsetid(_DOMAIN, 1))
-    onnx.save(model.model, str(path))
+    settings: Any = {"domain": _DOMAIN, "num_heads": heads}
+    for place, node in enumerate(list(graph.nodes)):
+        if (result := node.output[0]) in attentions:
+            graph.add("MultiHeadAttention", *attentions[result], name=result, **settings)
+            graph.nodes[place] = graph.nodes.pop()
+    graph.opsets[_DOMAIN] = 1
+    path.write_bytes(graph.serialized())
     return len(attentions)
 
 
-def _attentions(model: Any) -> Iterator[tuple[list[str], str]]:
-    """Find attention as the exporter writes it: softmax of scaled products, times values, all with heads in
-    front. Yields the names of query, key and value, and that of the result.
-    """
-    makers, users = model.output_name_to_node(), model.input_name_to_nodes()
+def _attentions(graph: Graph) -> Iterator[tuple[str, list[str]]]:
+    # As the exporter writes it: softmax of scaled products, times values, all with heads in front.
+    makers, users = {name: node for node in graph.nodes for name in node.output}, graph.users()
 
     def unscaled(name: str) -> Any:  # what makes a tensor, or what is multiplied with a constant to make it
         node = makers.get(name)
-        if node is not None and node.op_type in ("Mul", "Div"):
-            constant = makers.get(node.input[1])
-            if constant is None or constant.op_type == "Constant":
-                return makers.get(node.input[0])
-        return node
+        is_scaled = node is not None and node.op_type in ("Mul", "Div") and node.input[1] not in makers
+        return makers.get(node.input[0]) if is_scaled else node
 
     def heads_behind(name: str) -> str | None:  # before it was reshaped and transposed
         node = unscaled(name)
@@ -73,7 +61,7 @@ def _attentions(model: Any) -> Iterator[tuple[list[str], str]]:
             name, node = node.input[0], makers.get(node.input[0])
         return name
 
-    for softmax in model.nodes():
+    for softmax in graph.nodes:
         product = unscaled(softmax.input[0]) if softmax.op_type == "Softmax" else None
         if product is None or product.op_type != "MatMul":
             continue
@@ -86,7 +74,7 @@ def _attentions(model: Any) -> Iterator[tuple[list[str], str]]:
         else:
             sources = [heads_behind(name) for name in (*product.input, steps[1].input[1])]
             if None not in sources:
-                yield [str(source) for source in sources], steps[-1].output[0]
+                yield steps[-1].output[0], [str(source) for source in sources]
 
 
 def stored_model(folder: Path) -> Any:
@@ -106,9 +94,8 @@ def store_graph(model: Path, weights: Path, path: Path) -> None:
     def key(value: NDArray[Any]) -> tuple[tuple[int, ...], bytes]:
         return value.shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).digest()
 
-    values = read_weights(weights)
     names: dict[tuple[tuple[int, ...], bytes], str] = {}
-    for name, value in values.items():
+    for name, value in read_weights(weights).items():
         names[key(value)] = name
         if value.ndim == 2:
             names.setdefault(key(value.T), name + TRANSPOSED)
@@ -119,16 +106,11 @@ def store_graph(model: Path, weights: Path, path: Path) -> None:
             tensor.doc_string = weight
             tensor.ClearField("raw_data")
     path.write_bytes(stored.SerializeToString())
-    filled = path.with_name(f"{path.name}.filled")
-    try:
-        fill_graph(path, values, filled)
-        if path.stat().st_size > MAX_GRAPH_BYTES or sha256(filled) != sha256(model):
-            raise ModelError(
-                f"{model}: expected a graph whose weights are those of {weights}, found others in it; "
-                "export it without an adapter"
-            )
-    finally:
-        filled.unlink(missing_ok=True)
+    if path.stat().st_size > MAX_GRAPH_BYTES:
+        raise ModelError(
+            f"{model}: expected a graph whose weights are those of {weights}, found others in it; export it "
+            "without an adapter"
+        )
 
 
 def fill_graph(graph: Path, weights: Mapping[str, NDArray[Any]], path: Path) -> None:
@@ -179,15 +161,12 @@ def int8_models(
 
 def channel_ranges(fp32: Path, feeds: Iterable[Mapping[str, NDArray[Any]]]) -> dict[str, Floats]:
     """Measure the largest magnitude (channels,), float32, of each tensor that weights are multiplied with."""
-    import onnx
-
-    model = onnx.load(str(fp32))
-    names = list(_products(model.graph))
-    del model.graph.output[:]
-    value = onnx.helper.make_tensor_value_info
-    model.graph.output.extend(value(name, onnx.TensorProto.FLOAT, None) for name in names)
-    ranges: dict[str, Floats] = {}
-    session = open_session(model.SerializeToString())
+    graph, ranges = Graph(fp32), dict[str, Floats]()
+    names = list(_products(graph))
+    graph.outputs.clear()
+    for name in names:
+        graph.declare(graph.outputs, name, FLOAT)
+    session = open_session(graph.serialized())
     for feed in feeds:
         for name, states in zip(names, session.run(names, feed), strict=True):
             largest = np.abs(states).reshape(-1, states.shape[-1]).max(axis=0)
@@ -202,16 +181,9 @@ def smooth(fp32: Path, ranges: Mapping[str, NDArray[Any]], path: Path) -> None:
     = MIGRATION, and row j of the weights W multiplied by it. Products of one tensor with several matrices
     share their factors. Raises ModelError for ranges that are not those of this model's tensors.
     """
-    import onnx
-    from onnx import helper, numpy_helper
-
-    model = onnx.load(str(fp32))
-    graph = model.graph
-    weights = {tensor.name: tensor for tensor in graph.initializer}
-    divided: dict[str, Any] = {}
-    copied: set[str] = set()
+    graph = Graph(fp32)
     for name, products in _products(graph).items():
-        matrices = {node.input[1]: numpy_helper.to_array(weights[node.input[1]]) for node in products}
+        matrices = {node.input[1]: graph.values[node.input[1]] for node in products}
         rows = np.max([np.abs(matrix).max(axis=1) for matrix in matrices.values()], axis=0)
         largest = ranges.get(name, np.empty(0, np.float32))
         if largest.shape != rows.shape:
@@ -222,31 +194,20 @@ def smooth(fp32: Path, ranges: Mapping[str, NDArray[Any]], path: Path) -> None:
         channels = np.maximum(largest.astype(np.float32), _LEAST)
         factors = channels**MIGRATION / np.maximum(rows, _LEAST) ** (1 - MIGRATION)
         smoothed = f"{name}/smoothed"
-        graph.initializer.append(numpy_helper.from_array(1 / factors, f"{smoothed}/factors"))
-        divided[name] = helper.make_node("Mul", [name, f"{smoothed}/factors"], [smoothed], name=smoothed)
-        copied |= set(matrices)  # since others may use the weights, too
-        for weight, matrix in matrices.items():
-            multiplied = numpy_helper.from_array(matrix * factors[:, None], f"{smoothed}/{weight}")
-            graph.initializer.append(multiplied)
+        divisors = graph.constant(1 / factors, np.float32, f"{smoothed}/factors")
+        graph.add("Mul", name, divisors, name=smoothed)
+        graph.nodes.insert(graph.nodes.index(products[0]), graph.nodes.pop())
+        for weight, matrix in matrices.items():  # copies, since others may use the weights, too
+            graph.constant(matrix * factors[:, None], np.float32, f"{smoothed}/{weight}")
         for node in products:
             node.input[:] = [smoothed, f"{smoothed}/{node.input[1]}"]
-    made = {output for node in graph.node for output in node.output}
-    nodes = [node for name, node in divided.items() if name not in made]
-    for node in graph.node:
-        nodes += [node, *(divided[output] for output in node.output if output in divided)]
-    unused = copied - {name for node in nodes for name in node.input}
-    constants = [tensor for tensor in graph.initializer if tensor.name not in unused]
-    for field, values in ((graph.node, nodes), (graph.initializer, constants)):
-        del field[:]
-        field.extend(values)
-    onnx.save(model, str(path))
+    path.write_bytes(graph.serialized())
 
 
-def _products(graph: Any) -> dict[str, list[Any]]:
-    weights = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 2}
+def _products(graph: Graph) -> dict[str, list[Any]]:
     products: dict[str, list[Any]] = {}
-    for node in graph.node:
-        if node.op_type == "MatMul" and node.input[1] in weights:
+    for node in graph.nodes:
+        if node.op_type == "MatMul" and np.ndim(graph.values.get(node.input[1])) == 2:
             products.setdefault(node.input[0], []).append(node)
     return products
 
@@ -259,10 +220,7 @@ def dequantized(int8: Path) -> dict[str, Floats]:
     graph = Graph(int8)
     dequantize(graph)
     found = {name.removesuffix("_quantized/exact"): value for name, value in graph.values.items()}
-    users: dict[str, list[Any]] = {}
-    for node in graph.nodes:
-        for name in node.input:
-            users.setdefault(name, []).append(node)
+    users = graph.users()
     for node in graph.nodes:
         if node.op_type != "MatMul" or not node.input[1].endswith("/exact"):
             continue
