@@ -122,7 +122,7 @@ Card = TypeVar("Card", EncoderMetadata, CrossEncoderMetadata, TaggerMetadata, Jo
 class ModelKind(Generic[Card]):
     """A kind of model: its card and format (0: none), default, and how `qbe export` makes it.
 
-    ``required`` are files, each by its possible names; ``cache`` is a subfolder of the cache.
+    ``required`` are files, each by its possible names.
     """
 
     noun: str
@@ -132,7 +132,6 @@ class ModelKind(Generic[Card]):
     remedy: str
     format: int = 0
     command: str = ""
-    cache: str = ""
     required: tuple[tuple[str, ...], ...] = ()
 
 
@@ -144,7 +143,6 @@ ENCODER = ModelKind(
     "delete the folder {folder}, and export the encoder again with qbe export encoder",
     format=4,  # 1: last_hidden_state only; 2: all layers; 3: with the encoder format; 4: no padding mask
     command="encoder",
-    cache="encoders",
     required=(("config.json",), ("model.safetensors", "pytorch_model.bin"), (TOKENIZER, "vocab.txt")),
 )
 CROSS_ENCODER = ModelKind(
@@ -155,7 +153,6 @@ CROSS_ENCODER = ModelKind(
     "delete the folder {folder}, and export or train the reranker again",
     format=1,
     command="cross-encoder",
-    cache="rerankers",
     required=(("config.json",), ("model.safetensors",), (TOKENIZER,)),
 )
 TAGGER = ModelKind("tagger", "tagger.json", TaggerMetadata, DEFAULT_TAGGER, "train the tagger again")

@@ -10,7 +10,7 @@ import numpy as np
 from qbe.errors import ModelError
 from qbe.models import encoding
 from qbe.models.cards import DEFAULT_ENCODER, EncoderFiles, state_output
-from qbe.models.encoding import CLS, SENTENCES, Floats, PaperVectors, Passed, Window, stored
+from qbe.models.encoding import CLS, L2, SENTENCES, Floats, PaperVectors, Passed, Window, stored
 from qbe.models.folders import resolve_encoder
 from qbe.models.session import CPU, HALF, check_precision, chosen_device, open_session, usual_precision
 from qbe.types import Paper
@@ -97,25 +97,29 @@ class Encoder:
         else:
             passed = (self._pass(window, outputs, hook) for window in each_window)
         first, of_first = encoder_format.sentences == CLS, encoder_format.whole == CLS
+        in_one = (
+            of_first or encoder_format.layout != encoding.TITLE_ABSTRACT
+        )  # the first pass has the whole paper
         sums: list[Floats] = []
         counts: list[int] = []
-        wholes: list[Floats] = []
+        wholes: list[Any] = []
         hook_values: list[Floats | None] = []
         for passes_of_paper in windows:
             results = list(islice(passed, len(passes_of_paper)))
-            whole = list[tuple[Any, int]]()
             for window, result in zip(passes_of_paper, results, strict=True):
-                whole.append((result.sums[0], 1 if of_first else len(window.ids)))
                 sums.extend(result.sums[:1] if first and window.spans else result.sums[1:])
                 counts.extend(1 if first else end - begin for begin, end in window.spans)
-            wholes.append(encoding.whole_vector(whole, encoder_format))
+            passes = slice(1 if in_one else None)
+            wholes.append(np.sum([result.sums[0] for result in results[passes]], axis=0, dtype=np.float64))
+            if encoder_format.similarity == L2:
+                wholes[-1] /= 1 if of_first else sum(len(window.ids) for window in passes_of_paper[passes])
             scores = [result.scores for result in results if result.scores is not None]
             hook_values.append(np.concatenate(scores) if scores else None)
         means = np.array(sums, np.float32) / np.array(counts, np.float32)[:, None]
         ends = np.cumsum([len(paper.sentences) for paper in papers])[:-1]
         sentences = np.split(stored(means, encoder_format.similarity), ends)
-        parts = zip(sentences, stored(np.stack(wholes), encoder_format.similarity), hook_values, strict=True)
-        return [PaperVectors(*vectors) for vectors in parts]
+        whole = stored(np.array(wholes, np.float32), encoder_format.similarity)
+        return [PaperVectors(*vectors) for vectors in zip(sentences, whole, hook_values, strict=True)]
 
     def _pass(self, window: Window, outputs: Sequence[str], hook: Any) -> Passed:
         pause()

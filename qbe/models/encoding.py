@@ -261,29 +261,22 @@ class Passed(NamedTuple):
     scores: Floats | None
 
 
-class EncodedAspect(NamedTuple):
-    """An aspect of a query with its vectors, computed once; None where no stage needs vectors.
+_NO_VECTORS: Floats = np.empty(0, np.float32)
 
-    ``sentences`` (positions, dimension) are those of its ``positions``, ``background`` (n, dimension), of a
-    method or result aspect, those of the paper's other background sentences, ``vectors`` those of all.
+
+class EncodedAspect(NamedTuple):
+    """An aspect of a query with its vectors, computed once; without them where no stage needs vectors.
+
+    ``sentence_vectors`` (positions, dimension) are those of its ``positions``, ``background`` (n, dimension),
+    of a method or result aspect, those of the paper's other background sentences, ``vectors`` those of all.
     """
 
     aspect: Aspect
     positions: tuple[int, ...]
-    sentences: Floats | None = None
-    whole: Floats | None = None
+    sentence_vectors: Floats = _NO_VECTORS
+    whole_vector: Floats = _NO_VECTORS
     background: Floats | None = None
     vectors: PaperVectors | None = None
-
-    @property
-    def sentence_vectors(self) -> Floats:
-        assert self.sentences is not None
-        return self.sentences
-
-    @property
-    def whole_vector(self) -> Floats:
-        assert self.whole is not None
-        return self.whole
 
     @classmethod
     def of(cls, aspect: Aspect, vectors: PaperVectors | None = None) -> "EncodedAspect":
@@ -299,16 +292,23 @@ class EncodedAspect(NamedTuple):
         return cls(aspect, positions, vectors.sentences[list(positions)], vectors.whole, background, vectors)
 
 
-def whole_vector(passes: Sequence[tuple[NDArray[Any], int]], encoder_format: EncoderFormat) -> Floats:
-    """Return a paper's vector, unscaled, from sums and counts of the states of its first pass, or of all."""
-    if encoder_format.layout != TITLE_ABSTRACT or encoder_format.whole == CLS:
-        passes = passes[:1]
-    total = np.zeros(len(passes[0][0]), np.float64)
-    for states, _ in passes:
-        total += states
-    if encoder_format.similarity != COSINE:
-        total /= sum(tokens for _, tokens in passes)
-    return total.astype(np.float32)
+STEP = 16  # rows of batches are padded to a multiple of this, in which matrix units compute
+
+
+def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """Group the positions of passes, the longest first, in batches of at most ``tokens`` or of one pass."""
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lambda each: -lengths[each]):
+        if batch and (len(batch) + 1) * padded(lengths[batch[0]]) > tokens:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def padded(length: int) -> int:
+    return -(-length // STEP) * STEP
 
 
 def stored(vectors: Floats, similarity: str) -> Floats:

@@ -213,7 +213,13 @@ class Client:
             except openai.APIStatusError as error:
                 named = {name for name in known if error.status_code in (400, 422) and name in str(error)}
                 if not named:
-                    raise self._status_error(error) from None
+                    reason = f"{error.status_code}: {self._plain(error.message)}"
+                    if error.status_code in _REFUSED:
+                        check = f"check `endpoint`, `model` and ${KEY_VARIABLE}"
+                        raise EndpointError(f"{url} refuses requests ({reason}); {check}") from None
+                    is_form = "response_format" in reason or "json_schema" in reason
+                    hint = f"; give another `response_format` or ${FORMAT_VARIABLE}" if is_form else ""
+                    raise RequestError(f"{url} refuses the request ({reason}){hint}") from None
                 log.info("%s is left out of requests: the endpoint refuses it", ", ".join(sorted(named)))
                 self._refused |= named
             except openai.APITimeoutError:
@@ -237,16 +243,6 @@ class Client:
         elif form == "json_object":
             body["response_format"] = {"type": form, "schema": schema}
         return body
-
-    def _status_error(self, error: Any) -> ModelError:
-        url, status, hint = self.endpoint.url, error.status_code, ""
-        reason = f"{status}: {self._plain(error.message)}"
-        if status in _REFUSED:
-            text = f"{url} refuses requests ({reason}); check `endpoint`, `model` and ${KEY_VARIABLE}"
-            return EndpointError(text)
-        if "response_format" in reason or "json_schema" in reason:
-            hint = f"; give another `response_format` or ${FORMAT_VARIABLE}"
-        return RequestError(f"{url} refuses the request ({reason}){hint}")
 
     def _plain(self, text: str) -> str:
         return one_line(self.without_key(text))[:200]

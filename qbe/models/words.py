@@ -8,8 +8,8 @@ import gzip
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from functools import cache
-from itertools import pairwise
+from functools import cache, lru_cache
+from itertools import count, pairwise
 from operator import methodcaller
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.models import reading
-from qbe.models.cards import PACKAGE
+from qbe.models.cards import PACKAGE, Doubles
 from qbe.types import TEXT_NOT_INCLUDED, Facet, Paper, Sentence
 from qbe.util.files import atomic_file
 
-Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _STOP_WORDS = """
@@ -89,21 +88,6 @@ def _singular(word: str) -> str:
     return word
 
 
-class _Vocabulary(dict[str, int]):
-    """Numbers of words as texts spell them; -1 for unknown ones. A cache of `_singular`."""
-
-    def __init__(self, words: Sequence[str]) -> None:
-        super().__init__(zip(words, range(len(words)), strict=True))
-        self._singular = dict(self)
-
-    def __missing__(self, raw: str) -> int:
-        word = _singular(raw)
-        number = -1 if word in STOP_WORDS else self._singular.get(word, -1)
-        if len(self) < _KEPT_WORDS:
-            self[raw] = number
-        return number
-
-
 def terms_of(text: str) -> Iterator[str]:
     """Yield the terms of a text: its words but stop words, and pairs of neighbours without a stop word.
 
@@ -148,7 +132,8 @@ class TechniqueWords:
         self.terms, self.idf, self.lean = terms, idf, lean
         # Each cold search waits for what follows, so it is done word by word in C alone.
         words = " ".join(terms).split()
-        self._vocabulary = _Vocabulary(list(dict.fromkeys(words)))
+        self._vocabulary = dict(zip(dict.fromkeys(words), count()))
+        self._number = lru_cache(_KEPT_WORDS)(self._number_of)
         # The number of the term that is a word alone (-1: none), and of those of two words, by both.
         self._alone = np.full(len(self._vocabulary) + 1, -1, np.int64)
         numbers = np.fromiter(map(self._vocabulary.__getitem__, words), np.int64, len(words))
@@ -161,6 +146,10 @@ class TechniqueWords:
         none = np.array([[-2], [-1]])
         self._pairs = np.hstack([none, np.stack([keys[order], places[lengths == 2][order]])])
         self._values = {kind: idf / (1 + np.exp(-sign * lean)) for kind, sign in _LEANS.items()}
+
+    def _number_of(self, raw: str) -> int:  # of a word as texts spell it; -1: unknown
+        word = _singular(raw)
+        return -1 if word in STOP_WORDS else self._vocabulary.get(word, -1)
 
     @classmethod
     def read(cls, file: Path = SHIPPED / FILE) -> Self:
@@ -191,12 +180,12 @@ class TechniqueWords:
 
     def weights_of(self, text: str) -> dict[str, float]:
         """Return the terms of a text and inverse document frequencies, unknown words the highest."""
-        new = (term for term in terms_of(text) if " " not in term and self._vocabulary[term] < 0)
+        new = (term for term in terms_of(text) if " " not in term and self._number(term) < 0)
         known = {self.terms[number]: float(self.idf[number]) for number in self._known(text).tolist()}
         return known | dict.fromkeys(new, float(self.idf.max()))
 
     def _known(self, text: str) -> Ints:
-        words = np.array([self._vocabulary[word] for word in _raw_words(text)], np.int64)
+        words = np.array([self._number(word) for word in _raw_words(text)], np.int64)
         numbers = self._numbers_of(words, np.zeros(max(0, len(words) - 1), bool))
         return numbers[numbers >= 0]
 
@@ -207,7 +196,7 @@ class TechniqueWords:
             included = (each for each in paper.sentences if each.text != TEXT_NOT_INCLUDED)
             texts = ((sentence.text, facet_shares(sentence)) for sentence in included)
             for text, of_text in ((paper.title, _TITLE_SHARES), *texts):
-                found = list(map(self._vocabulary.__getitem__, _raw_words(text)))
+                found = list(map(self._number, _raw_words(text)))
                 words += found
                 lengths.append(len(found))
                 owners.append(owner)

@@ -253,7 +253,7 @@ class DenseStage:
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:  # noqa: ARG002
         """Score by ``whole`` papers, all ``sentences``, and those of the ``facet`` (all if absent)."""
-        compared = self._reader.compare(query.sentence_vectors, rows, query.whole)
+        compared = self._reader.compare(query.sentence_vectors, rows, query.whole_vector)
         scores = {"sentences": mean_max(best_per_paper(compared.similarities, compared.starts))}
         if compared.whole is not None:
             scores = {"whole": compared.whole, **scores}

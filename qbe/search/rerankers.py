@@ -26,7 +26,7 @@ from qbe.models.cards import (
     read_card,
     verify_digest,
 )
-from qbe.models.encoding import EncodedAspect, PaperTokenizer, SpecialTokens, pair_input
+from qbe.models.encoding import EncodedAspect, PaperTokenizer, SpecialTokens, batches, padded, pair_input
 from qbe.models.folders import joint_folder, resolve_encoder, resolve_reranker
 from qbe.models.session import AUTO, CPU, HALF, check_precision, chosen_device, open_session
 from qbe.query import Aspect
@@ -167,8 +167,6 @@ class CrossEncoder:
         return PaperTokenizer(self._files.tokenizer), session
 
     def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
-        from qbe.models.gpu import batches
-
         tokenizer, _ = self._opened
         queries = [query_side(tokenizer, each.query, self._query_tokens, self._texts) for each in requests]
         pairs = [(number, paper) for number, request in enumerate(requests) for paper in request.papers]
@@ -195,8 +193,6 @@ class CrossEncoder:
 
     def _run(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
         """Scores (pairs, outputs) of pairs, the longest of which is the first, in one call."""
-        from qbe.models.gpu import padded
-
         tokenizer, session = self._opened
         length = len(pairs[0].ids)
         shape = len(pairs), padded(length) if self._batched else length

@@ -2,11 +2,14 @@
 
 import dataclasses
 import itertools
+import json
 import logging
+import lzma
 import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +19,7 @@ from numpy.typing import NDArray
 from qbe.errors import ModelError, UsageError
 from qbe.models import cards
 from qbe.models.encoding import CLS, DEFAULT_FORMAT, EncoderFormat, PaperTokenizer, open_tokenizer, pair_input
-from qbe.models.export.graph import (
-    channel_ranges,
-    fill_graph,
-    fuse_attention,
-    int8_models,
-    sample_texts,
-    stored_model,
-)
+from qbe.models.export.graph import channel_ranges, fill_graph, fuse_attention, int8_models, stored_model
 from qbe.models.export.pytorch import apply_adapter, load_encoder, load_model, positions, write_tokenizer
 from qbe.models.folders import adapter_weights, check_required, read_weights, weights_file
 from qbe.models.gpu import half_pairs
@@ -61,6 +57,13 @@ _PAIR_TEXTS = (
     "Long queries in literature search. We ask how many sentences of an abstract a query should have. Three "
     "do better than the whole abstract on two collections; on a third the title alone is enough.",
 )
+
+
+def sample_texts() -> list[str]:
+    """Return the texts of 125 papers of the collection in the package, of all years."""
+    papers = resources.files("qbe").joinpath("datasets", "mini", "papers.jsonl.xz").read_bytes()
+    records = map(json.loads, lzma.decompress(papers).splitlines()[::24])
+    return [f"{record['title']} {record['abstract']}" for record in records]
 
 
 def _trace(
@@ -288,15 +291,10 @@ def export_cross_encoder(
                 sides = zip(*((each.ids, each.attention_mask, each.type_ids) for each in texts), strict=True)
                 yield dict(zip(inputs, (np.array(side, np.int64) for side in sides), strict=False))
 
-        example = {name: np.full((2, 16), name != "token_type_ids", np.int64) for name in inputs}
-        example["input_ids"] = np.arange(1, 33).reshape(2, 16)
-        example["attention_mask"][1, 10:] = 0
-        if token_types:
-            example["token_type_ids"][:, 6:] = 1
         axes = {name: {0: "batch", 1: "tokens"} for name in inputs} | {cards.SCORE: {0: "batch"}}
         pairs = list(itertools.product(_PAIR_TEXTS, _PAIR_TEXTS))
         feeds = [*batches(pairs, 1), *batches(pairs, 8)]
-        results = _trace(scores, {"model": model}, example, axes, fp32, feeds)
+        results = _trace(scores, {"model": model}, feeds[-1], axes, fp32, feeds)
         expected = np.concatenate([score for (score,) in results]).astype(np.float64)
         if not np.ptp(expected, axis=0).all():
             raise ModelError(

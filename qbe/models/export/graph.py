@@ -2,10 +2,8 @@
 
 import hashlib
 import json
-import lzma
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,9 +13,12 @@ from numpy.typing import NDArray
 
 from qbe.errors import ModelError, check_package
 from qbe.models import reading
+from qbe.models.encoding import Floats
 from qbe.models.folders import read_weights
 from qbe.models.gpu import FLOAT, Graph, dequantize
 from qbe.models.session import open_session
+
+onnx = check_package("onnx")
 
 TRANSPOSED = ".T"
 MAX_GRAPH_BYTES = 1 << 20  # a graph without weights has only small constants, such as distances of positions
@@ -50,8 +51,9 @@ def _attentions(graph: Graph) -> Iterator[tuple[str, list[str]]]:
 
     def unscaled(name: str) -> Any:  # what makes a tensor, or what is multiplied with a constant to make it
         node = makers.get(name)
-        is_scaled = node is not None and node.op_type in ("Mul", "Div") and node.input[1] not in makers
-        return makers.get(node.input[0]) if is_scaled else node
+        if node is not None and node.op_type in ("Mul", "Div") and node.input[1] not in makers:
+            return makers.get(node.input[0])
+        return node
 
     def heads_behind(name: str) -> str | None:  # before it was reshaped and transposed
         node = unscaled(name)
@@ -79,7 +81,6 @@ def _attentions(graph: Graph) -> Iterator[tuple[str, list[str]]]:
 
 def stored_model(folder: Path) -> Any:
     """Read the ``config`` of a model in place of the model, for `qbe.models.export.pytorch.positions`."""
-    check_package("onnx")
     with reading(folder, "a model's config.json", "give the folder of a model"):
         config = SimpleNamespace(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
     counts_from_padding = getattr(config, "model_type", "") != "bert"
@@ -89,7 +90,6 @@ def stored_model(folder: Path) -> Any:
 
 def store_graph(model: Path, weights: Path, path: Path) -> None:
     """Write the graph of a ``model`` without ``weights``, which `fill_graph` restores to the byte."""
-    import onnx
 
     def key(value: NDArray[Any]) -> tuple[tuple[int, ...], bytes]:
         return value.shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).digest()
@@ -116,8 +116,6 @@ def store_graph(model: Path, weights: Path, path: Path) -> None:
 def fill_graph(graph: Path, weights: Mapping[str, NDArray[Any]], path: Path) -> None:
     """Fill a graph of `store_graph` with weights by name; raises ModelError where they do not fit."""
     with reading(graph, "the graph of a model and its weights", "install qbe again, or give another `graph`"):
-        import onnx
-
         model = onnx.load(str(graph))
         for tensor in model.graph.initializer:
             if not (name := tensor.doc_string):
@@ -130,8 +128,6 @@ def fill_graph(graph: Path, weights: Mapping[str, NDArray[Any]], path: Path) -> 
             tensor.ClearField("doc_string")
     onnx.save(model, str(path))
 
-
-Floats = NDArray[np.float32]
 
 # How much of a channel's range moves into the weights (alpha of eq. 4). Of 0.6, 0.65, 0.7, 0.75 and 0.8 the
 # last two keep `facet-encoder-large` nearest to fp32 (docs/lessons.md).
@@ -206,8 +202,9 @@ def smooth(fp32: Path, ranges: Mapping[str, NDArray[Any]], path: Path) -> None:
 
 def _products(graph: Graph) -> dict[str, list[Any]]:
     products: dict[str, list[Any]] = {}
+    matrices = {name for name, value in graph.values.items() if value.ndim == 2}
     for node in graph.nodes:
-        if node.op_type == "MatMul" and np.ndim(graph.values.get(node.input[1])) == 2:
+        if node.op_type == "MatMul" and node.input[1] in matrices:
             products.setdefault(node.input[0], []).append(node)
     return products
 
@@ -233,10 +230,3 @@ def dequantized(int8: Path) -> dict[str, Floats]:
         bias = next(name for name in added.input if name in found)
         found[f"{bias}/matrix"] = np.ascontiguousarray(matrix.T)
     return found
-
-
-def sample_texts() -> list[str]:
-    """Return the texts of 125 papers of the collection in the package, of all years."""
-    papers = resources.files("qbe").joinpath("datasets", "mini", "papers.jsonl.xz").read_bytes()
-    records = map(json.loads, lzma.decompress(papers).splitlines()[::24])
-    return [f"{record['title']} {record['abstract']}" for record in records]
