@@ -13,7 +13,7 @@ from support.damage import truncate
 
 from qbe.errors import ModelError, UsageError
 from qbe.models import folders
-from qbe.models.cards import CROSS_ENCODER, DEFAULT_RERANKER, ENCODER, read_card, write_card
+from qbe.models.cards import CROSS_ENCODER, ENCODER, read_card, write_card
 from qbe.models.encoder import Encoder
 from qbe.models.folders import BASE_ENCODER, MINILM, resolve_encoder, resolve_reranker
 from qbe.models.session import open_session
@@ -101,8 +101,6 @@ def test_other_names_and_precisions_are_refused(resolve, kind, cache):
         resolve("nosuch")
     with pytest.raises(UsageError, match="expected a `precision` of int8, fp32, fp16, found 'int4'"):
         resolve(BASE_ENCODER, "int4")
-    with pytest.raises(ModelError, match="expected a pair cross-encoder, found joint grades"):
-        resolve_reranker(DEFAULT_RERANKER)
     assert not cache.exists()
 
 

@@ -153,14 +153,12 @@ def passes(
     max_tokens: int,
     layout: str = TITLE_ABSTRACT,
 ) -> Iterator[Window]:
-    """Arrange a paper in passes of a layout: ``[CLS] title sentence sentence ... [SEP]`` in as few windows as
-    hold all sentences.
+    """Arrange a paper in passes of a layout of `EncoderFormat`, in as few windows as hold all sentences.
 
     Each window begins with the title, cut to a quarter; a sentence is cut to the rest, one without tokens
-    gets [UNK]. ``title-sep-abstract`` puts another [SEP] after the title, and fills a window with the
-    beginning of the next sentence, outside spans: so the first window equals the input of a model that cuts a
-    paper at its limit. With ``sentences`` the first pass, without spans, is the whole paper, and each further
-    one a sentence.
+    gets [UNK]. ``title-sep-abstract`` fills a window with the beginning of the next sentence, outside spans:
+    so the first window equals the input of a model that cuts a paper at its limit. With ``sentences`` the
+    first pass, without spans, is the whole paper.
 
     >>> special = SpecialTokens(cls=101, sep=102, unk=100)
     >>> list(passes([1], [[2, 3], [4, 5]], special, max_tokens=6))

