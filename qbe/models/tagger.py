@@ -119,15 +119,6 @@ def span_mask(spans: Sequence[tuple[int, int]], tokens: int) -> NDArray[np.bool_
     return mask
 
 
-def labelled(paper: Paper, probabilities: Sequence[FacetProbabilities]) -> Paper:
-    """Label the sentences of a paper, but for those below the headings of a structured abstract."""
-    sentences = tuple(
-        sentence if 1 in (sentence.probabilities or ()) else Sentence(sentence.text, shares.facet, shares)
-        for sentence, shares in zip(paper.sentences, probabilities, strict=True)
-    )
-    return replace(paper, sentences=sentences, labelled=True)
-
-
 class TaggingEncoder:
     """Encodes papers and labels sentences, in a second pass where the tagger does not support the encoder."""
 
@@ -165,7 +156,14 @@ class TaggingEncoder:
         scored = [own or vectors for paper, vectors, own in encoded if self.wants(paper)]
         labels = iter(self.tagger.probabilities([each.hook_values for each in scored]) if self.tagger else ())
         for paper, vectors, _ in encoded:
-            yield labelled(paper, next(labels)) if self.wants(paper) else paper, vectors
+            if not self.wants(paper):
+                yield paper, vectors
+                continue
+            sentences = tuple(  # but for those below the headings of a structured abstract
+                each if 1 in (each.probabilities or ()) else Sentence(each.text, shares.facet, shares)
+                for each, shares in zip(paper.sentences, next(labels), strict=True)
+            )
+            yield replace(paper, sentences=sentences, labelled=True), vectors
 
 
 def open_trunk(tagger: Tagger, threads: int = 1, device: str = CPU) -> Encoder:

@@ -348,7 +348,8 @@ def export_joint(encoder: Path, module: Any, folder: Path) -> Figures:
 
     def feeds_of(texts: Iterable[tuple[str, str]]) -> Iterator[Feed]:
         for pair in texts:
-            inputs = pair_input(*(tokenizer.ids(text)[:most] for text in pair), *tokenizer.special[:2])
+            first, second = (tokenizer.ids(text)[:most] for text in pair)
+            inputs = pair_input(first, second, tokenizer.special.cls, tokenizer.special.sep)
             yield dict(zip(cards.JOINT_INPUTS, inputs, strict=True))
 
     def figures(exported: Results) -> Figures:
