@@ -159,10 +159,12 @@ class CrossEncoder:
 
     @cached_property
     def _opened(self) -> tuple[PaperTokenizer, Any]:
-        from qbe.models.gpu import pair_batches
-
         self._files.verify()
-        model = pair_batches(self._files) if self._batched else self._files.model
+        model = self._files.model
+        if self._batched:
+            from qbe.models.gpu import pair_batches  # the other precisions do without it
+
+            model = pair_batches(self._files)
         session = open_session(model, self._device, inputs=self._inputs, outputs=[SCORE])
         return PaperTokenizer(self._files.tokenizer), session
 
