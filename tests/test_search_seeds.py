@@ -12,8 +12,9 @@ from support.searching import ids
 from qbe import CrossEncoder, Dense, Facet, Paper, Pipeline, Sentence
 from qbe.cli.search import main
 from qbe.query import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SHAPES, Aspect, Query, format_weight
-from qbe.search.first_stages import combine_aspects, sum_of_papers, z_normalize
+from qbe.search.first_stages import z_normalize
 from qbe.search.queries import query_by
+from qbe.search.rank import combine_aspects, sum_of_papers
 
 BACKGROUND, METHOD, RESULT = Facet
 

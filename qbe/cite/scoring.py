@@ -14,7 +14,17 @@ from qbe.index.reader import IndexReader
 from qbe.index.vectors import Selection
 from qbe.models.encoding import EncodedAspect
 from qbe.search.filters import FilterCache, year_of
-from qbe.search.first_stages import BM25Stage, Candidates, DenseStage, FusedStage, Rows, Scores, z_normalize
+from qbe.search.first_stages import (
+    BM25Stage,
+    DenseStage,
+    FusedStage,
+    Known,
+    Rows,
+    Scores,
+    best_hits,
+    z_normalize,
+)
+from qbe.types import Hit, Pools
 from qbe.util.work import Workers, pause
 
 Ints = NDArray[np.int64]
@@ -132,31 +142,29 @@ class CitationSource:
         self._sentence_lengths = np.full(len(reader.sentence_vectors), np.nan)
         self._whole_lengths = np.full(len(reader.whole_vectors), np.nan)
 
-    def batch_candidates(
-        self, queries: Sequence[EncodedAspect], k: int, allowed: Selection | None = None
-    ) -> list[Candidates]:
+    def batch_search(
+        self, queries: Sequence[EncodedAspect], k: int, _: Pools, allowed: Selection | None = None
+    ) -> list[list[Hit]]:
         # The nearest of these at unit length; lengths of stored vectors' projections are neglected.
         matrix = self._projection.sentences
         turned = [transformed(query.sentence_vectors, matrix) for query in queries]
         vectors = [(each / np.linalg.norm(each, axis=1, keepdims=True)).astype(np.float32) for each in turned]
         nearest = self._reader.nearest(vectors, k, allowed)
 
-        def best(number: int) -> Candidates:
+        def best(number: int) -> list[Hit]:
             rows = nearest[number]
-            scores = self.scores(queries[number], rows, None)[NAME]
-            order = np.argsort(-scores, kind="stable")[:k]
-            return Candidates(rows[order], scores[order])
+            ids = [self._reader.papers.ids[row] for row in rows.tolist()]
+            return best_hits(ids, self.scores(queries[number], rows, {})[NAME], k)
 
         return list(self._workers.map(best, range(len(queries))))
 
-    def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
-        scores = np.full(len(rows), np.nan) if known is None else known.scores_of(rows)
-        missing = np.flatnonzero(np.isnan(scores))
+    def scores(self, query: EncodedAspect, rows: Rows, known: Known) -> dict[str, Scores]:
+        missing = np.array([row for row in rows.tolist() if row not in known], np.int64)
         if len(missing):
             vectors = query.sentence_vectors, query.whole_vector
-            found = terms(self._projection, *vectors, self._stored(rows[missing]))
-            scores[missing] = self._projection.weights @ found
-        return {NAME: scores}
+            found = self._projection.weights @ terms(self._projection, *vectors, self._stored(missing))
+            known = {**known, **dict(zip(missing.tolist(), found.tolist(), strict=True))}
+        return {NAME: np.array([known[row] for row in rows.tolist()])}
 
     def whole_cosines(self, rows: Rows, others: Rows) -> Doubles:
         """Return cosines (rows, others) of the projections of whole papers."""
@@ -391,7 +399,7 @@ class CitationScorer:
             if len(linked):
                 scores: dict[str, Doubles] = {}
                 for source in self._sources:
-                    scores |= source.scores(query.encoded, linked, None)
+                    scores |= source.scores(query.encoded, linked, {})
                 components = {name: np.concatenate([part, scores[name]]) for name, part in components.items()}
         years = np.clip(evidence.ages(rows, query.year), 0, LONGEST_AGE)
         features = {name: z_normalize(components[name]) for name in SCORES}

@@ -10,22 +10,20 @@ import numpy as np
 from qbe.index.index import Index
 from qbe.index.papers import rows_of
 from qbe.index.reader import IndexReader
-from qbe.index.vectors import distinct
+from qbe.index.vectors import Rows, distinct
 from qbe.models.cards import Estimates, shipped_model
 from qbe.query import SHAPES, Aspect, Query, Variety
-from qbe.search.first_stages import (
-    BEST_PAPERS,
-    BM25Stage,
-    FirstStage,
-    FusedStage,
-    Rows,
-    Scores,
-    below,
-    best_hits,
-    explained,
+from qbe.search.first_stages import BM25Stage, FirstStage, FusedStage, Scores, best_hits, explained
+from qbe.search.grading import (
+    NONE_LIKELY,
+    Candidates,
+    Grader,
+    Regrader,
+    named_grades,
+    nothing_fits,
+    open_grader,
 )
-from qbe.search.grading import Candidates, Grader, Regrader, named_grades, nothing_fits, open_grader
-from qbe.search.rank import NONE_LIKELY, Progress, RankingRequest, liked_candidates
+from qbe.search.rank import BEST_PAPERS, Progress, RankingRequest, below, liked_candidates
 from qbe.search.stages import TELLING_WORDS
 from qbe.types import Facet, Hit, Paper
 from qbe.util.work import Workers, pause

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from itertools import chain
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,28 +16,11 @@ from qbe.index.reader import Allowed, IndexReader
 from qbe.index.vectors import Rows, best_per_paper, distinct, kept_or_all, mean_max
 from qbe.models.encoding import EncodedAspect
 from qbe.models.words import shipped_words
-from qbe.query import Aspect
-from qbe.search.stages import (
-    BM25,
-    COMPONENTS,
-    FACET,
-    FUSED_DEPTH,
-    KEY_TERMS,
-    TELLING_WORDS,
-    TITLE,
-    TITLE_ABSTRACT,
-    TITLE_FACET,
-    Dense,
-    Fused,
-)
+from qbe.search import stages
 from qbe.types import Facet, Hit, Pools
 from qbe.util.work import Workers
 
 Doubles = NDArray[np.float64]
-
-# Papers of a query that count for a candidate: two, chosen on the bibliographies of `citations` train, and of
-# more than five the nearer half, chosen on people's judgements (systematic reviews).
-BEST_PAPERS = 2
 
 
 def z_normalize(scores: Doubles, count: int | None = None) -> Doubles:
@@ -54,34 +38,6 @@ def weighted_sum(components: Mapping[str, Doubles], weights: Mapping[str, float]
     length = len(next(iter(components.values())))
     fused = sum((weights[name] * z_normalize(components[name]) for name in used), np.zeros(length))
     return np.asarray(fused / total if total else fused, dtype=np.float64)
-
-
-def combine_aspects(
-    scores: Sequence[Doubles], aspects: Sequence[Aspect], count: int | None = None
-) -> Doubles:
-    """Combine z-normalized scores (n,) by several aspects (CombSUM, Fox and Shaw, 1994; Rocchio, 1971)."""
-    total = sum(abs(aspect.weight) for aspect in aspects)
-    return sum_of_papers([z_normalize(each, count) for each in scores], aspects) / total
-
-
-def sum_of_papers(scores: Sequence[Doubles], aspects: Sequence[Aspect]) -> Doubles:
-    """Sum the aspects' weighted scores (n,); of n >= 3 liked papers the best two, or the best half of more
-    than five, count as much as all.
-    """
-    by_paper: dict[str, Doubles] = {}
-    liked: set[str] = set()
-    for score, aspect in zip(scores, aspects, strict=True):
-        paper_id = aspect.paper.paper_id
-        by_paper[paper_id] = by_paper.get(paper_id, np.zeros(len(score))) + aspect.weight * score
-        if aspect.weight > 0:
-            liked.add(paper_id)
-    rest = sum((each for name, each in by_paper.items() if name not in liked), np.zeros(len(scores[0])))
-    if not liked:  # where only disliked aspects are reranked
-        return np.asarray(rest, dtype=np.float64)
-    for_it = np.stack([each for name, each in by_paper.items() if name in liked])
-    count = max(BEST_PAPERS, len(liked) // 2)
-    best = for_it if len(liked) <= count else np.sort(for_it, axis=0)[-count:]
-    return np.asarray(best.sum(axis=0) * (len(liked) / len(best)) + rest, dtype=np.float64)
 
 
 def best_hits(paper_ids: Sequence[str], scores: NDArray[np.floating], k: int) -> list[Hit]:
@@ -103,14 +59,10 @@ def explained(hits: Sequence[Hit], paper_ids: Sequence[str], components: Mapping
     return made
 
 
-def below(lowest: float, rest: Sequence[Hit]) -> list[Hit]:
-    """Shift the scores of hits, best first, so that the best of them is 1 below ``lowest``."""
-    return [hit._replace(score=lowest - 1 - (rest[0].score - hit.score)) for hit in rest]
-
-
 Floats = NDArray[np.float32]
 Scores = NDArray[np.float64]
 Aspects = Sequence[EncodedAspect]
+Known = Mapping[int, float]  # scores by row
 
 
 class FirstStage(Protocol):
@@ -127,36 +79,21 @@ class FirstStage(Protocol):
         """
 
 
-class Candidates(NamedTuple):
-    """Papers proposed by a source: ``rows`` (n,), and the ``scores`` (n,) it has for them."""
-
-    rows: Rows
-    scores: Scores | None = None
-
-    def scores_of(self, rows: Rows) -> Scores:
-        """Look up the scores (m,) of other ``rows``; NaN where unknown."""
-        scores = np.full(len(rows), np.nan)
-        if self.scores is not None and len(self.rows):
-            order = np.argsort(self.rows)
-            found = order[np.minimum(np.searchsorted(self.rows, rows, sorter=order), len(order) - 1)]
-            known = self.rows[found] == rows
-            scores[known] = self.scores[found[known]]
-        return scores
-
-
-def query_text(query: EncodedAspect, form: str = TITLE_FACET, reader: IndexReader | None = None) -> str:
+def query_text(
+    query: EncodedAspect, form: str = stages.TITLE_FACET, reader: IndexReader | None = None
+) -> str:
     """Make the BM25 query of an aspect, in one of the forms of `qbe.search.stages.BM25`; key terms are those
     by the statistics of an index.
     """
     paper = query.aspect.paper
-    if form in (TITLE, TITLE_ABSTRACT):
-        return paper.title if form == TITLE else contents(paper)
-    if form == KEY_TERMS and reader is not None:
+    if form in (stages.TITLE, stages.TITLE_ABSTRACT):
+        return paper.title if form == stages.TITLE else contents(paper)
+    if form == stages.KEY_TERMS and reader is not None:
         return " ".join(reader.key_terms(paper.title) + reader.key_terms(paper.abstract))
-    if form == TELLING_WORDS and query.aspect.facet is not None:
+    if form == stages.TELLING_WORDS and query.aspect.facet is not None:
         return shipped_words().query_text(paper, query.aspect.facet)
     sentences = " ".join(paper.texts(query.positions))
-    return sentences if form == FACET else f"{paper.title} {sentences}"
+    return sentences if form == stages.FACET else f"{paper.title} {sentences}"
 
 
 class BM25Stage:
@@ -165,7 +102,7 @@ class BM25Stage:
     needs_vectors = False
 
     def __init__(
-        self, reader: IndexReader, workers: Workers, form: str = TITLE_FACET, similarity: str = "bm25"
+        self, reader: IndexReader, workers: Workers, form: str = stages.TITLE_FACET, similarity: str = "bm25"
     ) -> None:
         self._form, self._workers, self._similarity = form, workers, similarity
         self._reader, self._papers = reader, reader.papers
@@ -185,16 +122,12 @@ class BM25Stage:
             for rows, scores in ranked
         ]
 
-    def batch_candidates(self, queries: Aspects, k: int, allowed: Allowed = None) -> list[Candidates]:
-        return [Candidates(*found) for found in self._ranked(queries, k, [None] * len(queries), allowed)]
-
-    def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
-        scores = np.full(len(rows), np.nan) if known is None else known.scores_of(rows)
-        missing = np.flatnonzero(np.isnan(scores))
+    def scores(self, query: EncodedAspect, rows: Rows, known: Known) -> dict[str, Scores]:
+        missing = np.array([row for row in rows.tolist() if row not in known], np.int64)
         if len(missing):
-            (found,) = self._ranked([query], len(missing), [rows[missing]])
-            scores[missing] = Candidates(*found).scores_of(rows[missing])
-        return {"bm25": scores}
+            ((found, scores),) = self._ranked([query], len(missing), [missing])
+            known = {**known, **dict(zip(found.tolist(), scores.tolist(), strict=True))}
+        return {"bm25": np.array([known[row] for row in rows.tolist()])}
 
     def _ranked(
         self, queries: Aspects, k: int, pools: Sequence[Rows | None], allowed: Allowed = None
@@ -241,17 +174,7 @@ class DenseStage:
 
         return list(self._workers.map(best, range(len(queries))))
 
-    def batch_candidates(self, queries: Aspects, k: int, allowed: Allowed = None) -> list[Candidates]:
-        vectors = [query.sentence_vectors for query in queries]
-        nearest = self._reader.nearest(vectors, k, allowed, True, self._nprobe)
-
-        def best(number: int) -> Candidates:
-            scores = self._matched(queries[number], nearest[number])
-            return Candidates(nearest[number][np.argsort(-scores, kind="stable")[:k]])
-
-        return list(self._workers.map(best, range(len(queries))))
-
-    def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:  # noqa: ARG002
+    def scores(self, query: EncodedAspect, rows: Rows, known: Known) -> dict[str, Scores]:  # noqa: ARG002
         """Score by ``whole`` papers, all ``sentences``, and those of the ``facet`` (all if absent)."""
         compared = self._reader.compare(query.sentence_vectors, rows, query.whole_vector)
         scores = {"sentences": mean_max(best_per_paper(compared.similarities, compared.starts))}
@@ -274,16 +197,15 @@ class DenseStage:
 class FusedStage:
     """Gathers the candidates of its sources, scores each candidate by every source, and fuses the scores.
 
-    Sources have `BM25Stage.batch_candidates`, and a thread-safe `BM25Stage.scores` of any papers, in which
-    ``known`` are their own candidates (None: a pool was given); each brings ``depth`` papers. ``weights`` are
-    those of the scores by name.
+    Sources are first stages with a thread-safe `BM25Stage.scores` of any papers, in which ``known`` are the
+    scores of their own candidates; each brings ``depth`` papers. ``weights`` are those of scores by name.
     """
 
     reader: IndexReader
     workers: Workers
     sources: Sequence[Any]
     weights: Mapping[str, float]
-    depth: int = FUSED_DEPTH
+    depth: int = stages.FUSED_DEPTH
     background_penalty: float = 0.0
 
     needs_vectors = True
@@ -301,16 +223,19 @@ class FusedStage:
         # A source spreads several queries over all threads by itself. Without open queries none is asked, so
         # that FAISS's index is not read for pools.
         side_by_side = map if len(without_pool) > 1 else self.workers.map
-        asked = self.sources if without_pool else ()
-        by_source = side_by_side(lambda each: each.batch_candidates(without_pool, depth, allowed), asked)
+        asked, no_pools = self.sources if without_pool else (), [None] * len(without_pool)
+        by_source = side_by_side(
+            lambda each: each.batch_search(without_pool, depth, no_pools, allowed), asked
+        )
         proposed = zip(*by_source, strict=True)
-        known = [next(proposed) if pool is None else [None] * len(self.sources) for pool in pools]
+        found = [next(proposed) if pool is None else [()] * len(self.sources) for pool in pools]
 
         def best(number: int) -> list[Hit]:
-            query, pool, found = queries[number], pools[number], known[number]
-            of_pool = [] if pool is None else [rows_of(papers, pool)]
-            rows = distinct(np.concatenate([*of_pool, *(each.rows for each in found if each is not None)]))
-            pairs = list(zip(self.sources, found, strict=True))
+            query = queries[number]
+            known = [{papers.row(hit.paper_id): hit.score for hit in hits} for hits in found[number]]
+            of_pool = [papers.row(paper_id) for paper_id in pools[number] or ()]
+            rows = np.array(sorted({*of_pool, *chain(*known)}), np.int64)
+            pairs = list(zip(self.sources, known, strict=True))
             scored = self.workers.map(lambda pair: pair[0].scores(query, rows, pair[1]), pairs)
             components = {name: scores for each in scored for name, scores in each.items()}
             scores, penalty = weighted_sum(components, self.weights), self.background_penalty
@@ -349,15 +274,15 @@ def penalize_background(
 
 def open_first_stage(stage: Any, reader: IndexReader, workers: Workers) -> FirstStage:
     """Open a first stage; raise IndexFormatError, before Java starts, where the index lacks what it needs."""
-    if isinstance(stage, BM25):
+    if isinstance(stage, stages.BM25):
         return BM25Stage(reader, workers, stage.query, stage.similarity)
-    if not isinstance(stage, Dense | Fused):
+    if not isinstance(stage, stages.Dense | stages.Fused):
         opened: FirstStage = stage
         return opened
     reader.require_vectors()
-    if isinstance(stage, Dense):
+    if isinstance(stage, stages.Dense):
         return DenseStage(reader, workers, stage.nprobe, single=stage.match == "single")
     dense = DenseStage(reader, workers, stage.nprobe)
     sources = [BM25Stage(reader, workers, stage.bm25_query), dense]
-    weights = dict.fromkeys(COMPONENTS, 1.0) if stage.weights is None else stage.weights
+    weights = dict.fromkeys(stages.COMPONENTS, 1.0) if stage.weights is None else stage.weights
     return FusedStage(reader, workers, sources, weights, stage.depth, stage.background_penalty)

@@ -15,32 +15,10 @@ from qbe.models.cards import Estimates, GradeModel, read_model, shipped_model
 from qbe.models.words import NAMES as WORD_FEATURES
 from qbe.models.words import PapersTerms, TechniqueWords, facet_shares, shipped_words, terms_of
 from qbe.query import HIGHEST, Query
-from qbe.search.projections import (
-    ENCODERS,
-    TERMS,
-    Bools,
-    Doubles,
-    FacetProjection,
-    Ints,
-    Space,
-    StoredPapers,
-    VectorSource,
-    closest_pair,
-    find_model,
-    mark_facet,
-)
-from qbe.search.projections import read_model as read_projections
+from qbe.search import projections
+from qbe.search.projections import Bools, Doubles, FacetProjection, Ints, Space, StoredPapers, VectorSource
 from qbe.search.queries import ASKED
-from qbe.search.rank import (
-    NONE_LIKELY,
-    GradedQuery,
-    Progress,
-    Requests,
-    RequestScores,
-    RerankRequest,
-    RerankScore,
-    scored_in_threads,
-)
+from qbe.search.rank import GradedQuery, Progress, Requests, RequestScores, RerankRequest, RerankScore
 from qbe.types import Facet, Hit, Paper, Sentence
 from qbe.util.work import Workers, pause
 
@@ -57,7 +35,7 @@ FEATURES = (
         f"{facet}.{space}.{term}"
         for facet in _NAMES
         for space in _SPACES
-        for term in (*TERMS, "best", "by probability", "all by probability")
+        for term in (*projections.TERMS, "best", "by probability", "all by probability")
     ),
     *(f"{_NAMES[first]}.with {_NAMES[second]}" for first, second in _OTHERS),
     *(f"{facet}.of candidate" for facet in _NAMES),
@@ -109,7 +87,7 @@ class Features:
         plain, views = stored.projected(None), []
         for facet, shares in zip(Facet, _shares(papers), strict=True):
             pause()
-            marked = mark_facet(papers, facet, stored)
+            marked = projections.mark_facet(papers, facet, stored)
             space = stored.projected(self.projections[facet].matrix)
             views.append(FacetView(marked, shares, space, (space.sums(marked), plain.sums(marked))))
         pause()
@@ -133,7 +111,7 @@ class Features:
             cosines.append(space.cosines)
             for each, sums in zip((space, plain), view.sums, strict=True):
                 if not positions:
-                    columns += [np.full(count, np.nan)] * (len(TERMS) + 3)
+                    columns += [np.full(count, np.nan)] * (len(projections.TERMS) + 3)
                     continue
                 by_share = np.maximum.reduceat(each.cosines * root, starts, axis=1)
                 columns += each.terms(positions, view.marked, sums, starts)
@@ -159,7 +137,9 @@ class Features:
         stored = self.vectors(papers)
         by_facet = []
         for facet in Facet:
-            sums = stored.projected(self.projections[facet].matrix).sums(mark_facet(papers, facet, stored))
+            sums = stored.projected(self.projections[facet].matrix).sums(
+                projections.mark_facet(papers, facet, stored)
+            )
             by_facet.append(sums @ sums.T)
         return np.asarray(np.mean(by_facet, axis=0))
 
@@ -229,6 +209,7 @@ class Regrader:
         return replaced
 
 
+NONE_LIKELY = "no paper is likely to be what you ask for"
 # Of lists whose first five hits have no better grade users are told so (`python -m benchmarks.fits`).
 NOTHING_FITS, FIRST_HITS = 0.6, 5
 
@@ -315,7 +296,7 @@ class GradedReranker:
     def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
         # A regrader takes all threads for one request.
         workers = self.workers if self.regrader is None else Workers()
-        return scored_in_threads(self._score, requests, workers, progress)
+        return projections.scored_in_threads(self._score, requests, workers, progress)
 
     def _score(self, request: RerankRequest) -> list[RerankScore]:
         query, papers = request
@@ -334,7 +315,7 @@ class GradedReranker:
             match = None
             if facet:
                 cosines = compared.cosines[places[0]][list(query.positions), sentences]
-                match = closest_pair(cosines, query.positions)
+                match = projections.closest_pair(cosines, query.positions)
             scores.append(RerankScore(grade, match, grades=grades))
         return scores
 
@@ -357,14 +338,15 @@ def open_grader(index: Index, reader: IndexReader | None = None) -> Grader:
     folder = None if dense is None else shipped_model(dense["encoder"])
     if dense is None or folder is None:
         raise no_grades()
-    model = read_projections(find_model(dense["encoder"]))
+    model = projections.read_model(projections.find_model(dense["encoder"]))
     features = Features(model.projections, shipped_words(), stored_vectors(index, reader))
     return Grader(features, read_model(folder, FEATURES))
 
 
 def no_grades() -> UsageError:
     """The error where grades are asked for over an index whose vectors no grade model reads."""
+    encoders = " or ".join(projections.ENCODERS)
     return UsageError(
-        f"expected an index with vectors of {' or '.join(ENCODERS)} for grades, found one without; build it "
-        "with one of these"
+        f"expected an index with vectors of {encoders} for grades, found one without; build it with one of "
+        "these"
     )

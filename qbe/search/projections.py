@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from qbe.errors import UsageError
 from qbe.models.cards import Arrays, Doubles, Storage
-from qbe.search.rank import Progress, Requests, RequestScores, RerankRequest, RerankScore, scored_in_threads
+from qbe.search.rank import Progress, Requests, RequestScores, RerankRequest, RerankScore
 from qbe.types import Facet, Match, Paper
 from qbe.util.work import Workers
 
@@ -101,6 +101,21 @@ def closest_pair(cosines: Doubles, positions: Sequence[int]) -> Match:
 
 
 VectorSource = Callable[[Sequence[Paper]], StoredPapers]  # the stored vectors of papers, in their order
+
+
+def scored_in_threads(
+    score: Callable[[RerankRequest], list[RerankScore]],
+    requests: Requests,
+    workers: Workers,
+    progress: Progress | None,
+) -> RequestScores:
+    """Score requests one by one, as many at a time as ``workers`` have threads."""
+    scored = []
+    for scores in workers.map(score, requests):
+        scored.append(scores)
+        if progress and scores:
+            progress(len(scores))
+    return scored
 
 
 @dataclass(frozen=True)

@@ -12,20 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError, UsageError
-from qbe.models.cards import (
-    DEFAULT_ENCODER,
-    DEFAULT_RERANKER,
-    JOINT_GRADER,
-    JOINT_GRADES,
-    JOINT_INPUTS,
-    JOINT_MODEL,
-    JOINT_OUTPUT,
-    PAIR_INPUTS,
-    SCORE,
-    RerankerFiles,
-    read_card,
-    verify_digest,
-)
+from qbe.models import cards
 from qbe.models.encoding import EncodedAspect, PaperTokenizer, SpecialTokens, batches, padded, pair_input
 from qbe.models.folders import joint_folder, resolve_encoder, resolve_reranker
 from qbe.models.session import AUTO, CPU, HALF, check_precision, chosen_device, open_session
@@ -145,7 +132,7 @@ class CrossEncoder:
 
     needs_vectors = False
 
-    def __init__(self, files: RerankerFiles, workers: Workers | None = None, device: str = CPU) -> None:
+    def __init__(self, files: cards.RerankerFiles, workers: Workers | None = None, device: str = CPU) -> None:
         """The model is loaded when it first scores: never, if no query of a search has a facet."""
         metadata = files.metadata
         self._files, self._device, self._batched = files, chosen_device(device), files.precision == HALF
@@ -154,7 +141,7 @@ class CrossEncoder:
         tokens = min(SIDE_TOKENS, metadata.max_tokens // 2)
         self._query_tokens = metadata.query_tokens or tokens
         self._candidate_tokens = metadata.candidate_tokens or tokens
-        self._inputs = PAIR_INPUTS if metadata.token_types else PAIR_INPUTS[:-1]
+        self._inputs = cards.PAIR_INPUTS if metadata.token_types else cards.PAIR_INPUTS[:-1]
         self._texts, self.takes_whole_abstracts = metadata.texts, metadata.labels != len(Facet)
 
     @cached_property
@@ -165,7 +152,7 @@ class CrossEncoder:
             from qbe.models.gpu import pair_batches  # the other precisions do without it
 
             model = pair_batches(self._files)
-        session = open_session(model, self._device, inputs=self._inputs, outputs=[SCORE])
+        session = open_session(model, self._device, inputs=self._inputs, outputs=[cards.SCORE])
         return PaperTokenizer(self._files.tokenizer), session
 
     def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
@@ -198,12 +185,12 @@ class CrossEncoder:
         tokenizer, session = self._opened
         length = len(pairs[0].ids)
         shape = len(pairs), padded(length) if self._batched else length
-        arrays = {name: np.zeros(shape, np.int64) for name in PAIR_INPUTS}
+        arrays = {name: np.zeros(shape, np.int64) for name in cards.PAIR_INPUTS}
         arrays["input_ids"].fill(tokenizer.pad)
         for row, (ids, types) in enumerate(pairs):
-            for name, values in zip(PAIR_INPUTS, (ids, [1] * len(ids), types), strict=True):
+            for name, values in zip(cards.PAIR_INPUTS, (ids, [1] * len(ids), types), strict=True):
                 arrays[name][row, : len(ids)] = values
-        (scores,) = session.run([SCORE], {name: arrays[name] for name in self._inputs})
+        (scores,) = session.run([cards.SCORE], {name: arrays[name] for name in self._inputs})
         computed: NDArray[np.float32] = scores.reshape(len(pairs), -1)
         return computed
 
@@ -283,22 +270,24 @@ class JointGrader:
     One pair is one call of a single-threaded session, so that grades do not depend on other pairs or threads.
     """
 
-    name = DEFAULT_RERANKER
+    name = cards.DEFAULT_RERANKER
     needs_vectors, takes_whole_abstracts = False, False
     background_penalty = BACKGROUND_PENALTY  # where the stage has none
 
-    def __init__(self, folder: Path = JOINT_GRADES, workers: Workers | None = None) -> None:
+    def __init__(self, folder: Path = cards.JOINT_GRADES, workers: Workers | None = None) -> None:
         """The model is loaded when it first grades."""
         self._folder, self._workers = folder, workers or Workers()
-        self.card = read_card(folder, JOINT_GRADER)
+        self.card = cards.read_card(folder, cards.JOINT_GRADER)
         self._graded = lru_cache(KEPT)(self._grade_pair)
 
     @cached_property
     def _opened(self) -> tuple[PaperTokenizer, Any]:
-        tokenizer = resolve_encoder(DEFAULT_ENCODER).tokenizer
-        for path in (self._folder / JOINT_MODEL, tokenizer):
-            verify_digest(path, self.card.files.get(path.name), "install qbe again, or train it again")
-        session = open_session(self._folder / JOINT_MODEL, inputs=JOINT_INPUTS, outputs=[JOINT_OUTPUT])
+        tokenizer = resolve_encoder(cards.DEFAULT_ENCODER).tokenizer
+        for path in (self._folder / cards.JOINT_MODEL, tokenizer):
+            cards.verify_digest(path, self.card.files.get(path.name), "install qbe again, or train it again")
+        session = open_session(
+            self._folder / cards.JOINT_MODEL, inputs=cards.JOINT_INPUTS, outputs=[cards.JOINT_OUTPUT]
+        )
         return PaperTokenizer(tokenizer), session
 
     def grade(
@@ -318,7 +307,7 @@ class JointGrader:
     def _grade_pair(self, query: tuple[int, ...], candidate: tuple[int, ...]) -> NDArray[np.float64]:
         tokenizer, session = self._opened
         inputs = pair_input(query, candidate, tokenizer.special.cls, tokenizer.special.sep)
-        (grades,) = session.run([JOINT_OUTPUT], dict(zip(JOINT_INPUTS, inputs, strict=True)))
+        (grades,) = session.run([cards.JOINT_OUTPUT], dict(zip(cards.JOINT_INPUTS, inputs, strict=True)))
         # Rounded, so that kinds of processors seldom rank differently.
         rounded: NDArray[np.float64] = grades[0].astype(np.float64).round(4)
         return rounded
@@ -377,7 +366,7 @@ class LanguageModelReranker:
 
 
 def open_reranker(
-    name: str = DEFAULT_RERANKER,
+    name: str = cards.DEFAULT_RERANKER,
     *,
     precision: str | None = None,
     workers: Workers | None = None,

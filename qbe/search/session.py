@@ -12,22 +12,13 @@ from typing import Any, NamedTuple
 from qbe.errors import FacetNotFoundError, UsageError, check_type
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
+from qbe.models.cards import DEFAULT_RERANKER
 from qbe.models.encoding import EncodedAspect, PaperVectors
 from qbe.query import Aspect, Query, TopicAspect, Variety
+from qbe.search import grading
 from qbe.search.explore import GRADING, ExploreStage, likely, open_explore_stage
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
 from qbe.search.first_stages import FirstStage, open_first_stage
-from qbe.search.grading import (
-    FIRST_HITS,
-    GradedReranker,
-    Regrader,
-    facet_places,
-    no_grades,
-    nothing_fits,
-    open_grader,
-    stored_vectors,
-    unanswered,
-)
 from qbe.search.present import add_matches
 from qbe.search.projections import ProjectedMatching, find_model, read_model
 from qbe.search.queries import is_question
@@ -108,7 +99,7 @@ class SearchSession(Closing):
         if self.regrades:
             from qbe.search.rerankers import JointGrader
 
-            self._regrader = Regrader(JointGrader(workers=self._workers), self.regrades)
+            self._regrader = grading.Regrader(JointGrader(workers=self._workers), self.regrades)
         parts = (reranker, index, self._workers, self._regrader)
         try:
             # Side by side: Java opens the postings while Python reads what reranks.
@@ -116,7 +107,7 @@ class SearchSession(Closing):
             second, _ = self._workers.map(lambda part: part(), opening)
             self._second: RerankStage | None = second
             self._graded: RerankStage | None = None  # without what grades the best again, which takes longer
-            if second is not None and isinstance(second.reranker, GradedReranker) and self.regrades:
+            if second is not None and isinstance(second.reranker, grading.GradedReranker) and self.regrades:
                 plain = replace(second.reranker, regrader=None)
                 self._graded = RerankStage(plain, reranker.depth, reranker.weight)
         except BaseException:
@@ -205,7 +196,7 @@ class SearchSession(Closing):
     def grade(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
         """Add grades to hits of a query, however they were found; raises UsageError without a grade model."""
         if not self.can_grade:
-            raise no_grades()
+            raise grading.no_grades()
         with one_blas_thread():
             (task,) = self._tasks([SearchRequest(query, matches=False, grades=True)])
             assert task.opened.explore is not None
@@ -254,7 +245,7 @@ class SearchSession(Closing):
         for request, query in zip(requests, queries, strict=True):
             variety = self._variety(opened, request)
             wants = query.is_by_facets or bool(variety.bounds)
-            wants = wants or (request.grades and all(map(facet_places, query.papers)))
+            wants = wants or (request.grades and all(map(grading.facet_places, query.papers)))
             is_graded = opened.explore is not None and wants
             if stages_need or (has_vectors and (request.matches or is_graded)):
                 papers |= {id(aspect.paper): aspect.paper for aspect in query.aspects}
@@ -283,7 +274,7 @@ class SearchSession(Closing):
         if variety.diversity is None:
             variety = replace(variety, diversity=reranker.diversity if isinstance(reranker, Grades) else 0.0)
         if opened.explore is None and (variety.mix or variety.bounds or variety.diversity):
-            raise no_grades()
+            raise grading.no_grades()
         if variety.mix and not opened.explore_ranks:
             raise UsageError(f"expected a mix with another `rerank` than {reranker.name}; drop one")
         return variety
@@ -342,12 +333,12 @@ class SearchSession(Closing):
             if is_question(query):
                 if is_last and task.request.matches and task.request.grades and self._regrader:
                     lookup, joint = task.opened.reader.paper, self._regrader.grader
-                    first = each[:FIRST_HITS]
+                    first = each[: grading.FIRST_HITS]
                     if isinstance(self.stages.first_stage, Fused) and not (task.again or task.explores):
-                        first += task.hits[len(first) : FIRST_HITS + 1]
-                    counts += filter(None, [unanswered(query, first, lookup, joint)])
+                        first += task.hits[len(first) : grading.FIRST_HITS + 1]
+                    counts += filter(None, [grading.unanswered(query, first, lookup, joint)])
             elif is_last and query.is_single and task.request.grades and task.opened.explore_ranks:
-                counts += filter(None, [nothing_fits(each, query.aspects[0].facet)])
+                counts += filter(None, [grading.nothing_fits(each, query.aspects[0].facet)])
             if variety.bounds:
                 counts.append(f"papers with such grades: {len(task.hits) or 'none'}")
             notes = [*filter(None, [describe([task.selected], None)]), *counts]
@@ -390,7 +381,7 @@ def _graded_queries(query: Query, encoded: Mapping[int, PaperVectors]) -> list[G
     """Each paper of a query with its vectors; raises FacetNotFoundError for one without any facet."""
     papers = {aspect.paper.paper_id: aspect.paper for aspect in reversed(query.aspects)}
     for paper in papers.values():
-        if not facet_places(paper):
+        if not grading.facet_places(paper):
             raise FacetNotFoundError(
                 f"expected paper {paper.paper_id} to have sentences of a facet to be graded by, found none; "
                 "have them predicted (`labels` predicted)"
@@ -425,7 +416,7 @@ def _with_grades(task: Task, hits: list[Hit]) -> list[Hit]:
 
 
 def open_rerank_stage(
-    stage: Any, index: Index, workers: Workers, regrader: Regrader | None = None
+    stage: Any, index: Index, workers: Workers, regrader: grading.Regrader | None = None
 ) -> RerankStage | None:
     """Open what a stage of `qbe.search.stages` reranks by; ``regrader`` grades the best papers again."""
     if stage is None:
@@ -433,12 +424,12 @@ def open_rerank_stage(
     reranker: Reranker
     dense = index.manifest.dense
     if isinstance(stage, Grades):
-        reranker = GradedReranker(open_grader(index), workers, regrader)
+        reranker = grading.GradedReranker(grading.open_grader(index), workers, regrader)
     elif isinstance(stage, Projections):
         index.require_vectors()
         assert dense is not None
         model = read_model(find_model(dense["encoder"], Path(stage.model) if stage.model else None))
-        reranker = ProjectedMatching(model.projections, stored_vectors(index), workers)
+        reranker = ProjectedMatching(model.projections, grading.stored_vectors(index), workers)
     elif isinstance(stage, CrossEncoder):
         reranker = _cross_encoder(stage, workers)
     elif isinstance(stage, LanguageModel):
@@ -466,7 +457,7 @@ def _cross_encoder(stage: CrossEncoder, workers: Workers) -> Reranker:
 
     def opened(scorer: Any, device: str | None = stage.device) -> Reranker:
         if scorer is None or isinstance(scorer, str | Path):
-            name = rerankers.DEFAULT_RERANKER if scorer is None else str(scorer)
+            name = DEFAULT_RERANKER if scorer is None else str(scorer)
             return rerankers.open_reranker(name, workers=workers, device=device or rerankers.CPU)
         if callable(getattr(scorer, "batch_score", None)):
             model: Reranker = scorer

@@ -15,20 +15,7 @@ from qbe.corpus.bibliography import Bibliography, comment, entries, reference_of
 from qbe.errors import RunError
 from qbe.query import Query
 from qbe.runs import format_run
-from qbe.search.present import (
-    Heading,
-    Lookup,
-    credits_of,
-    escaped,
-    explain_query,
-    facet_probability,
-    heading,
-    linked_title,
-    shown,
-    techniques_in_common,
-    to_markdown,
-    to_table,
-)
+from qbe.search import present
 from qbe.search.queries import ASKED
 from qbe.types import Facet, Hit, Match, Paper, Sentence
 from qbe.util.files import StrPath, atomic_file, lock, resumable_staging, write_text
@@ -44,7 +31,7 @@ _FORMULAS = tuple("=+-@\uff1d\uff0b\uff0d\uff20")  # beginnings; the last four: 
 
 
 def to_record(
-    lookup: Lookup,
+    lookup: present.Lookup,
     query_id: str,
     query: Query,
     hits: Sequence[Hit],
@@ -73,11 +60,13 @@ def to_record(
             about | {"positions": each.positions, "weight": each.weight} for about, each in pairs
         ]
     if explain:
-        sentences = [[sentence._asdict() for sentence in explain_query(aspect)] for aspect in query.aspects]
+        sentences = [
+            [sentence._asdict() for sentence in present.explain_query(aspect)] for aspect in query.aspects
+        ]
         record["sentences"] = sentences[0] if query.is_single else sentences
     papers = [lookup(hit.paper_id) for hit in hits]
     with_words = [paper for paper, hit in zip(papers, hits, strict=True) if explain or hit.grades is not None]
-    in_common = dict(zip(map(id, with_words), techniques_in_common(query, with_words), strict=True))
+    in_common = dict(zip(map(id, with_words), present.techniques_in_common(query, with_words), strict=True))
     record["hits"] = []
     for rank, (hit, paper) in enumerate(zip(hits, papers, strict=True), start=first_rank):
         place = {"rank": rank, "paper_id": hit.paper_id, "score": hit.score, **described(paper)}
@@ -109,7 +98,7 @@ def _match(query: Query, paper: Paper, match: Match, explain: bool) -> Record:
         "facet": sentence.facet.value if sentence.facet else None,
         "score": round(match.score, 6),
     }
-    return record | ({"probability": facet_probability(sentence)} if explain else {})
+    return record | ({"probability": present.facet_probability(sentence)} if explain else {})
 
 
 def described(paper: Paper) -> Record:
@@ -142,7 +131,7 @@ def sentence_records(paper: Paper, selected: Collection[int] = ()) -> list[Recor
             "text": sentence.text,
             "facet": sentence.facet.value if sentence.facet else None,
             "label": sentence.label,
-            "probability": facet_probability(sentence),
+            "probability": present.facet_probability(sentence),
             "selected": position in selected,
         }
         for position, sentence in enumerate(paper.sentences)
@@ -165,8 +154,8 @@ def export_parts(papers: Iterable[Paper], form: str) -> list[str]:
             header = [] if parts else [("paper_id", *_ABOUT, "abstract")]
             parts.append(to_csv([*header, [paper.paper_id, *_about(paper), paper.abstract]]))
         elif form == "markdown":
-            said = filter(None, (credits_of(reference_of(paper), link=False), paper.paper_id))
-            parts.append(f"- {linked_title(paper)} {escaped('; '.join(said))}\n")
+            said = filter(None, (present.credits_of(reference_of(paper), link=False), paper.paper_id))
+            parts.append(f"- {present.linked_title(paper)} {present.escaped('; '.join(said))}\n")
         else:
             record = paper_record(paper, inside=True)
             parts.append(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
@@ -211,12 +200,12 @@ class ResultWriter(NamedTuple):
 def open_writer(
     form: str,
     tag: str,
-    lookup: Lookup,
+    lookup: present.Lookup,
     width: int,
     *,
     explain: bool,
     command: str = "qbe search",
-    title: Heading = heading,
+    title: present.Heading = present.heading,
     graded_by: str = "",
 ) -> ResultWriter:
     """Open the writer of ``trec``, ``json``, ``table``, ``csv``, ``markdown``, ``bibtex`` or ``ris``.
@@ -246,19 +235,21 @@ def open_writer(
             made = "\n".join([comment(f"{command}: {query_id}") + about, *lines])
             return made if first else f"\n{made}"
         if form == "markdown":
-            made = to_markdown(lookup, query, hits, title, graded_by)
+            made = present.to_markdown(lookup, query, hits, title, graded_by)
         else:
-            made = to_table(lookup, query, hits, width, explain=explain, title=title, graded_by=graded_by)
+            made = present.to_table(
+                lookup, query, hits, width, explain=explain, title=title, graded_by=graded_by
+            )
         return f"{made}\n" if first else f"\n{made}\n"
 
     return ResultWriter(text, needs_matches=form != "trec" and bibliography is None)
 
 
-def _csv(lookup: Lookup, result: Result, first: bool) -> str:
+def _csv(lookup: present.Lookup, result: Result, first: bool) -> str:
     rows: list[Iterable[object]] = [COLUMNS] if first else []
     for rank, hit in enumerate(result.hits, start=1):
         paper, grades = lookup(hit.paper_id), hit.grades or {}
-        best = shown(result.query, paper, hit)
+        best = present.shown(result.query, paper, hit)
         sentence = paper.sentences[best[0].position] if best else Sentence("")
         matched = sentence.facet.value if sentence.facet else "", sentence.text
         by_facet = (grades.get(facet.value, "") for facet in Facet)
