@@ -141,7 +141,7 @@ def alone(index: Path, ids: Sequence[str], options: argparse.Namespace) -> Measu
     from qbe import Facet, Query, Stages, default_stages, open_index
     from qbe.search.request import SearchRequest
     from qbe.search.session import SearchSession
-    from qbe.search.writers import to_record
+    from qbe.search.writers import Result, to_record
 
     with (
         open_index(index) as opened,
@@ -152,7 +152,8 @@ def alone(index: Path, ids: Sequence[str], options: argparse.Namespace) -> Measu
 
         def answer(block: list[SearchRequest]) -> None:
             for each in session.batch(block):
-                json.dumps(to_record(opened.paper, each.query.query_id, each.query, each.hits[:HITS]))
+                result = Result(each.query.query_id, each.query, each.hits[:HITS])
+                json.dumps(to_record(opened.paper, result))
 
         answer(requests[:BLOCK])
         begin, own, count, times = time.perf_counter(), time.process_time(), 0, list[float]()

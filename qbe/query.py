@@ -51,7 +51,10 @@ class Aspect:
         elif self.facet is not None and not isinstance(self.facet, Facet):
             raise TypeError(f"expected a facet such as Facet.METHOD or 'method', found {_kind(self.facet)}")
         if self.positions is not None:
-            object.__setattr__(self, "positions", _whole_numbers(self.positions))
+            given: object = self.positions
+            if not isinstance(given, Sequence) or isinstance(given, str) or {*map(type, given)} - {int}:
+                raise TypeError(f"expected sentence positions such as (0, 3), found {_kind(given)}")
+            object.__setattr__(self, "positions", tuple(given))
             if self.facet is not None:
                 raise UsageError("expected a facet or sentence positions, found both; give one of them")
         check_weight(self.weight)
@@ -220,14 +223,6 @@ def format_weight(weight: float) -> str:
 
 def _kind(value: object) -> str:
     return f"{value!r:.60} ({type(value).__name__})"
-
-
-def _whole_numbers(positions: object) -> tuple[int, ...]:
-    if isinstance(positions, Sequence) and not isinstance(positions, str):
-        numbers = tuple(positions)
-        if all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
-            return numbers
-    raise TypeError(f"expected sentence positions such as (0, 3), found {_kind(positions)}")
 
 
 @dataclass(frozen=True, slots=True)

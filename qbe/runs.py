@@ -11,7 +11,6 @@ spaces: each a weight and ``*`` (left out: 1), then ``background``, ``method``, 
 import itertools
 import math
 import re
-import struct
 import sys
 from array import array
 from collections import Counter
@@ -67,13 +66,13 @@ def strictly_decreasing(scores: Iterable[float]) -> Iterator[float]:
     trec_eval keeps scores so and breaks ties by document id, which would reorder a run: a score that does not
     lie below its predecessor becomes the next number below it.
     """
+    import numpy as np
+
     previous = math.inf
     for score in scores:
         value = _single(score)
         if math.isfinite(value) and value >= previous:
-            bits = struct.unpack("<i", struct.pack("<f", previous))[0]
-            below = struct.pack("<i", bits - 1 if previous > 0 else bits + 1)
-            value = float(struct.unpack("<f", below)[0]) if previous else -_single(2.0**-149)
+            value = float(np.nextafter(np.float32(previous), np.float32(-math.inf)))
         if not math.isfinite(value):
             raise ValueError(f"a score must be finite in single precision, found {score}")
         yield value
@@ -81,10 +80,7 @@ def strictly_decreasing(scores: Iterable[float]) -> Iterator[float]:
 
 
 def as_written(rankings: Rankings) -> dict[str, tuple[Hit, ...]]:
-    """Give hits the scores that a run file has, so that evaluators keep their order.
-
-    Raises UsageError for a score that is not finite and for a paper twice in a ranking.
-    """
+    """Give hits the scores of a run file; raise UsageError for one not finite, or a paper twice."""
     written = {}
     for query_id, hits in rankings.items():
         try:
@@ -115,10 +111,7 @@ def format_run(tag: str, rankings: Rankings) -> str:
 
 
 def read_run(path: StrPath) -> RunFile:
-    """Read a TREC run file; order hits as trec_eval does, whatever their ranks.
-
-    That is by score in single precision, best first, and ties by document id, the greatest first.
-    """
+    """Read a TREC run as trec_eval does: hits by score in single precision, then by id, both descending."""
     rankings: dict[str, dict[str, Hit]] = {}
     tag = ""
     for number, fields in read_fields(path, None):
@@ -300,10 +293,7 @@ def check_pools(pools: Mapping[str, Sequence[str]], query_ids: Iterable[str], pa
 def _table(
     path: StrPath, columns: Collection[str], needed: Sequence[Sequence[str]], expected: str
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield numbered rows by column name: some of the ``columns``, and one of each group of ``needed``.
-
-    A row's last fields may be left out.
-    """
+    """Yield numbered rows by column, of each group of ``needed`` at least one; last fields may be missing."""
     rows = read_fields(path, "\t")
     number, header = next(rows, (1, []))
     complete = all(set(header) & set(names) for names in needed)
@@ -326,10 +316,7 @@ def has_graded_pairs(path: StrPath) -> bool:
 
 
 def read_graded_pairs(path: StrPath, *, partial: bool = False) -> dict[str, list[GradedPair]]:
-    """Read a tab-separated file whose header names PAIRS_HEADER, and perhaps other columns.
-
-    A field without a grade is an error, or NaN where ``partial``.
-    """
+    """Read tab-separated columns, of them PAIRS_HEADER; an empty grade is an error, or NaN if ``partial``."""
     rows = read_fields(path, "\t")
     number, header = next(rows, (1, []))
     if header and (not set(PAIRS_HEADER) <= set(header) or len({*header}) < len(header)):

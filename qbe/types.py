@@ -11,10 +11,7 @@ from typing import Any, NamedTuple
 
 
 class Facet(enum.Enum):
-    """An aspect of a paper, as CSFCube defines them (Mysore et al., 2021, section 3.1).
-
-    BACKGROUND is also called ``problem``, RESULT ``findings``.
-    """
+    """An aspect of a paper (Mysore et al., 2021, section 3.1); also named ``problem`` and ``findings``."""
 
     BACKGROUND = "background"
     METHOD = "method"
@@ -79,9 +76,7 @@ _OF_AIM = FacetProbabilities(background=0.0, objective=0.6, method=0.4, result=0
 
 
 class Sentence(NamedTuple):
-    """One sentence of an abstract and its facet (None: no label, or labelled ``other``), with a tagger's
-    ``probabilities`` where it was predicted.
-    """
+    """A sentence of an abstract, its facet (None: no label or ``other``) and, if predicted, probabilities."""
 
     text: str
     facet: Facet | None = None

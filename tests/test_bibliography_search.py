@@ -106,7 +106,7 @@ def test_a_heading_names_shapes_and_the_first_of_many_papers():
 
 
 def test_json_tells_of_authors_venue_links_and_abstract():
-    first, second = to_record(LOOKUP, "q", BY_METHOD, [found(1), Hit("plain", 1.0)])["hits"]
+    first, second = to_record(LOOKUP, Result("q", BY_METHOD, [found(1), Hit("plain", 1.0)]))["hits"]
     assert first["authors"] == CHIPS.metadata["authors"]
     assert (first["year"], first["venue"]) == ("2019", "Journal of Chips & Dips")
     links = {"arxiv": "https://arxiv.org/abs/1905.01234", "doi": "https://doi.org/10.1145/7_9"}
@@ -117,7 +117,7 @@ def test_json_tells_of_authors_venue_links_and_abstract():
 
 def written(form: str, *results: Result, papers: Papers | None = None) -> str:
     writer = open_writer(form, "tag", (papers or Papers(FOUND, PLAIN)).paper, 100, explain=False)
-    return "".join([writer.text(result, number == 0) for number, result in enumerate(results)])
+    return "".join([writer(result, number == 0) for number, result in enumerate(results)])
 
 
 def test_csv():

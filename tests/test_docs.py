@@ -268,7 +268,7 @@ def test_parameters_of_public_names_are_described():
 def test_every_key_of_json_output_is_described():
     """The keys that `qbe.search.writers.to_record` writes, of queries of one aspect and of several."""
     from qbe import Aspect, Facet, Hit, Match, Paper, Query, Sentence
-    from qbe.search.writers import to_record
+    from qbe.search.writers import Result, to_record
     from qbe.types import TransportEntry
 
     paper = Paper("p", "T", (Sentence("We search.", Facet.METHOD),), labelled=True)
@@ -281,7 +281,7 @@ def test_every_key_of_json_output_is_described():
         return set().union(*map(keys, value)) if isinstance(value, list | tuple) else set()
 
     queries = [Query(paper, Facet.METHOD), Query.of(Aspect(paper), Aspect(paper, Facet.METHOD))]
-    records = (to_record(lambda _: paper, "q", query, [hit], explain=True) for query in queries)
+    records = (to_record(lambda _: paper, Result("q", query, [hit]), explain=True) for query in queries)
     written = set().union(*map(keys, records))
     page = sections(ROOT / "docs" / "searching.md")["Output"]
     assert len(written) > 25

@@ -8,7 +8,7 @@ from support.rerankers import ByHand, over_index, score
 
 from qbe import CrossEncoder, Dense, Facet, Fused, Matching, Pipeline, Query, Stages, UsageError
 from qbe.search.matching import attention
-from qbe.search.session import open_rerank_stage
+from qbe.search.rerankers import open_rerank_stage
 from qbe.search.stages import parse_first_stage, parse_reranker
 from qbe.util.work import Workers
 

@@ -38,7 +38,7 @@ class Fixed:
     def __init__(self):
         self.graded = []
 
-    def grade(self, _, candidates):
+    def grade(self, _, candidates, progress=None):
         self.graded += [each.paper_id for each in candidates]
         return np.array([[float(each.paper_id)] * 3 for each in candidates])
 
@@ -58,15 +58,12 @@ def test_the_best_are_graded_again():
     candidates, paper = [Paper(number, "", ()) for number in "01230"], Paper("q", "", ())
     before = Estimates(np.full((5, 3), 2.0), np.full((5, 3), 0.25), np.full((5, 3), 0.5))
     grader = Fixed()
-    regrader = Regrader(grader, 2)
-    best = regrader.best(np.array([0.5, 2.0, 0.0, 2.0, 2.0]))
-    assert best.tolist() == [1, 3]  # of equal ones the first
-    after = regrader.regraded(paper, candidates, before, best)
-    assert grader.graded == ["1", "3"]
+    after = Regrader(grader, 2).regraded(paper, candidates, before, np.array([0.5, 2.0, 0.0, 2.0, 2.0]))
+    assert grader.graded == ["1", "3"]  # of equal ones the first
     np.testing.assert_array_equal(after.grades, [[2.0] * 3, [1.5] * 3, [2.0] * 3, [2.5] * 3, [2.0] * 3])
     (intercept, slope), *_ = grader.card.chances
     np.testing.assert_allclose(after.similar[3, 0], 1 / (1 + np.exp(-intercept - slope * 2.5)), atol=1e-6)
-    np.testing.assert_allclose(after.similar[best] + after.other[best], 1, atol=1.1e-6)
+    np.testing.assert_allclose(after.similar[[1, 3]] + after.other[[1, 3]], 1, atol=1.1e-6)
     np.testing.assert_array_equal(after.similar[[0, 2, 4]], before.similar[[0, 2, 4]])
     assert before.grades.max() == 2.0
 

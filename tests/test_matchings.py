@@ -15,7 +15,7 @@ from qbe.query import Query
 from qbe.search.matching import VectorMatching, attention, marginals, mean_max, single_match, transport
 from qbe.search.present import to_table
 from qbe.search.rank import RerankScore
-from qbe.search.writers import to_record
+from qbe.search.writers import Result, to_record
 from qbe.types import Hit, Match, Paper, Sentence, TransportEntry
 
 NAN = math.nan
@@ -117,7 +117,7 @@ def test_the_plan_is_shown():
         "              transport 1→0 0.75, 0→1 0.25",
         "  >1   0.2500 no label: They tell.",
     ]
-    (hit,) = to_record(Papers(ANSWERING).paper, "q", Query(QUESTION), [HIT], explain=True)["hits"]
+    (hit,) = to_record(Papers(ANSWERING).paper, Result("q", Query(QUESTION), [HIT]), explain=True)["hits"]
     assert hit["plan"] == [
         {"query_position": 1, "position": 0, "mass": 0.75},
         {"query_position": 0, "position": 1, "mass": 0.245679},

@@ -41,7 +41,7 @@ def test_other_texts_stay(text):
 @pytest.mark.parametrize("form", ["table", "csv", "markdown", "bibtex", "ris"])
 def test_results_are_harmless(form):
     result = Result("q", Query(PAPER), [Hit("p1", 1.5)])
-    text = open_writer(form, "tag", lambda _: PAPER, 80, explain=False).text(result, True)
+    text = open_writer(form, "tag", lambda _: PAPER, 80, explain=False)(result, True)
     assert not SIGNS & set(text)
 
 
@@ -70,7 +70,7 @@ def test_a_text_is_no_formula_and_a_number_stays_one(cell, written):
 def test_files_of_csv_have_no_formulas():
     paper = Paper("=id", FORMULA, (Sentence("@SUM(A1) swims."),), metadata={"authors": ["+1"], "venue": "-1"})
     result = Result("=q", Query(paper), [Hit("=id", -0.5)])
-    text = open_writer("csv", "tag", lambda _: paper, 80, explain=False).text(result, True)
+    text = open_writer("csv", "tag", lambda _: paper, 80, explain=False)(result, True)
     for row in (
         *csv.reader(io.StringIO(text)),
         *csv.reader(io.StringIO("".join(export_parts([paper], "csv")))),
@@ -100,7 +100,7 @@ def test_only_addresses_of_the_web_become_links(address):
     )
     assert not any(sign in link for link in record["links"].values() for sign in '"<> \t')
     result = Result("q", Query(paper), [Hit("p1", 1.0)])
-    text = open_writer("markdown", "tag", lambda _: paper, 80, explain=False).text(result, True)
+    text = open_writer("markdown", "tag", lambda _: paper, 80, explain=False)(result, True)
     assert "](http" not in text.replace("](https://doi.org/", "").replace("](https://arxiv.org/", "")
     assert "script:" not in text.lower()
 

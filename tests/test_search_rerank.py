@@ -15,7 +15,7 @@ from qbe.cli.search import main
 from qbe.index.build import build
 from qbe.search.present import to_table
 from qbe.search.rank import RerankScore
-from qbe.search.writers import to_record
+from qbe.search.writers import Result, to_record
 
 pytestmark = pytest.mark.slow
 
@@ -130,7 +130,7 @@ def test_the_table_explains_reranking_and_shows_what_drove_it():
 
 
 def test_json_explains_reranking():
-    arguments = (Papers(ANSWER, BELOW).paper, "q", Query(ASKED, Facet.METHOD), HITS)
+    arguments = (Papers(ANSWER, BELOW).paper, Result("q", Query(ASKED, Facet.METHOD), HITS))
     one, two = to_record(*arguments, explain=True)["hits"]
     assert one["component_scores"] == SCORES
     pair = {"query_position": 0, "query_sentence": "We ask.", "position": 0, "sentence": "They tell."}

@@ -15,11 +15,12 @@ from qbe.index.reader import IndexReader
 from qbe.models.cards import Arrays, Head, Storage, head_arrays, head_of
 from qbe.models.encoding import EncodedAspect
 from qbe.query import Aspect, Query, TopicAspect
-from qbe.search.filters import FilterResult, PaperFilter, check_filter, year_of
+from qbe.search.filters import FilterResult, PaperFilter, year_of
 from qbe.search.first_stages import best_hits
 from qbe.search.present import add_matches
 from qbe.search.rank import RankingRequest, RerankStage
-from qbe.search.session import check_index, open_rerank_stage
+from qbe.search.rerankers import open_rerank_stage
+from qbe.search.session import check_index
 from qbe.search.stages import CrossEncoder
 from qbe.types import Hit, Paper
 from qbe.util.work import Closing, Workers
@@ -201,7 +202,6 @@ class Recommender(Closing):
     ) -> list[list[Hit]]:
         """Return for each request exactly what `recommend` does, in less time."""
         check_count("k", k)
-        check_filter(filter)
         scorer = self._over()
         reader = scorer.reader
         kept = self.config.filter if filter is None else filter
@@ -227,7 +227,6 @@ class Recommender(Closing):
 
     def selected(self, paper: Paper, filter: PaperFilter | None = None) -> FilterResult:
         """Count the papers that pass the filter (None: configured) for a paper, and those without a year."""
-        check_filter(filter)
         filters = self._over().filters
         return filters.of(self.config.filter if filter is None else filter, Query(paper))
 

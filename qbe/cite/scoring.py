@@ -11,19 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.index.reader import IndexReader
-from qbe.index.vectors import Selection
+from qbe.index.vectors import Rows, Selection
 from qbe.models.encoding import EncodedAspect
 from qbe.search.filters import FilterCache, year_of
-from qbe.search.first_stages import (
-    BM25Stage,
-    DenseStage,
-    FusedStage,
-    Known,
-    Rows,
-    Scores,
-    best_hits,
-    z_normalize,
-)
+from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage, Known, Scores, best_hits, z_normalize
 from qbe.types import Hit, Pools
 from qbe.util.work import Workers, pause
 

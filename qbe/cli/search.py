@@ -74,7 +74,7 @@ def run(options: argparse.Namespace, open_index: "Callable[..., qbe.Index] | Non
         k = round(sum(variety.mix.values()))
 
     from qbe.index import jvm
-    from qbe.search.writers import open_writer, write_run
+    from qbe.search.writers import WITHOUT_MATCHES, open_writer, write_run
 
     if not options.topics:
         jvm.extra_options.append(jvm.QUICK)
@@ -93,14 +93,15 @@ def run(options: argparse.Namespace, open_index: "Callable[..., qbe.Index] | Non
         tag = options.run_tag or stages.run_tag
         writer = open_writer(form, tag, index.paper, width, explain=options.explain, graded_by=graded_by)
         with qbe.SearchSession(index, stages, chosen=options.rerank is not None) as session:
+            with_matches = form not in WITHOUT_MATCHES
             request = partial(
                 qbe.SearchRequest,
                 k=k or default_hits(form),
                 filter=paper_filter,
                 labels=options.facets,
-                matches=writer.needs_matches,
+                matches=with_matches,
                 explain=options.explain,
-                grades=writer.needs_matches and session.can_grade,
+                grades=with_matches and session.can_grade,
                 variety=variety,
             )
             search = partial(_results, session, source, pools, request)
@@ -275,7 +276,7 @@ def cite_main(arguments: list[str]) -> None:
     config = common.made(qbe.CiteConfig, options, links=not options.no_links, rerank=reranker, filter=before)
 
     from qbe.search.present import heading_to_cite
-    from qbe.search.writers import Result, open_writer, write_run
+    from qbe.search.writers import WITHOUT_MATCHES, Result, open_writer, write_run
 
     k, tag = options.hits or default_hits(form, CITED_HITS), options.run_tag or RUN_TAG
     with qbe.open_index(options.index, encoder=options.encoder, threads=options.threads) as index:
@@ -296,7 +297,7 @@ def cite_main(arguments: list[str]) -> None:
                     block = places[first : first + request.BLOCK]
                     papers = list(map(load, block))
                     requests = [qbe.CiteRequest(paper, cited, excluded) for paper in papers]
-                    found = recommender.batch_recommend(requests, k, matches=writer.needs_matches)
+                    found = recommender.batch_recommend(requests, k, matches=form not in WITHOUT_MATCHES)
                     for place, paper, hits in zip(block, papers, found, strict=True):
                         yield Result(ids[place], qbe.Query(paper), hits)
                     advance(len(block))

@@ -13,16 +13,9 @@ from qbe.index.reader import IndexReader
 from qbe.index.vectors import Rows, distinct
 from qbe.models.cards import Estimates, shipped_model
 from qbe.query import SHAPES, Aspect, Query, Variety
+from qbe.search import grading
 from qbe.search.first_stages import BM25Stage, FirstStage, FusedStage, Scores, best_hits, explained
-from qbe.search.grading import (
-    NONE_LIKELY,
-    Candidates,
-    Grader,
-    Regrader,
-    named_grades,
-    nothing_fits,
-    open_grader,
-)
+from qbe.search.grading import Regrader
 from qbe.search.rank import BEST_PAPERS, Progress, RankingRequest, below, liked_candidates
 from qbe.search.stages import TELLING_WORDS
 from qbe.types import Facet, Hit, Paper
@@ -33,7 +26,7 @@ GRADING = 20  # papers that a cross-encoder reads in the time in which candidate
 LIKELY_FROM = 0.6  # papers with at least this chance are called likely
 VARIED_DEPTH = 100  # papers, of a mix by each shape, that are compared with each other to differ
 
-_Known = dict[bytes, tuple[list[Paper], Sequence[Paper] | Candidates]]  # candidates by their rows
+_Known = dict[bytes, tuple[list[Paper], Sequence[Paper] | grading.Candidates]]  # candidates by their rows
 
 
 @dataclass
@@ -50,8 +43,8 @@ class ExploreStage:
     _last: _Known = field(default_factory=dict, repr=False)  # watches grade the same new papers by turns
 
     @cached_property
-    def _grader(self) -> Grader:
-        return open_grader(self.index, self.reader)
+    def _grader(self) -> grading.Grader:
+        return grading.open_grader(self.index, self.reader)
 
     def rank(
         self,
@@ -99,23 +92,21 @@ class ExploreStage:
             known.clear()  # other threads may do so at any time
             known[key] = prepared
         papers, candidates = prepared
-        graded, done, regrader = [], progress or (lambda _: None), self.regrader
+        graded, regrader = [], self.regrader
         for query in request.graded_by:
             pause()
             graded.append(self._grader.grade(query, candidates)[0])
-            done(0 if again else GRADING)
+            if progress and not again:
+                progress(GRADING)
         if regrader is None or not again:
             return graded
-        best = regrader.best(_fit(request, graded) if fit is None else fit)
-        for place, query in enumerate(request.graded_by):
-            graded[place] = regrader.regraded(query.paper, papers, graded[place], best)
-            done(len(best))
-        return graded
+        fit = _fit(request, graded) if fit is None else fit
+        pairs = zip(request.graded_by, graded, strict=True)
+        return [regrader.regraded(each.paper, papers, found, fit, progress) for each, found in pairs]
 
     def _by_chance(
         self, request: RankingRequest, ids: Sequence[str], graded: Sequence[Estimates], explain: bool
     ) -> list[Hit]:
-        """Candidates by the chance of being as asked, varied."""
         aspects, named = request.query.aspects, dict(zip(ids, _named_grades(request, graded), strict=True))
         chances = _chances(request, graded, aspects)
         hits = [
@@ -231,9 +222,7 @@ def _as_asked(chances: Sequence[Scores], aspects: Sequence[Aspect]) -> Scores:
 
 
 def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str | None:
-    """Say how many hits are likely as asked, and of none how likely the best is; None where weights other
-    than 1 make scores no chances.
-    """
+    """Say how many hits are likely as asked, or how likely the best is; None where scores are no chances."""
     if not variety.mix and any(abs(aspect.weight) != 1 for aspect in query.aspects):
         return None
     corners = [hit.corner for hit in hits if (hit.chance or 0.0) >= LIKELY_FROM]
@@ -241,8 +230,8 @@ def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str |
     if not corners:
         liked = [aspect.facet for aspect in query.aspects if aspect.weight > 0]
         if not hits:
-            return NONE_LIKELY
-        told = next(filter(None, (nothing_fits(hits, facet) for facet in liked)), None)
+            return grading.NONE_LIKELY
+        told = next(filter(None, (grading.nothing_fits(hits, facet) for facet in liked)), None)
         best = floor(100 * max(hit.chance or 0.0 for hit in hits)) / 100
         none = f"no paper has a chance of {LIKELY_FROM} of being what you ask for: the best has {best:.2f}"
         return told or none
@@ -257,7 +246,7 @@ def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str |
 def _named_grades(request: RankingRequest, graded: Sequence[Estimates]) -> list[dict[str, float]]:
     """The grades of each candidate by facet, the best over the liked papers that have sentences of it."""
     pairs = [(each.paper, found) for each, found in zip(request.graded_by, graded, strict=True)]
-    liked = [named_grades(*pair) for pair in pairs if pair[0].paper_id in request.query.liked]
+    liked = [grading.named_grades(*pair) for pair in pairs if pair[0].paper_id in request.query.liked]
     best = []
     for by_paper in zip(*liked, strict=True):
         named = {name: [grades[name] for grades in by_paper if name in grades] for name in map(str, Facet)}

@@ -225,11 +225,6 @@ def _has_value(key: str, value: str) -> Callable[[Metadata], bool]:
     return keeps
 
 
-def check_filter(value: object) -> None:
-    """Raise TypeError for anything but a `PaperFilter` or None."""
-    check_type(value, PaperFilter | None, "a qbe.PaperFilter as `filter`", "make one, with years or authors")
-
-
 class FilterResult(NamedTuple):
     """What passes a filter (``selection``: None for all), how many lack a year, and what no paper meets."""
 
@@ -252,6 +247,8 @@ class FilterCache:
 
     def of(self, paper_filter: PaperFilter | None, query: Query | None = None) -> FilterResult:
         """Apply a filter, or none, for a query; raise UsageError for a key of ``where`` that no paper has."""
+        kind, hint = PaperFilter | None, "make one, with years or authors"
+        check_type(paper_filter, kind, "a qbe.PaperFilter as `filter`", hint)
         if paper_filter is None:
             return FilterResult(None, len(self._papers), len(self._papers), 0)
         with self._lock:
@@ -273,18 +270,15 @@ class FilterCache:
         selection = Selection(mask)
         passing, unmet = len(selection), ""
         if not passing:
-            alone = [PaperFilter(**{name: value}) for name, value in paper_filter.record().items()]
-            tried = (self._selected(each).unmet if len(alone) > 1 else self._unmet(each) for each in alone)
-            unmet = next(filter(None, tried), "")
+            for name, value in paper_filter.record().items():
+                alone = PaperFilter(**{name: value})
+                if alone == paper_filter or not self._selected(alone).papers:  # this condition no paper meets
+                    parts = map("=".join, value.items()) if isinstance(value, dict) else value
+                    parts = [value] if isinstance(value, int) else parts
+                    text = ("-" if name == "years" else ", ").join(str(part or "") for part in parts)
+                    unmet = f"no paper of the index passes `{name}` {text}"
+                    break
         return FilterResult(None if passing == total else selection, passing, total, missing, unmet)
-
-    def _unmet(self, condition: PaperFilter) -> str:
-        """Name the condition, which no paper meets."""
-        ((name, value),) = condition.record().items()
-        parts = map("=".join, value.items()) if isinstance(value, dict) else value
-        parts = [value] if isinstance(value, int) else parts
-        text = ("-" if name == "years" else ", ").join(str(part or "") for part in parts)
-        return f"no paper of the index passes `{name}` {text}"
 
     def _read(self, paper_filter: PaperFilter) -> "Mask":
         """Which papers (papers,) pass, years apart; years are read along with the first filter."""

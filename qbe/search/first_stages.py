@@ -20,10 +20,13 @@ from qbe.search import stages
 from qbe.types import Facet, Hit, Pools
 from qbe.util.work import Workers
 
-Doubles = NDArray[np.float64]
+Floats = NDArray[np.float32]
+Scores = NDArray[np.float64]
+Aspects = Sequence[EncodedAspect]
+Known = Mapping[int, float]  # scores by row
 
 
-def z_normalize(scores: Doubles, count: int | None = None) -> Doubles:
+def z_normalize(scores: Scores, count: int | None = None) -> Scores:
     """Normalize scores (n,) to mean 0 and deviation 1 of the first ``count``; all 0 where these are equal."""
     known = scores[:count]
     deviation = known.std() if len(known) else 0.0
@@ -31,7 +34,7 @@ def z_normalize(scores: Doubles, count: int | None = None) -> Doubles:
     return np.asarray((scores - known.mean()) / deviation) if differ else np.zeros_like(scores)
 
 
-def weighted_sum(components: Mapping[str, Doubles], weights: Mapping[str, float]) -> Doubles:
+def weighted_sum(components: Mapping[str, Scores], weights: Mapping[str, float]) -> Scores:
     """Return the weighted mean of z-normalized components (n,); those without weight do not count."""
     used = [name for name in components if weights.get(name, 0.0)]
     total = sum(weights[name] for name in used)
@@ -49,7 +52,7 @@ def best_hits(paper_ids: Sequence[str], scores: NDArray[np.floating], k: int) ->
     return sorted(hits, key=lambda hit: (-hit.score, hit.paper_id))[:k]
 
 
-def explained(hits: Sequence[Hit], paper_ids: Sequence[str], components: Mapping[str, Doubles]) -> list[Hit]:
+def explained(hits: Sequence[Hit], paper_ids: Sequence[str], components: Mapping[str, Scores]) -> list[Hit]:
     """Add to hits their scores by component, each of which has those of all papers (n,)."""
     places = {paper_id: place for place, paper_id in enumerate(paper_ids)}
     made = []
@@ -57,12 +60,6 @@ def explained(hits: Sequence[Hit], paper_ids: Sequence[str], components: Mapping
         scores = {name: float(each[places[hit.paper_id]]) for name, each in components.items()}
         made.append(hit._replace(component_scores=scores))
     return made
-
-
-Floats = NDArray[np.float32]
-Scores = NDArray[np.float64]
-Aspects = Sequence[EncodedAspect]
-Known = Mapping[int, float]  # scores by row
 
 
 class FirstStage(Protocol):
@@ -73,18 +70,13 @@ class FirstStage(Protocol):
     def batch_search(
         self, queries: Aspects, k: int, pools: Pools, allowed: Allowed = None, *, explain: bool = False
     ) -> list[list[Hit]]:
-        """Rank the best ``k`` papers of the index or of a pool for each aspect, best first, ties by id.
-
-        ``allowed`` restricts a search of the whole index; pools hold allowed papers only.
-        """
+        """Rank the ``k`` best papers of each pool (None: of all ``allowed``) by each aspect, ties by id."""
 
 
 def query_text(
     query: EncodedAspect, form: str = stages.TITLE_FACET, reader: IndexReader | None = None
 ) -> str:
-    """Make the BM25 query of an aspect, in one of the forms of `qbe.search.stages.BM25`; key terms are those
-    by the statistics of an index.
-    """
+    """Make the BM25 query of an aspect, in one of the forms of `qbe.search.stages.BM25`."""
     paper = query.aspect.paper
     if form in (stages.TITLE, stages.TITLE_ABSTRACT):
         return paper.title if form == stages.TITLE else contents(paper)
@@ -142,55 +134,51 @@ class BM25Stage:
         return list(self._workers.map(search, list(zip(queries, pools, strict=True))))
 
 
+@dataclass
 class DenseStage:
     """Ranks papers by how well their sentences match the query's: by the mean over the query's of the best
-    cosine or distance, or (``single``) by the best of any.
+    cosine or distance, or (``single``) by the best of any. Raises UsageError for ``nprobe`` without lists.
     """
+
+    reader: IndexReader
+    workers: Workers
+    nprobe: int | None = None
+    single: bool = False
 
     needs_vectors = True
 
-    def __init__(
-        self, reader: IndexReader, workers: Workers, nprobe: int | None = None, *, single: bool = False
-    ) -> None:
-        """Raise IndexFormatError for an index without vectors, UsageError for ``nprobe`` without lists."""
-        self._single = single
-        self._papers, self._facet_mask, self._workers = reader.papers, reader.facet_mask, workers
-        self._reader, self._nprobe = reader, nprobe
-        if nprobe is not None:
-            reader.nearest((), 1, nprobe=nprobe)  # refused now
+    def __post_init__(self) -> None:
+        if self.nprobe is not None:
+            self.reader.nearest((), 1, nprobe=self.nprobe)  # refused now
 
     def batch_search(
         self, queries: Aspects, k: int, pools: Pools, allowed: Allowed = None, *, explain: bool = False
     ) -> list[list[Hit]]:
         vectors = [query.sentence_vectors for query, pool in zip(queries, pools, strict=True) if pool is None]
-        found = self._reader.nearest(vectors, k, allowed, not self._single, self._nprobe) if vectors else ()
-        nearest = iter(found)
-        rows = [next(nearest) if pool is None else distinct(rows_of(self._papers, pool)) for pool in pools]
+        found = self.reader.nearest(vectors, k, allowed, not self.single, self.nprobe) if vectors else ()
+        nearest, papers = iter(found), self.reader.papers
+        rows = [next(nearest) if pool is None else distinct(rows_of(papers, pool)) for pool in pools]
 
         def best(number: int) -> list[Hit]:
-            paper_ids = [self._papers.ids[row] for row in rows[number].tolist()]
-            hits = best_hits(paper_ids, self._matched(queries[number], rows[number]), k)
+            compared = self.reader.compare(queries[number].sentence_vectors, rows[number])
+            closest = best_per_paper(compared.similarities, compared.starts)
+            scores: Floats = closest.max(axis=0) if self.single else mean_max(closest)
+            hits = best_hits([papers.ids[row] for row in rows[number].tolist()], scores, k)
             return [hit._replace(component_scores={"dense": hit.score}) for hit in hits] if explain else hits
 
-        return list(self._workers.map(best, range(len(queries))))
+        return list(self.workers.map(best, range(len(queries))))
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Known) -> dict[str, Scores]:  # noqa: ARG002
         """Score by ``whole`` papers, all ``sentences``, and those of the ``facet`` (all if absent)."""
-        compared = self._reader.compare(query.sentence_vectors, rows, query.whole_vector)
+        compared = self.reader.compare(query.sentence_vectors, rows, query.whole_vector)
         scores = {"sentences": mean_max(best_per_paper(compared.similarities, compared.starts))}
         if compared.whole is not None:
             scores = {"whole": compared.whole, **scores}
         if query.aspect.facet is not None:
-            marked = self._facet_mask(query.aspect.facet)[compared.rows]
+            marked = self.reader.facet_mask(query.aspect.facet)[compared.rows]
             of_facet = np.where(kept_or_all(marked, compared.starts), compared.similarities, -np.inf)
             scores["facet"] = mean_max(best_per_paper(of_facet, compared.starts))
         return {name: each.astype(np.float64) for name, each in scores.items()}
-
-    def _matched(self, query: EncodedAspect, rows: Rows) -> Floats:
-        compared = self._reader.compare(query.sentence_vectors, rows)
-        best = best_per_paper(compared.similarities, compared.starts)
-        scores: Floats = best.max(axis=0) if self._single else mean_max(best)
-        return scores
 
 
 @dataclass

@@ -16,7 +16,7 @@ from qbe.models.words import NAMES as WORD_FEATURES
 from qbe.models.words import PapersTerms, TechniqueWords, facet_shares, shipped_words, terms_of
 from qbe.query import HIGHEST, Query
 from qbe.search import projections
-from qbe.search.projections import Bools, Doubles, FacetProjection, Ints, Space, StoredPapers, VectorSource
+from qbe.search.projections import Bools, Doubles, FacetProjection, Space, StoredPapers, VectorSource
 from qbe.search.queries import ASKED
 from qbe.search.rank import GradedQuery, Progress, Requests, RequestScores, RerankRequest, RerankScore
 from qbe.types import Facet, Hit, Paper, Sentence
@@ -137,9 +137,8 @@ class Features:
         stored = self.vectors(papers)
         by_facet = []
         for facet in Facet:
-            sums = stored.projected(self.projections[facet].matrix).sums(
-                projections.mark_facet(papers, facet, stored)
-            )
+            space = stored.projected(self.projections[facet].matrix)
+            sums = space.sums(projections.mark_facet(papers, facet, stored))
             by_facet.append(sums @ sums.T)
         return np.asarray(np.mean(by_facet, axis=0))
 
@@ -184,24 +183,27 @@ def named_grades(paper: Paper, estimates: Estimates) -> list[dict[str, float]]:
     return [dict(zip([_NAMES[place] for place in places], row, strict=True)) for row in shown.tolist()]
 
 
+@dataclass(frozen=True)
 class Regrader:
     """Grades the ``count`` best candidates again: the mean of the stored vectors' and the joint grade."""
 
-    def __init__(self, grader: "JointGrader", count: int) -> None:
-        self.grader, self._count = grader, count
-        self._chances = np.array(grader.card.chances, np.float64)
-
-    def best(self, scores: Doubles) -> Ints:
-        """Return the places of the candidates to grade again, by scores (candidates,), ties by place."""
-        return np.argsort(-scores, kind="stable")[: self._count]
+    grader: "JointGrader"
+    count: int
 
     def regraded(
-        self, paper: Paper, candidates: Sequence[Paper], estimates: Estimates, best: Ints
+        self,
+        paper: Paper,
+        candidates: Sequence[Paper],
+        estimates: Estimates,
+        scores: Doubles,
+        progress: Progress | None = None,
     ) -> Estimates:
-        joint = self.grader.grade(paper, [candidates[place] for place in best])
+        """Grade the best by ``scores`` (candidates,) again, of equal ones the first."""
+        best = np.argsort(-scores, kind="stable")[: self.count]
+        joint = self.grader.grade(paper, [candidates[place] for place in best], progress)
         replaced = Estimates(*(part.copy() for part in estimates))
         grades = (estimates.grades[best] + joint) / 2
-        intercepts, slopes = self._chances.T
+        intercepts, slopes = np.array(self.grader.card.chances, np.float64).T
         similar = 1 / (1 + np.exp(-(intercepts + slopes * grades)))
         # True grades are multiples of 0.5: what is not at least 1.5 is at most 1.
         for part, better in zip(replaced, (grades, similar, 1 - similar), strict=True):
@@ -280,10 +282,7 @@ def unanswered(
 
 @dataclass(frozen=True)
 class GradedReranker:
-    """Scores candidates by their grade in a facet; ``match`` is the closest pair of projected sentences.
-
-    For a whole abstract it is the mean of the grades in the facets that the paper has sentences of.
-    """
+    """Scores by the grade in a facet, or by the mean of those that a paper read whole has sentences of."""
 
     grader: Grader
     workers: Workers
@@ -307,8 +306,8 @@ class GradedReranker:
             return [RerankScore(0.0)] * len(papers)
         estimates, compared = self.grader.grade(GradedQuery(paper, vectors), papers)
         if self.regrader is not None:
-            best = self.regrader.best(estimates.grades[:, places].mean(axis=1))
-            estimates = self.regrader.regraded(paper, papers, estimates, best)
+            means = estimates.grades[:, places].mean(axis=1)
+            estimates = self.regrader.regraded(paper, papers, estimates, means)
         scores = []
         means, named = estimates.grades[:, places].mean(axis=1).tolist(), named_grades(paper, estimates)
         for grade, sentences, grades in zip(means, compared.places, named, strict=True):

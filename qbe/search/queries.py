@@ -280,9 +280,7 @@ def distinct_papers(index: Index, names: Iterable[str], *, titles: bool = True) 
 
 
 def paper_named(index: Index, text: str) -> Paper:
-    """The paper of the index with this name, else a paper made of the text, which has several words; raises
-    PaperNotFoundError for a single unknown one.
-    """
+    """The paper of this name, else one made of a text of several words; raises PaperNotFoundError."""
     if text in index or (len(text.split()) == 1 and text.isascii()):
         return index.find(text)
     try:

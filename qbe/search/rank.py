@@ -14,14 +14,7 @@ from qbe.index.vectors import Selection
 from qbe.models.encoding import EncodedAspect, PaperVectors
 from qbe.query import PLAIN, Aspect, Query, TopicAspect, Variety
 from qbe.runs import check_pools
-from qbe.search.first_stages import (
-    Doubles,
-    FirstStage,
-    best_hits,
-    explained,
-    penalize_background,
-    z_normalize,
-)
+from qbe.search.first_stages import FirstStage, Scores, best_hits, explained, penalize_background, z_normalize
 from qbe.types import Hit, Match, Paper, TransportEntry
 
 ASPECT_DEPTH = 1000  # papers that each liked aspect brings, where a query has several aspects
@@ -39,9 +32,7 @@ class GradedQuery(NamedTuple):
 
 
 class RankingRequest(NamedTuple):
-    """A query, its encoded aspects, a ``pool`` of ids, the ``allowed`` papers (None: all), the papers that
-    candidates are graded by, and how the list is put together.
-    """
+    """A query with what ranks it; None as ``pool`` (of ids), or as what is ``allowed``, is all papers."""
 
     query: Query
     aspects: Sequence[EncodedAspect]
@@ -56,9 +47,7 @@ class RankingRequest(NamedTuple):
         return f"{aspect.name} of {aspect.paper.paper_id}" if len(self.query.papers) > 1 else aspect.name
 
     def candidates(self, reader: IndexReader) -> list[str] | None:
-        """The pool without the query's papers, repetitions and what is not allowed; raises
-        PaperNotFoundError for papers that the index lacks.
-        """
+        """The pool less the query's papers, repetitions, what is not allowed; raises PaperNotFoundError."""
         if self.pool is None:
             return None
         own = {paper.paper_id for paper in self.query.papers}
@@ -134,19 +123,17 @@ def liked_candidates(stage: FirstStage, request: RankingRequest, depth: int) -> 
     return [paper_id for paper_id in paper_ids if paper_id not in own]
 
 
-def combine_aspects(
-    scores: Sequence[Doubles], aspects: Sequence[Aspect], count: int | None = None
-) -> Doubles:
+def combine_aspects(scores: Sequence[Scores], aspects: Sequence[Aspect], count: int | None = None) -> Scores:
     """Combine z-normalized scores (n,) by several aspects (CombSUM, Fox and Shaw, 1994; Rocchio, 1971)."""
     total = sum(abs(aspect.weight) for aspect in aspects)
     return sum_of_papers([z_normalize(each, count) for each in scores], aspects) / total
 
 
-def sum_of_papers(scores: Sequence[Doubles], aspects: Sequence[Aspect]) -> Doubles:
+def sum_of_papers(scores: Sequence[Scores], aspects: Sequence[Aspect]) -> Scores:
     """Sum the aspects' weighted scores (n,); of n >= 3 liked papers the best two, or the best half of more
     than five, count as much as all.
     """
-    by_paper: dict[str, Doubles] = {}
+    by_paper: dict[str, Scores] = {}
     liked: set[str] = set()
     for score, aspect in zip(scores, aspects, strict=True):
         paper_id = aspect.paper.paper_id
@@ -251,9 +238,9 @@ class RerankStage:
                 final.append(list(hits))
                 continue
             if explain:
-                named: list[Mapping[str, float]] = [hit.component_scores or {} for hit in hits]
-                hits = [
-                    hit._replace(component_scores={**each, "first_stage": each.get("first_stage", hit.score)})
+                named = [hit.component_scores or {} for hit in hits]
+                hits = [  # what another reranking says of the first stage stays
+                    hit._replace(component_scores={**each, "first_stage": hit.score, **each})
                     for hit, each in zip(hits, named, strict=True)
                 ]
             mixed = self._mixed(reader, request, numbers, hits[: self.depth], of_aspects, explain)
@@ -272,7 +259,7 @@ class RerankStage:
     ) -> list[Hit]:
         """Mix the scores of both stages; ``scores`` are the reranker's by the aspects of these numbers."""
         rows = rows_of(reader.papers, (hit.paper_id for hit in hits))
-        columns: list[Doubles] = []
+        columns: list[Scores] = []
         for number, scored in zip(numbers, scores, strict=True):
             column = np.array([each.score for each in scored], dtype=np.float64)
             for hit, score in zip(hits, column.tolist(), strict=True):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from qbe.errors import UsageError, check_count, check_type
 from qbe.index.index import Index
 from qbe.query import PLAIN, SHAPES, Query, Variety, parse_wish
-from qbe.search.filters import PaperFilter, check_filter, parse_where
+from qbe.search.filters import PaperFilter, parse_where
 from qbe.search.paper_file import pasted_paper
 from qbe.search.queries import AspectSpec, distinct_papers, query_by
 from qbe.types import AIM, Facet, Paper
@@ -49,13 +49,10 @@ class SearchRequest:
     def __post_init__(self) -> None:
         check_type(self.query, Query, "a qbe.Query", "make one with qbe.Query(paper)")
         check_count("k", self.k)
-        if self.pool is not None and (
-            isinstance(self.pool, str)
-            or not isinstance(self.pool, Collection)
-            or not all(isinstance(paper_id, str) for paper_id in self.pool)
-        ):
+        pool: Any = () if self.pool is None else self.pool
+        is_list = isinstance(pool, Collection) and not isinstance(pool, str)
+        if not is_list or not all(isinstance(paper_id, str) for paper_id in pool):
             raise TypeError(f"expected a pool as a list of paper ids (str), found {self.pool!r:.60}")
-        check_filter(self.filter)
         if self.labels not in LABEL_SOURCES:
             raise UsageError(f"expected `labels` of {', '.join(LABEL_SOURCES)}, found {self.labels!r}")
         facets = {aspect.facet for aspect in self.query.aspects}

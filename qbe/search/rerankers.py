@@ -1,8 +1,8 @@
-"""Rerankers made of models: cross-encoders, joint grades, a language model, and functions of the user."""
+"""Rerankers made of models: cross-encoders, joint grades, a language model, functions of the user."""
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError, UsageError
+from qbe.index.index import Index
 from qbe.models import cards
 from qbe.models.encoding import EncodedAspect, PaperTokenizer, SpecialTokens, batches, padded, pair_input
 from qbe.models.folders import joint_folder, resolve_encoder, resolve_reranker
 from qbe.models.session import AUTO, CPU, HALF, check_precision, chosen_device, open_session
 from qbe.query import Aspect
-from qbe.search.rank import Progress, Requests, RequestScores, Reranker, RerankScore
-from qbe.search.stages import BACKGROUND_PENALTY
+from qbe.search import grading, projections, stages
+from qbe.search.matching import VectorMatching
+from qbe.search.rank import Progress, Requests, RequestScores, Reranker, RerankScore, RerankStage
 from qbe.types import Facet, Paper
 from qbe.util.work import Memo, Workers, idle
 
@@ -103,16 +105,12 @@ class ByFacet:
         self.takes_whole_abstracts = getattr(others, "takes_whole_abstracts", True)
 
     def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
-        places: dict[int, tuple[Reranker, list[int]]] = {}
-        for place, (query, _) in enumerate(requests):
-            facet = query.aspect.facet
+        scores = []
+        for request in requests:
+            facet = request.query.aspect.facet
             reranker = self._others if facet is None else self._rerankers.get(facet, self._others)
-            places.setdefault(id(reranker), (reranker, []))[1].append(place)
-        scores: dict[int, list[RerankScore]] = {}
-        for reranker, some in places.values():
-            found = reranker.batch_score([requests[place] for place in some], progress)
-            scores |= dict(zip(some, found, strict=True))
-        return [scores[place] for place in range(len(requests))]
+            scores += reranker.batch_score([request], progress)
+        return scores
 
 
 class Pair(NamedTuple):
@@ -208,44 +206,34 @@ def query_side(
     tokenizer: PaperTokenizer, query: EncodedAspect, tokens: int, texts: str = OF_FACET
 ) -> list[int]:
     """Return the token ids of a query, one of TEXTS, cut to ``tokens`` less [CLS] and [SEP]."""
-    positions = sorted(query.positions) if texts == OF_FACET else None
-    return _text_ids(tokenizer, query.aspect.paper, positions, tokens - 2, texts)
+    paper = query.aspect.paper
+    positions = sorted(query.positions) if texts == OF_FACET else range(len(paper.sentences))
+    return _text_ids(tokenizer, paper, positions, tokens - 2, texts)
 
 
 def candidate_side(tokenizer: PaperTokenizer, paper: Paper, tokens: int, texts: str = OF_FACET) -> list[int]:
     """Return the token ids of a candidate, one of TEXTS, cut to ``tokens`` less [SEP]."""
     room = tokens - 1 - len(tokenizer.between)
-    return [*tokenizer.between, *_text_ids(tokenizer, paper, None, room, texts)]
+    return [*tokenizer.between, *_text_ids(tokenizer, paper, range(len(paper.sentences)), room, texts)]
 
 
 def _text_ids(
-    tokenizer: PaperTokenizer, paper: Paper, positions: Sequence[int] | None, room: int, texts: str
+    tokenizer: PaperTokenizer, paper: Paper, positions: Sequence[int], room: int, texts: str
 ) -> list[int]:
-    sentences = paper.texts(range(len(paper.sentences)) if positions is None else positions)
+    """Join the token ids of title and sentences, cut at the end to ``room``: the title is cut last."""
     if texts == WHOLE:
-        return _side(tokenizer, paper.title, sentences, room, separator=[tokenizer.special.sep])
-    return _side(tokenizer, closed(paper.title), sentences, room)
+        ids = [*tokenizer.ids(paper.title), tokenizer.special.sep]
+    else:
+        ids = tokenizer.ids(closed(paper.title))
+    for text in paper.texts(positions):
+        ids += tokenizer.ids(tokenizer.space + text)
+    return ids[:room]
 
 
 def closed(title: str) -> str:
     """End a title as a sentence."""
     title = title.rstrip()
     return title if not title or title[-1] in ".?!:" else f"{title}."
-
-
-def _side(
-    tokenizer: PaperTokenizer,
-    title: str,
-    sentences: Iterable[str],
-    room: int,
-    title_room: int | None = None,
-    separator: Sequence[int] = (),
-) -> list[int]:
-    """Join the token ids of title and sentences, cut at the end to ``room``: the title is cut last."""
-    ids = [*tokenizer.ids(title)[:title_room], *separator]
-    for sentence in sentences:
-        ids.extend(tokenizer.ids(tokenizer.space + sentence))
-    return ids[:room]
 
 
 def pair(query: Sequence[int], candidate: Sequence[int], special: SpecialTokens) -> Pair:
@@ -260,8 +248,10 @@ TITLE_TOKENS, PAPER_TOKENS, KEPT = 96, 208, 4096
 
 def paper_ids(tokenizer: PaperTokenizer, paper: Paper) -> list[int]:
     """Return the token ids of a paper's title and sentences, as far as joint grades read them."""
-    texts = [sentence.text for sentence in paper.sentences]
-    return _side(tokenizer, paper.title, texts, PAPER_TOKENS, TITLE_TOKENS)
+    ids = tokenizer.ids(paper.title)[:TITLE_TOKENS]
+    for sentence in paper.sentences:
+        ids += tokenizer.ids(tokenizer.space + sentence.text)
+    return ids[:PAPER_TOKENS]
 
 
 class JointGrader:
@@ -272,7 +262,7 @@ class JointGrader:
 
     name = cards.DEFAULT_RERANKER
     needs_vectors, takes_whole_abstracts = False, False
-    background_penalty = BACKGROUND_PENALTY  # where the stage has none
+    background_penalty = stages.BACKGROUND_PENALTY  # where the stage has none
 
     def __init__(self, folder: Path = cards.JOINT_GRADES, workers: Workers | None = None) -> None:
         """The model is loaded when it first grades."""
@@ -387,3 +377,57 @@ def open_reranker(
             f"{device} and {precision or 'int8'}; drop it, or give a pair cross-encoder"
         )
     return JointGrader(joint, workers)
+
+
+def open_rerank_stage(
+    stage: Any, index: Index, workers: Workers, regrader: grading.Regrader | None = None
+) -> RerankStage | None:
+    """Open what a stage of `qbe.search.stages` reranks by; ``regrader`` grades the best papers again."""
+    if stage is None:
+        return None
+    reranker: Reranker
+    dense = index.manifest.dense
+    if isinstance(stage, stages.Grades):
+        reranker = grading.GradedReranker(grading.open_grader(index), workers, regrader)
+    elif isinstance(stage, stages.Projections):
+        index.require_vectors()
+        assert dense is not None
+        folder = projections.find_model(dense["encoder"], Path(stage.model) if stage.model else None)
+        model = projections.read_model(folder)
+        vectors = grading.stored_vectors(index)
+        reranker = projections.ProjectedMatching(model.projections, vectors, workers)
+    elif isinstance(stage, stages.CrossEncoder):
+        reranker = _cross_encoder(stage, workers)
+    elif isinstance(stage, stages.LanguageModel):
+        from qbe.models.endpoint import Client, Endpoint
+        from qbe.models.language_model import Grader
+
+        assert stage.model is not None
+        client = Client(Endpoint(stage.endpoint, stage.model, timeout=60), retries=2)
+        reranker = LanguageModelReranker(Grader(client, parallel=stage.parallel))
+    else:
+        assert isinstance(stage, stages.Matching)
+        index.require_vectors()
+        options = (index.similarity, stage.temperature, stage.regularization, workers)
+        reranker = VectorMatching(stage.kind, lambda paper: index.vectors(paper).sentences, *options)
+    penalty = getattr(stage, "background_penalty", 0.0) if dense else 0.0
+    usual = getattr(reranker, "background_penalty", 0.0)
+    return RerankStage(reranker, stage.depth, stage.weight, usual if penalty is None else penalty)
+
+
+def _cross_encoder(stage: stages.CrossEncoder, workers: Workers) -> Reranker:
+    def opened(scorer: Any, device: str | None = stage.device) -> Reranker:
+        if scorer is None or isinstance(scorer, str | Path):
+            name = cards.DEFAULT_RERANKER if scorer is None else str(scorer)
+            return open_reranker(name, workers=workers, device=device or CPU)
+        if callable(getattr(scorer, "batch_score", None)):
+            model: Reranker = scorer
+            return model
+        return FunctionReranker(scoring_of(scorer) or scorer)
+
+    models = {facet: getattr(stage, facet.value) for facet in Facet}
+    by_facet = {facet: opened(model) for facet, model in models.items() if model is not None}
+    if not by_facet:
+        return opened(stage.model)
+    # Joint grades, which other facets have by default, know no device.
+    return ByFacet(by_facet, opened(stage.model, stage.device if stage.model else None))

@@ -6,13 +6,11 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.errors import FacetNotFoundError, UsageError, check_type
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
-from qbe.models.cards import DEFAULT_RERANKER
 from qbe.models.encoding import EncodedAspect, PaperVectors
 from qbe.query import Aspect, Query, TopicAspect, Variety
 from qbe.search import grading
@@ -20,22 +18,12 @@ from qbe.search.explore import GRADING, ExploreStage, likely, open_explore_stage
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
 from qbe.search.first_stages import FirstStage, open_first_stage
 from qbe.search.present import add_matches
-from qbe.search.projections import ProjectedMatching, find_model, read_model
 from qbe.search.queries import is_question
-from qbe.search.rank import SMALL_POOL, GradedQuery, Progress, RankingRequest, Reranker, RerankStage, rank
+from qbe.search.rank import SMALL_POOL, GradedQuery, Progress, RankingRequest, RerankStage, rank
 from qbe.search.request import SearchRequest
-from qbe.search.stages import (
-    RERANK_DEPTH,
-    CrossEncoder,
-    Fused,
-    Grades,
-    LanguageModel,
-    Matching,
-    Projections,
-    Stages,
-    default_stages,
-)
-from qbe.types import Facet, Hit, Paper
+from qbe.search.rerankers import JointGrader, open_rerank_stage
+from qbe.search.stages import RERANK_DEPTH, Fused, Grades, LanguageModel, Stages, default_stages
+from qbe.types import Hit, Paper
 from qbe.util.work import Closing, Workers, one_blas_thread
 
 FIRST, GRADED, RERANKED = "first-stage", "graded", "reranked"  # stages that a ranking may have gone through
@@ -97,8 +85,6 @@ class SearchSession(Closing):
         self._opened: Opened | None = None
         self.regrades, self._regrader = (isinstance(reranker, Grades) and reranker.joint) or 0, None
         if self.regrades:
-            from qbe.search.rerankers import JointGrader
-
             self._regrader = grading.Regrader(JointGrader(workers=self._workers), self.regrades)
         parts = (reranker, index, self._workers, self._regrader)
         try:
@@ -236,7 +222,6 @@ class SearchSession(Closing):
         return queries, vectors
 
     def _tasks(self, requests: Sequence[SearchRequest]) -> list[Task]:
-        """Label, filter and encode queries, each paper once."""
         opened, second = self._over_index(), self._second
         (queries, made), ready = self.prepared(requests), []
         has_vectors = opened.reader.manifest.dense is not None
@@ -280,9 +265,7 @@ class SearchSession(Closing):
         return variety
 
     def _stage(self, stage: str, tasks: Sequence[Task], progress: Progress | None = None) -> list[Task]:
-        """Tasks with the hits of a stage: FIRST ranks (all candidates, where grades rank a query), the others
-        rerank these hits, or grade the best again.
-        """
+        """Tasks with a stage's hits: FIRST ranks (where grades do, all candidates), others rerank these."""
         again, second = stage != FIRST, self._graded if stage == GRADED else self._second
         groups: dict[Hashable, list[Task]] = {}
         for task in tasks:
@@ -413,60 +396,3 @@ def _with_grades(task: Task, hits: list[Hit]) -> list[Hit]:
     again = task.again and len(missing) == len(hits)
     graded = iter(explore.grade(task.ranking, missing, again=again))
     return [next(graded) if hit.grades is None else hit for hit in hits]
-
-
-def open_rerank_stage(
-    stage: Any, index: Index, workers: Workers, regrader: grading.Regrader | None = None
-) -> RerankStage | None:
-    """Open what a stage of `qbe.search.stages` reranks by; ``regrader`` grades the best papers again."""
-    if stage is None:
-        return None
-    reranker: Reranker
-    dense = index.manifest.dense
-    if isinstance(stage, Grades):
-        reranker = grading.GradedReranker(grading.open_grader(index), workers, regrader)
-    elif isinstance(stage, Projections):
-        index.require_vectors()
-        assert dense is not None
-        model = read_model(find_model(dense["encoder"], Path(stage.model) if stage.model else None))
-        reranker = ProjectedMatching(model.projections, grading.stored_vectors(index), workers)
-    elif isinstance(stage, CrossEncoder):
-        reranker = _cross_encoder(stage, workers)
-    elif isinstance(stage, LanguageModel):
-        from qbe.models.endpoint import Client, Endpoint
-        from qbe.models.language_model import Grader
-        from qbe.search.rerankers import LanguageModelReranker
-
-        assert stage.model is not None
-        client = Client(Endpoint(stage.endpoint, stage.model, timeout=60), retries=2)
-        reranker = LanguageModelReranker(Grader(client, parallel=stage.parallel))
-    else:
-        assert isinstance(stage, Matching)
-        from qbe.search.matching import VectorMatching
-
-        index.require_vectors()
-        options = (index.similarity, stage.temperature, stage.regularization, workers)
-        reranker = VectorMatching(stage.kind, lambda paper: index.vectors(paper).sentences, *options)
-    penalty = getattr(stage, "background_penalty", 0.0) if dense else 0.0
-    usual = getattr(reranker, "background_penalty", 0.0)
-    return RerankStage(reranker, stage.depth, stage.weight, usual if penalty is None else penalty)
-
-
-def _cross_encoder(stage: CrossEncoder, workers: Workers) -> Reranker:
-    from qbe.search import rerankers
-
-    def opened(scorer: Any, device: str | None = stage.device) -> Reranker:
-        if scorer is None or isinstance(scorer, str | Path):
-            name = DEFAULT_RERANKER if scorer is None else str(scorer)
-            return rerankers.open_reranker(name, workers=workers, device=device or rerankers.CPU)
-        if callable(getattr(scorer, "batch_score", None)):
-            model: Reranker = scorer
-            return model
-        return rerankers.FunctionReranker(rerankers.scoring_of(scorer) or scorer)
-
-    models = {facet: getattr(stage, facet.value) for facet in Facet}
-    by_facet = {facet: opened(model) for facet, model in models.items() if model is not None}
-    if not by_facet:
-        return opened(stage.model)
-    # Joint grades, which other facets have by default, know no device.
-    return rerankers.ByFacet(by_facet, opened(stage.model, stage.device if stage.model else None))

@@ -44,7 +44,6 @@ def _weights(text: str) -> dict[str, float]:
 
 
 def _is_right(kind: str, value: Any) -> bool:
-    """True if a value is one of a kind."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     match kind:
         case "count":

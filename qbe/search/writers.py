@@ -30,14 +30,16 @@ COLUMNS = ("query_id", "rank", "paper_id", *_ABOUT, "score", "facet", "sentence"
 _FORMULAS = tuple("=+-@\uff1d\uff0b\uff0d\uff20")  # beginnings; the last four: = + - @ in full width
 
 
+class Result(NamedTuple):
+    """A query, its id in the run, and its hits."""
+
+    query_id: str
+    query: Query
+    hits: Sequence[Hit]
+
+
 def to_record(
-    lookup: present.Lookup,
-    query_id: str,
-    query: Query,
-    hits: Sequence[Hit],
-    *,
-    first_rank: int = 1,
-    explain: bool = False,
+    lookup: present.Lookup, result: Result, *, first_rank: int = 1, explain: bool = False
 ) -> Record:
     """Make a record of JSON values of one query's result.
 
@@ -46,6 +48,7 @@ def to_record(
     facets, each hit's component scores, the pair that contributed most, and the transport plan. Graded or
     explained hits have ``in_common``, words of techniques that the query's paper has too.
     """
+    query_id, query, hits = result
     asked = query.papers[0].metadata.get(ASKED)
     record: Record = {"query_id": query_id, **({ASKED: dict(asked)} if asked else {})}
     aspects: list[Record] = [
@@ -182,19 +185,8 @@ def to_csv(rows: Iterable[Iterable[object]]) -> str:
     return text.getvalue()
 
 
-class Result(NamedTuple):
-    """A query, its id in the run, and its hits."""
-
-    query_id: str
-    query: Query
-    hits: Sequence[Hit]
-
-
-class ResultWriter(NamedTuple):
-    """Turns results into text, ``text(result, first)``; ``needs_matches``: hits must have matches."""
-
-    text: Callable[[Result, bool], str]
-    needs_matches: bool = True
+ResultWriter = Callable[[Result, bool], str]  # of a result, and whether it is the first
+WITHOUT_MATCHES = ("trec", *BIBLIOGRAPHIES)  # formats; hits of all others must have matches
 
 
 def open_writer(
@@ -221,7 +213,7 @@ def open_writer(
         if form == "trec":
             return format_run(tag, {query_id: hits})
         if form == "json":
-            record = to_record(lookup, query_id, query, hits, explain=explain)
+            record = to_record(lookup, result, explain=explain)
             return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
         if form == "csv":
             return _csv(lookup, result, first)
@@ -242,7 +234,7 @@ def open_writer(
             )
         return f"{made}\n" if first else f"\n{made}\n"
 
-    return ResultWriter(text, needs_matches=form != "trec" and bibliography is None)
+    return text
 
 
 def _csv(lookup: present.Lookup, result: Result, first: bool) -> str:
@@ -275,7 +267,7 @@ def write_run(
     """
     path = Path(path) if path else None
     if path is None or not resumable or (path.exists() and not path.is_file()):
-        texts = (writer.text(result, place == 0) for place, result in enumerate(search(range(len(ids)))))
+        texts = (writer(result, place == 0) for place, result in enumerate(search(range(len(ids)))))
         if path is not None:
             write_text(path, "".join(texts))
         else:
@@ -297,7 +289,7 @@ def write_run(
             with resumable_staging(part, lambda: bool(done)):
                 with part.open("a" if done else "w", encoding="utf-8") as stream:
                     for place, result in zip(missing, search(missing), strict=True):
-                        record = {"query_id": ids[place], "text": writer.text(result, place == 0)}
+                        record = {"query_id": ids[place], "text": writer(result, place == 0)}
                         stream.write(json.dumps(record) + "\n")
                         stream.flush()
                         done.add(ids[place])

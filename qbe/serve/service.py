@@ -35,7 +35,7 @@ from qbe.search.request import (
 )
 from qbe.search.session import Ranking, SearchSession, check_index
 from qbe.search.stages import FIRST_STAGES, Stages, default_stages, parse_reranker
-from qbe.search.writers import Record, paper_record, sentence_records, to_record
+from qbe.search.writers import Record, Result, paper_record, sentence_records, to_record
 from qbe.serve.turns import OverloadedError, Turns
 from qbe.types import Facet, Hit, Paper
 from qbe.util.work import Closing, undisturbed
@@ -432,7 +432,7 @@ class SearchService(Closing):
         kept = [hit for hit in ranked if hit.paper_id not in excluded]
         has_more = len(kept) > end and end < MAX_DEPTH
         hits = kept[form.start : end]
-        record = to_record(self.index.paper, query.query_id, query, hits, first_rank=form.start + 1)
+        record = to_record(self.index.paper, Result(query.query_id, query, hits), first_rank=form.start + 1)
         return hits, {
             "hits": record["hits"],
             "has_more": has_more,
