@@ -29,16 +29,12 @@ SHAPES: Mapping[str, Mapping[Facet, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """The part of a paper that forms the query: a facet, sentence positions (from 0), or the whole abstract.
-
-    A negative ``weight`` asks for papers that are *not* like this. A facet may be given by its name. Raises
-    TypeError and UsageError.
-    """
+    """The part of a paper that is the query: a facet, sentence positions (from 0), or the whole abstract."""
 
     paper: Paper
-    facet: Facet | None = None
+    facet: Facet | None = None  # or its name
     positions: tuple[int, ...] | None = None
-    weight: float = 1.0
+    weight: float = 1.0  # negative for papers that are *not* like this
 
     def __post_init__(self) -> None:
         check_type(self.paper, Paper, "a qbe.Paper", "look one up with index.paper(id)")
@@ -186,15 +182,13 @@ class TopicAspect(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """One line of a topics file: a paper and a facet (None: its whole abstract), or ``aspects``, which then
-    take their place. A paper that is not of the index has an abstract, ``text``, and perhaps a ``title``.
-    """
+    """One line of a topics file: a paper and a facet (None: its whole abstract), or aspects."""
 
     query_id: str
     paper_id: str
     facet: Facet | None = None
     aspects: tuple[TopicAspect, ...] = ()
-    text: str = ""
+    text: str = ""  # the abstract of a paper that is not of the index
     title: str = ""
 
     def resolved_aspects(self) -> tuple[TopicAspect, ...]:
@@ -227,18 +221,12 @@ def _kind(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Variety:
-    """How a list is put together of graded papers.
+    """How a list is put together of graded papers; raises UsageError."""
 
-    Attributes:
-        mix: SHAPES with their shares of the list; each place goes to the shape with the fewest for its share.
-        bounds: the lowest and the highest grade of hits by facet, from 0 to 3. diversity: from 0 to 1, how
-        much lower a paper ranks that resembles those above it (None: the stage's).
-
-    Raises UsageError for other values.
-    """
-
+    # The shares of SHAPES in the list; each place goes to the shape with the fewest for its share.
     mix: Mapping[str, float] = field(default_factory=dict)
-    bounds: Mapping[Facet, tuple[float, float]] = field(default_factory=dict)
+    bounds: Mapping[Facet, tuple[float, float]] = field(default_factory=dict)  # lowest and highest grades
+    # From 0 to 1, how much lower a paper ranks that resembles those above it; None: that of the stage.
     diversity: float | None = None
 
     def __post_init__(self) -> None:
@@ -275,15 +263,8 @@ class Variety:
 PLAIN = Variety()
 
 
-class Wish(NamedTuple):
-    """Weights of facets, as `Query.by_facets` takes them, and how the list is put together."""
-
-    weights: dict[Facet, float]
-    variety: Variety = PLAIN
-
-
-def parse_wish(liked: Sequence[str], disliked: Sequence[str]) -> Wish:
-    """Parse liked and disliked facets as users write them.
+def parse_wish(liked: Sequence[str], disliked: Sequence[str]) -> tuple[dict[Facet, float], Variety]:
+    """Parse liked and disliked facets as users write them, into weights as `Query.by_facets` takes them.
 
     Each is a facet with a weight after a colon, by default 1, and perhaps a grade: ``background>=2`` (liked,
     at least 2), ``method<=1`` (disliked, at most 1). In their place one of SHAPES may be liked, or a mix of
@@ -291,9 +272,9 @@ def parse_wish(liked: Sequence[str], disliked: Sequence[str]) -> Wish:
     """
     if liked and not disliked and any(part.partition(":")[0] in SHAPES for part in liked):
         if len(liked) == 1 and liked[0] in SHAPES:
-            return Wish(dict(SHAPES[liked[0]]))
+            return dict(SHAPES[liked[0]]), PLAIN
         variety = Variety(_mix(liked))
-        return Wish(variety.weights, variety)
+        return variety.weights, variety
     weights: dict[Facet, float] = {}
     bounds: dict[Facet, tuple[float, float]] = {}
     for part, is_liked in (*((each, True) for each in liked), *((each, False) for each in disliked)):
@@ -308,7 +289,7 @@ def parse_wish(liked: Sequence[str], disliked: Sequence[str]) -> Wish:
         weights[facet] = weight
         if bound is not None:
             bounds[facet] = bound
-    return Wish(weights, Variety(bounds=bounds))
+    return weights, Variety(bounds=bounds)
 
 
 def facet_named(name: str) -> Facet:

@@ -72,7 +72,8 @@ def strictly_decreasing(scores: Iterable[float]) -> Iterator[float]:
     for score in scores:
         value = _single(score)
         if math.isfinite(value) and value >= previous:
-            value = float(np.nextafter(np.float32(previous), np.float32(-math.inf)))
+            with np.errstate(over="ignore"):  # what is infinite is told
+                value = float(np.nextafter(np.float32(previous), np.float32(-math.inf)))
         if not math.isfinite(value):
             raise ValueError(f"a score must be finite in single precision, found {score}")
         yield value

@@ -100,9 +100,6 @@ class Sentence(NamedTuple):
 class Paper:
     """A paper: its id, title, and abstract as sentences.
 
-    ``labelled``: its sentences carry facets, given or predicted. ``offsets`` (begin, end) say where each
-    sentence stands in the abstract as it came, in characters; None for one that came as sentences.
-
     >>> sentences = Sentence("Routes are long.", Facet.BACKGROUND), Sentence("We cut them.", Facet.METHOD)
     >>> paper = Paper("p1", "On routes", sentences, labelled=True, metadata={"date": "2019-05"})
     >>> paper.abstract, paper.positions(Facet.METHOD), paper.year
@@ -112,8 +109,9 @@ class Paper:
     paper_id: str
     title: str
     sentences: tuple[Sentence, ...]
-    labelled: bool = False
+    labelled: bool = False  # its sentences carry facets, given or predicted
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    # Where sentences begin and end in the abstract as it came, in characters; None: it came as sentences.
     offsets: tuple[tuple[int, int], ...] | None = None
 
     @property
@@ -197,25 +195,15 @@ class TransportEntry(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """One ranked paper.
-
-    Attributes:
-        matches: empty where the index has no sentence vectors.
-        component_scores: of an explained search, the scores of the first stage's components before fusion
-            and, of a reranked paper, ``first_stage`` and ``reranker``.
-        driven_by: the pair of sentences that contributed most to a reranker's score, where it tells.
-        plan: of an explained search, the reranker's transport plan, largest mass first.
-        grades: similarity in each facet, from 0 (unrelated) to 3 (near identical), where papers were graded.
-        chance: where grades rank, how likely the paper is as asked, from 0 to 1.
-        corner: in a mixed list, the shape that the paper is there for.
-    """
+    """One ranked paper."""
 
     paper_id: str
     score: float
-    matches: tuple[Match, ...] = ()
+    matches: tuple[Match, ...] = ()  # none where the index has no sentence vectors
+    # Of an explained search: the first stage's, before fusion, and ``first_stage`` and ``reranker``.
     component_scores: Mapping[str, float] | None = None
-    driven_by: Match | None = None
-    plan: tuple[TransportEntry, ...] = ()
-    grades: Mapping[str, float] | None = None
-    chance: float | None = None
-    corner: str | None = None
+    driven_by: Match | None = None  # what contributed most to a reranker's score, where it tells
+    plan: tuple[TransportEntry, ...] = ()  # of an explained search, largest mass first
+    grades: Mapping[str, float] | None = None  # by facet, from 0 (unrelated) to 3 (near identical)
+    chance: float | None = None  # to be as asked, from 0 to 1, where grades rank
+    corner: str | None = None  # the shape that the paper is there for in a mixed list

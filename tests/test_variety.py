@@ -21,10 +21,10 @@ MIX = {SAME_PROBLEM_OTHER_METHOD: 1.0, SAME_METHOD_OTHER_PROBLEM: 1.0, COMPETITO
 
 
 def test_thresholds_are_liked_or_disliked_facets():
-    wish = parse_wish(["background:0.5>=2"], ["method<=1.5"])
-    assert wish.weights == {BACKGROUND: 0.5, METHOD: -1.0}
-    assert wish.variety.bounds == {BACKGROUND: (2.0, 3.0), METHOD: (0.0, 1.5)}
-    assert parse_wish(["background:0.5>=2", "method<=1.5"], []) == wish
+    weights, variety = parse_wish(["background:0.5>=2"], ["method<=1.5"])
+    assert weights == {BACKGROUND: 0.5, METHOD: -1.0}
+    assert variety.bounds == {BACKGROUND: (2.0, 3.0), METHOD: (0.0, 1.5)}
+    assert parse_wish(["background:0.5>=2", "method<=1.5"], []) == (weights, variety)
 
 
 WRONG = [

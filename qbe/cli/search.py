@@ -68,8 +68,8 @@ def run(options: argparse.Namespace, open_index: "Callable[..., qbe.Index] | Non
         refuse(form not in ("table", "json"), f"--explain goes with --format table or json, found {form}")
     stages_of(options, Stages(Fused()))  # what is wrong with them is said before an index is opened
     paper_filter = filter_of(options)
-    wish = None if options.like is None else parse_wish(options.like, options.unlike or ())
-    variety, k = PLAIN if wish is None else wish.variety, options.hits
+    like, k = options.like, options.hits
+    weights, variety = (None, PLAIN) if like is None else parse_wish(like, options.unlike or ())
     if k is None and any(":" in part for part in options.like or ()):  # of a mixed list
         k = round(sum(variety.mix.values()))
 
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace, open_index: "Callable[..., qbe.Index] | Non
     pools = read_pools(Path(options.pool)) if options.pool else None
     open_index = open_index or qbe.open_index
     with open_index(options.index, encoder=options.encoder, threads=options.threads) as index:
-        source = _source(options, index, None if wish is None else wish.weights)
+        source = _source(options, index, weights)
         for each in source.notes:
             common.note(each)
         if pools is not None:

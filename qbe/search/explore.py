@@ -142,9 +142,11 @@ class ExploreStage:
         hits = []
         for number, (candidate, shape) in enumerate(chosen, start=1):
             named = dict(zip(shapes, chances[:, candidate].tolist(), strict=True))
-            hit = Hit(ids[kept[candidate]], 1 / number, component_scores=named if explain else None)
-            about = {"grades": grades[kept[candidate]], "chance": named[shapes[shape]]}
-            hits.append(hit._replace(corner=shapes[shape], **about))
+            about = Hit(
+                ids[kept[candidate]], 1 / number, grades=grades[kept[candidate]], corner=shapes[shape]
+            )
+            scores = named if explain else None
+            hits.append(about._replace(chance=named[shapes[shape]], component_scores=scores))
         return hits
 
     def diversified(self, hits: Sequence[Hit], diversity: float) -> list[Hit]:
@@ -160,13 +162,11 @@ class ExploreStage:
 
     def grade(self, request: RankingRequest, hits: Sequence[Hit], *, again: bool) -> list[Hit]:
         """Add grades to hits of a query, whatever found them, in their order."""
-        in_order = rows_of(self.reader.papers, (hit.paper_id for hit in hits)).tolist()
-        rows = distinct(np.array(in_order, np.int64))
-        below_row = dict(zip(reversed(in_order), range(len(hits)), strict=True))
-        fit = np.array([below_row[row] for row in rows.tolist()], np.float64)  # hits below it
+        in_order = rows_of(self.reader.papers, (hit.paper_id for hit in hits))
+        rows, places, of_hits = np.unique(in_order, return_index=True, return_inverse=True)
+        fit = -places.astype(np.float64)  # the first hits fit best
         named = _named_grades(request, self._graded(request, rows, self._last, fit, again=again))
-        by_row = dict(zip(rows.tolist(), named, strict=True))
-        return [hit._replace(grades=by_row[row]) for row, hit in zip(in_order, hits, strict=True)]
+        return [hit._replace(grades=named[place]) for hit, place in zip(hits, of_hits.tolist(), strict=True)]
 
 
 def _shape_chances(request: RankingRequest, graded: Sequence[Estimates], name: str) -> Scores:

@@ -45,21 +45,14 @@ _LETTERS = str.maketrans(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperFilter:
-    """Conditions that papers must all meet to be found.
+    """Conditions that papers must all meet to be found."""
 
-    ``years``: from the first to the last one, either None. ``before``: this year or an earlier one;
-    ``"query"``: not later than the query's paper. Papers without a year pass neither. ``categories``: one
-    matches a pattern (``cs.*``) or what stands before a dot (``cs``). ``authors``: an author's name has all
-    words of one of these, case and accents apart. ``where``: the metadata has each key with this value, as
-    text, or in a list. The key ``technique`` asks for papers that name one there, in their title, or where
-    they say how.
-    """
-
-    years: Years | None = None
-    categories: Sequence[str] = ()
-    authors: Sequence[str] = ()
+    years: Years | None = None  # papers without a year do not pass, nor do they with ``before``
+    categories: Sequence[str] = ()  # one matches a pattern (``cs.*``) or what stands before a dot (``cs``)
+    authors: Sequence[str] = ()  # a name has all words of one of these, case and accents apart
+    # Each key has this value, or one of a list; ``technique`` is sought in titles and in what says how, too.
     where: Mapping[str, str] = field(default_factory=dict)
-    before: int | Literal["query"] | None = None
+    before: int | Literal["query"] | None = None  # this year, that of the query's paper, or an earlier one
 
     def __post_init__(self) -> None:
         if self.years is not None:

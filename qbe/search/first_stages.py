@@ -55,11 +55,9 @@ def best_hits(paper_ids: Sequence[str], scores: NDArray[np.floating], k: int) ->
 def explained(hits: Sequence[Hit], paper_ids: Sequence[str], components: Mapping[str, Scores]) -> list[Hit]:
     """Add to hits their scores by component, each of which has those of all papers (n,)."""
     places = {paper_id: place for place, paper_id in enumerate(paper_ids)}
-    made = []
-    for hit in hits:
-        scores = {name: float(each[places[hit.paper_id]]) for name, each in components.items()}
-        made.append(hit._replace(component_scores=scores))
-    return made
+    of_hits = [places[hit.paper_id] for hit in hits]
+    scores = ({name: float(each[place]) for name, each in components.items()} for place in of_hits)
+    return [hit._replace(component_scores=each) for hit, each in zip(hits, scores, strict=True)]
 
 
 class FirstStage(Protocol):
@@ -183,17 +181,14 @@ class DenseStage:
 
 @dataclass
 class FusedStage:
-    """Gathers the candidates of its sources, scores each candidate by every source, and fuses the scores.
-
-    Sources are first stages with a thread-safe `BM25Stage.scores` of any papers, in which ``known`` are the
-    scores of their own candidates; each brings ``depth`` papers. ``weights`` are those of scores by name.
-    """
+    """Gathers the candidates of its sources, scores each candidate by every source, and fuses the scores."""
 
     reader: IndexReader
     workers: Workers
+    # First stages with a thread-safe `BM25Stage.scores` of any papers; ``known`` are those of their own ones.
     sources: Sequence[Any]
-    weights: Mapping[str, float]
-    depth: int = stages.FUSED_DEPTH
+    weights: Mapping[str, float]  # of scores by name
+    depth: int = stages.FUSED_DEPTH  # papers that each source brings
     background_penalty: float = 0.0
 
     needs_vectors = True

@@ -63,14 +63,11 @@ class Candidates(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """Candidates compared with a paper: ``values`` (candidates, FEATURES), NaN where the paper has no
-    sentence of a facet; by facet the ``cosines`` of projected sentences; the ``places`` of each candidate's
-    among these.
-    """
+    """Candidates compared with a paper."""
 
-    values: Doubles
-    cosines: Sequence[Doubles]
-    places: Sequence[slice]
+    values: Doubles  # (candidates, FEATURES), NaN where the paper has no sentence of a facet
+    cosines: Sequence[Doubles]  # of projected sentences, by facet
+    places: Sequence[slice]  # of each candidate's sentences among these
 
 
 @dataclass(frozen=True)

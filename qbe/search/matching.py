@@ -54,18 +54,14 @@ def total(array: Doubles, axis: int = 0) -> Doubles:
 
 
 class _Problems(NamedTuple):
-    """Problems under way, the batch (b) as last axis, so that numpy's inner loops are long.
-
-    ``potentials`` are the rows', in units of 1 / ``sharpness``, lambda at the present stage, relative to
-    ``levels``, the logarithms of the rows' masses, which solve the problem for a lambda of 0.
-    """
+    """Problems under way, the batch (b) as last axis, so that numpy's inner loops are long."""
 
     costs: Doubles  # (m, n, b)
     rows: Doubles  # (m, b)
     columns: Doubles  # (n, b)
-    levels: Doubles  # (m, b)
-    potentials: Doubles  # (m, b)
-    sharpness: Doubles  # (b,)
+    levels: Doubles  # (m, b), the logarithms of the rows' masses, which solve the problem for a lambda of 0
+    potentials: Doubles  # (m, b), the rows', relative to the levels, in units of 1 / sharpness
+    sharpness: Doubles  # (b,), lambda at the present stage
     places: Ints  # (b,), in the block
 
 

@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from qbe.corpus.bibliography import reference_of
 from qbe.errors import UsageError, check_package, check_type
 from qbe.evaluate.run import COLUMNS, Run
 from qbe.index import index as base
 from qbe.query import PLAIN, Aspect, Query, Topic, Variety, facet_named, parse_wish
 from qbe.search.filters import PaperFilter
 from qbe.search.first_stages import Aspects
-from qbe.search.present import ExplainedSentence, explain_query, shown
+from qbe.search.present import ExplainedSentence, explain_query, grades_in_words, heading, shown
 from qbe.search.queries import paper_named, queries_of, query_by
 from qbe.search.rank import Progress
 from qbe.search.request import BLOCK, SearchRequest
@@ -53,9 +54,6 @@ class Hits(list[Hit]):
         return f"<{len(self)} hits of {self.query.query_id}{': ' * bool(best)}{best}>"
 
     def _repr_html_(self) -> str:
-        from qbe.corpus.bibliography import reference_of
-        from qbe.search.present import grades_in_words, heading
-
         rows = []
         for rank, hit in enumerate(self, start=1):
             paper = self._lookup(hit.paper_id)
@@ -140,8 +138,9 @@ class Pipeline(Closing):
             if like or unlike:
                 if facet is not None:
                     raise UsageError("expected `facet`, or `like` with `unlike`, found both; give one")
-                wish = parse_wish(*([each] if isinstance(each, str) else each for each in (like, unlike)))
-                what, variety = wish.weights, wish.variety if variety == PLAIN else variety
+                wish = ([each] if isinstance(each, str) else each for each in (like, unlike))
+                what, wished = parse_wish(*wish)
+                variety = wished if variety == PLAIN else variety
             query = query_by([paper], [], facet_named(what) if isinstance(what, str) else what)
         request = SearchRequest(query, k, pool, filter, self._labels, matches, explain, grades, variety)
         ranking = self.session.batch([request])[0]

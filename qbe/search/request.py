@@ -29,22 +29,17 @@ Shape = Literal["same-problem-other-method", "same-method-other-problem", "compe
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """A search for the best ``k`` papers of the index, or of a ``pool`` of ids, that pass the ``filter``.
-
-    ``labels`` of the query's sentences are ``given`` (predicted where a paper brings none) or ``predicted``.
-    ``matches`` adds the pairs of closest sentences to each hit, ``explain`` the scores of its components,
-    ``grades`` its grade in each facet. ``variety`` says how the list is put together.
-    """
+    """A search for the best ``k`` papers of the index, or of a ``pool`` of ids, that pass the ``filter``."""
 
     query: Query
     k: int = 10
     pool: Sequence[str] | None = None
     filter: PaperFilter | None = None
-    labels: str = "given"
-    matches: bool = True
-    explain: bool = False
-    grades: bool = False
-    variety: Variety = PLAIN
+    labels: str = "given"  # of the query's sentences, predicted where a paper brings none; or "predicted"
+    matches: bool = True  # adds the pairs of closest sentences to each hit
+    explain: bool = False  # adds the scores of its components
+    grades: bool = False  # adds its grade in each facet
+    variety: Variety = PLAIN  # how the list is put together
 
     def __post_init__(self) -> None:
         check_type(self.query, Query, "a qbe.Query", "make one with qbe.Query(paper)")
@@ -191,14 +186,14 @@ class SearchForm(SourceForm):
             return SHAPES[self.explore]
         if not (self.like or self.unlike):
             return Facet(self.facet) if self.facet else self.sentences
-        weights = parse_wish(self.like, self.unlike).weights
+        weights, _ = parse_wish(self.like, self.unlike)
         if not any(weight > 0 for weight in weights.values()):
             raise UsageError("expected a facet in `like`, found none; a search starts from what is alike")
         return weights if len(weights) > 1 else next(iter(weights))
 
     @property
     def variety(self) -> Variety:
-        variety = parse_wish(self.like, self.unlike).variety if self.like or self.unlike else PLAIN
+        variety = parse_wish(self.like, self.unlike)[1] if self.like or self.unlike else PLAIN
         return variety if self.diversity is None else replace(variety, diversity=self.diversity)
 
     def record(self) -> dict[str, Any]:
