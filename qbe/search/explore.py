@@ -141,12 +141,9 @@ class ExploreStage:
         chosen += [(int(rest[place]), shape) for place, shape, _ in others]
         hits = []
         for number, (candidate, shape) in enumerate(chosen, start=1):
-            named = dict(zip(shapes, chances[:, candidate].tolist(), strict=True))
-            about = Hit(
-                ids[kept[candidate]], 1 / number, grades=grades[kept[candidate]], corner=shapes[shape]
-            )
-            scores = named if explain else None
-            hits.append(about._replace(chance=named[shapes[shape]], component_scores=scores))
+            named, name = dict(zip(shapes, chances[:, candidate].tolist(), strict=True)), shapes[shape]
+            hit = Hit(ids[kept[candidate]], 1 / number, grades=grades[kept[candidate]], corner=name)
+            hits.append(hit._replace(chance=named[name], component_scores=named if explain else None))
         return hits
 
     def diversified(self, hits: Sequence[Hit], diversity: float) -> list[Hit]:
