@@ -145,8 +145,7 @@ def write_qrels(path: StrPath, qrels: Qrels) -> None:
 def read_qrels(*paths: StrPath) -> dict[str, dict[str, int]]:
     """Read TREC qrels files into relevance by query id and paper id, the mapping that ir-measures takes.
 
-    Raises FileFormatError for a line without four fields, a relevance that is no whole number or beyond
-    MAX_RELEVANCE, and a paper judged twice for a query, also in two of the files.
+    Raises FileFormatError, also for a paper that is judged twice for a query, in one file or in two.
 
     >>> for facet, grade in (("method", 2), ("result", 0)):
     ...     write_qrels(f"{facet}.qrels", {f"1_{facet}": {"a": grade}})

@@ -143,9 +143,7 @@ class Paper:
         """Positions (from 0) of the sentences of a facet; of all sentences where it is None."""
         if facet is not None and not isinstance(facet, Facet):
             raise TypeError(f"expected a qbe.Facet such as Facet.METHOD, or None, found {facet!r}")
-        return tuple(
-            i for i, sentence in enumerate(self.sentences) if facet is None or sentence.facet is facet
-        )
+        return tuple(i for i, each in enumerate(self.sentences) if facet is None or each.facet is facet)
 
     @property
     def predicted(self) -> bool:

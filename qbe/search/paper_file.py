@@ -46,9 +46,7 @@ def note_on_papers(papers: Sequence[Paper]) -> str:
 
 
 def pasted_paper(text: str, title: str) -> Paper:
-    """Make a paper with the id ``query`` of a pasted abstract, before which its title may stand as in a text
-    file; a ``title`` that is given counts. Raises CorpusError for an empty abstract.
-    """
+    """Make the paper ``query`` of an abstract, perhaps below its title; raises CorpusError if it is empty."""
     text = _LINE_END.sub("\n", text).strip()
     if not title or TITLE.match(text) or ABSTRACT.search(text):
         with contextlib.suppress(UsageError):  # a first line that may be a title stays in the abstract

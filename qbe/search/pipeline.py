@@ -17,6 +17,7 @@ from qbe.errors import UsageError, check_package, check_type
 from qbe.evaluate.run import COLUMNS, Run
 from qbe.index import index as base
 from qbe.query import PLAIN, Aspect, Query, Topic, Variety, facet_named, parse_wish
+from qbe.runs import check_pools, read_pools, read_topics
 from qbe.search.filters import PaperFilter
 from qbe.search.first_stages import Aspects
 from qbe.search.present import ExplainedSentence, explain_query, grades_in_words, heading, shown
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from qbe.corpus.records import Reading
-    from qbe.evaluate.run import Run
     from qbe.index.source import BuildSettings, Corpus
     from qbe.index.update import Written
 
@@ -165,15 +165,11 @@ class Pipeline(Closing):
         return [ranking.hits for ranking in self.session.batch(requests, progress)]
 
     def explain(
-        self,
-        query: Query,
-        k: int = 10,
-        pool: Sequence[str] | None = None,
-        *,
-        filter: PaperFilter | None = None,
+        self, query: Query, k: int = 10, pool: Sequence[str] | None = None, **how: Any
     ) -> Explanation:
-        """Search, with the reasons of each hit."""
-        ranking = self.session.search(SearchRequest(query, k, pool, filter, self._labels, explain=True))
+        """Search, with the reasons of each hit; ``how`` are other parameters of `SearchRequest`."""
+        request = SearchRequest(query, k, pool, **{"labels": self._labels, **how, "explain": True})
+        ranking = self.session.search(request)
         sentences = [explain_query(aspect) for aspect in ranking.query.aspects]
         return Explanation(ranking.query, sentences, ranking.hits)
 
@@ -188,9 +184,6 @@ class Pipeline(Closing):
         pools: StrPath | Mapping[str, Sequence[str]] | None = None,
     ) -> Run:
         """Search for topics, in their ``pools``, ids by query id; each may be a file."""
-        from qbe.evaluate.run import Run
-        from qbe.runs import check_pools, read_pools, read_topics
-
         pools = read_pools(pools) if isinstance(pools, str | os.PathLike) else pools
         listed = read_topics(topics) if isinstance(topics, str | os.PathLike) else list(topics)
         for topic in listed:

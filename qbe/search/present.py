@@ -111,9 +111,7 @@ def describe(paper: Paper, position: int, facet: Facet | None) -> str:
 
 
 def shown(query: Query, paper: Paper, hit: Hit) -> tuple[Match, str] | None:
-    """Return the best pair of a hit whose sentence carries the facet searched for, else the best pair, and
-    the paper's sentence after its label, such as "method: We cut it.", to show.
-    """
+    """Return a hit's best pair, of the facet searched for if any, and its sentence: "method: We cut it."."""
     pairs = [*([hit.driven_by] if hit.driven_by else []), *hit.matches]
     pairs = [pair for pair in pairs if query.aspects[pair.aspect].weight > 0] or pairs
     labels = [label_of(paper, pair.position, query.aspects[pair.aspect].facet) for pair in pairs]
@@ -174,11 +172,9 @@ def to_table(
     title: Heading | None = None,
     graded_by: str = "",
 ) -> str:
-    """Make a table of one query's result: rank, score, title, year, authors, venue, link, and a sentence that
-    matched (`qbe.search.present.shown`). A score beside grades comes after them, lest it be read as one.
+    """Make a table of one query's result. A score beside grades comes after them, lest it be read as one.
 
-    ``title`` makes the heading, and ``graded_by`` is whose grades they are. ``explain`` adds the query's
-    sentences, all matches with labels, and component scores.
+    ``title`` makes the heading, ``graded_by`` says whose grades they are, ``explain`` adds what led to them.
     """
     lines = textwrap.wrap(f"{(title or heading)(query, hits)}:", width)
     if explain:

@@ -16,6 +16,7 @@ from qbe.corpus.records import Reading, paper_from_text
 from qbe.corpus.streams import MAX_LINE_BYTES, display_name, from_western, head_of, open_source
 from qbe.errors import CorpusError, FileFormatError, PaperNotFoundError, RecordError, UsageError
 from qbe.index.index import Index
+from qbe.index.papers import contradicts
 from qbe.index.reader import IndexReader
 from qbe.query import Aspect, Query, Topic, TopicAspect
 from qbe.runs import numbered_topics
@@ -87,9 +88,7 @@ class Question(NamedTuple):
 
 
 def paper_from_question(text: str) -> Paper:
-    """Make a paper to search with of a question or a short text: the technique and the problem that it names
-    are its sentences of method and background. Raises UsageError for another text.
-    """
+    """Make a paper of a question, with a sentence of the technique, and of the problem; raises UsageError."""
     paper = paper_from_text("", text)
     asked = asked_paper(paper)
     if asked is None:
@@ -347,7 +346,6 @@ def papers_of(reader: IndexReader, path: Path, *, required: bool = True) -> Name
 def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | RecordError | str]) -> NamedPapers:
     """Find papers by ids, then title, year and first author; by a key only where the title agrees."""
     from qbe.corpus.reading import id_of
-    from qbe.index.papers import contradicts
 
     paper_ids: dict[str, None] = {}
     count, missing, broken = 0, [], []

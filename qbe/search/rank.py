@@ -130,9 +130,7 @@ def combine_aspects(scores: Sequence[Scores], aspects: Sequence[Aspect], count: 
 
 
 def sum_of_papers(scores: Sequence[Scores], aspects: Sequence[Aspect]) -> Scores:
-    """Sum the aspects' weighted scores (n,); of n >= 3 liked papers the best two, or the best half of more
-    than five, count as much as all.
-    """
+    """Sum weighted scores (n,); of liked papers the best two, or half of over five, count as much as all."""
     by_paper: dict[str, Scores] = {}
     liked: set[str] = set()
     for score, aspect in zip(scores, aspects, strict=True):

@@ -202,10 +202,7 @@ class SearchForm(SourceForm):
         return {each.name: value for each, value in values if value not in ([], each.default)}
 
     def request(self, index: Index, *, titles: bool = True) -> SearchRequest:
-        """Make the request: hits before the page, those left out, and one more to tell if it continues.
-
-        Without ``titles`` papers are named by ids that were kept, of which some may be gone.
-        """
+        """Make the request: hits before the page, those left out, and one more to tell if it continues."""
         unlike = distinct_papers(index, self.not_paper_ids, titles=titles)
         papers = self.papers(index, titles=titles)
         if labels := self.corrected_labels:

@@ -19,7 +19,6 @@ from qbe.models.folders import joint_folder, resolve_encoder, resolve_reranker
 from qbe.models.session import AUTO, CPU, HALF, check_precision, chosen_device, open_session
 from qbe.query import Aspect
 from qbe.search import grading, projections, stages
-from qbe.search.matching import VectorMatching
 from qbe.search.rank import Progress, Requests, RequestScores, Reranker, RerankScore, RerankStage
 from qbe.types import Facet, Paper
 from qbe.util.work import Memo, Workers, idle
@@ -407,6 +406,8 @@ def open_rerank_stage(
         reranker = LanguageModelReranker(Grader(client, parallel=stage.parallel))
     else:
         assert isinstance(stage, stages.Matching)
+        from qbe.search.matching import VectorMatching
+
         index.require_vectors()
         options = (index.similarity, stage.temperature, stage.regularization, workers)
         reranker = VectorMatching(stage.kind, lambda paper: index.vectors(paper).sentences, *options)

@@ -338,7 +338,6 @@ class SearchSession(Closing):
         return rankings
 
     def _over_index(self) -> Opened:
-        """Open what searches the index's current reader, once."""
         reader = self.index.reader
         with self._opening:
             if self._opened is None or self._opened.reader is not reader:

@@ -259,8 +259,7 @@ def write_run(
     resume: bool = False,
     overwrite: bool = False,
 ) -> None:
-    """Write the results of queries to a file, or to standard output; ``search`` yields those at places of
-    ``ids``.
+    """Write results of queries to a file, or standard output; ``search`` yields those at places of ``ids``.
 
     A ``resumable`` run keeps finished queries in ``.NAME.part`` until all are there; ``resume`` searches for
     those that it lacks, ``overwrite`` alone discards it.
