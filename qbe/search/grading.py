@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from qbe.search.queries import ASKED
 from qbe.search.rank import GradedQuery, Progress, Requests, RequestScores, RerankRequest, RerankScore
 from qbe.types import Facet, Hit, Paper, Sentence
 from qbe.util.work import Workers, pause
-
-if TYPE_CHECKING:
-    from qbe.search.rerankers import JointGrader
 
 _SPACES = ("projected", "plain")
 _OTHERS = tuple(permutations(range(len(Facet)), 2))
@@ -184,7 +181,7 @@ def named_grades(paper: Paper, estimates: Estimates) -> list[dict[str, float]]:
 class Regrader:
     """Grades the ``count`` best candidates again: the mean of the stored vectors' and the joint grade."""
 
-    grader: "JointGrader"
+    grader: Any  # a `qbe.search.rerankers.JointGrader`, as ``joint`` below
     count: int
 
     def regraded(
@@ -236,7 +233,7 @@ _SAID = {
 }
 
 
-def answer(paper: Paper, hits: Sequence[Hit], papers: Sequence[Paper], joint: "JointGrader") -> float:
+def answer(paper: Paper, hits: Sequence[Hit], papers: Sequence[Paper], joint: Any) -> float:
     """Estimate how well hits answer a question, of which the first are these papers, the next tells the gap.
 
     A weighted sum: the best share of the question's terms times cosine, of the parts least like a paper; the
@@ -267,9 +264,7 @@ def _covered(parts: Sequence[Mapping[str, float]], texts: Sequence[str]) -> Doub
     return np.array(shared, np.float64) / weights
 
 
-def unanswered(
-    query: Query, hits: Sequence[Hit], lookup: Callable[[str], Paper], joint: "JointGrader"
-) -> str | None:
+def unanswered(query: Query, hits: Sequence[Hit], lookup: Callable[[str], Paper], joint: Any) -> str | None:
     """Say where no hit of a question is likely to answer it."""
     papers = [lookup(hit.paper_id) for hit in hits[:FIRST_HITS]]
     if not papers or answer(query.papers[0], hits, papers, joint) > UNANSWERED:
