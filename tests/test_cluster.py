@@ -174,7 +174,8 @@ def test_a_replica_that_is_killed_changes_no_answer(nodes, shards, whole):
     with open_index(shards, "auto") as index, Pipeline(index, Dense()) as pipeline, qbe.open(whole) as one:
         query = Query(one.papers[3])
         before = pipeline.search(query, k=50)
-        for process in nodes.get([replica.process.remote() for each in index.replicas for replica in each]):
+        replicas = [replica for each in index.replicas for replica in each]
+        for process in nodes.get([each.__ray_call__.remote(lambda _: os.getpid()) for each in replicas]):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         assert pipeline.search(query, k=50) == before

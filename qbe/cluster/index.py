@@ -206,9 +206,6 @@ class Holder:
                 self._open.popitem(last=False)
         return getattr(self._open[generation], method)(*arguments)
 
-    def process(self) -> int:
-        return os.getpid()
-
 
 class ClusterIndex(Index):
     """Indexes held by the processes of a cluster; papers and labels are read from the shared folders."""
