@@ -8,7 +8,7 @@ from support.runs import folds_text, run
 
 from qbe.cli.evaluate import main
 from qbe.errors import UsageError
-from qbe.evaluate.report import RankedPaper, Scoring, build_report, outcomes
+from qbe.evaluate.report import Scoring, build_report, worst_to_text
 from qbe.runs import write_qrels
 
 # A pool of ten: NDCG%20 looks at two ranks, the ideal gains there are 3 and 2, both undiscounted.
@@ -51,24 +51,35 @@ def collection(tmp_path, monkeypatch):
     write(tmp_path)
 
 
-def test_outcomes_of_every_query(collection):
-    results = outcomes(report_of(files("run+rerank"), files("run")), [Path("all.qrels")])
-    by_query = {outcome.query_id: outcome for outcome in results}
-    assert list(by_query) == ["1_method", "2_method", "1_result", "2_result"]
-    of_result = outcomes(report_of(files("run+rerank"), [Path("run.result.trec")]), [Path("all.qrels")])
-    assert [outcome.query_id for outcome in of_result] == ["1_result", "2_result"]
+def test_every_query_with_its_overranked_papers_and_the_best_missed_one(collection):
+    text = worst_to_text(report_of(files("run+rerank"), files("run")), [Path("all.qrels")], 9, {})
+    losses = (
+        "1_method  0.00 against 100.00 (-100.00)",
+        "  high    rank 1 of 10, grade 0: e",
+        "  high    rank 2 of 10, grade 0: f",
+        "  missed  rank 3 of 10, grade 3: a",
+        "1_result  40.00 against 60.00 (-20.00)",
+        "  high    rank 1 of 10, grade 0: e",
+        "  missed  rank 3 of 10, grade 3: a",
+    )
+    lowest = (
+        *losses[:4],
+        "2_result  20.00 against 20.00 (+0.00)",
+        "  high    rank 1 of 10, grade 0: e",
+        "  high    rank 2 of 10, grade 1: d",
+        "  missed  rank 3 of 10, grade 3: a",
+        *losses[4:],
+        "2_method  100.00 against 80.00 (+20.00)",
+    )
+    titles = [
+        f"{what}, NDCG%20 (per cent):"
+        for what in ("Largest losses of run+rerank against run", "Lowest scores of run+rerank")
+    ]
+    assert text.splitlines() == [titles[0], *losses, "", titles[1], *lowest]
+    of_result = report_of(files("run+rerank"), [Path("run.result.trec")])
+    assert "_method" not in worst_to_text(of_result, [Path("all.qrels")], 9, {})
     with pytest.raises(UsageError, match="`baseline_files`"):
-        outcomes(report_of(files("run"), []), [Path("all.qrels")])
-    for query_id, (_, _, score, baseline) in RANKINGS.items():
-        assert by_query[query_id].score == pytest.approx(score / 5)
-        assert by_query[query_id].baseline == pytest.approx(baseline / 5)
-        assert by_query[query_id].pool == 10
-    assert by_query["1_method"].overranked == (RankedPaper("e", 0, 1), RankedPaper("f", 0, 2))
-    assert by_query["1_method"].missed == RankedPaper("a", 3, 3)
-    assert by_query["2_method"].overranked == ()
-    assert by_query["2_method"].missed is None
-    assert by_query["1_result"].overranked == (RankedPaper("e", 0, 1),)
-    assert by_query["2_result"].overranked == (RankedPaper("e", 0, 1), RankedPaper("d", 1, 2))
+        worst_to_text(report_of(files("run"), []), [Path("all.qrels")], 9, {})
 
 
 def test_worst_queries_are_printed_behind_the_tables(collection, capsys):

@@ -57,14 +57,13 @@ def main(arguments: list[str]) -> None:
         from qbe.corpus.reading import read_corpus
         from qbe.corpus.records import Reading
         from qbe.corpus.sentences import unsplit
-        from qbe.evaluate.report import outcomes, worst_to_text
+        from qbe.evaluate.report import worst_to_text
 
-        results = outcomes(report, options.qrels)
         titles = dict[str, str]()
         if options.corpus:
             papers = read_corpus([options.corpus], unsplit, Reading(keep_without_abstract=True))
             titles = {paper.paper_id: paper.title for paper in papers}
-        worst = worst_to_text(report, results, options.worst, titles)
+        worst = worst_to_text(report, options.qrels, options.worst, titles)
     if options.plot:
         write_plot(options.plot, report, by_paper=options.by_paper)
     if options.output:
