@@ -12,7 +12,7 @@ paper, which is no candidate of its own.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, product
 from statistics import harmonic_mean
 from typing import TYPE_CHECKING
 
@@ -94,14 +94,12 @@ def scope_figures(
     scopes: Mapping[str, Collection[str]],
     left_out: Collection[str] = (),
 ) -> dict[str, dict[str, float | None]]:
-    """Aggregate values by measure and scope; None for the scopes that are left out."""
-    return {
-        name: {
-            scope: None if scope in left_out else figure(measures, name, [by_query[q] for q in ids])
-            for scope, ids in scopes.items()
-        }
-        for name, by_query in values.items()
-    }
+    """Aggregate values by measure and scope; None for scopes that are left out or have no query with one."""
+    figures: dict[str, dict[str, float | None]] = {name: dict.fromkeys(scopes) for name in values}
+    for name, scope in product(values, scopes.keys() - left_out):
+        if known := [values[name][query] for query in scopes[scope] if query in values[name]]:
+            figures[name][scope] = figure(measures, name, known)
+    return figures
 
 
 def coverage(

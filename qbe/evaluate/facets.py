@@ -11,7 +11,15 @@ from typing import Any, NamedTuple
 
 from qbe.errors import FileFormatError
 from qbe.evaluate import measures
-from qbe.evaluate.evaluation import ALL, Evaluation, coverage, pool_scores, pool_warnings, scores_of
+from qbe.evaluate.evaluation import (
+    ALL,
+    Evaluation,
+    coverage,
+    pool_scores,
+    pool_warnings,
+    scope_figures,
+    scores_of,
+)
 from qbe.evaluate.measures import parse_measures, per_query_values, trec_order
 from qbe.query import (
     COMPETITORS,
@@ -68,17 +76,6 @@ def read_facet_grades(paths: Iterable[StrPath]) -> dict[str, dict[str, dict[Face
                     f"and {grade:g}; keep one"
                 )
     return grades
-
-
-def _means(
-    per_query: Mapping[str, Mapping[str, float]], scopes: Mapping[str, Sequence[str]]
-) -> dict[str, dict[str, float | None]]:
-    """Average values by measure over the queries of each scope that have one; None where none has."""
-    figures: dict[str, dict[str, float | None]] = {name: {} for name in per_query}
-    for name, scope in product(per_query, scopes):
-        values = [per_query[name][query] for query in scopes[scope] if query in per_query[name]]
-        figures[name][scope] = fmean(values) if values else None
-    return figures
 
 
 def _without(expected: str, facets: str = "at least two facets") -> FileFormatError:
@@ -259,7 +256,7 @@ def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     binary = {query: relevant[query] for scope in ranked for query in with_relevant[scope]}
     values = {NDCG: of_gain, **per_query_values(parse_measures((PRECISION, "RR")), binary, scores)}
     warnings += [*missing, *pool_warnings(relevant, scores, small=0)]
-    figures = _means(values, scopes)
+    figures = scope_figures({}, values, scopes)
     return Evaluation(scopes, values, figures, tuple(warnings), with_relevant=with_relevant)
 
 
@@ -396,7 +393,7 @@ def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
             )
         if unjudged:
             warnings.append(f"{unjudged} of the first {AS_ASKED_CUTOFFS[-1]} hits by {scope} are not judged")
-    return Evaluation(queries, per_query, _means(per_query, queries), tuple(warnings))
+    return Evaluation(queries, per_query, scope_figures({}, per_query, queries), tuple(warnings))
 
 
 # Diversity: how many of the corners, the shapes of exploration, do the first hits of a list come from?
@@ -477,4 +474,4 @@ def diversity_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
             of_facet = [rows[hit].get(facet, 0.0) for hit in hits]
             spread = [abs(one - other) for one, other in combinations(of_facet, 2)]
             per_query[f"{facet} spread"][paper] = fmean(spread) if spread else 0.0
-    return Evaluation(scopes, per_query, _means(per_query, scopes), warnings)
+    return Evaluation(scopes, per_query, scope_figures({}, per_query, scopes), warnings)

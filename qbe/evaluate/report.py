@@ -48,36 +48,31 @@ class Protocol(NamedTuple):
 
 
 PLAIN = Protocol("means over queries (relevant: grade 1 or more, or as a measure says)", evaluate)
+_of_grades = partial(Protocol, read=facets.read_facet_grades)
 PROTOCOLS: Mapping[str, Protocol] = {
     CSFCUBE: Protocol("CSFCube protocol, {split} folds", csfcube_protocol),
     evaluation.POOLS: Protocol(
         "judged pools, means over queries", evaluation.pool_protocol, evaluation.POOL_DEFINITIONS
     ),
-    facets.CROSSED: Protocol(
-        "crossed pairs, shares ranked right",
-        facets.crossed_protocol,
-        facets.CROSSED_DEFINITIONS,
-        read=facets.read_facet_grades,
+    facets.CROSSED: _of_grades(
+        "crossed pairs, shares ranked right", facets.crossed_protocol, facets.CROSSED_DEFINITIONS
     ),
-    facets.EXPLORATION: Protocol(
+    facets.EXPLORATION: _of_grades(
         "exploration, means over query papers",
         facets.exploration_protocol,
         facets.EXPLORATION_DEFINITIONS,
-        read=facets.read_facet_grades,
         compared=(facets.NDCG,),
     ),
-    facets.AS_ASKED: Protocol(
+    facets.AS_ASKED: _of_grades(
         "first hits that are as asked, means over query papers",
         facets.as_asked_protocol,
         facets.AS_ASKED_DEFINITIONS,
-        read=facets.read_facet_grades,
         compared=tuple(f"P@{k}" for k in facets.AS_ASKED_CUTOFFS),
     ),
-    facets.DIVERSITY: Protocol(
+    facets.DIVERSITY: _of_grades(
         "first hits by corner, means over query papers",
         facets.diversity_protocol,
         facets.DIVERSITY_DEFINITIONS,
-        read=facets.read_facet_grades,
         compared=(facets.ALPHA_NDCG, facets.NDCG),
     ),
     evaluation.CITATIONS: Protocol(
