@@ -85,7 +85,7 @@ def tables(qrels: Path = Path("qrels", "people")) -> str:
     """Return the tables as Markdown: rankings beside published rows, and the tagger; cells without runs
     stay as they are.
     """
-    from qbe.evaluate.report import published_papers, published_rows
+    from qbe.evaluate.report import published_under
 
     page = PAGE.read_text(encoding="utf-8")
     before = dict(re.findall(r"^\| ([^|]+) \|(.+)\|$", page, re.MULTILINE))
@@ -97,8 +97,8 @@ def tables(qrels: Path = Path("qrels", "people")) -> str:
         row = [cell or old for cell, old in zip(made, kept, strict=False)]
         if any(row):
             lines.append(f"| {of.name} | {' | '.join(row)} |")
-    sources = published_papers("reviewers")
-    for published in published_rows("reviewers"):
+    sources, rows = published_under("reviewers")
+    for published in rows:
         figures = [published.figures[measure]["all"] for measure in RANKED["reviewers"][1]]
         digits = max(len(str(figure)) - 2 for figure in figures)  # as many as are printed
         row = [f"{figure:.{digits}f}".removeprefix("0") for figure in figures]

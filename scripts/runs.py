@@ -118,7 +118,7 @@ def table_rows(qrels: Path) -> dict[str, str]:
     """The rows of the tables by their first cell: NDCG%20 / MAP of each facet, from runs, or as published."""
     from tempfile import TemporaryDirectory
 
-    from qbe.evaluate.report import Scoring, build_report, published_papers, published_rows
+    from qbe.evaluate.report import Scoring, build_report, published_under
 
     figures: dict[str, Mapping[str, Mapping[str, float | None]]] = {}
     files = [qrels / f"csfcube.{facet}.qrels" for facet in SCOPES[:3]]
@@ -130,8 +130,8 @@ def table_rows(qrels: Path) -> dict[str, str]:
                     run.write_bytes(read_run(name))
                     report = build_report(files, [run], Scoring("csfcube"))
                 figures[row.name] = report.evaluations[name].figures
-    sources = published_papers()
-    for published in published_rows():
+    sources, rows = published_under("csfcube")
+    for published in rows:
         figures[f"{published.system} ({sources[published.paper].short})"] = published.figures
     return {name: _line(name, of_row) for name, of_row in figures.items()}
 

@@ -11,7 +11,7 @@ import pytest
 from qbe import BM25, Dense, Fused, Pipeline
 from qbe.datasets.collections import convert_csfcube
 from qbe.evaluate.evaluation import Evaluation
-from qbe.evaluate.protocols import csfcube_protocol, load_folds
+from qbe.evaluate.protocols import SPLITS, csfcube_protocol, load_folds
 from qbe.evaluate.run import Run
 from qbe.index.build import build
 from qbe.index.index import Index
@@ -47,7 +47,7 @@ class Collection(NamedTuple):
 
 def opened(folder: Path) -> Iterator[Collection]:
     """Index the query papers and pools of the fold out of a converted CSFCube."""
-    fold = load_folds(folder / "folds.json").scopes[SCOPE][FOLD]
+    fold = load_folds(folder / "folds.json")[SCOPE][SPLITS["test"][FOLD]]
     pools = read_pools(folder / "pools.tsv")
     kept = {split_query_id(query_id)[0] for query_id in fold}.union(*(pools[query_id] for query_id in fold))
     corpus = folder / "corpus.jsonl"

@@ -45,7 +45,7 @@ def test_negative_grades_gain_nothing_and_r_precision_is_precision_at_the_last_r
 @pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
 @pytest.mark.parametrize("pool", [[], [0, 0, 0, 0, 0], [1, 0, 0, 0, 0]])
 def test_a_pool_without_anything_relevant_gives_zero(measure, pool):
-    assert measure.function(pool, pool) == (1.0 if measure.label == "NDCG%20" and 1 in pool else 0.0)
+    assert measure.function(pool, pool) == (1.0 if measure.name == "CSFCube_nDCG" and 1 in pool else 0.0)
 
 
 @given(pools, st.randoms(use_true_random=False))

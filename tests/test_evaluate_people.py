@@ -7,7 +7,7 @@ import pytest
 
 from qbe import FileFormatError, Hit, Run, UsageError
 from qbe.cli.evaluate import main
-from qbe.evaluate.report import Scoring, build_report, published_rows
+from qbe.evaluate.report import Scoring, build_report, published_under
 from qbe.evaluate.significance import figure_interval
 
 # Two researchers, of whom the first scored 5, 4, 2 and 2, the second 3 and 1.25; two samples of own papers.
@@ -122,5 +122,5 @@ def test_protocols_with_measures_of_their_own_take_no_others(files):
 
 
 def test_published_rows_of_reviewers():
-    rows = {row.system: row.figures for row in published_rows("reviewers")}
+    rows = {row.system: row.figures for row in published_under("reviewers").rows}
     assert rows["SPECTER"] == {"loss": {"all": 0.269}, "easy": {"all": 0.852}, "hard": {"all": 0.567}}

@@ -13,7 +13,7 @@ from support.runs import run
 from qbe import FileFormatError, Hit, Run
 from qbe.cli.evaluate import main
 from qbe.evaluate.evaluation import pool_protocol
-from qbe.evaluate.report import published_rows
+from qbe.evaluate.report import published_under
 from qbe.runs import write_qrels
 
 QRELS = {"7": {"7": 2, "a": 2, "b": 1, "c": 0, "d": 2, "e": 0}, "8": {"a": 1, "b": 0}}
@@ -122,7 +122,7 @@ def pooled_ndcg(order: str, other: float) -> float:
 
 
 def test_published_rows_are_of_two_collections() -> None:
-    rows = {(row.system, row.collection): row.figures for row in published_rows("pools")}
+    rows = {(row.system, row.collection): row.figures for row in published_under("pools").rows}
     assert rows["SPECTER", "RELISH"] == {"NDCG%20": {"all": 0.772}, "MAP": {"all": 0.6062}}
     assert rows["OTASPIRE, biomedical", "TRECCOVID-RF"]["MAP"] == {"all": 0.3092}
     assert len(rows) == 8

@@ -11,7 +11,7 @@ from qbe import runs as trec
 from qbe.cli.evaluate import main
 from qbe.evaluate.evaluation import evaluate
 from qbe.evaluate.protocols import csfcube_protocol, load_folds
-from qbe.evaluate.report import published_papers, published_rows
+from qbe.evaluate.report import published_under
 
 # Grades of five documents, in the order in which the run ranks them.
 GRADES = {
@@ -70,8 +70,8 @@ def test_a_facet_is_the_mean_of_its_fold_means_and_aggregated_joins_the_facets_f
     assert result.warnings == ()
 
 
-def test_the_development_split_is_fold1_dev_alone(qrels, run, folds, tmp_path):
-    result = csfcube_protocol(qrels, run, load_folds(tmp_path / "folds.json", "dev"))
+def test_the_development_split_is_fold1_dev_alone(qrels, run, folds):
+    result = csfcube_protocol(qrels, run, folds, split="dev")
     assert result.figures["MAP"]["background"] == pytest.approx((1 + 1 / 3) / 2)
     assert result.queries["method"] == ("5_method",)
 
@@ -196,18 +196,18 @@ def test_the_releases_specter_pools_give_the_published_figures(specter, capsys):
 
 
 def test_the_published_specter_row_is_the_scorers():
-    (row,) = (row for row in published_rows() if row.system == "SPECTER")
+    (row,) = (row for row in published_under("csfcube").rows if row.system == "SPECTER")
     for measure, figures in SPECTER.items():
         assert [f"{100 * row.figures[measure][scope]:.2f}" for scope in SCOPES] == figures
 
 
 def test_published_rows_have_a_source_and_every_paper_rows_or_a_reason():
-    known = published_papers()
-    for row in published_rows():
+    known, rows = published_under("csfcube")
+    for row in rows:
         assert row.source
         assert row.paper in known
         values = [value for figures in row.figures.values() for value in figures.values()]
         assert values
         assert all(0.0 < value < 1.0 for value in values)
-    with_rows = {row.paper for row in published_rows()}
+    with_rows = {row.paper for row in rows}
     assert all((key in with_rows) != bool(paper.no_rows) for key, paper in known.items())

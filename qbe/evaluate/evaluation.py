@@ -35,32 +35,23 @@ if TYPE_CHECKING:
     from ir_measures import Measure
 
 ALL = "all"
-AGGREGATED = "aggregated"
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The evaluation of one system, by scope: a facet, a pair of facets, ``all`` or ``aggregated``.
+    """The evaluation of one system: values in the unit of each measure by query, figures by scope.
 
-    Attributes:
-        queries: query ids of each scope.
-        per_query: measure -> query id -> value in the measure's unit.
-        figures: measure -> scope -> figure; None where the run has no ranking for the scope.
-        warnings: one line each, on queries and papers that are missing in the run or the qrels.
-        fold_figures: of CSFCube, measure -> scope -> the mean of each fold.
-        with_relevant: of exploration, the queries of each scope that have a relevant paper.
-        pairs: of crossed pairs, their number in each scope.
-        weights: measure -> query id -> weight, where the figure is a weighted mean.
+    A scope is a facet, a pair of facets, ``all`` or ``aggregated``; one without a ranking has no figure.
     """
 
-    queries: Mapping[str, tuple[str, ...]]
-    per_query: Mapping[str, Mapping[str, float]]
-    figures: Mapping[str, Mapping[str, float | None]]
-    warnings: tuple[str, ...] = ()
-    fold_figures: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
-    with_relevant: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    pairs: Mapping[str, int] = field(default_factory=dict)
-    weights: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    queries: Mapping[str, tuple[str, ...]]  # by scope
+    per_query: Mapping[str, Mapping[str, float]]  # by measure
+    figures: Mapping[str, Mapping[str, float | None]]  # by measure and scope
+    warnings: tuple[str, ...] = ()  # one line each
+    fold_figures: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)  # of CSFCube
+    with_relevant: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # queries of exploration
+    pairs: Mapping[str, int] = field(default_factory=dict)  # crossed ones, by scope
+    weights: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # of queries, by measure
 
 
 def evaluate(qrels: Qrels, rankings: Rankings, measures: Iterable[str]) -> Evaluation:
@@ -72,10 +63,8 @@ def evaluate(qrels: Qrels, rankings: Rankings, measures: Iterable[str]) -> Evalu
     for query_id, grades in qrels.items():
         for paper_id, grade in grades.items():
             if abs(grade) > MAX_RELEVANCE:
-                span = f"from -{MAX_RELEVANCE} to {MAX_RELEVANCE}"
-                raise UsageError(
-                    f"expected grades {span}, found {grade} for {query_id} and {paper_id}; mend it"
-                )
+                span = f"grades from -{MAX_RELEVANCE} to {MAX_RELEVANCE}"
+                raise UsageError(f"expected {span}, found {grade} for {query_id} and {paper_id}; mend it")
     parsed = parse_measures(measures)
     by_facet = {facet.value: tuple(q for q in qrels if split_query_id(q)[1] is facet) for facet in Facet}
     if sum(map(len, by_facet.values())) != len(qrels):
@@ -137,17 +126,12 @@ def _of_papers(qrels: Qrels, rankings: Rankings) -> tuple[Qrels, dict[str, tuple
     return judged, scopes, coverage(scopes, judged, rankings)[1]
 
 
-def scores_of(rankings: Rankings) -> dict[str, dict[str, float]]:
-    """Return scores by query id and paper id."""
-    return {query_id: {hit.paper_id: hit.score for hit in hits} for query_id, hits in rankings.items()}
-
-
-def pool_scores(pools: Qrels, rankings: Rankings) -> dict[str, dict[str, float]]:
-    """Return scores by query id and paper id, for the papers of each query's pool only."""
+def scores_of(rankings: Rankings, pools: Qrels | None = None) -> dict[str, dict[str, float]]:
+    """Return scores by query id and paper id, with ``pools`` for the papers of each query's pool only."""
     return {
-        query_id: {hit.paper_id: hit.score for hit in hits if hit.paper_id in pools[query_id]}
-        for query_id, hits in rankings.items()
-        if query_id in pools
+        query: {hit.paper_id: hit.score for hit in hits if pools is None or hit.paper_id in pools[query]}
+        for query, hits in rankings.items()
+        if pools is None or query in pools
     }
 
 
@@ -184,7 +168,7 @@ POOL_DEFINITIONS: Mapping[str, str] = {
 def pool_protocol(qrels: Qrels, rankings: Rankings, measures: Iterable[str] = ()) -> Evaluation:
     """Evaluate rankings of judged pools by POOL_DEFINITIONS and further measures of ir-measures."""
     pools, scopes, warnings = _of_papers(qrels, rankings)
-    scores = pool_scores(pools, rankings)
+    scores = scores_of(rankings, pools)
     highest = max((grade for pool in pools.values() for grade in pool.values()), default=1)
     average_precision = "AP" if highest <= 1 else f"AP(rel={highest})"
     parsed = parse_measures([average_precision, "nDCG", *measures])

@@ -11,26 +11,9 @@ from typing import Any, NamedTuple
 
 from qbe.errors import FileFormatError
 from qbe.evaluate import measures
-from qbe.evaluate.evaluation import (
-    ALL,
-    Evaluation,
-    coverage,
-    pool_scores,
-    pool_warnings,
-    scope_figures,
-    scores_of,
-)
+from qbe.evaluate.evaluation import ALL, Evaluation, coverage, pool_warnings, scope_figures, scores_of
 from qbe.evaluate.measures import parse_measures, per_query_values, trec_order
-from qbe.query import (
-    COMPETITORS,
-    HIGHEST,
-    OTHER_TO,
-    SAME_METHOD_OTHER_PROBLEM,
-    SAME_PROBLEM_OTHER_METHOD,
-    SHAPES,
-    SIMILAR_FROM,
-    split_query_id,
-)
+from qbe.query import HIGHEST, OTHER_TO, SHAPES, SIMILAR_FROM, split_query_id
 from qbe.runs import Rankings, has_graded_pairs, read_graded_pairs, read_qrels
 from qbe.types import Facet, Hit
 from qbe.util.files import StrPath
@@ -164,7 +147,11 @@ EXPLORATION_DEFINITIONS: Mapping[str, str] = {
     "RR": f"reciprocal rank of the first relevant paper ({_RELEVANT}), over the queries with any",
 }
 FACETS = "|".join(facet.value for facet in Facet)
-_CONTRAST = re.compile(rf"(.+)_({FACETS})-not-({FACETS})")
+_ENDINGS: Mapping[str, tuple[Facet, ...]] = {
+    **{facet.value: (facet,) for facet in Facet},
+    **{f"{one}-not-{other}": (one, other) for one, other in product(Facet, repeat=2)},
+    **{name: tuple(weights) for name, weights in SHAPES.items() if min(weights.values()) < 0},
+}
 _ASPECT = rf"(-?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\*([^&]+)_({FACETS})"
 _SIGNED = re.compile(rf"{_ASPECT}&{_ASPECT}")
 
@@ -185,20 +172,12 @@ def contrast_of(query_id: str) -> Contrast | None:
     >>> contrast_of("p_method").disliked, contrast_of("1*p_method&1*p_result")
     (None, None)
     """
-    paper, _, shape = query_id.rpartition("_")
-    facets: tuple[Facet, ...] = ()
-    if match := _CONTRAST.fullmatch(query_id):
-        paper, facets = match[1], (Facet(match[2]), Facet(match[3]))
-    elif shape in SHAPES and min(SHAPES[shape].values()) < 0:
-        facets = tuple(SHAPES[shape])
-    elif aspects := _SIGNED.fullmatch(query_id):
+    paper, _, ending = query_id.rpartition("_")
+    facets = _ENDINGS.get(ending, ())
+    if aspects := _SIGNED.fullmatch(query_id):
         low, high = sorted((float(aspects[n]), aspects[n + 1], aspects[n + 2]) for n in (1, 4))
-        if not (low[0] < 0 < high[0] and low[1] == high[1] and low[2] != high[2]):
-            return None
-        paper, facets = low[1], (Facet(high[2]), Facet(low[2]))
-    else:
-        paper, facet = split_query_id(query_id)
-        facets = () if facet is None else (facet,)
+        is_contrast = low[0] < 0 < high[0] and low[1] == high[1] and low[2] != high[2]
+        paper, facets = low[1], (Facet(high[2]), Facet(low[2])) if is_contrast else ()
     return Contrast(paper.replace("%26", "&").replace("%25", "%"), *facets) if facets else None
 
 
@@ -244,7 +223,7 @@ def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     ranked_by, warnings = _ranked_by(contrasts, sources, rankings)
     ranked = {scope: ids for scope, ids in scopes.items() if not ranked_by.keys().isdisjoint(ids)}
     _, missing = coverage(ranked, relevant, others | ranked_by)
-    scores = pool_scores(relevant, ranked_by)
+    scores = scores_of(ranked_by, relevant)
     of_gain = {
         query: ndcg([gains[query][n] for n in trec_order(scores.get(query, {}))], gains[query].values())
         for queries in ranked.values()
@@ -267,9 +246,9 @@ def _ranked_by(
     ranked_by: dict[str, Sequence[Hit]] = {}
     warnings: list[str] = []
     for scope, of_scope in contrasts.items():
+        likes = {query: each._replace(disliked=None) for query, each in of_scope.items()}
         signed = {query: sources[each] for query, each in of_scope.items() if each in sources}
-        likes = {q: each._replace(disliked=None) for q, each in of_scope.items() if q not in signed}
-        by_one = {query: sources[each] for query, each in likes.items() if each in sources}
+        by_one = {q: sources[each] for q, each in likes.items() if q not in signed and each in sources}
         ranked_by |= {query: rankings[source] for query, source in (signed | by_one).items()}
         if not signed and not by_one:
             warnings.append(f"no query for {scope} in the run: no figures for {scope}")
@@ -301,10 +280,11 @@ def _not_ranked(queries: str, rankings: Rankings, remedy: str) -> FileFormatErro
 # As asked: how many of the first hits over a whole corpus are as asked? A hit without a judgement counts as
 # not asked for: the best of many unrelated papers compete for the first places, which pools do not show.
 
+_IN_TABLES = ("same-method-other-problem", "same-problem-other-method", "competitors")
 # The facets that should be similar (weights above 0), and those that should differ (below), by scope.
 REQUIREMENTS: Mapping[str, Mapping[Facet, float]] = {
     **{facet.value: {facet: 1.0} for facet in Facet},
-    **{shape: SHAPES[shape] for shape in (SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, COMPETITORS)},
+    **{shape: SHAPES[shape] for shape in _IN_TABLES},
 }
 _SHAPE_OF_CONTRAST = {
     "-not-".join(map(str, weights)): shape for shape, weights in SHAPES.items() if min(weights.values()) < 0
@@ -342,13 +322,10 @@ def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
 
     A candidate is judged in a scope where it has grades for all facets that the scope asks for.
     """
-    judged: dict[str, dict[str, set[str]]] = {}
-    for scope, asked in REQUIREMENTS.items():
-        of_scope = {
-            paper: {name for name, row in rows.items() if asked.keys() <= row.keys()}
-            for paper, rows in grades.items()
-        }
-        judged[scope] = {paper: names for paper, names in of_scope.items() if names}
+    judged: dict[str, dict[str, set[str]]] = {scope: {} for scope in REQUIREMENTS}
+    for (scope, asked), (paper, rows) in product(REQUIREMENTS.items(), grades.items()):
+        if names := {name for name, row in rows.items() if asked.keys() <= row.keys()}:
+            judged[scope][paper] = names
     first: dict[str, dict[str, list[str]]] = {scope: {} for scope in REQUIREMENTS}
     for query_id, scores in scores_of(rankings).items():
         paper, _, scope = query_id.rpartition("_")
@@ -417,27 +394,22 @@ DIVERSITY_DEFINITIONS: Mapping[str, str] = {
 
 def alpha_ndcg(ranked: Sequence[Collection[str]], pool: Sequence[Collection[str]]) -> float:
     """Compute alpha-nDCG at rank 10 (Clarke et al., 2008, eqs. 5 to 7); the ideal list is found greedily."""
-    seen = Counter[str]()
 
-    def gain(subtopics: Collection[str]) -> float:
-        return math.fsum((1 - ALPHA) ** seen[subtopic] for subtopic in subtopics)
+    def dcg(papers: Sequence[Collection[str]], *, is_ideal: bool) -> float:
+        left, seen, total = list(papers), Counter[str](), 0.0
 
-    def dcg(papers: Iterable[Collection[str]]) -> float:
-        seen.clear()
-        total = 0.0
-        for rank, subtopics in enumerate(papers, start=1):
-            total += gain(subtopics) / math.log2(rank + 1)
-            seen.update(subtopics)
+        def gain(subtopics: Collection[str]) -> float:
+            return math.fsum((1 - ALPHA) ** seen[subtopic] for subtopic in subtopics)
+
+        for rank in range(1, min(CUTOFF, len(left)) + 1):
+            next_one = max(left, key=gain) if is_ideal else left[0]
+            left.remove(next_one)
+            total += gain(next_one) / math.log2(rank + 1)
+            seen.update(next_one)
         return total
 
-    left = [set(each) for each in pool if each]
-    ideal: list[set[str]] = []
-    while left and len(ideal) < CUTOFF:
-        ideal.append(max(left, key=gain))
-        left.remove(ideal[-1])
-        seen.update(ideal[-1])
-    highest = dcg(ideal)
-    return dcg(ranked[:CUTOFF]) / highest if highest else 0.0
+    highest = dcg(pool, is_ideal=True)
+    return dcg(ranked, is_ideal=False) / highest if highest else 0.0
 
 
 def diversity_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:

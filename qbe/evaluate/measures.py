@@ -87,9 +87,8 @@ def _relevant(grades: Collection[int]) -> int:
 
 
 class ProtocolMeasure(NamedTuple):
-    """A measure of the protocol: its ``label`` in publications, its ``name`` in ir-measures."""
+    """A measure of the protocol: its ``name`` in ir-measures."""
 
-    label: str
     name: str
     definition: str
     function: Callable[[Grades, Collection[int]], float]
@@ -102,14 +101,13 @@ _AT_FIFTH = (
 )
 _AT_LAST = f"precision at the rank of the last relevant document (not at R); {_BINARY}"
 _OVER_POOL = f"mean average precision over the pool; {_BINARY}"
-_TABLE = (
-    (NDCG_PERCENT, "CSFCube_nDCG", _AT_FIFTH, ndcg_percent),
-    (MAP, "CSFCube_AP", _OVER_POOL, average_precision),
-    ("R-Precision", "CSFCube_Rprec", _AT_LAST, precision_at_last),
-    ("Precision@20", "CSFCube_P20", f"precision at rank 20; {_BINARY}", precision),
-    ("Recall@20", "CSFCube_R20", f"recall at rank 20; {_BINARY}", recall),
-)
-MEASURES: Mapping[str, ProtocolMeasure] = {row[0]: ProtocolMeasure(*row) for row in _TABLE}
+MEASURES: Mapping[str, ProtocolMeasure] = {  # by their names in publications
+    NDCG_PERCENT: ProtocolMeasure("CSFCube_nDCG", _AT_FIFTH, ndcg_percent),
+    MAP: ProtocolMeasure("CSFCube_AP", _OVER_POOL, average_precision),
+    "R-Precision": ProtocolMeasure("CSFCube_Rprec", _AT_LAST, precision_at_last),
+    "Precision@20": ProtocolMeasure("CSFCube_P20", f"precision at rank 20; {_BINARY}", precision),
+    "Recall@20": ProtocolMeasure("CSFCube_R20", f"recall at rank 20; {_BINARY}", recall),
+}
 
 
 def judged_ranking(
@@ -137,8 +135,8 @@ _ALIASES = {label: MEASURES[label].name for label in (NDCG_PERCENT, "R-Precision
 
 
 @functools.cache
-def register_protocol_measures() -> None:
-    """Register the protocol's measures with ir-measures (``CSFCube_nDCG``, ``CSFCube_AP``, ...)."""
+def _ir_measures() -> Any:
+    """Import ir-measures, and register the protocol's measures with it (``CSFCube_nDCG``, ...)."""
     ir_measures = check_package("ir_measures")
 
     def score(measure: ProtocolMeasure, qrels: Any, run: Any) -> float:  # pandas.DataFrame of one query each
@@ -147,19 +145,14 @@ def register_protocol_measures() -> None:
         return measure.function(*judged_ranking(str(run["query_id"].iloc[0]), grades, scores))
 
     for measure in MEASURES.values():
-        ir_measures.measures.registry[measure.name] = ir_measures.define_byquery(
-            functools.partial(score, measure),
-            measure.name,
-            support_cutoff=False,
-            pretty_name=f"{measure.label} (CSFCube)",
-            short_desc=measure.definition,
-        )
+        defined = ir_measures.define_byquery(functools.partial(score, measure), measure.name, False)
+        ir_measures.measures.registry[measure.name] = defined
+    return ir_measures
 
 
 def parse_measures(names: Iterable[str]) -> "dict[str, ir_measures.Measure]":
     """Parse names of ir-measures and of the CSFCube protocol into measures by canonical name, each once."""
-    register_protocol_measures()
-    ir_measures = check_package("ir_measures")
+    ir_measures = _ir_measures()
     parsed: dict[str, Any] = {}
     for name in names:
         try:
@@ -234,8 +227,8 @@ def figure(measures: "Mapping[str, ir_measures.Measure]", name: str, values: Ite
 
 def definition(name: str) -> str:
     """Define a measure, given by its canonical name or the protocol's label, in one line."""
-    for measure in MEASURES.values():
-        if name in (measure.label, measure.name):
+    for label, measure in MEASURES.items():
+        if name in (label, measure.name):
             return measure.definition
     parsed = parse_measures([name])[name]
     return f"{getattr(parsed, 'PRETTY_NAME', None) or parsed.NAME}, as ir-measures computes {name}"

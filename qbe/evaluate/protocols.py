@@ -11,48 +11,30 @@ compares the facets of sentences; those below a conclusion do not count.
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from math import inf
 from pathlib import Path
 from statistics import fmean
 
 from qbe.corpus.reading import read_corpus
-from qbe.errors import FileFormatError, UsageError
-from qbe.evaluate.evaluation import (
-    AGGREGATED,
-    ALL,
-    Evaluation,
-    coverage,
-    pool_scores,
-    pool_warnings,
-    scope_figures,
-    scores_of,
-)
+from qbe.errors import FileFormatError
+from qbe.evaluate.evaluation import ALL, Evaluation, coverage, pool_warnings, scope_figures, scores_of
 from qbe.evaluate.measures import MEASURES, figure, judged_ranking, parse_measures, per_query_values, pool_of
 from qbe.query import split_query_id
 from qbe.runs import Qrels, Rankings
 from qbe.types import Facet, Hit
 from qbe.util.files import StrPath
 
-CSFCUBE = "csfcube"
+CSFCUBE, AGGREGATED = "csfcube", "aggregated"
 # The folds that a split averages. For dev it is one fold: both together hold all of the test queries.
 SPLITS: Mapping[str, tuple[str, ...]] = {"test": ("fold1_test", "fold2_test"), "dev": ("fold1_dev",)}
 _NAMES = ("fold1_dev", "fold2_dev", "fold1_test", "fold2_test")
 
-
-@dataclass(frozen=True, slots=True)
-class Folds:
-    """Query ids of each fold by facet and ``aggregated``, and of all folds of the file."""
-
-    scopes: Mapping[str, tuple[tuple[str, ...], ...]]
-    all_queries: frozenset[str]
+Folds = Mapping[str, Mapping[str, Sequence[str]]]  # query ids by facet or ``aggregated``, and by fold
 
 
-def load_folds(path: StrPath, split: str = "test") -> Folds:
+def load_folds(path: StrPath) -> Folds:
     """Read a folds file: facet -> fold1_dev, fold2_dev, fold1_test, fold2_test -> query ids."""
-    if split not in SPLITS:
-        raise UsageError(f"expected a `split` of {' or '.join(SPLITS)}, found {split!r}")
     try:
         content = json.loads(Path(path).read_bytes())
         facets = {
@@ -76,8 +58,7 @@ def load_folds(path: StrPath, split: str = "test") -> Folds:
         if len(set(test)) < len(test):
             raise _bad(path, f"each query in one test fold of {facet}", "a query twice")
     facets[AGGREGATED] = {name: [q for folds in facets.values() for q in folds[name]] for name in _NAMES}
-    scopes = {scope: tuple(tuple(folds[name]) for name in SPLITS[split]) for scope, folds in facets.items()}
-    return Folds(scopes, frozenset(q for ids in facets[AGGREGATED].values() for q in ids))
+    return facets
 
 
 def _bad(path: StrPath, expected: str, actual: str) -> FileFormatError:
@@ -87,15 +68,15 @@ def _bad(path: StrPath, expected: str, actual: str) -> FileFormatError:
 
 
 def csfcube_protocol(
-    qrels: Qrels, rankings: Rankings, folds: Folds, measures: Iterable[str] = ()
+    qrels: Qrels, rankings: Rankings, folds: Folds, measures: Iterable[str] = (), split: str = "test"
 ) -> Evaluation:
     """Evaluate a run as CSFCube's scorer does, or by other measures on the same pools and folds."""
-    scopes = judged_scopes(folds, qrels)
+    scopes = judged_scopes(folds, qrels, split)
     queries = {scope: tuple(q for fold in scopes[scope] for q in fold) for scope in scopes}
     left_out, warnings = coverage(queries, qrels, rankings)
     judged = (q for scope, ids in queries.items() if scope not in left_out for q in ids)
     pools = {q: pool_of(q, qrels[q]) for q in judged}
-    scores = pool_scores(pools, rankings)
+    scores = scores_of(rankings, pools)
     parsed = parse_measures(measures) if measures else {}
     values = per_query_values(parsed, pools, scores)
     if not parsed:
@@ -114,16 +95,18 @@ def csfcube_protocol(
     return Evaluation(queries, values, figures, (*warnings, *pool_warnings(pools, scores)), fold_figures)
 
 
-def judged_scopes(folds: Folds, qrels: Qrels) -> dict[str, Sequence[Sequence[str]]]:
+def judged_scopes(folds: Folds, qrels: Qrels, split: str) -> dict[str, list[Sequence[str]]]:
     """Return the folds of the facets that the qrels cover, and of ``aggregated`` when all are covered."""
+    all_queries = set().union(*folds[AGGREGATED].values())
     for query_id in qrels:
-        if query_id not in folds.all_queries:
+        if query_id not in all_queries:
             raise FileFormatError(
                 f"expected every judged query in the folds, found {query_id} in none; "
                 "give qrels and folds of one release"
             )
-    scopes: dict[str, Sequence[Sequence[str]]] = {}
-    for scope, scope_folds in folds.scopes.items():
+    scopes: dict[str, list[Sequence[str]]] = {}
+    for scope, of_scope in folds.items():
+        scope_folds = [of_scope[name] for name in SPLITS[split]]
         ids = [query_id for fold in scope_folds for query_id in fold]
         missing = [query_id for query_id in ids if query_id not in qrels]
         if not missing:
@@ -168,15 +151,14 @@ def reviewers_protocol(qrels: Qrels, rankings: Rankings) -> Evaluation:
     for query, grades in judged.items():
         researcher = query.partition(".")[2]
         part, total = (each.setdefault(researcher, Counter()) for each in (parts, totals))
-        for (one, grade), (other, its_grade) in combinations(grades.items(), 2):
-            weight = grade - its_grade
-            score = [scores.get(query, {}).get(each, -inf) for each in (one, other)]
-            if not weight:
+        by_grade = sorted(grades.items(), key=lambda graded: graded[1])
+        for (worse, low), (better, high) in combinations(by_grade, 2):
+            if low == high:
                 continue
-            order = ((score[0] > score[1]) - (score[0] < score[1])) * (1 if weight > 0 else -1)
-            part[LOSS] += abs(weight) * (1 - order)
-            total[LOSS] += abs(weight) * 2
-            low, high = sorted((grade, its_grade))
+            of_worse, of_better = (scores.get(query, {}).get(each, -inf) for each in (worse, better))
+            order = (of_better > of_worse) - (of_better < of_worse)
+            part[LOSS] += (high - low) * (1 - order)
+            total[LOSS] += (high - low) * 2
             if high >= KNOWN and (low <= UNKNOWN or low >= KNOWN):
                 kind = HARD if low >= KNOWN else EASY
                 part[kind] += order > 0
@@ -186,21 +168,19 @@ def reviewers_protocol(qrels: Qrels, rankings: Rankings) -> Evaluation:
         for name in REVIEWER_DEFINITIONS
     }
     weights = {name: {each: float(totals[each][name]) for each in parts} for name in values}
-    return _weighted(values, weights, warnings)
+    figures = _weighted(values, weights)
+    return Evaluation({ALL: tuple(parts)}, values, figures, warnings, weights=weights)
 
 
 def _weighted(
-    values: Mapping[str, Mapping[str, float]],
-    weights: Mapping[str, Mapping[str, float]],
-    warnings: Sequence[str],
-) -> Evaluation:
+    values: Mapping[str, Mapping[str, float]], weights: Mapping[str, Mapping[str, float]]
+) -> dict[str, dict[str, float | None]]:
     """Return weighted means over all units; 0 where no unit has any weight."""
     figures: dict[str, dict[str, float | None]] = {}
     for name, of_unit in values.items():
         total = sum(weights[name].values())
         figures[name] = {ALL: sum(of_unit[each] * weights[name][each] for each in of_unit) / (total or 1)}
-    scopes = {ALL: tuple(next(iter(values.values())))}
-    return Evaluation(scopes, values, figures, tuple(warnings), weights=weights)
+    return figures
 
 
 def reviews_protocol(qrels: Qrels, rankings: Rankings, measures: Iterable[str] = ()) -> Evaluation:
@@ -245,10 +225,9 @@ def headings_protocol(given: Labels, predicted: Labels) -> Evaluation:
         pairs[paper_id] = [(facet, its) for facet, its in zip(facets, found, strict=True) if facet]
     right = {name: fmean(facet is its for facet, its in of) if of else 0.0 for name, of in pairs.items()}
     weights = {ACCURACY: {name: float(len(of)) for name, of in pairs.items()}}
-    evaluation = _weighted({ACCURACY: right}, weights, warnings)
-    figures = dict(evaluation.figures)
+    figures = _weighted({ACCURACY: right}, weights)
     for facet in Facet:
         sides = [(wanted is facet, its is facet) for of in pairs.values() for wanted, its in of]
         both, either = sum(a and b for a, b in sides), sum(a + b for a, b in sides)
         figures[f"F1 {facet}"] = {ALL: 2 * both / max(1, either)}
-    return Evaluation(evaluation.queries, evaluation.per_query, figures, evaluation.warnings, weights=weights)
+    return Evaluation({ALL: tuple(pairs)}, {ACCURACY: right}, figures, warnings, weights=weights)

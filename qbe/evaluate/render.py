@@ -5,14 +5,15 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 from qbe.errors import UsageError, check_package
-from qbe.evaluate.evaluation import AGGREGATED, ALL, Evaluation
+from qbe.evaluate.evaluation import ALL, Evaluation
 from qbe.evaluate.facets import EXPLORATION, NDCG
 from qbe.evaluate.measures import MAP, NDCG_PERCENT, definition
-from qbe.evaluate.protocols import CSFCUBE
-from qbe.evaluate.report import IN_PER_CENT, PublishedRow, Report, published_papers
+from qbe.evaluate.protocols import AGGREGATED, CSFCUBE
+from qbe.evaluate.report import IN_PER_CENT, Published, PublishedRow, Report
 from qbe.evaluate.significance import Comparison, figure_interval
 from qbe.query import split_query_id
 from qbe.util.files import StrPath, atomic_file
@@ -49,50 +50,63 @@ def to_text(report: Report, *, details: bool = False) -> str:
         pairs = {scope: f" ({n:,} pair{'s'[: n != 1]})" for scope, n in first.pairs.items()}
         counts = ", ".join(f"{name} {len(ids)}{pairs.get(name, '')}" for name, ids in first.queries.items())
         parts = [f"{title}; queries: {counts}\n"]
-        if set(first.queries) == {ALL}:
-            tables = [(["run", *headings.values()], [(measure, ALL) for measure in first.figures])]
+        measures, scopes = list(first.figures), list(first.queries)
+        if scopes == [ALL]:
+            parts.append(_table(report, ["run", *headings.values()], [((each,), ALL) for each in measures]))
+        elif len(measures) > 1 and NDCG_PERCENT in measures and not details:
+            both = (NDCG_PERCENT, MAP)
+            heading = f"{' / '.join(both)} (per cent)"
+            parts.append(_table(report, [heading, *scopes], [(both, scope) for scope in scopes]))
         else:
-            tables = [
-                ([heading, *first.queries], [(measure, scope) for scope in first.queries])
-                for measure, heading in headings.items()
-            ]
-        is_brief = not details and len(tables) > 1 and NDCG_PERCENT in first.figures
-        parts += [_brief_table(report)] if is_brief else [_table(report, *table) for table in tables]
+            for each, heading in headings.items():
+                parts.append(_table(report, [heading, *scopes], [((each,), scope) for scope in scopes]))
     if report.comparisons:
         parts += _comparisons(report) if details else [_differences(report)]
     if details and set(first.queries) == {ALL}:
         parts.append(_intervals(report))
     if report.published and (details or report.scoring.protocol != CSFCUBE):
-        parts.append(_sources(report))
-    elif report.published and _are_elsewhere(report):
+        parts.append(_sources(report, report.published))
+    elif report.published and _are_elsewhere(report, report.published):
         parts.append(f"{_ELSEWHERE}\n")
     return "\n".join(parts)
 
 
-def _brief_table(report: Report) -> str:
-    """Format NDCG%20 and MAP in one table, with the published row of each paper that has the best figure."""
-    measures, scopes = (NDCG_PERCENT, MAP), list(next(iter(report.evaluations.values())).queries)
+def _table(report: Report, header: Sequence[str], columns: Sequence[tuple[Sequence[str], str]]) -> str:
+    """Format figures: a row for each run and published system, a column for measures in a scope.
 
-    def cell(figures: Mapping[str, Mapping[str, Any]], scope: str) -> str:
-        both = [_figure(measure, figures.get(measure, {}).get(scope)) for measure in measures]
-        return "" if set(both) == {_UNKNOWN} else " / ".join(both)
+    Where columns have several measures, of each publication the row with the best figures is there.
+    """
+    is_brief = len(columns[0][0]) > 1
+    papers, published = report.published or ({}, ())
+    if is_brief:
+        best: dict[str, PublishedRow] = {}
+        for row in published:
+            best[row.paper] = max(best.get(row.paper, row), row, key=_height)
+        published = list(best.values())
 
-    best: dict[str, Any] = {}
-    for row in report.published:
-        if _height(row) > _height(best.get(row.paper)):
-            best[row.paper] = row
-    publications = published_papers(report.scoring.protocol) if best else {}
-    named = {name: evaluation.figures for name, evaluation in report.evaluations.items()}
-    named |= {f"{row.system} [{publications[row.paper].short}]": row.figures for row in best.values()}
-    rows = [[name, *(cell(figures, scope) for scope in scopes)] for name, figures in named.items()]
-    return _align([[f"{' / '.join(measures)} (per cent)", *scopes], *rows], left=1)
+    def cells(figures: Mapping[str, Mapping[str, Any]], *, printed: bool) -> list[str]:
+        made = []
+        for measures, scope in columns:
+            shown = [_figure(name, figures.get(name, {}).get(scope), printed) for name in measures]
+            made.append("" if is_brief and set(shown) == {_UNKNOWN} else " / ".join(shown))
+        return made
+
+    rows = [[header[0], "collection", *header[1:]]]
+    for name, evaluation in report.evaluations.items():
+        rows.append([name, "these qrels", *cells(evaluation.figures, printed=False)])
+    for row in published:
+        figures = cells(row.figures, printed=True)
+        if set(figures) != {_UNKNOWN}:
+            rows.append([f"{row.system} [{papers[row.paper].short}]", row.collection, *figures])
+    if any(row.collection for row in published):
+        return _align(rows, left=2)
+    return _align([[name, *others] for name, _, *others in rows], left=1)
 
 
-def _height(row: PublishedRow | None) -> tuple[float, float]:
+def _height(row: PublishedRow) -> tuple[float, float]:
     """The NDCG%20 of a published row over all facets, and the mean of the facets that it has."""
-    figures = row.figures.get(NDCG_PERCENT, {}) if row else {}
-    known = [value for value in figures.values() if value is not None]
-    return figures.get(AGGREGATED) or 0.0, sum(known) / len(known) if known else 0.0
+    figures = row.figures.get(NDCG_PERCENT, {})
+    return figures.get(AGGREGATED, 0.0), fmean(figures.values()) if figures else 0.0
 
 
 def _differences(report: Report) -> str:
@@ -111,25 +125,6 @@ def _differences(report: Report) -> str:
             line += f"; {without} without {c.influential}"
         lines.append(f"{line})\n")
     return "".join(lines)
-
-
-def _table(report: Report, header: list[str], columns: Sequence[tuple[str, str]]) -> str:
-    """Format figures: a row for each run and published system, a column for a measure and a scope."""
-
-    def cells(figures: Mapping[str, Mapping[str, Any]], *, printed: bool) -> list[str]:
-        return [_figure(name, figures.get(name, {}).get(scope), printed) for name, scope in columns]
-
-    rows = [[header[0], "collection", *header[1:]]]
-    for name, evaluation in report.evaluations.items():
-        rows.append([name, "these qrels", *cells(evaluation.figures, printed=False)])
-    publications = published_papers(report.scoring.protocol) if report.published else {}
-    for row in report.published:
-        figures = cells(row.figures, printed=True)
-        if set(figures) != {_UNKNOWN}:
-            rows.append([f"{row.system} [{publications[row.paper].short}]", row.collection, *figures])
-    if any(row.collection for row in report.published):
-        return _align(rows, left=2)
-    return _align([[name, *others] for name, _, *others in rows], left=1)
 
 
 def _comparisons(report: Report) -> list[str]:
@@ -173,22 +168,21 @@ def _p(value: float) -> str:
     return f"{value:.4f}" if value >= 0.0001 else "<0.0001"
 
 
-def _are_elsewhere(report: Report) -> bool:
+def _are_elsewhere(report: Report, published: Published) -> bool:
     """Whether published figures are of other qrels, as where papers lack CSFCube's ids, which are numbers."""
     queries = (query for ids in next(iter(report.evaluations.values())).queries.values() for query in ids)
     others = report.scoring.protocol == CSFCUBE and not all(q.partition("_")[0].isdecimal() for q in queries)
-    return others or any(row.collection for row in report.published)
+    return others or any(row.collection for row in published.rows)
 
 
-def _sources(report: Report) -> str:
-    publications = published_papers(report.scoring.protocol)
+def _sources(report: Report, published: Published) -> str:
     place = ", on CSFCube" if report.scoring.protocol == CSFCUBE else ""
-    lines = [_ELSEWHERE if _are_elsewhere(report) else f"Published figures{place}:"]
+    lines = [_ELSEWHERE if _are_elsewhere(report, published) else f"Published figures{place}:"]
     systems: dict[tuple[str, str], dict[str, None]] = {}
-    for row in report.published:
-        systems.setdefault((publications[row.paper].short, row.source), {})[row.system] = None
+    for row in published.rows:
+        systems.setdefault((published.papers[row.paper].short, row.source), {})[row.system] = None
     lines += [f"[{short}] {source}: {', '.join(names)}" for (short, source), names in systems.items()]
-    for paper in publications.values():
+    for paper in published.papers.values():
         reason = f" (no rows: {paper.no_rows})" if paper.no_rows else ""
         lines.append(f"[{paper.short}] {paper.citation} {paper.url}{reason}")
     wrap = textwrap.TextWrapper(100, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False)
@@ -225,8 +219,8 @@ def to_json(report: Report) -> dict[str, Any]:
     published = None
     if report.published:
         published = {
-            "papers": {key: paper._asdict() for key, paper in published_papers(protocol).items()},
-            "rows": [row._asdict() for row in report.published],
+            "papers": {key: paper._asdict() for key, paper in report.published.papers.items()},
+            "rows": [row._asdict() for row in report.published.rows],
         }
     return {
         "protocol": protocol,
@@ -257,13 +251,8 @@ _METADATA: Mapping[str, dict[str, Any]] = {
 }
 
 
-class Point(NamedTuple):
-    """A value of a run in the unit of the plot, with the ends of its interval."""
-
-    run: str
-    value: float
-    low: float
-    high: float
+# By scope and run or paper: the lower end of an interval, the value, the upper end.
+Points = dict[str, dict[str, tuple[float, float, float]]]
 
 
 def check_plot(path: StrPath) -> None:
@@ -288,35 +277,31 @@ def write_plot(path: StrPath, report: Report, *, by_paper: bool = False) -> None
             figure.savefig(stream, format=kind, dpi=150, metadata=_METADATA[kind])
 
 
-def points_of(report: Report, measure: str) -> dict[str, list[Point]]:
+def points_of(report: Report, measure: str) -> Points:
     """Return the values of a measure by scope and run: figures, or differences to baselines."""
-    one = 100.0 if measure in IN_PER_CENT else 1.0
-    points: dict[str, list[Point]] = {}
+    points: Points = {}
     for c in (each for each in report.comparisons if each.measure == measure):
         run = c.system if len(report.baselines) == 1 else f"{c.system} against {c.baseline}"
-        values = (one * value for value in (c.difference, *c.interval))
-        points.setdefault(c.scope, []).append(Point(run, *values))
-    if report.comparisons:
-        return points
-    for run, evaluation in report.evaluations.items():
+        low, high = c.interval
+        points.setdefault(c.scope, {})[run] = (low, c.difference, high)
+    for run, evaluation in () if report.comparisons else report.evaluations.items():
         for scope, figure in evaluation.figures.get(measure, {}).items():
             if figure is not None:
-                points.setdefault(scope, []).append(Point(run, *[one * figure] * 3))
+                points.setdefault(scope, {})[run] = (figure,) * 3
     return points
 
 
-def points_by_paper(evaluation: Evaluation, measure: str) -> dict[str, list[Point]]:
+def points_by_paper(evaluation: Evaluation, measure: str) -> Points:
     """Return the values of papers that are queries by several facets, by facet (CSFCube, Figure 3)."""
-    one = 100.0 if measure in IN_PER_CENT else 1.0
     papers: dict[str, dict[str, float]] = {}
     for query_id, value in evaluation.per_query[measure].items():
         paper, facet = split_query_id(query_id)
         if facet is not None:
-            papers.setdefault(paper, {})[facet.value] = one * value
-    points: dict[str, list[Point]] = {}
+            papers.setdefault(paper, {})[facet.value] = value
+    points: Points = {}
     for paper in sorted(paper for paper, values in papers.items() if len(values) > 1):
-        for facet_name, value in papers[paper].items():
-            points.setdefault(facet_name, []).append(Point(paper, value, value, value))
+        for name, value in papers[paper].items():
+            points.setdefault(name, {})[paper] = (value,) * 3
     if not points:
         raise UsageError("expected papers that are queries by several facets as `by_paper`, found none")
     return points
@@ -324,15 +309,15 @@ def points_by_paper(evaluation: Evaluation, measure: str) -> dict[str, list[Poin
 
 def figure_of(report: Report, *, by_paper: bool = False) -> "Figure":
     """Draw `points_of` each measure that has any, or `points_by_paper` of each run, three panels to a row."""
+    import numpy as np
     from matplotlib.figure import Figure
 
     measures = next(iter(report.evaluations.values())).figures
-    titles = {measure: f"{measure} (per cent)" if measure in IN_PER_CENT else measure for measure in measures}
-    panels = {title: points for measure, title in titles.items() if (points := points_of(report, measure))}
+    panels = [("", measure, points) for measure in measures if (points := points_of(report, measure))]
     if by_paper:
-        first, title = next(iter(titles.items()))
-        panels = {f"{run}: {title}": points_by_paper(e, first) for run, e in report.evaluations.items()}
-    runs = list(dict.fromkeys(p.run for points in panels.values() for line in points.values() for p in line))
+        first = next(iter(measures))
+        panels = [(f"{run}: ", first, points_by_paper(e, first)) for run, e in report.evaluations.items()]
+    runs = list(dict.fromkeys(run for _, _, points in panels for line in points.values() for run in line))
     columns = min(COLUMNS, len(panels))
     rows = -(-len(panels) // columns)
     width = max(3.2, 0.5 * len(runs))
@@ -340,22 +325,23 @@ def figure_of(report: Report, *, by_paper: bool = False) -> "Figure":
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True)
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
-    for axis, (title, points) in zip(axes.flat, panels.items(), strict=False):
+    for axis, (of_run, measure, points) in zip(axes.flat, panels, strict=False):
+        one, title = (100.0, f"{measure} (per cent)") if measure in IN_PER_CENT else (1.0, measure)
         for place, ((scope, line), colour) in enumerate(zip(points.items(), cycle(COLOURS), strict=False)):
-            has_intervals = any(point.low < point.high for point in line)
+            low, value, high = one * np.array([*line.values()]).T
             # so that no interval covers another
-            shift = 0.1 * (place - (len(points) - 1) / 2) if has_intervals else 0.0
+            shift = 0.1 * (place - (len(points) - 1) / 2) if any(low < high) else 0.0
             axis.errorbar(
-                [runs.index(point.run) + shift for point in line],
-                [point.value for point in line],
-                [[point.value - point.low for point in line], [point.high - point.value for point in line]],
+                [runs.index(run) + shift for run in line],
+                value,
+                [value - low, high - value],
                 marker="o",
                 markersize=3,
                 linewidth=0 if by_paper else 1,
                 color=colour,
                 label=scope,
             )
-        axis.set_title(title, fontsize=8)
+        axis.set_title(f"{of_run}{title}", fontsize=8)
         axis.set_xticks(range(len(runs)), runs, rotation=40, ha="right", rotation_mode="anchor")
         axis.tick_params(axis="x", labelbottom=True)
         axis.grid(axis="y", color="#dddddd", linewidth=0.6)

@@ -11,32 +11,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.errors import FileFormatError, UsageError
-from qbe.evaluate import evaluation, facets, protocols
+from qbe.evaluate import evaluation, facets, measures, protocols
 from qbe.evaluate.evaluation import Evaluation, evaluate
-from qbe.evaluate.measures import (
-    DEFAULT_MEASURES,
-    MEASURES,
-    NDCG_PERCENT,
-    discount,
-    parse_measures,
-    pool_of,
-    trec_order,
-)
-from qbe.evaluate.protocols import CSFCUBE, csfcube_protocol, judged_scopes, load_folds
+from qbe.evaluate.protocols import CSFCUBE, SPLITS, csfcube_protocol, judged_scopes, load_folds
 from qbe.evaluate.significance import Comparison, compare
 from qbe.query import SHAPES, split_query_id
 from qbe.runs import RunFile, read_qrels, read_run
 from qbe.types import Facet, Hit
 from qbe.util.files import StrPath
 
-IN_PER_CENT = {*MEASURES, *evaluation.POOL_DEFINITIONS}  # by publications
+IN_PER_CENT = {*measures.MEASURES, *evaluation.POOL_DEFINITIONS}  # by publications
 
 
 class Protocol(NamedTuple):
     """A protocol as a report shows it.
 
-    ``evaluate`` takes judgements (what ``read`` reads, by default qrels), and ``measures`` unless there is
-    ``read`` or ``own_measures``. ``compared`` are the measures of significance tests (None: all).
+    ``evaluate`` takes judgements (what ``read`` reads, by default qrels), and ``measures`` unless it has
+    ``own_measures``. ``compared`` are the measures of significance tests (None: all).
     """
 
     title: str
@@ -48,7 +39,7 @@ class Protocol(NamedTuple):
 
 
 PLAIN = Protocol("means over queries (relevant: grade 1 or more, or as a measure says)", evaluate)
-_of_grades = partial(Protocol, read=facets.read_facet_grades)
+_of_grades = partial(Protocol, read=facets.read_facet_grades, own_measures=True)
 PROTOCOLS: Mapping[str, Protocol] = {
     CSFCUBE: Protocol("CSFCube protocol, {split} folds", csfcube_protocol),
     evaluation.POOLS: Protocol(
@@ -92,12 +83,9 @@ PROTOCOLS: Mapping[str, Protocol] = {
         protocols.headings_protocol,
         protocols.HEADING_DEFINITIONS,
         read=protocols.read_labels,
+        own_measures=True,
     ),
 }
-
-
-# Protocols with published figures, each with its source, for comparison.
-PUBLISHED = (CSFCUBE, evaluation.POOLS, evaluation.CITATIONS, protocols.REVIEWERS)
 
 
 class Publication(NamedTuple):
@@ -110,7 +98,7 @@ class Publication(NamedTuple):
 
 
 class PublishedRow(NamedTuple):
-    """A system's figures: measure -> scope -> figure in [0, 1]; ``paper`` is a key of `published_papers`."""
+    """A system's figures: measure -> scope -> figure in [0, 1]; ``paper`` is the key of its publication."""
 
     system: str
     paper: str
@@ -119,36 +107,35 @@ class PublishedRow(NamedTuple):
     collection: str = ""
 
 
+class Published(NamedTuple):
+    """The publications of a protocol by key, also those without figures, and rows of figures."""
+
+    papers: Mapping[str, Publication]
+    rows: Sequence[PublishedRow]
+
+
 @cache
-def _content(protocol: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the publications, and the rows of a protocol."""
-    if protocol not in PUBLISHED:
-        expected = f"a `protocol` with published figures ({', '.join(PUBLISHED)})"
-        raise UsageError(f"expected {expected}, found {protocol}; give one")
+def published_under(protocol: str | None) -> Published:
+    """Return what is published under a protocol; raise UsageError where nothing is."""
     content = json.loads(resources.files(__package__).joinpath("published.json").read_text(encoding="utf-8"))
-    return content["papers"], content[protocol]
-
-
-def published_rows(protocol: str | None = CSFCUBE) -> tuple[PublishedRow, ...]:
-    """Return the figures published under a protocol; raise UsageError where there are none."""
-    _, section = _content(protocol)
+    known = content.pop("papers")
+    if protocol not in content:
+        expected = f"a `protocol` with published figures ({', '.join(content)})"
+        raise UsageError(f"expected {expected}, found {protocol}; give one")
+    section = content[protocol]
 
     def by_scope(printed: Sequence[float | None]) -> dict[str, float]:
-        known = zip(section["scopes"], printed, strict=True)
-        return {scope: round(value / section["one"], 4) for scope, value in known if value is not None}
+        figures = zip(section["scopes"], printed, strict=True)
+        return {scope: round(value / section["one"], 4) for scope, value in figures if value is not None}
 
-    return tuple(
-        PublishedRow(**row | {"figures": {name: by_scope(each) for name, each in row["figures"].items()}})
-        for row in section["rows"]
-    )
-
-
-def published_papers(protocol: str | None = CSFCUBE) -> dict[str, Publication]:
-    """Return the publications of a protocol by key, those without figures too, with the reason."""
-    known, section = _content(protocol)
-    reasons: dict[str, str] = section["no_rows"]
-    named = {row["paper"] for row in section["rows"]} | reasons.keys()
-    return {key: Publication(**known[key], no_rows=reasons.get(key, "")) for key in known if key in named}
+    rows = []
+    for row in section["rows"]:
+        figures = {name: by_scope(printed) for name, printed in row["figures"].items()}
+        rows.append(PublishedRow(**row | {"figures": figures}))
+    reasons = section["no_rows"]
+    named = {row.paper for row in rows} | reasons.keys()
+    papers = {key: Publication(**known[key], no_rows=reasons.get(key, "")) for key in known if key in named}
+    return Published(papers, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +153,11 @@ class Scoring:
     def __post_init__(self) -> None:
         if self.protocol is not None and self.protocol not in PROTOCOLS:
             raise UsageError(f"expected a `protocol` of {', '.join(PROTOCOLS)}, found {self.protocol!r}")
+        if self.split not in SPLITS:
+            raise UsageError(f"expected a `split` of {' or '.join(SPLITS)}, found {self.split!r}")
         if self.measures:
-            parse_measures(self.measures)  # a misspelt name, before any file is read
-        if self.measures and (self.described.read is not None or self.described.own_measures):
+            measures.parse_measures(self.measures)  # a misspelt name, before any file is read
+        if self.measures and self.described.own_measures:
             raise UsageError(f"the `protocol` {self.protocol} has measures of its own; leave out `measures`")
 
     @property
@@ -178,31 +167,31 @@ class Scoring:
     def evaluator(self, judged: Any, qrels_files: Sequence[StrPath] = ()) -> Callable[..., Evaluation]:
         """Return what evaluates a run by judgements, which the protocol reads from these files."""
         described = self.described
-        if described.read is not None or described.own_measures:
+        if described.own_measures:
             return partial(described.evaluate, judged)
         if self.protocol != CSFCUBE:
-            measures = self.measures or (() if self.protocol else DEFAULT_MEASURES)
-            return partial(described.evaluate, judged, measures=measures)
+            usual = () if self.protocol else measures.DEFAULT_MEASURES
+            return partial(described.evaluate, judged, measures=self.measures or usual)
         folds_file = self.folds_file or Path(qrels_files[0]).parent / "folds.json"
         if self.folds_file is None and not Path(folds_file).is_file():
             raise FileFormatError(
                 f"expected the protocol's folds in {folds_file}, found no such file; give it as `folds_file`"
             )
-        folds = load_folds(folds_file, self.split)
-        judged_scopes(folds, judged)  # a mismatch of these two is reported without the name of a run
-        return partial(csfcube_protocol, judged, folds=folds, measures=self.measures)
+        folds = load_folds(folds_file)
+        judged_scopes(folds, judged, self.split)  # a mismatch is reported without the name of a run
+        return partial(csfcube_protocol, judged, folds=folds, measures=self.measures, split=self.split)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Evaluations and run files by system (baselines last), baselines, comparisons and published rows."""
+    """Evaluations and run files by system (baselines last), baselines, comparisons, what is published."""
 
     scoring: Scoring
     evaluations: Mapping[str, Evaluation]
     files: Mapping[str, tuple[Path, ...]]
     baselines: tuple[str, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
-    published: tuple[PublishedRow, ...] = ()
+    published: Published | None = None
 
 
 def build_report(
@@ -216,7 +205,7 @@ def build_report(
     """Evaluate run files against qrels files, which are joined, and compare all with ``baseline_files``."""
     scoring = scoring or Scoring()
     read, compared = scoring.described.read, scoring.described.compared
-    rows = published_rows(scoring.protocol) if published else ()
+    others = published_under(scoring.protocol) if published else None
     run_paths, baseline_paths = [Path(path) for path in run_files], [Path(path) for path in baseline_files]
     judged: Any = read_qrels(*qrels_files) if read is None else read(qrels_files)
     if read is None and not judged:
@@ -226,10 +215,8 @@ def build_report(
     evaluations = {}
     for name, paths in files.items():
         explored = scoring.protocol in (facets.EXPLORATION, facets.AS_ASKED)
-        are_labels = scoring.protocol == protocols.HEADINGS
-        run: Any = (
-            protocols.read_labels(paths) if are_labels else read_runs(paths, explored=explored).rankings
-        )
+        is_tagged = scoring.protocol == protocols.HEADINGS
+        run: Any = protocols.read_labels(paths) if is_tagged else read_runs(paths, explored=explored).rankings
         try:
             evaluations[name] = evaluator(run)
         except FileFormatError as error:
@@ -242,7 +229,7 @@ def build_report(
             f"`baseline_files`, found {'none' if len(files) > 1 else 'it alone'}; give `run_files` "
             "of another name"
         )
-    return Report(scoring, evaluations, files, tuple(baselines), comparisons, rows)
+    return Report(scoring, evaluations, files, tuple(baselines), comparisons, others)
 
 
 _TARGET = rf"(?P<target>(?:{facets.FACETS})(?P<other>-not-(?:{facets.FACETS}))?|{'|'.join(SHAPES)})"
@@ -300,9 +287,6 @@ def read_runs(paths: Iterable[StrPath], *, explored: bool = False) -> RunFile:
     return RunFile(tag, rankings)
 
 
-OVERRANKED = 3  # papers of a query that are listed
-
-
 def worst_to_text(
     report: Report, qrels_files: Sequence[StrPath], count: int, titles: Mapping[str, str]
 ) -> str:
@@ -317,11 +301,12 @@ def worst_to_text(
         )
     (baseline,) = report.baselines
     qrels, rankings = read_qrels(*qrels_files), read_runs(report.files[system]).rankings
-    scores, others = (report.evaluations[name].per_query[NDCG_PERCENT] for name in (system, baseline))
+    evaluations, measure = report.evaluations, measures.NDCG_PERCENT
+    scores, others = (evaluations[name].per_query[measure] for name in (system, baseline))
 
     def text(query: str) -> str:
-        pool = pool_of(query, qrels[query])
-        order = trec_order({hit.paper_id: hit.score for hit in rankings.get(query, ())})
+        pool = measures.pool_of(query, qrels[query])
+        order = measures.trec_order({hit.paper_id: hit.score for hit in rankings.get(query, ())})
         ranked = [paper_id for paper_id in order if paper_id in pool]
         both = f"{100 * scores[query]:.2f} against {100 * others[query]:.2f}"
         gain, title = 100 * (scores[query] - others[query]), titles.get(split_query_id(query)[0], "")
@@ -333,18 +318,16 @@ def worst_to_text(
                 lines.append(f"  {kind}  {place}, grade {pool[paper_id]}: {paper_id}  {title}".rstrip())
         return "\n".join(lines)
 
-    of_facets = (
-        query for facet in Facet for query in report.evaluations[system].queries.get(facet.value, ())
-    )
+    of_facets = (query for facet in Facet for query in evaluations[system].queries.get(facet.value, ()))
     queries = [query for query in of_facets if query in scores and query in others]
     by_score = sorted(queries, key=lambda query: (scores[query], query))
     by_loss = sorted(queries, key=lambda query: (scores[query] - others[query], query))
     losses = [query for query in by_loss if scores[query] < others[query]]
     return "\n".join(
         [
-            f"Largest losses of {system} against {baseline}, {NDCG_PERCENT} (per cent):",
+            f"Largest losses of {system} against {baseline}, {measure} (per cent):",
             *(map(text, losses[:count]) if losses else ["none"]),
-            f"\nLowest scores of {system}, {NDCG_PERCENT} (per cent):",
+            f"\nLowest scores of {system}, {measure} (per cent):",
             *map(text, by_score[:count]),
             "",
         ]
@@ -354,12 +337,11 @@ def worst_to_text(
 def overranked(ranked: Sequence[str], pool: Mapping[str, int]) -> list[str]:
     """Return the papers at the ranks where most of NDCG%20 is lost, at most three, in rank order."""
     ideal = sorted(pool.values(), reverse=True)
-    losses = []
+    losses = {}
     for rank, paper_id in enumerate(ranked[: int(0.20 * len(pool))], start=1):
-        loss = (max(ideal[rank - 1], 0) - max(pool[paper_id], 0)) / discount(rank)
-        if loss > 0:
-            losses.append((-loss, rank, paper_id))
-    return [paper_id for _, _, paper_id in sorted(sorted(losses)[:OVERRANKED], key=lambda each: each[1])]
+        losses[paper_id] = (max(ideal[rank - 1], 0) - max(pool[paper_id], 0)) / measures.discount(rank)
+    largest = sorted(losses, key=losses.__getitem__, reverse=True)[:3]
+    return [paper_id for paper_id, loss in losses.items() if loss > 0 and paper_id in largest]
 
 
 def best_missed(ranked: Sequence[str], pool: Mapping[str, int]) -> list[str]:

@@ -80,15 +80,15 @@ class Run(Mapping[str, Sequence[Hit]]):
 
     def to_dataframe(self, names: str = "pyterrier") -> pd.DataFrame:
         """Return ids, ``score`` and ``rank`` (from 0), with the ``names`` of pyterrier or ir_measures."""
-        check_package("pandas")
-        import pandas as pd
-
+        pandas = check_package("pandas")
         if names not in ("pyterrier", "ir_measures"):
             raise UsageError(f"expected `names` pyterrier or ir_measures, found {names!r}")
-        ranked = ((query_id, rank, hit) for query_id, hits in self.items() for rank, hit in enumerate(hits))
-        rows = [(query_id, hit.paper_id, hit.score, rank) for query_id, rank, hit in ranked]
+        rows = [
+            (q, hit.paper_id, hit.score, rank) for q, hits in self.items() for rank, hit in enumerate(hits)
+        ]
         columns = COLUMNS if names == "pyterrier" else (*IR_MEASURES, *COLUMNS[2:])
-        return pd.DataFrame(rows, columns=list(columns))
+        frame: pd.DataFrame = pandas.DataFrame(rows, columns=list(columns))
+        return frame
 
     def write(self, path: StrPath) -> None:
         """Write a TREC run file atomically, with strictly decreasing single-precision scores."""
