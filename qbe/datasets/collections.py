@@ -15,8 +15,7 @@ in the order of their years; its 20,000 queries a split are not those of the pub
 drawn at random.
 """
 
-import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,20 +25,8 @@ from qbe.corpus.reading import read_corpus
 from qbe.corpus.records import FIELDS, RejectedRecords, dump_record, parse_paper
 from qbe.corpus.sentences import unsplit
 from qbe.corpus.streams import display_name, open_source
-from qbe.datasets import citations
-from qbe.datasets.releases import (
-    DatasetOptions,
-    Pools,
-    Report,
-    find_or_download,
-    find_release,
-    place_of,
-    raw_record,
-    read_object,
-    read_pools,
-    write_papers,
-    write_queries,
-)
+from qbe.datasets import citations, releases
+from qbe.datasets.releases import DatasetOptions, Pools, Report, read_pools, write_papers, write_queries
 from qbe.errors import CorpusError, DatasetError, RecordError, UsageError, check_package
 from qbe.query import Topic
 from qbe.runs import Qrels, read_qrels
@@ -70,8 +57,8 @@ DIGESTS: Mapping[str, str] = {
 
 def find_csfcube(source: StrPath | None, report: Report = lambda _: None) -> Path:
     """Return the folder ``source``, else ``$QBE_DATA/csfcube``, else a download, which is reported."""
-    folder = find_or_download("csfcube", source, BASE_URL, DIGESTS, report)
-    return find_release("csfcube", DIGESTS, WHERE, folder)
+    folder = releases.find_or_download("csfcube", source, BASE_URL, DIGESTS, report)
+    return releases.find_release("csfcube", DIGESTS, WHERE, folder)
 
 
 def write_csfcube(options: DatasetOptions, output: Path, report: Report) -> list[str]:
@@ -91,7 +78,7 @@ def convert_csfcube(source: Path, output: Path, *, raw: bool = False) -> list[st
     with atomic_file(output / "corpus.jsonl") as stream:
         for _, record in read_records(source / ABSTRACTS):
             kept = {field: record[field] for field in FIELDS if field in record}
-            stream.write(dump_record(raw_record(kept) if raw else kept))
+            stream.write(dump_record(releases.raw_record(kept) if raw else kept))
     qrels = {
         f"csfcube.{facet}.qrels": {t.query_id: pools[t.query_id] for t in topics if t.facet is facet}
         for facet in facets
@@ -133,20 +120,35 @@ class Papers(NamedTuple):
 
 
 class Release(NamedTuple):
-    """Files of a release, where to get it, and the function that reads its splits."""
+    """The files of a release, and where to get it."""
 
     papers: str
     judgments: Sequence[str]
     where: str
-    read: Callable[[Path, Papers], Splits]
 
 
-def _read_aspire(name: str, source: Path, papers: Papers) -> Splits:
-    """Read the splits of RELISH or TRECCOVID-RF; a query may be in both."""
-    release = RELEASES[name]
-    judgments, splits_file = (source / file for file in release.judgments)
-    pools = read_pools(judgments, papers.ids | papers.without_text, release.papers)
-    content = read_object(splits_file)
+RELEASES = {
+    name: Release(
+        f"abstracts-{name}.jsonl",
+        (f"test-pid2anns-{name}.json", f"{name}-evaluation_splits.json"),
+        f"https://figshare.com/articles/dataset/{number}",
+    )
+    for name, number in (("relish", 19425506), ("treccovid", 19425515))
+}
+RELEASES["scidocs"] = Release(
+    "paper_metadata_view_cite_read.json",
+    tuple(f"{split}.qrel" for split in SCIDOCS_SPLITS),
+    "https://github.com/allenai/scidocs (aws s3 sync ...)",
+)
+
+
+def _read_splits(name: str, source: Path, papers: Papers) -> Splits:
+    """Read the splits of one of RELEASES; in RELISH and TRECCOVID-RF a query may be in both."""
+    if name == "scidocs":
+        return {split.replace("/", "."): read_qrels(source / f"{split}.qrel") for split in SCIDOCS_SPLITS}
+    judgments, splits_file = (source / file for file in RELEASES[name].judgments)
+    pools = read_pools(judgments, papers.ids | papers.without_text, RELEASES[name].papers)
+    content = releases.read_object(splits_file)
     try:
         # RELISH lists a query twice whose paper two people judged; its scorer counts it once.
         return {split: {query: pools[query] for query in content[split]} for split in ("dev", "test")}
@@ -157,36 +159,17 @@ def _read_aspire(name: str, source: Path, papers: Papers) -> Splits:
         ) from error
 
 
-RELEASES = {
-    name: Release(
-        f"abstracts-{name}.jsonl",
-        (f"test-pid2anns-{name}.json", f"{name}-evaluation_splits.json"),
-        f"https://figshare.com/articles/dataset/{number}",
-        functools.partial(_read_aspire, name),
-    )
-    for name, number in (("relish", 19425506), ("treccovid", 19425515))
-}
-RELEASES["scidocs"] = Release(
-    "paper_metadata_view_cite_read.json",
-    tuple(f"{split}.qrel" for split in SCIDOCS_SPLITS),
-    "https://github.com/allenai/scidocs (aws s3 sync ...)",
-    lambda source, _: {
-        split.replace("/", "."): read_qrels(source / f"{split}.qrel") for split in SCIDOCS_SPLITS
-    },
-)
-
-
 def write_judged(name: str, options: DatasetOptions, output: Path, _: Report) -> list[str]:
     """Write a collection of RELEASES to a folder; return lines that summarize it."""
     release = RELEASES[name]
-    folder = find_release(name, (release.papers, *release.judgments), release.where, options.source)
+    folder = releases.find_release(name, (release.papers, *release.judgments), release.where, options.source)
     papers = _write_corpus(folder / release.papers, output / "corpus.jsonl", options.raw)
     lines = [
         f"{name}: {len(papers.ids):,} papers ({len(papers.title_only):,} with a title only) from {folder}"
     ]
     if papers.without_text:
         lines.append(f"  papers without text, left out: {_some(sorted(papers.without_text))}")
-    for split, pools in release.read(folder, papers).items():
+    for split, pools in _read_splits(name, folder, papers).items():
         lines += _write_pools(output, f"{name}.{split}.qrels", split, pools, papers.ids)
     return lines
 
@@ -217,7 +200,7 @@ def _write_corpus(source: Path, target: Path, raw: bool) -> Papers:
             papers.ids.add(paper_id)
             if of_title:
                 papers.title_only.add(paper_id)
-            stream.write(dump_record(raw_record(kept) if raw else kept))
+            stream.write(dump_record(releases.raw_record(kept) if raw else kept))
     return papers
 
 
@@ -439,7 +422,7 @@ def _record(paper: Mapping[str, Any], by_title: bool) -> dict[str, Any]:
 
 def _find(name: str, options: DatasetOptions) -> Path:
     file = CITEOMATIC[name]
-    folder = place_of("citeomatic", options.source) or Path("citeomatic")
+    folder = releases.place_of("citeomatic", options.source) or Path("citeomatic")
     for path in (folder, folder / file, (folder / file).with_suffix(""), folder / Path(file).name):
         if path.is_file():
             return path

@@ -25,21 +25,13 @@ CANDIDATES, GRADES = "cands", "relevance_adju"
 
 @dataclass(frozen=True, slots=True)
 class DatasetOptions:
-    """Options of a data set; each takes those that `qbe.datasets.TAKEN_BY` says.
+    """Options of a data set; each takes those that `qbe.datasets.TAKEN_BY` says."""
 
-    Attributes:
-        source: the folder of the release (default: ``$QBE_DATA/NAME``; CSFCube is downloaded).
-        raw: write each abstract as one string, without labels.
-        corpus: of citations, a corpus in place of the release; of graded-pairs, the papers.
-        split_years: of such a corpus, the last year of train, and of dev.
-        leave_out: of citations, files of papers: no paper with such a title is a query.
-    """
-
-    source: StrPath | None = None
-    raw: bool = False
-    corpus: str | None = None
-    split_years: tuple[int, ...] = ()
-    leave_out: tuple[StrPath, ...] = ()
+    source: StrPath | None = None  # the folder of the release (default: ``$QBE_DATA/NAME``, or a download)
+    raw: bool = False  # write each abstract as one string, without labels
+    corpus: str | None = None  # of citations, a corpus in place of the release; of graded-pairs, the papers
+    split_years: tuple[int, ...] = ()  # of such a corpus, the last year of train, and of dev
+    leave_out: tuple[StrPath, ...] = ()  # files of papers: none with such a title is a query of citations
 
 
 def place_of(name: str, source: StrPath | None) -> Path | None:
