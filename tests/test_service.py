@@ -95,6 +95,12 @@ def test_pages_joined_are_the_whole_ranking_and_excluded_papers_leave_no_gap(ser
     assert ids(service.search(like_s036(k=3, exclude=[whole[0]]))) == whole[1:4]
 
 
+def test_a_hit_that_an_update_removed_meanwhile_is_left_out(index, service, monkeypatch):
+    first, gone, third = ids(service.search(like_s036(k=3)))
+    monkeypatch.setattr(type(index), "__contains__", lambda _, paper_id: paper_id != gone)
+    assert ids(service.search(like_s036(k=3))) == [first, third]
+
+
 def test_a_pasted_abstract_is_labelled_and_has_no_id(service):
     record = service.search(SearchForm(text=ABSTRACT, title="Letters", facet="method", k=2))
     (paper,) = record["query"]["papers"]

@@ -145,7 +145,7 @@ def create_app(
     """
     state = State()
     state.service, state.watcher, state.hands = service, watcher, hands
-    state.metrics, state.ready = Metrics(service), threading.Event()
+    state.metrics, state.ready = Metrics(service.about, service.turns), threading.Event()
     state.unreadable = ""  # why the newest generation cannot be read
     if is_warm:
         state.ready.set()

@@ -6,9 +6,9 @@ import logging
 import os
 import re
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -20,12 +20,8 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qbe.errors import UsageError, input_error
-from qbe.serve.turns import client, client_at
+from qbe.serve.turns import Turns, client, client_at
 from qbe.util.text import one_line
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from qbe.serve.service import SearchService
 
 log = logging.getLogger("qbe.serve")
 
@@ -125,8 +121,8 @@ def failure(status: int, message: str, headers: dict[str, str] | None = None) ->
 class Metrics(Collector):
     """Counts and times of requests by route and status, of all workers, and the size of the index."""
 
-    def __init__(self, service: "SearchService") -> None:
-        self._service, registry = service, CollectorRegistry()
+    def __init__(self, index: Callable[[], dict[str, Any]], turns: Turns) -> None:
+        self._index, self._turns, registry = index, turns, CollectorRegistry()
         labels = ("method", "route", "status")
         self.requests = Counter("qbe_http_requests", "Requests answered.", labels, registry=registry)
         name, about = "qbe_http_request_seconds", "Time until an answer was complete."
@@ -140,13 +136,13 @@ class Metrics(Collector):
         self._collected.register(self)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        about, commits = self._service.about(), "Commits since the index was built."
+        about, commits = self._index(), "Commits since the index was built."
         yield GaugeMetricFamily("qbe_index_papers", "Papers of the index.", about["papers"])
         yield GaugeMetricFamily("qbe_index_generation", commits, about["generation"])
 
     def update(self) -> None:
         """Publish how many searches wait, for the worker that answers /metrics."""
-        self._waiting.set(self._service.turns.waiting)
+        self._waiting.set(self._turns.waiting)
 
     def text(self) -> bytes:
         self.update()

@@ -1,11 +1,11 @@
 """Tools for agents over an index, by the Model Context Protocol (MCP)."""
 
+import asyncio
 import inspect
 import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import version
 from itertools import accumulate
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -23,17 +23,7 @@ from qbe.search.queries import distinct_papers
 from qbe.search.request import MAX_HITS, MAX_SEEN, CitationForm, FacetName, SearchForm
 from qbe.search.writers import Record, export_parts
 from qbe.serve.guard import LOCAL, MAX_MESSAGE, Guard, ServeSettings
-from qbe.serve.service import (
-    Abstract,
-    Format,
-    PaperId,
-    PaperIds,
-    SearchService,
-    Title,
-    bound,
-    form_of,
-    is_long,
-)
+from qbe.serve.service import Abstract, Format, PaperId, PaperIds, SearchService, Title, bound, form_of
 from qbe.util.text import one_line, plain
 
 log = logging.getLogger("qbe.serve.mcp")
@@ -327,18 +317,15 @@ class ServiceTool(Tool):
     service: Any = Field(exclude=True)
     function: Callable[..., BaseModel] = Field(exclude=True)
 
-    def answer(self, call: partial[BaseModel]) -> BaseModel:
-        try:
-            self.service.index.refresh()
-        except Exception as error:  # whatever fails, what is open goes on
-            log.warning("the newest commit of the index was not opened: %s", error)
-        return call()
-
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Answer a call; the text is the JSON of the answer's fields."""
         try:
             call = bound(self.function, self.service, arguments)
-            answer = await self.service.turns.answer(self.answer, call, is_long=is_long(call))
+            try:
+                await asyncio.to_thread(self.service.index.refresh)
+            except Exception as error:  # whatever fails, what is open goes on
+                log.warning("the newest commit of the index was not opened: %s", error)
+            answer = await self.service.answer(call)
         except QbeError as error:
             message = str(error)
             if isinstance(error, PaperNotFoundError):

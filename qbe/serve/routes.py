@@ -206,7 +206,7 @@ def _endpoint(state: Any, functions: dict[str, Callable[..., Any]]) -> Callable[
         if function is stream:
             answer = await call()
         elif function is export or (first is state.service and function is not SearchService.read_file):
-            answer = await state.service.turns.answer(call, is_long=is_long(call))  # needs processors alone
+            answer = await state.service.answer(call)  # needs processors alone
         else:
             answer = await run_in_threadpool(call)
         if isinstance(answer, Response):

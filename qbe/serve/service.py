@@ -9,30 +9,21 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, make_dataclass, replace
-from functools import cached_property, wraps
 from itertools import islice
 from pathlib import PurePath
-from typing import Annotated, Any, Literal, ParamSpec, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from qbe.cite.recommender import CiteRequest, Recommender, default_model, read_model
-from qbe.errors import PaperNotFoundError, QbeError, UsageError, did_you_mean
+from qbe.errors import QbeError, UsageError, did_you_mean
 from qbe.index.index import Index
 from qbe.query import Aspect, Query
+from qbe.search import request
 from qbe.search.paper_file import pasted_paper, sent_paper
 from qbe.search.present import heading, language_note
 from qbe.search.queries import ASKED
-from qbe.search.request import (
-    MAX_DEPTH,
-    MAX_SEEN,
-    MAX_TEXT,
-    MAX_TITLE,
-    CitationForm,
-    SearchForm,
-    SearchRequest,
-    SourceForm,
-)
+from qbe.search.request import CitationForm, SearchForm, SearchRequest, SourceForm
 from qbe.search.session import Ranking, SearchSession, check_index
 from qbe.search.stages import FIRST_STAGES, Stages, default_stages, parse_reranker
 from qbe.search.writers import Record, Result, paper_record, sentence_records, to_record
@@ -45,13 +36,16 @@ LONG_TEXT, FEW_PAPERS, FEW_HITS = 5000, 5, 200
 MAX_FIELD = 60  # characters of an unknown field's name in a message
 
 _ABSTRACT = "an abstract, a few sentences that could stand in one, or a question"
-Abstract = Annotated[str, Field(description=_ABSTRACT, max_length=MAX_TEXT)]
-Title = Annotated[str, Field(description="the title of text, if not its first line", max_length=MAX_TITLE)]
+Abstract = Annotated[str, Field(description=_ABSTRACT, max_length=request.MAX_TEXT)]
+Title = Annotated[
+    str, Field(description="the title of text, if not its first line", max_length=request.MAX_TITLE)
+]
 PaperId = Annotated[
     str, Field(description="a paper of the index, by paper_id or another name", max_length=300)
 ]
 PaperIds = Annotated[
-    list[str], Field(min_length=1, max_length=MAX_SEEN, description="ids of papers of the index, in order")
+    list[str],
+    Field(min_length=1, max_length=request.MAX_SEEN, description="ids of papers of the index, in order"),
 ]
 Format = Annotated[
     Literal["bibtex", "ris", "csv", "markdown", "json"], Field(description="json: a line a paper")
@@ -153,7 +147,6 @@ def is_long(call: functools.partial[Any]) -> bool:
 
 log = logging.getLogger("qbe.serve")
 
-P = ParamSpec("P")
 Name = Annotated[str, Field(max_length=300)]
 Few = Annotated[int, Field(ge=1, le=50)]
 
@@ -163,23 +156,6 @@ READING_SECONDS = 5.0  # how long an uploaded file waits until those before it a
 def stages_of(index: Index, rerank: str | None) -> Stages | None:
     """The default stages of an index with the reranker that ``rerank`` says, None where nothing is said."""
     return None if rerank is None else replace(default_stages(index), reranker=parse_reranker(rerank))
-
-
-def _repeated(answer: Callable[P, Record]) -> Callable[P, Record]:
-    """Answer again where the index moved on meanwhile, so that a paper was gone."""
-
-    @wraps(answer)
-    def repeated(*given: P.args, **named: P.kwargs) -> Record:
-        index = cast("SearchService", given[0]).index
-        while True:
-            digest = index.manifest.digest
-            try:
-                return answer(*given, **named)
-            except PaperNotFoundError:
-                if index.manifest.digest == digest:
-                    raise
-
-    return repeated
 
 
 class SearchService(Closing):
@@ -211,6 +187,10 @@ class SearchService(Closing):
         for each in filter(None, opened):
             each.close()
 
+    async def answer(self, call: functools.partial[Any]) -> Any:
+        """Answer a call when it is the turn of its client (`Turns.answer`)."""
+        return await self.turns.answer(call, is_long=is_long(call))
+
     def warm(self) -> None:
         """Open what the first searches need."""
         try:
@@ -235,11 +215,10 @@ class SearchService(Closing):
             "citations": not self._lacking_for_citations,
         }
 
-    @_repeated
     def search(self, form: SearchForm) -> Record:
         """The final hits of a search, as `stream` has them; raises what that does."""
-        begin, request = time.perf_counter(), form.request(self.index)
-        ranking = self._session(form.first_stage).search(request, rerank=form.rerank)
+        begin, asked = time.perf_counter(), form.request(self.index)
+        ranking = self._session(form.first_stage).search(asked, rerank=form.rerank)
         return self._search_record(ranking, form, begin)
 
     def stream(self, form: SearchForm) -> Iterator[Record]:
@@ -250,18 +229,10 @@ class SearchService(Closing):
         ``is_final``, ``has_more`` and ``next_start`` for paging, ``notes`` for people, and hits as
         of `qbe.search.writers.to_record`. Raises what `SearchForm.request` and `SearchSession.run` do.
         """
-        while True:
-            begin, digest = time.perf_counter(), self.index.manifest.digest
-            try:
-                session, request = self._session(form.first_stage), form.request(self.index)
-                for ranking in session.run(request, rerank=form.rerank):
-                    yield self._search_record(ranking, form, begin)
-                return
-            except PaperNotFoundError:
-                if self.index.manifest.digest == digest:
-                    raise
+        begin, asked = time.perf_counter(), form.request(self.index)
+        for ranking in self._session(form.first_stage).run(asked, rerank=form.rerank):
+            yield self._search_record(ranking, form, begin)
 
-    @_repeated
     def recommend(self, form: CitationForm) -> Record:
         """Papers of the index that a paper should cite, best first, in the form of `search`.
 
@@ -279,8 +250,8 @@ class SearchService(Closing):
         given = [*form.exclude, *form.cited]
         excluded = [paper_id for paper_id in given if paper_id in self.index]
         cited = [paper_id for paper_id in form.cited if paper_id in self.index]
-        request, k = CiteRequest(paper, cited, excluded), form.start + form.k + 1
-        (hits,) = recommender.batch_recommend([request], k, filter=form.paper_filter)
+        asked, k = CiteRequest(paper, cited, excluded), form.start + form.k + 1
+        (hits,) = recommender.batch_recommend([asked], k, filter=form.paper_filter)
         return {
             "query": {"heading": f"Papers for “{paper.title or paper.abstract}” to cite"},
             "language_note": language_note(Query(paper)),
@@ -309,7 +280,6 @@ class SearchService(Closing):
         paper = self.index.label_facets(pasted_paper(text, title))
         return {"title": paper.title, "sentences": sentence_records(paper)}
 
-    @_repeated
     def compare(
         self,
         *,
@@ -328,8 +298,8 @@ class SearchService(Closing):
         facets = [facet for facet in Facet if paper.facet_positions(facet)[0]]
         query = Query.of(*(Aspect(paper, facet) for facet in facets)) if facets else Query(paper)
         # One paper is ranked, for its grades and the closest sentences of each facet.
-        session, request = self._session(None), SearchRequest(query, 1, [other.paper_id], grades=True)
-        hits = session.search(request, rerank=False).hits
+        session, asked = self._session(None), SearchRequest(query, 1, [other.paper_id], grades=True)
+        hits = session.search(asked, rerank=False).hits
         if session.regrades:
             hits = session.grade(query, hits)
         grades = dict(hits[0].grades or {}) if hits else {}
@@ -371,7 +341,7 @@ class SearchService(Closing):
                 opened[first_stage] = opened[None].with_first_stage(FIRST_STAGES[str(first_stage)]())
             return opened[first_stage]
 
-    @cached_property
+    @functools.cached_property
     def _lacking_for_citations(self) -> str:
         """What the index would need for recommendations, '' where it has it; no update changes that."""
         if not self._has_postings:
@@ -430,9 +400,10 @@ class SearchService(Closing):
         """The hits of a page of a ranking, and the record of it, which says where the next one starts."""
         excluded, end = set(form.exclude), form.start + form.k
         kept = [hit for hit in ranked if hit.paper_id not in excluded]
-        has_more = len(kept) > end and end < MAX_DEPTH
-        hits = kept[form.start : end]
-        record = to_record(self.index.paper, Result(query.query_id, query, hits), first_rank=form.start + 1)
+        has_more = len(kept) > end and end < request.MAX_DEPTH
+        reader = self.index.reader  # an update may have removed papers since they were ranked
+        hits = [hit for hit in kept[form.start : end] if hit.paper_id in reader]
+        record = to_record(reader.paper, Result(query.query_id, query, hits), first_rank=form.start + 1)
         return hits, {
             "hits": record["hits"],
             "has_more": has_more,

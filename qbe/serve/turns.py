@@ -145,30 +145,26 @@ class Turns(Closing):
             if self._running is turn and (able := self._able()):
                 now = time.monotonic()
                 if min(self._rank(each, now) for each in able) < FIRST_BELOW * self._rank(turn, now):
-                    self._running = None
-                    self.enter(turn)
+                    with self.idle(turn):
+                        pass
             if turn.is_given_up:
                 raise GivenUpError("nobody waits for this answer")
 
     @contextmanager
     def idle(self, turn: Turn) -> Iterator[None]:
-        """Let others go on meanwhile."""
-        self.leave(turn)
+        """Let others go on meanwhile, then wait until it is this one's turn, or nobody waits for it."""
+        self._leave(turn)
         try:
             yield
         finally:
-            self.enter(turn)
+            with self._changed:
+                self._waiting.append(turn)
+                self._go_on()
+                self._changed.wait_for(lambda: self._running is turn or turn.is_given_up)
+                if self._running is not turn:
+                    self._waiting.remove(turn)
 
-    def enter(self, turn: Turn) -> None:
-        """Wait until a request that was begun is the one that is worked on, or nobody waits for it."""
-        with self._changed:
-            self._waiting.append(turn)
-            self._go_on()
-            self._changed.wait_for(lambda: self._running is turn or turn.is_given_up)
-            if self._running is not turn:
-                self._waiting.remove(turn)
-
-    def leave(self, turn: Turn) -> None:
+    def _leave(self, turn: Turn) -> None:
         with self._changed:
             if self._running is turn:
                 self._running = None
@@ -218,7 +214,7 @@ class Turns(Closing):
         with self._changed:
             self._begun.remove(turn)
             self._count_of(turn.client, -1)
-            self.leave(turn)
+            self._leave(turn)
             self._changed.notify_all()
         tell()
 
