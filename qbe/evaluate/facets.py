@@ -4,7 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import combinations, permutations, product
+from itertools import chain, combinations, permutations, product
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -224,15 +224,13 @@ def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     ranked = {scope: ids for scope, ids in scopes.items() if not ranked_by.keys().isdisjoint(ids)}
     _, missing = coverage(ranked, relevant, others | ranked_by)
     scores = scores_of(ranked_by, relevant)
-    of_gain = {
-        query: ndcg([gains[query][n] for n in trec_order(scores.get(query, {}))], gains[query].values())
-        for queries in ranked.values()
-        for query in queries
-    }
-    with_relevant = {
-        scope: tuple(q for q in ids if any(relevant[q].values())) for scope, ids in scopes.items()
-    }
-    binary = {query: relevant[query] for scope in ranked for query in with_relevant[scope]}
+    of_gain = {}
+    for query in chain.from_iterable(ranked.values()):
+        order = trec_order(scores.get(query, {}))
+        of_gain[query] = ndcg([gains[query][name] for name in order], gains[query].values())
+    with_any = {query for query, grades_of_query in relevant.items() if any(grades_of_query.values())}
+    with_relevant = {scope: tuple(q for q in ids if q in with_any) for scope, ids in scopes.items()}
+    binary = {query: relevant[query] for query in of_gain if query in with_any}
     values = {NDCG: of_gain, **per_query_values(parse_measures((PRECISION, "RR")), binary, scores)}
     warnings += [*missing, *pool_warnings(relevant, scores, small=0)]
     figures = scope_figures({}, values, scopes)
@@ -423,8 +421,8 @@ def diversity_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
         raise _without("papers as one of the shapes of exploration asks", "background and method")
     ranked: dict[str, Sequence[Hit]] = {}
     for query_id, ranking in rankings.items():
-        names = (query_id, split_query_id(query_id)[0], query_id.rpartition("_")[0])
-        named = next((name for name in names if name in grades), query_id)
+        base = query_id.rpartition("_")[0]
+        named = base if base in grades and query_id not in grades else query_id
         if named in ranked:
             raise _twice(named, "", f"{query_id} too")
         ranked[named] = ranking
