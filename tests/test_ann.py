@@ -1,7 +1,5 @@
 """Approximate candidates, exact scores: FAISS indexes of several kinds, against brute force."""
 
-import contextlib
-import threading
 from dataclasses import asdict, replace
 
 import faiss
@@ -13,8 +11,7 @@ from support.searching import first_stage, paper_of
 
 from qbe import Facet, IndexFormatError, Query, UsageError
 from qbe.cli.index import main
-from qbe.index import faiss as ours
-from qbe.index.faiss import FAISS, ONE_BY_ONE, CandidateSource, FaissIndex, check_factory, write_faiss
+from qbe.index.faiss import FAISS, CandidateSource, FaissIndex, check_factory, write_faiss
 from qbe.index.index import Index
 from qbe.index.store import EXACT, FaissParams, Files, resolve
 
@@ -163,34 +160,6 @@ def test_settings_that_do_not_fit_leave_nothing(tmp_path, settings):
         assert not any(tmp_path.iterdir())
 
 
-def test_a_build_waits_for_unlimited_searches_alone():
-    faiss.cvar.distance_compute_blas_threshold = ONE_BY_ONE
-    began, may_end = threading.Event(), threading.Event()
-
-    def build():
-        with ours.building(threads=1):
-            began.set()
-            may_end.wait(60)
-
-    builder = threading.Thread(target=build)
-    with contextlib.ExitStack() as end, contextlib.ExitStack() as later:
-        end.callback(may_end.set)
-        with ours.searching() as most:
-            assert most == ONE_BY_ONE
-            builder.start()
-            while later.enter_context(ours.searching()) == ONE_BY_ONE:  # until the build waits
-                later.close()
-            assert not began.is_set()
-            assert faiss.cvar.distance_compute_blas_threshold == ONE_BY_ONE
-        assert began.wait(10)  # though a search that began meanwhile goes on
-        assert faiss.cvar.distance_compute_blas_threshold == ours.TOGETHER
-        may_end.set()
-        builder.join()
-        assert faiss.cvar.distance_compute_blas_threshold == ONE_BY_ONE
-    with ours.searching() as most:
-        assert most == ONE_BY_ONE
-
-
 @pytest.mark.parametrize("factory", [EXACT, "IVF4,SQfp16"])
 def test_one_long_paper_does_not_hide_the_others(tmp_path, stored, factory):
     """A paper of more sentences near the query than are looked up."""
@@ -202,3 +171,13 @@ def test_one_long_paper_does_not_hide_the_others(tmp_path, stored, factory):
     for by_mean in (False, True):
         (found,) = source.nearest([stored[:1].astype(np.float32)], 50, by_mean=by_mean)
         assert len(found) >= 50
+
+
+@pytest.mark.parametrize("factory", ["Flat", "IVF4,SQfp16"])
+def test_a_search_does_not_depend_on_the_other_queries(tmp_path, stored, monkeypatch, factory):
+    made, queries = planned(factory, stored), stored[:40].astype(np.float32)
+    write_faiss(tmp_path, stored, "cosine", made)
+    monkeypatch.setattr(faiss.cvar, "distance_compute_blas_threshold", 8 * stored.shape[1])
+    index = FaissIndex(Files(tmp_path), 1, made)
+    alone = np.concatenate([index.search(query, 20)[0] for query in queries[:, None]])
+    assert np.array_equal(index.search(queries, 20)[0], alone)

@@ -4,9 +4,7 @@ A search compares and transforms vectors one by one, since FAISS's matrix produc
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,9 +20,6 @@ from qbe.models.encoding import L2
 FAISS = "faiss.index"
 SAMPLED = 64  # vectors per list that its centroid is learned from
 CODE_SAMPLED = 2**16  # vectors that codes are learned from, at least (if there are as many)
-# Number of query vectors from which FAISS uses matrix products when it searches: never.
-ONE_BY_ONE = 2**31 - 1
-TOGETHER = 20  # the same when it builds (FAISS's default)
 
 _ADDED = 65_536  # vectors that are added at a time
 # Positions that FAISS returns in one call, at 12 bytes each, unless a single query needs more.
@@ -38,8 +33,6 @@ BREADTH = 2
 
 SentenceSelection = tuple[int, Any]  # how many sentences a search may return, and FAISS's selector of them
 
-_state = threading.Condition()
-_unlimited = _builds = 0
 _reading = threading.Lock()
 
 
@@ -94,19 +87,19 @@ def write_faiss(
     import faiss
 
     try:
-        with building(threads):
-            if learned is None:
-                index = _train(vectors, similarity, params)
-            else:
-                index = _read_index(learned, faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
-                if not kept:
-                    index.reset()
-            advance(index.ntotal)
-            for first in range(index.ntotal, len(vectors), _ADDED):
-                block = vectors[first : first + _ADDED].astype(np.float32)
-                index.add(block)
-                advance(len(block))
-            faiss.write_index(index, str(folder / FAISS))
+        faiss.omp_set_num_threads(threads)  # of this thread
+        if learned is None:
+            index = _train(vectors, similarity, params)
+        else:
+            index = _read_index(learned, faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
+            if not kept:
+                index.reset()
+        advance(index.ntotal)
+        for first in range(index.ntotal, len(vectors), _ADDED):
+            block = vectors[first : first + _ADDED].astype(np.float32)
+            index.add(block)
+            advance(len(block))
+        faiss.write_index(index, str(folder / FAISS))
     except RuntimeError as error:
         raise OutputError(f"cannot write {folder / FAISS}: {error}; check the disk's free space") from error
 
@@ -165,16 +158,13 @@ class FaissIndex:
         if nprobe is not None and params.nlist is None:
             raise UsageError(f"`nprobe` goes with an index of lists, found {params.factory}; drop it")
         self._threads = threads
-        with _state:
-            if not _builds:
-                faiss.cvar.distance_compute_blas_threshold = ONE_BY_ONE
         flags = faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
         if not params.factory.endswith("fs"):  # fast-scan codes are copied; all others can be mapped
             flags |= faiss.IO_FLAG_MMAP_IFC
         try:
             self._index: Any = _read_index(self._path, flags)
             if params.nlist is not None:
-                faiss.extract_index_ivf(self._index).nprobe = self._nprobe
+                faiss.extract_index_ivf(self._index)
         except (RuntimeError, AttributeError, MemoryError, OSError) as error:
             raise damaged(self._path, "a FAISS index", " ".join(str(error).split())) from error
         self._searched = searched(self._index)
@@ -218,8 +208,11 @@ class FaissIndex:
         count = min(count if self.params.factory == EXACT else count + 1, size)
         if not count:
             return np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
+        for transform in self._transformations:  # one by one: matrix products depend on the other queries
+            queries = np.concatenate([transform(row) for row in queries[:, None]])
+        faiss.omp_set_num_threads(self._threads)  # of this thread
         parameters: Any = None  # those of the index
-        if self.params.nlist is not None and (selector is not None or breadth > 1):
+        if self.params.nlist is not None:
             nprobe = min(self._nprobe * breadth, self.params.nlist)
             parameters = untyped.SearchParametersIVF(sel=selector, nprobe=nprobe)
         elif isinstance(self._searched, faiss.IndexHNSW) and (selector is not None or breadth > 1):
@@ -228,56 +221,14 @@ class FaissIndex:
             parameters = untyped.SearchParametersHNSW(sel=selector, efSearch=compared)
         elif selector is not None:
             parameters = untyped.SearchParameters(sel=selector)
-        for transform in self._transformations:  # one by one: matrix products depend on the other queries
-            queries = np.concatenate([transform(row) for row in queries[:, None]])
-        faiss.omp_set_num_threads(self._threads)  # of this thread
-        with searching() as most:
-            found = [
-                self._searched.search(queries[first : first + most], count, params=parameters)
-                for first in range(0, max(len(queries), 1), most)
-            ]
+        # So many vectors that FAISS does not yet use matrix products, which depend on the other queries.
+        most = max(1, (faiss.cvar.distance_compute_blas_threshold - 1) // queries.shape[1])
+        groups = [queries[first : first + most] for first in range(0, max(len(queries), 1), most)]
+        found = [self._searched.search(group, count, params=parameters) for group in groups]
         distances, positions = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
         if positions.max(initial=-1) >= self.sentences:
             raise damaged(self._path, f"positions below {self.sentences}", positions.max())
         return distances if self._inner_product else -distances, positions
-
-
-@contextmanager
-def searching() -> Iterator[int]:
-    """Give the number of query vectors that a search may take at a time: few during a build."""
-    global _unlimited
-    with _state:
-        limited = _builds > 0
-        _unlimited += not limited
-    try:
-        yield TOGETHER - 1 if limited else ONE_BY_ONE
-    finally:
-        with _state:
-            _unlimited -= not limited
-            _state.notify_all()
-
-
-@contextmanager
-def building(threads: int) -> Iterator[None]:
-    """Wait for searches under way, and build with this many threads; then reset."""
-    global _builds
-    import faiss
-
-    before = faiss.omp_get_max_threads()
-    with _state:
-        _builds += 1
-    try:
-        with _state:
-            _state.wait_for(lambda: not _unlimited)
-            faiss.cvar.distance_compute_blas_threshold = TOGETHER
-        faiss.omp_set_num_threads(threads)
-        yield
-    finally:
-        faiss.omp_set_num_threads(before)
-        with _state:
-            _builds -= 1
-            if not _builds:
-                faiss.cvar.distance_compute_blas_threshold = ONE_BY_ONE
 
 
 class CandidateSource:
@@ -296,40 +247,28 @@ class CandidateSource:
         where ``allowed`` has enough papers. Where papers are then scored ``by_mean``
         (`qbe.index.vectors.mean_max`), those that cannot be among the best ``k`` may be left out.
         """
-        count = max(self.sentences.params.depth, 2 * k)
-        if allowed is None:
-            if by_mean and self.sentences.has_similarities:
-                found: Iterator[Iterable[Rows]] = (
-                    self._may_be_best(group, k, count) for group in self._groups(queries, count)
-                )
-            else:
-                found = iter([self._papers(queries, count, self.sentences.nearest)])
-            for query, rows in zip(queries, chain.from_iterable(found), strict=True):
-                wider = count  # until there are k papers: a long one may have all of the nearest sentences
-                while len(rows) < min(k, self._with_sentences) and wider < self.sentences.sentences:
-                    wider *= 4
-                    search = partial(self.sentences.nearest, breadth=wider // count)
-                    (rows,) = self._papers([query], wider, search)
-                yield rows
-            return
-        mask, sizes = allowed.mask, np.diff(self._starts)
-        selected = allowed.once("sentences", lambda: self.sentences.select(np.repeat(mask, sizes)))
-        if selected[0] <= FEW_SENTENCES or len(allowed) <= 2 * k:
-            yield from (allowed.rows for _ in queries)
-            return
-        search = partial(self.sentences.nearest, allowed=selected, breadth=BREADTH)
-        for query, rows in zip(queries, self._papers(queries, count, search), strict=True):
-            wider, breadth = count, BREADTH  # until there are k candidates; all selected papers at the last
-            while len(rows) < k:
-                if wider >= selected[0]:
-                    rows = allowed.rows
-                    break
-                wider, breadth = 2 * wider, 2 * breadth
-                search = partial(self.sentences.nearest, allowed=selected, breadth=breadth)
-                (rows,) = self._papers([query], wider, search)
-            yield rows
+        count, least = max(self.sentences.params.depth, 2 * k), min(k, self._with_sentences)
+        selected, usual, size, factor = None, 1, self.sentences.sentences, 4
+        if allowed is not None:
+            mask, sizes = allowed.mask, np.diff(self._starts)
+            selected = allowed.once("sentences", lambda: self.sentences.select(np.repeat(mask, sizes)))
+            usual, size, factor = BREADTH, selected[0], 2
+            if size <= FEW_SENTENCES or len(allowed) <= 2 * k:
+                yield from (allowed.rows for _ in queries)
+                return
+        groups = self._groups(queries, count)
+        if allowed is None and by_mean and self.sentences.has_similarities:
+            found = (self._may_be_best(group, k, count) for group in groups)
+        else:
+            found = (self._papers(group, count, selected, usual) for group in groups)
+        for query, rows in zip(queries, chain.from_iterable(found), strict=True):
+            wider = count  # until there are enough: a long paper may have all of the nearest sentences
+            while len(rows) < least and wider < size:
+                wider *= factor
+                (rows,) = self._papers([query], wider, selected, usual * (wider // count))
+            yield rows if allowed is None or len(rows) >= least else allowed.rows
 
-    def _may_be_best(self, queries: Sequence[Floats], k: int, count: int) -> Sequence[Rows]:
+    def _may_be_best(self, queries: Sequence[Floats], k: int, count: int) -> list[Rows]:
         """Look up few sentences, and ``count`` where these do not show that no other paper can be better."""
         candidates: list[Rows] = [np.zeros(0, np.int64)] * len(queries)
         waiting = [*range(len(queries))]
@@ -348,12 +287,11 @@ class CandidateSource:
         return candidates
 
     def _papers(
-        self, queries: Sequence[Floats], count: int, search: Callable[[Floats, int], Rows]
-    ) -> Iterator[Rows]:
-        for group in self._groups(queries, count):
-            for query_positions in _split(search(np.concatenate(group), count), group):
-                unique = distinct(query_positions[query_positions >= 0])
-                yield distinct(np.searchsorted(self._starts, unique, side="right") - 1)
+        self, queries: Sequence[Floats], count: int, selected: SentenceSelection | None, breadth: int
+    ) -> list[Rows]:
+        positions = self.sentences.nearest(np.concatenate(queries), count, selected, breadth)
+        unique = [distinct(each[each >= 0]) for each in _split(positions, queries)]
+        return [distinct(np.searchsorted(self._starts, each, side="right") - 1) for each in unique]
 
     def _groups(self, queries: Sequence[Floats], count: int) -> Iterator[list[Floats]]:
         """Yield queries that are looked up together: as many as MOST_POSITIONS allows, and at least one."""
