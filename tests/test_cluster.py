@@ -62,7 +62,7 @@ def nodes():
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     from ray.cluster_utils import Cluster
 
-    from qbe.cluster.index import connected
+    from qbe.cluster import connected
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     cluster.add_node(num_cpus=1)
@@ -76,7 +76,7 @@ def nodes():
 
 @pytest.fixture(scope="module")
 def shards(nodes, tmp_path_factory, corpus, settings) -> Path:
-    from qbe.cluster.index import build_on_cluster
+    from qbe.cluster import build_on_cluster
 
     folder = tmp_path_factory.mktemp("shards") / "indexes"
     manifest = build_on_cluster(nodes, folder, [str(corpus)], settings, SHARDS, reading=Reading())
@@ -95,7 +95,7 @@ def several(request, shards):
             assert isinstance(index.reader, SeveralReader)
             yield index
     else:
-        from qbe.cluster.index import open_index
+        from qbe.cluster import open_index
 
         with open_index(shards, "auto", replicas=2, threads=2) as index:
             yield index
@@ -169,7 +169,7 @@ def test_indexes_that_do_not_go_together(whole, shards, tiny_encoder, dated, tmp
 
 
 def test_a_replica_that_is_killed_changes_no_answer(nodes, shards, whole):
-    from qbe.cluster.index import open_index
+    from qbe.cluster import open_index
 
     with open_index(shards, "auto") as index, Pipeline(index, Dense()) as pipeline, qbe.open(whole) as one:
         query = Query(one.papers[3])
@@ -182,7 +182,7 @@ def test_a_replica_that_is_killed_changes_no_answer(nodes, shards, whole):
 
 
 def test_processes_of_the_cluster_answer(nodes, shards):
-    from qbe.cluster.index import ClusterError, open_index
+    from qbe.cluster import ClusterError, open_index
 
     with open_index(shards, "auto", deadline=0.5) as index, Pipeline(index, Dense()) as pipeline:
         for replicas in index.replicas:

@@ -24,7 +24,7 @@ OWN = {"qbe", "support", "benchmarks", "scripts"}
 EXTRA_OF = {
     "qbe/cli/serve.py": "serve",
     "qbe/search/pipeline.py": "pyterrier",
-    "qbe/cluster": "cluster",
+    "qbe/cluster.py": "cluster",
     "qbe/corpus/tables.py": "huggingface",
     "qbe/corpus/streams.py": "huggingface",
     "qbe/evaluate": "evaluate",

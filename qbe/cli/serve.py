@@ -182,7 +182,7 @@ def cluster_main(arguments: list[str]) -> None:
     from qbe.cli import index, search
 
     def build(output: Any, corpus: Any, settings: Any, *, execution: Any, **named: Any) -> Any:
-        from qbe.cluster.index import build_on_cluster, connected
+        from qbe.cluster import build_on_cluster, connected
 
         with connected(options.address, execution.threads) as ray:
             named |= {"shards": options.shards, "execution": execution}
@@ -193,7 +193,7 @@ def cluster_main(arguments: list[str]) -> None:
         return
     check_package("ray")
 
-    from qbe.cluster.index import open_index
+    from qbe.cluster import open_index
 
     asked = {"cluster": options.address, "replicas": options.replicas, "deadline": options.deadline}
     opened: Any = partial(open_index, **asked)

@@ -1,4 +1,4 @@
-"""Build and search on a Ray cluster: joined or started, each index held by processes of its own."""
+"""Build and search on a Ray cluster, joined or started: indexes on several machines, searched as one."""
 
 import contextlib
 import ctypes
@@ -10,9 +10,10 @@ import shutil
 import signal
 import socket
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,26 +28,6 @@ from qbe.index.store import Manifest, current, read_manifest
 from qbe.util.files import lock, publish_directory
 
 POLL_SECONDS = 1.0
-
-
-def build_share(
-    number: int,
-    count: int,
-    folder: Path,
-    corpus: Sequence[str],
-    settings: BuildSettings,
-    reading: Reading,
-    working_directory: str,
-) -> None:
-    """Build the index of every ``count``-th paper of a corpus, from ``number`` on, or continue an attempt."""
-    os.chdir(working_directory)  # the corpus is named as it was given
-    source = open_corpus(list(corpus), reading)
-    shared = dataclasses.replace(
-        source,
-        papers=lambda split, left_out: islice(source.papers(split, left_out), number - 1, None, count),
-        facts=[*source.facts, [number, count]],
-    )
-    build(folder / str(number), shared, settings, reading=reading, resume=True)
 
 
 def build_on_cluster(
@@ -73,7 +54,19 @@ def build_on_cluster(
     execution = execution or Execution()
     count = max(1, shards or int(ray.cluster_resources().get("CPU", 1)))
     output = Path(os.path.realpath(output))
-    staging = output.parent / f".{output.name}.shards"
+    staging, directory = output.parent / f".{output.name}.shards", Path.cwd()
+
+    def build_share(number: int) -> None:
+        """Build the index of every ``count``-th paper, from ``number`` on, or continue an attempt."""
+        os.chdir(directory)  # the corpus is named as it was given
+        source = open_corpus(list(corpus), reading)
+        shared = dataclasses.replace(
+            source,
+            papers=lambda split, left_out: islice(source.papers(split, left_out), number - 1, None, count),
+            facts=[*source.facts, [number, count]],
+        )
+        build(staging / str(number), shared, settings, reading=reading, resume=True)
+
     if output.exists() and any(output.iterdir()) and not overwrite:
         raise IndexBuildError(
             f"{output} is there already; choose another `folder`, or replace it with `overwrite`"
@@ -95,8 +88,7 @@ def build_on_cluster(
             scheduling_strategy="SPREAD",
             runtime_env={"env_vars": {"OPENBLAS_NUM_THREADS": "1"}},
         )(build_share)
-        numbers, shared = range(1, count + 1), (count, staging, corpus, settings, reading, str(Path.cwd()))
-        unfinished = [task.remote(number, *shared) for number in numbers]
+        unfinished = [task.remote(number) for number in range(1, count + 1)]
         with execution.progress("building", "indexes", count) as advance:
             while unfinished:
                 done, unfinished = ray.wait(unfinished, num_returns=len(unfinished), timeout=POLL_SECONDS)
@@ -108,7 +100,7 @@ def build_on_cluster(
                     raise error.cause from None
                 advance(len(done))
         publish_directory(staging, output)
-    return combined_manifest([read_manifest(output / str(number)) for number in numbers])
+    return combined_manifest([read_manifest(output / str(number)) for number in range(1, count + 1)])
 
 
 LOCAL, AUTO = "local", "auto"
@@ -192,19 +184,18 @@ class Holder:
 
     def __init__(self, folder: str, threads: int) -> None:
         self._folder, self._threads = Path(folder), threads
-        self._open: OrderedDict[int, IndexReader] = OrderedDict()
+        self._reader = lru_cache(KEPT_GENERATIONS)(self._open)
 
     def ask(self, generation: int, method: str, arguments: Sequence[Any]) -> Any:
         """Call a method of `IndexReader` on a generation."""
-        if generation not in self._open:
-            reader = IndexReader(self._folder, self._threads)
-            if reader.generation != generation:
-                found = f"expected generation {generation} of {self._folder}, found {reader.generation}"
-                raise UsageError(f"{found}; search again")  # it was updated while it was searched
-            self._open[generation] = reader
-            while len(self._open) > KEPT_GENERATIONS:
-                self._open.popitem(last=False)
-        return getattr(self._open[generation], method)(*arguments)
+        return getattr(self._reader(generation), method)(*arguments)
+
+    def _open(self, generation: int) -> IndexReader:
+        reader = IndexReader(self._folder, self._threads)
+        if reader.generation != generation:
+            found = f"expected generation {generation} of {self._folder}, found {reader.generation}"
+            raise UsageError(f"{found}; search again")  # it was updated while it was searched
+        return reader
 
 
 class ClusterIndex(Index):
@@ -309,7 +300,6 @@ def _start(ray: Any, folders: Sequence[Path], replicas: int, threads: int) -> li
     """Start the replicas of all indexes, those of one on different nodes where there are enough."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    nodes = sorted(node["NodeID"] for node in ray.nodes() if node["Alive"])
     actor = ray.remote(
         num_cpus=0,
         memory=ACTOR_BYTES,
@@ -318,10 +308,10 @@ def _start(ray: Any, folders: Sequence[Path], replicas: int, threads: int) -> li
         max_concurrency=CONCURRENCY,
         runtime_env={"env_vars": {"OMP_WAIT_POLICY": "PASSIVE"}},
     )(Holder)
-
-    def start(shard: int, replica: int) -> Any:
-        node = nodes[(shard + replica) % len(nodes)]  # or any other one where it is gone
-        place = NodeAffinitySchedulingStrategy(node, soft=True)
-        return actor.options(scheduling_strategy=place).remote(str(folders[shard]), threads)
-
-    return [[start(shard, replica) for replica in range(replicas)] for shard in range(len(folders))]
+    nodes = sorted(node["NodeID"] for node in ray.nodes() if node["Alive"])
+    places = [NodeAffinitySchedulingStrategy(node, soft=True) for node in nodes]  # or another if it is gone
+    placed = [actor.options(scheduling_strategy=place) for place in places]
+    return [
+        [placed[(shard + n) % len(placed)].remote(str(folder), threads) for n in range(replicas)]
+        for shard, folder in enumerate(folders)
+    ]
