@@ -11,15 +11,7 @@ from hypothesis.extra.numpy import arrays
 from qbe.errors import IndexFormatError, UsageError
 from qbe.index.source import BuildSettings
 from qbe.index.store import Files, resolve_stored
-from qbe.index.vectors import (
-    Quantized,
-    nearness,
-    open_vectors,
-    quantized,
-    scales_file,
-    similarities,
-    writing_vectors,
-)
+from qbe.index.vectors import Quantized, open_vectors, quantized, scales_file, similarities, writing_vectors
 
 numbers = st.floats(-8, 8, width=16)
 matrices = st.tuples(st.integers(1, 6), st.integers(1, 24)).flatmap(
@@ -62,24 +54,24 @@ def test_numbers_lie_on_the_grids_that_exact_sums_need(vectors):
     assert (quantized(vectors, "l2").astype(np.float64) * 2**16 % 1 == 0).all()
 
 
-@pytest.mark.parametrize("compare", [similarities, nearness])
-def test_scores_are_those_of_exact_sums(compare):
+@pytest.mark.parametrize("similarity", ["cosine", "l2"])
+def test_scores_are_those_of_exact_sums(similarity):
     """To the last bit: the exact sum, rounded once; other vectors and other orders change nothing."""
-    vectors = quantized(units(700, 48, 0), "l2" if compare is nearness else "cosine")
+    vectors = quantized(units(700, 48, 0), similarity)
     asked = vectors[[3, 500]].astype(np.float32)
-    found = compare(asked, vectors)
+    found = similarities(asked, vectors, similarity)
     exact = vectors.astype(np.float64)
     for i, query in enumerate(asked.astype(np.float64)):
         for j in range(0, 700, 7):
             near = math.fsum(query * exact[j])
             far = -math.sqrt(math.fsum((query - exact[j]) ** 2))
-            assert found[i, j] == np.float32(near if compare is similarities else far)
+            assert found[i, j] == np.float32(near if similarity == "cosine" else far)
     rows = np.random.default_rng(1).permutation(700)
-    assert (compare(asked, vectors[rows]) == found[:, rows]).all()
+    assert (similarities(asked, vectors[rows], similarity) == found[:, rows]).all()
     backwards = Quantized(vectors.codes[:, ::-1], vectors.scales)
-    assert (compare(asked[:, ::-1], backwards) == found).all()
-    if compare is nearness:
-        assert (compare(asked, vectors[[3, 500]]).diagonal() == 0).all()
+    assert (similarities(asked[:, ::-1], backwards, similarity) == found).all()
+    if similarity == "l2":
+        assert (similarities(asked, vectors[[3, 500]], similarity).diagonal() == 0).all()
 
 
 def test_every_half_is_read_as_numpy_reads_it():

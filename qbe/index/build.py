@@ -19,18 +19,10 @@ import numpy as np
 from qbe.corpus.records import AS_IT_COMES, REJECTED_SUFFIX, Reading, RejectedRecords
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, IndexBuildError, IndexFormatError, check_package
-from qbe.index import jvm, store
+from qbe.index import jvm, papers, store
 from qbe.index.faiss import check_factory, write_faiss
 from qbe.index.lucene import INPUT, write_input, write_lucene_index
-from qbe.index.papers import (
-    FACET_CODES,
-    FACETS_FILE,
-    PROBABILITIES_FILE,
-    STARTS_FILE,
-    Papers,
-    without_labels,
-    write_papers,
-)
+from qbe.index.papers import FACET_CODES, Papers, without_labels, write_papers
 from qbe.index.source import BuildSettings, Corpus, Execution, GivenEncoder, Source, open_corpus
 from qbe.index.store import FaissParams, Files, Manifest, resolve, resolve_stored
 from qbe.index.vectors import SENTENCES, WHOLE, open_vectors, writing_rows, writing_vectors
@@ -258,8 +250,8 @@ def encode_papers(
 ) -> None:
     """Write vectors and predicted facets of the papers behind those that ``state`` says are ``encoded``."""
     files, done = Files(folder), state.get("encoded", 0)
-    papers, starts = Papers(files, predictions=False), files.array(STARTS_FILE, "int64", 1)
-    count, dimension = len(papers), tagging.encoder.dimension
+    records, starts = Papers(files, predictions=False), files.array(papers.STARTS_FILE, "int64", 1)
+    count, dimension = len(records), tagging.encoder.dimension
     total, first = int(starts[-1]), int(starts[done])
     similarity = tagging.encoder.files.metadata.encoder_format.similarity
     if isinstance(tagging.encoder, GivenEncoder):
@@ -272,11 +264,13 @@ def encode_papers(
             writing_vectors(folder, WHOLE, (count, dimension), stored, similarity, done),
         ]
         if tagging.tagger is not None:
-            opened.append(writing_rows(folder / FACETS_FILE, (total,), np.uint8, first))
-            opened.append(writing_rows(folder / PROBABILITIES_FILE, (total, LABELS), np.float16, first))
+            opened.append(writing_rows(folder / papers.FACETS_FILE, (total,), np.uint8, first))
+            opened.append(
+                writing_rows(folder / papers.PROBABILITIES_FILE, (total, LABELS), np.float16, first)
+            )
         writers = [stack.enter_context(each) for each in opened]
         # One stream: what encodes may read ahead beyond the end of a block.
-        encoded = tagging.encode(papers.read_from(done) if done < count else ())
+        encoded = tagging.encode(records.read_from(done) if done < count else ())
         while done < count:
             block = []  # of each paper, in the order of the writers
             for paper, vectors in islice(encoded, BLOCK):

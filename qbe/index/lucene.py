@@ -200,14 +200,8 @@ def document_rows(reader: Any, ids: str) -> NDArray[np.int32]:
     query = java("org.apache.lucene.search.MatchAllDocsQuery")()
     documents = java("io.anserini.search.ScoredDocs")
     row_of = {paper_id: row for row, paper_id in enumerate(ids.split("\n"))}
-    rows: list[int] = []
-    last = None
-    while len(rows) < reader.maxDoc():
-        # All scores are equal, so documents come in the order of their numbers.
-        top = searcher.searchAfter(last, query, _IDS_AT_A_TIME)
-        rows += [row_of[paper_id] for paper_id in documents.fromTopDocs(top, searcher).docids]
-        last = java("org.apache.lucene.search.ScoreDoc")(len(rows) - 1, 1.0)
-    return np.array(rows, dtype=np.int32)
+    top = searcher.search(query, reader.maxDoc())  # by number, since all scores are equal
+    return np.array([row_of[paper_id] for paper_id in documents.fromTopDocs(top, searcher).docids], np.int32)
 
 
 class Ranked(NamedTuple):

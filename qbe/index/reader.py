@@ -4,30 +4,19 @@ import dataclasses
 import hashlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from qbe.errors import EncoderMismatchError, IndexFormatError, PaperNotFoundError, UsageError
+from qbe.index import vectors
 from qbe.index.faiss import CandidateSource, FaissIndex
 from qbe.index.lucene import Ranked, TextSearch
 from qbe.index.papers import Mask, PaperLayout, Papers, facet_mask
 from qbe.index.store import FaissParams, Manifest, damaged, open_generation
-from qbe.index.vectors import (
-    COMPARISONS,
-    SENTENCES,
-    WHOLE,
-    Compared,
-    Floats,
-    Quantized,
-    Rows,
-    Selection,
-    SentenceBlock,
-    Vectors,
-    open_vectors,
-    sentence_rows,
-)
+from qbe.index.vectors import Compared, Floats, Quantized, Rows, Selection, SentenceBlock, Vectors
 from qbe.models.encoding import PaperVectors
 from qbe.types import Facet, Paper
 
@@ -131,28 +120,28 @@ class IndexReader:
     @property
     def sentence_vectors(self) -> Vectors:
         """Vectors of all sentences, (sentences, dimension), as stored, memory-mapped."""
-        return self._vectors(SENTENCES, "sentences")
+        return self._vectors(vectors.SENTENCES, "sentences")
 
     @property
     def whole_vectors(self) -> Vectors:
         """One vector a paper, (papers, dimension), likewise."""
-        return self._vectors(WHOLE, "papers")
+        return self._vectors(vectors.WHOLE, "papers")
 
     def _vectors(self, name: str, unit: str) -> Vectors:
         self.require_vectors()
 
         def read() -> Vectors:
             assert self.manifest.dense is not None
-            vectors = open_vectors(self._files, name, self.manifest.dense["stored"])
-            if len(vectors) != (count := self.manifest.corpus[unit]):
-                raise damaged(self._files.folder / name, f"vectors of {count} {unit}", len(vectors))
-            return vectors
+            stored = vectors.open_vectors(self._files, name, self.manifest.dense["stored"])
+            if len(stored) != (count := self.manifest.corpus[unit]):
+                raise damaged(self._files.folder / name, f"vectors of {count} {unit}", len(stored))
+            return stored
 
         return self._open_once(name, read)
 
     def gather(self, rows: Rows) -> SentenceBlock:
         """Return the sentence vectors of papers (n,)."""
-        positions, begins = sentence_rows(self.layout.starts, rows)
+        positions, begins = vectors.sentence_rows(self.layout.starts, rows)
         return SentenceBlock(self.sentence_vectors[positions], begins, positions)
 
     def whole(self, rows: Rows) -> Vectors:
@@ -161,7 +150,7 @@ class IndexReader:
 
     def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
         """Compare papers (n,) exactly with a query's ``sentences`` (m, dimension) and ``whole``."""
-        block, compare = self.gather(rows), COMPARISONS[self.similarity]
+        block, compare = self.gather(rows), partial(vectors.similarities, similarity=self.similarity)
         of_papers = None if whole is None else compare(whole[None], self.whole(rows))[0]
         return Compared(compare(sentences, block.vectors), block.starts, block.rows, of_papers)
 
@@ -252,7 +241,7 @@ class SeveralReader(IndexReader):
         (owners, local), starts = self._local(rows), self.layout.starts
         answers = self._ask("gather", {number: (some,) for number, some in local.items()})
         parts = {number: block.vectors for number, block in answers.items()}
-        positions, begins = sentence_rows(starts, rows)
+        positions, begins = vectors.sentence_rows(starts, rows)
         of_sentences = np.repeat(owners, starts[rows + 1] - starts[rows])
         return SentenceBlock(_together(of_sentences, parts), begins, positions)
 
@@ -270,7 +259,7 @@ class SeveralReader(IndexReader):
             similarities[:, of_sentences == number] = compared.similarities
             if of_papers is not None:
                 of_papers[owners == number] = compared.whole
-        positions, begins = sentence_rows(starts, rows)
+        positions, begins = vectors.sentence_rows(starts, rows)
         return Compared(similarities, begins, positions, of_papers)
 
     def nearest(

@@ -17,25 +17,13 @@ import numpy as np
 from qbe.corpus.identity import MADE, Seen, are_apart, content_id, made_id, second_id, told_apart, usable_id
 from qbe.corpus.records import AS_IT_COMES, KEPT, RENAMED, Reading, RejectedRecords, Splitter, paper_to_record
 from qbe.errors import PaperNotFoundError, UsageError
-from qbe.index import build, papers
+from qbe.index import build, papers, store
 from qbe.index.build import BuildModels, State
 from qbe.index.faiss import FAISS
 from qbe.index.lucene import update_lucene, write_lucene_index
 from qbe.index.papers import Papers, contradicts, differs_little, encode_paper, without_labels
 from qbe.index.source import BuildSettings, Corpus, Execution, Source, matching_encoder, open_corpus
-from qbe.index.store import (
-    FLOAT16,
-    INT8,
-    NEXT,
-    RECORDS,
-    FaissParams,
-    Files,
-    Generation,
-    publish,
-    resolve,
-    resolve_stored,
-    writing,
-)
+from qbe.index.store import RECORDS, FaissParams, Files, Generation
 from qbe.index.vectors import SENTENCES, WHOLE, open_vectors, sentence_rows, writing_vectors
 from qbe.types import Paper
 
@@ -71,15 +59,7 @@ class Written:
         )
 
 
-def append_papers(
-    folder: str | Path,
-    corpus: Corpus,
-    *,
-    reading: Reading = AS_IT_COMES,
-    update: bool = False,
-    execution: Execution | None = None,
-    **models: str | None,
-) -> Written:
+def append_papers(folder: str | Path, corpus: Corpus, *, update: bool = False, **named: Any) -> Written:
     """Add the papers of a corpus to an index, encoded with the index's settings, as its next generation.
 
     Of a paper that it has with other content under the same id the index keeps its own, or with ``update``
@@ -90,83 +70,77 @@ def append_papers(
     Raises IndexBuildError for another tagger and where another process writes, EncoderMismatchError, and what
     `qbe.index.build.build` does; then the index is unchanged.
     """
-    source, how = open_corpus(corpus, reading), UPDATE if update else APPEND
-    with writing(folder) as generation:
-        return _change(generation, source, how, models, execution)
+    return _change(folder, corpus, UPDATE if update else APPEND, **named)
 
 
-def sync_papers(
-    folder: str | Path,
-    corpus: Corpus,
-    *,
-    reading: Reading = AS_IT_COMES,
-    overwrite: bool = False,
-    execution: Execution | None = None,
-    **models: str | None,
-) -> Written:
+def sync_papers(folder: str | Path, corpus: Corpus, **named: Any) -> Written:
     """Make the papers of an index those of a corpus, in one generation.
 
     A paper whose record was skipped stays. Without ``reading`` files are read as when the index was built.
     Without ``overwrite`` raises UsageError before more than one paper and a tenth of all are deleted, or any
     while skipped records do not tell their ids.
     """
-    if reading.limit is not None:
-        raise UsageError("`limit` is of no use with `sync`, which would delete the papers beyond it; drop it")
-    with writing(folder) as generation:
-        if reading == AS_IT_COMES:
-            reading = Reading(**{**generation.manifest.corpus.get("reading", {}), "limit": None})
-        return _change(generation, open_corpus(corpus, reading), SYNC, models, execution, overwrite)
+    return _change(folder, corpus, SYNC, **named)
 
 
 def _change(
-    generation: Generation,
-    source: Source,
+    folder: str | Path,
+    corpus: Corpus,
     how: str,
-    models: Mapping[str, str | None],
-    execution: Execution | None,
+    *,
+    reading: Reading = AS_IT_COMES,
     overwrite: bool = False,
+    execution: Execution | None = None,
+    **models: str | None,
 ) -> Written:
-    """Write what a source changes of an index, if anything; ``how`` is that of `Additions`."""
-    index, manifest, execution = generation.index, generation.manifest, execution or Execution()
-    changed = {name: value for name, value in models.items() if value is not None}
-    settings = BuildSettings.read(manifest.settings, **changed)
-    if manifest.dense is not None:
-        matching_encoder(index, manifest, settings.encoder)
-    before = Papers(generation, predictions=False)
-    additions = Additions(source, before, how, settings.dense and settings.facets == "predicted")
-    part = index / NEXT / "added"
-    part.mkdir(parents=True)
-    added = BuildModels(settings, execution.threads, manifest.tagger)
-    with build.recorded(index, keeps=how != SYNC) as left_out:
-        new = dataclasses.replace(source, papers=additions.read)
-        state = build.read_papers(part, new, added, execution, left_out)
-        if additions.unexpected and not overwrite:
-            raise UsageError(
-                f"expected {additions.unexpected}; nothing was changed: check the corpus, or delete them by "
-                "`overwrite`"
-            )
-    if additions.written:
-        if settings.bm25:
-            write_lucene_index(part, additions.written, settings, execution)
-        if settings.dense:
-            build.encode_papers(part, added.tagging_encoder(state["tagger"]), FLOAT16, state, execution)
-    dead = sorted({*additions.replaced, *additions.gone})
-    number = generation.number
-    if additions.written or dead:
-        state["names"] = [*dict.fromkeys([*manifest.settings["corpus"], *source.names])]
-        new_papers = (part, state) if additions.written else None
-        number = write_next(generation, dead, new_papers, settings, execution)
-    return Written(
-        added=additions.written - len(additions.replaced),
-        replaced=len(additions.replaced),
-        deleted=len(additions.gone),
-        papers=len(before) + additions.written - len(dead),
-        generation=number,
-        left_out=left_out.counts(),
-        unchanged=additions.unchanged,
-        kept=tuple(additions.kept),
-        deleted_titles={before.ids[row]: title for row, title in additions.gone.items()},
-    )
+    """Write what a corpus changes of an index, if anything; ``how`` is that of `Additions`."""
+    if how == SYNC and reading.limit is not None:
+        raise UsageError("`limit` is of no use with `sync`, which would delete the papers beyond it; drop it")
+    with store.writing(folder) as generation:
+        index, manifest, execution = generation.index, generation.manifest, execution or Execution()
+        if how == SYNC and reading == AS_IT_COMES:
+            reading = Reading(**{**manifest.corpus.get("reading", {}), "limit": None})
+        source = open_corpus(corpus, reading)
+        changed = {name: value for name, value in models.items() if value is not None}
+        settings = BuildSettings.read(manifest.settings, **changed)
+        if manifest.dense is not None:
+            matching_encoder(index, manifest, settings.encoder)
+        before = Papers(generation, predictions=False)
+        additions = Additions(source, before, how, settings.dense and settings.facets == "predicted")
+        part = index / store.NEXT / "added"
+        part.mkdir(parents=True)
+        added = BuildModels(settings, execution.threads, manifest.tagger)
+        with build.recorded(index, keeps=how != SYNC) as left_out:
+            new = dataclasses.replace(source, papers=additions.read)
+            state = build.read_papers(part, new, added, execution, left_out)
+            if additions.unexpected and not overwrite:
+                raise UsageError(
+                    f"expected {additions.unexpected}; nothing was changed: check the corpus, or delete them "
+                    "by `overwrite`"
+                )
+        if additions.written:
+            if settings.bm25:
+                write_lucene_index(part, additions.written, settings, execution)
+            if settings.dense:
+                tagging = added.tagging_encoder(state["tagger"])
+                build.encode_papers(part, tagging, store.FLOAT16, state, execution)
+        dead = sorted({*additions.replaced, *additions.gone})
+        number = generation.number
+        if additions.written or dead:
+            state["names"] = [*dict.fromkeys([*manifest.settings["corpus"], *source.names])]
+            new_papers = (part, state) if additions.written else None
+            number = write_next(generation, dead, new_papers, settings, execution)
+        return Written(
+            added=additions.written - len(additions.replaced),
+            replaced=len(additions.replaced),
+            deleted=len(additions.gone),
+            papers=len(before) + additions.written - len(dead),
+            generation=number,
+            left_out=left_out.counts(),
+            unchanged=additions.unchanged,
+            kept=tuple(additions.kept),
+            deleted_titles={before.ids[row]: title for row, title in additions.gone.items()},
+        )
 
 
 def delete_papers(
@@ -174,7 +148,7 @@ def delete_papers(
 ) -> Written:
     """Delete papers from an index; none where it lacks one of the ids, or would be left empty."""
     paper_ids = list(paper_ids)
-    with writing(folder) as generation:
+    with store.writing(folder) as generation:
         before, index = Papers(generation, predictions=False), generation.index
         rows = {paper_id: before.find(paper_id) for paper_id in paper_ids}
         if unknown := [paper_id for paper_id, row in rows.items() if row is None]:
@@ -207,7 +181,7 @@ def write_next(
     The result is that of a build of these papers in this order, but for FAISS's centroids and codes, which
     are kept until the number of sentences has doubled, and for vectors in bytes, which stay so.
     """
-    manifest, folder = generation.manifest, generation.index / NEXT / "generation"
+    manifest, folder = generation.manifest, generation.index / store.NEXT / "generation"
     generation.verify()  # damage that was copied would have valid digests
     execution.progress("copying")
     folder.mkdir(parents=True)
@@ -247,12 +221,12 @@ def write_next(
             np.save(folder / papers.PROBABILITIES_FILE, shares[sentences])
         # Half precision is not made of bytes again.
         form = manifest.dense["stored"]
-        stored = INT8 if form == INT8 else resolve_stored(settings.stored, len(sentences))
+        stored = store.INT8 if form == store.INT8 else store.resolve_stored(settings.stored, len(sentences))
         dimension, similarity = manifest.dense["dimension"], manifest.similarity
         for name, chosen in ((SENTENCES, sentences), (WHOLE, rows)):
             with writing_vectors(folder, name, (len(chosen), dimension), stored, similarity) as write:
                 first = 0
-                for part, kind in zip(parts, (form, FLOAT16), strict=False):
+                for part, kind in zip(parts, (form, store.FLOAT16), strict=False):
                     vectors = open_vectors(part, name, kind)
                     own = chosen[(chosen >= first) & (chosen < first + len(vectors))] - first
                     for begin in range(0, len(own), _ROWS):
@@ -260,7 +234,7 @@ def write_next(
                     first += len(vectors)
         params, learned = FaissParams(), None
         with contextlib.suppress(UsageError):  # exact where too few sentences are left
-            params = resolve(settings.faiss, len(sentences), dimension)
+            params = store.resolve(settings.faiss, len(sentences), dimension)
         before = FaissParams.read(manifest.dense)
         trained = manifest.dense.get("trained", manifest.corpus["sentences"])
         if before.learns and params.learns and trained / 2 < len(sentences) < trained * 2:
@@ -269,7 +243,7 @@ def write_next(
         kept = {name: manifest.dense[name] for name in ("encoder", "dimension", "similarity")}
         state["dense"] = {**kept, "stored": stored, **faiss}
     build.describe(folder, state)
-    return int(publish(folder, generation.index).name)
+    return int(store.publish(folder, generation.index).name)
 
 
 class Additions:

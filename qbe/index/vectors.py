@@ -6,7 +6,7 @@ Half precision, or bytes with a scale per vector. Sentences of paper i are the r
 
 import io
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from qbe.errors import IndexBuildError
 from qbe.index.store import FLOAT16, INT8, Files, damaged
-from qbe.models.encoding import GRID, L2
+from qbe.models.encoding import COSINE, GRID, L2
 
 SENTENCES = "vectors.npy"
 WHOLE = "whole.npy"
@@ -242,37 +242,25 @@ def may_be_best(similarities: Floats, papers: Rows, total: int, k: int) -> tuple
     return rows[most >= enough], bool(mean_max(farthest)[0] < enough)
 
 
-def similarities(queries: Floats, vectors: Vectors) -> Floats:
-    """Return inner products (queries, vectors) of unit vectors (n, dimension) in any stored form, as float32.
+def similarities(queries: Floats, vectors: Vectors, similarity: str = COSINE) -> Floats:
+    """Return inner products (queries, vectors) of unit vectors (n, dimension) in any stored form, as float32;
+    with ``l2`` minus Euclidean distances.
 
     Numbers are multiples of 2 ** -24 (see `qbe.index.vectors.quantized`), their products of 2 ** -48, so that
-    double precision holds the sums exactly, in any order.
-    """
-    left = queries.astype(np.float64)
-    products = np.empty((len(queries), len(vectors)), np.float32)
-    for first in range(0, len(vectors), _BLOCK):
-        numbers, factors = _parts(vectors[first : first + _BLOCK])
-        products[:, first : first + _BLOCK] = (left @ numbers.T) * factors
-    return products
-
-
-def nearness(queries: Floats, vectors: Vectors) -> Floats:
-    """Return minus the Euclidean distances (queries, vectors) of vectors (n, dimension), exact like
-    `similarities`, as sums of products of multiples of 2 ** -16 (see `qbe.models.encoding.stored`).
+    double precision holds the sums exactly, in any order; with ``l2`` numbers are multiples of 2 ** -16 (see
+    `qbe.models.encoding.stored`).
     """
     left = queries.astype(np.float64)
     lengths = (left * left).sum(axis=1)
-    near = np.empty((len(queries), len(vectors)), np.float32)
+    result = np.empty((len(queries), len(vectors)), np.float32)
     for first in range(0, len(vectors), _BLOCK):
         numbers, factors = _parts(vectors[first : first + _BLOCK])
-        right = np.einsum("ij,ij->i", numbers, numbers) * factors * factors
-        squares = lengths[:, None] + right - 2 * ((left @ numbers.T) * factors)
-        near[:, first : first + _BLOCK] = -np.sqrt(np.maximum(squares, 0))
-    return near
-
-
-# How vectors are compared, by the similarity of their index; more is better.
-COMPARISONS: Mapping[str, Callable[[Floats, Vectors], Floats]] = {"cosine": similarities, "l2": nearness}
+        products = (left @ numbers.T) * factors
+        if similarity == L2:
+            right = np.einsum("ij,ij->i", numbers, numbers) * factors * factors
+            products = -np.sqrt(np.maximum(lengths[:, None] + right - 2 * products, 0))
+        result[:, first : first + _BLOCK] = products
+    return result
 
 
 def _parts(vectors: Half | Floats | Quantized) -> tuple[Doubles, Doubles | float]:

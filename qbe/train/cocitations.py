@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -18,7 +19,7 @@ from qbe.corpus.json_stream import decode_record, decode_text
 from qbe.corpus.records import parse_paper
 from qbe.corpus.streams import display_name, numbered_lines, open_source
 from qbe.errors import CorpusError, UsageError, check_count, check_positive
-from qbe.index.vectors import COMPARISONS
+from qbe.index.vectors import similarities
 from qbe.models.cards import ENCODER, TOKENIZER
 from qbe.models.encoder import Encoder
 from qbe.models.encoding import COSINE, L2, MEAN, SENTENCES, TITLE_SEP_ABSTRACT, EncoderFormat, PaperTokenizer
@@ -214,7 +215,7 @@ def align(pairs: Sequence[Pair], by: str, aligner: Encoder, file: Path) -> list[
         texts = dict.fromkeys(text for parts in texts_of for part in parts for text in part)
         encoded = (vectors.whole.astype(np.float32) for vectors in aligner.encode(map(_single, texts)))
         vectors = dict(zip(texts, encoded, strict=True))
-        nearest = COMPARISONS[aligner.files.metadata.encoder_format.similarity]
+        nearest = partial(similarities, similarity=aligner.files.metadata.encoder_format.similarity)
         for parts in texts_of:
             query, positive, contexts = (np.array([vectors[text] for text in part]) for part in parts)
             if by == CONTEXTS:
