@@ -24,8 +24,8 @@ from qbe.index.build import build
 from qbe.index.index import Index
 from qbe.index.reader import Ask, IndexReader, combined_manifest
 from qbe.index.source import BuildSettings, Execution, open_corpus
-from qbe.index.store import Manifest, current, read_manifest
-from qbe.util.files import lock, publish_directory
+from qbe.index.store import Manifest, current, read_manifest, write_lock
+from qbe.util.files import publish_directory
 
 POLL_SECONDS = 1.0
 
@@ -71,9 +71,7 @@ def build_on_cluster(
         raise IndexBuildError(
             f"{output} is there already; choose another `folder`, or replace it with `overwrite`"
         )
-    with lock(output.parent / f".{output.name}.lock") as alone:
-        if not alone:
-            raise IndexBuildError(f"{output} is being built by another process; wait until it ends")
+    with write_lock(output):
         if staging.exists() and not resume:
             if not overwrite:
                 raise IndexBuildError(

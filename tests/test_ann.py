@@ -13,6 +13,7 @@ from qbe import Facet, IndexFormatError, Query, UsageError
 from qbe.cli.index import main
 from qbe.index.faiss import FAISS, CandidateSource, FaissIndex, check_factory, write_faiss
 from qbe.index.index import Index
+from qbe.index.source import Execution
 from qbe.index.store import EXACT, FaissParams, Files, resolve
 
 pytestmark = pytest.mark.slow
@@ -65,7 +66,7 @@ def test_the_same_bytes_with_other_threads(tmp_path, stored, factory):
     made = planned(factory, stored)
     results = []
     for threads in (1, 2):
-        write_faiss(tmp_path, stored, "cosine", made, threads)
+        write_faiss(tmp_path, stored, "cosine", made, Execution(threads))
         found = FaissIndex(Files(tmp_path), threads, made).nearest(stored[:20].astype(np.float32), 60)
         results.append(((tmp_path / FAISS).read_bytes(), np.sort(found, axis=1).tolist()))
     assert results[0] == results[1]

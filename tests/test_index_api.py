@@ -94,7 +94,7 @@ def test_labels_and_vectors_come_out_of_one_pass(index, papers):
 def test_papers_in_memory_are_resumed_only_if_equal(tmp_path, papers, settings, monkeypatch):
     for given, other in ((iter(papers[:6]), iter(papers[:6])), (papers[:6], papers[:7])):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr("qbe.index.build.build_faiss", interrupt)
+            patch.setattr("qbe.index.build.write_faiss", interrupt)
             build_index(tmp_path / "index", given, settings, overwrite=True)
         with pytest.raises(IndexBuildError, match="found other sources"):
             build_index(tmp_path / "index", other, settings, resume=True)

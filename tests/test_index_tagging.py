@@ -149,7 +149,7 @@ def test_a_tagger_exchanged_since_the_build_began_is_refused(tmp_path, settings,
     write_tagger(tagger, tiny_encoder)
     job = replace(settings, tagger=str(tagger))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("qbe.index.build.build_faiss", interrupt)
+        patch.setattr("qbe.index.build.write_faiss", interrupt)
         build_job(output, job)
     before = (tagger / HEAD).read_bytes()
     write_tagger(tagger, tiny_encoder, seed=1)

@@ -1,7 +1,6 @@
 """Building an index: stage by stage in a hidden folder, resumable, published as a generation at the end."""
 
 import contextlib
-import dataclasses
 import json
 import logging
 import os
@@ -24,7 +23,7 @@ from qbe.index.faiss import check_factory, write_faiss
 from qbe.index.lucene import INPUT, write_input, write_lucene_index
 from qbe.index.papers import FACET_CODES, Papers, without_labels, write_papers
 from qbe.index.source import BuildSettings, Corpus, Execution, GivenEncoder, Source, open_corpus
-from qbe.index.store import FaissParams, Files, Manifest, resolve, resolve_stored
+from qbe.index.store import Files, Manifest, resolve, resolve_stored
 from qbe.index.vectors import SENTENCES, WHOLE, open_vectors, writing_rows, writing_vectors
 from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder
@@ -85,6 +84,7 @@ def build(
             save_state(staging, state)
         else:
             log.info("going on with the unfinished build in %s", staging)
+            models.before = state["tagger"]
         counts = state["counts"]
         if settings.bm25:
             if "lucene" not in state:
@@ -94,13 +94,15 @@ def build(
         if models.encoder is not None:
             params = resolve(settings.faiss, counts["sentences"], models.encoder.dimension)
             stored = resolve_stored(settings.stored, counts["sentences"])
-            encode_papers(staging, models.tagging_encoder(state["tagger"]), stored, state, execution)
+            tagging = TaggingEncoder(models.encoder, models.tagger if state["tagger"] else None)
+            encode_papers(staging, tagging, stored, state, execution)
+            vectors = open_vectors(Files(staging), SENTENCES, stored)
             state["dense"] = {
                 "encoder": models.identity,
                 "dimension": models.encoder.dimension,
                 "similarity": store.STORED_AS[models.similarity],
                 "stored": stored,
-                **build_faiss(staging, stored, params, models.similarity, execution),
+                **write_faiss(staging, vectors, models.similarity, params, execution),
             }
         manifest = describe(staging, state)
         (store.publish(staging, output) / STATE).unlink()
@@ -174,8 +176,8 @@ class BuildModels:
     """The encoder of a build, None without vectors, and the tagger of its papers that have no labels."""
 
     def __init__(self, settings: BuildSettings, threads: int, before: Identity | None = None) -> None:
-        """Load the encoder; ``before`` is the tagger that labelled the papers of the index so far."""
-        self.settings, self._before = settings, before
+        """Load the encoder; ``before`` is the tagger that labelled papers so far."""
+        self.settings, self.before = settings, before
         self.encoder: Encoder | None = None
         self.identity: dict[str, Any] | None = None
         if settings.dense:
@@ -192,18 +194,14 @@ class BuildModels:
     @cached_property
     def tagger(self) -> Tagger:
         """The tagger, opened at the first paper to be tagged."""
-        tagger = Tagger.open(self.settings.tagger)
-        remedy = "give that one as `tagger`, or build the index again"
-        self._require(tagger, self._before, "that labelled the index's papers", remedy)
-        return tagger
-
-    def _require(self, tagger: Tagger, expected: Identity | None, which: str, remedy: str) -> None:
-        found = tagger.identity
-        if expected is not None and expected != found:
+        tagger, before = Tagger.open(self.settings.tagger), self.before
+        if before is not None and before != (found := tagger.identity):
             raise IndexBuildError(
-                f"expected the tagger {expected['name']} ({expected['sha256'][:12]}) {which}, found "
-                f"{found['name']} ({found['sha256'][:12]}); {remedy}"
+                f"expected the tagger {before['name']} ({before['sha256'][:12]}) that labelled the papers so "
+                f"far, found {found['name']} ({found['sha256'][:12]}); put that one back, give it as "
+                "`tagger`, or build the index again"
             )
+        return tagger
 
     def prepare(self, papers: Iterable[Paper]) -> Iterator[Paper]:
         """Yield papers as they are to be stored; open the tagger at the first one to be tagged."""
@@ -213,14 +211,6 @@ class BuildModels:
             if self.settings.dense and not paper.labelled:
                 _ = self.tagger
             yield paper
-
-    def tagging_encoder(self, tagger: Identity | None) -> TaggingEncoder:
-        """Return the encoder with the tagger, unless it was exchanged since the build began, or with none."""
-        assert self.encoder is not None
-        if tagger is not None:
-            remedy = "put that one back, or discard the build with `overwrite` alone"
-            self._require(self.tagger, tagger, "as when the build began", remedy)
-        return TaggingEncoder(self.encoder, None if tagger is None else self.tagger)
 
 
 def read_papers(
@@ -283,22 +273,6 @@ def encode_papers(
                 write(array)
             done += len(block)
             save_state(folder, state | {"encoded": done})
-
-
-def build_faiss(
-    folder: Path,
-    stored: str,
-    params: FaissParams,
-    similarity: str,
-    execution: Execution,
-    learned: tuple[Path, bool, int] | None = None,
-) -> dict[str, Any]:
-    """Build FAISS's index; ``learned``: whose centroids are kept, its vectors too, trained on how many."""
-    vectors = open_vectors(Files(folder), SENTENCES, stored)
-    before, kept, trained = learned or (None, False, len(vectors))
-    with execution.progress("indexing with FAISS", "vectors", len(vectors)) as advance:
-        write_faiss(folder, vectors, similarity, params, execution.threads, advance, before, kept)
-    return {"ann": dataclasses.asdict(params), **({"trained": trained} if params.learns else {})}
 
 
 def describe(folder: Path, state: State) -> Manifest:

@@ -4,10 +4,11 @@ A search compares and transforms vectors one by one, since FAISS's matrix produc
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,9 @@ from qbe.errors import OutputError, UsageError, check_package
 from qbe.index.store import AUTO, EXACT, FaissParams, Files, damaged
 from qbe.index.vectors import Floats, Mask, Rows, Selection, Vectors, distinct, may_be_best
 from qbe.models.encoding import L2
+
+if TYPE_CHECKING:
+    from qbe.index.source import Execution
 
 FAISS = "faiss.index"
 SAMPLED = 64  # vectors per list that its centroid is learned from
@@ -74,34 +78,38 @@ def write_faiss(
     vectors: Vectors,
     similarity: str,
     params: FaissParams,
-    threads: int = 1,
-    advance: Callable[[int], Any] = lambda _: None,
-    learned: Path | None = None,
-    kept: bool = False,
-) -> None:
-    """Build an index over vectors (sentences, dimension), and save it in a folder.
+    execution: "Execution | None" = None,
+    learned: tuple[Path, bool, int] | None = None,
+) -> dict[str, Any]:
+    """Build an index over vectors (sentences, dimension), save it in a folder, and return what a manifest's
+    ``dense`` says of it.
 
     The same vectors and parameters give the same bytes. ``learned`` is the file of an index whose centroids
-    and codes are taken; its own vectors are ``kept`` where they are the first of ``vectors``.
+    and codes are taken, whether its vectors are kept as the first of ``vectors``, and how many it learned of.
     """
     import faiss
 
+    from qbe.index.source import Execution
+
+    execution, (before, kept, trained) = execution or Execution(), learned or (None, False, len(vectors))
     try:
-        faiss.omp_set_num_threads(threads)  # of this thread
-        if learned is None:
-            index = _train(vectors, similarity, params)
-        else:
-            index = _read_index(learned, faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
-            if not kept:
-                index.reset()
-        advance(index.ntotal)
-        for first in range(index.ntotal, len(vectors), _ADDED):
-            block = vectors[first : first + _ADDED].astype(np.float32)
-            index.add(block)
-            advance(len(block))
+        with execution.progress.steps("indexing with FAISS", "vectors", len(vectors)) as advance:
+            faiss.omp_set_num_threads(execution.threads)  # of this thread
+            if before is None:
+                index = _train(vectors, similarity, params)
+            else:
+                index = _read_index(before, faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
+                if not kept:
+                    index.reset()
+            advance(index.ntotal)
+            for first in range(index.ntotal, len(vectors), _ADDED):
+                block = vectors[first : first + _ADDED].astype(np.float32)
+                index.add(block)
+                advance(len(block))
         faiss.write_index(index, str(folder / FAISS))
     except RuntimeError as error:
         raise OutputError(f"cannot write {folder / FAISS}: {error}; check the disk's free space") from error
+    return {"ann": asdict(params), **({"trained": trained} if params.learns else {})}
 
 
 def _train(vectors: Vectors, similarity: str, params: FaissParams) -> Any:
@@ -256,7 +264,9 @@ class CandidateSource:
             if size <= FEW_SENTENCES or len(allowed) <= 2 * k:
                 yield from (allowed.rows for _ in queries)
                 return
-        groups = self._groups(queries, count)
+        # Queries that are looked up together, at least one.
+        most = max(1, MOST_POSITIONS // (min(count, int(self._starts[-1])) * max([1, *map(len, queries)])))
+        groups = (queries[first : first + most] for first in range(0, len(queries), most))
         if allowed is None and by_mean and self.sentences.has_similarities:
             found = (self._may_be_best(group, k, count) for group in groups)
         else:
@@ -292,18 +302,6 @@ class CandidateSource:
         positions = self.sentences.nearest(np.concatenate(queries), count, selected, breadth)
         unique = [distinct(each[each >= 0]) for each in _split(positions, queries)]
         return [distinct(np.searchsorted(self._starts, each, side="right") - 1) for each in unique]
-
-    def _groups(self, queries: Sequence[Floats], count: int) -> Iterator[list[Floats]]:
-        """Yield queries that are looked up together: as many as MOST_POSITIONS allows, and at least one."""
-        most = max(1, MOST_POSITIONS // min(count, int(self._starts[-1])))
-        group: list[Floats] = []
-        for query in queries:
-            if group and sum(map(len, group)) + len(query) > most:
-                yield group
-                group = []
-            group.append(query)
-        if group:
-            yield group
 
 
 def _split(found: NDArray[Any], queries: Sequence[Floats]) -> list[NDArray[Any]]:

@@ -19,12 +19,13 @@ from qbe.corpus.records import AS_IT_COMES, KEPT, RENAMED, Reading, RejectedReco
 from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index import build, papers, store
 from qbe.index.build import BuildModels, State
-from qbe.index.faiss import FAISS
+from qbe.index.faiss import FAISS, write_faiss
 from qbe.index.lucene import update_lucene, write_lucene_index
 from qbe.index.papers import Papers, contradicts, differs_little, encode_paper, without_labels
 from qbe.index.source import BuildSettings, Corpus, Execution, Source, matching_encoder, open_corpus
 from qbe.index.store import RECORDS, FaissParams, Files, Generation
 from qbe.index.vectors import SENTENCES, WHOLE, open_vectors, sentence_rows, writing_vectors
+from qbe.models.tagger import TaggingEncoder
 from qbe.types import Paper
 
 _ROWS = 65_536  # of vectors that are copied at a time
@@ -121,8 +122,8 @@ def _change(
         if additions.written:
             if settings.bm25:
                 write_lucene_index(part, additions.written, settings, execution)
-            if settings.dense:
-                tagging = added.tagging_encoder(state["tagger"])
+            if added.encoder is not None:
+                tagging = TaggingEncoder(added.encoder, added.tagger if state["tagger"] else None)
                 build.encode_papers(part, tagging, store.FLOAT16, state, execution)
         dead = sorted({*additions.replaced, *additions.gone})
         number = generation.number
@@ -239,7 +240,8 @@ def write_next(
         trained = manifest.dense.get("trained", manifest.corpus["sentences"])
         if before.learns and params.learns and trained / 2 < len(sentences) < trained * 2:
             params, learned = before, (generation.folder / FAISS, not dead, trained)
-        faiss = build.build_faiss(folder, stored, params, similarity, execution, learned)
+        vectors = open_vectors(Files(folder), SENTENCES, stored)
+        faiss = write_faiss(folder, vectors, similarity, params, execution, learned)
         kept = {name: manifest.dense[name] for name in ("encoder", "dimension", "similarity")}
         state["dense"] = {**kept, "stored": stored, **faiss}
     build.describe(folder, state)
