@@ -249,16 +249,15 @@ def encode_papers(
     with contextlib.ExitStack() as stack:
         advance = stack.enter_context(execution.progress("encoding", "papers", count))
         advance(done)
-        opened: list[contextlib.AbstractContextManager[Callable[[Any], Any]]] = [
-            writing_vectors(folder, SENTENCES, (total, dimension), stored, similarity, first),
-            writing_vectors(folder, WHOLE, (count, dimension), stored, similarity, done),
+        enter = stack.enter_context
+        writers: list[Callable[[Any], Any]] = [
+            enter(writing_vectors(folder, SENTENCES, (total, dimension), stored, similarity, first)),
+            enter(writing_vectors(folder, WHOLE, (count, dimension), stored, similarity, done)),
         ]
         if tagging.tagger is not None:
-            opened.append(writing_rows(folder / papers.FACETS_FILE, (total,), np.uint8, first))
-            opened.append(
-                writing_rows(folder / papers.PROBABILITIES_FILE, (total, LABELS), np.float16, first)
-            )
-        writers = [stack.enter_context(each) for each in opened]
+            shares_file = folder / papers.PROBABILITIES_FILE
+            writers.append(enter(writing_rows(folder / papers.FACETS_FILE, (total,), np.uint8, first)))
+            writers.append(enter(writing_rows(shares_file, (total, LABELS), np.float16, first)))
         # One stream: what encodes may read ahead beyond the end of a block.
         encoded = tagging.encode(records.read_from(done) if done < count else ())
         while done < count:

@@ -7,8 +7,9 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from qbe.errors import IndexFormatError, MissingDependencyError, UsageError
 from qbe.index import jvm
@@ -29,18 +30,11 @@ if TYPE_CHECKING:
     from qbe.models.tagger import TaggingEncoder
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
-class _OfReader(Generic[T]):
-    """An attribute of an index's current reader."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, index: Index | None, owner: type) -> T:
-        value: T = getattr(IndexReader if index is None else index.reader, self._name)
-        return value
+def _of_reader(name: str) -> Any:
+    """Return an attribute that is that of the index's current reader."""
+    return property(attrgetter(f"reader.{name}"))
 
 
 class Index(Closing):
@@ -53,19 +47,19 @@ class Index(Closing):
     ('2025', 'cosine')
     """
 
-    generation = _OfReader[int]()
-    manifest = _OfReader[Manifest]()
-    papers = _OfReader[Papers]()
-    layout = _OfReader[PaperLayout]()
-    similarity = _OfReader[str]()
-    sentence_vectors = _OfReader[Vectors]()
-    __len__ = _OfReader[Callable[[], int]]()
-    __iter__ = _OfReader[Callable[[], Iterator[Paper]]]()
-    __contains__ = _OfReader[Callable[[object], bool]]()
-    paper = _OfReader[Callable[[str], Paper]]()
-    find = _OfReader[Callable[..., Paper]]()
-    facet_mask = _OfReader[Callable[[Facet], Mask]]()
-    require_vectors = _OfReader[Callable[[], None]]()
+    generation: int = _of_reader("generation")
+    manifest: Manifest = _of_reader("manifest")
+    papers: Papers = _of_reader("papers")
+    layout: PaperLayout = _of_reader("layout")
+    similarity: str = _of_reader("similarity")
+    sentence_vectors: Vectors = _of_reader("sentence_vectors")
+    __len__: ClassVar[Callable[[Index], int]] = _of_reader("__len__")
+    __iter__: ClassVar[Callable[[Index], Iterator[Paper]]] = _of_reader("__iter__")
+    __contains__: ClassVar[Callable[[Index, object], bool]] = _of_reader("__contains__")
+    paper: Callable[[str], Paper] = _of_reader("paper")
+    find: Callable[..., Paper] = _of_reader("find")
+    facet_mask: Callable[[Facet], Mask] = _of_reader("facet_mask")
+    require_vectors: Callable[[], None] = _of_reader("require_vectors")
 
     def __init__(
         self,

@@ -2,11 +2,10 @@
 
 import dataclasses
 import hashlib
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -14,33 +13,29 @@ from qbe.errors import EncoderMismatchError, IndexFormatError, PaperNotFoundErro
 from qbe.index import vectors
 from qbe.index.faiss import CandidateSource, FaissIndex
 from qbe.index.lucene import Ranked, TextSearch
-from qbe.index.papers import Mask, PaperLayout, Papers, facet_mask
+from qbe.index.papers import MOST, Mask, Names, PaperLayout, Papers, facet_mask, shortcuts
 from qbe.index.store import FaissParams, Manifest, damaged, open_generation
-from qbe.index.vectors import Compared, Floats, Quantized, Rows, Selection, SentenceBlock, Vectors
+from qbe.index.vectors import Compared, Floats, Once, Quantized, Rows, Selection, SentenceBlock, Vectors
 from qbe.models.encoding import PaperVectors
 from qbe.types import Facet, Paper
 
-if TYPE_CHECKING:
-    from qbe.index.papers import Names
-
 _SHOWN = 3  # papers that a message names where a name is that of several
 
-T = TypeVar("T")
 Allowed = Selection | None  # the papers that a search may find
 
 # Calls a method of `IndexReader` on some of several indexes, by number, each with its own arguments.
 Ask = Callable[[str, Mapping[int, Sequence[Any]]], dict[int, Any]]
 
 
-class IndexReader:
+class IndexReader(Once):
     """The papers, vectors and postings of one generation of an index, each opened when first used.
 
     It never changes, and threads may share it. Once nobody refers to it, writers may remove what it read.
     """
 
     def __init__(self, folder: Path, threads: int = 1) -> None:
+        super().__init__()
         self.folder, self._threads = folder, threads
-        self._lock, self._opened = threading.RLock(), dict[object, Any]()
         self._files = open_generation(folder)
         self.manifest: Manifest = self._files.manifest
         self.generation = self._files.number
@@ -63,17 +58,13 @@ class IndexReader:
         return self.papers[self.papers.row(paper_id)]
 
     @property
-    def names(self) -> "Names":
-        from qbe.index.papers import Names
-
-        return self._open_once("names", lambda: Names(self.papers))
+    def names(self) -> Names:
+        return self.once("names", lambda: Names(self.papers))
 
     def find(self, name: str, *, titles: bool = True) -> Paper:
         """Return the one paper of an id, DOI, arXiv or ACL id, URL or, with ``titles``, (part of) a title."""
         if self.papers.find(name) is not None:
             return self.paper(name)
-        from qbe.index.papers import MOST, shortcuts
-
         ids = [each for each in shortcuts(name) if self.papers.find(each) is not None][:1]
         ids = ids or self.names.find(name, titles=titles)
         if len(ids) == 1:
@@ -110,7 +101,7 @@ class IndexReader:
 
     def facet_mask(self, facet: Facet) -> Mask:
         """Return which sentences (sentences,) count as a facet; see `qbe.index.papers.facet_mask`."""
-        return self._open_once(facet, lambda: facet_mask(self.layout, facet))
+        return self.once(facet, lambda: facet_mask(self.layout, facet))
 
     @property
     def similarity(self) -> str:
@@ -137,7 +128,7 @@ class IndexReader:
                 raise damaged(self._files.folder / name, f"vectors of {count} {unit}", len(stored))
             return stored
 
-        return self._open_once(name, read)
+        return self.once(name, read)
 
     def gather(self, rows: Rows) -> SentenceBlock:
         """Return the sentence vectors of papers (n,)."""
@@ -163,7 +154,7 @@ class IndexReader:
             params = FaissParams.read(self.manifest.dense or {})
             return CandidateSource(FaissIndex(self._files, self._threads, params, nprobe), self.layout.starts)
 
-        return self._open_once(("candidates", nprobe), opened)
+        return self.once(("candidates", nprobe), opened)
 
     def nearest(
         self,
@@ -179,7 +170,7 @@ class IndexReader:
     def text_search(self, similarity: str = "bm25") -> TextSearch:
         """Open what searches the texts by BM25 or tf-idf, once; of several indexes their processes do."""
         self._require("postings", self.manifest.lucene)
-        return self._open_once(
+        return self.once(
             ("texts", similarity),
             lambda: TextSearch(self._files, self.papers.ids, self.manifest.lucene or {}, similarity),
         )
@@ -208,14 +199,6 @@ class IndexReader:
         sentences, whole = self.gather(np.array([row])).vectors, self.whole(np.array([row]))
         return PaperVectors(sentences.astype(np.float32), whole.astype(np.float32)[0])
 
-    def _open_once(self, key: object, open_part: Callable[[], T]) -> T:
-        if key not in self._opened:
-            with self._lock:
-                if key not in self._opened:
-                    self._opened[key] = open_part()
-        part: T = self._opened[key]
-        return part
-
 
 class SeveralReader(IndexReader):
     """One generation of each of several indexes: each is asked, and answers are merged by score.
@@ -226,8 +209,8 @@ class SeveralReader(IndexReader):
 
     def __init__(self, readers: Sequence[IndexReader], ask: Ask) -> None:
         """Raise EncoderMismatchError or IndexFormatError for readers that do not go together."""
-        self.folder, self._lock, self._opened = readers[0].folder, threading.RLock(), {}
-        self.readers, self._ask = readers, ask
+        Once.__init__(self)
+        self.folder, self.readers, self._ask = readers[0].folder, readers, ask
         self.papers = Papers(*(reader._files for reader in readers))
         self.generation = sum(reader.generation for reader in readers)
         self.is_current = lambda: all(reader.is_current() for reader in readers)

@@ -170,16 +170,32 @@ def sentence_rows(starts: Rows, papers: Rows) -> tuple[Rows, Rows]:
     return np.arange(counts.sum()) + np.repeat(starts[papers] - begins, counts), begins
 
 
-class Selection:
-    """Some papers of an index, by row: ``mask`` (papers,) says which; threads may share it.
+class Once:
+    """Keeps what is made once, by name; threads may share it."""
+
+    def __init__(self) -> None:
+        self._made: dict[object, Any] = {}
+        self._making = threading.RLock()
+
+    def once(self, name: object, make: Callable[[], T]) -> T:
+        """Return what ``make`` returned at the first call by that name; other threads wait for it."""
+        if name not in self._made:
+            with self._making:
+                if name not in self._made:
+                    self._made[name] = make()
+        made: T = self._made[name]
+        return made
+
+
+class Selection(Once):
+    """Some papers of an index, by row: ``mask`` (papers,) says which.
 
     What searches make of it, such as a filter of Lucene, is kept with it. No two selections are equal.
     """
 
     def __init__(self, mask: Mask) -> None:
+        super().__init__()
         self.mask = mask
-        self._made: dict[str, Any] = {}
-        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -188,14 +204,6 @@ class Selection:
     def rows(self) -> Rows:
         """The rows of its papers, ascending."""
         return np.flatnonzero(self.mask)
-
-    def once(self, name: str, make: Callable[[], T]) -> T:
-        """Return what ``make`` returned at the first call by that name; other threads wait for it."""
-        with self._lock:
-            if name not in self._made:
-                self._made[name] = make()
-            made: T = self._made[name]
-            return made
 
     def __reduce__(self) -> "tuple[type[Selection], tuple[Mask]]":
         return Selection, (self.mask,)
