@@ -21,21 +21,20 @@ from qbe.errors import CorpusError, IndexBuildError, IndexFormatError, check_pac
 from qbe.index import jvm, papers, store
 from qbe.index.faiss import check_factory, write_faiss
 from qbe.index.lucene import INPUT, write_input, write_lucene_index
-from qbe.index.papers import FACET_CODES, Papers, without_labels, write_papers
+from qbe.index.papers import FACET_CODES, LABELS, Papers, without_labels, write_papers
 from qbe.index.source import BuildSettings, Corpus, Execution, GivenEncoder, Source, open_corpus
 from qbe.index.store import Files, Manifest, resolve, resolve_stored
 from qbe.index.vectors import SENTENCES, WHOLE, open_vectors, writing_rows, writing_vectors
 from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder
 from qbe.models.tagger import Tagger, TaggingEncoder
-from qbe.types import FacetProbabilities, Paper
+from qbe.types import Paper
 from qbe.util.files import atomic_file, resumable_staging, sync_tree, write_text
 
 log = logging.getLogger(__name__)
 
 STATE = "build.json"
 BLOCK = 512  # papers that are encoded between two notes of how far a build is: what a killed one may lose
-LABELS = len(FacetProbabilities._fields)
 _DISCARD = "discard it with `overwrite` alone"
 
 State = dict[str, Any]  # inputs, counts, tagger, lucene once it is done, and how many papers are encoded

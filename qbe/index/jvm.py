@@ -173,24 +173,22 @@ def _declare_classes() -> None:
 
     in_full = partial(jnius.autoclass, include_private=False)  # not the cache entry of the declared class
 
-    class Declaring(jnius.MetaJavaClass):  # type: ignore[misc]
-        """Have pyjnius list the whole class when an undeclared static member is used."""
-
-        def __getattr__(self, attribute: str) -> Any:
-            if attribute.startswith("__"):
-                raise AttributeError(attribute)
-            return getattr(in_full(self.__name__), attribute)
-
-    def of_object(declared: Any, attribute: str) -> Any:
+    def listed(declared: Any, attribute: str) -> Any:
+        """Have pyjnius list the whole class when an undeclared member of it, or of an object, is used."""
         if attribute.startswith("__"):
             raise AttributeError(attribute)
+        if isinstance(declared, Declaring):
+            return getattr(in_full(declared.__name__), attribute)
         return getattr(jnius.cast(in_full(type(declared).__name__), declared), attribute)
+
+    class Declaring(jnius.MetaJavaClass):  # type: ignore[misc]
+        __getattr__ = listed
 
     declared: dict[str, dict[str, Any]] = {}
     signatures = METHODS.replace("@", "Lorg/apache/lucene/").replace("&", "Lcom/fasterxml/jackson/databind/")
     for line in signatures.strip().split("\n"):
         if not line.startswith(" "):
-            members = declared[line] = {"__javaclass__": line.replace(".", "/"), "__getattr__": of_object}
+            members = declared[line] = {"__javaclass__": line.replace(".", "/"), "__getattr__": listed}
             continue
         method, signature = line.split(maxsplit=1)
         if method == "<init>":

@@ -30,7 +30,7 @@ PROBABILITIES_FILE = "facet_probabilities.npy"
 FACET_CODES: tuple[Facet | None, ...] = (None, *Facet)  # a sentence's facet is stored as its position here
 
 Metadata = Mapping[str, Any]
-_LABELS = len(FacetProbabilities._fields)
+LABELS = len(FacetProbabilities._fields)
 # What decoding raises for a line that is no record of a paper.
 _NO_RECORD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
@@ -179,10 +179,10 @@ class Papers:
                 raise damaged(files.folder / STARTS_FILE, f"{len(codes)} sentences of {count} papers", ends)
             if codes.max(initial=0) >= len(FACET_CODES):
                 raise damaged(files.folder / FACETS_FILE, "facets", codes.max())
-            probabilities = np.broadcast_to(np.float16(0), (len(codes), _LABELS))
+            probabilities = np.broadcast_to(np.float16(0), (len(codes), LABELS))
             if self._is_predicted(files):
                 probabilities = files.array(PROBABILITIES_FILE, "float16", 2)
-                if (shape := probabilities.shape) != (len(codes), _LABELS):
+                if (shape := probabilities.shape) != (len(codes), LABELS):
                     raise damaged(files.folder / PROBABILITIES_FILE, f"{len(codes)} sentences", shape)
             sizes.append(np.diff(starts))
             facets.append(codes)
