@@ -174,15 +174,20 @@ def _change_postings(target: Path, old: Path, added: Path | None, deleted: Seque
 @contextlib.contextmanager
 def _building(folder: Path, count: int, advice: str = "go on with `resume`") -> Iterator[dict[str, int]]:
     """Give the term statistics of what the block indexes; convert errors, of which a full disk has many."""
-    statistics: dict[str, int] = {}
+    java, statistics = jvm.java_class, dict[str, int]()
     failure: Exception | None = None
     try:
         yield statistics
         with contextlib.closing(jvm.open_lucene(folder / LUCENE)) as reader:
-            statistics["documents"] = reader.numDocs()
-            statistics["tokens"] = reader.getSumTotalTermFreq("contents")
+            statistics |= {"documents": reader.numDocs(), "tokens": reader.getSumTotalTermFreq("contents")}
             if statistics["documents"] == count:
-                np.save(folder / LUCENE / ROWS, document_rows(reader, (folder / IDS).read_text("utf-8")))
+                searcher = java("org.apache.lucene.search.IndexSearcher")(reader.getContext())
+                query = java("org.apache.lucene.search.MatchAllDocsQuery")()
+                top = searcher.search(query, reader.maxDoc())  # by number, since all scores are equal
+                ids = java("io.anserini.search.ScoredDocs").fromTopDocs(top, searcher).docids
+                lines = (folder / IDS).read_text("utf-8").split("\n")
+                row_of = {paper_id: row for row, paper_id in enumerate(lines)}
+                np.save(folder / LUCENE / ROWS, np.array([row_of[paper_id] for paper_id in ids], np.int32))
         result = f"{statistics['documents']} documents"
     except Exception as error:
         failure, result = error, jvm.java_message(error)
@@ -191,17 +196,6 @@ def _building(folder: Path, count: int, advice: str = "go on with `resume`") -> 
             f"expected Lucene to index {count} papers into {folder / LUCENE}, found {result} and "
             f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB left on the disk; check its space, and {advice}"
         ) from failure
-
-
-def document_rows(reader: Any, ids: str) -> NDArray[np.int32]:
-    """Return the row of each document's paper, (documents,) int32, given the papers' ids, a line each."""
-    java = jvm.java_class
-    searcher = java("org.apache.lucene.search.IndexSearcher")(reader.getContext())
-    query = java("org.apache.lucene.search.MatchAllDocsQuery")()
-    documents = java("io.anserini.search.ScoredDocs")
-    row_of = {paper_id: row for row, paper_id in enumerate(ids.split("\n"))}
-    top = searcher.search(query, reader.maxDoc())  # by number, since all scores are equal
-    return np.array([row_of[paper_id] for paper_id in documents.fromTopDocs(top, searcher).docids], np.int32)
 
 
 class Ranked(NamedTuple):
