@@ -26,7 +26,16 @@ from qbe.index.source import BuildSettings, Execution, open_corpus
 from qbe.index.store import Manifest, current, read_manifest, write_lock
 from qbe.util.files import publish_directory
 
-POLL_SECONDS = 1.0
+LOCAL, AUTO = "local", "auto"
+POLL_SECONDS, CONNECT_SECONDS = 1.0, 5.0
+FATAL = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
+_ACTION_BYTES = 256  # more than a ``struct sigaction`` of any platform has
+DEADLINE = 60.0  # seconds that answers are waited for
+CONCURRENCY = 16  # requests that a replica works on at a time
+KEPT_GENERATIONS = 2
+# Memory that an actor asks for. Ray places one that asks for nothing on any node, whatever it is told; one
+# that asks for a share of a processor would keep tasks that want a whole one from its node.
+ACTOR_BYTES = 2**20
 
 
 def build_on_cluster(
@@ -98,18 +107,6 @@ def build_on_cluster(
                 advance(len(done))
         publish_directory(staging, output)
     return combined_manifest([read_manifest(output / str(number)) for number in range(1, count + 1)])
-
-
-LOCAL, AUTO = "local", "auto"
-CONNECT_SECONDS = 5.0
-FATAL = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
-_ACTION_BYTES = 256  # more than a ``struct sigaction`` of any platform has
-DEADLINE = 60.0  # seconds that answers are waited for
-CONCURRENCY = 16  # requests that a replica works on at a time
-KEPT_GENERATIONS = 2
-# Memory that an actor asks for. Ray places one that asks for nothing on any node, whatever it is told; one
-# that asks for a share of a processor would keep tasks that want a whole one from its node.
-ACTOR_BYTES = 2**20
 
 
 class ClusterError(QbeError):

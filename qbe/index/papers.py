@@ -38,6 +38,21 @@ _NO_RECORD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 # in front of them has bare quotes.
 _ABSTRACT_KEY, _METADATA_KEY = b'", "abstract": [', b'"metadata": '
 
+MOST = 1000  # papers that a part of a title may find
+
+_ARXIV_ID = r"(\d{4}\.\d{4,5}|[a-z-]+(?:\.[a-z]{2})?/\d{7})(?:v\d+)?(?![\w/])"
+_ARXIV = re.compile(rf"(?:^|arxiv[.:]\s*|arxiv\.org/\w+/){_ARXIV_ID}")
+_ARXIV_IDS = re.compile(rf"(?<![\w./-]){_ARXIV_ID}")
+_PREFIX = re.compile(r"[a-z]+:\s*(?!/)")  # as of ``PMID: 7`` and ``doi:10.1234/5``
+# Where a number alone is a paper's id; "isbn:123" and the page of a publisher name others.
+_NUMBERED = re.compile(r"pubmed|ncbi\.nlm|pmid|pmc|semanticscholar|corpusid|mag:")
+# Of a single word that may be a part of a title: "s12" or "2019" is rather an id that the index lacks.
+_FEWEST_LETTERS = 4
+_ACL = "10.18653/v1/"  # what a DOI of the ACL Anthology has before the id there
+_ACL_NAME = re.compile(
+    r"(?:acl:\s*|https?://(?:www\.)?aclanthology\.org/)([\w.]+-[\w.-]+?)(?:\.pdf)?/?", re.IGNORECASE
+)
+
 
 class PaperLayout(NamedTuple):
     """Sentences of all papers, concatenated.
@@ -258,22 +273,6 @@ def facet_mask(layout: PaperLayout, facet: Facet) -> Mask:
     guesses = np.flatnonzero(np.repeat(lacking, sizes) & (probability == np.repeat(best, sizes)))
     mask[guesses[run_starts(np.searchsorted(starts, guesses, side="right"))]] = True
     return mask
-
-
-MOST = 1000  # papers that a part of a title may find
-
-_ARXIV_ID = r"(\d{4}\.\d{4,5}|[a-z-]+(?:\.[a-z]{2})?/\d{7})(?:v\d+)?(?![\w/])"
-_ARXIV = re.compile(rf"(?:^|arxiv[.:]\s*|arxiv\.org/\w+/){_ARXIV_ID}")
-_ARXIV_IDS = re.compile(rf"(?<![\w./-]){_ARXIV_ID}")
-_PREFIX = re.compile(r"[a-z]+:\s*(?!/)")  # as of ``PMID: 7`` and ``doi:10.1234/5``
-# Where a number alone is a paper's id; "isbn:123" and the page of a publisher name others.
-_NUMBERED = re.compile(r"pubmed|ncbi\.nlm|pmid|pmc|semanticscholar|corpusid|mag:")
-# Of a single word that may be a part of a title: "s12" or "2019" is rather an id that the index lacks.
-_FEWEST_LETTERS = 4
-_ACL = "10.18653/v1/"  # what a DOI of the ACL Anthology has before the id there
-_ACL_NAME = re.compile(
-    r"(?:acl:\s*|https?://(?:www\.)?aclanthology\.org/)([\w.]+-[\w.-]+?)(?:\.pdf)?/?", re.IGNORECASE
-)
 
 
 class Names:

@@ -3,12 +3,11 @@
 import contextlib
 import dataclasses
 import hashlib
-import itertools
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -246,14 +245,12 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
     """Return the source of a corpus; a build of a sequence of papers can be resumed, of a stream not."""
     if isinstance(corpus, Source):
         return corpus
-    items: Any = [corpus] if isinstance(corpus, str | os.PathLike) else corpus
-    is_one = isinstance(items, Mapping | bytes) or not isinstance(items, Iterable)
-    if is_one:
-        items = [items]
+    is_one = isinstance(corpus, str | bytes | os.PathLike | Mapping) or not isinstance(corpus, Iterable)
+    items: Any = [corpus] if is_one else corpus
     if not isinstance(items, Sequence):
         stream = iter(items)
-        first = list(itertools.islice(stream, 1))
-        items = itertools.chain(first, stream)
+        first = list(islice(stream, 1))
+        items = chain(first, stream)
         if first and isinstance(first[0], str | os.PathLike):
             items = list(items)
     if not is_one and (not isinstance(items, Sequence) or any(isinstance(item, Paper) for item in items)):
@@ -263,7 +260,7 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
         check_type(item, str | os.PathLike, expected, "give one of these")
     names = tuple(os.fspath(item) for item in items)
     facts = list[list[Any]]()
-    for file in itertools.chain.from_iterable(map(files_of, names)):
+    for file in chain.from_iterable(map(files_of, names)):
         facts.append([file])
         if Path(file).is_file():
             status = Path(file).stat()

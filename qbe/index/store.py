@@ -28,6 +28,15 @@ from qbe.models import HEADERS
 from qbe.models.encoding import COSINE, L2
 from qbe.util.files import lock, sha256, sync, sync_tree, write_text
 
+FORMAT_VERSION = 6
+MANIFEST = "manifest.json"
+CURRENT = "CURRENT"
+NEXT = ".next"  # the folder, in an index, of an update under way
+RECORDS = "papers.jsonl"
+STORED_AS = {COSINE: "inner product", L2: "l2"}  # what the manifest calls a similarity
+SMALL = 1 << 20  # bytes of a file up to which its digest is compared at opening
+FORMER = ("segments.json", "part.json")  # in an index of several segments, or a part of one, before 0.9
+
 AUTO = "auto"
 # The factory string of an exhaustive index over vectors in half precision, which holds them as they are.
 EXACT = "SQfp16"
@@ -39,6 +48,7 @@ AUTO_SENTENCES = 200_000  # sentences up to which ``auto`` means an exact index 
 MIN_CANDIDATES = 2000  # sentences that are looked up for each sentence of a query, at least
 PROBE_FRACTION = 4  # a search reads nlist / 4 of the lists by default
 
+_GENERATION = re.compile(r"\d{6,}")
 _LISTS = re.compile(r"IVF(\d+)")
 _ROUNDED = re.compile(r"PQ|SQ[468]|SQbf16|RQ|LSQ|LSH|ITQ|PCA|RR")
 _CODES = re.compile(r"PQ(\d+)(?:x(\d+))?")
@@ -101,18 +111,6 @@ def resolve_stored(stored: str, sentences: int) -> str:
     if stored != AUTO:
         return stored
     return INT8 if sentences > AUTO_SENTENCES else FLOAT16
-
-
-FORMAT_VERSION = 6
-MANIFEST = "manifest.json"
-CURRENT = "CURRENT"
-NEXT = ".next"  # the folder, in an index, of an update under way
-RECORDS = "papers.jsonl"
-STORED_AS = {COSINE: "inner product", L2: "l2"}  # what the manifest calls a similarity
-SMALL = 1 << 20  # bytes of a file up to which its digest is compared at opening
-FORMER = ("segments.json", "part.json")  # in an index of several segments, or a part of one, before 0.9
-
-_GENERATION = re.compile(r"\d{6,}")
 
 
 @dataclass(frozen=True, slots=True)

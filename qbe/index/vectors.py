@@ -21,10 +21,22 @@ from qbe.models.encoding import COSINE, GRID, L2
 
 SENTENCES = "vectors.npy"
 WHOLE = "whole.npy"
+T = TypeVar("T")
 LARGEST = 127  # the largest code; codes are symmetric around 0
 
 Half = NDArray[np.float16]
 Floats = NDArray[np.float32]
+Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Doubles = NDArray[np.float64]
+
+# By how much FAISS's similarities of unit vectors may differ from exact ones: numbers stored in bytes are
+# rounded to half precision (2 ** -11 of their size), sums to single precision.
+TOLERANCE = 1e-3
+# Vectors multiplied at a time: more would not stay in a processor's nearest cache in double precision.
+_BLOCK = 256
+# The ratio of numbers whose bits are the same once moved from half to single precision's place.
+_HALF_TO_SINGLE = 2.0**112
 
 
 class Quantized:
@@ -136,21 +148,6 @@ def open_vectors(files: Files, name: str, stored: str = FLOAT16) -> Vectors:
     if len(scales) != len(array):
         raise damaged(files.folder / scales_file(name), f"{len(array)} scales", len(scales))
     return Quantized(array, scales)
-
-
-T = TypeVar("T")
-
-Rows = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Doubles = NDArray[np.float64]
-
-# By how much FAISS's similarities of unit vectors may differ from exact ones: numbers stored in bytes are
-# rounded to half precision (2 ** -11 of their size), sums to single precision.
-TOLERANCE = 1e-3
-# Vectors multiplied at a time: more would not stay in a processor's nearest cache in double precision.
-_BLOCK = 256
-# The ratio of numbers whose bits are the same once moved from half to single precision's place.
-_HALF_TO_SINGLE = 2.0**112
 
 
 def run_starts(ordered: NDArray[Any]) -> Rows:
