@@ -93,7 +93,7 @@ def write_faiss(
 
     execution, (before, kept, trained) = execution or Execution(), learned or (None, False, len(vectors))
     try:
-        with execution.progress.steps("indexing with FAISS", "vectors", len(vectors)) as advance:
+        with execution.progress("indexing with FAISS", "vectors", len(vectors)) as advance:
             faiss.omp_set_num_threads(execution.threads)  # of this thread
             if before is None:
                 index = _train(vectors, similarity, params)
