@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
@@ -31,6 +32,7 @@ POLL_SECONDS, CONNECT_SECONDS = 1.0, 5.0
 FATAL = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 _ACTION_BYTES = 256  # more than a ``struct sigaction`` of any platform has
 DEADLINE = 60.0  # seconds that answers are waited for
+RETRY_SECONDS = 0.25  # until an index is asked again all of whose replicas have failed, and may be restarting
 CONCURRENCY = 16  # requests that a replica works on at a time
 KEPT_GENERATIONS = 2
 # Memory that an actor asks for. Ray places one that asks for nothing on any node, whatever it is told; one
@@ -207,9 +209,9 @@ class ClusterIndex(Index):
         self._resources.close()
 
     def _asking(self, readers: Sequence[IndexReader]) -> Ask:
-        """Ask a replica of each index, in turn; Ray restarts one that died, and repeats what it was asked.
+        """Ask a replica of each index, and the next one where it died: Ray starts it again.
 
-        Raises ClusterError for one that does not answer in time; what one raises itself is raised here.
+        Raises ClusterError for those that do not answer in time; what one raises itself is raised here.
         """
         generations = [reader.generation for reader in readers]
 
@@ -218,21 +220,36 @@ class ClusterIndex(Index):
             from ray.exceptions import RayError, RayTaskError
 
             turn, deadline = next(self._turn), time.monotonic() + self._deadline
-            pending = {}
-            for shard, arguments in asked.items():
-                replica = self.replicas[shard][turn % len(self.replicas[shard])]
-                pending[shard] = replica.ask.remote(generations[shard], method, arguments)
-            answers = {}
-            for shard, reference in pending.items():
-                try:
-                    answers[shard] = ray.get(reference, timeout=max(0, deadline - time.monotonic()))
-                except RayTaskError as error:
-                    raise error.cause from None
-                except RayError as error:
+            answers: dict[int, Any] = {}
+            failures = Counter[int]()
+
+            def send(shard: int) -> Any:
+                replica = self.replicas[shard][(turn + failures[shard]) % len(self.replicas[shard])]
+                return replica.ask.remote(generations[shard], method, asked[shard])
+
+            pending = {send(shard): shard for shard in asked}
+            while pending:
+                # A request that fails early must be noticed while others are still waited for.
+                ready, _ = ray.wait(list(pending), num_returns=len(pending), timeout=RETRY_SECONDS)
+                failed = []
+                for reference in ready:
+                    shard = pending.pop(reference)
+                    try:
+                        answers[shard] = ray.get(reference)
+                    except RayTaskError as error:
+                        raise error.cause from None
+                    except RayError:
+                        failures[shard] += 1
+                        failed.append(shard)
+                if any(failures[shard] % len(self.replicas[shard]) == 0 for shard in failed):
+                    time.sleep(RETRY_SECONDS)
+                pending.update({send(shard): shard for shard in failed})
+                if pending and time.monotonic() >= deadline:
+                    names = ", ".join(str(self.folders[shard]) for shard in sorted(pending.values()))
                     raise ClusterError(
-                        f"no answer from {self.folders[shard]} within {self._deadline:g} s; wait until its "
-                        "node is back, or raise `deadline`"
-                    ) from error
+                        f"no answer from {names} within {self._deadline:g} s; wait until its node is back, "
+                        "or raise `deadline`"
+                    )
             return answers
 
         return ask
@@ -282,7 +299,7 @@ def _start(ray: Any, folders: Sequence[Path], replicas: int, threads: int) -> li
         num_cpus=0,
         memory=ACTOR_BYTES,
         max_restarts=-1,
-        max_task_retries=-1,
+        max_task_retries=0,
         max_concurrency=CONCURRENCY,
         runtime_env={"env_vars": {"OMP_WAIT_POLICY": "PASSIVE"}},
     )(Holder)
