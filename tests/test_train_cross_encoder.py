@@ -17,15 +17,10 @@ from qbe import CiteConfig, CorpusError, CrossEncoder, ModelError, Query, Recomm
 from qbe.models.encoding import PaperTokenizer
 from qbe.models.export.encoder import export_cross_encoder
 from qbe.search.rerankers import open_reranker, paper_text
-from qbe.train import cross_encoder
-from qbe.train.cross_encoder import (
-    Candidates,
-    CrossEncoderRecipe,
-    bm25_candidates,
-    chosen_candidates,
-    citation_examples,
-)
-from qbe.train.pair_reader import PairReader, pair_classifier
+from qbe.train import citation_pairs
+from qbe.train.citation_pairs import Candidates, bm25_candidates, chosen_candidates, citation_examples
+from qbe.train.cross_encoder import CrossEncoderRecipe
+from qbe.train.pair_reader import PairReader, open_pair_reader
 from qbe.util.work import Workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -65,16 +60,18 @@ def reader(citing_index):
 
 @pytest.fixture
 def read(reader):
-    def make(folder, texts: str = "facet", sizes: tuple[int, int] = (256, 256)) -> PairReader:
-        tokenizer = PaperTokenizer(folder / "tokenizer.json")
-        return PairReader(pair_classifier(folder, 1), tokenizer, reader, texts, None, *sizes)
+    def make(
+        folder, model: PairReader, texts: str = "facet", sizes: tuple[int, int] = (256, 256)
+    ) -> PairReader:
+        model.read(PaperTokenizer(folder / "tokenizer.json"), reader, texts, None, *sizes)
+        return model
 
     return make
 
 
 @pytest.fixture
-def examples(read, tiny_model):
-    model = read(tiny_model)
+def examples(read, tiny_model, tmp_path):
+    model = read(tiny_model, open_pair_reader(tiny_model, tmp_path, "cpu", 1))
 
     def make(rows: dict[int, list[int]]):
         found = [Candidates(row, np.array(some), np.array(cited_by(row))) for row, some in rows.items()]
@@ -85,14 +82,15 @@ def examples(read, tiny_model):
 
 def test_an_epoch_has_each_pair_once_in_batches_of_like_length(examples):
     model, data = examples({row: list(range(12)) for row in range(30, CITING)})
-    epoch = data.draw(np.random.default_rng(0))
+    epoch = list(data)
     assert sorted(place for batch in epoch for place in batch) == list(range(120))
-    lengths = [model.length(each[:2]) for each in data.rows]
+    lengths = [model.length(each) for each in zip(data.pairs["query"], data.pairs["candidate"], strict=True)]
     spans = [[lengths[place] for place in batch] for batch in epoch]
     within = np.mean([max(span) - min(span) for span in spans])
     assert within < (max(map(max, spans)) - min(map(min, spans))) / 4
-    assert data.draw(np.random.default_rng(0)) == epoch
-    assert data.draw(np.random.default_rng(1)) != epoch
+    assert list(data) == epoch
+    data.set_epoch(1)
+    assert list(data) != epoch
 
 
 def test_candidates_of_one_kind_teach_nothing(examples):
@@ -125,30 +123,33 @@ def test_what_is_learned_and_recorded(trained):
 def test_an_interrupted_training_goes_on_from_the_last_measurement(trained, tmp_path, monkeypatch):
     """It is interrupted at the second of two, and ends in the same weights; a cut checkpoint is refused."""
     folders, measured = new_folders(tmp_path), iter(range(9))
-    figures = cross_encoder.reranked_figures
+    figures = citation_pairs.reranked_figures
 
     def interrupted(dev, model):
         if next(measured) == 1:
             raise KeyboardInterrupt
         return figures(dev, model)
 
-    monkeypatch.setattr(cross_encoder, "reranked_figures", interrupted)
+    monkeypatch.setattr(citation_pairs, "reranked_figures", interrupted)
     with pytest.raises(KeyboardInterrupt):
         trained.training.train(folders)
     monkeypatch.undo()
+    (checkpoint,) = (folders.work / "seed-0").glob("checkpoint-*")
     damaged = new_folders(tmp_path / "damaged")
     shutil.copytree(folders.work, damaged.work)
-    (damaged.work / "seed-0.pt").write_text("{")
-    with pytest.raises(ModelError, match=r"seed-0\.pt: expected a checkpoint of this training, found"):
+    (damaged.work / "seed-0" / checkpoint.name / "trainer_state.json").write_text("{")
+    with pytest.raises(ModelError, match=r"checkpoint-\d+: expected a checkpoint of this training, found"):
         trained.training.train(damaged)
     trained.training.train(folders)
+    assert not (folders.work / "seed-0").exists()
     expected = (trained.output / "model.safetensors").read_bytes()
     assert (folders.output / "model.safetensors").read_bytes() == expected
 
 
-def test_the_export_reads_what_training_read(trained, reader, read):
+def test_the_export_reads_what_training_read(trained, reader, read, tmp_path):
     """A score of the exported model is that of the trained one, each side cut as in training."""
-    model = read(trained.output, sizes=(24, 16))
+    model = open_pair_reader(trained.output, tmp_path, "cpu", 1).eval()
+    model = read(trained.output, model, sizes=(24, 16))
     expected = model.scores(30, range(4))[:, 0].tolist()
     query, *papers = (reader.papers[row] for row in (30, 0, 1, 2, 3))
     found = score(open_reranker(str(trained.output), precision="fp32"), Query(query), papers)
@@ -165,12 +166,13 @@ def test_a_base_of_another_family(reader, papers, read, tmp_path, family, texts)
         write_mpnet(folder, papers)
     else:
         write_roberta(folder, [paper_text(paper) for paper in papers])
-    model = read(folder, texts, (20, 20))
+    model = open_pair_reader(folder, tmp_path / "base", "cpu", 1).eval()
     with torch.no_grad():
-        model.model.classifier.out_proj.weight.mul_(100)
+        model.transformers_model.classifier.out_proj.weight.mul_(100)
+    read(tmp_path / "base", model, texts, (20, 20))
     assert "token_type_ids" not in model.preprocess([(30, 0)])
-    model.model.save_pretrained(folder)
-    metadata = export_cross_encoder(folder, "mine", "here", tmp_path / "out", **sizes, texts=texts)
+    model.transformers_model.save_pretrained(tmp_path / "base")
+    metadata = export_cross_encoder(tmp_path / "base", "mine", "here", tmp_path / "out", **sizes, texts=texts)
     assert not metadata.token_types
     assert metadata.max_tokens == (64 if family == "mpnet" else POSITIONS)
     alone = [model.scores(30, [row])[0, 0] for row in range(3)]

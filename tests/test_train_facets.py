@@ -19,7 +19,7 @@ from qbe.models.folders import resolve_reranker
 from qbe.runs import GradedPair
 from qbe.search.rerankers import candidate_side, open_reranker, query_side
 from qbe.train.losses import pair_loss
-from qbe.train.pair_reader import PairReader, by_list, in_triplets, pair_classifier
+from qbe.train.pair_reader import by_list, in_triplets, open_pair_reader
 from qbe.train.pairs import split_lists
 from qbe.train.work import Sources
 
@@ -50,8 +50,8 @@ LISTS = [
 
 
 def test_an_epoch_keeps_lists_together_and_leaves_out_most_of_what_is_unrelated():
-    rngs = map(np.random.default_rng, range(9))
-    orders = [[place for batch in by_list(LISTS, 4, 2, rng) for place in batch] for rng in rngs]
+    epoch = by_list(LISTS, size=4, unrelated=2)
+    orders = [[place for batch in epoch(np.random.default_rng(seed)) for place in batch] for seed in range(9)]
     for order in orders:
         assert (len(order), len(set(order))) == (5, 5)
         assert {0, 1, 2} < set(order)
@@ -73,7 +73,7 @@ def test_pairs_without_a_grade_of_the_facet_are_left_out(tmp_path):
 
 def test_triplets_are_ordered_by_a_grade_of_each_facet_in_turn():
     """By method no grades differ, so that background and result take turns; the second list has one order."""
-    batches = in_triplets(LISTS, [0, 1, 2], 5, 4, np.random.default_rng(0))
+    batches = in_triplets(LISTS, [0, 1, 2], size=5, count=4)(np.random.default_rng(0))
     assert list(map(len, batches)) == [4, 4, 4, 4]
     triplets = [tuple(batch[place : place + 2]) for batch in batches for place in (0, 2)]
     assert len([each for each in triplets if max(each) < 3]) == 4
@@ -84,7 +84,7 @@ def test_triplets_are_ordered_by_a_grade_of_each_facet_in_turn():
     assert all(better)
     assert sum(each == {2} for each in better) >= 1
     assert {each for each in triplets if max(each) > 2} <= {(4 + number, 3) for number in range(5)}
-    assert in_triplets(LISTS[:1], [1], 4, 3, np.random.default_rng(0)) == []
+    assert in_triplets(LISTS[:1], [1], size=4, count=3)(np.random.default_rng(0)) == []
 
 
 def test_whole_abstracts_are_read_between_separators(papers, tiny_model):
@@ -99,16 +99,16 @@ def test_whole_abstracts_are_read_between_separators(papers, tiny_model):
     assert query_side(tokenizer, query, 999) == [*title, tokenizer.ids(".")[0], *of_facet]
 
 
-def test_a_model_of_all_facets_scores_each(trained):
+def test_a_model_of_all_facets_scores_each(trained, tmp_path):
     record = json.loads((trained.output / "reranker.json").read_text())
     assert (record["labels"], record["texts"], record["facet"]) == (3, "whole", None)
     assert set(record["parity"]) >= {"fp32", "fp16"}
     labels = json.loads((trained.output / "config.json").read_text())["id2label"]
     assert [*labels.values()] == [*map(str, Facet)]
-    model, tokenizer = pair_classifier(trained.output, 3), PaperTokenizer(trained.output / "tokenizer.json")
+    model = open_pair_reader(trained.output, tmp_path, "cpu", 3).eval()
     with Index(trained.sources.index) as index:
         reader = index.reader
-        model = PairReader(model, tokenizer, reader, "whole", None, 40, 40)
+        model.read(PaperTokenizer(trained.output / "tokenizer.json"), reader, "whole", None, 40, 40)
         query, *candidates = (reader.papers[row] for row in (35, 0, 1, 2))
         expected = model.scores(35, range(3))
     for precision, near in (("fp32", 1e-4), ("fp16", 0.05)):

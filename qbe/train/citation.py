@@ -322,7 +322,7 @@ class CitationTraining(Training):
             projection_task(network, cited, nearest, self._years, recipe, self._f1)
             for network, cited in zip(networks, (self._train, early), strict=True)
         )
-        fitted, _ = fit_seeds(task, schedule, seeds, self.work)
+        fitted = fit_seeds(task, schedule, seeds, self.work)
         by_seed = {name: with_weights(networks[0], each, task.score) for name, each in fitted.items()}
         self._projection = projection_of(list(fitted.values())[-1])
         fit(without_late, schedule, seeds[0], self.work / "held-back.pt")

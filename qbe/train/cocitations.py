@@ -413,8 +413,7 @@ class CocitationTraining(Training):
             )
         task = cocitation_task(network, tokenizer, recipe, train, dev)
         schedule = Schedule(recipe.epochs, recipe.clip, recipe.patience, recipe.warm_up)
-        untrained = copied(network)
-        weights = {"untrained": untrained, **fit_seeds(task, schedule, self.run.seeds, self.work)[0]}
+        weights = {"untrained": copied(network), **fit_seeds(task, schedule, self.run.seeds, self.work)}
         self._counts = len(train), len(dev)
         self._losses = {
             name: -cast(float, with_weights(network, each, task.score)) for name, each in weights.items()

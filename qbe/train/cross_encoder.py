@@ -1,45 +1,43 @@
-"""Training of cross-encoders of pairs of papers: on grades, or on who cites whom.
+"""Training of cross-encoders of pairs of papers by sentence-transformers: on grades, or on who cites whom.
 
 SciFACE (2026), sections 3.9 and 3.10; Nogueira, Jiang, Cho and Lin, *Evaluating Pretrained Transformer Models
-for Citation Recommendation* (BIR 2020), sections 3 to 5.
+for Citation Recommendation* (BIR 2020), sections 3 and 4 (see `qbe.train.citation_pairs`).
 """
 
-import itertools
 import math
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
 from logging import getLogger
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from datasets import Dataset
+from sentence_transformers.base.evaluation import BaseEvaluator
+from sentence_transformers.base.sampler import DefaultBatchSampler
+from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
+from transformers import EarlyStoppingCallback, PrinterCallback
 
-from qbe.cite.scoring import Evidence, Ints
 from qbe.errors import CorpusError, ModelError, UsageError, check_positive
-from qbe.index.reader import IndexReader
 from qbe.models.cards import ENCODER, TOKENIZER
 from qbe.models.encoding import PaperTokenizer
 from qbe.models.export.encoder import export_cross_encoder
-from qbe.models.export.pytorch import positions, write_tokenizer
+from qbe.models.export.pytorch import positions
 from qbe.models.folders import BASE_ENCODER, find_start, weights_file
 from qbe.query import SIMILAR_FROM
 from qbe.runs import GradedLists
-from qbe.search.filters import FilterCache
-from qbe.search.first_stages import BM25Stage
 from qbe.search.rerankers import OF_ABSTRACT, OF_FACET, SIDE_TOKENS, TEXTS
-from qbe.train.citation import CitationFigures, citation_figures, query_at, read_split
-from qbe.train.fit import Schedule, Task, fit_seeds, matmul_dtype
+from qbe.train.fit import checked_checkpoint, copied, matmul_dtype, mean
 from qbe.train.losses import pair_loss
 from qbe.train.network import write_pretrained
-from qbe.train.pair_reader import FACETS, Epoch, PairReader, by_length, by_list, in_triplets, pair_classifier
+from qbe.train.pair_reader import FACETS, Epoch, PairReader, by_length, by_list, in_triplets, open_pair_reader
 from qbe.train.pairs import facet_correlations, read_indexed_lists
-from qbe.train.work import BY_FACET, GRADES_LIMITS, Card, Training
+from qbe.train.work import BY_FACET, GRADES_LIMITS, Card, Training, save_state
 from qbe.types import Facet
 from qbe.util.files import sha256
-from qbe.util.work import Workers
 
 log = getLogger(__name__)
 T = TypeVar("T")
@@ -100,15 +98,61 @@ class CrossEncoderRecipe:
         return range(len(FACETS)) if self.facet is None else [FACETS.index(self.facet)]
 
 
-class Examples(NamedTuple):
-    rows: Sequence[tuple[int, int, Sequence[float]]]  # of pairs in the index; the number of a list, the truth
-    draw: Epoch
+# The model, and what its trainer is given.
+
+
+class PairLoss(torch.nn.Module):
+    """`qbe.train.losses.pair_loss` of a batch of pairs; labels are the pairs' lists and their truth."""
+
+    def __init__(self, model: PairReader, loss: str, recipe: CrossEncoderRecipe) -> None:
+        super().__init__()
+        self.model, self._loss, self._recipe = model, loss, recipe
+
+    def forward(self, inputs: Sequence[Sequence[int]], labels: Sequence[torch.Tensor], **_: Any) -> Any:
+        scores, recipe = self.model.scores_of(list(zip(*inputs, strict=True))), self._recipe
+        truth = torch.stack(list(labels)).to(scores)
+        return pair_loss(self._loss, scores, truth[:, 0], truth[:, 1:], recipe.margin, recipe.crossed)
+
+
+class Examples(DefaultBatchSampler):
+    """Pairs of papers, with the number of their list and their truth as label, and batches, by place."""
+
+    def __init__(self, rows: Sequence[tuple[int, int, Sequence[float]]], draw: Epoch) -> None:
+        queries, candidates, labels = zip(*rows, strict=True)
+        self.pairs = Dataset.from_dict({"query": queries, "candidate": candidates, "label": labels})
+        self._draw, self.steps = draw, len(draw(np.random.default_rng(0)))
+        super().__init__(self.pairs, batch_size=1, drop_last=False)
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(self._draw(np.random.default_rng([self.seed, self.epoch])))
+
+
+# What is measured.
+
+
+class DevEvaluator(BaseEvaluator):
+    """A figure on dev that chooses, higher is better, of what `measure` gives of a model."""
+
+    def __init__(self, name: str, measure: Callable[[PairReader], float]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.primary_metric, self._name, self._measure = name, name, measure
+
+    def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:
+        figure = self._measure(model)
+        log.info("%s on dev %.4f", self._name, figure)
+        return {self._name: figure}
 
 
 def spread(items: Sequence[T], count: int) -> list[T]:
     """At most so many of the items, evenly spread."""
     count = min(count, len(items))
     return [items[place * len(items) // count] for place in range(count)]
+
+
+# The training.
 
 
 @dataclass
@@ -131,32 +175,36 @@ class CrossEncoderTraining(Training):
 
     def open(self) -> dict[str, Any]:
         self._outputs, self._texts, self._loss = self.settled()
-        self._dtype = matmul_dtype(self.run.device)
+        self._half = matmul_dtype(self.run.device) is torch.bfloat16
         self._base, self._folder = find_start(self.encoder)
         _, self._reader = self.open_index()
         base = {"name": self._base, "weights_sha256": sha256(weights_file(ENCODER, self._folder))}
         return {"base": base, "index": self._reader.manifest.digest}
 
-    def read(self) -> tuple[Examples, Callable[[], float]]:
-        """What is learned from, and the figure on dev that chooses, higher is better."""
-        recipe, loss, row, facets = self.recipe, self._loss, self._reader.papers.row, self.recipe.places
-        lists, self._dev = read_indexed_lists(self.sources, self._reader, facets)
+    def read(self) -> tuple[Examples, DevEvaluator]:
+        """What is learned from, and what chooses."""
+        lists, self._dev = read_indexed_lists(self.sources, self._reader, self.recipe.places)
         first = next(iter(self._dev.values()))
-        chosen = {query: first[query] for query in spread(sorted(first), recipe.dev_queries)}
+        chosen = {query: first[query] for query in spread(sorted(first), self.recipe.dev_queries)}
 
-        def score() -> float:
-            known = [each for each in self._correlations(chosen) if not math.isnan(each)]
+        def measure(model: PairReader) -> float:
+            known = [each for each in self._correlations(model, chosen) if not math.isnan(each)]
             if not known:
                 raise CorpusError(
                     "expected candidates of dev with different grades, found none; give more pairs"
                 )
             return float(np.mean(known))
 
-        graded = list(lists.values())
+        return self._graded_examples(lists), DevEvaluator("spearman", measure)
+
+    def _graded_examples(self, lists: GradedLists) -> Examples:
+        """Graded pairs of papers of an index, as the loss reads them."""
+        recipe, loss, row = self.recipe, self._loss, self._reader.papers.row
+        facets, graded = recipe.places, list(lists.values())
         if loss == MARGIN:
-            draw = partial(in_triplets, graded, facets, recipe.batch, recipe.triplets)
+            epoch = in_triplets(graded, facets, recipe.batch, recipe.triplets)
         elif loss == GRADES:
-            draw = partial(by_list, graded, recipe.batch, recipe.unrelated)
+            epoch = by_list(graded, recipe.batch, recipe.unrelated)
         rows = []
         for number, (query, pairs) in enumerate(lists.items()):
             for each in pairs:
@@ -165,72 +213,112 @@ class CrossEncoderTraining(Training):
                     truth = [float(grade >= SIMILAR_FROM) for grade in truth]
                 rows.append((row(query), row(each.paper_id), [number, *truth]))
         if loss == BCE:
-            draw = partial(by_length, [self._model.length(each[:2]) for each in rows], recipe.batch)
-        return Examples(rows, draw), score
+            epoch = by_length([self._model.length(each[:2]) for each in rows], recipe.batch)
+        examples = Examples(rows, epoch)
+        if not examples.steps:
+            raise CorpusError("expected candidates of different grades, found none; give more pairs")
+        return examples
 
     def fit(self) -> None:
-        recipe, tokenizer = self.recipe, self.work / TOKENIZER
-        classifier = pair_classifier(self._folder, self._outputs)
-        most = positions(classifier.base_model)
+        recipe, work = self.recipe, self.work / "base"
+        model = self._model = open_pair_reader(self._folder, work, self.run.device, self._outputs)
+        model.in_bfloat16, most = self._half, positions(cast(Any, model.transformers_model).base_model)
         if recipe.query_tokens + recipe.candidate_tokens > most:
             raise UsageError(
                 f"expected `query_tokens` and `candidate_tokens` of together at most {most}, which "
                 f"{self._base} reads, found {recipe.query_tokens} and {recipe.candidate_tokens}"
             )
         facet = None if recipe.facet is None else Facet(recipe.facet)
-        write_tokenizer(self._folder, tokenizer)
-        read = PaperTokenizer(tokenizer), self._reader, self._texts, facet
         sizes = recipe.query_tokens, recipe.candidate_tokens
-        self._model = PairReader(classifier, *read, *sizes, self._dtype).to(self.run.device)
-        examples, score = self.read()
-        steps = len(examples.draw(np.random.default_rng(0)))
-        if not steps:
-            raise CorpusError("expected candidates of different grades, found none; give more pairs")
-        every = math.ceil((recipe.steps or recipe.epochs * steps) / recipe.evaluations)
-        schedule = Schedule(recipe.evaluations, recipe.clip, recipe.patience, recipe.warm_up)
-        _, curves = fit_seeds(self._task(examples, every, score), schedule, self.run.seeds, self.work, every)
+        model.read(PaperTokenizer(work / TOKENIZER), self._reader, self._texts, facet, *sizes)
+        examples, evaluator = self.read()
+        self._every = math.ceil((recipe.steps or recipe.epochs * examples.steps) / recipe.evaluations)
+        fitted, curves = [], {}
+        for seed in self.run.seeds:
+            kept = self.work / f"seed-{seed}.pt"
+            if not kept.exists():
+                trained = deepcopy(model)  # the trainer leaves a model in bfloat16
+                curve = self._fit_seed(trained, seed, examples, evaluator)
+                save_state(kept, {"best": copied(trained), "dev": curve})
+            with checked_checkpoint(kept):
+                state = torch.load(kept, weights_only=True)
+                fitted.append(state["best"])
+                curves[f"seed {seed}"] = state["dev"]
+        model.load_state_dict(mean(fitted), strict=False)
+        model.eval()
         self._training: dict[str, Any] = {
             "seeds": list(self.run.seeds),
-            "pairs": len(examples.rows),
-            "steps_per_measurement": every,
+            "pairs": len(examples.pairs),
+            "steps_per_measurement": self._every,
             "curves": curves,
-            **self.figures(examples),
         }
-
-    def _task(self, examples: Examples, steps: int, score: Callable[[], float]) -> Task[list[int]]:
-        recipe = self.recipe
-
-        def batches(seed: int) -> Iterator[list[int]]:
-            for epoch in itertools.count():
-                yield from examples.draw(np.random.default_rng([seed, epoch]))
-
-        def losses(batch: list[int]) -> Iterator[torch.Tensor]:
-            *pairs, labels = zip(*(examples.rows[place] for place in batch), strict=True)
-            scores = self._model(list(zip(*pairs, strict=True)))
-            truth = torch.tensor(labels, device=scores.device)
-            yield pair_loss(self._loss, scores, truth[:, 0], truth[:, 1:], recipe.margin, recipe.crossed)
-
-        def rate(_: str, part: torch.Tensor) -> tuple[float, float]:
-            return recipe.learning_rate, recipe.weight_decay if part.dim() > 1 else 0.0
-
-        return Task(self._model, steps, rate, batches, losses, score)
+        self._training |= self.figures(examples)
 
     def figures(self, _: Examples) -> dict[str, Any]:
         """What the training records, beside its course: at least figures on ``dev`` of the model."""
         names, dev = [FACETS[place] for place in self.recipe.places], {}
         for label, lists in self._dev.items():
-            dev[label] = dict(zip(names, self._correlations(lists), strict=True))
+            dev[label] = dict(zip(names, self._correlations(self._model, lists), strict=True))
         return {"dev": dev}
 
-    def _correlations(self, lists: GradedLists) -> list[float]:
+    def _correlations(self, model: PairReader, lists: GradedLists) -> list[float]:
+        """Spearman's correlations of scores and grades by output, as of `facet_correlations`."""
         row, facets = self._reader.papers.row, self.recipe.places
         return facet_correlations(
             (
-                self._model.scores(row(query), [row(each.paper_id) for each in pairs]),
+                model.scores(row(query), [row(each.paper_id) for each in pairs]),
                 [[each.grades[facet] for facet in facets] for each in pairs],
             )
             for query, pairs in lists.items()
         )
+
+    def _fit_seed(
+        self, model: PairReader, seed: int, examples: Examples, evaluator: DevEvaluator
+    ) -> list[float]:
+        """Train a model by a seed, with checkpoints in a folder that is removed; its scores on dev."""
+        recipe, folder = self.recipe, self.work / f"seed-{seed}"
+        on_cpu, metric = self.run.device == "cpu", f"eval_{evaluator.primary_metric}"
+        arguments = CrossEncoderTrainingArguments(
+            output_dir=str(folder),
+            max_steps=self._every * recipe.evaluations,
+            per_device_train_batch_size=recipe.batch,
+            learning_rate=recipe.learning_rate,
+            weight_decay=recipe.weight_decay,
+            max_grad_norm=recipe.clip,
+            warmup_steps=recipe.warm_up,
+            eval_strategy="steps",
+            eval_steps=self._every,
+            save_strategy="steps",
+            save_steps=self._every,
+            save_total_limit=2,
+            load_best_model_at_end=True,
+            metric_for_best_model=metric,
+            greater_is_better=True,
+            seed=seed,
+            bf16=self._half,
+            use_cpu=on_cpu,
+            dataloader_pin_memory=not on_cpu,
+            disable_tqdm=True,
+            report_to="none",
+        )
+        examples.seed, examples.epoch = seed, 0
+        trainer: Any = CrossEncoderTrainer(
+            model=model,
+            args=arguments,
+            train_dataset=examples.pairs,
+            loss=PairLoss(model, self._loss, recipe),
+            evaluator=evaluator,
+            callbacks=[EarlyStoppingCallback(recipe.patience)],
+        )
+        trainer.get_batch_sampler = lambda *_, **__: examples  # which draw the batches
+        trainer.remove_callback(PrinterCallback)
+        # The state is written last: a checkpoint without it is one of a killed call.
+        whole = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
+        last = max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+        with checked_checkpoint(last or folder):
+            trainer.train(resume_from_checkpoint=None if last is None else str(last))
+        shutil.rmtree(folder)
+        return [entry[metric] for entry in trainer.state.log_history if metric in entry]
 
     def publish(self, folder: Path) -> Card:
         """Write the weights and, where they agree with PyTorch's, the ONNX models; a warning where not."""
@@ -249,8 +337,8 @@ class CrossEncoderTraining(Training):
                 exported.mkdir(exist_ok=True)
                 log.warning("%s: the weights are kept, without ONNX models: %s", self.name, error)
 
-        training, model = self._training, self._model.to("cpu").model
-        write_pretrained(model, self.work / TOKENIZER, folder, export)
+        training, model = self._training, self._model.to("cpu").transformers_model
+        write_pretrained(model, self.work / "base" / TOKENIZER, folder, export)
         curves = "; ".join(
             f"{name}: {', '.join(f'{score:.3f}' for score in curve)}"
             for name, curve in training["curves"].items()
@@ -266,7 +354,7 @@ class CrossEncoderTraining(Training):
     def card(self, weights: str, measured: str, figures: Mapping[str, Sequence[float]]) -> Card:
         recipe = self.recipe
         by = recipe.facet or "background, method and result"
-        steps = self._training["steps_per_measurement"] * recipe.evaluations
+        steps = self._every * recipe.evaluations
         return Card(
             name=self.name,
             purpose=f"Reranks papers by how similar they are to a query in {by}: a cross-encoder, which "
@@ -279,129 +367,5 @@ class CrossEncoderTraining(Training):
             columns=("pairs", *([recipe.facet] if recipe.facet else BY_FACET)),
             figures=figures,
             limits=GRADES_LIMITS,
-            licence=f"that of {self._base} and of the training data",
-        )
-
-
-# Citations: whether a paper cites a candidate of BM25.
-
-
-class Candidates(NamedTuple):
-    """A query, by its row in the index, its candidates, best first (n,), and what it cites (m,)."""
-
-    query: int
-    rows: Ints
-    cited: Ints
-
-    @property
-    def labels(self) -> NDArray[np.bool_]:
-        return np.isin(self.rows, self.cited)
-
-
-def bm25_candidates(
-    reader: IndexReader, workers: Workers, cited: Mapping[int, Ints], depth: int
-) -> list[Candidates]:
-    """For each query its best candidates by BM25, title and abstract as the query, none younger than it."""
-    stage, evidence, filters = BM25Stage(reader, workers, "abstract"), Evidence(reader), FilterCache(reader)
-    found = []
-    for row in sorted(cited):
-        query, selection = query_at(reader, evidence, filters, row)
-        (hits,) = stage.batch_search([query.encoded], depth + 1, [None], selection)
-        rows = [reader.papers.row(hit.paper_id) for hit in hits]
-        best = [each for each in rows if each != row][:depth]
-        found.append(Candidates(row, np.array(best, np.int64), cited[row]))
-    return found
-
-
-def chosen_candidates(candidates: Sequence[Candidates], classes: str, papers: int) -> list[Candidates]:
-    """The candidates to learn from, as ``classes`` says (see CLASSES), out of an index of so many papers."""
-    if classes == "natural":
-        return list(candidates)
-    rng, chosen = np.random.default_rng(0), []
-    for each in candidates:
-        labels, rows = each.labels, each.rows
-        if classes == "balanced":
-            rows = np.concatenate([rows[labels], rng.permutation(rows[~labels])[: labels.sum()]])
-        else:
-            rows = np.union1d(rows, each.cited)
-        if classes == "random":
-            unknown = np.setdiff1d(np.arange(papers), [each.query, *rows])
-            rows = np.concatenate([rows, rng.permutation(unknown)[: len(each.rows)]])
-        chosen.append(each._replace(rows=rows))
-    return chosen
-
-
-def citation_examples(candidates: Sequence[Candidates], model: PairReader, size: int) -> Examples:
-    """Pairs to learn from; raises CorpusError where no candidate is cited, or where all are."""
-    rows = [
-        (each.query, row, [number, float(label)])
-        for number, each in enumerate(candidates)
-        for row, label in zip(each.rows.tolist(), each.labels.tolist(), strict=True)
-    ]
-    if len({label for *_, (_, label) in rows}) < 2:
-        raise CorpusError(
-            "expected candidates of BM25 that are cited and others that are not, found one kind alone; "
-            "give a larger collection"
-        )
-    return Examples(rows, partial(by_length, [model.length(each[:2]) for each in rows], size))
-
-
-def reranked_figures(dev: Sequence[Candidates], model: PairReader | None) -> CitationFigures:
-    """The figures of what a model reranks, or (None) of BM25's order."""
-    lists = []
-    for each in dev:
-        labels = each.labels
-        if model is not None:
-            scores = model.scores(each.query, each.rows.tolist())[:, 0]
-            labels = labels[np.argsort(-scores, kind="stable")]
-        lists.append((labels, len(each.cited)))
-    return citation_figures(lists)
-
-
-@dataclass
-class CitationPairTraining(CrossEncoderTraining):
-    """A cross-encoder for citations, which reads abstracts; of several seeds the mean is published.
-
-    Sources are an index with postings, and qrels of who cites whom, to train on and of dev.
-    """
-
-    learns_from: ClassVar[str] = "citations"
-
-    def settled(self) -> tuple[int, str, str]:
-        if self.recipe.facet or self.recipe.loss not in (None, BCE):
-            raise UsageError(f"citations have no `facet`, and the `loss` {BCE}; drop what is given")
-        return 1, self.recipe.texts or OF_FACET, BCE
-
-    def read(self) -> tuple[Examples, Callable[[], float]]:
-        recipe, reader = self.recipe, self._reader
-        workers = self.opened.enter_context(Workers(self.run.threads))
-        train, dev = (read_split(reader, files[0]) for files in (self.sources.train, self.sources.dev))
-        best = bm25_candidates(reader, workers, train, recipe.candidates)
-        queries = {row: dev[row] for row in spread(sorted(dev), recipe.dev_queries)}
-        self._measured = bm25_candidates(reader, workers, queries, recipe.dev_depth)
-        chosen = chosen_candidates(best, recipe.classes, len(reader.papers))
-        examples = citation_examples(chosen, self._model, recipe.batch)
-        return examples, lambda: reranked_figures(self._measured, self._model).f1
-
-    def figures(self, examples: Examples) -> dict[str, Any]:
-        orders = {"BM25": None, "reranked": self._model}
-        found = {name: reranked_figures(self._measured, model)._asdict() for name, model in orders.items()}
-        return {"cited": int(sum(label for *_, (_, label) in examples.rows)), "dev": found}
-
-    def card(self, weights: str, measured: str, figures: Mapping[str, Sequence[float]]) -> Card:
-        recipe, training = self.recipe, self._training
-        return Card(
-            name=self.name,
-            purpose="Reranks candidates for the bibliography of a paper: the log-odds that it cites a "
-            f"candidate, read together (Nogueira et al., BIR 2020), trained from {weights} on "
-            f"{training['pairs']:,} pairs, BM25's {recipe.candidates} best of each query (classes "
-            f"{recipe.classes}), of which {training['cited'] / training['pairs']:.1%} are cited.",
-            input="title and abstract of query and candidate, of which it reads "
-            f"{recipe.query_tokens} and {recipe.candidate_tokens} tokens",
-            caption=f"Means over {recipe.dev_queries} queries of dev whose {recipe.dev_depth} best "
-            f"candidates by BM25 are reranked. F1@20 {measured}",
-            columns=("order", "F1@20", "MRR", "recall"),
-            figures=figures,
-            limits="Trained on papers of one collection; dev chose when training ended.",
             licence=f"that of {self._base} and of the training data",
         )

@@ -89,7 +89,7 @@ class GradedTraining(Training):
         self._rows = {name: row for row, name in enumerate(self._papers)}
         self._network = GradedEncoder(self._base, self._dtype).to(self.run.device)
         untrained, schedule = copied(self._network), Schedule(1, recipe.clip, warm_up=recipe.warm_up)
-        trained, _ = fit_seeds(self._task(), schedule, self.run.seeds, self.work, SAVE_EVERY)
+        trained = fit_seeds(self._task(), schedule, self.run.seeds, self.work, SAVE_EVERY)
         self._weights: dict[str, Weights] = {self._start: untrained, **trained}
 
     def _task(self) -> Task[tuple[Tensor, ...]]:

@@ -4,6 +4,7 @@ import itertools
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from qbe.errors import ModelError, UsageError
 from qbe.models import reading
-from qbe.util.files import atomic_file
+from qbe.train.work import save_state
 
 log = logging.getLogger(__name__)
 B = TypeVar("B")
@@ -60,25 +61,20 @@ class Schedule:
 
 def fit_seeds(
     task: Task[B], schedule: Schedule, seeds: Iterable[int], work: Path, every: int = 50
-) -> tuple[dict[str, dict[str, Tensor]], dict[str, list[float]]]:
+) -> dict[str, dict[str, Tensor]]:
     """Fit a task once a seed from the network's present weights, and return the weights by name: ``seed 0``
-    and so on, and of several last their ``mean`` (a "soup"; Wortsman et al., *Model soups*, ICML 2022); and
-    what `fit` returns. The network gets the last ones.
+    and so on, and of several last their ``mean`` (a "soup"; Wortsman et al., *Model soups*, ICML 2022).
     """
-    start, weights, dev = copied(task.network), dict[str, dict[str, Tensor]](), {}
+    start, weights = copied(task.network), {}
     for seed in seeds:
         task.network.load_state_dict(start, strict=False)
-        dev[f"seed {seed}"] = fit(task, schedule, seed, work / f"seed-{seed}.pt", every)
+        fit(task, schedule, seed, work / f"seed-{seed}.pt", every)
         weights[f"seed {seed}"] = copied(task.network)
-    if len(weights) > 1:
-        each = list(weights.values())
-        weights["mean"] = {name: torch.stack([of[name] for of in each]).mean(0) for name in start}
-        task.network.load_state_dict(weights["mean"], strict=False)
-    return weights, dev
+    return weights if len(weights) == 1 else {**weights, "mean": mean(list(weights.values()))}
 
 
-def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 50) -> list[float]:
-    """Train a network, leave the weights of the epoch with the best score on dev in it; return the scores.
+def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 50) -> None:
+    """Train a network, and leave the weights of the epoch with the best score on dev in it.
 
     Its state is written to ``path`` after each ``every`` steps and each epoch. An interrupted fit continues
     from there and ends in the same weights (on a CPU, on one machine, with as many threads).
@@ -116,7 +112,6 @@ def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 5
             state.save(path)
     network.load_state_dict(state.best, strict=False)
     network.eval()
-    return state.dev
 
 
 class _State:
@@ -163,11 +158,10 @@ class _State:
             "dev": self.dev,
             "random": torch.get_rng_state(),
         }
-        with atomic_file(path) as stream:
-            torch.save(state, stream)
+        save_state(path, state)
 
     def load(self, path: Path) -> None:
-        with reading(path, "a checkpoint of this training", "delete it, or give another `work`"):
+        with checked_checkpoint(path):
             state = torch.load(path, weights_only=True)
             self._task.network.load_state_dict(state["network"], strict=False)
             self._optimizer.load_state_dict(state["optimizer"])
@@ -209,6 +203,10 @@ def copied(network: nn.Module) -> dict[str, Tensor]:
     return {name: part.detach().clone() for name, part in trainable(network).items()}
 
 
+def mean(weights: Sequence[Weights]) -> dict[str, Tensor]:
+    return {name: torch.stack([each[name] for each in weights]).mean(0) for name in weights[0]}
+
+
 def with_weights(network: nn.Module, weights: Weights, function: Callable[[], T]) -> T:
     """Call a function while the network has other weights."""
     before = {name: part.detach().clone() for name, part in network.named_parameters() if name in weights}
@@ -217,3 +215,7 @@ def with_weights(network: nn.Module, weights: Weights, function: Callable[[], T]
         return function()
     finally:
         network.load_state_dict(before, strict=False)
+
+
+def checked_checkpoint(checkpoint: Path) -> AbstractContextManager[None]:
+    return reading(checkpoint, "a checkpoint of this training", "delete it, or give another `work`")

@@ -299,7 +299,8 @@ class JointTraining(Training):
         network = JointNetwork(base, self._dtype).to(self.run.device)
         texts = Texts(papers, PaperTokenizer(base / TOKENIZER))
         schedule = Schedule(1, recipe.clip, warm_up=recipe.warm_up)
-        fit_seeds(joint_task(network, texts, recipe, sets), schedule, self.run.seeds, work)
+        fitted = fit_seeds(joint_task(network, texts, recipe, sets), schedule, self.run.seeds, work)
+        network.load_state_dict(list(fitted.values())[-1], strict=False)
         return network, texts
 
     def _drawn(self, known: set[str]) -> dict[str, list[str]]:

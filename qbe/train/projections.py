@@ -153,7 +153,7 @@ class ProjectionTraining(Training):
         recipe, network = self.recipe, ProjectionNetwork(vectors, marked, self.recipe.start_weight)
         task = projection_task(network, lists, of_dev[0], recipe)
         schedule = Schedule(recipe.epochs, recipe.clip, warm_up=0.1, ema_decay=recipe.ema_decay)
-        fitted, _ = fit_seeds(task, schedule, self.run.seeds, self.work)
+        fitted = fit_seeds(task, schedule, self.run.seeds, self.work)
         self._published = list(fitted.values())[-1]
         identity = torch.eye(vectors.whole.shape[1]).repeat(FACETS, 1, 1)
         compared = {"untrained": {**self._published, "matrices": identity}, **fitted}

@@ -143,6 +143,13 @@ def load_arrays(path: Path, what: str, *names: str) -> dict[str, NDArray[Any]]:
         return {name: stored[name] for name in names}
 
 
+def save_state(path: Path, state: Mapping[str, Any]) -> None:
+    import torch
+
+    with atomic_file(path) as stream:
+        torch.save(dict(state), stream)
+
+
 # The model card of every trained model: one template, in Markdown.
 
 README = "README.md"
