@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from support.http_files import served
 
 import qbe
-from benchmarks.faulty_server import Faults, serving
 from qbe.errors import IndexBuildError, OutputError, PackError
 from qbe.index.share import pack_index, pull, pulled_as
 from qbe.util import web
@@ -49,18 +49,20 @@ def test_a_pulled_index_is_the_packed_one(pack, tiny_index, tmp_path):
 
 
 def test_a_connection_that_breaks_and_a_wrong_byte(pack, tmp_path):
-    size = pack.stat().st_size
-    faults = Faults(breaks=[2000, size // 3, size // 2], wrong=size - 3000)
-    with serving(pack.parent, faults) as address:
-        address += "/tiny.tar.zst"
+    content = pack.read_bytes()
+    (tmp_path / "served").mkdir()
+    copy = tmp_path / "served" / pack.name
+    copy.write_bytes(content[:-3000] + bytes([content[-3000] ^ 1]) + content[-2999:])
+    with served(copy.parent, ranges=True) as server:
+        server.failures[pack.name] = ["short"] * 3
         with pytest.raises(PackError):
-            pull(address, tmp_path / "pulled")
-        assert faults.breaks == []
-        assert list(tmp_path.iterdir()) == []
-        faults.wrong = None
-        assert pull(address, tmp_path / "pulled").pack.papers == 128
-        assert [path.name for path in tmp_path.iterdir()] == ["pulled"]
-        assert pull(address, tmp_path / "pulled").was_there
+            pull(server.url + pack.name, tmp_path / "pulled")
+        assert server.failures[pack.name] == []
+        assert list(tmp_path.iterdir()) == [copy.parent]
+        copy.write_bytes(content)
+        assert pull(server.url + pack.name, tmp_path / "pulled").pack.papers == 128
+        assert {path.name for path in tmp_path.iterdir()} == {"pulled", "served"}
+        assert pull(server.url + pack.name, tmp_path / "pulled").was_there
 
 
 def test_a_newer_pack_brings_it_up_to_date_under_readers(pack, copy, tmp_path):
@@ -128,8 +130,8 @@ def test_hostile_archives(kind, pack, tmp_path):
         content = pack.read_bytes()[:-3000]
     (tmp_path / "served").mkdir()
     (tmp_path / "served" / "a.tar.zst").write_bytes(content)
-    with serving(tmp_path / "served", Faults()) as address:
-        for source in (str(tmp_path / "served" / "a.tar.zst"), f"{address}/a.tar.zst"):
+    with served(tmp_path / "served") as server:
+        for source in (str(tmp_path / "served" / "a.tar.zst"), f"{server.url}a.tar.zst"):
             with pytest.raises(PackError) as raised:
                 pull(source, tmp_path / "pulled")
             assert "\n" not in str(raised.value)
