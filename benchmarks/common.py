@@ -63,30 +63,18 @@ def parsed(name: str, about: str | None, argv: list[str], **options: int | dict[
     return parser.parse_args(argv)
 
 
-def interleaved(actions: Mapping[str, Stage], rounds: int, warm_up: bool = True) -> Times:
-    """Time the actions in turn, A B C A B C ..., so that changes of the machine's load affect all equally."""
-    if warm_up:
-        for action in actions.values():
-            action()
+def interleaved(actions: Mapping[str, Sequence[Stage]], rounds: int, warm_up: bool = True) -> Times:
+    """Time all actions of a name, then those of the next, in turn, A B C A B C ..., so that changes of the
+    machine's load affect all equally; a first round is not counted.
+    """
     times: Times = {name: [] for name in actions}
-    for _ in range(rounds):
-        for name, action in actions.items():
-            begin = time.perf_counter()
-            action()
-            times[name].append(time.perf_counter() - begin)
-    return times
-
-
-def time_stages(queries: Sequence[Mapping[str, Stage]], rounds: int) -> Times:
-    """Time a stage of all queries, then the next, in rounds; the first is not counted."""
-    times: Times = {name: [] for name in queries[0]}
-    for counted in (False, *(True for _ in range(rounds))):
-        for name, runs in times.items():
-            for stages in queries:
+    for counted in (*[False] * warm_up, *[True] * rounds):
+        for name, stages in actions.items():
+            for stage in stages:
                 begin = time.perf_counter()
-                stages[name]()
+                stage()
                 if counted:
-                    runs.append(time.perf_counter() - begin)
+                    times[name].append(time.perf_counter() - begin)
     return times
 
 
@@ -100,19 +88,6 @@ def spread(values: Sequence[float], form: str = "{:.1f}") -> str:
     """Return median (min to max) as text."""
     low, middle, high = (form.format(f(values)) for f in (min, statistics.median, max))
     return f"{middle} ({low} to {high})"
-
-
-def rate_table(times: Times, count: int, unit: str) -> str:
-    """Format what each side does a second, of ``count`` in each run, and its time against qbe's."""
-    rows = [
-        (
-            name,
-            spread([count / seconds for seconds in runs]),
-            *(ratio(times, name, side) for side in ("qbe int8", "qbe fp32")),
-        )
-        for name, runs in times.items()
-    ]
-    return table(("side", f"{unit}/s", "time / qbe int8", "time / qbe fp32"), rows)
 
 
 def median_p95(values: Sequence[float], factor: float = 1e3) -> tuple[str, str]:

@@ -1,35 +1,24 @@
 """Rates of this machine that no program on it can beat: matrix products and reads from memory."""
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from benchmarks.common import interleaved
 
 SIZE = 2048  # side of the square matrices multiplied: large enough that the products run at their best rate
-
 READ_BYTES = 1 << 28
 
 
 def products(threads: int) -> dict[str, float]:
     """Operations/s of a matrix product, by number format."""
-    return {
-        "fp32": _torch_rate("float32", threads),
-        "bf16": _torch_rate("bfloat16", threads),
-        "int8": _int8_rate(threads),
-    }
-
-
-def _torch_rate(dtype: str, threads: int) -> float:
-    import torch
-
-    torch.set_num_threads(threads)
-    a, b = (torch.rand(SIZE, SIZE).to(getattr(torch, dtype)) for _ in range(2))
-    return 2 * SIZE**3 / _best(lambda: a @ b)
-
-
-def _int8_rate(threads: int) -> float:
-    import numpy as np
     import onnxruntime
+    import torch
     from onnx import TensorProto, helper, numpy_helper
 
+    torch.set_num_threads(threads)
+    a, b = torch.rand(2, SIZE, SIZE)
+    half = a.bfloat16(), b.bfloat16()
     random = np.random.default_rng(0)
     weights = numpy_helper.from_array(random.integers(-64, 64, (SIZE, SIZE), dtype=np.int8), "b")
     graph = helper.make_graph(
@@ -45,30 +34,40 @@ def _int8_rate(threads: int) -> float:
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    a = random.integers(0, 255, (SIZE, SIZE), dtype=np.uint8)
-    return 2 * SIZE**3 / _best(lambda: session.run(None, {"a": a}))
+    inputs = {"a": random.integers(0, 255, (SIZE, SIZE), dtype=np.uint8)}
+    actions: dict[str, Callable[[], object]] = {
+        "fp32": lambda: a @ b,
+        "bf16": lambda: half[0] @ half[1],
+        "int8": lambda: session.run(None, inputs),
+    }
+    return {name: 2 * SIZE**3 / _best(action) for name, action in actions.items()}
 
 
-def read_rate() -> float:
-    """Bytes/s of reading a large fp32 matrix once (a matrix-vector product in numpy)."""
-    import numpy as np
+def flops(tokens: int, layers: int, hidden: int) -> tuple[int, int]:
+    """FLOPs of the matrix products of one pass, two a multiply-add: with weights, and of attention.
 
-    matrix = np.ones((READ_BYTES // 4096, 1024), np.float32)
-    vector = np.ones(1024, np.float32)
-    return READ_BYTES / _best(lambda: matrix @ vector)
+    A token costs a layer 12 H^2 multiply-adds in its projections (4 H^2 in attention, 8 H^2 in the
+    feed-forward part of width 4 H) and 2 T H in its attention to T tokens.
+    """
+    passes = 2 * layers * tokens
+    return passes * 12 * hidden**2, passes * 2 * tokens * hidden
+
+
+def bounds(work: float, rates: Mapping[str, float], unit: str) -> str:
+    """Say how many items of so much work, in FLOP, each product allows at most in a second."""
+    return "\n".join(
+        f"measured {name} product: {rate / 1e9:,.0f} GFLOP/s, so at most {rate / work:,.0f} {unit}/s"
+        for name, rate in rates.items()
+    )
 
 
 def reading(what: str, size: float) -> str:
-    """A line that says how long reading so many bytes once takes at least."""
-    rate = read_rate()
-    seconds = size / rate
-    return f"floor of {what}: {size / 1e6:,.0f} MB, {1e3 * seconds:.1f} ms to read at {rate / 1e9:.0f} GB/s"
+    """Say how long reading so many bytes once takes at least, as fast as a matrix-vector product in numpy."""
+    matrix, vector = np.ones((READ_BYTES // 4096, 1024), np.float32), np.ones(1024, np.float32)
+    rate = READ_BYTES / _best(lambda: matrix @ vector)
+    milliseconds = 1e3 * size / rate
+    return f"floor of {what}: {size / 1e6:,.0f} MB, {milliseconds:.1f} ms to read at {rate / 1e9:.0f} GB/s"
 
 
-def _best(action: Callable[[], object], runs: int = 20) -> float:
-    seconds = []
-    for _ in range(runs):
-        begin = time.perf_counter()
-        action()
-        seconds.append(time.perf_counter() - begin)
-    return min(seconds)
+def _best(action: Callable[[], object]) -> float:
+    return min(interleaved({"": [action]}, 20)[""])

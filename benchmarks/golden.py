@@ -5,7 +5,6 @@ over HTTP: `python -m benchmarks.golden --output golden.json`, then, with the ot
 golden.json`. Digests of two processors differ where int8 is computed differently.
 """
 
-import argparse
 import hashlib
 import itertools
 import json
@@ -20,7 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import SAMPLE, serving
+from benchmarks.common import SAMPLE, parsed, serving
+from qbe.cli import common as _cli
 
 FIRST_STAGES = ("bm25", "dense", "fused", "fused:background_penalty=0")
 RERANKERS = (
@@ -49,45 +49,27 @@ def qbe(*arguments: object) -> bytes:
     return done.stdout if not done.returncode else b"failed: " + done.stderr.splitlines()[-1]
 
 
-def collection(name: str, work: Path) -> Path | None:
-    """Write a collection and its index below ``work``; None where it is not at hand."""
-    folder = work / name
-    if name == "csfcube" and not os.environ.get("QBE_DATA"):
-        return None
-    if name == "sample":
-        shutil.copytree(SAMPLE, folder)
-    else:
-        qbe("datasets", name, "--output", folder)
-    qbe("index", "--corpus", folder / "corpus.jsonl", "--output", folder / "index")
-    return folder
-
-
-def runs(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the runs of all topics, in pools by each first stage and reranker, and over the corpus."""
-    common = ("search", "--index", folder / "index", "--topics", folder / "topics.tsv")
-    pools = folder / "pools.tsv"
+def answers(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Index a collection; yield the runs of all topics, in pools and over the corpus, searches of four papers
+    in every format, and answers of a server.
+    """
+    corpus, index = folder / "corpus.jsonl", folder / "index"
+    qbe("index", "--corpus", corpus, "--output", index)
+    lines = corpus.read_text(encoding="utf-8").splitlines()
+    papers = [json.loads(line)["paper_id"] for line in lines[:: max(1, len(lines) // 4)]][:4]
+    searches = [("--paper", paper, *options) for options in SEARCHES for paper in papers]
+    topics = ("--topics", f"{folder}/topics.tsv", "--run-tag", "golden", "--format", "trec")
     for first in FIRST_STAGES:
+        searches.append((*topics, "--first-stage", first, "--hits", "50"))
         for reranker in RERANKERS:
             if folder.name == "csfcube" and reranker.startswith(("cross-encoder", "grades:joint")):
                 continue  # hours on two cores; the sample has them
-            stages = ("--first-stage", first, "--rerank", reranker, "--run-tag", "golden")
-            yield f"{first} >> {reranker}, pools", qbe(*common, *stages, "--pool", pools, "--format", "trec")
-        stages = ("--first-stage", first, "--run-tag", "golden", "--hits", "50")
-        yield f"{first}, corpus", qbe(*common, *stages, "--format", "trec")
-
-
-def searches(folder: Path, papers: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield single searches in every format."""
-    for options in SEARCHES:
-        for paper in papers:
-            command = ("search", "--index", folder / "index", "--paper", paper, *options)
-            yield f"{paper} {' '.join(options)}", qbe(*command)
-
-
-def answers(folder: Path, papers: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the answers of a server."""
+            stages = ("--first-stage", first, "--rerank", reranker)
+            searches.append((*topics, *stages, "--pool", f"{folder}/pools.tsv"))
+    for options in searches:
+        yield " ".join(options).replace(f"{folder}/", ""), qbe("search", "--index", index, *options)
     facets, stages = ("background", "method", "result"), ("bm25", "dense", "fused")
-    with serving(folder / "index", folder / "log") as (port, _):
+    with serving(index, folder / "log") as (port, _):
         for paper, facet, stage, rerank in itertools.product(papers, facets, stages, (False, True)):
             body = {"paper_ids": [paper], "facet": facet, "first_stage": stage, "rerank": rerank}
             yield f"POST {json.dumps(body)}", post(f"http://127.0.0.1:{port}/api/search", body)
@@ -107,34 +89,25 @@ def post(url: str, body: dict[str, Any]) -> bytes:
     return json.dumps(answer, sort_keys=True).encode()
 
 
-def golden(work: Path, names: list[str]) -> dict[str, str]:
-    """Return the digest of every output, by a description of what made it."""
-    digests = {}
-    for name in names:
-        folder = collection(name, work)
-        if folder is None:
-            continue
-        corpus = (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
-        papers = [json.loads(line)["paper_id"] for line in corpus[:: max(1, len(corpus) // 4)]][:4]
-        for kind in (runs(folder), searches(folder, papers), answers(folder, papers)):
-            for what, output in kind:
-                digests[f"{name}: {what}"] = hashlib.sha256(output).hexdigest()
-                if output.startswith((b"failed", b"4", b"5")):
-                    print(f"{name}: {what}: {output[:200].decode()}", file=sys.stderr)
-    return digests
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--output", type=Path, help="write the digests there")
-    parser.add_argument("--compare", type=Path, help="compare with the digests of this file")
-    parser.add_argument("--collections", nargs="+", default=["sample", "csfcube"])
-    parser.add_argument("--work", type=Path, help="keep collections and indexes there")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        digests = golden(options.work or Path(scratch), options.collections)
+def main(argv: list[str]) -> None:
+    output = {"type": Path, "metavar": "FILE", "help": "write the digests there"}
+    compare = {"type": Path, "metavar": "FILE", "help": "compare with the digests of this file"}
+    collections: dict[str, Any] = {"nargs": "+", "default": ["sample", "csfcube"], "metavar": "NAME"}
+    own = {"output": output, "compare": compare, "collections": collections}
+    options, digests = parsed("golden", __doc__, argv, **own, work={}), dict[str, str]()
+    with tempfile.TemporaryDirectory(dir=options.work) as work:
+        for name in options.collections:
+            if name == "csfcube" and not os.environ.get("QBE_DATA"):
+                continue
+            folder = Path(work, name)
+            if name == "sample":
+                shutil.copytree(SAMPLE, folder)
+            else:
+                qbe("datasets", name, "--output", folder)
+            for what, answer in answers(folder):
+                digests[f"{name}: {what}"] = hashlib.sha256(answer).hexdigest()
+                if answer.startswith((b"failed", b"4", b"5")):
+                    print(f"{name}: {what}: {answer[:200].decode()}", file=sys.stderr)
     if options.output:
         options.output.write_text(json.dumps(digests, indent=1) + "\n", encoding="utf-8")
     if options.compare:
@@ -146,4 +119,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    _cli.run("benchmarks.golden", main)

@@ -5,7 +5,6 @@ serve to measure speed alone.
 """
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.common import machine, parsed, positive, spread, table
+from benchmarks.common import interleaved, machine, parsed, positive, spread, table
 from qbe.cli import common as _cli
 from qbe.errors import CorpusError, MissingDependencyError, QbeError
 from qbe.models.cards import ENCODER, EncoderFiles
@@ -42,12 +41,11 @@ SMALL, LARGE = "facet-encoder", "facet-encoder-large"
 
 
 class Benchmark:
-    """The papers and options of all parts; ``rows`` of the table and ``findings`` by name."""
+    """The papers and options of all parts, and the ``rows`` of the table."""
 
     def __init__(self, options: argparse.Namespace, papers: list[Paper]) -> None:
         self.options, self.papers, self.tagger = options, papers, Tagger.open()
         self.rows: list[list[str]] = []
-        self.findings: dict[str, Any] = {}
 
     def some(self, count: int) -> list[Paper]:
         """Return so many papers, repeated where there are fewer."""
@@ -55,14 +53,8 @@ class Benchmark:
 
     def measure(self, what: str, where: str, count: int, unit: str, action: Callable[[], object]) -> float:
         """Time an action after one that is not counted; return the median of items a second."""
-        action()
-        rates = []
-        for _ in range(self.options.rounds):
-            begin = time.perf_counter()
-            action()
-            rates.append(count / (time.perf_counter() - begin))
+        rates = [count / each for each in interleaved({what: [action]}, self.options.rounds)[what]]
         self.rows.append([what, where, spread(rates, "{:,.0f}"), unit])
-        self.findings[f"{what} | {where}"] = {"rates": rates, "unit": f"{unit}/s", "items": count}
         print(f"  {what}, {where}: {self.rows[-1][2]} {unit}/s", flush=True)
         return float(np.median(rates))
 
@@ -88,8 +80,8 @@ class Benchmark:
         windows = [window for paper in many for window in encoder.windows(paper)]
         run = partial(encoder.batch_model.run, windows)
         self.measure(f"{name}, the model alone", where, len(many), "papers", run)
-        self.findings[f"{name}, tokens a paper"] = sum(len(each.ids) for each in windows) / len(many)
-        self.findings[f"{name}, GPU memory MiB"] = nvidia("memory.used")
+        tokens = sum(len(each.ids) for each in windows) / len(many)
+        print(f"  {tokens:.0f} tokens a paper; memory of the GPU: {nvidia('memory.used')}", flush=True)
 
 
 def small(bench: Benchmark) -> None:
@@ -106,16 +98,14 @@ def large(bench: Benchmark) -> None:
         bench.encoders(LARGE, files, resolve_encoder(name, "fp16"), bench.options.large_papers)
 
 
-def draw_model(folder: Path, layers: int, size: int, *, pairs: bool = False) -> str:
-    """Write a BERT of random weights with the small encoder's tokenizer, as a reader of pairs if asked."""
+def draw_model(folder: Path, layers: int, size: int) -> str:
+    """Write a BERT of random weights with the small encoder's tokenizer."""
     import torch
-    from transformers import BertConfig, BertForSequenceClassification, BertModel
+    from transformers import BertConfig, BertModel
 
     torch.manual_seed(0)
     shape: dict[str, Any] = {"hidden_size": size, "num_hidden_layers": layers, "intermediate_size": 4 * size}
-    config = BertConfig(**shape, num_attention_heads=size // 64)
-    config.num_labels = 1
-    (BertForSequenceClassification if pairs else BertModel)(config).save_pretrained(str(folder))
+    BertModel(BertConfig(**shape, num_attention_heads=size // 64)).save_pretrained(str(folder))
     shutil.copyfile(resolve_encoder().tokenizer, folder / "tokenizer.json")
     return str(folder)
 
@@ -137,14 +127,10 @@ def agreement(bench: Benchmark) -> None:
         ),
         ("fp16 on the device beside int8 on the CPU", on_device, on_cpu),
     ):
-        cosines, same = zip(*(_compared(a, b) for a, b in zip(left, right, strict=True)), strict=True)
-        found = {
-            "smallest cosine": float(np.concatenate(cosines).min()),
-            "mean cosine": float(np.concatenate(cosines).mean()),
-            "same labels": float(np.concatenate(same).mean()),
-        }
-        bench.findings[name] = found
-        print(f"  {name}: " + ", ".join(f"{key} {value:.5f}" for key, value in found.items()), flush=True)
+        compared = [_compared(a, b) for a, b in zip(left, right, strict=True)]
+        cosines, same = (np.concatenate(values) for values in zip(*compared, strict=True))
+        told = f"smallest cosine {cosines.min():.5f}, mean cosine {cosines.mean():.5f}"
+        print(f"  {name}: {told}, same labels {same.mean():.5f}", flush=True)
 
 
 def _compared(left: PaperVectors, right: PaperVectors) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -156,7 +142,8 @@ def _compared(left: PaperVectors, right: PaperVectors) -> tuple[NDArray[Any], ND
 
 
 def pairs(bench: Benchmark) -> None:
-    """Score pairs by a cross-encoder of the small encoder's size, with random weights."""
+    """Score pairs by a cross-encoder of the small encoder's size, with a random head."""
+    from benchmarks.reranking import write_classifier
     from qbe.models.export.encoder import export_cross_encoder
     from qbe.models.folders import resolve_reranker
 
@@ -166,9 +153,9 @@ def pairs(bench: Benchmark) -> None:
         return [RerankRequest(aspect, bench.some(count + 1)[1:])]
 
     with tempfile.TemporaryDirectory() as place, Workers(options.threads) as workers:
-        drawn = Path(draw_model(Path(place, "drawn"), layers=6, size=384, pairs=True))
-        exported = Path(place, "exported")
-        export_cross_encoder(drawn, "random weights", "built here", exported)
+        classifier, exported = Path(place, "classifier"), Path(place, "exported")
+        write_classifier(classifier)
+        export_cross_encoder(classifier, "MiniLM, random head", "built here", exported)
         int8, half, single = (resolve_reranker(str(exported), each) for each in ("int8", "fp16", "fp32"))
         on_cpu, on_device = CrossEncoder(int8, workers), CrossEncoder(half, workers, options.device)
         few, many = min(options.pairs, 512), options.pairs
@@ -181,7 +168,6 @@ def pairs(bench: Benchmark) -> None:
             for side in (CrossEncoder(single, workers), on_device)
         )
     difference = float(np.abs(exact - rounded).max() / np.std(exact))
-    bench.findings["cross-encoder, largest difference / deviation of scores"] = difference
     print(f"  largest difference from fp32 on the CPU: {difference:.5f} of the deviation", flush=True)
 
 
@@ -213,7 +199,6 @@ def main(argv: list[str]) -> None:
         seconds={"type": positive, "default": 150, "help": "after which no part begins"},
         budgets={"type": positive, "nargs": "+", "default": budgets, "help": "tokens of a batch"},
         parts={"nargs": "+", "choices": list(PARTS), "default": list(PARTS)},
-        output={"type": Path, "default": Path("runs/benchmarks/gpu.json")},
     )
     folder = os.environ.get("QBE_DATA")
     if not folder or not Path(folder, "csfcube").is_dir():
@@ -232,11 +217,7 @@ def main(argv: list[str]) -> None:
     bench = Benchmark(
         options, list(read_corpus([str(Path(folder, "csfcube", "abstracts-csfcube-preds.jsonl"))]))
     )
-    bench.findings["machine"] = (
-        f"{nvidia('name,driver_version')}; {machine(options.threads, ['numpy', 'tokenizers'])}"
-    )
-    print(bench.findings["machine"], flush=True)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
+    print(nvidia("name,driver_version"), machine(options.threads, ["numpy", "tokenizers"]), sep="; ")
     for name in options.parts:
         spent = time.perf_counter() - begin
         print(f"{name} ({spent:.0f} s)", flush=True)
@@ -246,11 +227,9 @@ def main(argv: list[str]) -> None:
         try:
             PARTS[name](bench)
         except Exception:  # the other parts are worth having
-            bench.findings[f"{name}, failed"] = traceback.format_exc()
             traceback.print_exc(file=sys.stdout)
-        options.output.write_text(json.dumps(bench.findings, indent=1) + "\n", encoding="utf-8")
     print(f"\n{table(['', 'where', 'a second: median (range)', 'of'], bench.rows)}")
-    print(f"\n{time.perf_counter() - begin:.0f} s; written to {options.output}")
+    print(f"\n{time.perf_counter() - begin:.0f} s")
 
 
 if __name__ == "__main__":

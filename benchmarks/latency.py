@@ -5,14 +5,13 @@ all queries, then the next stage, so that a change of the machine's load affects
 """
 
 import dataclasses
-import time
+from collections import defaultdict
 from functools import partial
 from typing import Any
 
-from benchmarks.common import Stage, machine, median_p95, parsed, table, time_stages
-from benchmarks.drawn import draw_queries, faceted_queries
+from benchmarks.common import Stage, interleaved, machine, median_p95, parsed, table
+from benchmarks.drawn import draw_queries
 from qbe.cli import common as _cli
-from qbe.query import Query
 from qbe.util.work import thread_count
 
 PACKAGES = ("onnxruntime", "faiss-cpu", "numpy")
@@ -42,33 +41,30 @@ def main(argv: list[str]) -> None:
         pipelines = {name: Pipeline(index, stage()) for name, stage in FIRST_STAGES.items()}
         pipelines["fused, projections"] = Pipeline(index, Fused() >> Projections())
         pipelines["fused, grades"] = Pipeline(index, Fused() >> Grades())
-
-        def stages(query: Query, pool: list[str] | None) -> dict[str, Stage]:
-            (aspect,) = query.aspects
-            outside = dataclasses.replace(aspect.paper, paper_id="query")
-            steps = {"query vectors, stored": aspect.paper, "query vectors, encoded": outside}
-            found: dict[str, Stage] = {name: partial(index.vectors, each) for name, each in steps.items()}
-            if pool is not None:
-                found = {}
-            for name, pipeline in pipelines.items():
-                search = partial(pipeline.search, query, pool=pool)
-                found[f"search: {name}"] = partial(search, options.hits, matches=False)
-                found[f"search: {name}, {FEW_HITS} hits, matches"] = partial(search, FEW_HITS)
-            return found
-
-        whole = time_stages([stages(query, None) for query in queries], options.rounds)
-        in_pool = time_stages([stages(query, pools[query.query_id]) for query in queries], options.rounds)
+        whole, in_pool = defaultdict[str, list[Stage]](list), defaultdict[str, list[Stage]](list)
+        for query in queries:
+            paper = query.papers[0]
+            outside = dataclasses.replace(paper, paper_id="query")
+            whole["query vectors, stored"].append(partial(index.vectors, paper))
+            whole["query vectors, encoded"].append(partial(index.vectors, outside))
+            for actions, pool in ((whole, None), (in_pool, pools[query.query_id])):
+                for name, pipeline in pipelines.items():
+                    search = partial(pipeline.search, query, pool=pool)
+                    actions[f"search: {name}"].append(partial(search, options.hits, matches=False))
+                    actions[f"search: {name}, {FEW_HITS} hits, matches"].append(partial(search, FEW_HITS))
+        times, pooled = (interleaved(actions, options.rounds) for actions in (whole, in_pool))
         rows = [
-            (name, *median_p95(runs), *(median_p95(in_pool[name]) if name in in_pool else ("", "")))
-            for name, runs in whole.items()
+            (name, *median_p95(runs), *(median_p95(pooled[name]) if name in pooled else ("", "")))
+            for name, runs in times.items()
         ]
         print(table(("ms per query", "index: median", "p95", "pool: median", "p95"), rows))
-        default, times = Pipeline(index, default_stages(index)), list[float]()
-        for query in faceted_queries(index, draw_queries(index.layout, OTHERS)):
-            begin = time.perf_counter()
-            default.search(query, options.hits, matches=False)
-            times.append(time.perf_counter() - begin)
-        print(f"\ndefault, other queries, once each: {' / '.join(median_p95(times[WARM_UP:]))}")
+        default = Pipeline(index, default_stages(index))
+        others = [
+            partial(default.search, drawn.query, options.hits, matches=False)
+            for drawn in draw_queries(index, OTHERS)
+        ]
+        once = interleaved({"default": others}, 1, warm_up=False)["default"][WARM_UP:]
+        print(f"\ndefault, other queries, once each: {' / '.join(median_p95(once))}")
 
 
 if __name__ == "__main__":

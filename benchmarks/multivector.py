@@ -7,11 +7,11 @@ ranking of the vectors as the index stores them.
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchmarks import floors
-from benchmarks.common import machine, median_p95, parsed, table, time_stages
-from benchmarks.drawn import best_rows, draw_queries, faceted_queries, same_places, shared_papers
+from benchmarks.common import interleaved, machine, median_p95, parsed, table
+from benchmarks.drawn import best_rows, draw_queries, same_places, shared_papers
 from qbe.cli import common as _cli
 from qbe.util.work import thread_count
 
@@ -63,27 +63,24 @@ def main(argv: list[str]) -> None:
     threads = thread_count(options.threads)
     print(machine(threads, ("faiss-cpu", "numpy")))
     with open_index(options.index, threads=threads) as index, Pipeline(index, Dense()) as pipeline:
-        drawn, flat = draw_queries(index.layout, options.queries), flat_faiss(index, threads)
+        drawn, flat = draw_queries(index, options.queries), flat_faiss(index, threads)
         best = best_rows(index, drawn, HITS)
         print(f"{len(index)} papers, {len(index.sentence_vectors)} sentences, {len(best)} queries")
         size = math.prod(index.sentence_vectors.shape)
         print(floors.reading("a scan in fp32", 4 * size), "\n")
         rows = {paper_id: row for row, paper_id in enumerate(index.papers.ids)}
-        vectors = [index.sentence_vectors[each].astype(np.float32) for each in drawn.sentences]
-        stages: list[dict[str, Any]] = [
-            {
-                OURS: partial(pipeline.search, query, HITS, matches=False),
-                FLAT: partial(flat, vector, int(paper)),
-            }
-            for query, vector, paper in zip(faceted_queries(index, drawn), vectors, drawn.papers, strict=True)
+        ours = [partial(pipeline.search, query, HITS, matches=False) for query, _, _ in drawn]
+        peer = [
+            partial(flat, index.sentence_vectors[sentences].astype(np.float32), paper)
+            for _, paper, sentences in drawn
         ]
-        times = time_stages(stages, options.rounds)
+        times = interleaved({OURS: ours, FLAT: peer}, options.rounds)
         ranked = {
-            OURS: [[rows[hit.paper_id] for hit in stage[OURS]()] for stage in stages],
-            FLAT: [stage[FLAT]() for stage in stages],
+            OURS: [[rows[hit.paper_id] for hit in search()] for search in ours],
+            FLAT: [search() for search in peer],
         }
         files = index.manifest.files.items()
-        ours = sum(entry["bytes"] for name, entry in files if name.startswith(("faiss", "vectors")))
+        stored = sum(entry["bytes"] for name, entry in files if name.startswith(("faiss", "vectors")))
         cells = [
             (
                 name,
@@ -93,7 +90,7 @@ def main(argv: list[str]) -> None:
                 f"{100 * same_places(ranked[name], best):.2f}",
                 f"{100 * shared_papers(ranked[name], best):.2f}",
             )
-            for name, bytes_ in ((OURS, ours), (FLAT, 4 * size))
+            for name, bytes_ in ((OURS, stored), (FLAT, 4 * size))
         ]
     header = "side", "index, MB", "ms a query / p95", "time / qbe", "same top 20, %", "shared papers, %"
     print(table(header, cells))

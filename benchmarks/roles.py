@@ -1,24 +1,26 @@
 """Processes of the sides of other benchmarks (`benchmarks.sides.Side`): ROLE and its arguments.
 
-``bm25s-index CORPUS FOLDER K1 B`` makes a bm25s index of Pyserini's JSON lines. The others load what they
-search, and answer every line that they read with a round: BM25 by ``qbe``, ``pyserini`` and ``bm25s`` (FOLDER
-QUERIES K1 B HITS), texts by
-sentence-transformers' ONNX back end, a ``bi-encoder`` or ``cross-encoder`` (FOLDER TEXTS PRECISION THREADS;
-a line is the size of a batch). Some run in the environment of peers: only the standard library loads first.
+``bm25s-index CORPUS FOLDER`` makes a bm25s index of Pyserini's JSON lines. The others load what they search,
+and answer every line that they read with a round: BM25 by ``qbe``, ``pyserini`` and ``bm25s`` (FOLDER
+QUERIES; a line is the number of hits), texts by sentence-transformers' ONNX back end, a ``bi-encoder`` or
+``cross-encoder`` (FOLDER TEXTS PRECISION THREADS; a line is the size of a batch). Some run in the environment
+of peers: only the standard library loads first.
 """
 
 import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 TOKENS = 512
+K1, B = 0.9, 0.4  # of BM25
 
-Search = Callable[..., Any]
+# The best papers for a text and a number of hits: ids and scores.
+Search = Callable[[str, int], list[tuple[str, float]]]
 
 
 def say(**record: object) -> None:
@@ -26,39 +28,16 @@ def say(**record: object) -> None:
     print("\n" + json.dumps(record), flush=True)
 
 
-def timed(search: Callable[..., Any], queries: Iterable[tuple[Any, ...]]) -> tuple[list[float], list[Any]]:
-    """Run queries one after the other; return the seconds and the result of each."""
-    seconds, results = [], []
-    for query in queries:
-        begin = time.perf_counter()
-        hits = search(*query)
-        seconds.append(time.perf_counter() - begin)
-        results.append(hits)
-    return seconds, results
-
-
-def memory(process: int | str = "self") -> dict[str, float]:
-    """The memory of a process in 10^9 bytes: peak, resident and anonymous; OSError or KeyError where it
-    ended.
-    """
-    lines = (line.split() for line in Path(f"/proc/{process}/status").read_text().splitlines())
-    fields = {words[0]: words[1] for words in lines if len(words) > 1}
-    names = {"peak": "VmHWM:", "resident": "VmRSS:", "anonymous": "RssAnon:"}
-    return {name: int(fields[field]) * 1024 / 1e9 for name, field in names.items()}
-
-
-def of_qbe(folder: Path, k1: float, b: float, hits: int) -> Search:
+def of_qbe(folder: str) -> Search:
     """What the first stage calls, for a text."""
     from qbe.index.index import open_index
 
     index = open_index(folder)
-    manifest = index.manifest.lucene
-    assert manifest is not None
-    assert (manifest["k1"], manifest["b"]) == (k1, b)
-    searcher = index.reader
-    ids = index.papers.ids
+    assert index.manifest.lucene is not None
+    assert (index.manifest.lucene["k1"], index.manifest.lucene["b"]) == (K1, B)
+    searcher, ids = index.reader, index.papers.ids
 
-    def search(text: str) -> list[tuple[str, float]]:
+    def search(text: str, hits: int) -> list[tuple[str, float]]:
         rows, scores = searcher.search(text, hits)
         return [(ids[row], score) for row, score in zip(rows.tolist(), scores.tolist(), strict=True)]
 
@@ -78,22 +57,21 @@ def pyserini_searcher() -> Any:
     return LuceneSearcher
 
 
-def of_pyserini(folder: Path, k1: float, b: float, hits: int) -> Search:
-    searcher = pyserini_searcher()(str(folder))
-    searcher.set_bm25(k1, b)
-    return lambda text: [(hit.docid, hit.score) for hit in searcher.search(text, hits)]
+def of_pyserini(folder: str) -> Search:
+    searcher = pyserini_searcher()(folder)
+    searcher.set_bm25(K1, B)
+    return lambda text, hits: [(hit.docid, hit.score) for hit in searcher.search(text, hits)]
 
 
-def of_bm25s(folder: Path, k1: float, b: float, hits: int) -> Search:
-    """bm25s as its manual has it: English stop words, Snowball's stemmer; k1 and b are in the index."""
+def of_bm25s(folder: str) -> Search:
+    """bm25s as its manual has it: English stop words, Snowball's stemmer."""
     import bm25s
     import Stemmer
 
-    assert (k1, b) == tuple(json.loads((folder / "settings.json").read_text()))
-    stemmer, ids = Stemmer.Stemmer("english"), json.loads((folder / "ids.json").read_text())
-    index = bm25s.BM25.load(str(folder))
+    stemmer, ids = Stemmer.Stemmer("english"), json.loads(Path(folder, "ids.json").read_text())
+    index = bm25s.BM25.load(folder)
 
-    def search(text: str) -> list[tuple[str, float]]:
+    def search(text: str, hits: int) -> list[tuple[str, float]]:
         tokens = bm25s.tokenize([text], stopwords="en", stemmer=stemmer, show_progress=False)
         rows, scores = index.retrieve(tokens, k=hits, show_progress=False, n_threads=0)
         return [(ids[row], score) for row, score in zip(rows[0].tolist(), scores[0].tolist(), strict=True)]
@@ -101,19 +79,18 @@ def of_bm25s(folder: Path, k1: float, b: float, hits: int) -> Search:
     return search
 
 
-def index_bm25s(corpus: Path, folder: Path, k1: float, b: float) -> None:
+def index_bm25s(corpus: str, folder: str) -> None:
     """Make a bm25s index of Pyserini's JSON lines."""
     import bm25s
     import Stemmer
 
-    records = [json.loads(line) for line in corpus.open(encoding="utf-8")]
+    records = [json.loads(line) for line in Path(corpus).read_text(encoding="utf-8").splitlines()]
     texts = [record["contents"] for record in records]
     tokens = bm25s.tokenize(texts, stopwords="en", stemmer=Stemmer.Stemmer("english"), show_progress=False)
-    index = bm25s.BM25(k1=k1, b=b)
+    index = bm25s.BM25(k1=K1, b=B)
     index.index(tokens, show_progress=False)
-    index.save(str(folder))
-    (folder / "ids.json").write_text(json.dumps([record["id"] for record in records]))
-    (folder / "settings.json").write_text(json.dumps([k1, b]))
+    index.save(folder)
+    Path(folder, "ids.json").write_text(json.dumps([record["id"] for record in records]))
 
 
 def load(kind: str, folder: str, threads: int, work: str, precision: str) -> Any:
@@ -137,36 +114,37 @@ def load(kind: str, folder: str, threads: int, work: str, precision: str) -> Any
     return model
 
 
-def answer_bm25(role: str, folder: str, queries: str, k1: str, b: str, hits: str = "0") -> None:
-    if role == "bm25s-index":
-        index_bm25s(Path(folder), Path(queries), float(k1), float(b))
-        return
-    search = {"qbe": of_qbe, "pyserini": of_pyserini, "bm25s": of_bm25s}[role](
-        Path(folder), float(k1), float(b), int(hits)
-    )
-    texts = json.loads(Path(queries).read_text())
+def answer_bm25(load_index: Callable[[str], Search], folder: str, queries: str) -> None:
+    search, texts = load_index(folder), json.loads(Path(queries).read_text())
     say(ready=True)
-    for _ in sys.stdin:
-        seconds, ranked = timed(search, [(text,) for text in texts])
-        say(seconds=seconds, best=[[paper_id for paper_id, _ in each[:10]] for each in ranked])
+    for line in sys.stdin:
+        seconds, best = [], []
+        for text in texts:
+            begin = time.perf_counter()
+            ranked = search(text, int(line))
+            seconds.append(time.perf_counter() - begin)
+            best.append([paper_id for paper_id, _ in ranked[:10]])
+        say(seconds=seconds, best=best)
 
 
-def answer_texts(role: str, folder: str, texts: str, precision: str, threads: str) -> None:
+def answer_texts(kind: str, folder: str, texts: str, precision: str, threads: str) -> None:
     inputs = json.loads(Path(texts).read_text())
     with tempfile.TemporaryDirectory() as work:
-        model = load(role, folder, int(threads), work, precision)
-        call = model.encode if role == "bi-encoder" else model.predict
+        model = load(kind, folder, int(threads), work, precision)
+        call = model.encode if kind == "bi-encoder" else model.predict
         say(ready=True)
         for line in sys.stdin:
-            outputs = call(inputs, batch_size=int(line), show_progress_bar=False)
-            first = outputs[0] if role == "bi-encoder" else outputs[:1]
-            say(first=[float(number) for number in first])
+            call(inputs, batch_size=int(line), show_progress_bar=False)
+            say()
 
 
-ROLES: dict[str, Callable[..., None]] = {
-    **dict.fromkeys(("bm25s-index", "qbe", "pyserini", "bm25s"), answer_bm25),
-    **dict.fromkeys(("bi-encoder", "cross-encoder"), answer_texts),
-}
+INDEXES: dict[str, Callable[[str], Search]] = {"qbe": of_qbe, "pyserini": of_pyserini, "bm25s": of_bm25s}
 
 if __name__ == "__main__":
-    ROLES[sys.argv[1]](*sys.argv[1:])
+    role, *arguments = sys.argv[1:]
+    if role == "bm25s-index":
+        index_bm25s(*arguments)
+    elif role in INDEXES:
+        answer_bm25(INDEXES[role], *arguments)
+    else:
+        answer_texts(role, *arguments)

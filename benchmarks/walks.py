@@ -9,6 +9,7 @@ and while a server answers one request that it has answered before.
 
 import json
 import os
+import runpy
 import socket
 import subprocess
 import sys
@@ -30,13 +31,13 @@ UNCOUNTED = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>", "<lambda>", "
 class Walk:
     """The functions of qbe that are called while it is recording, in all threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, recording: bool) -> None:
         import qbe
 
         self.root = str(Path(qbe.__file__).parent) + os.sep
         self.functions: set[CodeType] = set()
         self.calls = self.deepest = 0
-        self.recording = True
+        self.recording = recording
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and self.recording and self._is_own(frame.f_code):
@@ -52,89 +53,74 @@ class Walk:
         counts = code.co_name not in UNCOUNTED and code.co_filename.startswith(self.root)
         return counts and bool(code.co_flags & CO_OPTIMIZED)  # no body of a class
 
-    def start(self) -> None:
-        """Record from here on, in this thread and those that start later."""
+    def run(self, *arguments: str) -> None:
+        """Run the command ``qbe`` in this process."""
+        sys.argv = ["qbe", *arguments]
         threading.setprofile(self)
         sys.setprofile(self)
+        try:
+            runpy.run_module("qbe", run_name="__main__", alter_sys=True)
+        except SystemExit as done:
+            if done.code:
+                raise
 
-    def report(self) -> dict[str, int]:
-        """Return the number of functions, files and calls, and of own frames of the deepest call."""
+    def report(self) -> None:
+        """Print the number of functions, files and calls, and of own frames of the deepest call."""
         sys.setprofile(None)
         files = len({code.co_filename for code in self.functions})
-        counts = {"functions": len(self.functions), "files": files, "calls": self.calls}
-        return {**counts, "deepest": self.deepest}
+        print(json.dumps([len(self.functions), files, self.calls, self.deepest]), flush=True)
 
 
-def run_qbe(*arguments: str) -> None:
-    """Run the command ``qbe`` in this process."""
-    from qbe.__main__ import main
-
-    sys.argv = ["qbe", *arguments]
-    try:
-        main()
-    except SystemExit as done:
-        if done.code:
-            raise
-
-
-def index(work: Path) -> dict[str, int]:
+def index(folder: str) -> None:
     """Index five papers."""
-    walk = Walk()
-    walk.start()
-    run_qbe("index", "--corpus", str(work / "five.jsonl"), "--output", str(work / "five"), "--threads", "1")
-    return walk.report()
+    walk = Walk(recording=True)
+    walk.run("index", "--corpus", f"{folder}/five.jsonl", "--output", f"{folder}/five", "--threads", "1")
+    walk.report()
 
 
-def search(work: Path) -> dict[str, int]:
+def search(folder: str) -> None:
     """Answer one request over HTTP, after one that loads everything."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    walk = Walk()
-    walk.recording = False
+    walk = Walk(recording=False)
+    body = json.dumps({"paper_ids": ["s036"], "facet": "method"}).encode()
+    url, headers = f"http://127.0.0.1:{port}/api/search", {"Content-Type": "application/json"}
 
     def ask() -> None:
-        body = json.dumps({"paper_ids": ["s036"], "facet": "method"}).encode()
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{port}/api/search", body, {"Content-Type": "application/json"}
-        )
-        for attempt in range(120):
+        request = urllib.request.Request(url, body, headers)
+        while not walk.recording:
             try:
                 urllib.request.urlopen(request).read()  # noqa: S310
-                break
+                walk.recording = True
             except OSError:
-                if attempt == 119:
-                    raise
                 time.sleep(0.5)
-        walk.recording = True
         urllib.request.urlopen(request).read()  # noqa: S310
-        print(json.dumps(walk.report()), flush=True)
+        walk.report()
         os._exit(0)
 
     threading.Thread(target=ask, daemon=True).start()
-    walk.start()
-    run_qbe("serve", "--index", str(work / "sample"), "--port", str(port), "--threads", "1")
+    walk.run("serve", "--index", f"{folder}/sample", "--port", str(port), "--threads", "1")
     raise AssertionError("the server ended")
 
 
 def main() -> None:
     if sys.argv[1:]:
         name, folder = sys.argv[1:]
-        print(json.dumps({"index": index, "search": search}[name](Path(folder))))
+        {"index": index, "search": search}[name](folder)
         return
     with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        qbe = [sys.executable, "-m", "qbe"]
-        lines = (SAMPLE / "corpus.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-        (work / "five.jsonl").write_text("".join(lines[:PAPERS]), encoding="utf-8")
-        command = [*qbe, "index", "--corpus", str(SAMPLE / "corpus.jsonl"), "--output", f"{work}/sample"]
-        subprocess.run(command, check=True, capture_output=True)
+        corpus = SAMPLE / "corpus.jsonl"
+        lines = corpus.read_text(encoding="utf-8").splitlines(keepends=True)
+        Path(folder, "five.jsonl").write_text("".join(lines[:PAPERS]), encoding="utf-8")
+        command = [sys.executable, "-m", "qbe", "index", "--corpus", str(corpus)]
+        subprocess.run([*command, "--output", f"{folder}/sample"], check=True, capture_output=True)
         print(f"{'':24s} functions      files      calls    deepest")
         for name, what in (("index", "a paper into an index"), ("search", "a query over HTTP")):
             command = [sys.executable, "-m", "benchmarks.walks", name, folder]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             found = json.loads(done.stdout.splitlines()[-1])
-            print(f"{what:24s}", *(f"{number:10d}" for number in found.values()))
+            print(f"{what:24s}", *(f"{number:10d}" for number in found))
 
 
 if __name__ == "__main__":

@@ -1,47 +1,31 @@
-"""Measures qbe on people's judgements outside CSFCube, and writes the tables of docs/evidence.md.
+"""Measures qbe on people's judgements outside CSFCube, and writes the table of docs/evidence.md.
 
-    python -m scripts.people           # all data sets (hours on two cores), then the tables
+    python -m scripts.people           # all data sets (hours on two cores), then the table
     python -m scripts.people cisi ...  # some of them
-    python -m scripts.people --tables  # the tables alone, out of the runs that are there
+    python -m scripts.people --tables  # the table alone, out of the runs that are there
 
 Data sets are read from $QBE_DATA/people, or downloaded. Runs are ``runs/people.SET.SYSTEM.trec``. Intervals
 (95 %) are over researchers, reviews, queries and abstracts.
 """
 
 import argparse
-import re
-import shlex
-import subprocess
-import sys
-import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
+from scripts.runs import LARGE, ROOT, SMALL, Row, index_command, run, search_command
+
 PAGE = ROOT / "docs" / "evidence.md"
 BEGIN, END = "<!-- written by scripts/people.py -->\n", "<!-- end -->\n"
 
-
-class System(NamedTuple):
-    """A row of the table: its name, the encoder of the index, first stage and reranker."""
-
-    name: str
-    encoder: str
-    first_stage: str
-    rerank: str = "none"
-
-
-SMALL, LARGE, PLAIN = "facet-encoder", "facet-encoder-large", "all-MiniLM-L6-v2"
-SYSTEMS: Mapping[str, System] = {
-    "bm25": System("BM25", SMALL, "bm25"),
-    "minilm": System("all-MiniLM-L6-v2, untrained: dense", PLAIN, "dense"),
-    "dense": System("dense", SMALL, "dense"),
-    "fused": System("fused", SMALL, "fused"),
-    "grades": System("fused, grades", SMALL, "fused", "grades"),
-    "default": System("fused, grades, joint grades (default)", SMALL, "fused", "grades:joint=20"),
-    "large-dense": System("large encoder, dense", LARGE, "dense"),
-    "large-grades": System("large encoder, fused, grades", LARGE, "fused", "grades"),
+SYSTEMS: Mapping[str, Row] = {
+    "bm25": Row("BM25", SMALL, "bm25"),
+    "minilm": Row("all-MiniLM-L6-v2, untrained: dense", "all-MiniLM-L6-v2", "dense"),
+    "dense": Row("dense", SMALL, "dense"),
+    "fused": Row("fused", SMALL, "fused"),
+    "grades": Row("fused, grades", SMALL, "fused", "grades"),
+    "default": Row("fused, grades, joint grades (default)", SMALL, "fused", "grades:joint=20"),
+    "large-dense": Row("large encoder, dense", LARGE, "dense"),
+    "large-grades": Row("large encoder, fused, grades", LARGE, "fused", "grades"),
 }
 # Data set -> the protocol and what it prints first; headings have their own tagger as the system.
 RANKED: Mapping[str, tuple[str | None, tuple[str, ...]]] = {
@@ -50,64 +34,44 @@ RANKED: Mapping[str, tuple[str | None, tuple[str, ...]]] = {
     "cisi": (None, ("AP",)),
 }
 HEADINGS, TAGGED = "headings", Path("runs", "people.headings.tagger.jsonl")
-TITLES = ("researchers' scores: loss", "easy", "hard", "reviews: AP", "CISI: AP")
-
-
-def qbe(*words: str) -> None:
-    print("$ qbe", shlex.join(words), flush=True)
-    subprocess.run([sys.executable, "-m", "qbe", *words], check=True)
+TAGGER = "Facet tagger, below authors' headings: "
 
 
 def make(name: str, systems: Iterable[str]) -> None:
     """Make the runs of a data set that are not there, or are not finished."""
     folder = Path("qrels", "people", name)
-    qbe("datasets", name, "--output", str(folder))
+    run(["qbe", "datasets", name, "--output", str(folder)])
     if name == HEADINGS:
         files = ["--input", f"{folder}/corpus.jsonl", "--output", str(TAGGED), "--overwrite"]
-        qbe("tag", "--facets", "predicted", *files)
+        run(["qbe", "tag", "--facets", "predicted", *files])
         return
     for system in (key for key in systems if not run_of(name, key).exists()):
-        of = SYSTEMS[system]
-        index = Path("indexes", f"people-{name}-{of.encoder}")
+        row = SYSTEMS[system]
+        index = Path("indexes", f"people-{name}-{row.encoder}")
         if not (index / "CURRENT").exists():
-            encoder = ["--encoder", of.encoder] if of.encoder != SMALL else []
-            qbe("index", "--corpus", f"{folder}/corpus.jsonl", *encoder, "--output", str(index), "--resume")
-        source = ["--index", str(index), "--topics", f"{folder}/topics.tsv", "--pool", f"{folder}/pools.tsv"]
-        stages = ["--first-stage", of.first_stage, "--rerank", of.rerank, "--hits", "2000", "--resume"]
-        qbe("search", *source, *stages, "--run-tag", system, "--output", str(run_of(name, system)))
+            run([*index_command(row, index, folder), "--resume"])
+        search = search_command(row, system, index, folder, run_of(name, system))
+        run([*search, "--hits", "2000", "--resume"])
 
 
 def run_of(name: str, system: str) -> Path:
     return Path("runs", f"people.{name}.{system}.trec")
 
 
-def tables(qrels: Path = Path("qrels", "people")) -> str:
-    """Return the tables as Markdown: rankings beside published rows, and the tagger; cells without runs
-    stay as they are.
-    """
-    from qbe.evaluate.report import published_under
-
-    page = PAGE.read_text(encoding="utf-8")
-    before = dict(re.findall(r"^\| ([^|]+) \|(.+)\|$", page, re.MULTILINE))
-    cells = {name: {system: cells_of(qrels, name, system) for system in SYSTEMS} for name in RANKED}
-    lines = [f"| | {' | '.join(TITLES)} |", "|---|" + "---:|" * len(TITLES)]
-    for system, of in SYSTEMS.items():
-        kept = [cell.strip() for cell in before.get(of.name, "| " * len(TITLES)).split("|")]
-        made = [cell for name in RANKED for cell in cells[name][system]]
-        row = [cell or old for cell, old in zip(made, kept, strict=False)]
-        if any(row):
-            lines.append(f"| {of.name} | {' | '.join(row)} |")
-    sources, rows = published_under("reviewers")
-    for published in rows:
-        figures = [published.figures[measure]["all"] for measure in RANKED["reviewers"][1]]
-        digits = max(len(str(figure)) - 2 for figure in figures)  # as many as are printed
-        row = [f"{figure:.{digits}f}".removeprefix("0") for figure in figures]
-        lines.append(f"| {published.system} ({sources[published.paper].short}) | {' | '.join(row)} | | |")
-    if tagged := figures_of(qrels / HEADINGS / "corpus.jsonl", TAGGED, HEADINGS):
-        said = textwrap.fill(f"Facet tagger, below authors' headings: {'; '.join(tagged)}.", 120)
-    else:
-        said = page[page.index("Facet tagger, below") : page.index(END)].strip()
-    return "\n".join([*lines, "", said]) + "\n"
+def with_figures(written: str, qrels: Path = Path("qrels", "people")) -> str:
+    """The table with the figures of all runs, and the tagger's; what has no run stays as it is."""
+    systems, lines = {row.name: system for system, row in SYSTEMS.items()}, []
+    for line in written.split("\n"):
+        name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        if name in systems:
+            made = [cell for each in RANKED for cell in cells_of(qrels, each, systems[name])]
+            row = [cell or old for cell, old in zip(made, cells, strict=True)]
+            line = f"| {name} | {' | '.join(row)} |"
+        elif line.startswith(TAGGER):
+            tagged = figures_of(qrels / HEADINGS / "corpus.jsonl", TAGGED, HEADINGS)
+            line = f"{TAGGER}{'; '.join(tagged)}." if tagged else line
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def cells_of(qrels: Path, name: str, system: str) -> list[str]:
@@ -137,22 +101,21 @@ def figures_of(qrels: Path, run: Path, protocol: str | None, measures: tuple[str
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    names = (*RANKED, HEADINGS)
-    parser.add_argument(
-        "names", nargs="*", metavar="SET", help=f"data sets (default: all): {', '.join(names)}"
-    )
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), help="rows to make")
-    parser.add_argument("--tables", action="store_true", help="write the tables alone")
+    names, add = (*RANKED, HEADINGS), parser.add_argument
+    add("names", nargs="*", metavar="SET", help=f"data sets (default: all): {', '.join(names)}")
+    add("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), help="rows to make")
+    add("--tables", action="store_true", help="write the table alone")
     options = parser.parse_args()
     if unknown := set(options.names) - set(names):
         parser.error(f"expected data sets ({', '.join(names)}), found {min(unknown)}")
     Path("runs").mkdir(exist_ok=True)
     for name in () if options.tables else options.names or names:
         make(name, options.systems)
-    text, written = PAGE.read_text(encoding="utf-8"), tables()
-    before, _, rest = text.partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{written}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
-    print(written, end="")
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    written, _, after = rest.partition(END)
+    written = with_figures(written)
+    PAGE.write_text(f"{before}{BEGIN}{written}{END}{after}", encoding="utf-8")
+    print(written.strip())
 
 
 if __name__ == "__main__":

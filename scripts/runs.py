@@ -36,22 +36,22 @@ class Row(NamedTuple):
     name: str
     encoder: str
     first_stage: str
-    rerank: str
+    rerank: str = "none"
 
 
 SMALL, LARGE, BIG = "facet-encoder", "facet-encoder-large", "qbe large encoder"
 PLAIN = "fused:background_penalty=0"
 ROWS: Mapping[str, Row] = {
-    "csfcube.bm25": Row("qbe bm25", SMALL, "bm25", "none"),
-    "csfcube.dense": Row("qbe dense", SMALL, "dense", "none"),
-    "csfcube.fused-without-penalty": Row(f"qbe {PLAIN}", SMALL, PLAIN, "none"),
+    "csfcube.bm25": Row("qbe bm25", SMALL, "bm25"),
+    "csfcube.dense": Row("qbe dense", SMALL, "dense"),
+    "csfcube.fused-without-penalty": Row(f"qbe {PLAIN}", SMALL, PLAIN),
     "csfcube.fused+projections": Row("qbe fused, projections", SMALL, "fused", "projections"),
     "csfcube.fused+grades": Row("qbe fused, grades", SMALL, "fused", "grades"),
     "csfcube.fused+joint": Row(
         "qbe fused, grades, joint grades (default)", SMALL, "fused", "grades:joint=20"
     ),
-    "csfcube-large.dense": Row(f"{BIG}, dense", LARGE, "dense", "none"),
-    "csfcube-large.fused-without-penalty": Row(f"{BIG}, {PLAIN}", LARGE, PLAIN, "none"),
+    "csfcube-large.dense": Row(f"{BIG}, dense", LARGE, "dense"),
+    "csfcube-large.fused-without-penalty": Row(f"{BIG}, {PLAIN}", LARGE, PLAIN),
     "csfcube-large.fused+projections": Row(f"{BIG}, fused, projections", LARGE, "fused", "projections"),
     "csfcube-large.fused+grades": Row(f"{BIG}, fused, grades", LARGE, "fused", "grades"),
 }
@@ -63,12 +63,11 @@ def index_command(row: Row, index: Path, qrels: Path) -> list[str]:
     return ["qbe", "index", "--corpus", f"{qrels}/corpus.jsonl", *encoder, "--output", str(index)]
 
 
-def search_command(name: str, index: Path, qrels: Path, output: Path) -> list[str]:
-    """The command that makes a run."""
-    row = ROWS[name]
+def search_command(row: Row, tag: str, index: Path, qrels: Path, output: Path) -> list[str]:
+    """The command that makes the run of a row."""
     source = ["--index", str(index), "--topics", f"{qrels}/topics.tsv", "--pool", f"{qrels}/pools.tsv"]
     stages = ["--first-stage", row.first_stage, "--rerank", row.rerank]
-    return ["qbe", "search", *source, *stages, "--run-tag", name, "--output", str(output)]
+    return ["qbe", "search", *source, *stages, "--run-tag", tag, "--output", str(output)]
 
 
 def make(names: Iterable[str]) -> None:
@@ -79,17 +78,17 @@ def make(names: Iterable[str]) -> None:
     qrels, made = Path("qrels"), Path("runs/published/runs.json")
     described = json.loads(made.read_text(encoding="utf-8")) if made.exists() else {}
     convert = ["qbe", "datasets", "csfcube", "--output", str(qrels)]
-    _run(convert)
+    run(convert)
     built = set[Path]()
     for name in names:
         row = ROWS[name]
         index, output = Path("indexes", name.partition(".")[0]), Path("runs", f"{name}.trec")
         build = index_command(row, index, qrels)
         if index not in built:  # an index of before may be of another encoder
-            _run([*build, "--overwrite"])
+            run([*build, "--overwrite"])
             built.add(index)
-        search = search_command(name, index, qrels, output)
-        _run([*search, "--overwrite"])
+        search = search_command(row, name, index, qrels, output)
+        run([*search, "--overwrite"])
         content = output.read_bytes()
         FOLDER.mkdir(parents=True, exist_ok=True)
         (FOLDER / f"{name}.trec.gz").write_bytes(gzip.compress(content, 9, mtime=0))
@@ -104,7 +103,7 @@ def make(names: Iterable[str]) -> None:
         made.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
 
 
-def _run(command: list[str]) -> None:
+def run(command: list[str]) -> None:
     print("$", shlex.join(command), flush=True)
     subprocess.run([sys.executable, "-m", *command], check=True)
 

@@ -158,8 +158,9 @@ def csfcube(qbe_data, tmp_path_factory) -> Path:
 def test_a_published_run_is_made_again_byte_for_byte(csfcube, tmp_path):
     """That of BM25, whose scores are the same on any processor; its index needs no vectors."""
     name, index = "csfcube.bm25", tmp_path / "index"
-    index_main([*runs.index_command(runs.ROWS[name], index, csfcube)[2:], "--only=bm25"])
-    search_main(runs.search_command(name, index, csfcube, tmp_path / "run.trec")[2:])
+    row = runs.ROWS[name]
+    index_main([*runs.index_command(row, index, csfcube)[2:], "--only=bm25"])
+    search_main(runs.search_command(row, name, index, csfcube, tmp_path / "run.trec")[2:])
     assert (tmp_path / "run.trec").read_bytes() == runs.read_run(name)
 
 
