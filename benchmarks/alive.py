@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +95,9 @@ def main(arguments: list[str]) -> None:
         watches = Watches()
         with open_index(index, threads=options.threads) as opened:
             ids = list(opened.papers.ids)
-            chosen = chance.sample(ids, NEW + REPLACED + DELETED + SEARCHES)
-            new, rest = chosen[:NEW], chosen[NEW:]
-            replaced, rest = rest[:REPLACED], rest[REPLACED:]
-            deleted, queries = rest[:DELETED], rest[DELETED:]
+            counts = NEW, REPLACED, DELETED, SEARCHES
+            chosen = iter(chance.sample(ids, sum(counts)))
+            new, replaced, deleted, queries = (list(islice(chosen, count)) for count in counts)
             served = [as_served(opened.paper(each), f"n{number}") for number, each in enumerate(new)]
             served += [as_served(opened.paper(each), each, authors=[("Ek", "Bo")]) for each in replaced]
             served += [paper(1, id=each, datestamp="2026-11-25", deleted=True) for each in deleted]

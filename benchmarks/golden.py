@@ -57,15 +57,15 @@ def answers(folder: Path) -> Iterator[tuple[str, bytes]]:
     qbe("index", "--corpus", corpus, "--output", index)
     lines = corpus.read_text(encoding="utf-8").splitlines()
     papers = [json.loads(line)["paper_id"] for line in lines[:: max(1, len(lines) // 4)]][:4]
-    searches = [("--paper", paper, *options) for options in SEARCHES for paper in papers]
+    searches: list[tuple[str, ...]] = [("--paper", paper, *each) for each in SEARCHES for paper in papers]
     topics = ("--topics", f"{folder}/topics.tsv", "--run-tag", "golden", "--format", "trec")
     for first in FIRST_STAGES:
         searches.append((*topics, "--first-stage", first, "--hits", "50"))
         for reranker in RERANKERS:
             if folder.name == "csfcube" and reranker.startswith(("cross-encoder", "grades:joint")):
                 continue  # hours on two cores; the sample has them
-            stages = ("--first-stage", first, "--rerank", reranker)
-            searches.append((*topics, *stages, "--pool", f"{folder}/pools.tsv"))
+            chosen = ("--first-stage", first, "--rerank", reranker)
+            searches.append((*topics, *chosen, "--pool", f"{folder}/pools.tsv"))
     for options in searches:
         yield " ".join(options).replace(f"{folder}/", ""), qbe("search", "--index", index, *options)
     facets, stages = ("background", "method", "result"), ("bm25", "dense", "fused")

@@ -92,22 +92,16 @@ def large(bench: Benchmark) -> None:
     with tempfile.TemporaryDirectory() as place:
         name, precision = LARGE, "int8"
         if not (cached_export(ENCODER, LARGE, LARGE_SHA256) / ENCODER.metadata_file).is_file():
-            name, precision = draw_model(Path(place, "large"), layers=12, size=768), "fp32"
+            import torch
+            from transformers import BertConfig, BertModel
+
             print("  weights: drawn", flush=True)
+            torch.manual_seed(0)
+            BertModel(BertConfig()).save_pretrained(place)  # as large: 12 layers, 768 wide
+            shutil.copy(resolve_encoder().tokenizer, Path(place, "tokenizer.json"))
+            name, precision = place, "fp32"
         files = resolve_encoder(name, precision)
         bench.encoders(LARGE, files, resolve_encoder(name, "fp16"), bench.options.large_papers)
-
-
-def draw_model(folder: Path, layers: int, size: int) -> str:
-    """Write a BERT of random weights with the small encoder's tokenizer."""
-    import torch
-    from transformers import BertConfig, BertModel
-
-    torch.manual_seed(0)
-    shape: dict[str, Any] = {"hidden_size": size, "num_hidden_layers": layers, "intermediate_size": 4 * size}
-    BertModel(BertConfig(**shape, num_attention_heads=size // 64)).save_pretrained(str(folder))
-    shutil.copyfile(resolve_encoder().tokenizer, folder / "tokenizer.json")
-    return str(folder)
 
 
 def agreement(bench: Benchmark) -> None:

@@ -8,8 +8,10 @@ import argparse
 import contextlib
 import errno
 import http.client
+import itertools
 import json
 import logging
+import multiprocessing
 import os
 import random
 import resource
@@ -28,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import SAMPLE, parsed, serving
+from qbe.cli import common as _cli
 from qbe.corpus.json_formats import read_jsonl
 from qbe.errors import IndexFormatError, QbeError
 from qbe.index.build import build
@@ -45,11 +48,11 @@ QUERIES = ("s003", "s020", "s036")
 DAMAGES = ("emptied", "halved", "lengthened", "exchanged", "flipped")
 
 
-def main(argv: list[str] | None = None) -> None:
+def main(argv: list[str]) -> None:
     counts = {"kills": 60, "disks": 60, "updates": 200, "clients": 8, "damages": 500, "seed": 1}
     own: dict[str, Any] = {name: {"type": int, "default": count} for name, count in counts.items()}
     encoder = {"default": DEFAULT_ENCODER}
-    options = parsed("kills", __doc__, sys.argv[1:] if argv is None else argv, **own, encoder=encoder)
+    options = parsed("kills", __doc__, argv, **own, encoder=encoder)
     logging.disable()  # of sentences that the encoder cuts
     wrong = list[str]()
     with tempfile.TemporaryDirectory() as folder:
@@ -79,11 +82,10 @@ class Trial:
     def __init__(self, work: Path, options: argparse.Namespace) -> None:
         self.work, self.index, self.clients = work, work / "place" / "index", options.clients
         self.chance = random.Random(options.seed)
-        titled = (
+        self.papers = [
             replace(each, title=f"{each.title} {each.paper_id}")
-            for each in read_jsonl(SAMPLE / "corpus.jsonl")
-        )
-        self.papers = [paper for paper, _ in zip(titled, range(PAPERS + NEW), strict=False)]
+            for each in itertools.islice(read_jsonl(SAMPLE / "corpus.jsonl"), PAPERS + NEW)
+        ]
         self.new = [*self.papers[PAPERS:], replace(self.papers[5], title="Another title s006")]
         self.settings = BuildSettings(encoder=options.encoder)
 
@@ -116,7 +118,8 @@ class Trial:
         self.prepare()
 
         def counted() -> int:
-            passed = before_step(lambda _: None, removals=removals)
+            passed = list[int]()
+            before_step(passed.append, removals=removals)
             self.update()
             return len(passed)
 
@@ -142,8 +145,8 @@ class Trial:
                     return f"wrong: step {number}: afterwards {again}, {left}"
                 return state
 
-            status = forked(killed, status=True)
-            yield forked(repeated) if status == signal.SIGKILL else f"wrong: step {number}: status {status}"
+            code, _ = ended(killed)
+            yield forked(repeated) if code == -signal.SIGKILL else f"wrong: step {number}: status {code}"
 
     def full_disks(self, count: int) -> Iterator[str]:
         """No space left at some steps, or in big files: told, and the index is the old or the new one."""
@@ -153,31 +156,27 @@ class Trial:
                 if step == number:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-            told = ""
-            limit = resource.RLIM_INFINITY
+            told, limits = "", resource.getrlimit(resource.RLIMIT_FSIZE)
+            if number:
+                before_step(step_fails, removals=False)
+            else:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (kilobytes << 10, limits[1]))
             try:
-                if number:
-                    before_step(step_fails, removals=False)
-                else:
-                    limit = kilobytes << 10
-                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
                 self.update()
             except QbeError as error:
                 told = str(error)
             finally:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+                resource.setrlimit(resource.RLIMIT_FSIZE, limits)
             state, left = self.state(), sorted(path.name for path in self.index.iterdir())
             if "\n" in told or (state != "new" and (not told or left != ["000001", CURRENT])):
                 return f"wrong: step {number}, {kilobytes} kB: {state}, {left}, told {told!r}"
             return state
 
-        sizes = [1, 64, 4, 16, 32, 128][: count // 2]
-        for number, kilobytes in [
-            *((step, 0) for step in self.chosen(count - len(sizes), removals=False)),
-            *((0, size) for size in sizes),
-        ]:
+        sizes = [(0, size) for size in (1, 64, 4, 16, 32, 128)][: count // 2]
+        steps = self.chosen(count - len(sizes), removals=False)
+        for number, kilobytes in [*((step, 0) for step in steps), *sizes]:
             self.prepare()
-            yield (forked(partial(attempt, number, kilobytes)) or "wrong: ended")
+            yield forked(partial(attempt, number, kilobytes))
 
     def updates(self, count: int) -> Iterator[str]:
         """Append and delete while clients ask a server and open the index: answers are old or new."""
@@ -264,11 +263,11 @@ class Trial:
                     where = f"({path.relative_to(self.index)} {kind})"
                     print(f"{outcome} {where}".replace("\n", " "), file=outcomes, flush=True)
 
-        status = forked(attempts, status=True)
+        code, _ = ended(attempts)
         lines = result.read_text().splitlines()
         yield from (line if line.startswith("wrong") else line.partition(" ")[0] for line in lines)
-        if status:
-            yield f"wrong: ended by {status} after {len(lines)} damages"
+        if code:
+            yield f"wrong: ended by {code} after {len(lines)} damages"
 
 
 def damaged(content: bytes, kind: str, other: Path, chance: random.Random) -> bytes | None:
@@ -285,7 +284,7 @@ def damaged(content: bytes, kind: str, other: Path, chance: random.Random) -> by
 
 
 def answers(folder: Path) -> list[Any]:
-    """What an index answers, as JSON has it; the last are its papers."""
+    """What an index answers; the last are its papers."""
     with Index(folder, threads=1) as index:
         return answered(index)
 
@@ -301,55 +300,44 @@ def answered(index: Index) -> list[Any]:
     return [*found, [[paper.paper_id, paper.title] for paper in index]]
 
 
-def before_step(reached: Callable[[int], None], *, removals: bool = True) -> list[str]:
-    """Have a function called before each step on the disk; return the growing list of their names."""
-    passed: list[str] = []
+def before_step(reached: Callable[[int], object], *, removals: bool = True) -> None:
+    """Have a function called before each step on the disk, with the step's number."""
+    numbers, fsync = itertools.count(1), os.fsync
     events = ["os.rename", "os.link", "os.mkdir", *(["os.remove", "os.rmdir"] if removals else [])]
-
-    def step(name: str) -> None:
-        passed.append(name)
-        reached(len(passed))
 
     def hook(event: str, values: tuple[Any, ...]) -> None:
         written = event == "open" and isinstance(values[1], str) and set(values[1]) & set("wax+")
         if (written or event in events) and "/place/" in str(values[0]):
-            step(event)
-
-    sys.addaudithook(hook)
-    fsync = os.fsync
+            reached(next(numbers))
 
     def synced(descriptor: int) -> None:
-        step("fsync")
+        reached(next(numbers))
         fsync(descriptor)
 
+    sys.addaudithook(hook)
     os.fsync = synced  # type: ignore[assignment]
-    return passed
 
 
-def forked(task: Callable[[], Any], *, status: bool = False) -> Any:
-    """What a task returns, as JSON has it, in a process of its own; or the status that this ends with."""
-    with tempfile.TemporaryFile("w+") as result:
-        child = os.fork()
-        if not child:
-            code = 1
-            try:
-                with contextlib.suppress(KeyboardInterrupt):
-                    json.dump(task(), result)
-                    result.flush()
-                    code = 0
-            except BaseException as error:
-                print(f"{error!r}", file=sys.stderr)
-            finally:
-                os._exit(code)
-        ended = os.waitpid(child, 0)[1]
-        result.seek(0)
-        content = result.read()
-    if status:
-        return ended
-    if ended or not content:
-        raise SystemExit(f"FAILED: a process ended with {ended}")
-    return json.loads(content)
+def ended(task: Callable[[], Any]) -> tuple[int | None, Any]:
+    """The exit code of a process of its own that runs a task, and what this returns."""
+    fork, result = multiprocessing.get_context("fork"), None
+    receiver, sender = fork.Pipe(duplex=False)
+    process = fork.Process(target=lambda: sender.send(task()))
+    process.start()
+    sender.close()
+    with contextlib.suppress(EOFError):  # it sent nothing
+        result = receiver.recv()
+    process.join()
+    return process.exitcode, result
+
+
+def forked(task: Callable[[], Any]) -> Any:
+    """What a task returns in a process of its own."""
+    code, result = ended(task)
+    if code:
+        raise SystemExit(f"FAILED: a process ended with {code}")
+    return result
 
 
 if __name__ == "__main__":
-    main()
+    _cli.run("benchmarks.kills", main)

@@ -9,10 +9,11 @@ once, and its anonymous part, at the end.
 """
 
 import argparse
+import http.client
+import itertools
 import json
 import os
 import re
-import socket
 import statistics
 import tempfile
 import threading
@@ -21,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from benchmarks.common import machine, median_p95, parsed, positive, serving, table
 from qbe.cli import common as _cli
@@ -36,10 +37,6 @@ HEADER = (
     *("side", "answers", "refused", "other", "a second", "of the library", "ms / p95"),
     *("processor ms an answer", "MiB", "anonymous"),
 )
-
-
-# How often a client saw each status, and the seconds of each answer of status 200.
-Answered = tuple[Counter[int], list[float]]
 
 
 class Measured(NamedTuple):
@@ -80,52 +77,41 @@ def memory(pids: Sequence[int]) -> tuple[float, float]:
     return whole / 1024, anonymous / 1024
 
 
-def client(port: int, requests: Sequence[bytes], first: int, step: int, end: threading.Event) -> Answered:
-    """Ask over one connection until the end, every ``step``-th query from the ``first`` on."""
-    statuses, seconds, place = Counter[int](), list[float](), first
-
-    def number(name: bytes, head: bytes) -> int:
-        match = re.search(name + rb": (\d+)", head)
-        return int(match[1]) if match else 0
-
-    connection = socket.create_connection(("127.0.0.1", port))
-    stream = connection.makefile("rb")
-    while not end.is_set():
-        begin = time.perf_counter()
-        connection.sendall(requests[place % len(requests)])
-        head = b"".join(iter(stream.readline, b"\r\n")).lower()
-        stream.read(number(rb"content-length", head))
-        status = int(head[9:12])
-        statuses[status] += 1
-        if status == 200:
-            seconds.append(time.perf_counter() - begin)
-            place += step
-        if b"connection: close" in head:
-            connection.close()
-            connection = socket.create_connection(("127.0.0.1", port))
-            stream = connection.makefile("rb")
-        if status != 200:
-            end.wait(number(b"retry-after", head))
+def client(port: int, bodies: Iterable[str], end: threading.Event) -> tuple[Counter[int], list[float]]:
+    """Ask over one connection until the end; how often each status came, and the seconds of each answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    statuses, seconds = Counter[int](), list[float]()
+    for body in bodies:
+        status = 0
+        while status != 200 and not end.is_set():
+            begin = time.perf_counter()
+            connection.request("POST", "/api/search", body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            answer.read()
+            status = answer.status
+            statuses[status] += 1
+            if status == 200:
+                seconds.append(time.perf_counter() - begin)
+            else:
+                end.wait(int(answer.headers.get("Retry-After", 0)))
+        if end.is_set():
+            break
     connection.close()
     return statuses, seconds
 
 
 def served(
-    index: Path, workers: int, bodies: Sequence[bytes], log: Path, options: argparse.Namespace
+    index: Path, workers: int, bodies: Sequence[str], log: Path, options: argparse.Namespace
 ) -> Measured:
     """Measure a server that some clients ask."""
     end, count = threading.Event(), options.clients
-    head = (
-        "POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
-    )
-    requests = [f"{head}{len(body)}\r\n\r\n".encode() + body for body in bodies]
-
     with serving(index, log, "--workers", workers) as (port, pid), ThreadPoolExecutor(count) as threads:
         while workers > 1 and log.read_text().count("] ready") < workers:
             time.sleep(0.2)
         wait_until_idle(pid)
         begin, before = time.perf_counter(), processor_seconds(tree(pid))
-        asking = [threads.submit(client, port, requests, each, count, end) for each in range(count)]
+        queries = (itertools.islice(itertools.cycle(bodies), each, None, count) for each in range(count))
+        asking = [threads.submit(client, port, some, end) for some in queries]
         time.sleep(options.seconds)
         end.set()
         answered = [each.result() for each in asking]
@@ -214,11 +200,8 @@ def main(argv: list[str]) -> None:
             f"{options.rounds} rounds of {options.seconds} s\n"
         )
 
-    def body(paper_id: str) -> bytes:
-        request: dict[str, Any] = {"paper_ids": [paper_id], "facet": "method", "k": HITS}
-        return json.dumps({**request, "rerank": options.rerank}).encode()
-
-    bodies, library = list(map(body, ids)), list[Measured]()
+    request, library = {"facet": "method", "k": HITS, "rerank": options.rerank}, list[Measured]()
+    bodies = [json.dumps({"paper_ids": [paper_id], **request}) for paper_id in ids]
     sides: dict[int, list[Measured]] = {count: [] for count in options.workers}
     with tempfile.TemporaryDirectory(prefix="qbe-") as work:
         for _ in range(options.rounds):

@@ -49,9 +49,7 @@ def make(site: Path) -> int:
     from mkdocs.exceptions import Abort
 
     listing = ["git", "ls-files", "*.md"]
-    tracked = subprocess.run(
-        listing, cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout.splitlines()
+    tracked = subprocess.check_output(listing, cwd=ROOT, text=True).splitlines()
     pages = [ROOT / name for name in tracked if not name.startswith("tests/")]
     with tempfile.TemporaryDirectory() as folder:
         for path in {*pages, *linked_files(pages)}:
