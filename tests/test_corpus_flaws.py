@@ -9,7 +9,7 @@ import pytest
 from support.formats import buffered
 
 from qbe import paper_from_file
-from qbe.corpus.markup import clean_abstract, clean_bibtex, is_placeholder
+from qbe.corpus.markup import clean_abstract, clean_bibtex
 from qbe.corpus.reading import FORMATS, kind_of, read_corpus
 from qbe.corpus.records import REPEATED, Reading, RejectedRecords
 from qbe.corpus.streams import Head
@@ -37,13 +37,6 @@ def test_placeholders_are_no_values_of_any_field(word):
     ris = f"TY  - JOUR\nTI  - On fish\nAB  - Fish swim.\nAU  - {word}\nJO  - {word}\nKW  - {word}\nER  - \n"
     csl = {"type": "article-journal", "title": "On fish", "abstract": "Fish swim.", "container-title": word}
     assert only("table", table) == only("ris", ris) == only("csl-json", json.dumps([csl])) == EMPTY
-
-
-def test_texts_that_stand_for_an_abstract():
-    texts = "Abstract available from the publisher.|[Figure: see text].|Kein Abstract verfügbar.|无摘要"
-    texts += "|Resumen no disponible.|Pas de résumé.|[Table: see text]|抄録なし|Abstract to follow."
-    texts += "|An abstract is unavailable. This article is available as HTML full text and PDF."
-    assert [text for text in texts.split("|") if not is_placeholder([text])] == []
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,9 @@ from support.runs import folds_text, run
 
 from qbe.cli import common as _cli
 from qbe.cli.evaluate import main
-from qbe.cli.parser import parser_of
 from qbe.errors import UsageError
 from qbe.evaluate.measures import DEFAULT_MEASURES
-from qbe.evaluate.protocols import SPLITS
-from qbe.evaluate.report import PROTOCOLS, group_runs
+from qbe.evaluate.report import group_runs
 from qbe.runs import write_qrels
 
 FACETS = ("background", "method", "result")
@@ -156,15 +154,6 @@ def test_runs_are_grouped_by_facet_suffix():
     assert list(compressed) == ["a", "b.c"]
     with pytest.raises(UsageError, match="twice"):
         group_runs([files[0], files[0]])
-
-
-def test_choices_are_those_of_the_modules():
-    """They are written out in the options, which may not load the modules for the help."""
-    actions = {action.dest: action for action in parser_of("evaluate")._actions}
-    assert actions["protocol"].choices == tuple(PROTOCOLS)
-    assert actions["split"].choices == tuple(SPLITS)
-    told = f"these measures alone (default: those of the protocol, or {' '.join(DEFAULT_MEASURES)})"
-    assert actions["measures"].help == told
 
 
 CSFCUBE = "--protocol csfcube QRELS --run GOOD"

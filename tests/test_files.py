@@ -1,4 +1,4 @@
-"""Atomic files, directory exchange, locks."""
+"""Atomic files, the cache folder, locks."""
 
 import errno
 import os
@@ -87,12 +87,6 @@ def test_atomic_file_writes_to_a_pipe_directly() -> None:
     assert Path("/dev/null").is_char_device()
     files.write_text(Path("/dev/null"), "abc")
     assert Path("/dev/null").is_char_device()
-
-
-def directory(path: Path, content: str) -> Path:
-    (path / "sub").mkdir(parents=True)
-    (path / "sub" / "x").write_text(content)
-    return path
 
 
 def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from qbe.models.cards import OUTPUTS, GradeModel, Head, read_model, shipped_model, write_model
+from qbe.models.cards import OUTPUTS, GradeModel, Head, read_model, write_model
 from qbe.models.cards import PACKAGE as MODELS
-from qbe.models.folders import resolve_encoder
 from qbe.search.grading import FEATURES
 
 SMALL = MODELS / "grades"
@@ -45,12 +44,6 @@ def test_estimates_are_the_heads_scores_and_the_chances_of_its_log_odds():
     assert estimates.grades.clip(0, 3).tolist() == [[0, 0, 0], [3, 0, 0]]
     assert estimates.similar.tolist() == [[0.5, 0.75, 0.5], [0.5, 0, 0.5]]
     assert estimates.other.tolist() == [[0.5] * 3] * 2
-
-
-def test_the_model_that_ships_reads_the_encoder_that_ships():
-    encoder = resolve_encoder("facet-encoder", "int8").identity
-    assert shipped_model(encoder) == SMALL
-    assert read_model(SMALL, FEATURES).encoder == encoder
 
 
 @pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from qbe.corpus.records import paper_from_text
-from qbe.index.index import Index
 from qbe.models.encoding import PaperVectors
 from qbe.models.words import NAMES as WORD_FEATURES
 from qbe.models.words import TechniqueWords
@@ -20,11 +19,6 @@ from qbe.types import Facet, Paper, Sentence
 pytestmark = pytest.mark.slow
 
 BACKGROUND, METHOD, RESULT = Facet
-
-
-@pytest.fixture(scope="module")
-def index(graded) -> Index:
-    return graded
 
 
 def test_features_by_hand():
@@ -70,13 +64,13 @@ def test_features_by_hand():
 
 
 @pytest.mark.parametrize("facet", Facet)
-def test_a_search_is_reranked_by_the_grade_in_its_facet(index, facet):
-    paper = index.paper("s036")
-    with Pipeline(index, Fused() >> Grades(depth=20, weight=1)) as pipeline:
+def test_a_search_is_reranked_by_the_grade_in_its_facet(graded, facet):
+    paper = graded.paper("s036")
+    with Pipeline(graded, Fused() >> Grades(depth=20, weight=1)) as pipeline:
         hits = pipeline.search(Query(paper, facet), 20)
     place = list(Facet).index(facet)
-    candidates = [index.paper(hit.paper_id) for hit in hits]
-    estimates, compared = open_grader(index).grade(GradedQuery(paper, index.vectors(paper)), candidates)
+    candidates = [graded.paper(hit.paper_id) for hit in hits]
+    estimates, compared = open_grader(graded).grade(GradedQuery(paper, graded.vectors(paper)), candidates)
     grades = estimates.grades[:, place]
     assert (np.diff(grades) <= 2e-6).all()
     for hit, sentences in zip(hits, compared.places, strict=True):
@@ -89,32 +83,32 @@ def test_a_search_is_reranked_by_the_grade_in_its_facet(index, facet):
 @pytest.mark.parametrize(
     "text", ["protein language models", "We track the eyes of users in virtual reality."]
 )
-def test_a_phrase_is_not_graded_as_near_identical(index, text):
+def test_a_phrase_is_not_graded_as_near_identical(graded, text):
     """Of features that no training has seen would come grades of 3 for one shared word."""
     query = Query(paper_from_text("", text), METHOD)
-    with Pipeline(index, Fused() >> Grades()) as pipeline:
+    with Pipeline(graded, Fused() >> Grades()) as pipeline:
         hits = pipeline.search(query, 10, grades=True)
     assert max(max(hit.grades.values()) for hit in hits) < 2
 
 
-def test_a_search_says_where_nothing_fits(index):
+def test_a_search_says_where_nothing_fits(graded):
     def notes(paper: Paper) -> str:
-        with SearchSession(index, Fused() >> Grades()) as session:
+        with SearchSession(graded, Fused() >> Grades()) as session:
             ranking = session.search(SearchRequest(Query(paper, METHOD), grades=True))
         best = max(hit.grades["method"] for hit in ranking.hits[:5])
         assert (best <= NOTHING_FITS) == ("no paper is likely" in " ".join(ranking.notes))
         return " ".join(ranking.notes)
 
-    assert "no paper is likely" not in notes(index.paper("s036"))
+    assert "no paper is likely" not in notes(graded.paper("s036"))
     soil = (
         "We sampled soil in forests. We counted beetles by hand for three years. Their number fell by half."
     )
     assert "these are the nearest (best grade: method 0." in notes(paper_from_text("Beetles", soil))
 
 
-def test_grades_by_several_papers_order_a_small_pool_as_the_whole_index(index):
-    query = Query.of(*(Aspect(index.paper(name)) for name in ("s001", "s036", "s099")))
-    with Pipeline(index, Fused() >> Grades()) as pipeline:
+def test_grades_by_several_papers_order_a_small_pool_as_the_whole_index(graded):
+    query = Query.of(*(Aspect(graded.paper(name)) for name in ("s001", "s036", "s099")))
+    with Pipeline(graded, Fused() >> Grades()) as pipeline:
         whole = [hit.paper_id for hit in pipeline.search(query, k=200)]
         for pool in (whole[1::20], whole[-5:]):
             assert [hit.paper_id for hit in pipeline.search(query, pool=sorted(pool))] == pool

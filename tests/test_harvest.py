@@ -41,9 +41,9 @@ def records(path: Path) -> dict[str, dict]:
     return {paper_id: json.loads(content[begin:].partition(b"\n")[0]) for paper_id, begin in newest.items()}
 
 
-def fetched(served, output: Path, **spec: object):
+def fetched(address: str, output: Path, **spec: object):
     """A harvest without pauses."""
-    return harvest(output, HarvestSpec(served.address, **spec), Repository(served.address, 0, pause=0))
+    return harvest(output, HarvestSpec(address, **spec), Repository(address, 0, pause=0))
 
 
 def counts(done) -> tuple[int, int]:
@@ -54,8 +54,8 @@ def test_a_record_of_either_format_becomes_a_paper(output):
     licence = "http://creativecommons.org/licenses/by/4.0/"
     full = paper(2, **{"journal-ref": "J. Fish 7 (2026) 1", "doi": "10.1000/FISH.7", "license": licence})
     with repository([full]) as served:
-        fetched(served, output)
-        fetched(served, output.with_name("plain.jsonl"), form="arXiv")
+        fetched(served.address, output)
+        fetched(served.address, output.with_name("plain.jsonl"), form="arXiv")
     (raw,), (plain,) = records(output).values(), records(output.with_name("plain.jsonl")).values()
     assert raw == {
         "paper_id": "2611.00002",
@@ -79,7 +79,7 @@ def test_a_record_of_either_format_becomes_a_paper(output):
 def test_every_record_comes_once_whatever_the_server_does(output):
     faults = [each for fault in FAULTS for each in (fault, fault, "")]
     with repository([paper(number) for number in range(95)], page=10, faults=faults) as served:
-        assert fetched(served, output).date == served.today
+        assert fetched(served.address, output).date == served.today
         assert not served.faults
         assert sorted(records(output)) == sorted(served.papers)
         assert {agent.partition("/")[0] for agent in served.agents} == {"qbe"}
@@ -100,7 +100,7 @@ def test_what_servers_of_php_add_around_an_answer_is_left_out(output):
             self.wfile.write(body)
 
     with http_server(Handler) as address:
-        assert harvest(output, HarvestSpec(address), Repository(address, 0, pause=0)).records == 2
+        assert fetched(address, output).records == 2
 
 
 def test_requests_are_as_far_apart_as_arxiv_asks_and_pauses_are_kept(output, monkeypatch):
@@ -124,13 +124,13 @@ def test_a_server_that_never_answers_is_given_up_and_asked_again_another_time(ou
     papers = [paper(number) for number in range(30)]
     with repository(papers, page=10, faults=["", *["503 0"] * RETRIES.attempts]) as served:
         with pytest.raises(CorpusError, match=r"HTTP status 503.*is kept"):
-            fetched(served, output)
+            fetched(served.address, output)
         assert not Journal.read(output).is_complete
         before = len(served.asked)
-        assert counts(fetched(served, output)) == (30, 0)
+        assert counts(fetched(served.address, output)) == (30, 0)
         assert len(served.asked) - before == 2  # the first page is not asked for again
     with repository(papers, faults=["503 90000"]) as served, pytest.raises(CorpusError, match="1 attempts"):
-        fetched(served, output.with_name("other.jsonl"))
+        fetched(served.address, output.with_name("other.jsonl"))
 
 
 def test_an_address_of_no_repository_is_refused_at_once(output, monkeypatch):
@@ -159,20 +159,20 @@ def test_a_token_that_is_refused_begins_the_list_anew_a_few_times(output):
         refused = {"resumptionToken": "x"}
         served.answer = lambda asked: answer(refused if "resumptionToken" in asked else asked)
         with pytest.raises(CorpusError, match="after 3 new beginnings"):
-            fetched(served, output)
+            fetched(served.address, output)
 
         def once(asked: dict[str, str]) -> str:
             served.answer = answer
             return answer(refused)
 
         served.answer = once  # by then the token is known no longer
-        fetched(served, output)
+        fetched(served.address, output)
         assert len(records(output)) == 30
 
 
 def test_later_harvests_bring_what_changed_since_the_last(output):
     with repository([paper(number) for number in range(20)], page=10) as served:
-        assert counts(fetched(served, output)) == (20, 0)
+        assert counts(fetched(served.address, output)) == (20, 0)
         before = output.read_bytes()
         served.put(
             paper(30, datestamp="2026-11-25"),
@@ -182,7 +182,7 @@ def test_later_harvests_bring_what_changed_since_the_last(output):
         )
         served.today = "2026-11-27"
         served.asked.clear()
-        assert counts(fetched(served, output)) == (4, 2)
+        assert counts(fetched(served.address, output)) == (4, 2)
         assert [asked["from"] for _, asked in served.asked] == ["2026-11-25"]
         assert output.read_bytes().startswith(before)
         newest = records(output)
@@ -190,27 +190,27 @@ def test_later_harvests_bring_what_changed_since_the_last(output):
         assert len(newest) == 20
         assert Journal.read(output).newest()[1] == {"2611.00005", "2611.00077"}
         served.put(paper(5, datestamp="2026-11-27"))  # comes back
-        assert counts(fetched(served, output)) == (1, 0)
+        assert counts(fetched(served.address, output)) == (1, 0)
         assert Journal.read(output).newest()[1] == {"2611.00077"}
 
 
 def test_an_earlier_date_is_harvested_afterwards(output):
     with repository([paper(number) for number in range(28)], page=10) as served:
         for day, came in ((20, 9), (20, 4), (10, 19), (10, 4), (28, 4)):  # a later one is since the last time
-            assert counts(fetched(served, output, first_date=f"2026-11-{day}")) == (came, 0)
+            assert counts(fetched(served.address, output, first_date=f"2026-11-{day}")) == (came, 0)
         assert len(records(output)) == 19
 
 
 def test_several_sets_are_harvested_into_one_file(output):
     with repository([paper(1, categories="cs.IR math.CO"), paper(2), paper(3)], page=1) as served:
-        assert counts(fetched(served, output, sets=("cs", "math"))) == (4, 0)
+        assert counts(fetched(served.address, output, sets=("cs", "math"))) == (4, 0)
         assert [asked.get("set") for _, asked in served.asked if "set" in asked] == ["cs", "math"]
     assert len(records(output)) == 3
 
 
 def test_an_interrupted_harvest_ends_in_the_same_file(output):
     with repository([paper(number) for number in range(35)], page=10) as served:
-        fetched(served, output.with_name("whole.jsonl"))
+        fetched(served.address, output.with_name("whole.jsonl"))
         expected = output.with_name("whole.jsonl").read_bytes()
         for _ in range(3):
             with pytest.raises(KeyboardInterrupt):
@@ -218,14 +218,14 @@ def test_an_interrupted_harvest_ends_in_the_same_file(output):
             with output.open("ab") as stream:
                 stream.write(b'{"paper_id": "a"}\n{"paper_id": "half a li')
         served.asked.clear()
-        assert counts(fetched(served, output)) == (35, 0)
+        assert counts(fetched(served.address, output)) == (35, 0)
         assert len(served.asked) == 1
     assert output.read_bytes() == expected
 
 
 def test_records_that_cannot_be_used_are_left_out_and_counted(output):
     with repository([paper(1), paper(2, abstract="  "), paper(3, title="")]) as served:
-        done = fetched(served, output)
+        done = fetched(served.address, output)
     assert done.left_out == {"no abstract": 1, "no title": 1}
     assert list(records(output)) == ["2611.00001"]
 
@@ -233,7 +233,7 @@ def test_records_that_cannot_be_used_are_left_out_and_counted(output):
 @pytest.mark.parametrize("line", ["{", "[1]", "{}", '{"paper_id": [1]}', "[" * 100_000, "\0"])
 def test_a_damaged_journal_is_told(output, line):
     with repository([paper(1)]) as served:
-        fetched(served, output)
+        fetched(served.address, output)
     output.write_text(output.read_text().replace("\n", f"\n{line}\n", 1))
     with pytest.raises(CorpusError, match="or is damaged"):
         update_index(output, "index")
@@ -250,22 +250,22 @@ def test_what_cannot_be_harvested_is_told(output, told, monkeypatch):
         messages.append(f"{type(raised.value).__name__} {raised.value}".replace(served.address, "ADDRESS"))
 
     with repository([paper(number) for number in range(30)], page=10) as served:
-        refused(lambda: fetched(served, output, sets=("nosuch",)))
-        refused(lambda: fetched(served, output, first_date="yesterday"))
-        refused(lambda: fetched(served, output, first_date="2026-02-30"))
+        refused(lambda: fetched(served.address, output, sets=("nosuch",)))
+        refused(lambda: fetched(served.address, output, first_date="yesterday"))
+        refused(lambda: fetched(served.address, output, first_date="2026-02-30"))
         refused(lambda: Repository("oaipmh.arxiv.org", 3))
         refused(lambda: Repository(served.address, -1))
         refused(lambda: update_index(output, "index"))
         served.faults = ["", *["503 0"] * RETRIES.attempts]
-        refused(lambda: fetched(served, output))
+        refused(lambda: fetched(served.address, output))
         refused(lambda: update_index(output, "index"))  # not complete
-        refused(lambda: fetched(served, output, sets=("cs",)))
-        refused(lambda: fetched(served, output, form="arXiv"))
+        refused(lambda: fetched(served.address, output, sets=("cs",)))
+        refused(lambda: fetched(served.address, output, form="arXiv"))
         monkeypatch.setattr("qbe.util.files._CHANGE_SECONDS", 0.3)
         with change_lock(output):
-            refused(lambda: fetched(served, output))
+            refused(lambda: fetched(served.address, output))
         output.write_text("notes\n")
-        refused(lambda: fetched(served, output))
+        refused(lambda: fetched(served.address, output))
         refused(lambda: update_index(output, "index"))
         assert output.read_text() == "notes\n"
     told("harvest", messages)
@@ -312,11 +312,11 @@ def test_an_update_that_fails_is_made_by_the_next(output, tmp_path, tiny_encoder
     folder = tmp_path / "index"
     build(folder, [own("x1")], BuildSettings(bm25=False, encoder=str(tiny_encoder)))
     with repository([paper(1)]) as served:
-        fetched(served, output)
+        fetched(served.address, output)
         update_index(output, folder)
         for number in (2, 3):
             served.put(paper(number, datestamp="2026-11-26"))
-            fetched(served, output)
+            fetched(served.address, output)
         with monkeypatch.context() as patched:
             patched.setattr("qbe.feeds.harvest.append_papers", interrupt)
             with pytest.raises(KeyboardInterrupt):
@@ -330,7 +330,7 @@ def test_an_update_that_fails_is_made_by_the_next(output, tmp_path, tiny_encoder
 
 def test_an_index_that_is_not_there_is_built(output, tmp_path):
     with repository([paper(1), paper(2), paper(3, deleted=True)]) as served:
-        fetched(served, output)
+        fetched(served.address, output)
         written = update_index(output, tmp_path / "index")
     assert (written.added, written.papers) == (2, 2)
     assert list(titles(tmp_path / "index")) == ["2611.00001", "2611.00002"]
@@ -367,15 +367,11 @@ def whole(*numbers: int) -> bytes:
     return "".join(RECORD.format(number, "") for number in numbers).encode()
 
 
-def harvested(address: str, output: Path):
-    return harvest(output, HarvestSpec(address), Repository(address, 0, pause=0))
-
-
 @pytest.mark.parametrize("day", ["2126-11-20", "soon", "2026-02-30", ""])
 def test_a_date_that_is_none_or_to_come_is_not_harvested_from(output, day):
     with pages(lambda _: (whole(1), "", day)) as (address, asked):
         for _ in range(2):
-            done = date.fromisoformat(harvested(address, output).date)
+            done = date.fromisoformat(fetched(address, output).date)
             assert abs(done - datetime.now(UTC).date()).days <= 1
     assert date.fromisoformat(asked[1]["from"])
 
@@ -384,8 +380,8 @@ def test_a_list_that_ends_early_is_fetched_again_and_told(output, caplog):
     token = '<resumptionToken completeListSize="50"/>'
     with pages(lambda _: (whole(1, 2), token, "2026-11-20")) as (address, asked):
         with pytest.raises(CorpusError, match="found 2 of the 50 that its list has"):
-            harvested(address, output)
-        assert harvested(address, output).records == 4  # as much once more: the size is an estimate
+            fetched(address, output)
+        assert fetched(address, output).records == 4  # as much once more: the size is an estimate
     assert [each.get("from") for each in asked] == [None, None]
     assert caplog.text.count("2 of 50 records came") == 2
     assert len(records(output)) == 2
@@ -399,7 +395,7 @@ def test_a_list_without_end_is_given_up(output, content):
 
     given_up = pytest.raises(CorpusError, match="expected a new resumption token")
     with pages(answer) as (address, asked), given_up:
-        harvested(address, output)
+        fetched(address, output)
     assert len(asked) < 30
 
 
@@ -410,7 +406,7 @@ FLAWS = [b"\x0b", b"&#x1F;", b"\xe9\xe8", b" & co", b"&nbsp;&eacute;", b"&bogus;
 def test_one_bad_record_blocks_none_behind_it(output, flaw):
     bad = RECORD.format(2, "@").encode().replace(b"@", flaw)
     with pages(lambda _: (whole(1) + bad + whole(3), "", "2026-11-20")) as (address, _):
-        done = harvested(address, output)
+        done = fetched(address, output)
     found = [f"2611.{number:05d}" for number in ((1, 2, 3) if flaw in FLAWS else (1, 3))]
     assert list(records(output)) == found
     assert done.left_out == ({} if flaw in FLAWS else {"damaged XML": 1})
@@ -431,4 +427,4 @@ def test_an_answer_that_drips_is_given_up(output, monkeypatch):
 
     monkeypatch.setattr("qbe.feeds.oai.RETRIES", RETRIES._replace(attempts=1))
     with http_server(Handler) as address, pytest.raises(CorpusError, match="no whole answer within"):
-        harvested(address, output)
+        fetched(address, output)

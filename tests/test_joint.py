@@ -5,7 +5,6 @@ import shutil
 import numpy as np
 import pytest
 
-from qbe.index.index import Index
 from qbe.models.cards import JOINT_GRADER, JOINT_GRADES, Estimates, read_card
 from qbe.models.encoding import PaperTokenizer
 from qbe.models.folders import resolve_encoder
@@ -23,11 +22,6 @@ pytestmark = pytest.mark.slow
 
 BACKGROUND, METHOD, RESULT = Facet
 SHAPE = {BACKGROUND: -1, METHOD: 1}
-
-
-@pytest.fixture(scope="module")
-def index(graded) -> Index:
-    return graded
 
 
 class Fixed:
@@ -68,8 +62,8 @@ def test_the_best_are_graded_again():
     assert before.grades.max() == 2.0
 
 
-def test_pairs_are_graded_alone_as_together_and_once(index, monkeypatch):
-    paper, candidates = index.paper("s036"), [index.paper(f"s{number:03}") for number in range(1, 7)]
+def test_pairs_are_graded_alone_as_together_and_once(graded, monkeypatch):
+    paper, candidates = graded.paper("s036"), [graded.paper(f"s{number:03}") for number in range(1, 7)]
     alone = np.vstack([JointGrader().grade(paper, [each]) for each in candidates])
     pairs = []
     monkeypatch.setattr(joint, "KEPT", 6)
@@ -90,22 +84,22 @@ def test_pairs_are_graded_alone_as_together_and_once(index, monkeypatch):
     assert grader.grade(paper, []).shape == (0, 3)
 
 
-def test_a_cross_encoder_that_is_not_named_ranks_by_the_grade_in_the_facet(index, tmp_path):
+def test_a_cross_encoder_that_is_not_named_ranks_by_the_grade_in_the_facet(graded, tmp_path):
     own = shutil.copytree(JOINT_GRADES, tmp_path / "own")
-    paper, pool = index.paper("s036"), ["s051", "s031", "s100"]
-    grades = JointGrader().grade(paper, [index.paper(name) for name in pool])
+    paper, pool = graded.paper("s036"), ["s051", "s031", "s100"]
+    grades = JointGrader().grade(paper, [graded.paper(name) for name in pool])
     for place, facet in ((0, BACKGROUND), (1, METHOD)):
         order = [pool[row] for row in np.argsort(-grades[:, place])]
         for model in (None, "joint-grades", str(own)):
             stage = CrossEncoder(model, weight=1, background_penalty=0)
-            with SearchSession(index, Fused() >> stage) as session:
+            with SearchSession(graded, Fused() >> stage) as session:
                 found = session.search(SearchRequest(Query(paper, facet), 3, pool)).hits
             assert [hit.paper_id for hit in found] == order
 
 
-def test_papers_that_are_alike_are_told(index):
+def test_papers_that_are_alike_are_told(graded):
     """Itself, the same method (self-supervision), the same problem (citations), and neither."""
-    papers = [index.paper(name) for name in ("s036", "s051", "s031", "s100")]
+    papers = [graded.paper(name) for name in ("s036", "s051", "s031", "s100")]
     same, method, problem, neither = JointGrader().grade(papers[0], papers)
     assert (same > 2.5).all()
     assert method[1] > method[0] > neither[0] + 0.5
@@ -114,14 +108,14 @@ def test_papers_that_are_alike_are_told(index):
 
 
 @pytest.mark.parametrize("mix", [{}, {"competitors": 2, "same-method-other-problem": 1}])
-def test_a_search_ranks_by_the_mean_of_both_grades(index, mix):
-    paper, variety = index.paper("s036"), Variety(mix)
+def test_a_search_ranks_by_the_mean_of_both_grades(graded, mix):
+    paper, variety = graded.paper("s036"), Variety(mix)
     queries = [Query(paper, METHOD), Query.by_facets(paper, SHAPE)]
     if mix:
         queries = [Query.by_facets(paper, variety.weights)]
     found = {}
     for count in (None, 3):
-        with SearchSession(index, Fused() >> Grades(joint=count)) as session:
+        with SearchSession(graded, Fused() >> Grades(joint=count)) as session:
             requests = [SearchRequest(query, 60, grades=True, variety=variety) for query in queries]
             found[count] = [session.search(request).hits for request in requests]
     grader = JointGrader()
@@ -130,7 +124,7 @@ def test_a_search_ranks_by_the_mean_of_both_grades(index, mix):
         changed = [name for name, grades in after.items() if name in before and grades != before[name]]
         assert 1 <= len(changed) <= 3
         for name in changed:
-            (joined,) = grader.grade(paper, [index.paper(name)])
+            (joined,) = grader.grade(paper, [graded.paper(name)])
             for place, facet in enumerate(Facet):
                 plain_grade = before[name][facet.value]
                 mean = min(max((plain_grade + joined[place]) / 2, 0), HIGHEST)
@@ -138,11 +132,11 @@ def test_a_search_ranks_by_the_mean_of_both_grades(index, mix):
                     assert after[name][facet.value] == pytest.approx(mean, abs=1e-4), (name, facet)
 
 
-def test_what_is_shown_and_bounded_are_the_grades_that_ranked(index):
+def test_what_is_shown_and_bounded_are_the_grades_that_ranked(graded):
     """Of a hundred hits ten are reranked, and three of these graded again."""
-    query, found = Query(index.paper("s036"), METHOD), {}
+    query, found = Query(graded.paper("s036"), METHOD), {}
     for count in (None, 3):
-        with SearchSession(index, Fused() >> Grades(depth=10, joint=count)) as session:
+        with SearchSession(graded, Fused() >> Grades(depth=10, joint=count)) as session:
             found[count] = {
                 hit.paper_id: hit for hit in session.search(SearchRequest(query, 100, grades=True)).hits
             }
@@ -156,11 +150,11 @@ def test_what_is_shown_and_bounded_are_the_grades_that_ranked(index):
     assert set(changed) <= set(list(found[3])[:10])
 
 
-def test_the_first_ranking_of_an_exploration_waits_for_no_cross_encoder(index, monkeypatch):
-    request = SearchRequest(Query.by_facets(index.paper("s036"), SHAPE), 5, grades=True)
+def test_the_first_ranking_of_an_exploration_waits_for_no_cross_encoder(graded, monkeypatch):
+    request = SearchRequest(Query.by_facets(graded.paper("s036"), SHAPE), 5, grades=True)
     found = []
     for count in (None, 3):
-        with SearchSession(index, Fused() >> Grades(joint=count)) as session:
+        with SearchSession(graded, Fused() >> Grades(joint=count)) as session:
             found.append(list(session.run(request)))
             aspects = [TopicAspect("s036", facet) for facet in SHAPE]
             done: list[int] = []
@@ -173,5 +167,5 @@ def test_the_first_ranking_of_an_exploration_waits_for_no_cross_encoder(index, m
     assert plain[0].hits == twice[0].hits
     assert {hit.paper_id for hit in plain[0].hits} & {hit.paper_id for hit in twice[1].hits}
     monkeypatch.setattr(JointGrader, "grade", lambda *_: pytest.fail("graded"))
-    with SearchSession(index, Fused() >> Grades(joint=3)) as session:
+    with SearchSession(graded, Fused() >> Grades(joint=3)) as session:
         assert session.search(request, rerank=False).hits == plain[0].hits

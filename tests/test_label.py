@@ -23,18 +23,9 @@ from qbe.cli.search import main as search_main
 from qbe.errors import FileFormatError, QbeError, UsageError
 from qbe.index.index import Index
 from qbe.index.share import pack_index, pull
+from qbe.label import pairs as files
 from qbe.label.grading import HandGrades, agreement
-from qbe.label.pairs import (
-    FAR,
-    POOLS,
-    Pair,
-    ids_with,
-    parse_merges,
-    pool_candidates,
-    read_grades,
-    read_pairs,
-    write_pairs,
-)
+from qbe.label.pairs import Pair, read_pairs, write_pairs
 from qbe.runs import read_graded_pairs
 from qbe.util.work import ordered_map
 
@@ -61,12 +52,12 @@ def by_words(request) -> object:
 
 @pytest.fixture(scope="module")
 def pairs(index) -> list[Pair]:
-    return pool_candidates(index, QUERIES, 14, seed=0)
+    return files.pool_candidates(index, QUERIES, 14, seed=0)
 
 
 def test_candidates_come_from_all_pools_in_turn(pairs):
     for query in QUERIES:
-        assert Counter(pair.pool for pair in pairs if pair.query_id == query) == dict.fromkeys(POOLS, 2)
+        assert Counter(pair.pool for pair in pairs if pair.query_id == query) == dict.fromkeys(files.POOLS, 2)
         candidates = [pair.paper_id for pair in pairs if pair.query_id == query]
         assert candidates == sorted(set(candidates) - {query})
 
@@ -79,7 +70,7 @@ def test_the_best_by_each_facet_are_candidates_and_far_ones_are_in_no_ranking(in
                 (best,) = session.search(SearchRequest(Query(index.paper(query), facet), 1)).hits
                 assert best.paper_id in found
             near = session.search(SearchRequest(Query(index.paper(query)), 60)).hits
-            assert FAR not in {found.get(hit.paper_id) for hit in near}
+            assert files.FAR not in {found.get(hit.paper_id) for hit in near}
 
 
 def test_pairs_without_a_model_have_no_grades(label):
@@ -90,12 +81,13 @@ def test_pairs_without_a_model_have_no_grades(label):
 
 
 def test_query_papers_are_those_with_a_keyword(label, index):
-    found = ids_with(index, ["posts and  health", "SALMON"])
+    found = files.ids_with(index, ["posts and  health", "SALMON"])
     texts = [f"{paper.title} {paper.abstract}".lower() for paper in map(index.paper, found)]
     assert found
     assert all(re.search(r"\b(posts and health|salmon)\b", text) for text in texts)
     label("--keywords", "posts and health", "--candidates", 7, "--output", "pairs.tsv")
-    assert {pair.query_id for pair in read_pairs("pairs.tsv")} == set(ids_with(index, ["Posts and Health"]))
+    named = files.ids_with(index, ["Posts and Health"])
+    assert {pair.query_id for pair in read_pairs("pairs.tsv")} == {*named}
 
 
 def test_the_first_papers_of_runs_are_pairs(tmp_path, monkeypatch):
@@ -293,10 +285,10 @@ def test_figures_of_agreement_by_hand(two):
 
 
 def test_agreement_with_grades_merged(two):
-    background, method, _ = agreement(two[0], two[1], parse_merges(["3:2", "1:0"])).facets
+    background, method, _ = agreement(two[0], two[1], files.parse_merges(["3:2", "1:0"])).facets
     assert background.kappa == background.spearman == background.equal == 1.0
     assert method.confusion == {(0, 0): 2, (2.0, 2): 1} | {(0, 0): 3}
-    background, method, _ = agreement(two[0], two[1], parse_merges(["method:3:2", "method:1:0"])).facets
+    background, method, _ = agreement(two[0], two[1], files.parse_merges(["method:3:2", "method:1:0"])).facets
     assert (background.kappa, method.confusion) == (pytest.approx(0.8), {(0, 0): 3, (2, 2): 1})
 
 
@@ -331,7 +323,7 @@ def test_what_grades_are_merged_and_compared(two, told):
     assert read_graded_pairs("hand.tsv")["q"][0].grades == (3, 1, 0)
     for text in ("3:12", "23:1", ":2", "3:", "3:2:1", "3=2", "3", "mood:3:2", "method:3", "a:method:3:2"):
         with pytest.raises(UsageError, match="as in 3:2"):
-            parse_merges([text])
+            files.parse_merges([text])
 
 
 def test_a_third_assessor_decides_where_two_differ(two):
@@ -339,7 +331,7 @@ def test_a_third_assessor_decides_where_two_differ(two):
     assert [pair[:2] for pair in read_pairs("third.tsv")] == [("q", "b"), ("r", "a"), ("r", "b")]
     write_pairs("c.tsv", read_pairs("third.tsv"), [(2, 2, 2), (3, 3, 3), (1, 2.5, 0)], "cy")
     main(["--adjudicate", *two, "c.tsv", "--output", "decided.tsv"])
-    assert list(read_grades("decided.tsv").values()) == [(3, 0, 1), (2, 2, 2), (2, 1, 3), (1, 2.5, 1)]
+    assert list(files.read_grades("decided.tsv").values()) == [(3, 0, 1), (2, 2, 2), (2, 1, 3), (1, 2.5, 1)]
     write_pairs("c.tsv", [Pair("q", "b")], [(2, 2, 2)])
     with pytest.raises(FileFormatError, match="found none of r and a; grade those that are left"):
         main(["--adjudicate", *two, "c.tsv", "--output", "decided.tsv", "--overwrite"])

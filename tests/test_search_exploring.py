@@ -27,19 +27,14 @@ UNLIKE = {BACKGROUND: 1.0, METHOD: -0.5}
 
 
 @pytest.fixture(scope="module")
-def index(graded) -> Index:
-    return graded
-
-
-@pytest.fixture(scope="module")
-def by_vectors(index) -> Iterator[Pipeline]:
-    with Pipeline(index, Dense()) as pipeline:
+def by_vectors(graded) -> Iterator[Pipeline]:
+    with Pipeline(graded, Dense()) as pipeline:
         yield pipeline
 
 
 @pytest.fixture
-def query(index):
-    return lambda weights, paper_id="s036": Query.by_facets(index.paper(paper_id), weights)
+def query(graded):
+    return lambda weights, paper_id="s036": Query.by_facets(graded.paper(paper_id), weights)
 
 
 @pytest.fixture
@@ -72,8 +67,8 @@ def test_of_several_papers_the_two_that_fit_best_count_and_unlike_ones_as_one():
     assert _as_asked(chances[:1], aspects[:1]).tolist() == [0.9]
 
 
-def test_likely_papers_are_counted(index, query):
-    session = SearchSession(index, Stages(Dense()))
+def test_likely_papers_are_counted(graded, query):
+    session = SearchSession(graded, Stages(Dense()))
     for weights in (SHAPES[COMPETITORS], UNLIKE):
         ranking = session.search(SearchRequest(query(weights), k=3))
         hits = session.search(SearchRequest(query(weights), ALL)).hits
@@ -87,8 +82,8 @@ def test_likely_papers_are_counted(index, query):
 
 
 @pytest.mark.parametrize("labelled", [True, False])
-def test_a_paper_under_another_id_is_graded_highest_and_labelled_where_it_is_not(by_vectors, index, labelled):
-    paper = index.paper("s036")
+def test_a_paper_under_another_id_is_graded_highest_and_labelled_if_it_is_not(by_vectors, graded, labelled):
+    paper = graded.paper("s036")
     sentences = paper.sentences if labelled else tuple(Sentence(each.text) for each in paper.sentences)
     copy = Paper("copy", paper.title, sentences, labelled=labelled)
     hits = by_vectors.search(Query.by_facets(copy, SHAPES[COMPETITORS]), ALL)
@@ -119,10 +114,10 @@ def test_a_paper_of_a_pool_is_graded_as_in_the_whole_index(by_vectors, query):
     assert by_vectors.search(query(UNLIKE), 10, []) == by_vectors.search(query(UNLIKE), 10, ["s036"]) == []
 
 
-def test_a_filter_leaves_grades_and_order_alone(by_vectors, index, query):
+def test_a_filter_leaves_grades_and_order_alone(by_vectors, graded, query):
     years = PaperFilter(years=(2021, None))
     hits = by_vectors.search(query(UNLIKE), ALL)
-    passing = [hit for hit in hits if int(index.paper(hit.paper_id).year) >= 2021]
+    passing = [hit for hit in hits if int(graded.paper(hit.paper_id).year) >= 2021]
     assert 3 < len(passing) < ALL
     assert_alike(by_vectors.search(query(UNLIKE), ALL, filter=years), passing)
     pool = ids(hits)[::3]
@@ -130,11 +125,11 @@ def test_a_filter_leaves_grades_and_order_alone(by_vectors, index, query):
     assert_alike(by_vectors.search(query(UNLIKE), ALL, pool, filter=years), of_pool)
 
 
-def test_the_first_stage_brings_candidates_alone(by_vectors, index, query):
+def test_the_first_stage_brings_candidates_alone(by_vectors, graded, query):
     """All papers of so small an index are candidates, whatever finds them."""
-    with Pipeline(index, Fused()) as fused:
+    with Pipeline(graded, Fused()) as fused:
         assert_alike(fused.search(query(UNLIKE), ALL), by_vectors.search(query(UNLIKE), ALL))
-    with Pipeline(index, BM25()) as bm25:  # those with a word in common
+    with Pipeline(graded, BM25()) as bm25:  # those with a word in common
         assert_alike(bm25.search(query(UNLIKE), 5), by_vectors.search(query(UNLIKE), 5))
 
 
@@ -148,8 +143,8 @@ def test_explained_hits_have_the_chance_of_each_aspect(by_vectors, query):
     assert by_vectors.search(query(UNLIKE), 1, matches=False)[0].matches == ()
 
 
-def test_a_batch_gives_what_single_searches_give(by_vectors, index, query):
-    others = Query(index.paper("s024"), METHOD), Query(index.paper("s036"))
+def test_a_batch_gives_what_single_searches_give(by_vectors, graded, query):
+    others = Query(graded.paper("s024"), METHOD), Query(graded.paper("s036"))
     queries = [query(UNLIKE), others[0], query(SHAPES[COMPETITORS], "s118"), others[1], query(UNLIKE)]
     pools = [None, None, ["s001", "s002", "s003"], None, ["s051"]]
     together = by_vectors.batch_search(queries, 7, pools)
@@ -167,8 +162,8 @@ def test_a_facet_that_the_querys_paper_lacks_has_no_grade(by_vectors):
         by_vectors.search(Query.by_facets(paper, {RESULT: 1, METHOD: -1}))
 
 
-def test_queries_of_one_aspect_and_with_one_that_is_no_facet_are_not_graded(by_vectors, index):
-    paper = index.paper("s036")
+def test_queries_of_one_aspect_and_with_one_that_is_no_facet_are_not_graded(by_vectors, graded):
+    paper = graded.paper("s036")
     mixed = [Query.of(Aspect(paper, BACKGROUND), Aspect(paper, positions=each)) for each in (None, (1,))]
     for asked in [*(Query(paper, facet) for facet in (*Facet, None)), *mixed]:
         assert [hit.grades for hit in by_vectors.search(asked)] == [None] * 10
@@ -184,17 +179,17 @@ def test_without_a_grade_model_of_the_encoder_nothing_is_graded(tiny_index):
 
 
 @pytest.mark.parametrize("reranker", [Projections(), CrossEncoder(), Matching(), Grades(), len])
-def test_no_reranker_changes_what_grades_rank(index, query, by_vectors, reranker):
-    with Pipeline(index, Stages(Dense(), reranker)) as pipeline:
+def test_no_reranker_changes_what_grades_rank(graded, query, by_vectors, reranker):
+    with Pipeline(graded, Stages(Dense(), reranker)) as pipeline:
         assert pipeline.search(query(UNLIKE), ALL) == by_vectors.search(query(UNLIKE), ALL)
 
 
-def test_hits_of_any_query_are_graded_as_a_search_grades_them(by_vectors, index, query):
+def test_hits_of_any_query_are_graded_as_a_search_grades_them(by_vectors, graded, query):
     grades = {hit.paper_id: hit.grades for hit in by_vectors.search(query(UNLIKE), ALL)}
-    hits = by_vectors.search(Query(index.paper("s036"), METHOD), 20)
-    graded = by_vectors.grade(Query(index.paper("s036"), METHOD), hits)
-    assert [hit._replace(grades=None) for hit in graded] == hits
-    assert [hit.grades for hit in graded] == [grades[hit.paper_id] for hit in hits]
+    hits = by_vectors.search(Query(graded.paper("s036"), METHOD), 20)
+    again = by_vectors.grade(Query(graded.paper("s036"), METHOD), hits)
+    assert [hit._replace(grades=None) for hit in again] == hits
+    assert [hit.grades for hit in again] == [grades[hit.paper_id] for hit in hits]
     assert by_vectors.grade(query(UNLIKE), []) == []
 
 

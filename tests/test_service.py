@@ -20,11 +20,6 @@ from qbe.serve.service import SearchService, bound, stages_of
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def index(service):
-    return service.index
-
-
 def ids(record):
     return [hit["paper_id"] for hit in record["hits"]]
 
@@ -38,12 +33,12 @@ RERANKERS = {"projections": Projections(), "cross-encoder:depth=20": CrossEncode
 
 
 @pytest.mark.parametrize("rerank", [None, *RERANKERS])
-def test_hits_are_those_of_the_pipeline_with_the_same_stages(index, rerank):
+def test_hits_are_those_of_the_pipeline_with_the_same_stages(graded, rerank):
     stages = None if rerank is None else Stages(Fused(), RERANKERS[rerank])
-    with SearchService(index, stages_of(index, rerank)) as service:
+    with SearchService(graded, stages_of(graded, rerank)) as service:
         record = service.search(SearchForm(paper_ids=["s036"], facet="method", k=7))
-    with Pipeline(index, stages) as pipeline:
-        expected = pipeline.search(Query(index.paper("s036"), Facet.METHOD), 7)
+    with Pipeline(graded, stages) as pipeline:
+        expected = pipeline.search(Query(graded.paper("s036"), Facet.METHOD), 7)
     assert [(hit["paper_id"], hit["score"]) for hit in record["hits"]] == [hit[:2] for hit in expected]
     assert [hit["rank"] for hit in record["hits"]] == [1, 2, 3, 4, 5, 6, 7]
     assert record["stage"] == (FIRST if rerank == "none" else RERANKED)
@@ -73,12 +68,12 @@ def test_what_the_encoder_does_not_read_of_a_text_is_noted(service):
     assert told not in str(service.search(SearchForm(text=ABSTRACT))["notes"])
 
 
-def test_a_shape_gives_what_the_pipeline_gives(index, service):
+def test_a_shape_gives_what_the_pipeline_gives(graded, service):
     explore = {"explore": "same-problem-other-method", "year_from": 2024}  # few to rerank
     record = service.search(SearchForm(paper_ids=["s036"], k=5, **explore))
     weights, only = {Facet.BACKGROUND: 1.0, Facet.METHOD: -1.0}, PaperFilter(years=(2024, None))
-    with Pipeline(index) as pipeline:
-        expected = pipeline.search(Query.by_facets(index.paper("s036"), weights), 5, filter=only)
+    with Pipeline(graded) as pipeline:
+        expected = pipeline.search(Query.by_facets(graded.paper("s036"), weights), 5, filter=only)
     assert ids(record) == [hit.paper_id for hit in expected]
     assert record["hits"][0]["grades"] == expected[0].grades
 
@@ -109,10 +104,10 @@ def test_a_pasted_abstract_is_labelled_and_has_no_id(service):
     assert labels == [("background", False), ("method", True), ("result", False)]
 
 
-def test_picked_sentences_of_what_is_liked_are_the_query(index, service):
+def test_picked_sentences_of_what_is_liked_are_the_query(graded, service):
     record = service.search(SearchForm(paper_ids=["s036"], sentences=[2], k=3, rerank=False))
-    with Pipeline(index, Stages(Fused())) as pipeline:
-        expected = pipeline.search(Query(index.paper("s036"), positions=[2]), 3)
+    with Pipeline(graded, Stages(Fused())) as pipeline:
+        expected = pipeline.search(Query(graded.paper("s036"), positions=[2]), 3)
     assert ids(record) == [hit.paper_id for hit in expected]
     request = SearchForm(paper_ids=["s036"], not_paper_ids=["s051"], sentences=[4], k=3, rerank=False)
     liked, disliked = service.search(request)["query"]["aspects"]
@@ -120,12 +115,12 @@ def test_picked_sentences_of_what_is_liked_are_the_query(index, service):
     assert disliked["positions"] == list(range(len(service.index.paper("s051").sentences)))
 
 
-def test_a_comparison_has_grades_and_the_closest_sentences(index, service):
+def test_a_comparison_has_grades_and_the_closest_sentences(graded, service):
     record = service.compare(paper_id="s036", other_id="s051")
     pair = record["facets"]["method"]["pair"]
-    assert pair["sentence"] == index.paper("s036").sentences[pair["position"]].text
-    assert index.paper("s036").sentences[pair["position"]].facet is Facet.METHOD
-    assert pair["other_sentence"] == index.paper("s051").sentences[pair["other_position"]].text
+    assert pair["sentence"] == graded.paper("s036").sentences[pair["position"]].text
+    assert graded.paper("s036").sentences[pair["position"]].facet is Facet.METHOD
+    assert pair["other_sentence"] == graded.paper("s051").sentences[pair["other_position"]].text
     assert 0 <= record["facets"]["background"]["grade"] <= 3
     pasted = service.compare(text=ABSTRACT, other_id="s051")
     assert (pasted["paper"]["paper_id"], pasted["other"]["paper_id"]) == (None, "s051")
@@ -138,13 +133,13 @@ def test_recommendations_leave_out_what_is_cited_and_say_what_is_unknown(service
     assert again["notes"] == ["1 paper is not in the index and left out"]
 
 
-def test_recommendations_with_a_filter_are_those_of_the_library_by_one_recommender(index, service):
+def test_recommendations_with_a_filter_are_those_of_the_library_by_one_recommender(graded, service):
     years = ({}, {"year_to": 2012}, {"year_from": 2013})
     requests = [CitationForm(paper_ids=["s036"], k=5, **each) for each in years]
     found = [ids(service.recommend(request)) for request in requests]
     for request, hits in zip(requests, found, strict=True):
-        with Recommender.open(index, CiteConfig(filter=request.paper_filter)) as recommender:
-            expected = recommender.recommend(index.paper("s036"), 5)
+        with Recommender.open(graded, CiteConfig(filter=request.paper_filter)) as recommender:
+            expected = recommender.recommend(graded.paper("s036"), 5)
         assert hits == [hit.paper_id for hit in expected]
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(lambda request: ids(service.recommend(request)), requests)) == found

@@ -133,6 +133,8 @@ def choices(command: str) -> dict[str, tuple]:
 
 def test_choices_are_those_of_the_modules():
     """Those of stages are derived from their dataclasses (`--rerank help`)."""
+    from qbe.evaluate.measures import DEFAULT_MEASURES
+    from qbe.evaluate.protocols import SPLITS
     from qbe.evaluate.report import PROTOCOLS
     from qbe.index.store import AUTO_SENTENCES, EXACT, STORED
     from qbe.models.encoding import LAYOUTS, POOLINGS, SIMILARITIES
@@ -156,6 +158,9 @@ def test_choices_are_those_of_the_modules():
     assert choices("index")["store"] == ("positions", "docvectors", *STORED)
     assert all(f"{AUTO_SENTENCES:,} sentences" in of_index[name] for name in ("faiss", "store"))
     assert choices("index")["device"] == (*choices("train encoder")["device"], AUTO) == DEVICES
-    assert choices("evaluate")["protocol"] == tuple(PROTOCOLS)
+    of_evaluate = choices("evaluate")
+    assert (of_evaluate["protocol"], of_evaluate["split"]) == (tuple(PROTOCOLS), tuple(SPLITS))
+    (measures,) = (each.help for each in parser_of("evaluate")._actions if each.dest == "measures")
+    assert measures.endswith(f"(default: those of the protocol, or {' '.join(DEFAULT_MEASURES)})")
     offered = choices("export encoder")
     assert (offered["layout"], offered["pooling"], offered["similarity"]) == (LAYOUTS, POOLINGS, SIMILARITIES)

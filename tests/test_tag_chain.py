@@ -58,28 +58,20 @@ def test_marginals_are_sums_over_all_sequences(scores, chain):
 # Training has its own, in log space, over padded batches of papers.
 
 
-def trained(seed: int):
-    import torch
-
-    from qbe.train.tagger_network import Chain
-
-    chain = Chain().double()
-    begin, end, transitions = random_chain(seed)
-    for parameter, values in ((chain.begin, begin), (chain.end, end), (chain.transitions, transitions)):
-        parameter.data = torch.from_numpy(values)
-    return chain
-
-
 @pytest.mark.parametrize("scale", [1.0, 100.0])
 def test_marginals_are_those_that_training_computes_whatever_the_padding(scale):
     import torch
 
+    from qbe.train.tagger_network import Chain
+
     lengths = (1, 4, 9)
     scores = scale * np.random.default_rng(5).standard_normal((len(lengths), max(lengths), 5))
     present = np.arange(max(lengths)) < np.array(lengths)[:, None]
-    chain = trained(6)
+    chain, given = Chain().double(), random_chain(6)
+    for parameter, values in zip((chain.begin, chain.end, chain.transitions), given, strict=True):
+        parameter.data = torch.from_numpy(values)
     with torch.inference_mode():
         together = chain.log_marginals(torch.from_numpy(scores), torch.from_numpy(present)).exp().numpy()
     for rows, shares, length in zip(scores, together, lengths, strict=True):
-        expected = marginals(rows[:length], *random_chain(6))
+        expected = marginals(rows[:length], *given)
         np.testing.assert_allclose(shares[:length], expected, rtol=0, atol=1e-12)

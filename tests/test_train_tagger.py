@@ -19,17 +19,8 @@ from qbe.models.export.encoder import Feed, export_head
 from qbe.models.folders import resolve_tagger
 from qbe.models.tagger import Tagger
 from qbe.train import tagger as training
+from qbe.train import tagger_network as network
 from qbe.train.tagger import Example, Schedule
-from qbe.train.tagger_network import (
-    Chain,
-    Head,
-    LabelledAbstract,
-    Teacher,
-    Tokens,
-    headed_papers,
-    read_csabstruct,
-    sample_papers,
-)
 from qbe.train.work import RunOptions
 from qbe.types import FacetProbabilities, Sentence
 from qbe.util.files import sha256
@@ -47,10 +38,10 @@ def test_reading_csabstruct(tmp_path):
     for split in ("train", "dev"):
         write(tmp_path / f"{split}.jsonl", ABSTRACT, ABSTRACT)
     write(tmp_path / "test.jsonl", {"sentences": ["So."], "labels": ["result"]})
-    actual = read_csabstruct(tmp_path)
+    actual = network.read_csabstruct(tmp_path)
     assert list(actual) == ["train", "dev", "test"]
-    assert actual["dev"] == [LabelledAbstract(("Why.", "How."), (0, 2), (1.0, 0.5))] * 2
-    assert actual["test"] == [LabelledAbstract(("So.",), (3,), (1.0,))]
+    assert actual["dev"] == [network.LabelledAbstract(("Why.", "How."), (0, 2), (1.0, 0.5))] * 2
+    assert actual["test"] == [network.LabelledAbstract(("So.",), (3,), (1.0,))]
 
 
 BROKEN = [
@@ -62,29 +53,29 @@ BROKEN = [
 
 def test_files_of_csabstruct_that_cannot_be_read(tmp_path, told):
     def reads(*records: object) -> Callable[[], object]:
-        return lambda: write(tmp_path / "train.jsonl", *records) and read_csabstruct(tmp_path)
+        return lambda: write(tmp_path / "train.jsonl", *records) and network.read_csabstruct(tmp_path)
 
     actions = [reads(ABSTRACT, broken) for broken in BROKEN]
-    absent = [lambda: read_csabstruct(tmp_path)]
+    absent = [lambda: network.read_csabstruct(tmp_path)]
     told("CSAbstruct", messages_of([*absent, *actions, reads()], CorpusError, tmp_path))
 
 
 def test_samples(tmp_path):
     unlabelled = unlabelled_papers(tmp_path)
     evaluated = TitleIndex(["Another", "Evaluated title of words"])
-    everything = sample_papers(unlabelled, evaluated, 40, 0)
+    everything = network.sample_papers(unlabelled, evaluated, 40, 0)
     assert {paper.paper_id for paper in everything} == {f"p{i}" for i in range(40)}
     assert [paper.paper_id for paper in everything[:3]] != ["p0", "p1", "p2"]
     assert [sentence.text for sentence in everything[0].sentences][1:] == ["It ends.", "So did we.", "Twice."]
-    assert sample_papers(unlabelled, evaluated, 15, 0) == everything[:15]
-    assert sample_papers(unlabelled, evaluated, 40, 1) != everything
-    assert sample_papers(unlabelled, evaluated, 0, 0) == []
+    assert network.sample_papers(unlabelled, evaluated, 15, 0) == everything[:15]
+    assert network.sample_papers(unlabelled, evaluated, 40, 1) != everything
+    assert network.sample_papers(unlabelled, evaluated, 0, 0) == []
     with pytest.raises(CorpusError, match=r"expected 41 abstracts of 3 to 20 sentences .*, found 40; give"):
-        sample_papers(unlabelled, evaluated, 41, 0)
+        network.sample_papers(unlabelled, evaluated, 41, 0)
 
 
 def test_structured_abstracts(tmp_path):
-    papers = headed_papers([structured_papers(tmp_path)], TitleIndex(["Paper 3"]))
+    papers = network.headed_papers([structured_papers(tmp_path)], TitleIndex(["Paper 3"]))
     assert [paper.paper_id for paper in papers] == [f"h{i}" for i in range(6)]
     texts = ["Maps are old.", "To draw them.", "We walked.", "We drew.", "It took 0 days."]
     assert [sentence.text for sentence in papers[0].sentences] == texts
@@ -95,12 +86,12 @@ def test_structured_abstracts(tmp_path):
     assert example.targets[:5].tolist() == [aims, aims, method, method, result]
     assert example.weights.tolist() == [0.5] * 5 + [0, 0]
     assert Example.headed(None, papers[1], (0.5, 0.25)).weights.tolist() == [0.25] * 5
-    assert headed_papers([], TitleIndex([])) == []
+    assert network.headed_papers([], TitleIndex([])) == []
     record = {"paper_id": "n", "title": "None", "abstract": "One. Two. Three."}
     other = write(tmp_path / "other.jsonl", record)
     told = r"other\.jsonl: expected structured abstracts .*, found none; give a"
     with pytest.raises(CorpusError, match=told):
-        headed_papers([other], TitleIndex([]))
+        network.headed_papers([other], TitleIndex([]))
 
 
 def any_of(targets: np.ndarray, marginals: torch.Tensor) -> torch.Tensor:
@@ -110,7 +101,8 @@ def any_of(targets: np.ndarray, marginals: torch.Tensor) -> torch.Tensor:
 def test_several_labels_may_be_right():
     """The gradient is that of the probability of any of them."""
     torch.manual_seed(0)
-    head, scores, present = SimpleNamespace(chain=Chain()), torch.randn(1, 2, 5), torch.ones(1, 2).bool()
+    head = SimpleNamespace(chain=network.Chain())
+    scores, present = torch.randn(1, 2, 5), torch.ones(1, 2).bool()
     targets = np.array([[1, 1, 0, 0, 0], [0, 0, 1, 0, 0]], np.float32)
     example = Example(made_up(0, [0, 2]), targets, np.ones(2, np.float32))
     gradients = []
@@ -126,8 +118,8 @@ def test_several_labels_may_be_right():
 
 def test_scores():
     abstracts = [
-        LabelledAbstract(("",) * 3, (0, 1, 2), (1.0, 0.5, 0.5)),
-        LabelledAbstract(("",) * 4, (3, 4, 3, 3), (1.0, 0.75, 0.25, 1.0)),
+        network.LabelledAbstract(("",) * 3, (0, 1, 2), (1.0, 0.5, 0.5)),
+        network.LabelledAbstract(("",) * 4, (3, 4, 3, 3), (1.0, 0.75, 0.25, 1.0)),
     ]
     first = np.array([[0.6, 0.4, 0, 0, 0], [0.25, 0.25, 0.4, 0.1, 0], [0, 0.3, 0.4, 0.3, 0]])
     second = np.array([[0, 0, 0, 1, 0], [0.2, 0.2, 0, 0.5, 0.1]])  # two sentences did not fit
@@ -141,7 +133,7 @@ WIDTH = 8
 """Numbers a token has in one layer; the made-up papers have two layers."""
 
 
-def made_up(seed: int, labels: list[int]) -> Tokens:
+def made_up(seed: int, labels: list[int]) -> network.Tokens:
     """Random states; those of a sentence's tokens are large at the place of its label. Title of 2 tokens."""
     chance = np.random.default_rng(seed)
     spans, numbers = [], [chance.integers(-20, 20, (2, WIDTH)) for _ in range(3)]
@@ -154,10 +146,10 @@ def made_up(seed: int, labels: list[int]) -> Tokens:
     numbers.append(chance.integers(-20, 20, (2, WIDTH)))
     scales = np.full((len(numbers), 2, 1), 0.03, np.float16)
     ids = np.arange(1, len(numbers) + 1, dtype=np.int32)
-    return Tokens(ids, tuple(spans), np.array(numbers, np.int8), scales)
+    return network.Tokens(ids, tuple(spans), np.array(numbers, np.int8), scales)
 
 
-def scores(head: Head, *papers: Tokens) -> list[np.ndarray]:
+def scores(head: network.Head, *papers: network.Tokens) -> list[np.ndarray]:
     with torch.inference_mode():
         actual = head(*head.collate(papers)).numpy()
     return [rows[: len(paper.spans)] for rows, paper in zip(actual, papers, strict=True)]
@@ -171,7 +163,7 @@ def encoder(tiny_encoder) -> Encoder:
 def test_a_teacher_learns_in_its_layers_but_not_in_its_embeddings(encoder, papers, tiny_model, tmp_path):
     torch.manual_seed(0)
     with small_heads():
-        teacher = Teacher(tiny_model, (0, 1))
+        teacher = network.Teacher(tiny_model, (0, 1))
     before = {name: value.clone() for name, value in teacher.named_parameters()}
     examples = []
     for tokens in training.record_states(encoder, (0, 1), papers[:4]):
@@ -189,7 +181,7 @@ def test_what_was_trained_is_a_tagger(trained, tiny_encoder):
     assert {path.name for path in trained.output.iterdir()} == {HEAD, TAGGER.metadata_file, "README.md"}
     own, encoder = Tagger.open(str(trained.output)), Encoder.open(str(tiny_encoder))
     assert own.supports(encoder)
-    actual = training.measure(encoder, own, read_csabstruct(trained.sources.train[0])["test"])
+    actual = training.measure(encoder, own, network.read_csabstruct(trained.sources.train[0])["test"])
     figures = metadata.training["test"]
     assert figures == actual.figures
     assert figures["micro_f1"] > 60  # the rule is easy, the encoder tiny and random
@@ -220,7 +212,7 @@ def test_a_tagger_learns_on_from_what_was_published(trained, tiny_encoder, tmp_p
     assert record["start"] == sha256(trained.output / HEAD)
     assert record["structured"] == 6
     assert "learned from headings of 6 abstracts" in " ".join((output / "README.md").read_text().split())
-    abstracts = read_csabstruct(trained.sources.train[0])["dev"]
+    abstracts = network.read_csabstruct(trained.sources.train[0])["dev"]
     before, after = (
         training.measure(Encoder.open(str(tiny_encoder)), Tagger.open(str(folder)), abstracts)
         for folder in (trained.output, output)
@@ -239,7 +231,7 @@ def test_no_other_tagger_learns_on(tiny_tagger):
 
 def readings() -> list[Feed]:
     papers = [made_up(seed, [(seed + place) % 5 for place in range(2 + seed % 5)]) for seed in range(20)]
-    spans = [Head.collate([paper])[1].numpy() for paper in papers]
+    spans = [network.Head.collate([paper])[1].numpy() for paper in papers]
     states = [np.ascontiguousarray(paper.states.swapaxes(0, 1)) for paper in papers]
     return [{"states": one, "spans": other} for one, other in zip(states, spans, strict=True)]
 

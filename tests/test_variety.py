@@ -64,19 +64,14 @@ def test_places_by_hand():
 
 
 @pytest.fixture(scope="module")
-def index(graded):
-    return graded
-
-
-@pytest.fixture(scope="module")
-def pipeline(index):
-    with Pipeline(index, Dense()) as pipeline:
+def pipeline(graded):
+    with Pipeline(graded, Dense()) as pipeline:
         yield pipeline
 
 
 @pytest.mark.slow
-def test_a_mix_has_each_paper_once_and_the_best_of_each_shape_first(index, pipeline):
-    paper, variety = index.paper("s036"), Variety(MIX)
+def test_a_mix_has_each_paper_once_and_the_best_of_each_shape_first(graded, pipeline):
+    paper, variety = graded.paper("s036"), Variety(MIX)
     hits = pipeline.search(Query.by_facets(paper, variety.weights), 127, variety=variety, matches=False)
     assert len(set(ids(hits))) == len(hits) == 127
     query = Query.by_facets(paper, variety.weights)
@@ -91,40 +86,40 @@ def test_a_mix_has_each_paper_once_and_the_best_of_each_shape_first(index, pipel
 
 
 @pytest.mark.slow
-def test_a_varied_list_begins_alike_and_its_papers_differ_more(index, pipeline):
-    paper = index.paper("s001")
+def test_a_varied_list_begins_alike_and_its_papers_differ_more(graded, pipeline):
+    paper = graded.paper("s001")
     plain = pipeline.search(Query(paper), 120, matches=False)
     hits = pipeline.search(Query(paper), 120, variety=Variety(diversity=0.5), matches=False)
     assert sorted(ids(hits)) == sorted(ids(plain)) and hits[0].paper_id == plain[0].paper_id
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-    vectors = {each: index.vectors(index.paper(each)).whole for each in ids(plain)}
+    vectors = {each: graded.vectors(graded.paper(each)).whole for each in ids(plain)}
 
     def likeness(some):
         first = np.array([vectors[hit.paper_id] for hit in some[:10]], np.float64)
         return (first @ first.T)[np.triu_indices(10, 1)].mean()
 
     assert likeness(hits) < likeness(plain)
-    with Pipeline(index, Stages(Dense(), Grades(diversity=0.5))) as by_stage:
+    with Pipeline(graded, Stages(Dense(), Grades(diversity=0.5))) as by_stage:
         hits = by_stage.search(Query(paper), 120, matches=False)
-    with Pipeline(index, Stages(Dense(), Grades())) as by_grades:
+    with Pipeline(graded, Stages(Dense(), Grades())) as by_grades:
         assert by_grades.search(Query(paper), 120, variety=Variety(diversity=0.5), matches=False) == hits
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("weights", [{METHOD: 1.0}, {BACKGROUND: 1.0, METHOD: 1.0}])
-def test_bounds_leave_the_order_alone(index, pipeline, weights):
-    query, variety = Query.by_facets(index.paper("s036"), weights), Variety(bounds={METHOD: (0.5, 1.0)})
-    graded = pipeline.grade(query, pipeline.search(query, 127, matches=False))
+def test_bounds_leave_the_order_alone(graded, pipeline, weights):
+    query, variety = Query.by_facets(graded.paper("s036"), weights), Variety(bounds={METHOD: (0.5, 1.0)})
+    found = pipeline.grade(query, pipeline.search(query, 127, matches=False))
     hits = pipeline.search(query, 127, variety=variety, matches=False)
     assert 0 < len(hits) < 127
-    assert ids(hits) == ids(hit for hit in graded if 0.5 <= hit.grades["method"] <= 1.0)
+    assert ids(hits) == ids(hit for hit in found if 0.5 <= hit.grades["method"] <= 1.0)
 
 
 @pytest.mark.slow
-def test_what_a_mix_needs(index, pipeline, tiny_index):
+def test_what_a_mix_needs(graded, pipeline, tiny_index):
     variety = Variety(MIX)
     with pytest.raises(UsageError, match="query of the facets of a `mix`"):
-        pipeline.search(Query(index.paper("s036")), variety=variety)
+        pipeline.search(Query(graded.paper("s036")), variety=variety)
     with Index(tiny_index) as tiny, Pipeline(tiny, Dense()) as ungraded:
         query = Query.by_facets(tiny.paper("s036"), variety.weights)
         for each in (variety, Variety(diversity=0.5), Variety(bounds={METHOD: (1, 2)})):

@@ -15,19 +15,8 @@ from support.serving import serving, wait_until
 from qbe import Facet, FileFormatError, Hit, Paper, PaperNotFoundError, QbeError, Query, UsageError
 from qbe.cli import common
 from qbe.cli.watch import main
-from qbe.feeds.watches import (
-    ATOM,
-    Watch,
-    Watcher,
-    Watches,
-    find,
-    items_of,
-    read_watches,
-    report,
-    watch_of,
-    watch_session,
-    write_watches,
-)
+from qbe.feeds import watches as feeds
+from qbe.feeds.watches import Watch, read_watches, watch_of
 from qbe.index.build import build
 from qbe.index.index import Index
 from qbe.index.source import BuildSettings
@@ -75,18 +64,18 @@ def watch(index, tmp_path, capsys, monkeypatch):
     return run
 
 
-def found_in(watches: Watches) -> set[tuple[str, str]]:
+def found_in(watches: feeds.Watches) -> set[tuple[str, str]]:
     return {(name, each.paper_id) for name, watch in watches.watches.items() for each in watch.found}
 
 
-def searched(folder: Path, watches: Watches) -> dict[str, QbeError]:
-    with Index(folder) as index, watch_session(index) as session:
-        return find(watches, session)
+def searched(folder: Path, watches: feeds.Watches) -> dict[str, QbeError]:
+    with Index(folder) as index, feeds.watch_session(index) as session:
+        return feeds.find(watches, session)
 
 
-def kept(folder: Path, *watches: Watch) -> Watches:
+def kept(folder: Path, *watches: Watch) -> feeds.Watches:
     with Index(folder) as index:
-        content = Watches(known=[each.paper_id for each in index])
+        content = feeds.Watches(known=[each.paper_id for each in index])
     for each in watches:
         content.add(each)
     return content
@@ -99,7 +88,7 @@ def test_what_is_found_is_what_grades_say_of_the_new_papers(index, some):
     append_papers(index, some[OLD:])
     assert searched(index, content) == {}
     expected = {}
-    with Index(index) as opened, watch_session(opened) as session:
+    with Index(index) as opened, feeds.watch_session(opened) as session:
         query = Query.by_facets(opened.paper("s036"), dict.fromkeys(Facet, 1.0))
         for hit in session.grade(query, [Hit(each.paper_id, 0) for each in some[OLD:]]):
             for name, grade in {**hit.grades, "whole": max(hit.grades.values())}.items():
@@ -177,7 +166,7 @@ def test_filters_and_explorations_count(index, some):
     years = {each.paper_id: int(each.year) for each in some}
     recent = {paper_id for name, paper_id in found_in(content) if name == "recent"}
     assert recent == {each.paper_id for each in some[OLD:] if years[each.paper_id] >= 2021}
-    with Index(index) as opened, watch_session(opened) as session:
+    with Index(index) as opened, feeds.watch_session(opened) as session:
         request = replace(exploration, k=100).request(opened)
         scores = {hit.paper_id: hit.score for hit in session.search(request, rerank=False).hits}
     for each in content.watches["other"].found:
@@ -267,7 +256,7 @@ def test_a_feed_has_what_was_found_under_ids_that_stay(watch, index, some):
     before = ElementTree.parse("feed.xml").getroot()
     watch("run", "--output", "feed.xml", "--overwrite")
     after = ElementTree.parse("feed.xml").getroot()
-    names = {"a": ATOM}
+    names = {"a": feeds.ATOM}
     (entry,) = before.findall("a:entry", names)
     assert entry.findtext("a:title", None, names) == "A <b> title</b> & more"
     assert entry.find("a:link", names).get("href") == "https://example.org/1"
@@ -299,7 +288,7 @@ def test_what_cannot_be_watched_is_told(watch, index, told, tiny_index, tmp_path
     messages.append(watch("list", code=1))
     told("watch", [message.strip().replace(f"{tmp_path}/", "") for message in messages])
     with Index(tiny_index) as opened, pytest.raises(UsageError, match="grade"):
-        watch_session(opened)
+        feeds.watch_session(opened)
     with pytest.raises(FileFormatError):
         read_watches("notes.md")
 
@@ -313,15 +302,15 @@ def test_a_watch_keeps_the_papers_that_names_stand_for(watch, index, some, tmp_p
     assert watch("run").startswith("part: 1 paper\n")
     with Index(index) as opened:
         search = {"paper_ids": [title], "not_paper_ids": ["S001"]}
-        (added,) = Watcher(tmp_path / "other.json", opened).add("x", SearchForm(**search))["watches"]
+        (added,) = feeds.Watcher(tmp_path / "other.json", opened).add("x", SearchForm(**search))["watches"]
     assert added["search"] == kept
 
 
 def test_a_server_shows_what_went_wrong_with_a_watch(index, some, tmp_path):
     file = tmp_path / "watches.json"
-    write_watches(file, kept(index, Watch("bib", {}, 0, str(tmp_path / "none.txt"))))
+    feeds.write_watches(file, kept(index, Watch("bib", {}, 0, str(tmp_path / "none.txt"))))
     with Index(index) as opened:
-        watcher = Watcher(file, opened)
+        watcher = feeds.Watcher(file, opened)
         watcher.add("all", SearchForm(paper_ids=["s036"]), 0)
         append_papers(index, some[OLD:])
         watcher.find()
@@ -363,13 +352,13 @@ def test_a_server_keeps_searches_and_finds_what_comes(index, some, tmp_path):
         assert server.ask("GET", "/api/watches?since=2999-01-01").json()["watches"][0]["papers"] == []
         feed = server.ask("GET", f"/api/watches/feed?name={quote('fish')}")
         assert feed.headers["content-type"] == "application/atom+xml; charset=utf-8"
-        assert len(ElementTree.fromstring(feed.body).findall(f"{{{ATOM}}}entry")) == 2
+        assert len(ElementTree.fromstring(feed.body).findall(f"{{{feeds.ATOM}}}entry")) == 2
         assert server.ask("GET", "/api/watches/feed?name=").body == feed.body
         assert server.ask("GET", "/api/watches/feed?name=none").status == 422
         content = read_watches(file)
         assert not any(each.reported for each in content.watches["fish"].found)  # qbe watch run still does
         with Index(index) as opened:
-            text = report(items_of(content, opened, None), "markdown", content.feed)
+            text = feeds.report(feeds.items_of(content, opened, None), "markdown", content.feed)
         assert text.startswith("## fish: 2 papers\n")
         assert server.ask("POST", "/api/watches/remove", {"name": "fish"}).json() == {"watches": []}
         assert server.ask("POST", "/api/watches/remove", {"name": "fish"}).status == 422
@@ -387,7 +376,7 @@ WRONG = [
 def test_a_file_of_watches_with_wrong_types_is_refused(tmp_path, wrong):
     search = {"paper_ids": ["s036"]}
     watch = {"name": "w", "search": search, "grade": 1.0, "cited": "", "seen": 0, "found": []}
-    record = {"qbe_watches": 1, "feed": Watches().feed, "watches": [watch], "known": ["s036"]}
+    record = {"qbe_watches": 1, "feed": feeds.Watches().feed, "watches": [watch], "known": ["s036"]}
     path = tmp_path / "watches.json"
     path.write_text(json.dumps(record), "utf-8-sig")
     assert read_watches(path).named("w").search == search
@@ -404,7 +393,7 @@ def test_a_paper_that_is_gone_is_not_replaced_by_one_of_that_name(index, some, t
     bert = replace(some[0], paper_id="bert")
     append_papers(index, [bert, replace(some[1], paper_id="kids", title="Bert and Ernie in the classroom")])
     with Index(index, threads=1) as opened:
-        watcher = Watcher(tmp_path / "watches.json", opened)
+        watcher = feeds.Watcher(tmp_path / "watches.json", opened)
         watcher.add("like bert", SearchForm(paper_ids=["bert"]), 0.0)
         delete_papers(index, ["bert"])
         append_papers(index, [replace(some[1], paper_id="kids2")])

@@ -5,11 +5,13 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from benchmarks.common import http_server
 
 
 class Sent(NamedTuple):
@@ -63,17 +65,17 @@ def kept(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-class Endpoint:
+class Endpoint(NamedTuple):
     """The address of a running server, and the requests that it was sent."""
 
-    def __init__(self, port: int) -> None:
-        self.url, self.requests = f"http://127.0.0.1:{port}/v1", list[Request]()
+    url: str
+    requests: list[Request]
 
 
 @contextmanager
 def endpoint(behaviour: Behaviour | Sent) -> Iterator[Endpoint]:
     """A server at a free port that answers by a function of the request, or always the same."""
-    lock = threading.Lock()
+    lock, requests = threading.Lock(), list[Request]()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -82,7 +84,7 @@ def endpoint(behaviour: Behaviour | Sent) -> Iterator[Endpoint]:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             request = Request(self.path, {name.title(): value for name, value in self.headers.items()}, body)
             with lock:
-                running.requests.append(request)
+                requests.append(request)
             sent = behaviour if isinstance(behaviour, Sent) else behaviour(request)
             time.sleep(sent.seconds)
             self.send_response(sent.status)
@@ -91,24 +93,13 @@ def endpoint(behaviour: Behaviour | Sent) -> Iterator[Endpoint]:
             length = len(sent.body) if sent.length is None else sent.length
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(length))
-            self.end_headers()
-            self.wfile.write(sent.body)
+            with suppress(OSError):  # a client that did not wait
+                self.end_headers()
+                self.wfile.write(sent.body)
             self.close_connection = length != len(sent.body)
 
         def log_message(self, *_: object) -> None:
             pass
 
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, *_: object) -> None:  # a client that did not wait
-            pass
-
-    server = Server(("127.0.0.1", 0), Handler)
-    running = Endpoint(server.server_address[1])
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield running
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with http_server(Handler) as address:
+        yield Endpoint(f"{address}/v1", requests)
