@@ -21,7 +21,7 @@ TRAININGS = {
     "large-encoder": "encoder:GradedTraining",
     "citation": "citation:CitationTraining",
     "technique-words": "grades:WordsTraining",
-    "citation-pairs": "cross_encoder:CitationPairTraining",
+    "citation-pairs": "citation_pairs:CitationPairTraining",
     "cross-encoder": "cross_encoder:CrossEncoderTraining",
     "grades": "grades:GradeTraining",
     "joint-grades": "joint:JointTraining",

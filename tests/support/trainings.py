@@ -207,7 +207,8 @@ def citation(request: pytest.FixtureRequest) -> Training:
 
 def cross_encoder(request: pytest.FixtureRequest) -> Training:
     """A pair reranker for the same citations, from a tiny BERT without a classifier."""
-    from qbe.train.cross_encoder import CitationPairTraining, CrossEncoderRecipe
+    from qbe.train.citation_pairs import CitationPairTraining
+    from qbe.train.cross_encoder import CrossEncoderRecipe
 
     sources, model = citation(request).sources, request.getfixturevalue("tiny_model")
     sizes = {"query_tokens": 24, "candidate_tokens": 16, "candidates": 5, "batch": 16}
