@@ -19,24 +19,15 @@ from support.tiny import write_model
 from qbe.cli import train as command
 from qbe.cli.parser import parse
 from qbe.errors import ModelError, UsageError
-from qbe.models import encoding, folders
+from qbe.models import folders, formats
 from qbe.models.cards import ENCODER
 from qbe.models.encoder import Encoder
-from qbe.models.encoding import (
-    CLS,
-    COSINE,
-    L2,
-    MEAN,
-    SENTENCES,
-    TITLE_ABSTRACT,
-    SpecialTokens,
-    passes,
-    stored,
-)
-from qbe.models.encoding import EncoderFormat as Format
+from qbe.models.encoding import SpecialTokens, passes, stored
 from qbe.models.export.encoder import export_encoder
 from qbe.models.export.pytorch import apply_adapter, load_model
 from qbe.models.folders import BASE_ENCODER_SENTENCES, BASES, MINILM, PUBLISHED, find, resolve_encoder
+from qbe.models.formats import CLS, COSINE, L2, MEAN, SENTENCES, TITLE_ABSTRACT
+from qbe.models.formats import EncoderFormat as Format
 from qbe.models.tagger import Tagger
 
 pytestmark = pytest.mark.slow
@@ -59,7 +50,7 @@ TOKENS = st.lists(st.integers(10, 99), min_size=1, max_size=14)
 @given(st.lists(TOKENS, min_size=1, max_size=9), st.lists(TOKENS, min_size=1, max_size=1), st.integers(8, 40))
 def test_the_first_pass_is_the_paper_cut(sentences, titles, max_tokens):
     title = titles[0][: max_tokens // 4]
-    first, *rest = passes(title, sentences, SPECIAL, max_tokens, encoding.TITLE_SEP_ABSTRACT)
+    first, *rest = passes(title, sentences, SPECIAL, max_tokens, formats.TITLE_SEP_ABSTRACT)
     paper = [2, *title, 3, *(token for sentence in sentences for token in sentence)]
     assert first.ids == [*paper[: max_tokens - 1], 3]
     room = max_tokens - len(title) - 3
@@ -211,8 +202,8 @@ def declare(folder: Path, files: dict[str, object]) -> Path:
     ],
 )
 def test_what_a_folder_declares_is_used(tmp_path, files, expected):
-    assert encoding.declared_format(tmp_path) is None
-    assert encoding.declared_format(declare(tmp_path, DECLARED | files)) == expected
+    assert formats.declared_format(tmp_path) is None
+    assert formats.declared_format(declare(tmp_path, DECLARED | files)) == expected
 
 
 @pytest.mark.parametrize(

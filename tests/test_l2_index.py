@@ -16,8 +16,8 @@ from qbe.index.index import Index
 from qbe.index.store import FORMAT_VERSION
 from qbe.models.cards import ENCODER
 from qbe.models.encoder import Encoder
-from qbe.models.encoding import CLS, L2, TITLE_SEP_ABSTRACT, EncoderFormat
 from qbe.models.folders import resolve_encoder
+from qbe.models.formats import CLS, L2, TITLE_SEP_ABSTRACT, EncoderFormat
 from qbe.query import Query
 from qbe.search.stages import MATCHINGS
 from qbe.types import Facet, Paper, Sentence

@@ -18,9 +18,9 @@ from support.published import SCIBERT, TINY, adapter_tensors, exported_here, wri
 from qbe.models import folders
 from qbe.models.cards import ENCODER
 from qbe.models.encoder import Encoder
-from qbe.models.encoding import SENTENCES
 from qbe.models.export.pytorch import apply_adapter
 from qbe.models.folders import ADAPTERS, PUBLISHED, resolve_encoder
+from qbe.models.formats import SENTENCES
 from qbe.types import Paper
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,10 @@ from support.tiny_roberta import POSITIONS, write_roberta
 from tokenizers import Tokenizer
 
 from qbe.models.encoder import Encoder
-from qbe.models.encoding import MEAN, SENTENCES, EncoderFormat, PaperTokenizer
+from qbe.models.encoding import PaperTokenizer
 from qbe.models.export.encoder import export_encoder
 from qbe.models.folders import resolve_encoder
+from qbe.models.formats import MEAN, SENTENCES, EncoderFormat
 from qbe.search.rerankers import paper_text
 
 torch = pytest.importorskip("torch")

@@ -10,8 +10,8 @@ from support.rerankers import score
 
 from qbe.models.cards import DEFAULT_ENCODER, DEFAULT_RERANKER, JOINT_GRADES
 from qbe.models.encoder import Encoder
-from qbe.models.encoding import DEFAULT_FORMAT
 from qbe.models.folders import BASE_ENCODER, resolve_encoder, resolve_tagger
+from qbe.models.formats import DEFAULT_FORMAT
 from qbe.models.session import open_session
 from qbe.models.tagger import Tagger, TaggingEncoder, open_trunk
 from qbe.query import Query

@@ -137,7 +137,7 @@ def test_choices_are_those_of_the_modules():
     from qbe.evaluate.protocols import SPLITS
     from qbe.evaluate.report import PROTOCOLS
     from qbe.index.store import AUTO_SENTENCES, EXACT, STORED
-    from qbe.models.encoding import LAYOUTS, POOLINGS, SIMILARITIES
+    from qbe.models.formats import LAYOUTS, POOLINGS, SIMILARITIES
     from qbe.models.session import AUTO, DEVICES
     from qbe.models.tagger import LABEL_SOURCES as OF_TAGGING
     from qbe.query import FACET_NAMES

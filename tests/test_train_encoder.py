@@ -19,8 +19,9 @@ from support.trainings import new_folders, write
 from qbe import CorpusError, ModelError, Paper, Sentence, UsageError
 from qbe.corpus.identity import TitleIndex
 from qbe.models.encoder import Encoder
-from qbe.models.encoding import EncoderFormat, PaperTokenizer
+from qbe.models.encoding import PaperTokenizer
 from qbe.models.folders import resolve_encoder
+from qbe.models.formats import EncoderFormat
 from qbe.search.matching import entropic_transport
 from qbe.train import cocitations
 from qbe.train.cocitations import CocitationRecipe, CocitationTraining, Pair, align, cocitation_task

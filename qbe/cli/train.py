@@ -12,7 +12,7 @@ from qbe.cli.common import refuse
 from qbe.cli.parser import parse
 
 if TYPE_CHECKING:
-    from qbe.models.encoding import EncoderFormat
+    from qbe.models.formats import EncoderFormat
     from qbe.train.work import Sources
 
 TRAININGS = {
@@ -130,7 +130,7 @@ def export_main(arguments: list[str]) -> None:
 
 def format_of(options: argparse.Namespace) -> "EncoderFormat":
     """The format that the options give; the rest is as the folder declares it, else the default."""
-    from qbe.models.encoding import DEFAULT_FORMAT, EncoderFormat, declared_format
+    from qbe.models.formats import DEFAULT_FORMAT, EncoderFormat, declared_format
 
     base = DEFAULT_FORMAT
     if None in (options.layout, options.pooling, options.similarity, options.max_tokens):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from qbe.errors import OutputError, UsageError, check_package
 from qbe.index.store import AUTO, EXACT, FaissParams, Files, damaged
 from qbe.index.vectors import Floats, Mask, Rows, Selection, Vectors, distinct, may_be_best
-from qbe.models.encoding import L2
+from qbe.models.formats import L2
 
 if TYPE_CHECKING:
     from qbe.index.source import Execution

@@ -21,8 +21,9 @@ from qbe.index.papers import encode_paper
 from qbe.index.store import AUTO, STORED, Manifest
 from qbe.models.cards import DEFAULT_ENCODER, DEFAULT_TAGGER
 from qbe.models.encoder import chunks
-from qbe.models.encoding import COSINE, SENTENCES, EncoderFormat, Floats, PaperVectors, stored
+from qbe.models.encoding import Floats, PaperVectors, stored
 from qbe.models.folders import resolve_encoder
+from qbe.models.formats import COSINE, SENTENCES, EncoderFormat
 from qbe.models.session import CPU, DEVICES, PRECISIONS, chosen_device, usual_precision
 from qbe.models.tagger import LABEL_SOURCES
 from qbe.types import Paper

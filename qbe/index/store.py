@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from qbe.errors import IndexBuildError, IndexFormatError, OutputError, UsageError, file_error, input_error
 from qbe.models import HEADERS
-from qbe.models.encoding import COSINE, L2
+from qbe.models.formats import COSINE, L2
 from qbe.util.files import lock, sha256, sync, sync_tree, write_text
 
 FORMAT_VERSION = 6

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from qbe.errors import IndexBuildError
 from qbe.index.store import FLOAT16, INT8, Files, damaged
-from qbe.models.encoding import COSINE, GRID, L2
+from qbe.models.encoding import GRID
+from qbe.models.formats import COSINE, L2
 
 SENTENCES = "vectors.npy"
 WHOLE = "whole.npy"

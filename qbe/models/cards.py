@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from qbe.errors import ModelError, OutputError
 from qbe.models import HEADERS, reading
-from qbe.models.encoding import DEFAULT_FORMAT, EncoderFormat
+from qbe.models.formats import DEFAULT_FORMAT, EncoderFormat
 from qbe.models.session import HALF
 from qbe.types import Facet
 from qbe.util.files import atomic_file, publish_directory, sha256, write_text

@@ -10,8 +10,9 @@ import numpy as np
 from qbe.errors import ModelError
 from qbe.models import encoding
 from qbe.models.cards import DEFAULT_ENCODER, EncoderFiles, state_output
-from qbe.models.encoding import CLS, L2, SENTENCES, Floats, PaperVectors, Passed, Window, stored
+from qbe.models.encoding import Floats, PaperVectors, Passed, Window, stored
 from qbe.models.folders import resolve_encoder
+from qbe.models.formats import CLS, L2, SENTENCES
 from qbe.models.session import CPU, HALF, check_precision, chosen_device, open_session, usual_precision
 from qbe.types import Paper
 from qbe.util.work import ordered_map, pause

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError, UsageError, check_package, did_you_mean, requirement
-from qbe.models import cards, encoding, made_once, reading
+from qbe.models import cards, formats, made_once, reading
 from qbe.models.cards import DIFFERENCE, LARGE_ENCODER, PACKAGE, verify_digest
-from qbe.models.encoding import CLS, DEFAULT_FORMAT, L2, MEAN, SENTENCES, EncoderFormat, Floats
+from qbe.models.encoding import Floats
+from qbe.models.formats import CLS, DEFAULT_FORMAT, L2, MEAN, SENTENCES, EncoderFormat
 from qbe.models.session import HALF, PRECISIONS
 from qbe.util import work
 from qbe.util.files import cache_folder, sha256
@@ -210,12 +211,12 @@ BASES: Mapping[str, tuple[PackagedModel, EncoderFormat]] = {
 # [CLS] of title, [SEP] and abstract cut at 512 tokens, and distances as in the triplet loss of training:
 # model cards of SPECTER, SPECTER2 and SciNCL, and SciRepEval's evaluation. (SPECTER's first release mixed
 # layers; the one on the hub does not: https://github.com/allenai/specter.)
-_CLS_512 = EncoderFormat(encoding.TITLE_SEP_ABSTRACT, CLS, L2, 512)
+_CLS_512 = EncoderFormat(formats.TITLE_SEP_ABSTRACT, CLS, L2, 512)
 # Means of the tokens of each sentence in context, [CLS] for the paper, 500 tokens and [CLS] and [SEP]:
 # examples/ex_aspire_consent.py of https://github.com/allenai/aspire. Of aspire-sentence-embedder a sentence's
 # vector is its [CLS], by the model card and by SentBERTWrapper there. aspire-biencoder-* are missing: their
 # vectors mix the layers by weights that are not on the hub.
-_ASPIRE = EncoderFormat(encoding.TITLE_SEP_ABSTRACT, CLS, L2, 502)
+_ASPIRE = EncoderFormat(formats.TITLE_SEP_ABSTRACT, CLS, L2, 502)
 PUBLISHED: Mapping[str, EncoderFormat] = {
     "allenai/specter": _CLS_512,
     "allenai/specter2": _CLS_512,
@@ -287,7 +288,7 @@ def find_weights(kind: cards.ModelKind[Any], name: str) -> Weights | None:
         hub, files = name, [*config, *tokenizer]
         if is_encoder:
             hub, encoder_format = ADAPTERS.get(name, name), PUBLISHED.get(name)
-            files += encoding.DECLARING_FILES
+            files += formats.DECLARING_FILES
         for file in weights:
             folder = _download(kind.noun, hub, [*files, file])
             if (folder / file).is_file():
@@ -298,7 +299,7 @@ def find_weights(kind: cards.ModelKind[Any], name: str) -> Weights | None:
     else:
         return None
     if is_encoder:
-        encoder_format = encoder_format or encoding.declared_format(folder) or DEFAULT_FORMAT
+        encoder_format = encoder_format or formats.declared_format(folder) or DEFAULT_FORMAT
     check_required(kind, folder)
     return Weights(name, origin, sha256(weights_file(kind, folder)), lambda: folder, encoder_format, adapter)
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from qbe.errors import ModelError, check_package
 from qbe.models import made_once, reading
 from qbe.models.cards import SCORE, EncoderFiles, RerankerFiles, model_file, state_output
-from qbe.models.encoding import CLS, Passed, Window, batches, padded
+from qbe.models.encoding import Passed, Window, batches, padded
+from qbe.models.formats import CLS
 from qbe.models.session import open_session
 from qbe.util.files import atomic_file, cache_folder, sha256
 

@@ -14,8 +14,9 @@ from qbe.corpus.sentences import split_sentences
 from qbe.errors import ModelError, UsageError
 from qbe.models.cards import DEFAULT_TAGGER, HEAD, Doubles, TaggerFiles
 from qbe.models.encoder import Encoder, chunks
-from qbe.models.encoding import TITLE_ABSTRACT, Floats, PaperVectors
+from qbe.models.encoding import Floats, PaperVectors
 from qbe.models.folders import resolve_tagger
+from qbe.models.formats import TITLE_ABSTRACT
 from qbe.models.session import CPU, open_session
 from qbe.types import FacetProbabilities, Paper, Sentence
 from qbe.util.work import ordered_map

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qbe.errors import UsageError
-from qbe.models.encoding import L2, EncodedAspect
+from qbe.models.encoding import EncodedAspect
+from qbe.models.formats import L2
 from qbe.search.rank import Progress, Requests, RequestScores, RerankScore
 from qbe.types import Match, Paper, TransportEntry
 from qbe.util.work import Memo, Workers

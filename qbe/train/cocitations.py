@@ -22,10 +22,11 @@ from qbe.errors import CorpusError, UsageError, check_count, check_positive
 from qbe.index.vectors import similarities
 from qbe.models.cards import ENCODER, TOKENIZER
 from qbe.models.encoder import Encoder
-from qbe.models.encoding import COSINE, L2, MEAN, SENTENCES, TITLE_SEP_ABSTRACT, EncoderFormat, PaperTokenizer
+from qbe.models.encoding import PaperTokenizer
 from qbe.models.export.encoder import export_encoder
 from qbe.models.export.pytorch import write_tokenizer
 from qbe.models.folders import BASE_ENCODER, find_start, weights_file
+from qbe.models.formats import COSINE, L2, MEAN, SENTENCES, TITLE_SEP_ABSTRACT, EncoderFormat
 from qbe.train.fit import Schedule, Task, copied, fit_seeds, matmul_dtype, with_weights
 from qbe.train.losses import CITING, CONTEXTS, OBJECTIVES, Objective, Settings, Triplets, triplet_losses
 from qbe.train.network import CocitationEncoder, table_of, write_pretrained

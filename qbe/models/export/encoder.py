@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from qbe.errors import ModelError, UsageError
 from qbe.models import cards
-from qbe.models.encoding import CLS, DEFAULT_FORMAT, EncoderFormat, PaperTokenizer, open_tokenizer, pair_input
+from qbe.models.encoding import PaperTokenizer, open_tokenizer, pair_input
 from qbe.models.export.graph import channel_ranges, fill_graph, fuse_attention, int8_models, stored_model
 from qbe.models.export.pytorch import apply_adapter, load_encoder, load_model, positions, write_tokenizer
 from qbe.models.folders import adapter_weights, check_required, read_weights, weights_file
+from qbe.models.formats import CLS, DEFAULT_FORMAT, EncoderFormat
 from qbe.models.gpu import half_pairs
 from qbe.models.session import open_session
 from qbe.types import Facet
