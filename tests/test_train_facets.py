@@ -50,8 +50,8 @@ LISTS = [
 
 
 def test_an_epoch_keeps_lists_together_and_leaves_out_most_of_what_is_unrelated():
-    epoch = by_list(LISTS, size=4, unrelated=2)
-    orders = [[place for batch in epoch(np.random.default_rng(seed)) for place in batch] for seed in range(9)]
+    rngs = map(np.random.default_rng, range(9))
+    orders = [[place for batch in by_list(LISTS, 4, 2, rng) for place in batch] for rng in rngs]
     for order in orders:
         assert (len(order), len(set(order))) == (5, 5)
         assert {0, 1, 2} < set(order)
@@ -73,7 +73,7 @@ def test_pairs_without_a_grade_of_the_facet_are_left_out(tmp_path):
 
 def test_triplets_are_ordered_by_a_grade_of_each_facet_in_turn():
     """By method no grades differ, so that background and result take turns; the second list has one order."""
-    batches = in_triplets(LISTS, [0, 1, 2], size=5, count=4)(np.random.default_rng(0))
+    batches = in_triplets(LISTS, [0, 1, 2], 5, 4, np.random.default_rng(0))
     assert list(map(len, batches)) == [4, 4, 4, 4]
     triplets = [tuple(batch[place : place + 2]) for batch in batches for place in (0, 2)]
     assert len([each for each in triplets if max(each) < 3]) == 4
@@ -84,7 +84,7 @@ def test_triplets_are_ordered_by_a_grade_of_each_facet_in_turn():
     assert all(better)
     assert sum(each == {2} for each in better) >= 1
     assert {each for each in triplets if max(each) > 2} <= {(4 + number, 3) for number in range(5)}
-    assert in_triplets(LISTS[:1], [1], size=4, count=3)(np.random.default_rng(0)) == []
+    assert in_triplets(LISTS[:1], [1], 4, 3, np.random.default_rng(0)) == []
 
 
 def test_whole_abstracts_are_read_between_separators(papers, tiny_model):

@@ -371,8 +371,6 @@ def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     return Evaluation(queries, per_query, scope_figures({}, per_query, queries), tuple(warnings))
 
 
-# Diversity: how many of the corners, the shapes of exploration, do the first hits of a list come from?
-
 ALPHA = 0.5  # a paper is worth (1 - ALPHA) ** n for a corner that n papers above it have
 ALPHA_NDCG = f"alpha-nDCG@{CUTOFF}"
 DIVERSITY_DEFINITIONS: Mapping[str, str] = {

@@ -254,8 +254,6 @@ class EncoderFiles(ModelFolder[EncoderMetadata]):
         return identity if card.adapter is None else {**identity, "adapter": card.adapter}
 
 
-# Folders that are being made
-
 _NAMED = ("citation", "grades", "facet-projections", "joint-grades")  # cards and weights with their name
 _CARDS = {*(kind.metadata_file for kind in _KINDS.values()), *(f"{name}.json" for name in _NAMED)}
 _CARDS |= {DIFFERENCE, "words.tsv.gz"}
@@ -381,8 +379,6 @@ def head_arrays(name: str, head: Head) -> dict[str, NDArray[np.float32]]:
 def head_of(name: str, arrays: Arrays) -> Head:
     return Head(*(arrays[f"{name}.{part}"] for part in Head._fields))
 
-
-# The grade model.
 
 GRADES = Storage("grade", "grades")
 shipped_model = GRADES.shipped_for

@@ -38,9 +38,6 @@ _LAST = np.iinfo(np.int64).max
 _OF_OTHER_TYPE = frozenset(("Shape", "Size", "Equal", "Less", "Greater", "Not", "And", "Cast"))
 
 
-# Running
-
-
 class BatchModel:
     """An encoder's model that takes batches, which change results by rounding alone; threads may share it."""
 
@@ -82,9 +79,6 @@ class BatchModel:
             if window.spans:
                 spans[row, 1 : 1 + len(window.spans)] = window.spans
         return {IDS: ids, LENGTHS: lengths, SPANS: spans}
-
-
-# Making
 
 
 def encoder_batches(files: EncoderFiles, head: Path | None, layers: Sequence[int], *, half: bool) -> Path:
@@ -142,9 +136,6 @@ def _made(name: str, digests: Sequence[str], rewrite: "Callable[[], Graph]", *, 
             stream.write(rewrite().serialized())
 
     return made_once(target, f"making {name} for batches", make)
-
-
-# Rewriting
 
 
 class Graph:

@@ -35,8 +35,6 @@ log = logging.getLogger(__name__)
 NO_ROWS: Ints = np.zeros(0, np.int64)
 Cited = Mapping[int, Ints]  # what queries cite, by row
 
-# Who cites whom, and the measures of recommendation.
-
 
 def read_split(reader: IndexReader, qrels: Path) -> dict[int, Ints]:
     """The rows of what each query of a split cites, ascending, by its row; out of qrels of paper ids."""
@@ -86,8 +84,6 @@ def citation_figures(lists: Iterable[tuple[NDArray[np.bool_], int]]) -> Citation
         rows.append((2 * hits / (CUT + total), 1 / first if first else 0.0, cited.sum() / total))
     return CitationFigures(*np.mean(rows, axis=0).tolist())
 
-
-# The projection: late interaction of projected vectors ranks what a paper cites above the rest.
 
 # Of `qbe.cite.scoring.TERMS`: as large as the similarities need for a softmax over some hundred candidates.
 START_WEIGHTS = (8.0, 14.0, 2.0)
@@ -190,9 +186,6 @@ def projection_task(
     )
 
 
-# The heads.
-
-
 class FeatureList(NamedTuple):
     """The ``features`` (candidates, F) of a query's candidates, those ``cited``, how many it cites in all."""
 
@@ -258,8 +251,6 @@ def fit_head(
     fit(task, Schedule(schedule.epochs, patience=schedule.patience), seed, path)
     return head()
 
-
-# The whole.
 
 Lists = Mapping[str, list[FeatureList]]  # candidates of queries, by what is known
 BLOCK = 64  # queries whose candidates are found at a time

@@ -6,6 +6,7 @@ Nogueira, Jiang, Cho and Lin, *Evaluating Pretrained Transformer Models for Cita
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -81,7 +82,7 @@ def citation_examples(candidates: Sequence[Candidates], model: PairReader, size:
             "expected candidates of BM25 that are cited and others that are not, found one kind alone; "
             "give a larger collection"
         )
-    return Examples(rows, by_length([model.length(each[:2]) for each in rows], size))
+    return Examples(rows, partial(by_length, [model.length(each[:2]) for each in rows], size))
 
 
 def reranked_figures(dev: Sequence[Candidates], model: PairReader | None) -> CitationFigures:

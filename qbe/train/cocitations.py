@@ -38,8 +38,6 @@ log = logging.getLogger(__name__)
 HELD_OUT, MOST_HELD_OUT = 0.05, 2000  # the share of sets that become dev, and the most, without a dev file
 KEPT = 0.1  # the share of sentences that stay in their abstract in the inverse cloze task
 
-# Files of pairs.
-
 
 class Pair(NamedTuple):
     """Two co-cited papers, of the set ``cited``, two aligned sentences, and the sentences that cite both."""
@@ -196,8 +194,6 @@ def _pair(record: Mapping[str, Any], where: str, key: str, *, cites: bool) -> Pa
     return Pair(frozenset(map(str, ids)), query, positive, alignment, contexts)
 
 
-# Alignment of sentences by an encoder that is not trained.
-
 ALIGNED_TOGETHER = 2048  # pairs whose sentences are encoded together, each sentence once
 
 
@@ -227,9 +223,6 @@ def align(pairs: Sequence[Pair], by: str, aligner: Encoder, file: Path) -> list[
         save_arrays(file, {"positions": np.array(found).reshape(-1, 2)})
     kept = load_arrays(file, "the alignment of sentences", "positions")["positions"].tolist()
     return [pair._replace(alignment=(one, two)) for pair, (one, two) in zip(pairs, kept, strict=True)]
-
-
-# The training.
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from logging import getLogger
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
@@ -98,9 +99,6 @@ class CrossEncoderRecipe:
         return range(len(FACETS)) if self.facet is None else [FACETS.index(self.facet)]
 
 
-# The model, and what its trainer is given.
-
-
 class PairLoss(torch.nn.Module):
     """`qbe.train.losses.pair_loss` of a batch of pairs; labels are the pairs' lists and their truth."""
 
@@ -130,9 +128,6 @@ class Examples(DefaultBatchSampler):
         return iter(self._draw(np.random.default_rng([self.seed, self.epoch])))
 
 
-# What is measured.
-
-
 class DevEvaluator(BaseEvaluator):
     """A figure on dev that chooses, higher is better, of what `measure` gives of a model."""
 
@@ -150,9 +145,6 @@ def spread(items: Sequence[T], count: int) -> list[T]:
     """At most so many of the items, evenly spread."""
     count = min(count, len(items))
     return [items[place * len(items) // count] for place in range(count)]
-
-
-# The training.
 
 
 @dataclass
@@ -202,9 +194,9 @@ class CrossEncoderTraining(Training):
         recipe, loss, row = self.recipe, self._loss, self._reader.papers.row
         facets, graded = recipe.places, list(lists.values())
         if loss == MARGIN:
-            epoch = in_triplets(graded, facets, recipe.batch, recipe.triplets)
+            draw = partial(in_triplets, graded, facets, recipe.batch, recipe.triplets)
         elif loss == GRADES:
-            epoch = by_list(graded, recipe.batch, recipe.unrelated)
+            draw = partial(by_list, graded, recipe.batch, recipe.unrelated)
         rows = []
         for number, (query, pairs) in enumerate(lists.items()):
             for each in pairs:
@@ -213,8 +205,8 @@ class CrossEncoderTraining(Training):
                     truth = [float(grade >= SIMILAR_FROM) for grade in truth]
                 rows.append((row(query), row(each.paper_id), [number, *truth]))
         if loss == BCE:
-            epoch = by_length([self._model.length(each[:2]) for each in rows], recipe.batch)
-        examples = Examples(rows, epoch)
+            draw = partial(by_length, [self._model.length(each[:2]) for each in rows], recipe.batch)
+        examples = Examples(rows, draw)
         if not examples.steps:
             raise CorpusError("expected candidates of different grades, found none; give more pairs")
         return examples

@@ -17,8 +17,6 @@ from qbe.types import Facet
 FACETS = len(Facet)
 _BACKGROUND, _METHOD = (tuple(Facet).index(facet) for facet in (Facet.BACKGROUND, Facet.METHOD))
 
-# Lists of candidates with grades by facet.
-
 
 def ranknet(scores: Tensor, weights: Tensor) -> Tensor:
     """RankNet (Burges et al., 2005, eq. 3) of scores (..., candidates, facets), the mean over facets and
@@ -81,9 +79,6 @@ def pair_loss(
     return F.mse_loss(grades_of(scores), truth) + ranked
 
 
-# Grades of single pairs.
-
-
 def as_asked(grades: Tensor) -> Tensor:
     """Whether grades (pairs, 3) are of similar papers and whether they are of other ones, (pairs, 6)."""
     return torch.cat([grades >= SIMILAR_FROM, grades <= OTHER_TO], dim=1).to(grades.dtype)
@@ -104,9 +99,6 @@ def grade_loss(
     entropy = F.binary_cross_entropy_with_logits(predicted[:, FACETS:], as_asked(grades), reduction="none")
     parts = (error**2, differences * between**2, chances * entropy)
     return torch.stack([(weights * part).mean() for part in parts]).sum()
-
-
-# Citations.
 
 
 def citation_loss(scores: Tensor, cited: Tensor, candidates: Tensor) -> Tensor:

@@ -190,9 +190,6 @@ def write_pretrained(model: Any, tokenizer: Path, folder: Path, export: Callable
     return metadata
 
 
-# Late interaction of stored vectors.
-
-
 class StoredVectors:
     """Vectors of unit length: of sentences (those of paper i begin at ``starts[i]``) and of whole papers."""
 
@@ -253,9 +250,6 @@ def mean_by_paper(rows: Tensor, places: Tensor, papers: int) -> Tensor:
     """Means of the rows (n, columns) of each paper: (papers, columns)."""
     sums = rows.new_zeros(papers, rows.shape[1]).index_add(0, places, rows)
     return sums / torch.bincount(places, minlength=papers)[:, None]
-
-
-# Small heads over features (`qbe.models.cards`).
 
 
 class Standardization(NamedTuple):

@@ -121,58 +121,49 @@ def open_pair_reader(folder: Path, work: Path, device: str, outputs: int) -> Pai
 BUCKET = 32  # batches that are sorted by length together
 
 
-def by_length(lengths: Sequence[int], size: int) -> Epoch:
+def by_length(lengths: Sequence[int], size: int, rng: np.random.Generator) -> list[list[int]]:
     """All pairs, in batches of about the same length."""
-
-    def epoch(rng: np.random.Generator) -> list[list[int]]:
-        order, batches = rng.permutation(len(lengths)).tolist(), list[list[int]]()
-        for first in range(0, len(order), size * BUCKET):
-            bucket = sorted(order[first : first + size * BUCKET], key=lengths.__getitem__)
-            starts = rng.permutation(range(0, len(bucket), size)).tolist()
-            batches += [bucket[begin : begin + size] for begin in starts]
-        return batches
-
-    return epoch
+    order, batches = rng.permutation(len(lengths)).tolist(), list[list[int]]()
+    for first in range(0, len(order), size * BUCKET):
+        bucket = sorted(order[first : first + size * BUCKET], key=lengths.__getitem__)
+        starts = rng.permutation(range(0, len(bucket), size)).tolist()
+        batches += [bucket[begin : begin + size] for begin in starts]
+    return batches
 
 
-def by_list(lists: Sequence[Sequence[GradedPair]], size: int, unrelated: int) -> Epoch:
+def by_list(
+    lists: Sequence[Sequence[GradedPair]], size: int, unrelated: int, rng: np.random.Generator
+) -> list[list[int]]:
     """The pairs of lists, those of one list next to each other, without most of those that are unrelated."""
-    starts = list(itertools.accumulate(map(len, lists), initial=0))
-
-    def epoch(rng: np.random.Generator) -> list[list[int]]:
-        order = list[int]()
-        for number in rng.permutation(len(lists)).tolist():
-            related = [any(grade >= 1 for grade in each.grades) for each in lists[number]]
-            others = rng.permutation([place for place, is_related in enumerate(related) if not is_related])
-            places = [place for place, is_related in enumerate(related) if is_related]
-            places += others[:unrelated].astype(int).tolist()
-            order += [starts[number] + place for place in rng.permutation(places).tolist()]
-        return [order[first : first + size] for first in range(0, len(order), size)]
-
-    return epoch
+    starts, order = list(itertools.accumulate(map(len, lists), initial=0)), list[int]()
+    for number in rng.permutation(len(lists)).tolist():
+        related = [any(grade >= 1 for grade in each.grades) for each in lists[number]]
+        others = rng.permutation([place for place, is_related in enumerate(related) if not is_related])
+        places = [place for place, is_related in enumerate(related) if is_related]
+        places += others[:unrelated].astype(int).tolist()
+        order += [starts[number] + place for place in rng.permutation(places).tolist()]
+    return [order[first : first + size] for first in range(0, len(order), size)]
 
 
-def in_triplets(lists: Sequence[Sequence[GradedPair]], facets: Sequence[int], size: int, count: int) -> Epoch:
+def in_triplets(
+    lists: Sequence[Sequence[GradedPair]],
+    facets: Sequence[int],
+    size: int,
+    count: int,
+    rng: np.random.Generator,
+) -> list[list[int]]:
     """So many triplets of each list at random, each two neighbours: a better and a worse candidate by one of
     the facets, in turn.
     """
-    starts, ordered = itertools.accumulate(map(len, lists), initial=0), list[list[list[Places]]]()
+    starts, drawn = itertools.accumulate(map(len, lists), initial=0), list[Places]()
     for start, pairs in zip(starts, lists, strict=False):
         twos = list(itertools.permutations(enumerate(pairs, start), 2))
         by_facet = [
             [(one, two) for (one, best), (two, other) in twos if best.grades[facet] > other.grades[facet]]
             for facet in facets
         ]
-        ordered.append([each for each in by_facet if each])
-
-    def epoch(rng: np.random.Generator) -> list[list[int]]:
-        drawn = [
-            some[int(rng.integers(len(some)))]
-            for by_facet in ordered
-            for _, some in zip(range(count), itertools.cycle(by_facet), strict=False)
-        ]
-        order = [place for each in rng.permutation(len(drawn)).tolist() for place in drawn[each]]
-        step = 2 * max(1, size // 2)
-        return [order[first : first + step] for first in range(0, len(order), step)]
-
-    return epoch
+        in_turn = itertools.cycle([each for each in by_facet if each])
+        drawn += [some[int(rng.integers(len(some)))] for some in itertools.islice(in_turn, count)]
+    order = [place for each in rng.permutation(len(drawn)).tolist() for place in drawn[each]]
+    step = 2 * max(1, size // 2)
+    return [order[first : first + step] for first in range(0, len(order), step)]

@@ -70,8 +70,6 @@ def record_states(encoder: Encoder, layers: Sequence[int], papers: Iterable[Pape
     return list(ordered_map(record_paper, papers, encoder.threads))
 
 
-# Fitting.
-
 Network = Head | Teacher | SentenceLayers
 
 
@@ -197,9 +195,6 @@ def predict(model: Network, papers: Sequence[Tokens]) -> list[Floats]:
     return [probabilities[i] for i in range(len(papers))]
 
 
-# Agreement with the annotators.
-
-
 class Scores(NamedTuple):
     """Agreement over all sentences of a split, in per cent."""
 
@@ -272,8 +267,6 @@ def admit(folder: Path, name: str, csabstruct: Path, threads: int) -> dict[str, 
     write_card(folder, replace(metadata, also_reads=[*others, {**identity, "measured": scores}]))
     return scores
 
-
-# The whole.
 
 PARITY_PAPERS = 50  # of dev, on which the exported model is compared with PyTorch
 

@@ -150,8 +150,6 @@ def save_state(path: Path, state: Mapping[str, Any]) -> None:
         torch.save(dict(state), stream)
 
 
-# The model card of every trained model: one template, in Markdown.
-
 README = "README.md"
 APACHE = "Apache License, Version 2.0"
 LIMITS = "Trained on English abstracts of computer science; not tested elsewhere."
