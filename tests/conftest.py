@@ -224,7 +224,7 @@ def tiny_cross_encoder(shared, tiny_classifier) -> Path:
     """The tiny classifier, exported by the command line."""
 
     def make(folder: Path) -> None:
-        from qbe.cli.train import export_main as main
+        from qbe.cli.export import main
 
         main(["cross-encoder", "--model", str(tiny_classifier), "--output", str(folder)])
 

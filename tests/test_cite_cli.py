@@ -15,7 +15,7 @@ from support.searching import ids
 
 from qbe import CiteConfig, CiteRequest, CrossEncoder, Recommender, paper_from_text
 from qbe.cli import common as _cli
-from qbe.cli.search import cite_main as main
+from qbe.cli.cite import main
 from qbe.errors import OutputError
 from qbe.runs import read_run
 

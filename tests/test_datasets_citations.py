@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.releases import CITATION_PAPERS, CITATIONS, contents, write_citations, write_records
 
-from qbe.cli.evaluate import datasets_main as main
+from qbe.cli.datasets import main
 from qbe.datasets.registry import DatasetOptions, write_dataset
 from qbe.errors import DatasetError
 from qbe.runs import read_qrels, read_topics

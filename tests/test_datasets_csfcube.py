@@ -9,7 +9,7 @@ import pytest
 from support.http_files import Server, served
 from support.releases import CSFCUBE_FOLDS, CSFCUBE_PAPERS, contents, write_csfcube
 
-from qbe.cli.evaluate import datasets_main as main
+from qbe.cli.datasets import main
 from qbe.corpus.reading import read_corpus
 from qbe.datasets.collections import DIGESTS, convert_csfcube, find_csfcube
 from qbe.datasets.registry import write_dataset

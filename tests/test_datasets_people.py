@@ -8,7 +8,7 @@ from support.http_files import served
 from support.people import CISI, tiny_irds, write_beir, write_cisi, write_reviewers, write_reviews
 from support.releases import contents
 
-from qbe.cli.evaluate import datasets_main as main
+from qbe.cli.datasets import main
 from qbe.datasets import people
 from qbe.datasets.registry import DatasetOptions, write_dataset
 from qbe.errors import DatasetError

@@ -7,7 +7,7 @@ import pytest
 from support.whole import CITE, OTHER, RELISH, papers, write_relish, write_small_scidocs
 
 from qbe import Topic, read_pools, read_qrels, read_topics
-from qbe.cli.evaluate import datasets_main as prepare
+from qbe.cli.datasets import main as prepare
 
 
 def test_relish_exactly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

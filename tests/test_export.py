@@ -9,7 +9,7 @@ import pytest
 import torch
 from support.damage import truncate
 
-from qbe.cli.train import export_main as main
+from qbe.cli.export import main
 from qbe.errors import ModelError, OutputError
 from qbe.models.cards import CROSS_ENCODER, ENCODER, read_card
 from qbe.models.export import encoder as export

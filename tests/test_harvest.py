@@ -19,7 +19,7 @@ from support.builds import interrupt
 from benchmarks.common import http_server
 from benchmarks.repository import FAULTS, paper, repository
 from qbe import BuildSettings, CorpusError, Paper, QbeError, Sentence, UsageError
-from qbe.cli.watch import harvest_main as main
+from qbe.cli.harvest import main
 from qbe.feeds.harvest import HarvestSpec, Journal, harvest, update_index
 from qbe.feeds.oai import RETRIES, Repository
 from qbe.index.build import build

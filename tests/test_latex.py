@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from qbe.cli.search import cite_main as cite
+from qbe.cli.cite import main as cite
 from qbe.corpus.latex import cited_in, paper_of, source_of
 from qbe.errors import CorpusError, RecordError, UsageError
 from qbe.search.paper_file import note_on_papers, paper_from_bytes, paper_from_file

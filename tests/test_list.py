@@ -5,8 +5,8 @@ import json
 import pytest
 
 from qbe import BuildSettings, Facet, Paper, PaperNotFoundError, Sentence, UsageError
-from qbe.cli.index import list_main as list_papers
-from qbe.cli.index import show_main as show_papers
+from qbe.cli.papers import list_main as list_papers
+from qbe.cli.papers import show_main as show_papers
 from qbe.index.build import build
 from qbe.index.update import delete_papers
 

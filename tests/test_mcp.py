@@ -23,7 +23,7 @@ from support.messages import refusals
 from support.serving import ABSTRACT, serving
 
 from qbe import Paper, Sentence, UsageError
-from qbe.cli.serve import mcp_main as main
+from qbe.cli.mcp import main
 from qbe.index.index import open_index
 from qbe.search.writers import export_parts
 from qbe.serve import mcp

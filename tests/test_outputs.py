@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qbe import UsageError, models
-from qbe.cli.index import tag_main
+from qbe.cli.tag import main as tag_main
 from qbe.errors import OutputError
 from qbe.models.cards import check_model_folder
 from qbe.search.writers import export_parts

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.trainings import write
 
-from qbe.cli.index import tag_main as main
+from qbe.cli.tag import main
 from qbe.corpus.json_formats import read_jsonl
 from qbe.corpus.records import paper_to_record, parse_paper
 from qbe.corpus.sentences import split_sentences

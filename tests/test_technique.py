@@ -2,7 +2,7 @@
 
 import pytest
 
-from qbe.cli.index import list_main as main
+from qbe.cli.papers import list_main as main
 from qbe.errors import UsageError
 from qbe.index.build import build
 from qbe.index.index import Index

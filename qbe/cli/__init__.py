@@ -1,7 +1,7 @@
 """The command line: `qbe` imports the module of the chosen command, and of no other.
 
-A command is a function ``main(arguments)`` of the module ``qbe.cli.NAME``, or ``NAME_main`` of one that it
-shares. Their options are in `qbe.cli.options`.
+Each command is a module ``qbe.cli.NAME`` with a function ``main(arguments)``; a module of two commands has
+for each a function ``NAME_main``. Their options are in `qbe.cli.options`.
 """
 
 import sys
@@ -32,9 +32,8 @@ COMMANDS = {
     "doctor": "show what this machine and installation are, and lack",
     "completion": "print a script that completes commands in a shell",
 }
-SHARED = dict.fromkeys(("list", "show", "pack", "pull", "tag"), "index") | {"cite": "search"}
-SHARED |= {"harvest": "watch", "datasets": "evaluate", "export": "train", "mcp": "serve", "cluster": "serve"}
-"""Commands in the module of another, as NAME_main."""
+SHARED = {"list": "papers", "show": "papers", "pack": "share", "pull": "share"}
+"""The modules that hold two commands."""
 
 ABOUT = "Find papers like this one, for its problem, its method or its findings."
 _LIST = "\n".join(f"    {name:<12} {line}" for name, line in COMMANDS.items())

@@ -1,14 +1,11 @@
-"""``qbe datasets`` writes a test collection; ``qbe evaluate`` scores runs against its qrels."""
+"""``qbe evaluate``: runs against qrels, as tables and JSON."""
 
 import json
 import os
-import sys
-from functools import partial
 
 from qbe.cli import common
 from qbe.cli.common import refuse
 from qbe.cli.parser import parse
-from qbe.datasets.registry import DatasetOptions, write_dataset
 from qbe.errors import check_count
 from qbe.evaluate.render import to_json, to_text
 from qbe.evaluate.report import Report, Scoring, build_report
@@ -71,12 +68,3 @@ def main(arguments: list[str]) -> None:
         write_text(options.output, f"{text}\n")
     text = values_of_queries(report) if options.per_query else to_text(report, details=options.details)
     print(f"{text}\n{worst}" if worst else text, end="")
-
-
-def datasets_main(arguments: list[str]) -> None:
-    collection = arguments[0] if arguments and arguments[0].startswith("irds:") else None
-    options = parse("datasets", ["irds", *arguments[1:]] if collection else arguments)
-    chosen = common.made(DatasetOptions, options, split_years=getattr(options, "split_year", None))
-    name, output, report = collection or options.command, options.output, partial(print, file=sys.stderr)
-    print(*write_dataset(name, output, chosen, overwrite=options.overwrite, report=report), sep="\n")
-    print(f"written to {output}")

@@ -1,13 +1,10 @@
-"""``qbe index``, pack, pull, list, show and tag: an index, its papers, and labels of their sentences."""
+"""``qbe index``: build an index from a corpus of papers, and keep it up to date."""
 
 import argparse
 import json
-import re
-import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +12,7 @@ import qbe
 from qbe.cli import common
 from qbe.cli.common import built, refuse
 from qbe.cli.parser import parse
-from qbe.corpus.bibliography import author_names, entries, reference_of
-from qbe.corpus.identity import MERGED_IDS, normalized_title
 from qbe.corpus.records import NOTED
-from qbe.util.files import atomic_file, check_output
 from qbe.util.text import plain, read_ids
 
 if TYPE_CHECKING:
@@ -26,8 +20,6 @@ if TYPE_CHECKING:
     from qbe.index.store import Manifest
 
 NAMED = 20  # how many papers that were kept or deleted are named
-WIDEST_ID = 32
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
 
 def shown(name: str, unit: str = "", total: int | None = None) -> common.Bar:
@@ -170,176 +162,3 @@ def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
     if reasons := {reason: count for reason, count in left_out.items() if reason not in NOTED}:
         total, each = sum(reasons.values()), (f"{plain(name)}: {count:,}" for name, count in reasons.items())
         print(f"{total:,} {'record' if total == 1 else 'records'} left out ({', '.join(each)}), {listed}")
-
-
-def pack_main(arguments: list[str]) -> None:
-    options = parse("pack", arguments)
-
-    from qbe.index.share import pack_index
-
-    with common.Bar("packing", "B", unit_scale=True) as progress:
-        pack, size = pack_index(
-            options.index,
-            options.file,
-            license=options.license,
-            source=options.source,
-            abstracts=not options.without_abstracts,
-            overwrite=options.overwrite,
-            threads=options.threads,
-            progress=progress,
-        )
-    _tell(options.file, pack, f"{size / 1e6:,.1f} MB (the index {pack.bytes / 1e6:,.1f})")
-
-
-def pull_main(arguments: list[str]) -> None:
-    options = parse("pull", arguments)
-
-    from qbe.index.share import pull
-
-    with common.Bar("pulling", "B", unit_scale=True) as progress:
-        folder, pack, was_there = pull(
-            options.address, options.output, overwrite=options.overwrite, progress=progress
-        )
-    _tell(folder, pack, f"{pack.bytes / 1e6:,.1f} MB{', was there' if was_there else ''}")
-
-
-def _tell(name: object, pack: Any, size: str) -> None:
-    without = "" if pack.abstracts else ", abstracts not included"
-    about = f"license {pack.license or 'not stated'}, digest {pack.digest[:12]}"
-    print(plain(f"{name}: {pack.papers:,} papers{without}, {size}, {about}"))
-
-
-def list_main(arguments: list[str]) -> None:
-    options = parse("list", arguments)
-
-    from qbe.cli.search import filter_of
-    from qbe.search.filters import FilterCache
-    from qbe.search.present import line
-    from qbe.search.writers import described
-
-    paper_filter = filter_of(options)
-    reader = qbe.open_index(options.index, threads=1).reader
-    selection = None if paper_filter is None else FilterCache(reader).of(paper_filter).selection
-    passing = reader if selection is None else (reader.papers[row] for row in selection.rows.tolist())
-    width = min(max(map(len, reader.papers.ids)), WIDEST_ID)
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    written = _write(
-        _having(passing, options.word),
-        options.format,
-        lambda paper: line(paper, width)[:columns],
-        lambda paper: {"paper_id": paper.paper_id, **described(paper)},
-    )
-    if not written:
-        raise qbe.PaperNotFoundError(
-            f"expected papers of {options.index} with all of the words and conditions, found none of its "
-            f"{len(reader):,}; give fewer"
-        )
-
-
-def show_main(arguments: list[str]) -> None:
-    options = parse("show", arguments)
-
-    from qbe.search.present import line
-    from qbe.search.writers import paper_record
-
-    words = options.id
-    reader = qbe.open_index(options.index, threads=1).reader
-    # Where none of the words is an id, all of them may be words of one title.
-    ids = [] if any(word in reader for word in words) else reader.names.find(" ".join(words))
-    if len(ids) > 1:
-        width = max(map(len, ids))
-        sys.stdout.writelines(f"{line(reader.paper(paper_id), width)}\n" for paper_id in ids)
-        raise qbe.PaperNotFoundError(
-            f"expected words of the title of one paper, found {len(ids):,} papers with them; give an id, "
-            "or more words"
-        )
-    if not ids:
-        known = any(word in reader or reader.names.find(word) for word in words)
-        names = words if known else [" ".join(words)]
-        ids = [reader.find(name).paper_id for name in names]
-    papers = map(reader.paper, dict.fromkeys(ids))
-    _write(papers, options.format, _text, lambda paper: paper_record(paper, inside=True))
-
-
-def _text(paper: "qbe.Paper") -> str:
-    from qbe.search.present import columns, label_of
-
-    reference = reference_of(paper)
-    rows = [
-        ("title", reference.title or "untitled"),
-        ("authors", ", ".join(reference.authors)),
-        ("year", reference.year),
-        ("venue", reference.venue),
-        *((name, ", ".join(values)) for name, values in _tags_of(paper).items()),
-        ("id", paper.paper_id),
-        ("file", reference.file),
-        *reference.links.items(),
-    ]
-    rows = [(name, plain(value)) for name, value in rows if value]
-    sentences = [
-        (label_of(paper, position, None) or ("other" if paper.labelled else "-"), plain(sentence.text))
-        for position, sentence in enumerate(paper.sentences)
-    ]
-    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    return "\n".join([*columns(rows, width), "", *columns(sentences, width), ""])
-
-
-def _having(papers: "Iterable[qbe.Paper]", words: Sequence[str]) -> "Iterator[qbe.Paper]":
-    """Papers whose title, authors or ids have all words, each perhaps only begun, case and accents apart."""
-    folded = [normalized_title(word) or word for word in words]  # ??? is in no title
-    # Chinese, Japanese and Thai have no blanks between words.
-    patterns = [each if _UNSPACED.search(each) else f" {each}" for each in folded]
-    for paper in papers:
-        metadata = paper.metadata
-        ids = metadata.get("ids")
-        names = [metadata.get("doi"), metadata.get("key"), *(ids.values() if isinstance(ids, dict) else ())]
-        names.extend(metadata.get(MERGED_IDS) or ())
-        texts = [paper.paper_id, paper.title, *author_names(metadata.get("authors")), *map(str, names)]
-        text = " ".join(f" {normalized_title(each)}" for each in texts) if words else ""
-        if all(pattern in text for pattern in patterns):
-            yield paper
-
-
-def _tags_of(paper: "qbe.Paper") -> dict[str, list[str]]:
-    lists = {name: paper.metadata.get(name) for name in ("tags", "collections")}
-    return {name: list(map(str, value)) if isinstance(value, list) else [] for name, value in lists.items()}
-
-
-def _write(
-    papers: "Iterable[qbe.Paper]",
-    form: str,
-    as_text: "Callable[[qbe.Paper], str]",
-    as_record: "Callable[[qbe.Paper], Any]",
-) -> bool:
-    texts: Iterable[str]
-    if form == "table":
-        texts = map(as_text, papers)
-    elif form == "json":
-        records = ({**as_record(paper), **_tags_of(paper)} for paper in papers)
-        texts = (json.dumps(record, ensure_ascii=False) for record in records)
-    else:
-        texts = entries(papers, form)
-    found = False
-    for text in texts:
-        found = True
-        sys.stdout.write(f"{text}\n")
-    return found
-
-
-def tag_main(arguments: list[str]) -> None:
-    options = parse("tag", arguments)
-
-    output = Path(options.output)
-    if options.output != "-":
-        is_same = output.is_file() and Path(options.input).is_file() and output.samefile(options.input)
-        refuse(is_same, f"expected an `output` other than the `input`, found {output} as both")
-        check_output(output, options.overwrite)
-
-    from qbe.models.cards import DEFAULT_TAGGER
-    from qbe.models.tagger import Tagger, TaggingEncoder, open_trunk, tag_stream
-
-    tagger = Tagger.open(options.tagger or DEFAULT_TAGGER)
-    tagging = TaggingEncoder(open_trunk(tagger, options.threads), tagger, options.facets)
-    opened = nullcontext(sys.stdout.buffer) if options.output == "-" else atomic_file(output)
-    with common.Bar("tagging", "papers") as advance, opened as stream:
-        tag_stream(options.input, stream, tagging, advance, probabilities=options.probabilities)

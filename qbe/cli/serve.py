@@ -1,4 +1,4 @@
-"""``qbe serve``, ``qbe mcp`` and ``qbe cluster``: a page and HTTP, tools for agents, several machines."""
+"""``qbe serve``: a page to search with, and the same for programs over HTTP."""
 
 import argparse
 import contextlib
@@ -12,7 +12,7 @@ import webbrowser
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import qbe
 from qbe.cli import common
@@ -134,67 +134,3 @@ def _app(
     if is_warm:
         service.warm()
     return create_app(service, settings, watcher, hands, is_warm=is_warm), index
-
-
-def mcp_main(arguments: list[str]) -> None:
-    options = parse("mcp", arguments)
-
-    http = options.transport == "http"
-    os.environ["FASTMCP_ENV_FILE"] = os.devnull  # it would read .env of the working directory
-    check_package("fastmcp")
-
-    from qbe.serve.guard import check_access, read_key
-
-    key = read_key(options.api_key_file) if options.api_key_file else None
-    check_access(options.host, key)
-
-    from qbe.serve.app import address_of, listen, server_of
-    from qbe.serve.mcp import PATH, create_server, http_app
-    from qbe.serve.service import SearchService, stages_of
-
-    for name in ("fastmcp", "mcp", "uvicorn"):  # plain warnings: a server's output may be the protocol
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [common.log_handler()], False
-        logger.setLevel(logging.WARNING)
-    # To end at once is no failure, and nothing could be left half written. A KeyboardInterrupt would not do:
-    # a thread that waits for standard input cannot be told to end. Over HTTP uvicorn takes both signals,
-    # answers what is under way, and passes them on.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: os._exit(0))
-    with contextlib.ExitStack() as stack:
-        listening = stack.enter_context(listen(options.host, options.port)) if http else None
-        index = stack.enter_context(qbe.open_index(options.index, threads=options.threads))
-        service = stack.enter_context(SearchService(index, stages_of(index, options.rerank)))
-        server = create_server(service)
-        warming = threading.Thread(target=service.warm, name="qbe-warming", daemon=True)
-        stack.callback(warming.join)
-        warming.start()  # a server answers at once, and its first search is fast
-        if listening is None:
-            server.run("stdio", show_banner=False)
-        else:
-            print(f"{len(index):,} papers for agents at {address_of(listening, PATH)}", file=sys.stderr)
-            server_of(http_app(server, listening.getsockname()[0], key)).run(sockets=[listening])
-
-
-def cluster_main(arguments: list[str]) -> None:
-    options = parse("cluster", arguments)
-
-    from qbe.cli import index, search
-
-    def build(output: Any, corpus: Any, settings: Any, *, execution: Any, **named: Any) -> Any:
-        from qbe.cluster import build_on_cluster, connected
-
-        with connected(options.address, execution.threads) as ray:
-            named |= {"shards": options.shards, "execution": execution}
-            return build_on_cluster(ray, output, corpus, settings, **named)
-
-    if options.command == "index":
-        index.run(options, build)
-        return
-    check_package("ray")
-
-    from qbe.cluster import open_index
-
-    asked = {"cluster": options.address, "replicas": options.replicas, "deadline": options.deadline}
-    opened: Any = partial(open_index, **asked)
-    (search.run if options.command == "search" else run)(options, opened)

@@ -135,8 +135,6 @@ def crossed_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     return Evaluation(queries, per_query, figures, warnings, pairs=numbers)
 
 
-# Exploration: do candidates that resemble a paper in a liked facet but not in another come first?
-
 SCOPES = tuple(pair for one, two in combinations(Facet, 2) for pair in ((one, two), (two, one)))
 LIKED_FROM, DISLIKED_TO = 2.0, 0.5  # grades of relevant papers
 _RELEVANT = f"liked >= {LIKED_FROM:g}, disliked <= {DISLIKED_TO:g}"

@@ -18,7 +18,7 @@ HIDDEN, LAYERS, HEADS, INNER, POSITIONS, BOTTLENECK = 16, 2, 2, 32, 512, 4
 
 def exported_here(command: list[str], **_: Any) -> SimpleNamespace:
     """Replace `qbe.util.work.run`: export in this process, which has loaded PyTorch."""
-    from qbe.cli.train import export_main as main
+    from qbe.cli.export import main
 
     with contextlib.redirect_stdout(io.StringIO()):
         main(command[4:])
