@@ -135,7 +135,7 @@ class Manifest:
 
     @property
     def similarity(self) -> str:
-        """How vectors are compared, one of `qbe.models.encoding.SIMILARITIES`."""
+        """How vectors are compared, one of `qbe.models.formats.SIMILARITIES`."""
         assert self.dense is not None
         return {name: similarity for similarity, name in STORED_AS.items()}[self.dense["similarity"]]
 
