@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from qbe.errors import ModelError, check_package
 from qbe.models import made_once, reading
-from qbe.models.cards import SCORE, EncoderFiles, RerankerFiles, model_file, state_output
+from qbe.models.cards import SCORE, EncoderFiles, ModelFolder, RerankerFiles, model_file, state_output
 from qbe.models.encoding import Passed, Window, batches, padded
 from qbe.models.formats import CLS
 from qbe.models.session import open_session
@@ -103,16 +103,14 @@ def encoder_batches(files: EncoderFiles, head: Path | None, layers: Sequence[int
             graph.declare(graph.outputs, state_output(layer, last), HALF if half else FLOAT)
         return graph
 
-    digests = [files.metadata.files[files.model.name], *([sha256(head)] if head is not None else [])]
-    return _made(files.metadata.name, digests, rewrite, half=half)
+    return _made(files, [] if head is None else [sha256(head)], rewrite, half=half)
 
 
 def pair_batches(files: RerankerFiles) -> Path:
     """Return the ONNX file of a pair cross-encoder in half precision; raises as `encoder_batches` does."""
     if files.model.name == model_file("fp16"):
         return files.model
-    digests = [files.metadata.files[files.model.name]]
-    return _made(files.metadata.name, digests, lambda: half_pairs(files.model), half=True)
+    return _made(files, [], lambda: half_pairs(files.model), half=True)
 
 
 def half_pairs(model: Path) -> "Graph":
@@ -126,8 +124,9 @@ def half_pairs(model: Path) -> "Graph":
     return graph
 
 
-def _made(name: str, digests: Sequence[str], rewrite: "Callable[[], Graph]", *, half: bool) -> Path:
-    parts = "-".join(digest[:12] for digest in digests)
+def _made(files: ModelFolder[Any], others: Sequence[str], rewrite: "Callable[[], Graph]", half: bool) -> Path:
+    name, digest = files.metadata.name, files.metadata.files[files.model.name]
+    parts = "-".join(each[:12] for each in (digest, *others))
     precision = "half" if half else "single"
     target = cache_folder() / "batches" / f"{name}-{parts}-{precision}-{_CACHE_FORMAT}.onnx"
 
