@@ -120,10 +120,7 @@ Card = TypeVar("Card", EncoderMetadata, CrossEncoderMetadata, TaggerMetadata, Jo
 
 @dataclass(frozen=True, slots=True)
 class ModelKind(Generic[Card]):
-    """A kind of model: its card and format (0: none), default, and how `qbe export` makes it.
-
-    ``required`` are files, each by its possible names.
-    """
+    """A kind of model: its card and format (0: none), default, and how `qbe export` makes it."""
 
     noun: str
     metadata_file: str
@@ -132,7 +129,7 @@ class ModelKind(Generic[Card]):
     remedy: str
     format: int = 0
     command: str = ""
-    required: tuple[tuple[str, ...], ...] = ()
+    required: tuple[tuple[str, ...], ...] = ()  # files, each by its possible names
 
 
 ENCODER = ModelKind(

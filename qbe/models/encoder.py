@@ -98,9 +98,8 @@ class Encoder:
         else:
             passed = (self._pass(window, outputs, hook) for window in each_window)
         first, of_first = encoder_format.sentences == CLS, encoder_format.whole == CLS
-        in_one = (
-            of_first or encoder_format.layout != encoding.TITLE_ABSTRACT
-        )  # the first pass has the whole paper
+        # The first pass has the whole paper.
+        in_one = of_first or encoder_format.layout != encoding.TITLE_ABSTRACT
         sums: list[Floats] = []
         counts: list[int] = []
         wholes: list[Any] = []

@@ -74,10 +74,7 @@ def answer_schema(form: Form = OWN_FORM, *, limited: bool = True) -> dict[str, A
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a model is reached: the base URL (``.../v1``), its name there, and a key that is never shown.
-
-    What is not given is taken from the environment.
-    """
+    """Where a model is reached: the base URL (``.../v1``), its name there, and a key that is never shown."""
 
     url: str | None
     model: str
@@ -86,6 +83,7 @@ class Endpoint:
     response_format: str | None = None
 
     def __post_init__(self) -> None:
+        """Take what is not given from the environment; raise UsageError for a value that cannot be used."""
         such = "an `endpoint` such as http://127.0.0.1:8080/v1"
         url = self.url or os.environ.get(ENDPOINT_VARIABLE)
         if not url:

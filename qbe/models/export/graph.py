@@ -138,10 +138,7 @@ _LEAST = 1e-5  # smaller ranges would make factors without bounds
 def int8_models(
     fp32: Path, int8: Path, ranges: Callable[[], Mapping[str, NDArray[Any]]] | None
 ) -> Iterator[None]:
-    """Write ``fp32`` in int8, plain and then smoothed by ``ranges``.
-
-    Weights have a scale a channel; activations are quantized at each call (dynamic).
-    """
+    """Write ``fp32`` in int8, plain and then smoothed by ``ranges``; activations are scaled at each call."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     settings: Any = {"per_channel": True, "weight_type": QuantType.QInt8}
