@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -81,8 +81,6 @@ def read_pairs(
     """Stream the pairs that an objective learns from: papers that were cited together, each two sentences
     that cite the same set, or each sentence of a paper and the others, its own 10 % of the time (Lee et al.,
     *Latent Retrieval*, ACL 2019, section 4).
-
-    Parameters are those of `read_cocitations`.
     """
     read, seen = read_cocitations(source, evaluated, objective, align=align), set[object]()
     if not objective.reads:
@@ -98,15 +96,12 @@ def read_pairs(
             key = paper.title, paper.sentences
             if key not in seen and len(paper.sentences) > 1:
                 seen.add(key)
+                cited = frozenset([paper.title, paper.abstract])
                 for place, sentence in enumerate(paper.sentences):
                     rest = list(paper.sentences)
                     if random.Random(f"{paper.title} {place}").random() >= KEPT:
                         del rest[place]
-                    yield Pair(
-                        frozenset([paper.title, paper.abstract]),
-                        _single(sentence.text),
-                        Paper("", "", tuple(rest)),
-                    )
+                    yield Pair(cited, _single(sentence.text), Paper("", "", tuple(rest)))
 
 
 def _single(text: str) -> Paper:
@@ -125,8 +120,7 @@ def read_cocitations(
     what cites both. Equal papers are one object. Raises CorpusError with file and line.
     """
     papers: dict[tuple[str, tuple[Sentence, ...]], Paper] = {}
-    kept: dict[str, bool] = {}
-    name = display_name(source)
+    name, is_evaluated = display_name(source), cache(evaluated.holds)
     key = "" if align else objective.aligned
     cites = objective.reads == CITING or (align and objective.aligned == CONTEXTS)
     with open_source(source) as stream:
@@ -138,10 +132,7 @@ def read_cocitations(
             query, positive = (
                 papers.setdefault((paper.title, paper.sentences), paper) for paper in pair[1:3]
             )
-            for paper in (query, positive):
-                if paper.title not in kept:
-                    kept[paper.title] = not evaluated.holds(paper.title)
-            if kept[query.title] and kept[positive.title]:
+            if not is_evaluated(query.title) and not is_evaluated(positive.title):
                 yield pair._replace(query=query, positive=positive)
 
 
@@ -174,9 +165,8 @@ def _pair(record: Mapping[str, Any], where: str, key: str, *, cites: bool) -> Pa
         abstracts = [record[part]["ABSTRACT"] for part in ("query", "pos_context")]
         are_places = isinstance(places, list) and len(places) == 2 and {*map(type, places)} == {int}
         pairs = list(zip(places, abstracts, strict=True)) if are_places else []
-        expected = (
-            f"the positions of two sentences, below {' and '.join(str(len(each)) for each in abstracts)}"
-        )
+        sizes = " and ".join(str(len(each)) for each in abstracts)
+        expected = f"the positions of two sentences, below {sizes}"
         remedy = "add it, give an `aligner`, or an `objective` that aligns no sentences, such as ot"
         inside = all(0 <= place < len(texts) and texts[place].strip() for place, texts in pairs)
         require(are_places and inside, expected, places, remedy, f", {key}")
@@ -392,15 +382,12 @@ class CocitationTraining(Training):
             )
             return all(place < len(each.spans) for each, place in zip(windows, pair.alignment, strict=True))
 
-        parts = self._pairs
+        train, dev = self._pairs
+        by = self._objective.aligned
         if self.aligner is not None:
-            files = (self.work / f"aligned-{part}.npz" for part in ("train", "dev"))
-            train, dev = (
-                align(pairs, self._objective.aligned, self._aligner, file)
-                for pairs, file in zip(parts, files, strict=True)
-            )
-            parts = train, dev
-        train, dev = (list(filter(fits, each)) if self._objective.aligned else each for each in parts)
+            train = align(train, by, self._aligner, self.work / "aligned-train.npz")
+            dev = align(dev, by, self._aligner, self.work / "aligned-dev.npz")
+        train, dev = (list(filter(fits, each)) if by else each for each in (train, dev))
         if not train or not dev:
             raise CorpusError(
                 "expected pairs whose aligned sentences the model reads, found none; give shorter ones"
