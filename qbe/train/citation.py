@@ -308,16 +308,15 @@ class CitationTraining(Training):
         for query, rows in self._ranked(ProjectionNetwork(self._vectors), sorted(self._train)):
             nearest[query] = rows[~np.isin(rows, self._train[query])][:depth]
         early, late = self._split_by_year()
-        networks = ProjectionNetwork(self._vectors), ProjectionNetwork(self._vectors)
         task, without_late = (
-            projection_task(network, cited, nearest, self._years, recipe, self._f1)
-            for network, cited in zip(networks, (self._train, early), strict=True)
+            projection_task(ProjectionNetwork(self._vectors), cited, nearest, self._years, recipe, self._f1)
+            for cited in (self._train, early)
         )
         fitted = fit_seeds(task, schedule, seeds, self.work)
-        by_seed = {name: with_weights(networks[0], each, task.score) for name, each in fitted.items()}
+        by_seed = {name: with_weights(task.network, each, task.score) for name, each in fitted.items()}
         self._projection = projection_of(list(fitted.values())[-1])
         fit(without_late, schedule, seeds[0], self.work / "held-back.pt")
-        held_back = projection_of(copied(networks[1]))
+        held_back = projection_of(copied(without_late.network))
         lists = self._lists(held_back, late, self.recipe.draws), self._lists(self._projection, self._dev)
         self._heads, self._figures = self._fitted_heads(*lists)
         dev = {key: each._asdict() for key, each in self._figures.items()}
@@ -372,9 +371,7 @@ class CitationTraining(Training):
         return citation_figures(lists).f1
 
     def _fitted_heads(self, train: Lists, dev: Lists) -> tuple[dict[str, Head], dict[str, CitationFigures]]:
-        """For all that may be known a head, the mean of the seeds', and its figures on dev; those without
-        seeds also where half of what is cited is left out.
-        """
+        """Fit for all that may be known a head, the mean of the seeds', and measure it on dev."""
         heads, figures = {}, {}
         if not all(parts[known.key] for parts in (train, dev) for known in FEATURE_SETS):
             raise UsageError(
@@ -402,21 +399,16 @@ class CitationTraining(Training):
         return heads, figures
 
     def _lists(self, projection: Projection, cited: Cited, draws: int = 1) -> Lists:
-        """For everything that may be known a list of each query; with seeds, half of what it cites is known
-        and the rest wanted, and with more ``draws`` as many more lists with other shares known.
-        """
+        """List candidates of each query by what is known, seeds in so many draws (see `Recipe`)."""
         scorer = CitationScorer(self._reader, self._workers, projection, self.recipe.depth)
         rng, lists = np.random.default_rng(SEEDS_SEED), defaultdict[str, list[FeatureList]](list)
         rows = sorted(cited)
         for first in range(0, len(rows), BLOCK):
-            asked = (
-                query_at(self._reader, scorer.evidence, scorer.filters, row)
-                for row in rows[first : first + BLOCK]
-            )
+            some = rows[first : first + BLOCK]
+            asked = (query_at(self._reader, scorer.evidence, scorer.filters, row) for row in some)
             block, allowed = zip(*asked, strict=True)
-            for row, query, candidates, selection in zip(
-                rows[first:], block, scorer.first_stage(block, allowed), allowed, strict=False
-            ):
+            found = scorer.first_stage(block, allowed)
+            for row, query, candidates, selection in zip(some, block, found, allowed, strict=True):
                 whole = cited[row]
                 parts = [np.sort(rng.permutation(whole)[: len(whole) // 2])]
                 for _ in range(draws - 1):
