@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from sentence_transformers.cross_encoder import CrossEncoder
+from torch.nn.utils.rnn import pad_sequence
 from transformers.utils import logging
 
 from qbe.index.reader import IndexReader
@@ -60,13 +61,11 @@ class PairReader(CrossEncoder):
         pairs: list[Pair] = [
             pair(self.query(query), self.candidate(candidate), self.special) for query, candidate in inputs
         ]
-        longest, config = max(len(each.ids) for each in pairs), cast(Any, self.transformers_model).config
-        ids = torch.full((len(pairs), longest), int(config.pad_token_id or 0))
-        types, mask = torch.zeros_like(ids), torch.zeros_like(ids)
-        for number, each in enumerate(pairs):
-            ids[number, : len(each.ids)] = torch.tensor(each.ids)
-            types[number, : len(each.ids)] = torch.tensor(each.types)
-            mask[number, : len(each.ids)] = 1
+        config = cast(Any, self.transformers_model).config
+        rows = [torch.tensor(each.ids) for each in pairs]
+        ids = pad_sequence(rows, batch_first=True, padding_value=int(config.pad_token_id or 0))
+        types = pad_sequence([torch.tensor(each.types) for each in pairs], batch_first=True)
+        mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
         features = {"input_ids": ids, "attention_mask": mask}
         return features | ({"token_type_ids": types} if getattr(config, "type_vocab_size", 0) > 1 else {})
 
