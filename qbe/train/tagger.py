@@ -25,17 +25,8 @@ from qbe.models.export.graph import dequantized
 from qbe.models.folders import BASE_ENCODER, MINILM, packaged_weights, resolve_tagger
 from qbe.models.tagger import Tagger, TaggingEncoder, span_mask
 from qbe.train import fit as trainer
-from qbe.train.tagger_network import (
-    LABELS,
-    Head,
-    LabelledAbstract,
-    SentenceLayers,
-    Teacher,
-    Tokens,
-    headed_papers,
-    read_csabstruct,
-    sample_papers,
-)
+from qbe.train import tagger_network
+from qbe.train.tagger_network import LABELS, Head, LabelledAbstract, SentenceLayers, Teacher, Tokens
 from qbe.train.work import APACHE, Card, Training, load_arrays, save_arrays
 from qbe.types import FacetProbabilities, Paper
 from qbe.util.files import sha256
@@ -231,11 +222,8 @@ MAX_LOSS = 0.5  # points of micro-F1 on dev that a tagger may lose on an encoder
 
 
 def measure(encoder: Encoder, tagger: Tagger, abstracts: Sequence[LabelledAbstract]) -> Scores:
-    tagging = TaggingEncoder(encoder, tagger, "predicted")
-    rows: Iterable[Sequence[Any]] = (
-        [sentence.probabilities for sentence in paper.sentences]
-        for paper, _ in tagging.encode(map(LabelledAbstract.paper, abstracts))
-    )
+    tagging = TaggingEncoder(encoder, tagger, "predicted").encode(map(LabelledAbstract.paper, abstracts))
+    rows = ([sentence.probabilities for sentence in paper.sentences] for paper, _ in tagging)
     return score(abstracts, [np.array(row, np.float32) for row in rows])
 
 
@@ -244,7 +232,7 @@ def admit(folder: Path, name: str, csabstruct: Path, threads: int) -> dict[str, 
 
     This is for encoders whose weights are close to those that it was trained on. Returns scores by split.
     """
-    labelled = read_csabstruct(csabstruct)
+    labelled = tagger_network.read_csabstruct(csabstruct)
     metadata, encoder = resolve_tagger(str(folder)).metadata, Encoder.open(name, threads=threads)
     identity = {"name": encoder.files.metadata.name, "weights_sha256": encoder.files.metadata.weights_sha256}
     others = [other for other in metadata.also_reads if other["name"] != identity["name"]]
@@ -310,7 +298,7 @@ class TaggerTraining(Training):
     def fit(self) -> None:
         recipe = self.recipe
         self._trunk = Encoder.open(self.encoder, threads=self.run.threads)
-        self._labelled = read_csabstruct(self.sources.train[0])
+        self._labelled = tagger_network.read_csabstruct(self.sources.train[0])
         evaluated = TitleIndex.of_corpus(self.sources.leave_out)
         self._papers = {
             split: record_states(self._trunk, recipe.layers, map(LabelledAbstract.paper, abstracts))
@@ -321,11 +309,11 @@ class TaggerTraining(Training):
             Example(paper, one_hot[list(abstract.labels)], np.array(abstract.confidences, np.float32))
             for paper, abstract in zip(self._papers["train"], self._labelled["train"], strict=True)
         ]
-        structured = headed_papers(self.sources.train[1:], evaluated)
+        structured = tagger_network.headed_papers(self.sources.train[1:], evaluated)
         pairs = zip(record_states(self._trunk, recipe.layers, structured), structured, strict=True)
         headed = [Example.headed(*pair, recipe.headed_weights) for pair in pairs]
         count = recipe.kept if self._start else recipe.unlabelled
-        papers = sample_papers(self.sources.corpus, evaluated, count, recipe.sample_seed)
+        papers = tagger_network.sample_papers(self.sources.corpus, evaluated, count, recipe.sample_seed)
         rng = random.Random(recipe.sample_seed)
         untitled = [replace(each, title="") if rng.random() < recipe.untitled else each for each in papers]
         unlabelled = record_states(self._trunk, recipe.layers, untitled)

@@ -39,6 +39,7 @@ def read_csabstruct(folder: Path) -> Mapping[str, list[LabelledAbstract]]:
     """Read the abstracts of CSAbstruct's train.jsonl, dev.jsonl and test.jsonl in a folder, by split."""
     splits: dict[str, list[LabelledAbstract]] = {}
     numbered = {label: number for number, label in enumerate(LABELS)}
+    remedy = "give the folder of CSAbstruct's release"
     for split in SPLITS:
         path = folder / f"{split}.jsonl"
         splits[split] = []
@@ -48,21 +49,15 @@ def read_csabstruct(folder: Path) -> Mapping[str, list[LabelledAbstract]]:
                 numbers = tuple(map(numbered.__getitem__, record["labels"]))
                 confidences = tuple(map(float, record.get("confs") or [1.0] * len(numbers)))
             except (KeyError, ValueError, TypeError) as error:
-                raise CorpusError(
-                    f"{where}: expected sentences, labels ({', '.join(LABELS)}) and confs, found {error!r}; "
-                    "give the folder of CSAbstruct's release"
-                ) from error
+                expected = f"sentences, labels ({', '.join(LABELS)}) and confs"
+                raise CorpusError(f"{where}: expected {expected}, found {error!r}; {remedy}") from error
             counts = [len(each) for each in (sentences, numbers, confidences)]
             if len(set(counts)) > 1 or not sentences:
-                raise CorpusError(
-                    f"{where}: expected one label and one confidence a sentence, found {counts}; correct the "
-                    "record"
-                )
+                expected = "one label and one confidence a sentence"
+                raise CorpusError(f"{where}: expected {expected}, found {counts}; correct the record")
             splits[split].append(LabelledAbstract(sentences, numbers, confidences))
         if not splits[split]:
-            raise CorpusError(
-                f"{path}: expected abstracts, found none; give the folder of CSAbstruct's release"
-            )
+            raise CorpusError(f"{path}: expected abstracts, found none; {remedy}")
     return splits
 
 
