@@ -243,8 +243,8 @@ class CrossEncoderTraining(Training):
             "pairs": len(examples.pairs),
             "steps_per_measurement": self._every,
             "curves": curves,
+            **self.figures(examples),
         }
-        self._training |= self.figures(examples)
 
     def figures(self, _: Examples) -> dict[str, Any]:
         """What the training records, beside its course: at least figures on ``dev`` of the model."""

@@ -249,8 +249,7 @@ class JointTraining(Training):
 
     def open(self) -> dict[str, Any]:
         self._dtype = matmul_dtype(self.run.device)
-        shipped = self.bases or (weights_folder(), packaged_weights(MINILM))
-        self._teacher, self._student = shipped
+        self._teacher, self._student = self.bases or (weights_folder(), packaged_weights(MINILM))
         self._index, self._reader = self.open_index()
         self._reader.require_vectors()
         digests = {"student_base": sha256(self._student / WEIGHTS)}
