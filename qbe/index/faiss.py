@@ -141,16 +141,14 @@ def _train(vectors: Vectors, similarity: str, params: FaissParams) -> Any:
 
 def _read_index(path: Path, flags: int) -> Any:
     """Read an index; counts in a damaged file allocate its size at most, or 256 MB, which tables need."""
-    import faiss
-
-    untyped: Any = faiss
+    faiss = check_package("faiss")
     with _reading:
-        before = untyped.get_deserialization_vector_byte_limit()
-        untyped.set_deserialization_vector_byte_limit(max(path.stat().st_size, 1 << 28))
+        before = faiss.get_deserialization_vector_byte_limit()
+        faiss.set_deserialization_vector_byte_limit(max(path.stat().st_size, 1 << 28))
         try:
             return faiss.read_index(str(path), flags)
         finally:
-            untyped.set_deserialization_vector_byte_limit(before)
+            faiss.set_deserialization_vector_byte_limit(before)
 
 
 class FaissIndex:
@@ -158,9 +156,7 @@ class FaissIndex:
 
     def __init__(self, files: Files, threads: int, params: FaissParams, nprobe: int | None = None) -> None:
         """Open the index of a folder, built with ``params``; ``nprobe`` overrides theirs."""
-        check_package("faiss")
-        import faiss
-
+        self._faiss = faiss = check_package("faiss")  # untyped: its stubs know C++'s arguments, not Python's
         self._path, self.params = files.folder / FAISS, params
         self._nprobe = min(nprobe or params.nprobe or 1, params.nlist or 1)
         if nprobe is not None and params.nlist is None:
@@ -189,10 +185,7 @@ class FaissIndex:
 
     def select(self, mask: Mask) -> SentenceSelection:
         """Return some sentences (sentences,) in the form that searches take."""
-        import faiss
-
-        untyped: Any = faiss  # its stubs know C++'s arguments, not Python's
-        return int(np.count_nonzero(mask)), untyped.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
+        return int(np.count_nonzero(mask)), self._faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
 
     def nearest(
         self, queries: Floats, count: int, allowed: SentenceSelection | None = None, breadth: int = 1
@@ -209,9 +202,7 @@ class FaissIndex:
         self, queries: Floats, count: int, allowed: SentenceSelection | None = None, breadth: int = 1
     ) -> tuple[Floats, Rows]:
         """Return closeness and positions (queries, count, or one more), best first; -1 for none."""
-        import faiss
-
-        untyped: Any = faiss
+        faiss = self._faiss
         size, selector = allowed or (self.sentences, None)
         count = min(count if self.params.factory == EXACT else count + 1, size)
         if not count:
@@ -222,13 +213,13 @@ class FaissIndex:
         parameters: Any = None  # those of the index
         if self.params.nlist is not None:
             nprobe = min(self._nprobe * breadth, self.params.nlist)
-            parameters = untyped.SearchParametersIVF(sel=selector, nprobe=nprobe)
+            parameters = faiss.SearchParametersIVF(sel=selector, nprobe=nprobe)
         elif isinstance(self._searched, faiss.IndexHNSW) and (selector is not None or breadth > 1):
             # HNSW visits as many vectors as it is to compare, of which only selected ones count.
             compared = min(count * self.sentences // size, self.sentences)
-            parameters = untyped.SearchParametersHNSW(sel=selector, efSearch=compared)
+            parameters = faiss.SearchParametersHNSW(sel=selector, efSearch=compared)
         elif selector is not None:
-            parameters = untyped.SearchParameters(sel=selector)
+            parameters = faiss.SearchParameters(sel=selector)
         # So many vectors that FAISS does not yet use matrix products, which depend on the other queries.
         most = max(1, (faiss.cvar.distance_compute_blas_threshold - 1) // queries.shape[1])
         groups = [queries[first : first + most] for first in range(0, max(len(queries), 1), most)]
