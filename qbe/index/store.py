@@ -302,21 +302,17 @@ def open_generation(index: Path) -> Generation:
 
 
 def _locked(manifest: Path, kind: int) -> IO[bytes] | None:
-    """Open a manifest locked until it is closed; None where it is gone, or locked by others.
-
-    On a file system without locks generations are read, and never removed.
-    """
+    """Open a manifest locked until it is closed; None where it is gone, or locked by others."""
     try:
         stream = manifest.open("rb")
     except OSError:
         return None
+    is_usable = True
     try:
         fcntl.flock(stream, kind | fcntl.LOCK_NB)
-    except OSError as error:
-        if kind == fcntl.LOCK_EX or isinstance(error, BlockingIOError):
-            stream.close()
-            return None
-    if manifest.exists():
+    except OSError as error:  # on a file system without locks generations are read, and never removed
+        is_usable = kind != fcntl.LOCK_EX and not isinstance(error, BlockingIOError)
+    if is_usable and manifest.exists():
         return stream
     stream.close()
     return None
