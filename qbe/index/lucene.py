@@ -45,10 +45,8 @@ _WARM_UP = 2  # uses of a costly filter before Lucene caches its documents
 _SPARE = 16
 
 # Pyjnius binds a method to the object it was last looked up on, in whatever thread. So only one thread at a
-# time may call methods of objects that belong to one thread, such as a builder; shared objects need no
-# lock.
+# time may call methods of objects that belong to one thread, such as a builder; shared ones need no lock.
 BUILDER_LOCK = threading.Lock()
-
 
 # Raised and lowered signs, ligatures and other presentation forms, full width; and what is not seen, such as
 # soft hyphens, which stand within words.

@@ -254,10 +254,7 @@ def _is_there(target: Path, pack: Pack, overwrite: bool) -> bool:
 def _unpacked(
     stream: IO[bytes], address: str, folder: Path, target: Path, overwrite: bool, progress: Progress
 ) -> tuple[Pack, bool]:
-    """Unpack an index into a folder unless the ``target`` is it; return its description, and whether it is.
-
-    tarfile's extraction reads extended headers of any size; here a member is a plain file of the manifest.
-    """
+    """Unpack an index into a folder unless the ``target`` is it; return its description and whether it is."""
     import zstandard
 
     decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
@@ -269,6 +266,7 @@ def _unpacked(
     (folder / "lucene").mkdir(parents=True)
     try:
         while any(header := archive.read(tarfile.BLOCKSIZE)):
+            # tarfile extracts extended headers of any size; a member here is a plain file of the manifest.
             member = tarfile.TarInfo.frombuf(header, "utf-8", "strict")
             name, left = member.name, member.size
             entry = entries.pop(name, {"bytes": -1})

@@ -310,9 +310,7 @@ class Additions:
             self.gone |= deleted
 
     def _placed(self, paper: Paper) -> tuple[Paper, int | None]:
-        """Return the paper under the id that it would have behind the index's papers (a `second_id` where its
-        key, or the id made from its content, is another paper's), and its row, if any.
-        """
+        """Return the paper under its id behind the index's papers (a `second_id` if it is taken), and row."""
         find, is_made = self._papers.find, paper.paper_id.startswith(MADE)
         plain = made_id(paper) if is_made else usable_id(str(paper.metadata.get("key") or ""))
         second = second_id(paper, plain) if plain and self._how != SYNC else ""

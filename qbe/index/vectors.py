@@ -270,14 +270,12 @@ def similarities(queries: Floats, vectors: Vectors, similarity: str = COSINE) ->
 
 
 def _parts(vectors: Half | Floats | Quantized) -> tuple[Doubles, Doubles | float]:
-    """Return vectors as numbers (n, dimension) and the factors, one for all or (n,), to multiply them with.
-
-    Half precision is widened by moving its bits; the exponent is then too small by the same amount for all.
-    """
+    """Return vectors as numbers (n, dimension) and factors, one for all or (n,), to multiply them with."""
     if isinstance(vectors, Quantized):
         return vectors.codes.astype(np.float64), vectors.scales.astype(np.float64)
     if vectors.dtype != np.float16:
         return vectors.astype(np.float64), 1.0
+    # Half precision is widened by moving its bits; the exponent is then too small by as much for all.
     bits = vectors.view(np.int16).astype(np.int32)
     bits <<= 13
     bits &= np.int32(-0x70002000)  # all but the copies of the sign that the wider type has put there

@@ -154,8 +154,6 @@ def resumable_staging(staging: StrPath, resumable: Callable[[], bool]) -> Iterat
 
 
 # By hand, since to import the package filelock takes a twelfth of a cold search.
-
-
 @contextlib.contextmanager
 def lock(path: StrPath, seconds: float = 0.0) -> Iterator[bool]:
     """Try for some seconds to hold an exclusive lock on a file in the block; yield whether it was acquired.

@@ -46,10 +46,7 @@ def some(names: Sequence[str], most: int = 3) -> str:
 
 
 def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines that are not blank of text in UTF-8, in UTF-16 with a mark, or in gzip.
-
-    The path ``-`` is standard input.
-    """
+    """Yield the numbered non-blank lines of UTF-8, UTF-16 with a mark, or gzip; ``-`` is standard input."""
     import gzip
     import zlib
     from contextlib import nullcontext

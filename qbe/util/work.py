@@ -25,6 +25,7 @@ R = TypeVar("R")
 MOST_THREADS = 1024  # more end in the libraries' own errors
 AHEAD = 8  # items a thread that are taken from a stream before their turn comes
 Process = subprocess.Popen[bytes]
+is_limited = False  # whether `limit` was called in this process
 _inside = threading.local()
 _CGROUP = "/sys/fs/cgroup/"
 _QUOTAS = ((f"{_CGROUP}cpu.max",), (f"{_CGROUP}cpu/cpu.cfs_quota_us", f"{_CGROUP}cpu/cpu.cfs_period_us"))
@@ -201,8 +202,6 @@ def one_blas_thread() -> Iterator[None]:
 
 # A Python process started with -m or -c imports modules of the working directory first: a qbe.py or numpy.py
 # that lies next to a corpus would be run. PYTHONSAFEPATH prevents that, also in processes below.
-
-
 def run(command: Sequence[object], seconds: float | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command without input until it ends; keep its output and errors as text."""
     return subprocess.run(  # noqa: S603  (no shell; commands are lists that qbe makes)
@@ -215,9 +214,6 @@ def run(command: Sequence[object], seconds: float | None = None) -> subprocess.C
         check=False,
         env={**os.environ, "PYTHONSAFEPATH": "1"},
     )
-
-
-is_limited = False  # whether `limit` was called in this process
 
 
 def limit(most_bytes: int) -> None:
