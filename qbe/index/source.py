@@ -116,7 +116,7 @@ class GivenEncoder:
 
 
 def matching_encoder(folder: Path, manifest: Manifest, name: Any) -> Any:
-    """Return an index's encoder, found by ``name``: files or `GivenEncoder`; raise EncoderMismatchError."""
+    """Return the encoder of an index, now at ``name``: files or GivenEncoder; raise EncoderMismatchError."""
     assert manifest.dense is not None
     built = manifest.dense["encoder"]
     if name is not None and not isinstance(name, str):
