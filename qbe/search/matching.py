@@ -8,7 +8,7 @@ The matchings are pure functions of many pairs of papers at a time. ``distances`
 semi-dual, since Sinkhorn's iteration converges slowly where the regularization is weak against the costs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,15 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qbe.errors import UsageError
-from qbe.models.encoding import EncodedAspect
 from qbe.models.formats import L2
-from qbe.search.rank import Progress, Requests, RequestScores, RerankScore
+from qbe.search.projections import Bools, Doubles, Ints, scored_in_threads
+from qbe.search.rank import Progress, Requests, RequestScores, RerankRequest, RerankScore
 from qbe.types import Match, Paper, TransportEntry
 from qbe.util.work import Memo, Workers
-
-Bools = NDArray[np.bool_]
-Doubles = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 # Largest difference of two costs of a problem, times lambda, at the first stage; the factor by which lambda
 # grows from stage to stage; the mass that may be misplaced at the end of a stage but the last, and of that;
@@ -185,8 +181,7 @@ def entropic_transport(
 
 def single_match(distances: Doubles, columns: Bools) -> Doubles:
     """Minus the least distance, ``-min D[i, j]``: TSASPIRE."""
-    scores: Doubles = -np.where(columns[:, None], distances, np.inf).min(axis=(1, 2))
-    return scores
+    return np.asarray(-np.where(columns[:, None], distances, np.inf).min(axis=(1, 2)))
 
 
 def attention(distances: Doubles, columns: Bools, temperature: float = 1.0) -> Doubles:
@@ -194,8 +189,7 @@ def attention(distances: Doubles, columns: Bools, temperature: float = 1.0) -> D
     nearness = np.where(columns[:, None], -distances / temperature, -np.inf)
     weights = np.exp(nearness - nearness.max(axis=(1, 2), keepdims=True))
     weighted = weights * np.where(columns[:, None], distances, 0)
-    scores: Doubles = -total(total(weighted, 2), 1) / total(total(weights, 2), 1)
-    return scores
+    return np.asarray(-total(total(weighted, 2), 1) / total(total(weights, 2), 1))
 
 
 def transport(
@@ -226,8 +220,7 @@ def marginals(distances: Doubles, columns: Bools, temperature: float) -> tuple[D
 def mean_max(similarities: Doubles, columns: Bools) -> Doubles:
     """The mean over the rows of each one's best similarity (Khattab and Zaharia, 2020, eq. 3)."""
     best = np.where(columns[:, None], similarities, -np.inf).max(axis=2)
-    mean: Doubles = total(best, 1) / best.shape[1]
-    return mean
+    return np.asarray(total(best, 1) / best.shape[1])
 
 
 @dataclass
@@ -245,13 +238,12 @@ class VectorMatching:
 
     def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
         vectors = Memo(self.vectors)
-        return [
-            self._scores(query, papers, vectors, progress) if papers else [] for query, papers in requests
-        ]
+        return scored_in_threads(lambda each: self._scores(each, vectors), requests, Workers(), progress)
 
-    def _scores(
-        self, query: EncodedAspect, papers: Sequence[Paper], vectors: VectorSource, progress: Progress | None
-    ) -> list[RerankScore]:
+    def _scores(self, request: RerankRequest, vectors: VectorSource) -> list[RerankScore]:
+        query, papers = request
+        if not papers:
+            return []
         query_vectors = query.sentence_vectors.astype(np.float64)
         compared = [_compare(query_vectors, vectors(paper)) for paper in papers]
         # Padded with zeros to the most columns.
@@ -289,16 +281,12 @@ class VectorMatching:
             ]
             plan.sort(key=lambda entry: (-entry.mass, entry.query_position, entry.position))
             results.append(RerankScore(score, match, tuple(plan)))
-            if progress:
-                progress(1)
         return results
 
 
 def _compare(query: Doubles, vectors: NDArray[np.float32]) -> tuple[Doubles, Doubles]:
-    """Euclidean distances and cosines (m, n) of vectors (m, dimension) and (n, dimension).
-
-    Double precision holds products of half-precision numbers and their sums exactly.
-    """
+    """Euclidean distances and cosines (m, n) of vectors (m, dimension) and (n, dimension)."""
+    # Double precision holds products of half-precision numbers and their sums exactly.
     candidate = vectors.astype(np.float64)
     products = query @ candidate.T
     squares, others = ((side * side).sum(axis=1) for side in (query, candidate))
