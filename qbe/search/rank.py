@@ -78,8 +78,7 @@ def rank(
             single.setdefault(request.allowed, []).append(number)
             continue
         depth = ASPECT_DEPTH if pool is not None else max(k, ASPECT_DEPTH)
-        liked = liked_candidates(stage, request, min(depth, len(reader)))
-        ranked[number] = _combined(stage, request, pool, liked, k, explain)
+        ranked[number] = _combined(stage, request, pool, min(depth, len(reader)), k, explain)
     for allowed, together in single.items():
         queries = [requests[number].aspects[0] for number in together]
         of_queries = [pools[number] for number in together]
@@ -91,14 +90,10 @@ def rank(
 
 
 def _combined(
-    stage: FirstStage,
-    request: RankingRequest,
-    pool: Sequence[str] | None,
-    liked: Sequence[str],
-    k: int,
-    explain: bool,
+    stage: FirstStage, request: RankingRequest, pool: Sequence[str] | None, depth: int, k: int, explain: bool
 ) -> list[Hit]:
-    """Rank a pool or all ``liked`` papers by several aspects, with scores normalized over those liked."""
+    """Rank a pool or all liked papers by several aspects, with scores normalized over those liked."""
+    liked = liked_candidates(stage, request, depth)
     both = list(dict.fromkeys([*liked, *(pool or ())]))
     found = stage.batch_search(request.aspects, len(both), [both] * len(request.aspects))
     scores = ({hit.paper_id: hit.score for hit in aspect_hits} for aspect_hits in found)
