@@ -185,8 +185,7 @@ def _fit(request: RankingRequest, graded: Sequence[Estimates]) -> Scores:
         return _as_asked(_chances(request, graded, aspects), aspects)
     by_shape = np.array([_shape_chances(request, graded, name) for name in mix])
     order = np.argsort(-by_shape, axis=1, kind="stable")
-    fit: Scores = 1 / (1 + np.argsort(order, axis=1).min(axis=0, initial=by_shape.shape[1]))
-    return fit
+    return np.asarray(1 / (1 + np.argsort(order, axis=1).min(axis=0, initial=by_shape.shape[1])))
 
 
 def _chances(request: RankingRequest, graded: Sequence[Estimates], aspects: Sequence[Aspect]) -> list[Scores]:
@@ -201,21 +200,17 @@ def _chances(request: RankingRequest, graded: Sequence[Estimates], aspects: Sequ
 
 
 def _as_asked(chances: Sequence[Scores], aspects: Sequence[Aspect]) -> Scores:
-    """The chances of candidates (papers,) by all aspects, which count as independent.
-
-    An aspect's weight is an exponent. Of several liked papers the mean of the best BEST_PAPERS counts; papers
-    that are only disliked count together as much as one liked paper.
-    """
+    """The chances of candidates (papers,) by all aspects, taken as independent; weights are exponents."""
     papers: dict[str, Scores] = {}
     liked = {aspect.paper.paper_id for aspect in aspects if aspect.weight > 0}
     for column, aspect in zip(chances, aspects, strict=True):
         name = aspect.paper.paper_id
+        # Papers that are only disliked count together as much as one liked paper.
         weight = abs(aspect.weight) / (1 if name in liked else len(liked))
         papers[name] = papers.get(name, np.ones(len(column))) * column**weight
     best = np.sort([papers[name] for name in liked], axis=0)[-BEST_PAPERS:]
     others = [papers[name] for name in papers if name not in liked]
-    scores: Scores = np.prod([best.mean(axis=0), *others], axis=0).round(6)
-    return scores
+    return np.asarray(np.prod([best.mean(axis=0), *others], axis=0).round(6))
 
 
 def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str | None:

@@ -22,7 +22,6 @@ from qbe.search.rank import GradedQuery, Progress, Requests, RequestScores, Rera
 from qbe.types import Facet, Hit, Paper, Sentence
 from qbe.util.work import Workers, pause
 
-_SPACES = ("projected", "plain")
 _OTHERS = tuple(permutations(range(len(Facet)), 2))
 _NAMES = tuple(facet.value for facet in Facet)
 
@@ -31,7 +30,7 @@ FEATURES = (
     *(
         f"{facet}.{space}.{term}"
         for facet in _NAMES
-        for space in _SPACES
+        for space in ("projected", "plain")
         for term in (*projections.TERMS, "best", "by probability", "all by probability")
     ),
     *(f"{_NAMES[first]}.with {_NAMES[second]}" for first, second in _OTHERS),
@@ -141,8 +140,7 @@ _LEAST = 1e-6
 
 
 def _mean(values: Doubles, weights: Doubles) -> Doubles:
-    mean: Doubles = weights @ values / (weights.sum() + _LEAST)
-    return mean
+    return np.asarray(weights @ values / (weights.sum() + _LEAST))
 
 
 def _shares(papers: Sequence[Paper]) -> Doubles:

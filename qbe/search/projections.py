@@ -16,6 +16,7 @@ from qbe.util.work import Workers
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Floats = NDArray[np.floating]
 
 # The similarities that make a score, in the order of their weights.
 TERMS = ("sentences", "facet", "whole", "mean")
@@ -49,11 +50,10 @@ class StoredPapers(NamedTuple):
 
 def unit(vectors: Doubles) -> Doubles:
     """Scale vectors (..., dimension) to unit length."""
-    scaled: Doubles = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-    return scaled
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12))
 
 
-def projected(vectors: NDArray[np.floating], matrix: Doubles | None) -> Doubles:
+def projected(vectors: Floats, matrix: Doubles | None) -> Doubles:
     """Project vectors (n, dimension) by a ``matrix``, if any, and scale them to unit length."""
     double = np.asarray(vectors, np.float64)
     return unit(double if matrix is None else double @ matrix.T)
@@ -68,13 +68,7 @@ class Space(NamedTuple):
     whole: Doubles
 
     @classmethod
-    def of(
-        cls,
-        sentences: NDArray[np.floating],
-        whole: NDArray[np.floating],
-        papers: StoredPapers,
-        matrix: Doubles | None,
-    ) -> Self:
+    def of(cls, sentences: Floats, whole: Floats, papers: StoredPapers, matrix: Doubles | None) -> Self:
         """Compare a query, which is projected by the ``matrix``, with ``papers`` that are projected."""
         query = projected(sentences, matrix)
         cosines = query @ papers.sentences.T

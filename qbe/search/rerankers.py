@@ -188,8 +188,7 @@ class CrossEncoder:
             for name, values in zip(cards.PAIR_INPUTS, (ids, [1] * len(ids), types), strict=True):
                 arrays[name][row, : len(ids)] = values
         (scores,) = session.run([cards.SCORE], {name: arrays[name] for name in self._inputs})
-        computed: NDArray[np.float32] = scores.reshape(len(pairs), -1)
-        return computed
+        return np.asarray(scores.reshape(len(pairs), -1))
 
 
 OF_FACET, OF_ABSTRACT, WHOLE = "facet", "abstract", "whole"
@@ -298,8 +297,7 @@ class JointGrader:
         inputs = pair_input(query, candidate, tokenizer.special.cls, tokenizer.special.sep)
         (grades,) = session.run([cards.JOINT_OUTPUT], dict(zip(cards.JOINT_INPUTS, inputs, strict=True)))
         # Rounded, so that kinds of processors seldom rank differently.
-        rounded: NDArray[np.float64] = grades[0].astype(np.float64).round(4)
-        return rounded
+        return np.asarray(grades[0].astype(np.float64).round(4))
 
     def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
         scores = []
