@@ -5,28 +5,26 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from qbe.corpus.bibliography import Reference, reference_of, with_formulas
 from qbe.corpus.names import ET_AL, split_name
 from qbe.index.papers import rows_of
+from qbe.index.reader import IndexReader
+from qbe.models.encoding import EncodedAspect
 from qbe.query import Aspect, Query
 from qbe.search.queries import ASKED, Question
 from qbe.types import Facet, Hit, Match, Paper, Sentence
 from qbe.util.text import plain
-
-if TYPE_CHECKING:
-    from qbe.index.reader import IndexReader
-    from qbe.models.encoding import EncodedAspect
-    from qbe.util.work import Workers
+from qbe.util.work import Workers
 
 
 def add_matches(
-    reader: "IndexReader",
-    workers: "Workers",
-    queries: "Sequence[Sequence[EncodedAspect]]",
+    reader: IndexReader,
+    workers: Workers,
+    queries: Sequence[Sequence[EncodedAspect]],
     hits: Sequence[Sequence[Hit]],
 ) -> list[list[Hit]]:
     """Add to each query's hits the closest sentence to every sentence of every aspect, best pair first."""
