@@ -122,8 +122,7 @@ class Pipeline(Closing):
         grades: bool = False,
         variety: Variety = PLAIN,
     ) -> Hits:
-        """Search for the best ``k`` hits, never the query's own papers, of a ``pool`` of ids or the whole
-        index.
+        """Search a ``pool`` of ids, or the index, for the best ``k`` hits, never the query's own papers.
 
         ``query`` may be a paper, any name of one of the index (`Index.find`), or a text: an abstract or a
         question. Then ``facet`` says what counts, or ``like`` and ``unlike``, as on the command line.

@@ -216,10 +216,7 @@ def from_topics(
 
 
 def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: AspectSpec) -> Query:
-    """Make a query for papers like several and ``unlike`` others, which weigh UNLIKE_WEIGHT times what the
-    former weigh together; of these only the facets liked of the others count. A question is searched by
-    what it names. Raises UsageError for a paper that is among both.
-    """
+    """Make a query for papers like several, ``unlike`` others; raise UsageError for one among both."""
     papers = [_searched(paper, what) for paper in papers]
     if not unlike and len(papers) == 1 and not isinstance(what, Mapping):
         return Query(papers[0], what) if isinstance(what, Facet) else Query(papers[0], None, what)
@@ -231,7 +228,7 @@ def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: AspectSpec)
     share = UNLIKE_WEIGHT * len(papers) / max(len(unlike), 1)
     aspects = list[Aspect]()
     for paper, weight in (*((paper, 1.0) for paper in papers), *((paper, -share) for paper in unlike)):
-        if isinstance(what, Mapping):
+        if isinstance(what, Mapping):  # of papers that are unlike, only the liked facets count
             kept = {facet: each for facet, each in what.items() if weight > 0 or each > 0}
             aspects += [Aspect(paper, facet, weight=weight * each) for facet, each in kept.items()]
         elif what is None or isinstance(what, Facet):

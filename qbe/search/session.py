@@ -71,10 +71,7 @@ class SearchSession(Closing):
     """
 
     def __init__(self, index: Index, stages: Stages | None = None, *, chosen: bool | None = None) -> None:
-        """Open the ``stages`` (default: `qbe.search.stages.default_stages`) over an index.
-
-        ``chosen`` says whether a user asked for the reranker (default: whether stages are given).
-        """
+        """Open the default ``stages`` or others; ``chosen`` says whether a user asked for the reranker."""
         check_index(index)
         self.index = index
         self._chosen = stages is not None if chosen is None else chosen
