@@ -104,8 +104,6 @@ def convert_csfcube(source: Path, output: Path, *, raw: bool = False) -> list[st
     ]
 
 
-Splits = dict[str, Pools]  # judged pools by query, by the name of the split
-
 SCIDOCS_SPLITS = tuple(
     f"{task}/{split}" for task in ("cite", "cocite", "coview", "coread") for split in ("val", "test")
 )
@@ -142,8 +140,8 @@ RELEASES["scidocs"] = Release(
 )
 
 
-def _read_splits(name: str, source: Path, papers: Papers) -> Splits:
-    """Read the splits of one of RELEASES; in RELISH and TRECCOVID-RF a query may be in both."""
+def _read_splits(name: str, source: Path, papers: Papers) -> dict[str, Pools]:
+    """Read the splits of one of RELEASES by name; in RELISH and TRECCOVID-RF a query may be in both."""
     if name == "scidocs":
         return {split.replace("/", "."): read_qrels(source / f"{split}.qrel") for split in SCIDOCS_SPLITS}
     judgments, splits_file = (source / file for file in RELEASES[name].judgments)

@@ -39,14 +39,11 @@ ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The evaluation of one system: values in the unit of each measure by query, figures by scope.
+    """The evaluation of one system: values in the unit of each measure by query, figures by scope."""
 
-    A scope is a facet, a pair of facets, ``all`` or ``aggregated``; one without a ranking has no figure.
-    """
-
-    queries: Mapping[str, tuple[str, ...]]  # by scope
+    queries: Mapping[str, tuple[str, ...]]  # by scope: a facet, a pair of facets, ``all`` or ``aggregated``
     per_query: Mapping[str, Mapping[str, float]]  # by measure
-    figures: Mapping[str, Mapping[str, float | None]]  # by measure and scope
+    figures: Mapping[str, Mapping[str, float | None]]  # by measure and scope; None without a ranking
     warnings: tuple[str, ...] = ()  # one line each
     fold_figures: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)  # of CSFCube
     with_relevant: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # queries of exploration

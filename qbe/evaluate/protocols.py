@@ -168,8 +168,7 @@ def reviewers_protocol(qrels: Qrels, rankings: Rankings) -> Evaluation:
         for name in REVIEWER_DEFINITIONS
     }
     weights = {name: {each: float(totals[each][name]) for each in parts} for name in values}
-    figures = _weighted(values, weights)
-    return Evaluation({ALL: tuple(parts)}, values, figures, warnings, weights=weights)
+    return Evaluation({ALL: tuple(parts)}, values, _weighted(values, weights), warnings, weights=weights)
 
 
 def _weighted(

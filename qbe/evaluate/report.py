@@ -24,17 +24,13 @@ IN_PER_CENT = {*measures.MEASURES, *evaluation.POOL_DEFINITIONS}  # by publicati
 
 
 class Protocol(NamedTuple):
-    """A protocol as a report shows it.
-
-    ``evaluate`` takes judgements (what ``read`` reads, by default qrels), and ``measures`` unless it has
-    ``own_measures``. ``compared`` are the measures of significance tests (None: all).
-    """
+    """A protocol as a report shows it."""
 
     title: str
-    evaluate: Callable[..., Evaluation]
+    evaluate: Callable[..., Evaluation]  # takes judgements, a run, and ``measures`` unless it has its own
     definitions: Mapping[str, str] = {}
-    read: Callable[[Sequence[StrPath]], Any] | None = None
-    compared: Sequence[str] | None = None
+    read: Callable[[Sequence[StrPath]], Any] | None = None  # what reads judgements (None: they are qrels)
+    compared: Sequence[str] | None = None  # the measures of significance tests (None: all)
     own_measures: bool = False
 
 

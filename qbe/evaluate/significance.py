@@ -14,29 +14,24 @@ SAMPLES, RESAMPLES, SEED = 100_000, 10_000, 20210607
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The comparison of one system with a baseline by one measure, on the queries of one scope.
-
-    ``difference`` is the mean over ``queries`` of system minus baseline, with a 95 % bootstrap ``interval``;
-    p is two-sided, with ``_holm`` corrected over all comparisons of the measure. ``influential`` is the query
-    without which the difference changes most, to ``without_influential``.
-    """
+    """The comparison of one system with a baseline by one measure, on the queries of one scope."""
 
     system: str
     baseline: str
     measure: str
     scope: str
     queries: int
-    difference: float
-    randomization_p: float
+    difference: float  # mean over the queries of system minus baseline
+    randomization_p: float  # two-sided, as each p
     t_test_p: float
-    randomization_p_holm: float
+    randomization_p_holm: float  # corrected over all comparisons of the measure
     t_test_p_holm: float
-    interval: tuple[float, float]
+    interval: tuple[float, float]  # of the difference: 95 %, by the bootstrap
     wins: int
     ties: int
     losses: int
-    influential: str | None
-    without_influential: float | None
+    influential: str | None  # the query without which the difference changes most
+    without_influential: float | None  # the difference without it
 
 
 def compare(
