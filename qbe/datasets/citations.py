@@ -207,11 +207,7 @@ def write_citations(options: DatasetOptions, output: Path, _: Report) -> list[st
 
 
 def _write_own(corpus: str, split_years: Sequence[int], output: Path, leave_out: TitleIndex) -> list[str]:
-    """Write a corpus that says what its papers cite (``metadata.cites``) as a collection; return a summary.
-
-    Train are the queries to the first of ``split_years``, dev those to the second, test the younger ones;
-    without years the oldest 80 % are train, dev and test 10 % each. Records that cannot be used are listed.
-    """
+    """Write a corpus with ``metadata.cites`` as a collection, split at ``split_years`` or by share."""
     with tempfile.TemporaryDirectory(prefix=".read-", dir=output) as folder:
         # Years come before citations, these before splits: the papers are read again, but not their formats.
         once = Path(folder, PAPERS)
@@ -272,7 +268,11 @@ def write_cocitations(options: DatasetOptions, output: Path, _: Report) -> list[
             for pair in itertools.combinations(known, 2):
                 seen |= set(pair)
                 pairs += 1
-                stream.write(_line(cited, (papers[pair[0]], papers[pair[1]]), sentences))
+                record: dict[str, Any] = {"cited_pids": sorted(cited)}
+                for side, paper in zip(("query", "pos_context"), map(papers.__getitem__, pair), strict=True):
+                    abstract = [sentence.text for sentence in paper.sentences]
+                    record[side] = {"TITLE": paper.title, "ABSTRACT": abstract}
+                stream.write(dump_record({**record, "citing_contexts": sentences}))
     if not pairs:
         raise DatasetError(
             f"{source}: expected papers that are cited together and have abstracts of {SENTENCES[0]} to "
@@ -330,11 +330,3 @@ def cited_together(papers: Iterable[Paper]) -> dict[frozenset[str], list[str]]:
         for pair in random.Random(paper.paper_id).sample(pairs, min(MOST_PAIRS, len(pairs))):
             contexts[frozenset(pair)] += [sentence.text for sentence in paper.sentences]
     return contexts
-
-
-def _line(cited: frozenset[str], pair: tuple[Paper, Paper], sentences: list[str]) -> bytes:
-    record: dict[str, Any] = {"cited_pids": sorted(cited)}
-    for side, paper in zip(("query", "pos_context"), pair, strict=True):
-        record[side] = {"TITLE": paper.title, "ABSTRACT": [sentence.text for sentence in paper.sentences]}
-    record["citing_contexts"] = sentences
-    return dump_record(record)

@@ -24,7 +24,7 @@ from qbe.query import Topic, TopicAspect
 from qbe.runs import Qrels, read_qrels
 from qbe.types import Facet, Paper
 
-STEPS = 4  # of a researcher's score, whose multiples are grades
+STEPS = 4  # of a quarter, in a point of a researcher's score; a grade counts them
 SHORTEST = 200  # characters of an abstract in a review: shorter ones are notices
 WITH_HEADINGS = ("Bannach-Brown_2019", "Kitchenham_2010")  # reviews
 
@@ -88,10 +88,7 @@ def _table(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
 
 
 def _reviewers(folder: Path) -> Judged:
-    """Read the scores of Stelmakh et al. (2023): a researcher's own papers are a query, in ten samples.
-
-    What the researcher scored is the pool; a grade is four times the score, which has steps of a quarter.
-    """
+    """Read the scores of Stelmakh et al. (2023): a researcher's own papers are a query, in ten samples."""
     if (folder / "scores.json").is_file():
         content, papers = read_object(folder / "scores.json"), _papers(folder / "papers.jsonl.xz")
         scores, samples = content["ref"], content["arch"]
@@ -128,10 +125,7 @@ def _released_scores(folder: Path) -> tuple[Papers, Any, Any]:
 
 
 def _reviews(folder: Path) -> Judged:
-    """Read ten systematic reviews: each paper that one includes is a query, and the review its pool.
-
-    Grades of others are 2 for those included, and 1 for those kept after their abstract.
-    """
+    """Read ten systematic reviews: an included paper is a query, its review the pool, a level the grade."""
     every, topics, parts = Papers(), list[Topic](), list[str]()
     pools, qrels = dict[str, list[str]](), dict[str, dict[str, int]]()
     for path in released("reviews")[1]:
@@ -149,7 +143,7 @@ def _reviews(folder: Path) -> Judged:
 
 
 def _review(folder: Path, path: str) -> tuple[Papers, dict[str, int]]:
-    """Read the papers of a review, and the level, 1 or 2, of those that people kept or included."""
+    """Read papers of a review, and the level of those that people kept (1, by abstract) or included (2)."""
     name, levels, papers = Path(path).stem, dict[str, int](), Papers()
     if (folder / f"{name}.jsonl.xz").is_file():
         rows = _table(folder / f"{name}.included.tsv", "\t")

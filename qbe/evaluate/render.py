@@ -72,11 +72,8 @@ def to_text(report: Report, *, details: bool = False) -> str:
 
 
 def _table(report: Report, header: Sequence[str], columns: Sequence[tuple[Sequence[str], str]]) -> str:
-    """Format figures: a row for each run and published system, a column for measures in a scope.
-
-    Where columns have several measures, of each publication the row with the best figures is there.
-    """
-    is_brief = len(columns[0][0]) > 1
+    """Format figures: a row for each run and published system, a column for measures in a scope."""
+    is_brief = len(columns[0][0]) > 1  # of each publication the row with the best figures is there
     papers, published = report.published or ({}, ())
     if is_brief:
         best: dict[str, PublishedRow] = {}

@@ -286,9 +286,7 @@ def read_runs(paths: Iterable[StrPath], *, explored: bool = False) -> RunFile:
 def worst_to_text(
     report: Report, qrels_files: Sequence[StrPath], count: int, titles: Mapping[str, str]
 ) -> str:
-    """Format queries of facets with the largest losses of the first run to its one baseline, and those with
-    the lowest NDCG%20, ``count`` of each.
-    """
+    """Format the ``count`` queries with the largest losses to the baseline, and with the lowest NDCG%20."""
     system = next(iter(report.evaluations))
     if len(report.baselines) != 1 or system in report.baselines:
         raise UsageError(

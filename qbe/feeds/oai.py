@@ -162,9 +162,8 @@ def _parsed(data: bytes) -> tuple[Page, list[tuple[str, str]], bool]:
 
 
 def _parsed_apart(data: bytes) -> tuple[Page, list[tuple[str, str]], bool]:
-    """Parse each record of a page that is no XML by itself, so that a damaged one is counted and none is lost
-    behind it; what is not of the encoding, and entities that XML does not know, are replaced.
-    """
+    """Parse each record of a page that is no XML by itself, so that a damaged one is counted, none lost."""
+    # What is not of the encoding, and entities that XML does not know, are replaced.
     declared = _DECLARED.match(data)
     body, encoding = data[declared.end() if declared else 0 :], declared[1].decode() if declared else "utf-8"
     try:
