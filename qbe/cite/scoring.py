@@ -91,9 +91,7 @@ class Evidence:
         return self._sums(rows, ((row, 1.0) for row in self.citing(seeds, earlier).tolist()))
 
     def cocitation_cosines(self, seeds: Ints, rows: Ints, earlier: Mask) -> Doubles:
-        """Sum for each of the rows (n,) over the seeds how often ``earlier`` papers cite both, divided by the
-        geometric mean of how often they cite either.
-        """
+        """Sum for each of the rows (n,) its cosines with the seeds, by which ``earlier`` papers cite them."""
         citing = (self.citing(np.array([seed]), earlier).tolist() for seed in seeds.tolist())
         shares = ((row, 1 / np.sqrt(len(papers))) for papers in citing for row in papers)
         return np.asarray(self._sums(rows, shares) / np.sqrt(np.maximum(self.popularity(rows, earlier), 1)))
@@ -161,7 +159,8 @@ class CitationSource:
         """Return cosines (rows, others) of the projections of whole papers."""
         left = transformed(self._reader.whole(others).astype(np.float32), self._projection.whole)
         right = self._reader.whole(rows).astype(np.float64)
-        return np.asarray((right @ left.T) / self._lengths_of_whole(rows, right)[:, None])
+        right_lengths = self._lengths(self._whole_lengths, rows, right, self._projection.whole)
+        return np.asarray((right @ left.T) / right_lengths[:, None])
 
     def likeness(self, papers: Rows, rows: Rows) -> Doubles:
         """Return scores (papers, rows) by late interaction, each of the papers as a query."""
@@ -177,18 +176,16 @@ class CitationSource:
         return np.asarray(scores[:, places])
 
     def _stored(self, rows: Rows) -> "MeasuredPapers":
-        block, known = self._reader.gather(rows), self._sentence_lengths
-        sentences = block.vectors.astype(np.float64)
-        unknown = np.isnan(known[block.rows])
-        known[block.rows[unknown]] = lengths(sentences[unknown], self._projection.sentences)
-        whole = self._reader.whole(rows).astype(np.float64)
-        whole_lengths = self._lengths_of_whole(rows, whole)
-        return MeasuredPapers(sentences, known[block.rows], whole, whole_lengths, block.starts)
+        block, matrices = self._reader.gather(rows), self._projection
+        sentences, whole = block.vectors.astype(np.float64), self._reader.whole(rows).astype(np.float64)
+        sentence_lengths = self._lengths(self._sentence_lengths, block.rows, sentences, matrices.sentences)
+        whole_lengths = self._lengths(self._whole_lengths, rows, whole, matrices.whole)
+        return MeasuredPapers(sentences, sentence_lengths, whole, whole_lengths, block.starts)
 
-    def _lengths_of_whole(self, rows: Rows, vectors: NDArray[np.float64]) -> Doubles:
-        unknown = np.isnan(self._whole_lengths[rows])
-        self._whole_lengths[rows[unknown]] = lengths(vectors[unknown], self._projection.whole)
-        return self._whole_lengths[rows]
+    def _lengths(self, known: Doubles, rows: Rows, vectors: Doubles, matrix: Doubles) -> Doubles:
+        unknown = np.isnan(known[rows])
+        known[rows[unknown]] = lengths(vectors[unknown], matrix)
+        return known[rows]
 
 
 class Projection(NamedTuple):
@@ -216,9 +213,7 @@ def lengths(vectors: NDArray[np.floating], matrix: Doubles) -> Doubles:
 
 
 def transformed(vectors: NDArray[np.floating], matrix: Doubles) -> Doubles:
-    """Return vectors (n, dimension) whose inner products with stored ones, over the lengths of the
-    projections of those, are the cosines of both projections.
-    """
+    """Return W^T W v (n, dimension) of vectors v, over the lengths of W v, where W is the matrix."""
     vectors = np.asarray(vectors, np.float64)
     return np.asarray((vectors @ matrix.T @ matrix) / lengths(vectors, matrix)[:, None])
 
@@ -251,10 +246,8 @@ SCORES = ("bm25", "sentences", "whole", "citation")
 TEXT = (*SCORES, "age", "recency", "new")
 LINKS = ("citations", "neighbours", "cited_neighbours")
 SEEDS = ("seed_mean", "seed_best", "seed_sentences_mean", "seed_sentences_best", "seed_sentences_two")
-SEED_LINKS = (
-    *("cocitations", "cocitation_cosines", "cited_by_seeds", "citing_seeds"),
-    *("seed_walks", "rare_seed_walks"),
-)
+SEED_LINKS: tuple[str, ...] = ("cocitations", "cocitation_cosines", "cited_by_seeds", "citing_seeds")
+SEED_LINKS += ("seed_walks", "rare_seed_walks")
 
 NEW_YEARS, LONGEST_AGE = 1, 20
 WEIGHTS: Mapping[str, float] = {"bm25": 1.0, "citation": 2.0}  # chosen on dev of `citations`
