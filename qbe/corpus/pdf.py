@@ -194,9 +194,8 @@ def _ends(line: Line, begin: Line) -> bool:
 def _block(lines: Sequence[Line], intro: Line | None) -> list[Line]:
     others = [line for line in lines if line is not intro]
     for begin in others:
-        if intro is not None and (begin.page, begin.y) >= (intro.page, intro.y):
-            continue
-        if intro is not None and begin.page == intro.page and begin.x0 > intro.x1:
+        is_behind = intro is not None and (begin.page, begin.y) >= (intro.page, intro.y)
+        if is_behind or (intro is not None and begin.page == intro.page and begin.x0 > intro.x1):
             continue
         words = begin.text.split()
         is_text = len(words) > 4 and sum(word[:1].islower() for word in words) > 0.5 * len(words)

@@ -47,14 +47,13 @@ def _is_bibtex(head: Head) -> bool:
 
 
 _OF_S2 = ("corpusid title externalids", "corpusid abstract", "paperId title")
-_OF_S2ORC = (f"paper_id title abstract {each}" for each in ("s2_url", "outbound_citations", "has_pdf_parse"))
-_OF_SEMANTIC_SCHOLAR = (*_OF_S2, *_OF_S2ORC)
+_OF_S2ORC = [f"paper_id title abstract {each}" for each in ("s2_url", "outbound_citations", "has_pdf_parse")]
 
 
 def _is_semantic_scholar(head: Head) -> bool:
     is_list = head.text.startswith("[") or list_path(head) is not None
     is_named = is_list and all(f'"{name}"' in head.text for name in ("paperId", "title"))
-    return is_named or any(map(head.has, _OF_SEMANTIC_SCHOLAR))
+    return is_named or any(map(head.has, (*_OF_S2, *_OF_S2ORC)))
 
 
 _BY_NAME: dict[str, tuple[Callable[[Head], bool], Reader]] = {

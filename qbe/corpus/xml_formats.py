@@ -72,12 +72,11 @@ def elements(stream: io.BufferedReader, name: str, tags: Sequence[str]) -> Itera
     Everything else is forgotten, but for the elements around each. Raises CorpusError for malformed or
     truncated XML, records of more than MAX_RECORD_BYTES, and nesting deeper than libxml2 allows (256).
     """
-    source, number = _Repaired(stream, name, MAX_RECORD_BYTES), 0
+    source = _Repaired(stream, name, MAX_RECORD_BYTES)
     options = {"resolve_entities": False, "no_network": True, "huge_tree": False, "remove_comments": True}
     events = iterparse(source, ("end",), tag=tags, remove_pis=True, **options)
     try:
-        for _, element in events:
-            number += 1
+        for number, (_, element) in enumerate(events, start=1):
             yield source.begin(f"{name}, record {number}"), element
             # Remove the elements that ended before this one, to which the parser may still add.
             while (parent := element.getparent()) is not None:
