@@ -144,10 +144,9 @@ class Recommender(Closing):
         dense = index.manifest.dense
         if dense is None or index.manifest.lucene is None:
             lacking = "vectors" if dense is None else "postings"
-            raise IndexFormatError(
-                f"{index.folder}: expected an index with vectors and postings, found one without {lacking}; "
-                "build it with both"
-            )
+            expected = "an index with vectors and postings"
+            found = f"one without {lacking}; build it with both"
+            raise IndexFormatError(f"{index.folder}: expected {expected}, found {found}")
         encoder = dense["encoder"]
         model = read_model(default_model(encoder) if config.model is None else Path(config.model))
         if not model.reads(encoder):
@@ -160,10 +159,9 @@ class Recommender(Closing):
             # Before the first stage, so that a reranker that cannot be had is refused before Java starts.
             stage = recommender._rerank = open_rerank_stage(config.rerank, index, recommender._workers)
             if stage is not None and (stage.needs_labels or not stage.reranks(TopicAspect(""))):
-                raise UsageError(
-                    f"expected a `rerank` that reads whole abstracts, found {stage.reranker.name}, which "
-                    "reads those of a facet; give one trained with qbe train citation-pairs"
-                )
+                found = f"{stage.reranker.name}, which reads those of a facet"
+                advice = "give one trained with qbe train citation-pairs"
+                raise UsageError(f"expected a `rerank` that reads whole abstracts, found {found}; {advice}")
             recommender._over()
         except BaseException:
             recommender.close()
@@ -253,9 +251,7 @@ def _rows(reader: IndexReader, paper_ids: Sequence[str]) -> list[int]:
     for paper_id in paper_ids:
         row = reader.papers.find(paper_id)
         if row is None:
-            raise PaperNotFoundError(
-                f"expected ids of papers of the index as `cited` and `exclude`, found {paper_id!r}, which it "
-                "lacks"
-            )
+            expected = "ids of papers of the index as `cited` and `exclude`"
+            raise PaperNotFoundError(f"expected {expected}, found {paper_id!r}, which it lacks")
         rows.append(row)
     return rows

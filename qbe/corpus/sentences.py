@@ -275,8 +275,7 @@ def title_and_abstract(text: str, name: str) -> tuple[str, str]:
     if not rest.strip() or first.endswith((".", ",", ";")) or ". " in first or following[:1].islower():
         return "", text
     if following and len(rest.split("\n")) > 1 and len(first) >= _WRAPPED * len(following):
-        raise UsageError(
-            f"{name}: expected a title with an empty line behind it, or none, found a first line that may be "
-            "one; add the empty line, or write Title: and Abstract: before them"
-        )
+        expected, found = "a title with an empty line behind it, or none", "a first line that may be one"
+        advice = "add the empty line, or write Title: and Abstract: before them"
+        raise UsageError(f"{name}: expected {expected}, found {found}; {advice}")
     return first, rest.strip()

@@ -175,10 +175,8 @@ def open_source(source: str | Path) -> Iterator[io.BufferedReader]:
             yield _as_utf8(stream, name)
         except (EOFError, zlib.error, zipfile.BadZipFile, OSError) as error:
             if not isinstance(error, OSError) or error.errno is None:  # bz2 reports bad data so
-                raise CorpusError(
-                    f"{name}: expected whole compressed data, found them truncated or corrupt ({error}); "
-                    "fetch the file again"
-                ) from error
+                found = f"them truncated or corrupt ({error}); fetch the file again"
+                raise CorpusError(f"{name}: expected whole compressed data, found {found}") from error
             if error.filename not in (None, str(path)):
                 raise  # an error with another file, from the body of the block
             hints = {IsADirectoryError: "give a file", PermissionError: "give a file that you may read"}

@@ -120,10 +120,9 @@ def _entries(database: "sqlite3.Connection", folder: Path, collection: str) -> I
     sources, collections = _sources(database), _collections(database)
     if collection and not any(collection in names for names in collections.values()):
         names = once(name for names in collections.values() for name in names)
-        raise CorpusError(
-            f"expected a collection {collection!r} with items in {folder / DATABASE}, found "
-            f"{', '.join(sorted(names)[:20]) or 'none'}; check its name"
-        )
+        expected = f"a collection {collection!r} with items in {folder / DATABASE}"
+        found = ", ".join(sorted(names)[:20]) or "none"
+        raise CorpusError(f"expected {expected}, found {found}; check its name")
     rows = database.execute(
         "SELECT itemID, key, typeName, groupID, groups.name FROM items "
         "JOIN itemTypes USING (itemTypeID) LEFT JOIN libraries USING (libraryID) "

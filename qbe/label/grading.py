@@ -152,9 +152,8 @@ class HandGrades:
 
     def _grades_of(self, assessor: str) -> dict[tuple[str, str], Grades]:
         if not _NAME.fullmatch(assessor):
-            raise UsageError(
-                f"expected a name of at most 40 small letters, digits and hyphens, found {assessor[:60]!r}"
-            )
+            expected = "a name of at most 40 small letters, digits and hyphens"
+            raise UsageError(f"expected {expected}, found {assessor[:60]!r}")
         path = self._folder / f"{assessor}.tsv"
         if path.exists():
             if next(read_fields(path, "\t"), (1, []))[1][-1:] != [ASSESSOR]:
@@ -198,9 +197,8 @@ def agreement(first: StrPath, second: StrPath, merges: Merges = {}) -> Agreement
     graded = [read_grades(path, merges) for path in (first, second)]
     shared = [key for key in graded[0] if key in graded[1]]
     if not shared:
-        raise FileFormatError(
-            f"expected pairs that {first} and {second} share, found none; give grades of the same pairs"
-        )
+        advice = "give grades of the same pairs"
+        raise FileFormatError(f"expected pairs that {first} and {second} share, found none; {advice}")
     columns = [np.array([grades[key] for key in shared], float) for grades in graded]
     queries = np.array([query for query, _ in shared])
     only = (len(graded[0]) - len(shared), len(graded[1]) - len(shared))
@@ -254,8 +252,7 @@ def ordinal_alpha(first: Floats, second: Floats) -> float | None:
 def _ranks(values: Floats) -> Floats:
     """Return ranks from 1, ties at their mean."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: Floats = (np.cumsum(counts) - (counts - 1) / 2)[places]
-    return ranks
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[places])
 
 
 def spearman(first: Floats, second: Floats) -> float | None:

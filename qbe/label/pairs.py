@@ -61,10 +61,8 @@ def read_grades(path: StrPath, merges: Merges = {}) -> dict[tuple[str, str], Gra
             first = grades.setdefault((query, pair.paper_id), pair.grades)
             if not _equal(first, pair.grades):
                 found = " and ".join(", ".join(map(text_of, each)) for each in (first, pair.grades))
-                raise FileFormatError(
-                    f"{path}: expected one grade by each facet for {query} and {pair.paper_id}, found "
-                    f"{found}; keep one line"
-                )
+                expected = f"one grade by each facet for {query} and {pair.paper_id}"
+                raise FileFormatError(f"{path}: expected {expected}, found {found}; keep one line")
     return {key: merged(each, merges) for key, each in grades.items()}
 
 
@@ -97,10 +95,8 @@ def parse_merges(texts: Sequence[str]) -> dict[Facet, dict[int, int]]:
             wrong |= int(grade) in merges[facet]
             merges[facet][int(grade)] = int(other)
         if wrong:
-            raise UsageError(
-                "expected grades to `merge` as in 3:2 (3 counts as 2) or method:3:2, of 0 to 3 and each "
-                f"once, found {text!r}"
-            )
+            expected = "grades to `merge` as in 3:2 (3 counts as 2) or method:3:2, of 0 to 3 and each once"
+            raise UsageError(f"expected {expected}, found {text!r}")
     return merges
 
 
@@ -135,10 +131,9 @@ def adjudicated(first: StrPath, second: StrPath, third: StrPath, *, merges: Merg
     for key in (key for key in graded[0] if key in graded[1]):
         one, other = graded[0][key], graded[1][key]
         if not _equal(one, other) and key not in graded[2]:
-            raise FileFormatError(
-                f"{third}: expected grades of all pairs that {first} and {second} grade differently, found "
-                f"none of {key[0]} and {key[1]}; grade those that are left"
-            )
+            expected = f"grades of all pairs that {first} and {second} grade differently"
+            found = f"none of {key[0]} and {key[1]}; grade those that are left"
+            raise FileFormatError(f"{third}: expected {expected}, found {found}")
         pair = Pair(*key, DIFFERS if key in graded[2] else GIVEN)
         each = zip(one, other, graded[2].get(key, one), strict=True)
         decided[pair] = [a if text_of(a) == text_of(b) else c for a, b, c in each]
@@ -170,9 +165,7 @@ def drawn(items: Sequence[T], count: int | None, seed: int) -> list[T]:
 
 
 def ids_with(index: Index, keywords: Sequence[str]) -> list[str]:
-    """Return the ids of the papers whose title or abstract has one of several words or phrases, whole and in
-    upper or lower case; raises UsageError where none has.
-    """
+    """Return the ids of papers with one of the phrases, whole and in any case; UsageError where none has."""
     any_of = "|".join(r"\s+".join(map(re.escape, each.split())) for each in keywords if each.strip())
     pattern = re.compile(rf"(?<!\w)(?:{any_of})(?!\w)", re.IGNORECASE)
     found = [each.paper_id for each in index if pattern.search(f"{each.title}\n{each.abstract}")]
@@ -188,14 +181,12 @@ def pool_runs(runs: Sequence[StrPath], depth: int, papers: Mapping[str, str]) ->
     pool names the files of the runs that have it.
     """
     check_count("depth", depth)
-    found: dict[str, dict[str, list[str]]] = {}
+    found: dict[str, dict[str, dict[str, None]]] = {}
     for path in runs:
         for query_id, hits in read_run(path).rankings.items():
             query = papers.get(query_id, query_id)
             for hit in [hit for hit in hits if hit.paper_id != query][:depth]:
-                names = found.setdefault(query, {}).setdefault(hit.paper_id, [])
-                if (name := Path(path).stem) not in names:
-                    names.append(name)
+                found.setdefault(query, {}).setdefault(hit.paper_id, {})[Path(path).stem] = None
     return {
         query: [Pair(query, paper_id, "+".join(names)) for paper_id, names in sorted(pools.items())]
         for query, pools in found.items()
