@@ -16,7 +16,7 @@ from support.damage import truncate
 from support.published import BOTTLENECK, HIDDEN, adapter_tensors, exported_here, write_adapter
 from support.tiny import write_model
 
-from qbe.cli import train as command
+from qbe.cli import export as command
 from qbe.cli.parser import parse
 from qbe.errors import ModelError, UsageError
 from qbe.models import folders, formats

@@ -92,7 +92,7 @@ def test_pages_joined_are_the_whole_ranking_and_excluded_papers_leave_no_gap(ser
 
 def test_a_hit_that_an_update_removed_meanwhile_is_left_out(index, service, monkeypatch):
     first, gone, third = ids(service.search(like_s036(k=3)))
-    monkeypatch.setattr(type(index), "__contains__", lambda _, paper_id: paper_id != gone)
+    monkeypatch.setattr(type(index.reader), "__contains__", lambda _, paper_id: paper_id != gone)
     assert ids(service.search(like_s036(k=3))) == [first, third]
 
 

