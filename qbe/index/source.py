@@ -275,7 +275,7 @@ def _in_memory(papers: Iterable[Any]) -> Source:
     def checked() -> Iterator[Paper]:
         numbers: dict[str, int] = {}
         for number, paper in enumerate(papers, start=1):
-            hint = f"convert records such as number {number} with qbe.corpus.records.parse_paper"
+            hint = f"convert records such as number {number} with qbe.corpus.parse_paper"
             check_type(paper, Paper, "`corpus` of qbe.Paper", hint)
             yield parse_paper(paper_to_record(paper), f"paper {number}")
             first = numbers.setdefault(paper.paper_id, number)
