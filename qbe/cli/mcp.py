@@ -36,8 +36,21 @@ def main(arguments: list[str]) -> None:
     # To end at once is no failure, and nothing could be left half written. A KeyboardInterrupt would not do:
     # a thread that waits for standard input cannot be told to end. Over HTTP uvicorn takes both signals,
     # answers what is under way, and passes them on.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    ending = (signal.SIGINT, signal.SIGTERM)
+    for number in ending:
         signal.signal(number, lambda *_: os._exit(0))
+    if not http:
+        # Python would see a signal that comes just before it waits for a message with that message alone.
+        received, sent = os.pipe()
+        os.set_blocking(sent, False)
+        signal.set_wakeup_fd(sent)
+
+        def end_at_signal() -> None:
+            while os.read(received, 1)[0] not in ending:
+                pass
+            os._exit(0)
+
+        threading.Thread(target=end_at_signal, name="qbe-signals", daemon=True).start()
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(listen(options.host, options.port)) if http else None
         index = stack.enter_context(qbe.open_index(options.index, threads=options.threads))
