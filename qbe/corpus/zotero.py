@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 COLLECTION = "/collection/"
 TRIES = 40  # at a copy while Zotero moves what was written into the database
+_NO_PAPERS = ("attachment", "note", "annotation")
 _PREFERENCE = re.compile(r'user_pref\("extensions\.zotero\.(\w+)", ("(?:[^"\\]|\\.)*"|\w+)\);')
 _PROFILES = (  # where Zotero keeps its preferences on Linux, macOS and Windows
     "~/.zotero/zotero",
@@ -51,7 +52,7 @@ def read(source: str) -> Iterator[Entry]:
         copy = copy_database(folder / DATABASE, Path(copies))
         try:
             with closing(sqlite3.connect(copy)) as database:
-                yield from _entries(database, folder, collection)
+                yield from _Library(database, folder).entries(collection)
         except sqlite3.DatabaseError as error:
             raise CorpusError(
                 f"{folder / DATABASE}: expected Zotero's database, found another or a damaged one ({error}); "
@@ -71,12 +72,13 @@ def preferences() -> dict[str, str]:
 def find_folder() -> Path:
     """Return the folder of the user's library: where Zotero's preferences say, or ``~/Zotero``."""
     chosen = preferences().get("dataDir", "")
-    places = [*([Path(chosen)] if chosen else []), Path("~/Zotero").expanduser()]
+    before_5 = (path for each in _PROFILES for path in sorted(Path(each).expanduser().glob("*/zotero")))
+    places = [*([Path(chosen)] if chosen else []), Path("~/Zotero").expanduser(), *before_5]
     for place in places:
         if (place / DATABASE).is_file():
             return place
     raise CorpusError(
-        f"expected a Zotero library in {' or '.join(map(str, places))}, found no {DATABASE}; name its "
+        f"expected a Zotero library in {' or '.join(map(str, places[:2]))}, found no {DATABASE}; name its "
         "folder (Zotero's settings, Advanced, Files and Folders): zotero:FOLDER"
     )
 
@@ -116,103 +118,124 @@ def _state(path: Path) -> tuple[Any, ...]:
     return found.st_mtime_ns, found.st_size, *begins
 
 
-def _entries(database: "sqlite3.Connection", folder: Path, collection: str) -> Iterator[Entry]:
-    sources, collections = _sources(database), _collections(database)
-    if collection and not any(collection in names for names in collections.values()):
-        names = once(name for names in collections.values() for name in names)
-        expected = f"a collection {collection!r} with items in {folder / DATABASE}"
-        found = ", ".join(sorted(names)[:20]) or "none"
-        raise CorpusError(f"expected {expected}, found {found}; check its name")
-    rows = database.execute(
-        "SELECT itemID, key, typeName, groupID, groups.name FROM items "
-        "JOIN itemTypes USING (itemTypeID) LEFT JOIN libraries USING (libraryID) "
-        "LEFT JOIN groups USING (libraryID) WHERE itemID NOT IN (SELECT itemID FROM deletedItems) "
-        "AND typeName NOT IN ('attachment', 'note', 'annotation') AND (type IS NULL OR type != 'feed') "
-        "AND itemID NOT IN (SELECT itemID FROM feedItems) ORDER BY groupID IS NOT NULL, groupID, itemID"
-    )
-    base, seen = preferences().get("baseAttachmentPath", ""), set[str]()
-    for item, key, kind, group, group_name in rows:
-        if collection and collection not in collections.get(item, ()):
-            continue
-        paper_id = key if key not in seen else f"{key}-{group}"  # keys are unique within a library
-        seen.add(paper_id)
-        where = f"Zotero item {key}"
-        try:
-            record = from_csl({"key": key, "itemType": kind, **sources[item]})
-        except RecordError as error:
-            error.is_fault = False  # a library has letters and pages without titles
-            yield Entry(where, placed(error, where))
-            continue
-        library, pdfs = f"groups/{group}" if group else "library", sources[item]["pdfs"]
-        metadata = dict(record["metadata"]) | {
-            "collections": once(collections.get(item, ())),
-            "group": group_name,
-            "zotero": f"zotero://select/{library}/items/{key}",
-            "pdf": f"zotero://open-pdf/{library}/items/{pdfs[0][0]}" if pdfs else None,
-        }
-        if not (abstract := record["abstract"]):
-            abstract, stands_in = _abstract_of(pdfs, folder, base)
-            metadata[ABSTRACT_FROM] = stands_in if abstract else TITLE
-        texts = {"paper_id": paper_id, "abstract": abstract or record["title"]}
-        yield Entry(where, {**record, **texts, "metadata": present(metadata)})
+class _Library:
+    """The items of a copied database, with all that belongs to each read at once."""
 
+    def __init__(self, database: "sqlite3.Connection", folder: Path) -> None:
+        self._database, self._folder = database, folder
+        self._base = preferences().get("baseAttachmentPath", "")
+        is_old = "sourceItemID" in self._columns("itemAttachments")  # before Zotero 5
+        parent, kind = ("sourceItemID", "mimeType") if is_old else ("parentItemID", "contentType")
+        data = "JOIN creatorData USING (creatorDataID)" if is_old else ""
+        names = "fieldsCombined" if self._columns("fieldsCombined") else "fields"
+        self._fields = self._lists(
+            f"SELECT itemID, fieldName, value FROM itemData JOIN {names} USING (fieldID) "  # noqa: S608
+            "JOIN itemDataValues USING (valueID)"
+        )
+        self._creators = self._lists(
+            "SELECT itemID, creatorType, lastName, firstName, fieldMode FROM itemCreators "  # noqa: S608
+            f"JOIN creators USING (creatorID) {data} "
+            "JOIN creatorTypes USING (creatorTypeID) ORDER BY orderIndex"
+        )
+        self._tags = self._lists("SELECT itemID, name FROM itemTags JOIN tags USING (tagID) ORDER BY tagID")
+        self._pdfs = self._lists(
+            f"SELECT {parent}, key, path FROM itemAttachments JOIN items USING (itemID) "  # noqa: S608
+            f"WHERE {kind} = 'application/pdf' AND path IS NOT NULL AND {parent} IS NOT NULL "
+            "AND itemID NOT IN (SELECT itemID FROM deletedItems) ORDER BY itemID"
+        )
+        self._collections = self._read_collections()
 
-def _sources(database: "sqlite3.Connection") -> dict[int, dict[str, Any]]:
-    """Return the fields of each item as Zotero's Web API has them, and the keys and paths of its PDFs."""
-    found = defaultdict[int, dict[str, Any]](lambda: {"creators": [], "tags": [], "pdfs": []})
-    for item, name, value in database.execute(
-        "SELECT itemID, fieldName, value FROM itemData JOIN fieldsCombined USING (fieldID) "
-        "JOIN itemDataValues USING (valueID)"
-    ):
-        found[item][name] = value
-    for item, role, last, first, mode in database.execute(
-        "SELECT itemID, creatorType, lastName, firstName, fieldMode FROM itemCreators "
-        "JOIN creators USING (creatorID) JOIN creatorTypes USING (creatorTypeID) ORDER BY orderIndex"
-    ):
-        name = {"name": last} if mode else {"lastName": last, "firstName": first}
-        found[item]["creators"].append({"creatorType": role, **name})
-    query = "SELECT itemID, name FROM itemTags JOIN tags USING (tagID) ORDER BY tagID"
-    for item, tag in database.execute(query):
-        found[item]["tags"].append({"tag": tag})
-    for item, *attached in database.execute(
-        "SELECT parentItemID, key, path FROM itemAttachments JOIN items USING (itemID) "
-        "WHERE contentType = 'application/pdf' AND path IS NOT NULL AND parentItemID IS NOT NULL "
-        "AND itemID NOT IN (SELECT itemID FROM deletedItems) ORDER BY itemID"
-    ):
-        found[item]["pdfs"].append(attached)
-    return found
+    def _columns(self, table: str) -> set[str]:
+        return {row[1] for row in self._database.execute(f"PRAGMA table_info({table})")}
 
+    def _lists(self, query: str) -> dict[int, list[tuple[Any, ...]]]:
+        found: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+        for item, *values in self._database.execute(query):
+            found[item].append(tuple(values))
+        return found
 
-def _collections(database: "sqlite3.Connection") -> dict[int, list[str]]:
-    """Return the names of each item's collections, each after those that contain it."""
-    rows = database.execute(
-        "SELECT collectionID, collectionName, parentCollectionID FROM collections "
-        "WHERE collectionID NOT IN (SELECT collectionID FROM deletedCollections)"
-    )
-    known = {number: (name, parent) for number, name, parent in rows}
-    found = defaultdict[int, list[str]](list)
-    for item, number in database.execute("SELECT itemID, collectionID FROM collectionItems"):
-        path: list[str] = []
-        while number in known and len(path) <= len(known):
-            name, number = known[number]
-            path.insert(0, name)
-        found[item] += path
-    return found
+    def _read_collections(self) -> dict[int, list[str]]:
+        """Return the names of each item's collections, each after those that contain it."""
+        trashed = "SELECT collectionID FROM deletedCollections"
+        without = f"WHERE collectionID NOT IN ({trashed})" if self._columns("deletedCollections") else ""
+        rows = self._database.execute(
+            f"SELECT collectionID, collectionName, parentCollectionID FROM collections {without}"  # noqa: S608
+        )
+        known = {number: (name, parent) for number, name, parent in rows}
+        found: dict[int, list[str]] = defaultdict(list)
+        for item, number in self._database.execute("SELECT itemID, collectionID FROM collectionItems"):
+            path: list[str] = []
+            while number in known and len(path) <= len(known):
+                name, number = known[number]
+                path.insert(0, name)
+            found[item] += path
+        return found
 
+    def entries(self, collection: str) -> Iterator[Entry]:
+        """Yield the papers of the library, or of a collection and those below it."""
+        if collection and not any(collection in names for names in self._collections.values()):
+            names = once(name for names in self._collections.values() for name in names)
+            raise CorpusError(
+                f"expected a collection {collection!r} with items in {self._folder / DATABASE}, found "
+                f"{', '.join(sorted(names)[:20]) or 'none'}; check its name"
+            )
+        kind = "type" if "type" in self._columns("libraries") else "libraryType"
+        feeds = "AND itemID NOT IN (SELECT itemID FROM feedItems)" if self._columns("feedItems") else ""
+        rows = self._database.execute(
+            "SELECT itemID, key, typeName, groupID, groups.name FROM items "  # noqa: S608
+            "JOIN itemTypes USING (itemTypeID) LEFT JOIN libraries USING (libraryID) "
+            "LEFT JOIN groups USING (libraryID) WHERE itemID NOT IN (SELECT itemID FROM deletedItems) "
+            f"AND ({kind} IS NULL OR {kind} != 'feed') {feeds} ORDER BY groupID IS NOT NULL, groupID, itemID"
+        )
+        seen = set[str]()
+        for item, key, kind, group, group_name in rows:
+            if kind in _NO_PAPERS or (collection and collection not in self._collections.get(item, ())):
+                continue
+            paper_id = key if key not in seen else f"{key}-{group}"  # keys are unique within a library
+            seen.add(paper_id)
+            where = f"Zotero item {key}"
+            try:
+                record = from_csl({"key": key, "itemType": kind, **self._source(item)})
+            except RecordError as error:
+                error.is_fault = False  # a library has letters and pages without titles
+                yield Entry(where, placed(error, where))
+                continue
+            library, pdfs = f"groups/{group}" if group else "library", self._pdfs.get(item, [])
+            metadata = dict(record["metadata"]) | {
+                "collections": once(self._collections.get(item, ())),
+                "group": group_name,
+                "zotero": f"zotero://select/{library}/items/{key}",
+                "pdf": f"zotero://open-pdf/{library}/items/{pdfs[0][0]}" if pdfs else None,
+            }
+            if not (abstract := record["abstract"]):
+                abstract, stands_in = self._abstract_of(pdfs)
+                metadata[ABSTRACT_FROM] = stands_in if abstract else TITLE
+            texts = {"paper_id": paper_id, "abstract": abstract or record["title"]}
+            yield Entry(where, {**record, **texts, "metadata": present(metadata)})
 
-def _abstract_of(pdfs: Iterable[Sequence[Any]], folder: Path, base: str) -> tuple[str | None, str | None]:
-    for key, path in pdfs:
-        kind, _, name = path.partition(":")
-        if kind == "storage":
-            file = folder / "storage" / key / name
-        elif kind == "attachments":  # below the base folder
-            file = Path(base, name) if base else None
-        else:
-            file = Path(path) if not PureWindowsPath(path).drive or os.name == "nt" else None
-        if file is None or not file.is_file():
-            continue
-        with file.open("rb") as stream:
-            (entry,) = pdf.read(stream, str(file), AS_IT_COMES)
-        if isinstance(entry.record, Mapping) and entry.record["abstract"]:
-            return entry.record["abstract"], entry.record["metadata"].get(ABSTRACT_FROM)
-    return None, None
+    def _source(self, item: int) -> dict[str, Any]:
+        """Return the fields of an item as Zotero's Web API has them."""
+        creators = [
+            {"creatorType": role, **({"name": last} if mode else {"lastName": last, "firstName": first})}
+            for role, last, first, mode in self._creators.get(item, ())
+        ]
+        tags = [{"tag": tag} for (tag,) in self._tags.get(item, ())]
+        return {"creators": creators, "tags": tags, **dict(self._fields.get(item, ()))}
+
+    def _abstract_of(self, pdfs: Iterable[tuple[Any, ...]]) -> tuple[str | None, str | None]:
+        """Return the abstract of the first attached PDF that has one, and what stands for it there."""
+        for key, path in pdfs:
+            kind, _, name = path.partition(":")
+            if kind == "storage":
+                file = self._folder / "storage" / key / name
+            elif kind == "attachments":  # below the base folder
+                file = Path(self._base, name) if self._base else None
+            else:
+                file = Path(path) if not PureWindowsPath(path).drive or os.name == "nt" else None
+            if file is None or not file.is_file():
+                continue
+            with file.open("rb") as stream:
+                (entry,) = pdf.read(stream, str(file), AS_IT_COMES)
+            if isinstance(entry.record, Mapping) and entry.record["abstract"]:
+                return entry.record["abstract"], entry.record["metadata"].get(ABSTRACT_FROM)
+        return None, None
