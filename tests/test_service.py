@@ -15,7 +15,7 @@ from qbe.search.pipeline import Pipeline, build_index
 from qbe.search.queries import distinct_papers
 from qbe.search.request import CitationForm, SearchForm
 from qbe.search.session import FIRST, RERANKED
-from qbe.serve.service import SearchService, bound, stages_of
+from qbe.serve.service import SearchService, bound
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ RERANKERS = {"projections": Projections(), "cross-encoder:depth=20": CrossEncode
 @pytest.mark.parametrize("rerank", [None, *RERANKERS])
 def test_hits_are_those_of_the_pipeline_with_the_same_stages(graded, rerank):
     stages = None if rerank is None else Stages(Fused(), RERANKERS[rerank])
-    with SearchService(graded, stages_of(graded, rerank)) as service:
+    with SearchService(graded, rerank=rerank) as service:
         record = service.search(SearchForm(paper_ids=["s036"], facet="method", k=7))
     with Pipeline(graded, stages) as pipeline:
         expected = pipeline.search(Query(graded.paper("s036"), Facet.METHOD), 7)
@@ -48,9 +48,9 @@ def test_hits_are_those_of_the_pipeline_with_the_same_stages(graded, rerank):
 def test_a_reranking_that_cannot_be_had(tiny_index):
     with open_index(tiny_index) as other:
         with pytest.raises(UsageError, match="`rerank`"):
-            stages_of(other, "nosuch")
+            SearchService(other, rerank="nosuch")
         with pytest.raises(UsageError, match="projections"):
-            SearchService(other, stages_of(other, "projections"))
+            SearchService(other, rerank="projections")
 
 
 def test_a_text_of_another_language_is_noted(service):

@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> None:
 
     from qbe.serve.app import address_of, listen, server_of
     from qbe.serve.mcp import PATH, create_server, http_app
-    from qbe.serve.service import SearchService, stages_of
+    from qbe.serve.service import SearchService
 
     for name in ("fastmcp", "mcp", "uvicorn"):  # plain warnings: a server's output may be the protocol
         logger = logging.getLogger(name)
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> None:
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(listen(options.host, options.port)) if http else None
         index = stack.enter_context(qbe.open_index(options.index, threads=options.threads))
-        service = stack.enter_context(SearchService(index, stages_of(index, options.rerank)))
+        service = stack.enter_context(SearchService(index, rerank=options.rerank))
         server = create_server(service)
         warming = threading.Thread(target=service.warm, name="qbe-warming", daemon=True)
         stack.callback(warming.join)

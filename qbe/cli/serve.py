@@ -119,12 +119,12 @@ def _app(
     from qbe.label.grading import HandGrades
     from qbe.label.pairs import papers_of, read_pairs
     from qbe.serve.app import create_app
-    from qbe.serve.service import SearchService, stages_of
+    from qbe.serve.service import SearchService
 
     settings, threads = _settings(options)
     logging.getLogger("qbe.serve").setLevel(logging.INFO)
     index = stack.enter_context((open_index or qbe.open_index)(options.index, threads=threads))
-    service = stack.enter_context(SearchService(index, stages_of(index, options.rerank)))
+    service = stack.enter_context(SearchService(index, rerank=options.rerank))
     watcher = Watcher(options.watches, index) if options.watches else None
     hands = None
     if options.pairs:

@@ -110,7 +110,14 @@ def serve_with_workers(make_app: Callable[[], Any], workers: int, listening: soc
     # Read by glibc when a process starts: arenas of many threads would hold what was freed in others.
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     server = server_of(partial(_worker_app, make_app), factory=True, workers=workers)
-    Multiprocess(server.config, [listening]).run()
+    _Workers(server.config, [listening]).run()
+
+
+class _Workers(Multiprocess):
+    def keep_subprocess_alive(self) -> None:
+        for process in self.processes:
+            process.child_conn.close()  # while it is open, one killed while it is asked would be waited for
+        super().keep_subprocess_alive()
 
 
 def _worker_app(make_app: Callable[[], Any]) -> Any:

@@ -374,16 +374,12 @@ def _without_null(field: dict[str, Any]) -> dict[str, Any]:
 
 
 def http_app(server: FastMCP[None], host: str, key: str | None) -> ASGIApp:
-    """The application that answers requests with the ``key``, if there is one, at a host.
-
-    A local server answers only under the names of this machine, so that no page of another site can reach it
-    by a name that resolves to this machine.
-    """
+    """The application that answers requests at a host, with the ``key`` if there is one."""
     return server.http_app(
         PATH,
         [Middleware(Guard, settings=ServeSettings(key, hosts=None))],
         json_response=True,
         stateless_http=True,
         host_origin_protection="auto",
-        allowed_hosts=[host] if host in LOCAL else None,
+        allowed_hosts=[host] if host in LOCAL else None,  # why: see `settings_for`
     )

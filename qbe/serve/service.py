@@ -153,23 +153,20 @@ Few = Annotated[int, Field(ge=1, le=50)]
 READING_SECONDS = 5.0  # how long an uploaded file waits until those before it are read
 
 
-def stages_of(index: Index, rerank: str | None) -> Stages | None:
-    """The default stages of an index with the reranker that ``rerank`` says, None where nothing is said."""
-    return None if rerank is None else replace(default_stages(index), reranker=parse_reranker(rerank))
-
-
 class SearchService(Closing):
     """Answers requests over an index, whose newest generation it follows when that is refreshed.
 
     Models are opened when first needed, or by `warm`. Several threads may use it. It leaves the index open.
     """
 
-    def __init__(self, index: Index, stages: Stages | None = None) -> None:
+    def __init__(self, index: Index, stages: Stages | None = None, rerank: str | None = None) -> None:
         """Raises IndexFormatError for an index without vectors, UsageError for stages that it lacks."""
         check_index(index)
         reader = index.reader
         reader.require_vectors()
         self._has_postings = reader.manifest.lucene is not None
+        if rerank is not None:
+            stages = replace(default_stages(index), reranker=parse_reranker(rerank))
         self.index = index
         self.stages, self._chosen = default_stages(index) if stages is None else stages, stages is not None
         self._lock, self._reading, self.turns = threading.Lock(), threading.Lock(), Turns()
