@@ -5,6 +5,7 @@ standard input, each after its length in eight bytes, and answers each with a li
 ``abstract``, ``abstract_from``, ``arxiv`` and ``doi``, or ``error``.
 """
 
+import atexit
 import io
 import json
 import re
@@ -360,6 +361,7 @@ def _read(data: bytes) -> dict[str, str]:
     with _LOCK:
         if not _PROCESSES or _PROCESSES[0].poll() is not None:
             _PROCESSES[:] = [work.start([sys.executable, "-m", "qbe.corpus.pdf"])]
+            atexit.register(_PROCESSES[0].kill)  # which may be at a document that a daemon thread gave it
         line = b""
         try:
             line = work.answer_of(_PROCESSES[0], data, SECONDS)
