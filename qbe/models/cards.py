@@ -170,7 +170,7 @@ def read_card(folder: Path, kind: ModelKind[Card]) -> Card:
             raise ModelError(f"{expected}, found format {record.get('format')}; {remedy}")
         if kind.card is EncoderMetadata:
             given = record.pop(_FORMAT_KEY)
-            del given["sentences"]  # which follows from the others
+            given.pop("sentences", None)  # which follows from the others
             record["encoder_format"] = EncoderFormat(**given)
         card = kind.card(**record)
         for name, hint in get_type_hints(kind.card).items():

@@ -24,7 +24,7 @@ CHUNK = 512  # papers that are sorted by length and then encoded in batches
 
 
 class Encoder:
-    """Turns papers into vectors, according to the encoder format (`qbe.models.encoding`).
+    """Turns papers into vectors, according to the encoder format (`qbe.models.formats`).
 
     By default title and abstract pass through the model once; a sentence's vector is the mean of its tokens'
     last hidden states, the paper's that of all tokens', each scaled to unit length (ASPIRE; Mysore et al.,
@@ -115,7 +115,8 @@ class Encoder:
                 wholes[-1] /= 1 if of_first else sum(len(window.ids) for window in passes_of_paper[passes])
             scores = [result.scores for result in results if result.scores is not None]
             hook_values.append(np.concatenate(scores) if scores else None)
-        means = np.array(sums, np.float32) / np.array(counts, np.float32)[:, None]
+        means = np.array(sums, np.float32).reshape(-1, self.dimension)
+        means /= np.array(counts, np.float32)[:, None]
         ends = np.cumsum([len(paper.sentences) for paper in papers])[:-1]
         sentences = np.split(stored(means, encoder_format.similarity), ends)
         whole = stored(np.array(wholes, np.float32), encoder_format.similarity)

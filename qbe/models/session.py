@@ -85,6 +85,15 @@ def _saturates() -> bool:
     return bool((session.run(None, {"x": x, "w": w})[0] != 255 * 127 * 64).any())
 
 
+@cache
+def _load_cuda_libraries() -> None:
+    import onnxruntime
+
+    with contextlib.redirect_stdout(io.StringIO()) as noted:  # it prints what it does not find
+        onnxruntime.preload_dlls()
+    log.debug("%s", noted.getvalue().strip())
+
+
 def open_session(
     model: Path | bytes, device: str = CPU, *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
 ) -> Any:
@@ -105,9 +114,7 @@ def open_session(
         settings: dict[str, Any] = {"disabled_optimizers": _SLOW_ON_CPU}
         if device == CUDA:
             settings = {}
-            with contextlib.redirect_stdout(io.StringIO()) as noted:  # it prints what it does not find
-                onnxruntime.preload_dlls()
-            log.debug("%s", noted.getvalue().strip())
+            _load_cuda_libraries()
         session = onnxruntime.InferenceSession(source, options, providers=preferred, **settings)
     if device == CUDA and _CUDA not in session.get_providers():  # it falls back to the CPU without an error
         raise MissingDependencyError(f"expected a GPU that ONNX Runtime can use, found none; {_REMEDY}")

@@ -165,7 +165,7 @@ class _State:
             state = torch.load(path, weights_only=True)
             self._task.network.load_state_dict(state["network"], strict=False)
             self._optimizer.load_state_dict(state["optimizer"])
-            self.best, self._average = state["best"], state["mean"]
+            self.best, self._average = state["best"], state.get("mean")  # older ones lack it
             self.step, self.dev = state["step"], state["dev"]
             torch.set_rng_state(state["random"])
 
