@@ -11,6 +11,7 @@ spaces: each a weight and ``*`` (left out: 1), then ``background``, ``method``, 
 import itertools
 import math
 import re
+import struct
 import sys
 from array import array
 from collections import Counter
@@ -66,14 +67,13 @@ def strictly_decreasing(scores: Iterable[float]) -> Iterator[float]:
     trec_eval keeps scores so and breaks ties by document id, which would reorder a run: a score that does not
     lie below its predecessor becomes the next number below it.
     """
-    import numpy as np
-
     previous = math.inf
     for score in scores:
         value = _single(score)
         if math.isfinite(value) and value >= previous:
-            with np.errstate(over="ignore"):  # what is infinite is told
-                value = float(np.nextafter(np.float32(previous), np.float32(-math.inf)))
+            bits = struct.unpack("<i", struct.pack("<f", previous))[0]
+            below = struct.pack("<i", bits - 1 if previous > 0 else bits + 1)
+            value = float(struct.unpack("<f", below)[0]) if previous else -_single(2.0**-149)
         if not math.isfinite(value):
             raise ValueError(f"a score must be finite in single precision, found {score}")
         yield value

@@ -116,6 +116,9 @@ def year_of(metadata: Metadata) -> int | None:
     return int(match[1]) or None if match else None
 
 
+A_FILTER: Any = (PaperFilter | None, "a qbe.PaperFilter as `filter`", "make one, with years or authors")
+
+
 def parse_years(text: str) -> tuple[Years | None, Literal["query"] | None]:
     """Parse years such as ``2015-2019``, ``2015-``, ``-2019``, ``2018``, ``query`` or ``2015-query``."""
     head, _, last = text.strip().rpartition("-")
@@ -240,8 +243,7 @@ class FilterCache:
 
     def of(self, paper_filter: PaperFilter | None, query: Query | None = None) -> FilterResult:
         """Apply a filter, or none, for a query; raise UsageError for a key of ``where`` that no paper has."""
-        kind, hint = PaperFilter | None, "make one, with years or authors"
-        check_type(paper_filter, kind, "a qbe.PaperFilter as `filter`", hint)
+        check_type(paper_filter, *A_FILTER)
         if paper_filter is None:
             return FilterResult(None, len(self._papers), len(self._papers), 0)
         with self._lock:

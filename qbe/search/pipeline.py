@@ -167,7 +167,7 @@ class Pipeline(Closing):
         self, query: Query, k: int = 10, pool: Sequence[str] | None = None, **how: Any
     ) -> Explanation:
         """Search, with the reasons of each hit; ``how`` are other parameters of `SearchRequest`."""
-        request = SearchRequest(query, k, pool, **{"labels": self._labels, **how, "explain": True})
+        request = SearchRequest(query, k, pool, explain=True, **{"labels": self._labels, **how})
         ranking = self.session.search(request)
         sentences = [explain_query(aspect) for aspect in ranking.query.aspects]
         return Explanation(ranking.query, sentences, ranking.hits)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from qbe.errors import UsageError, check_count, check_type
 from qbe.index.index import Index
 from qbe.query import PLAIN, SHAPES, Query, Variety, parse_wish
-from qbe.search.filters import PaperFilter, parse_where
+from qbe.search.filters import A_FILTER, PaperFilter, parse_where
 from qbe.search.paper_file import pasted_paper
 from qbe.search.queries import AspectSpec, distinct_papers, query_by
 from qbe.types import AIM, Facet, Paper
@@ -44,6 +44,7 @@ class SearchRequest:
     def __post_init__(self) -> None:
         check_type(self.query, Query, "a qbe.Query", "make one with qbe.Query(paper)")
         check_count("k", self.k)
+        check_type(self.filter, *A_FILTER)
         pool: Any = () if self.pool is None else self.pool
         is_list = isinstance(pool, Collection) and not isinstance(pool, str)
         if not is_list or not all(isinstance(paper_id, str) for paper_id in pool):

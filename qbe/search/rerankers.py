@@ -108,7 +108,7 @@ class ByFacet:
         for request in requests:
             facet = request.query.aspect.facet
             reranker = self._others if facet is None else self._rerankers.get(facet, self._others)
-            scores += reranker.batch_score([request], progress)
+            scores.append(reranker.batch_score([request], progress)[0])
         return scores
 
 
