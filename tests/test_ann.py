@@ -72,6 +72,12 @@ def test_the_same_bytes_with_other_threads(tmp_path, stored, factory):
     assert results[0] == results[1]
 
 
+def test_lists_whose_search_takes_no_parameters(tmp_path, stored):
+    write_faiss(tmp_path, stored, "cosine", made := planned("IVF4,RQ2x4fs", stored))
+    nearest = FaissIndex(Files(tmp_path), 1, made).nearest(stored[:9].astype(np.float32), 60)
+    assert set(nearest[:, 0]) <= set(range(len(stored)))
+
+
 def test_rules():
     assert resolve("auto", 219_342, 384).nlist == 512
     factories = [resolve("auto", 5_600_000, dimension).factory for dimension in (768, 1024, 16, 12, 7)]

@@ -1,7 +1,4 @@
-"""A server whose workers end while its index changes and slow clients hold connections: others are answered.
-
-It takes a few seconds; QBE_HOSTILE_SECONDS=600 makes it ten minutes.
-"""
+"""Workers end, the index changes and slow clients hold connections (QBE_HOSTILE_SECONDS=600: ten minutes)."""
 
 import http.client
 import json
@@ -28,9 +25,7 @@ SEARCH = json.dumps({"paper_ids": ["s036"], "k": 5, "rerank": False, "first_stag
 
 
 class Asking:
-    """An honest client, which asks again and again over a connection that it keeps: what it was answered, and
-    how often the connection broke. A request that breaks is sent once more; another break is an error.
-    """
+    """An honest client, which asks again and again; a request that breaks is sent once more."""
 
     def __init__(self, port: int) -> None:
         self.statuses: Counter[int | str] = Counter()
@@ -68,7 +63,6 @@ class Asking:
 
 
 def workers_of(server: Server) -> set[int]:
-    """The workers that answer requests."""
     pid = server.process.pid
     children = set(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
     return {int(each) for each in children & set(re.findall(r"\[(\d+)\] ready", server.log.read_text()))}

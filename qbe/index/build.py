@@ -197,8 +197,8 @@ class BuildModels:
         if before is not None and before != (found := tagger.identity):
             raise IndexBuildError(
                 f"expected the tagger {before['name']} ({before['sha256'][:12]}) that labelled the papers so "
-                f"far, found {found['name']} ({found['sha256'][:12]}); put that one back, give it as "
-                "`tagger`, or build the index again"
+                f"far, found {found['name']} ({found['sha256'][:12]}); put that one back, or "
+                "build the index anew with `overwrite`"
             )
         return tagger
 

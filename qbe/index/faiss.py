@@ -168,7 +168,7 @@ class FaissIndex:
         try:
             self._index: Any = _read_index(self._path, flags)
             if params.nlist is not None:
-                faiss.extract_index_ivf(self._index)
+                faiss.extract_index_ivf(self._index).nprobe = self._nprobe
         except (RuntimeError, AttributeError, MemoryError, OSError) as error:
             raise damaged(self._path, "a FAISS index", " ".join(str(error).split())) from error
         self._searched = searched(self._index)
@@ -211,7 +211,7 @@ class FaissIndex:
             queries = np.concatenate([transform(row) for row in queries[:, None]])
         faiss.omp_set_num_threads(self._threads)  # of this thread
         parameters: Any = None  # those of the index
-        if self.params.nlist is not None:
+        if self.params.nlist is not None and (selector is not None or breadth > 1):  # not all take them
             nprobe = min(self._nprobe * breadth, self.params.nlist)
             parameters = faiss.SearchParametersIVF(sel=selector, nprobe=nprobe)
         elif isinstance(self._searched, faiss.IndexHNSW) and (selector is not None or breadth > 1):

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 def _of_reader(name: str) -> Any:
     """Return an attribute that is that of the index's current reader."""
-    return property(attrgetter(f"reader.{name}"), doc=getattr(IndexReader, name, None).__doc__)
+    return property(attrgetter(f"reader.{name}"), doc=getattr(IndexReader, name, IndexReader).__doc__)
 
 
 class Index(Closing):

@@ -181,8 +181,11 @@ def _building(folder: Path, count: int, advice: str = "go on with `resume`") -> 
             if statistics["documents"] == count:
                 searcher = java("org.apache.lucene.search.IndexSearcher")(reader.getContext())
                 query = java("org.apache.lucene.search.MatchAllDocsQuery")()
-                top = searcher.search(query, reader.maxDoc())  # by number, since all scores are equal
-                ids = java("io.anserini.search.ScoredDocs").fromTopDocs(top, searcher).docids
+                last, ids = None, list[str]()
+                while len(ids) < count:  # by number, since scores are equal; all at once fill Java's heap
+                    top = searcher.searchAfter(last, query, _IDS_AT_A_TIME)
+                    ids += java("io.anserini.search.ScoredDocs").fromTopDocs(top, searcher).docids
+                    last = java("org.apache.lucene.search.ScoreDoc")(len(ids) - 1, 1.0)
                 lines = (folder / IDS).read_text("utf-8").split("\n")
                 row_of = {paper_id: row for row, paper_id in enumerate(lines)}
                 np.save(folder / LUCENE / ROWS, np.array([row_of[paper_id] for paper_id in ids], np.int32))

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from qbe.corpus.reading import files_of, read_corpus
 from qbe.corpus.records import AS_IT_COMES, Reading, RejectedRecords, Splitter, paper_to_record, parse_paper
 from qbe.errors import CorpusError, EncoderMismatchError, ModelError, UsageError, check_type
 from qbe.index.papers import encode_paper
@@ -257,6 +256,8 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
     expected = "`corpus` as a path (str or os.PathLike), several paths, or an iterable of qbe.Paper"
     for item in items:
         check_type(item, str | os.PathLike, expected, "give one of these")
+    from qbe.corpus.reading import files_of, read_corpus  # with lxml, which searches do not need
+
     names = tuple(os.fspath(item) for item in items)
     facts = list[list[Any]]()
     for file in chain.from_iterable(map(files_of, names)):

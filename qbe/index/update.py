@@ -97,11 +97,12 @@ def _change(
     """Write what a corpus changes of an index, if anything; ``how`` is that of `Additions`."""
     if how == SYNC and reading.limit is not None:
         raise UsageError("`limit` is of no use with `sync`, which would delete the papers beyond it; drop it")
+    source = None if how == SYNC else open_corpus(corpus, reading)  # here errors of streams stay as they are
     with store.writing(folder) as generation:
         index, manifest, execution = generation.index, generation.manifest, execution or Execution()
         if how == SYNC and reading == AS_IT_COMES:
             reading = Reading(**{**manifest.corpus.get("reading", {}), "limit": None})
-        source = open_corpus(corpus, reading)
+        source = source or open_corpus(corpus, reading)
         changed = {name: value for name, value in models.items() if value is not None}
         settings = BuildSettings.read(manifest.settings, **changed)
         if manifest.dense is not None:
@@ -310,7 +311,7 @@ class Additions:
             self.gone |= deleted
 
     def _placed(self, paper: Paper) -> tuple[Paper, int | None]:
-        """Return the paper under its id behind the index's papers (a `second_id` if it is taken), and row."""
+        """Return the paper, under its `second_id` where its own is taken, and the row of that id."""
         find, is_made = self._papers.find, paper.paper_id.startswith(MADE)
         plain = made_id(paper) if is_made else usable_id(str(paper.metadata.get("key") or ""))
         second = second_id(paper, plain) if plain and self._how != SYNC else ""
