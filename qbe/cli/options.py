@@ -283,7 +283,7 @@ Give agents tools to search an index with, by the Model Context Protocol (MCP).
 @rerank @threads
 
 With stdio an agent's program starts this command itself, and talks with it over standard input and output.
-With http it listens at http://HOST:PORT/mcp (streamable HTTP). docs/serve.md shows how to tell programs.
+With http it listens at http://HOST:PORT/mcp (streamable HTTP). docs/serve.md shows how agents are told.
 
 == demo
 Search real papers that are part of the package, and see what a facet is.

@@ -34,6 +34,7 @@ ALMOST_ALL = 0.98  # of the stated size of a list, which may be an estimate
 MAX_RESTARTS = 3  # of a list whose resumption token is refused
 
 Progress = Callable[[int], object]
+FORMATS = ("arXivRaw", "arXiv")  # metadata formats that are read
 _DAMAGED = ValueError, KeyError, TypeError, RecursionError
 _PAGE, _DELETED = b'{"page"', b', "deleted": true}\n'
 
@@ -44,10 +45,12 @@ class HarvestSpec:
 
     address: str
     sets: tuple[str, ...] = ()
-    form: str = "arXivRaw"
+    form: str = FORMATS[0]
     first_date: str = ""
 
     def __post_init__(self) -> None:
+        if self.form not in FORMATS:
+            raise UsageError(f"expected `form` of {', '.join(FORMATS)}, found {self.form!r}")
         check_day("first_date", self.first_date)
 
 

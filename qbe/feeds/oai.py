@@ -17,6 +17,7 @@ import urllib.parse
 import zlib
 from collections.abc import Mapping
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from qbe.corpus.json_formats import from_arxiv as to_record
@@ -38,6 +39,7 @@ _TAGS = [f"{_OAI}{name}" for name in ("record", "resumptionToken", "error", "res
 _DECLARED = re.compile(rb"<\?xml[^>]{0,100}encoding=[\"']([\w.-]{1,40})[\"'][^>]{0,100}\?>")
 _ENTITY = re.compile(r"&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z]\w{0,30};")
 _RECORD = re.compile(r"(?=<(?:\w{1,20}:)?record[\s>])")
+_END = re.compile(r"</(?:\w{1,20}:)?record\s?>")
 _AFTER = re.compile(r"<(?:\w{1,20}:)?resumptionToken|</(?:\w{1,20}:)?ListRecords")
 _CLOSE = re.compile(rb"</(?:\w{1,20}:)?OAI-PMH\s?>")
 _ROOT = re.compile(r"<((?:\w{1,20}:)?OAI-PMH)[^<>]*>")
@@ -70,10 +72,11 @@ class Repository:
         self.address = address
         self._interval, self._retries = interval, RETRIES._replace(pause=pause)
         self._next, self._has_answered = 0.0, False
+        self._mends = False  # whether a page that is no XML is parsed apart: it came so twice
 
     def records(self, arguments: Mapping[str, str]) -> Page:
         """Ask for a page of ``ListRecords``; raise TokenError, or CorpusError where there is none."""
-        told = partial(log.warning, "%s: %s; asking again in %.0f s", self.address)
+        told, self._mends = partial(log.warning, "%s: %s; asking again in %.0f s", self.address), False
         try:
             return self._retries.run(lambda: self._page(self._answer(arguments)), told)
         except web.TemporaryError as error:
@@ -129,6 +132,9 @@ class Repository:
             try:
                 page, errors, is_list = _parsed(data)
             except CorpusError:
+                if not self._mends:
+                    self._mends = True
+                    raise
                 page, errors, is_list = _parsed_apart(data)
         except CorpusError as error:
             reason = str(error).partition(";")[0]
@@ -171,11 +177,14 @@ def _parsed_apart(data: bytes) -> tuple[Page, list[tuple[str, str]], bool]:
     except LookupError:
         text = body.decode(errors="replace")
     text = _ENTITY.sub(lambda found: html.escape(html.unescape(found[0])), text)
-    root, first, after = _ROOT.search(text), _RECORD.search(text), _AFTER.search(text)
-    if not (root and first and after):
+    root, starts = _ROOT.search(text), [each.start() for each in _RECORD.finditer(text)]
+    after = _AFTER.search(text, starts[-1]) if starts else None
+    if not (root and after):
         return _parsed(text.encode())
-    page, errors, is_list = _parsed((text[: first.start()] + text[after.start() :]).encode())
-    for record in _RECORD.split(text[first.start() : after.start()])[1:]:
+    page, errors, is_list = _parsed((text[: starts[0]] + text[after.start() :]).encode())
+    for start, end in pairwise([*starts, after.start()]):
+        closed = _END.search(text, start, end)  # what stands between records is of none
+        record = text[start : closed.end() if closed else end]
         try:
             page.records.extend(_parsed(f"{root[0]}{record}</{root[1]}>".encode())[0].records)
         except CorpusError as error:

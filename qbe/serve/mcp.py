@@ -1,6 +1,5 @@
 """Tools for agents over an index, by the Model Context Protocol (MCP)."""
 
-import asyncio
 import inspect
 import json
 import logging
@@ -317,15 +316,16 @@ class ServiceTool(Tool):
     service: Any = Field(exclude=True)
     function: Callable[..., BaseModel] = Field(exclude=True)
 
+    def refresh(self) -> None:
+        try:
+            self.service.index.refresh()
+        except Exception as error:  # whatever fails, what is open goes on
+            log.warning("the newest commit of the index was not opened: %s", error)
+
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Answer a call; the text is the JSON of the answer's fields."""
         try:
-            call = bound(self.function, self.service, arguments)
-            try:
-                await asyncio.to_thread(self.service.index.refresh)
-            except Exception as error:  # whatever fails, what is open goes on
-                log.warning("the newest commit of the index was not opened: %s", error)
-            answer = await self.service.answer(call)
+            answer = await self.service.answer(bound(self.function, self.service, arguments), self.refresh)
         except QbeError as error:
             message = str(error)
             if isinstance(error, PaperNotFoundError):

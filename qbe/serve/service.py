@@ -184,9 +184,15 @@ class SearchService(Closing):
         for each in filter(None, opened):
             each.close()
 
-    async def answer(self, call: functools.partial[Any]) -> Any:
-        """Answer a call when it is the turn of its client (`Turns.answer`)."""
-        return await self.turns.answer(call, is_long=is_long(call))
+    async def answer(self, call: functools.partial[Any], refresh: Callable[[], object] | None = None) -> Any:
+        """Answer a call when it is the turn of its client (`Turns.answer`), after a ``refresh``."""
+
+        def work() -> Any:
+            if refresh is not None:
+                refresh()
+            return call()
+
+        return await self.turns.answer(work, is_long=is_long(call))
 
     def warm(self) -> None:
         """Open what the first searches need."""
