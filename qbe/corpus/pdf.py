@@ -352,6 +352,7 @@ def read(stream: io.BufferedReader, name: str, _: Reading) -> Iterator[Entry]:
 
 _LOCK = threading.Lock()
 _PROCESSES: list[work.Process] = []  # the process that reads, if there is one
+atexit.register(lambda: [*map(work.Process.kill, _PROCESSES)])  # a daemon thread may still wait for it
 
 
 def _read(data: bytes) -> dict[str, str]:
@@ -361,7 +362,6 @@ def _read(data: bytes) -> dict[str, str]:
     with _LOCK:
         if not _PROCESSES or _PROCESSES[0].poll() is not None:
             _PROCESSES[:] = [work.start([sys.executable, "-m", "qbe.corpus.pdf"])]
-            atexit.register(_PROCESSES[0].kill)  # which may be at a document that a daemon thread gave it
         line = b""
         try:
             line = work.answer_of(_PROCESSES[0], data, SECONDS)

@@ -97,7 +97,7 @@ def _change(
     """Write what a corpus changes of an index, if anything; ``how`` is that of `Additions`."""
     if how == SYNC and reading.limit is not None:
         raise UsageError("`limit` is of no use with `sync`, which would delete the papers beyond it; drop it")
-    source = None if how == SYNC else open_corpus(corpus, reading)  # here errors of streams stay as they are
+    source = None if how == SYNC else open_corpus(corpus, reading)  # a stream's errors are not of writing
     with store.writing(folder) as generation:
         index, manifest, execution = generation.index, generation.manifest, execution or Execution()
         if how == SYNC and reading == AS_IT_COMES:

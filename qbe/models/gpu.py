@@ -154,7 +154,7 @@ class Graph:
             name: onnx.numpy_helper.to_array(tensor) for name, tensor in tensors.items()
         }
         self.nodes: list[Any] = [node for node in graph.node if node.output[0] not in tensors]
-        del graph.initializer[:]  # else all weights were held twice, as below
+        del graph.initializer[:]  # which would hold all weights a second time
         self._numbers = count()
 
     def add(self, kind: str, *inputs: str, name: str = "", **attributes: Any) -> str:

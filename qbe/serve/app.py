@@ -116,7 +116,7 @@ def serve_with_workers(make_app: Callable[[], Any], workers: int, listening: soc
 class _Workers(Multiprocess):
     def keep_subprocess_alive(self) -> None:
         for process in self.processes:
-            process.child_conn.close()  # while it is open, one killed while it is asked would be waited for
+            process.child_conn.close()  # so that its death ends the wait for its answer
         super().keep_subprocess_alive()
 
 
